@@ -165,6 +165,10 @@ def test_what_is_known_beside_the_numbers_fits_or_is_refused():
     refused("`grid` is (2.5, 20)", A, b, grid=(2.5, 20))
     refused("`grid` is (1, 2, 5, 5)", A, b, grid=(1, 2, 5, 5))
     assert krylith.solve(A, b, grid=(5, 10)).converged
+    pairs = sp.kron(random_matrix(24), np.ones((2, 2))).tocsr() + sp.eye_array(48)
+    for grid, unknowns in [((6, 8), "48 unknowns"), ((4, 6), "2×2")]:  # the grid says which are nodes, whatever the pattern suits
+        s = krylith.solve(pairs.tocsr(), np.ones(48), grid=grid)
+        assert s.converged and unknowns in repr(s), repr(s)
     points = np.zeros((50, 3))
     points[3, 1] = np.nan
     refused("coordinates: point 3 is (0, NaN, 0); every number must be finite", A, b, coordinates=points)

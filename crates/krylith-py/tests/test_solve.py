@@ -112,6 +112,8 @@ def test_first_guess():
         krylith.solve(A, b, x0=np.ones(49))
     two = krylith.solve(A, np.ones((50, 2)), x0=np.stack([exact, exact], axis=1))
     assert two.iterations == 0
+    listed = krylith.solve(A, np.ones((50, 2)).tolist(), x0=np.stack([exact, exact], axis=1).tolist())
+    assert listed.iterations == 0
     assert krylith.solve(A, np.zeros(50)).x.tolist() == [0.0] * 50
 
 

@@ -72,7 +72,7 @@ class Order:
         if self.same:
             return numbers[:count]
         if self._index is None:
-            self._index = self._find(*(on_host(a) for a in pattern), shape, block)
+            self._index = self._find(on_host(pattern[0]), on_host(pattern[1]), shape, block)
             self.arrays = ()
         if on_device(numbers):
             return self._on_device(numbers, count)

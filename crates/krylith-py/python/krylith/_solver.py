@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 import warnings
@@ -77,6 +78,9 @@ class Solver:
         comm: Any = None,
         **options: Unpack[Options],
     ) -> None:
+        nodes = None if grid is None else _nodes(grid)
+        if nodes is not None and block is None and comm is None:
+            block = _block_of_nodes(A, math.prod(nodes))
         with interrupts():
             system, parts = system_of(A, block, comm)
         self._parts = [one.kept() for one in parts] if self._keeps else parts
@@ -86,10 +90,8 @@ class Solver:
         self.shape: tuple[int, int] = (system.own, system.unknowns)
         if coordinates is not None:
             system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
-        if grid is not None:
-            if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and n > 0 for n in grid):
-                raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three whole numbers of nodes")
-            system = system.with_grid([int(n) for n in grid] + [1] * (3 - len(grid)))
+        if nodes is not None:
+            system = system.with_grid(nodes)
         if nullspace is not None:
             system = system.with_null_vectors(self._vectors("nullspace", nullspace, "constant"))
         if near_nullspace is not None:
@@ -188,6 +190,7 @@ class Solver:
     def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
         if b.shape[-1] == 0:
             raise InvalidInput("b has no columns")
+        x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
             raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected {tuple(b.shape)}, as b")
         x = empty_like(b) if is_torch(b) or on_device(b) else np.empty(b.shape)
@@ -252,6 +255,19 @@ class Solver:
     def cancel(self) -> None:
         """End the solve that another thread has under way: its outcome is `interrupted`."""
         self._native.cancel()
+
+
+def _nodes(grid: Sequence[int]) -> list[int]:
+    """Nodes in x, y and z."""
+    if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and 0 < n < 2**63 for n in grid):
+        raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three whole numbers of nodes")
+    return [int(n) for n in grid] + [1] * (3 - len(grid))
+
+
+def _block_of_nodes(A: Any, nodes: int) -> int | None:
+    """Unknowns of each of so many nodes, of a matrix that does not say it itself: what its pattern would suit may be another number."""
+    rows = A.shape[0] if hasattr(A, "shape") and getattr(A, "format", "") != "bsr" and not isinstance(A, KroneckerSum) else 0
+    return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= _native.MAX_BLOCK else None
 
 
 class _Once(Solver):
