@@ -146,7 +146,7 @@ pub fn new_values_of_a_sum_come_as_it_was_given(device: &str) {
     let (a, b) = (Dense::identity(2), blocks.b.clone());
     let mut solver = Solver::new(sum(&a, &b, 0.1, &m, &l), &options(device, "rtol=1e-10")).unwrap();
     let rhs = rng.numbers(m.rows() * 2);
-    let mut answer = |solver: &mut Solver, expected: &Problem| {
+    let answer = |solver: &mut Solver, expected: &Problem| {
         let mut x = vec![0.0; rhs.len()];
         assert!(solver.solve(&rhs, &mut x).unwrap().converged());
         let r = residual(expected, &rhs, &x);
