@@ -1,7 +1,7 @@
 //! Waits within a process that end, and say what they wait for.
 //!
 //! A wait for a GPU, for a kernel that another thread compiles, or for a thread that is to end has a bound:
-//! [`time_limit`](crate::comm::time_limit), which `KRYLITH_TIMEOUT` sets. Two kinds have none, because they wait for work whose own
+//! [`time_limit`](crate::comm::time_limit), which `KRYLITH_TIMEOUT` sets, and for threads no less than three minutes. Two kinds have none, because they wait for work whose own
 //! waits end: the caller's for the threads of its solver, and a solver's for its turn on GPUs that another one uses.
 //!
 //! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// The longest wait where `KRYLITH_TIMEOUT` says nothing that can be understood; ranks refuse that by themselves.
 const USUAL: Duration = Duration::from_secs(600);
+/// Threads of this process are waited for at least so long, however short ranks and GPUs are: they may wait a minute for another process that
+/// compiles, and compile on cores that others use.
+const COMPILES: Duration = Duration::from_secs(180);
 /// Between two looks passes so small a share of the time since the wait began: it ends that much late.
 const SHARE: u32 = 128;
 /// And no longer than this.
@@ -29,10 +32,15 @@ const GIVEN_UP: Duration = Duration::from_secs(5);
 /// A GPU did not answer in time.
 static HANGS: AtomicBool = AtomicBool::new(false);
 
-/// How long this process waits for what it does itself.
+/// How long this process waits for a GPU.
 pub(crate) fn limit() -> Duration {
     static LIMIT: OnceLock<Duration> = OnceLock::new();
     *LIMIT.get_or_init(|| time_limit().unwrap_or(USUAL))
+}
+
+/// How long it waits for its own threads.
+fn limit_of_threads() -> Duration {
+    limit().max(COMPILES)
 }
 
 /// The error of having waited in vain for `what`.
@@ -88,7 +96,7 @@ pub(crate) fn poll<T>(
 
 /// Waits until a thread has ended, which has told what went wrong; one that does not end in time is left alone.
 pub(crate) fn join(thread: JoinHandle<()>, what: &str) {
-    let limit = if gpus_are_given_up() { GIVEN_UP } else { limit() };
+    let limit = if gpus_are_given_up() { GIVEN_UP } else { limit_of_threads() };
     if poll(limit, &|| what.into(), || thread.is_finished().then_some(())).is_some() {
         let _ = thread.join();
     }
@@ -128,7 +136,7 @@ impl<T: Clone> Once<T> {
         what: &dyn Fn() -> String,
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        self.within(limit(), what, make)
+        self.within(limit_of_threads(), what, make)
     }
 
     fn within(
@@ -187,7 +195,7 @@ impl Turn {
     /// # Errors
     /// Another thread that does not end its own in time.
     pub(crate) fn take(&self, what: &str) -> Result<Taken<'_>> {
-        self.take_within(limit(), what)
+        self.take_within(limit_of_threads(), what)
     }
 
     fn take_within(&self, limit: Duration, what: &str) -> Result<Taken<'_>> {
