@@ -1,7 +1,7 @@
 //! Waits within a process that end, and say what they wait for.
 //!
 //! A wait for a GPU, for a kernel that another thread compiles, or for a thread that is to end has a bound:
-//! [`time_limit`](crate::comm::time_limit), which `KRYLITH_TIMEOUT` sets, and for threads no less than three minutes. Two kinds have none, because they wait for work whose own
+//! [`time_limit`], which `KRYLITH_TIMEOUT` sets, and for threads no less than three minutes. Two kinds have none, because they wait for work whose own
 //! waits end: the caller's for the threads of its solver, and a solver's for its turn on GPUs that another one uses.
 //!
 //! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
