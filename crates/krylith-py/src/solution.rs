@@ -37,6 +37,10 @@ impl Solution {
         self.solution.history.residuals.to_vec().into_pyarray(py)
     }
     #[getter]
+    fn row_scaled_residual(&self) -> Option<f64> {
+        self.solution.row_scaled_residual
+    }
+    #[getter]
     fn true_residual(&self) -> f64 {
         self.solution.history.true_relative_residual
     }

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.sparse.linalg
 
 import krylith
 
@@ -231,3 +232,41 @@ def test_a_jacobian_may_come_as_an_array():
         warnings.simplefilter("error")
         s = krylith.newton(lambda u: K @ u - np.exp(u), jacobian, np.zeros(20))
     assert s.converged and len(calls) > 2
+
+
+def test_stored_zeros_are_dropped_and_values_still_come_at_all_places() -> None:
+    rng = np.random.default_rng(5)
+    n = 200
+    A = (sp.random(n, n, density=0.05, random_state=5) + 8 * sp.identity(n)).tocsr()
+    off = np.flatnonzero(np.repeat(np.arange(n), np.diff(A.indptr)) != A.indices)
+    A.data[rng.choice(off, off.size // 2, replace=False)] = 0.0
+    b = np.ones(n)
+    for X in (A, A.tocsc()):
+        solver = krylith.Solver(X, rtol=1e-10)
+        solution = solver.solve(b)
+        assert any("stored zeros dropped" in e.detail for e in solution.events)
+        for round in range(3):
+            X = X.copy()
+            X.data *= 1.5
+            if round == 2:
+                X.data[np.flatnonzero(X.data == 0.0)[0]] = 0.5
+            solver.update_values(X.data)
+            solution = solver.solve(b)
+            assert np.linalg.norm(b - X @ solution.x) <= 1e-9 * np.linalg.norm(b)
+        assert any("set up anew" in e.detail for e in solution.events)
+    assert not any("dropped" in e.detail for e in krylith.solve(A, b, zeros="keep").events)
+
+
+def test_rows_of_other_scale_are_right_or_warned_of() -> None:
+    n = 100
+    A = sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(n, n)).tolil()
+    A[0, 0] = A[n - 1, n - 1] = 1e10
+    A, b = A.tocsr(), np.full(n, 1e-3)
+    b[0] = 3e10
+    exact = sp.linalg.spsolve(A.tocsc(), b)
+    solution = krylith.solve(A, b)
+    assert solution.converged and np.abs(solution.x - exact).max() < 1e-3
+    assert solution.row_scaled_residual is not None and solution.row_scaled_residual <= 1e-6
+    with pytest.warns(krylith.ConvergenceWarning, match="norm 1"):
+        solution = krylith.solve(A, b, method="cg", precond="jacobi")
+    assert solution.converged and solution.row_scaled_residual > 1e-3

@@ -35,4 +35,4 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve ended without convergence; its text names the outcome and what to try."""
+    """A solve ended without convergence, or with some rows far from it; its text names the outcome and what to try."""

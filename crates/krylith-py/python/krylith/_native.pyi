@@ -68,6 +68,7 @@ class Solution:
     iterations: int
     restarts: int
     residuals: np.ndarray
+    row_scaled_residual: float | None
     true_residual: float
     target: float
     method: str

@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     deterministic: bool
     equilibrate: bool
     matching: str
+    zeros: str
     partition: str
     memory_limit: int | str
 

@@ -14,7 +14,7 @@ from krylith import _native
 class Event(NamedTuple):
     """Something that happened on the way."""
 
-    #: `choice`, `fallback`, `refinement`, `restart`, `inconsistent` or `interrupted`.
+    #: `choice`, `fallback`, `refinement`, `restart`, `inconsistent`, `warning` or `interrupted`.
     kind: str
     #: When, where there is a when.
     iteration: int | None
@@ -97,6 +97,11 @@ class Solution:
     def true_residual(self) -> float:
         """‖b − A x‖/‖b‖, recomputed at the end."""
         return self._native.true_residual
+
+    @property
+    def row_scaled_residual(self) -> float | None:
+        """‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows, of a converged solve whose rows differ in scale by more than 1e6."""
+        return self._native.row_scaled_residual
 
     @property
     def target(self) -> float:

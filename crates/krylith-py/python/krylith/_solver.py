@@ -155,8 +155,7 @@ class Solver:
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
             return self._columns(b, x0, rtol, atol, maxiter, callback)
         solution = self._one(b, x0, rtol, atol, maxiter, callback)
-        if not solution.converged:
-            warn(solution)
+        warn(solution)
         return solution
 
     def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
@@ -204,8 +203,7 @@ class Solver:
             x[..., k] = solutions[-1].x
         worst = max(solutions, key=lambda s: (not s.converged, s.true_residual))
         solution = Solution(x, worst._native, tuple(solutions))
-        if not solution.converged:
-            warn(solution)
+        warn(solution)
         return solution
 
     def multiply(self, x: Any) -> Any:
@@ -304,13 +302,20 @@ def check_callback(callback: Any) -> None:
 
 
 def warn(solution: Solution) -> None:
-    """Warn where the user's program called."""
+    """Warn where the user's program called, of what did not converge, or converged by a criterion that may not be the one meant."""
+    if not solution.converged:
+        texts = [solution.verdict()]
+    elif solution.row_scaled_residual is None or solution.row_scaled_residual <= solution.target:
+        return
+    else:
+        texts = [event.detail for event in solution.events if event.kind == "warning"]
     # Frames of this package stand between.
     level, here = 1, os.path.dirname(__file__)
     frame: FrameType | None = sys._getframe(0)
     while frame is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
-    warnings.warn(solution.verdict(), ConvergenceWarning, stacklevel=level)
+    for text in texts:
+        warnings.warn(text, ConvergenceWarning, stacklevel=level)
 
 
 def solve(
@@ -370,7 +375,7 @@ def solve(
         Its ranks hold the system together: A has this rank's rows and all columns, ranks have runs of rows one after the other, and b
         and x are this rank's. Collective; for a build with MPI.
     **options
-        restart, store ("f32"), threads, equilibrate, matching, time_limit, memory_limit and what else the guide names.
+        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and what else the guide names.
 
     Returns
     -------

@@ -323,7 +323,7 @@ impl Scaled {
         let (left, right) = (by_stage(left), right.map(by_stage));
         let mut less = problem.clone().into_owned();
         less.terms = terms;
-        less.given = None;
+        less.given = Vec::new();
         if let Some(right) = &right {
             for vectors in [&mut less.null, &mut less.near] {
                 vectors.to_mut().iter_mut().for_each(|v| v.iter_mut().zip(right).for_each(|(v, r)| *v /= r));

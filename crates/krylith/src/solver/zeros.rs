@@ -63,7 +63,7 @@ pub(super) fn without<'a>(
             less.terms.terms[t].1 = Cow::Owned(a);
         }
     }
-    less.given = None;
+    less.given = Vec::new();
     let blocks = if less.block() > 1 { "blocks" } else { "entries" };
     let [dropped, stored] = counts;
     let note = format!(
