@@ -292,6 +292,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             if convergence.empty > EMPTY {
                 break Outcome::Stagnated;
             }
+            if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(&convergence) {
+                break Outcome::RoundingLimit;
+            }
             let asks = convergence.tell(&self.history, verified, observer);
             if interrupted || on.any(s, asks)? {
                 break Outcome::Interrupted;
@@ -355,6 +358,11 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// True where the last batch has left the true residual to the host.
     fn is_left(&self) -> bool {
         self.lazy && self.host[Header::AT.norm] == 0.0
+    }
+
+    /// True where the last true residual is as small as rounding lets it be.
+    fn is_at_limit(&self, c: &Convergence) -> bool {
+        self.known().is_at_limit(c.norm_b)
     }
 
     /// True where rounding of the plain residual counts.
@@ -521,8 +529,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if c.first.is_nan() {
             c.first = beta;
         }
-        let at_limit = self.known().is_at_limit(c.norm_b);
-        let progress = beta < c.best * if at_limit { 0.5 } else { 1.0 - PROGRESS };
+        let progress = beta < c.best * if self.is_at_limit(c) { 0.5 } else { 1.0 - PROGRESS };
         c.idle = if progress { 0 } else { c.idle + 1 };
         c.best = beta.min(c.best);
         let ended = self.outcome(flags, c);
@@ -559,7 +566,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
             () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
             // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
-            () if stuck && self.known().is_at_limit(c.norm_b) => Some(Outcome::RoundingLimit),
+            () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
             () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());
                 Some(Outcome::Breakdown)

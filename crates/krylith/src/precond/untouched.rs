@@ -23,7 +23,7 @@ sweeps! {
 pub(crate) struct Known<'a> {
     /// Own unknowns whose column is empty; `None` where no rank has some.
     pub untouched: Option<&'a [Range<usize>]>,
-    /// Own rows of all vectors that A and its transpose map to zero, where they were not given.
+    /// Own rows of vectors that A was found to map to zero, where none were given.
     pub null: &'a [Vec<f64>],
 }
 

@@ -175,8 +175,7 @@ impl Diagnosis {
     /// What preconditioners are told.
     pub(super) fn known(&self) -> Known<'_> {
         let untouched = (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..]);
-        let both = !self.constants.is_none() && !self.range.is_partly_unknown();
-        Known { untouched, null: if both { &self.constants.vectors } else { &[] } }
+        Known { untouched, null: &self.constants.vectors }
     }
 
     /// What no A x has.

@@ -3,6 +3,9 @@
 use super::ending::Known;
 use crate::space::{History, Observer, Progress, Stop};
 
+/// Iterations that a recurrence has before it is taken to be lost in rounding.
+const FEW: usize = 50;
+
 /// What the host knows of a solve under way.
 pub(super) struct Convergence {
     pub norm_b: f64,
@@ -47,6 +50,11 @@ impl Convergence {
             near: false,
             told: None,
         }
+    }
+
+    /// True where the recurrence has gone on for long since the last true residual, for as long as there were iterations before it.
+    pub fn is_waiting(&self, iterations: usize) -> bool {
+        iterations.saturating_sub(self.verified) > self.verified.max(FEW)
     }
 
     pub fn progress(&self, iteration: usize, residual: f64) -> Progress {

@@ -31,7 +31,7 @@ pub(in crate::solver) struct OutOfRange {
     empty: usize,
     /// Own rows of orthonormal vectors.
     basis: Vec<Vec<f64>>,
-    /// What the vectors are.
+    /// What is said of a b with a part along them.
     words: String,
     /// As many vectors with A n = 0 are known, whether nᵀA = 0 or not.
     null: usize,
@@ -53,15 +53,14 @@ impl OutOfRange {
         let mut range = Self { own_empty, empty, null: null.len(), ..Self::default() };
         null.iter_mut().for_each(|n| range.zero_empty(n));
         let left = left_null(local, &null)?;
-        range.words = match left.iter().filter(|left| **left).count() {
-            0 => String::new(),
-            _ if !given => found.to_string(),
+        let of = match left.iter().filter(|left| **left).count() {
             1 => format!("null vector {}", left.iter().position(|left| *left).unwrap_or(0)),
             _ => "the null vectors".into(),
         };
-        if !given && !range.words.is_empty() {
-            range.words += ", which A maps to zero";
-        }
+        range.words = match given {
+            true => format!("b has a component along {of}, which no A x has"),
+            false => format!("A maps {found} to zero, and b has a component along them, which no A x has"),
+        };
         for (n, _) in null.into_iter().zip(left).filter(|(_, left)| *left) {
             range.append(local, n)?;
         }
@@ -158,7 +157,7 @@ impl OutOfRange {
             why.push(self.empty_rows(local, b)?);
         }
         if along > 0.0 && (in_empty == 0.0 || along > 1e-24 * in_empty) {
-            why.push(format!("b has a component along {}, which no A x has", self.words));
+            why.push(self.words.clone());
         }
         let why = why.join("; ");
         let reason = format!("{why}: no x brings ‖b − A x‖/‖b‖ below {relative:.1e}");
