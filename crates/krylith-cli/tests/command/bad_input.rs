@@ -292,3 +292,29 @@ fn coefficients_that_overflow_are_named() {
     f.line("solve p/system.toml --device cpu")
         .fails(2, &["system.toml", "tau is 1e300", "B(1, 0) is 1e10", "overflows"]);
 }
+
+#[test]
+fn systems_that_cannot_be_solved_as_asked_say_why() {
+    let f = Folder::new();
+    // A pure Neumann problem, and b = 1.
+    let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -1.0), (i + 1, i + 1, 1.0)];
+    f.write("free.mtx", mtx(8, 8, &(1..8).flat_map(spring).collect::<Vec<_>>()));
+    let words = ["A maps constants to zero, and b has a component along them", "--nullspace constant"];
+    f.line("solve free.mtx --device cpu").fails(1, &["inconsistent", words[0], words[1]]);
+    let info = f.line("info free.mtx");
+    let words = "singular: A maps constants to zero (--nullspace constant projects them out)";
+    assert!(info.works().out.contains(words), "{info:#?}");
+    // CG without symmetry.
+    let n = 200;
+    let uneven = (1..n).flat_map(|i| [(i, i, 2.0), (i, i + 1, -1.5), (i + 1, i, -0.5)]).chain([(n, n, 2.0)]);
+    f.write("uneven.mtx", mtx(n, n, &uneven.collect::<Vec<_>>()));
+    for (method, precond) in [("cg", "none"), ("cg", "jacobi"), ("cbcg", "none")] {
+        let words = format!(
+            "the matrix is not symmetric, and {method} needs that: --method bicgstab or --method gmres"
+        );
+        f.line(&format!(
+            "solve uneven.mtx --device cpu --method {method} --precond {precond} --max-iters 100"
+        ))
+        .fails(1, &[&words]);
+    }
+}

@@ -75,7 +75,7 @@ steps! {
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
     /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
-    begin_nothing(s, _) { s.halt = 0; if (s.norm <= s.target) { s.halt = 1; } }
+    begin_nothing(s, _) { s.halt = 0; if (s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; } }
     /// x is kept if none before it was better.
     compare(s, _) {
         s.halt = 1;
@@ -292,7 +292,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             if convergence.empty > EMPTY {
                 break Outcome::Stagnated;
             }
-            if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(&convergence) {
+            if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(&convergence)
+            {
                 break Outcome::RoundingLimit;
             }
             let asks = convergence.tell(&self.history, verified, observer);

@@ -281,7 +281,7 @@ pub fn any_first_guess_gives_a_finite_x(device: &str) {
 
 /// A pure Neumann problem on cells that grow by a half each: the limit of rounding is met whether constants are projected out or not.
 pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
-    let n = 60;
+    let n = 30;
     let mut h: Vec<f64> = (0..n).map(|i| 1.5f64.powi(i)).collect();
     let all: f64 = h.iter().sum();
     h.iter_mut().for_each(|h| *h /= all);
@@ -302,10 +302,10 @@ pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
     let share = b.iter().sum::<f64>() / volume.iter().sum::<f64>();
     b.iter_mut().zip(&volume).for_each(|(b, v)| *b -= share * v);
     for null in [vec![], vec![vec![1.0; size]]] {
-        let solved = solve(device, &a, &null, &b, &vec![0.0; size], "rtol=1e-8").unwrap();
+        let solved = solve(device, &a, &null, &b, &vec![0.0; size], "rtol=1e-13").unwrap();
         let (outcome, history) = (solved.solution.outcome(), &solved.solution.history);
         let case = format!("{} null vectors: {outcome} after {}", null.len(), history.iterations);
-        solved.is_true(1e-8, &case);
+        solved.is_true(1e-13, &case);
         assert!(
             matches!(outcome, Outcome::Converged | Outcome::RoundingLimit),
             "{case}, {:e}, rounding {:e}",

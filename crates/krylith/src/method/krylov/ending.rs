@@ -106,6 +106,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         ended: Outcome,
         c: &Convergence,
     ) -> Result<()> {
+        let ended = self.name_growth(s, ended, c)?;
         let mut known = self.best_known(s, on, c)?;
         let reason = self.history.reason.take();
         let mut outcome = known.settle(ended, c);
@@ -137,6 +138,22 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.history.true_relative_residual =
             if converged { relative.min(c.relative_target) } else { relative };
         Ok(())
+    }
+
+    /// A solve that ended because x is no number while b − A x is one has diverged, in unknowns that no row reads.
+    fn name_growth(&mut self, s: &S, ended: Outcome, c: &Convergence) -> Result<Outcome> {
+        if ended != Outcome::NotFinite || !self.known().norm.is_nan() {
+            return Ok(ended);
+        }
+        s.guard(None);
+        let r = self.recurrence.residual();
+        s.sweep(norm_squared, &mut self.scalars, [], [r], [], [Header::AT.rr])?;
+        let norm = self.read_sum(s)?;
+        if !norm.is_finite() {
+            return Ok(ended);
+        }
+        *self.history.residuals.last_mut().expect("the first residual was pushed") = norm / c.norm_b;
+        Ok(Outcome::Diverged)
     }
 
     /// The certified residual of the last x, or of the best so far where that is smaller, which then becomes the last.

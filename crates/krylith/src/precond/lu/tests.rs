@@ -224,3 +224,62 @@ fn fill_is_bounded() {
     );
     hold(&lu, &Terms::csr(&a).unwrap(), "arrow");
 }
+
+/// What a matrix makes of x.
+fn product(terms: &Terms, x: &[f64]) -> Vec<f64> {
+    dense(terms).chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
+}
+
+/// A y is x again for every x that A reaches, and y is zero at one unknown for each null vector.
+fn hold_singular(terms: &Terms, null: &[Vec<f64>], kind: &str) {
+    let n = terms.rows();
+    assert!(null.iter().all(|v| product(terms, v).iter().all(|p| p.abs() < 1e-12)), "{kind}: no null vector");
+    let lu = SparseLu::with_null_vectors(terms, null, None).unwrap();
+    assert_eq!(lu.kind(), kind);
+    let b = product(terms, &(0..n).map(|i| random(9, i as u64)).collect::<Vec<_>>());
+    let (space, mut y) = (Cpu::new(n, 1), vec![f64::NAN; n]);
+    lu.apply(&space, &b, &mut y).unwrap();
+    let off = product(terms, &y).iter().zip(&b).map(|(p, b)| (p - b).abs()).fold(0.0, f64::max);
+    assert!(off < 1e-9, "{kind}: off by {off:e}");
+    assert_eq!(y.iter().filter(|y| **y == 0.0).count(), null.len(), "{kind}");
+}
+
+/// A path with free ends, from `first` on.
+fn free(first: usize, n: usize, below: f64) -> Vec<(usize, usize, f64)> {
+    let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -below), (i + 1, i + 1, below)];
+    (first..first + n - 1).flat_map(spring).collect()
+}
+
+#[test]
+fn null_vectors_that_are_named_leave_an_inverse() {
+    let one = csr(20, 20, &free(0, 20, 1.0)).unwrap();
+    hold_singular(&Terms::csr(&one).unwrap(), &[vec![1.0; 20]], "Cholesky");
+    // Two bodies, null vectors far from orthogonal.
+    let two = csr(30, 30, &[free(0, 12, 1.0), free(12, 18, 1.0)].concat()).unwrap();
+    let oblique = |share: f64| (0..30).map(|i| if i < 12 { 1.0 } else { share }).collect::<Vec<f64>>();
+    hold_singular(&Terms::csr(&two).unwrap(), &[oblique(1.0), oblique(0.9)], "Cholesky");
+    // Aᵀ has another null vector.
+    let uneven = csr(20, 20, &free(0, 20, 1.5)).unwrap();
+    hold_singular(&Terms::csr(&uneven).unwrap(), &[vec![1.0; 20]], "LU");
+    // Pressures of an enclosed flow, which have no diagonal entry.
+    let mut entries = free(0, 6, 1.0);
+    (0..6).for_each(|i| entries.push((i, i, 2.0)));
+    (0..6)
+        .for_each(|i| entries.extend([(i, 6 + i, 1.0), (6 + i, i, 1.0), (i, 7 + i, -1.0), (7 + i, i, -1.0)]));
+    let flow = csr(13, 13, &entries).unwrap();
+    let pressure = (0..13).map(|i| f64::from(u8::from(i >= 6))).collect();
+    hold_singular(&Terms::csr(&flow).unwrap(), &[pressure], "LU");
+    // Several unknowns a node, and several stages.
+    let blocks = Bsr::from_csr(&one, 2).unwrap();
+    hold_singular(&Terms::bsr(&blocks), &[vec![1.0; 20]], "Cholesky");
+    let stages = [(Dense::identity(2), Cow::Borrowed(&blocks))];
+    let stage = |k: usize| (0..40).map(|i| f64::from(u8::from(i % 2 == k))).collect::<Vec<f64>>();
+    hold_singular(&Terms { terms: stages.into(), halo: None }, &[stage(0), stage(1)], "Cholesky");
+    // Vectors that depend on each other, and others than the matrix has.
+    let terms = Terms::csr(&two).unwrap();
+    let refused =
+        |null: &[Vec<f64>]| SparseLu::with_null_vectors(&terms, null, None).err().unwrap().to_string();
+    assert!(refused(&[oblique(1.0), oblique(1.0)]).contains("depends on the others"));
+    assert!(refused(&[vec![1.0; 3]]).contains("null vector 0"));
+    assert!(refused(&[oblique(1.0)]).contains("singular"));
+}

@@ -355,3 +355,6 @@ impl<'a> Rows<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

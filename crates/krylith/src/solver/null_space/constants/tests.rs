@@ -1,0 +1,131 @@
+use crate::Problem;
+use crate::comm::{Communicator, Team};
+use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use crate::operator::Terms;
+use crate::partition::{Partition, split};
+use std::sync::Arc;
+
+fn words(problem: &Problem) -> String {
+    problem.diagnosis().unwrap().constants.to_string()
+}
+
+/// Springs between neighbours, the first held if `held` is not zero.
+fn springs(n: u32, held: f64) -> Vec<(u32, u32, f64)> {
+    let spring = |i| [(i, i, 1.1), (i, i + 1, -1.1), (i + 1, i, -1.1), (i + 1, i + 1, 1.1)];
+    (0..n - 1).flat_map(spring).chain((held != 0.0).then_some((0, 0, held))).collect()
+}
+
+fn csr(n: u32, entries: &[(u32, u32, f64)]) -> Csr {
+    Csr::from_triplets(n as usize, n as usize, entries).unwrap()
+}
+
+/// Blocks with these springs for each component.
+fn fields(held: &[f64]) -> Bsr {
+    let b = held.len() as u32;
+    let of = |c: usize| {
+        springs(9, held[c]).into_iter().map(move |(i, j, v)| (i * b + c as u32, j * b + c as u32, v))
+    };
+    let entries: Vec<_> = (0..held.len()).flat_map(of).collect();
+    Bsr::from_csr(&csr(9 * b, &entries), held.len()).unwrap()
+}
+
+#[test]
+fn constants_are_found_where_nothing_holds_them() {
+    for n in [2, 63, 64, 65, 3000] {
+        let free = Problem::csr(&csr(n, &springs(n, 0.0))).unwrap();
+        assert_eq!(words(&free), "constants", "{n}");
+        assert_eq!(free.diagnosis().unwrap().constants.vectors, [vec![1.0; n as usize]], "{n}");
+        // One entry at the end or at the beginning, however small.
+        for (at, held) in [(0, 1.0), (n - 1, 1e-9)] {
+            let mut entries = springs(n, 0.0);
+            entries.push((at, at, held));
+            assert_eq!(words(&Problem::csr(&csr(n, &entries)).unwrap()), "", "{n}, held at {at}");
+        }
+    }
+    assert_eq!(words(&Problem::csr(&csr(3, &[])).unwrap()), "");
+}
+
+#[test]
+fn constants_of_fields_and_stages_are_told_apart() {
+    for (held, expected) in [
+        ([0.0, 0.0, 0.0], "constants of every field"),
+        ([1.0, 0.0, 2.0], "constants of field 1"),
+        ([0.0, 1.0, 0.0], "constants of fields 0, 2"),
+        ([1.0, 1.0, 1.0], ""),
+    ] {
+        let a = fields(&held);
+        assert_eq!(words(&Problem::bsr(&a).unwrap()), expected, "{held:?}");
+        let k = KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.5, a.clone(), a).unwrap();
+        let problem = Problem::kronecker(&k).unwrap();
+        let found = problem.diagnosis().unwrap().constants;
+        assert_eq!(found.vectors.len(), 2 * held.iter().filter(|held| **held == 0.0).count(), "{held:?}");
+        if !found.is_none() {
+            assert_eq!(problem.constant_null_vectors().unwrap(), found.vectors, "{held:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_that_nothing_connects_have_constants_of_their_own() {
+    let moved = |by: u32, entries: Vec<(u32, u32, f64)>| {
+        entries.into_iter().map(move |(i, j, v)| (i + by, j + by, v))
+    };
+    let pair = |held: [f64; 2]| -> Csr {
+        csr(17, &springs(7, held[0]).into_iter().chain(moved(7, springs(10, held[1]))).collect::<Vec<_>>())
+    };
+    let (both, second) = (pair([0.0, 0.0]), pair([1.0, 0.0]));
+    assert_eq!(words(&Problem::csr(&both).unwrap()), "constants in each of 2 parts that nothing connects");
+    assert_eq!(words(&Problem::csr(&second).unwrap()), "constants of 10 of 17 unknowns");
+    let named = Problem::csr(&second).unwrap().constant_null_vectors().unwrap();
+    assert_eq!(named, [(0..17).map(|i| f64::from(u8::from(i >= 7))).collect::<Vec<f64>>()]);
+    assert_eq!(words(&Problem::csr(&pair([1.0, 1.0])).unwrap()), "");
+}
+
+#[test]
+fn pressures_are_the_unknowns_without_a_diagonal_entry() {
+    let mut entries = springs(6, 1.0);
+    (0..6)
+        .for_each(|i| entries.extend([(i, 6 + i, 1.0), (6 + i, i, 1.0), (i, 7 + i, -1.0), (7 + i, i, -1.0)]));
+    let flow = Problem::csr(&csr(13, &entries)).unwrap();
+    assert_eq!(words(&flow), "constants of the 7 unknowns without a diagonal entry");
+    assert_eq!(flow.constant_null_vectors().unwrap().len(), 1);
+    // An outlet.
+    entries.push((0, 12, 1.0));
+    assert_eq!(words(&Problem::csr(&csr(13, &entries)).unwrap()), "");
+}
+
+#[test]
+fn free_bodies_have_rotations_too() {
+    // Springs along the sides and diagonals of a square.
+    let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]];
+    let mut entries = Vec::new();
+    for (p, q) in (0..4).flat_map(|p| (0..p).map(move |q| (p, q))) {
+        let d = [0, 1].map(|c: usize| points[p][c] - points[q][c]);
+        for (r, c) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let v = d[r] * d[c];
+            let at = |node: usize, c: usize| (2 * node + c) as u32;
+            entries.extend([(at(p, r), at(p, c), v), (at(q, r), at(q, c), v)]);
+            entries.extend([(at(p, r), at(q, c), -v), (at(q, r), at(p, c), -v)]);
+        }
+    }
+    let body = Bsr::from_csr(&csr(8, &entries), 2).unwrap();
+    let known = Problem::bsr(&body).unwrap().with_coordinates(points.to_vec()).unwrap();
+    let found = known.diagnosis().unwrap().constants;
+    assert_eq!((found.to_string(), found.vectors.len(), found.named), ("rigid motions".into(), 3, false));
+    assert_eq!(words(&Problem::bsr(&body).unwrap()), "constants of every field");
+}
+
+#[test]
+fn ranks_find_what_one_finds() {
+    for held in [0.0, 1.0] {
+        let a = Bsr::from_csr(&csr(200, &springs(200, held)), 1).unwrap();
+        let parts = split(&Terms::bsr(&a), &Partition::by_rows(200, 3).unwrap()).unwrap();
+        let found = Team::run(3, |comm| {
+            let part = parts[comm.rank()].clone();
+            let found = Problem::part(comm as Arc<dyn Communicator>, part)?.diagnosis()?.constants;
+            Ok((found.to_string(), found.vectors.len()))
+        });
+        let expected = if held == 0.0 { ("constants".to_string(), 1) } else { (String::new(), 0) };
+        assert_eq!(found.unwrap(), vec![expected; 3], "{held}");
+    }
+}
