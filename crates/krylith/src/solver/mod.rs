@@ -275,7 +275,8 @@ impl<'a> Solver<'a> {
             rows: None,
             is_scaled: false,
             stop,
-            time_limit: options.time_limit.map(Duration::from_secs_f64),
+            // More seconds than a duration holds are no limit.
+            time_limit: options.time_limit.and_then(|limit| Duration::try_from_secs_f64(limit).ok()),
             cancel: cancel.clone(),
             refresh: Refresh::default(),
             trial: trial.map(|trial| experience::Trial { on_gpu: solution.device.kind == "cuda", ..trial }),
