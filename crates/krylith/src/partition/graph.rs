@@ -35,16 +35,31 @@ pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<V
     let col: Vec<Idx> = graph.col.into_iter().map(|j| j as Idx).collect();
     interrupt::apart("METIS", move || {
         let mut owner = vec![0; n];
-        let failed = |why: String| Error::invalid(format!("METIS: {why}; take another partition"));
         let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         Graph::new(1, parts as Idx, &row_ptr, &col)
-            .map_err(|e| failed(e.to_string()))?
+            .map_err(|e| refused(&e))?
             .set_vwgt(&weights)
             .set_option(Seed(SEED))
             .part_kway(&mut owner)
-            .map_err(|e| failed(e.to_string()))?;
+            .map_err(failed)?;
         Ok(owner.into_iter().map(|r| r as u32).collect())
     })?
+}
+
+fn refused(why: &dyn std::fmt::Display) -> Error {
+    Error::invalid(format!("METIS: {why}; take another partition"))
+}
+
+/// Memory is the machine's part; what else METIS says is about the graph.
+fn failed(why: metis::Error) -> Error {
+    match why {
+        metis::Error::Memory => Error::Device {
+            device: "the host".into(),
+            call: "METIS".into(),
+            message: "out of memory; take another partition, or a machine with more".into(),
+        },
+        other => refused(&other),
+    }
 }
 
 impl Partition {
@@ -62,5 +77,17 @@ impl Partition {
         let mut partition = Self::new(owner, ranks)?;
         partition.fill_empty_ranks();
         Ok(partition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_the_machines_part() {
+        assert_eq!(failed(metis::Error::Memory).exit_code(), 3);
+        assert!(failed(metis::Error::Memory).to_string().contains("METIS: out of memory"));
+        assert_eq!(failed(metis::Error::Input).exit_code(), 2);
     }
 }
