@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -361,11 +361,25 @@ fn cache_folder() -> Option<PathBuf> {
         .or_else(|| set("XDG_CACHE_HOME").map(|p| p.join("krylith")))
         .or_else(|| set("HOME").map(|p| p.join(".cache/krylith")))?;
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    let meta = std::fs::metadata(&folder).ok()?;
+    is_private(&folder).then_some(folder)
+}
+
+/// Whether nobody else can put files into a folder, or another folder in its place: they could feed us their code.
+fn is_private(folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
     // SAFETY: no arguments, no memory.
-    let own = meta.uid() == unsafe { libc::geteuid() };
-    // A folder that others may write to could feed us their code.
-    (meta.is_dir() && own && meta.mode() & 0o022 == 0).then_some(folder)
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    folder.ancestors().enumerate().all(|(above, folder)| {
+        let Ok(meta) = std::fs::metadata(folder) else { return false };
+        let mode = meta.mode();
+        if above == 0 {
+            return meta.is_dir() && meta.uid() == user && mode & 0o022 == 0;
+        }
+        // Where a sticky bit is set, others can put in their own and move nobody's. A user's own group is often his alone.
+        let others_write = mode & 0o002 != 0 || (mode & 0o020 != 0 && meta.gid() != group && meta.gid() != 0);
+        let owned = meta.uid() == user || meta.uid() == 0 || folder.parent().is_none();
+        owned && (!others_write || mode & 0o1000 != 0)
+    })
 }
 
 fn load(path: &PathBuf) -> Option<Vec<u8>> {
@@ -487,6 +501,33 @@ mod tests {
             std::fs::write(&path, &bent).unwrap();
             assert_eq!(load(&path), None, "byte {n} changed");
         }
+    }
+
+    #[test]
+    fn a_folder_that_others_can_change_is_no_cache() {
+        use std::os::unix::fs::PermissionsExt;
+        let top = tempfile::tempdir().unwrap();
+        let (parent, folder) = (top.path().join("p"), top.path().join("p/k"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        for (of_parent, of_folder, private) in [
+            (0o755, 0o700, true),
+            (0o700, 0o755, true),
+            (0o755, 0o777, false),
+            (0o755, 0o770, false),
+            (0o777, 0o700, false),
+            (0o1777, 0o700, true), // as /tmp is
+        ] {
+            set(&parent, of_parent);
+            set(&folder, of_folder);
+            assert_eq!(is_private(&folder), private, "{of_parent:o} {of_folder:o}");
+        }
+        std::os::unix::fs::symlink(&folder, top.path().join("link")).unwrap();
+        set(&parent, 0o777);
+        assert!(!is_private(&top.path().join("link")), "what a link leads to counts");
+        assert!(!is_private(&top.path().join("none")));
     }
 
     #[test]
