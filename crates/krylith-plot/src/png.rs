@@ -19,8 +19,23 @@ impl Scene {
         for thing in &self.things {
             draw(&mut map, thing);
         }
-        map.encode_png().ok()
+        encoded(&map).ok()
     }
+}
+
+/// The pixels as a file that says who made it.
+fn encoded(map: &Pixmap) -> Result<Vec<u8>, png::EncodingError> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, map.width(), map.height());
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.add_text_chunk("Software".into(), "Krylith".into())?;
+    let plain = map.pixels().iter().map(|pixel| pixel.demultiply());
+    let bytes: Vec<u8> = plain.flat_map(|c| [c.red(), c.green(), c.blue(), c.alpha()]).collect();
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&bytes)?;
+    writer.finish()?;
+    Ok(file)
 }
 
 fn paint(ink: Ink) -> Paint<'static> {
