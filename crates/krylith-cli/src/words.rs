@@ -120,6 +120,12 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::Interrupted => "; x is the best so far".into(),
         Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
+        // Rounding explains the residual up to a small factor; what it does not explain is lost below the smallest numbers.
+        Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
+            "; rounding x makes only {:.1e} of the residual: numbers of x, or products with them, are too small for double precision \
+             (below 2.2e-308): scale the system",
+            history.rounding
+        ),
         Outcome::RoundingLimit => format!(
             "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: loosen {rtol}",
             history.rounding
