@@ -2,85 +2,196 @@
 //!
 //! The content goes to a temporary file in the same folder, is flushed and synced, and then takes the name in one
 //! rename. The cost is one fsync a file and room for both files at once; the gain is that a full disk, a crash or
-//! Ctrl-C leaves the old file as it was.
+//! Ctrl-C leaves the old file as it was. [`Pending`] makes the temporary file before there is anything to write, so that a folder
+//! that cannot be written to is found before the work.
 
+use std::any::Any;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Error, Result};
 
+/// Bytes of a name that file systems take.
+const LONGEST_NAME: usize = 255;
+/// Links that are followed one after the other, as the system does.
+const MOST_LINKS: usize = 40;
+
 /// Writes a file through `content`; on any error the file that was there stays and no other is left.
 ///
-/// Links are followed. Devices and pipes, which cannot be renamed over, are written to directly.
+/// Links are followed, to files that are not there yet too. Devices and pipes, which cannot be renamed over, are written to directly.
 ///
 /// # Errors
 /// [`Error::Io`] with the path: what `content` returns, or a folder that is missing, read-only or full.
 pub fn write(path: impl AsRef<Path>, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let path = path.as_ref();
-    write_whole(path, content).map_err(|e| Error::io(path, e))
+    Pending::new(path)?.write(content)
+}
+
+/// A file that is going to be written: its temporary file is there, and is removed if this is dropped.
+///
+/// # Examples
+/// ```
+/// use krylith::io::atomic::Pending;
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-pending-{}.txt", std::process::id()));
+/// let pending = Pending::new(&path)?; // fails where the folder cannot be written to
+/// assert!(!path.exists());
+/// let answer = 6 * 7; // hours later
+/// pending.write(|out| write!(out, "{answer}"))?;
+/// assert_eq!(std::fs::read(&path).unwrap(), b"42");
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Pending {
+    /// As the caller named it.
+    path: PathBuf,
+    place: Place,
+}
+
+enum Place {
+    /// Written beside the target, and renamed.
+    Beside { file: File, temporary: Temporary, target: PathBuf, old: Option<fs::Permissions> },
+    /// A device or a pipe.
+    Direct,
 }
 
 /// Removes the temporary file unless it was renamed: on errors and on unwinding alike.
-struct Temporary(Option<PathBuf>);
+struct Temporary {
+    path: Option<PathBuf>,
+    _told: Option<Told>,
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
+        if let Some(path) = self.path.take() {
             let _ = fs::remove_file(path); // nothing more can be done about it here
         }
     }
 }
 
-fn write_whole(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let old = match fs::metadata(path) {
-        Ok(meta) => Some(meta),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => return Err(e),
-    };
-    if old.as_ref().is_some_and(|meta| meta.is_dir()) {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; give a file name"));
-    }
-    if old.as_ref().is_some_and(|meta| !meta.is_file()) {
-        let mut out = BufWriter::with_capacity(1 << 18, OpenOptions::new().write(true).open(path)?);
-        content(&mut out)?;
-        return out.flush();
-    }
-    let target = if old.is_some() { fs::canonicalize(path)? } else { path.to_path_buf() };
-    let (file, name) = create_beside(&target)?;
-    let mut temporary = Temporary(Some(name));
-    let mut out = BufWriter::with_capacity(1 << 18, file);
-    content(&mut out)?;
-    let file = out.into_inner().map_err(|e| e.into_error())?;
-    if let Some(meta) = old {
-        file.set_permissions(meta.permissions())?;
-    }
-    file.sync_all()?;
-    drop(file);
-    if let Some(name) = &temporary.0 {
-        fs::rename(name, &target)?;
-    }
-    temporary.0 = None;
-    if let Some(Ok(folder)) = target.parent().map(File::open) {
-        let _ = folder.sync_all(); // some file systems do not sync folders; the content is safe without
-    }
-    Ok(())
+/// What a hook keeps for as long as a temporary file is there.
+pub type Told = Box<dyn Any + Send>;
+
+static HOOK: OnceLock<fn(&Path) -> Told> = OnceLock::new();
+
+/// Has `hook` told of each temporary file that is made from here on; what it returns is dropped once the file has its name or is gone.
+/// For a program that removes them when a signal ends it. The first hook stays.
+pub fn on_temporary(hook: fn(&Path) -> Told) {
+    let _ = HOOK.set(hook);
 }
 
-/// A new file in the folder of `target`, named after it, the process and a counter.
-fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+/// Where a file of this name is or would be made: links are followed to their end, be something there or not.
+///
+/// # Errors
+/// Links without an end.
+pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    let mut place = path.as_ref().to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&place) {
+            Ok(next) => place = place.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(place),
+        }
+    }
+    Err(io::Error::other("a link that leads back to itself"))
+}
+
+impl Pending {
+    /// Makes the temporary file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path: a folder that is missing or cannot be written to, a name that is that of a folder.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let place = Place::of(path).map_err(|e| Error::io(path, e))?;
+        Ok(Self { path: path.into(), place })
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let Self { path, place } = self;
+        place.write(&path, content).map_err(|e| Error::io(&path, e))
+    }
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        let old = match fs::metadata(path) {
+            Ok(meta) => Some(meta),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        if old.as_ref().is_some_and(|meta| meta.is_dir()) {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; give a file name"));
+        }
+        if old.as_ref().is_some_and(|meta| !meta.is_file()) {
+            return Ok(Place::Direct);
+        }
+        let target = destination(path)?;
+        let (file, temporary) = create_beside(&target)?;
+        Ok(Place::Beside { file, temporary, target, old: old.map(|meta| plain(meta.permissions())) })
+    }
+
+    fn write(self, path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        let Place::Beside { file, mut temporary, target, old } = self else {
+            let mut out = BufWriter::with_capacity(1 << 18, OpenOptions::new().write(true).open(path)?);
+            content(&mut out)?;
+            return out.flush();
+        };
+        let mut out = BufWriter::with_capacity(1 << 18, file);
+        content(&mut out)?;
+        let file = out.into_inner().map_err(|e| e.into_error())?;
+        if let Some(permissions) = old {
+            file.set_permissions(permissions)?;
+        }
+        file.sync_all()?;
+        drop(file);
+        if let Some(name) = &temporary.path {
+            fs::rename(name, &target)?;
+        }
+        temporary.path = None;
+        if let Some(Ok(folder)) = target.parent().map(File::open) {
+            let _ = folder.sync_all(); // some file systems do not sync folders; the content is safe without
+        }
+        Ok(())
+    }
+}
+
+/// Who may read and write, and nothing more: bits by which a program runs as its owner are not the new owner's.
+#[cfg(unix)]
+fn plain(old: fs::Permissions) -> fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    fs::Permissions::from_mode(old.mode() & 0o777)
+}
+
+#[cfg(not(unix))]
+fn plain(old: fs::Permissions) -> fs::Permissions {
+    old
+}
+
+/// A new file in the folder of `target`, named after the process and a counter: short, for names that are as long as names can be.
+fn create_beside(target: &Path) -> io::Result<(File, Temporary)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let Some(name) = target.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this names no file"));
     };
+    if name.len() > LONGEST_NAME {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidFilename,
+            "the name is too long; 255 bytes are possible",
+        ));
+    }
     loop {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+        let hidden =
+            format!(".krylith-{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let path = target.with_file_name(hidden);
+        // First told, then made: a signal between the two finds nothing to remove.
+        let told = HOOK.get().map(|hook| hook(&path));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
+            Ok(file) => return Ok((file, Temporary { path: Some(path), _told: told })),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue, // left by a killed run with this id
             Err(e) => return Err(e),
         }
@@ -159,6 +270,50 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"new");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    /// A link to what is not there yet leads to it too; bits that make a program run as its owner do not last.
+    #[cfg(unix)]
+    #[test]
+    fn dangling_links_are_followed_and_special_bits_dropped() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("d")).unwrap();
+        symlink("d/there", at("one")).unwrap();
+        symlink("one", at("two")).unwrap();
+        symlink("none/x", at("lost")).unwrap();
+        symlink("ring", at("ring")).unwrap();
+        write(at("two"), |w| w.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(at("d/there")).unwrap(), b"new");
+        assert!(["one", "two"].iter().all(|link| fs::symlink_metadata(at(link)).unwrap().is_symlink()));
+        assert!(write(at("lost"), |_| Ok(())).is_err() && write(at("ring"), |_| Ok(())).is_err());
+        fs::set_permissions(at("d/there"), fs::Permissions::from_mode(0o6755)).unwrap();
+        write(at("two"), |w| w.write_all(b"newer")).unwrap();
+        assert_eq!(fs::metadata(at("d/there")).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert_eq!(
+            (names(&at("d")), names(dir.path())),
+            (vec!["there".into()], ["d", "lost", "one", "ring", "two"].map(String::from).to_vec())
+        );
+    }
+
+    #[test]
+    fn the_longest_name_that_a_file_system_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a".repeat(255));
+        write(&path, |w| w.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(Pending::new(dir.path().join("a".repeat(256))).is_err());
+    }
+
+    #[test]
+    fn what_is_pending_and_never_written_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.txt");
+        let pending = Pending::new(&path).unwrap();
+        assert!(names(dir.path())[0].ends_with(".part"));
+        drop(pending);
+        assert!(names(dir.path()).is_empty());
     }
 
     #[test]
