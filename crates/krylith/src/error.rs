@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", crate::text::name(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file's content is malformed.
-    #[error("{}:{line}: {message}", path.display())]
+    #[error("{}:{line}: {message}", crate::text::name(path))]
     Parse {
         /// The file.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum Error {
         message: String,
     },
     /// A file's content is malformed, and the file has no lines (binary formats, archives).
-    #[error("{}: {message}", path.display())]
+    #[error("{}: {message}", crate::text::name(path))]
     Format {
         /// The file.
         path: PathBuf,

@@ -6,6 +6,34 @@
 //! assert_eq!((seconds(0.0123), plural(2, "row")), ("12.3 ms".into(), "2 rows".into()));
 //! ```
 
+/// A name of a file as it can be shown: what would steer a terminal or turn the direction of text is escaped, and what is not Unicode
+/// replaced.
+///
+/// ```
+/// assert_eq!(krylith::text::name("a\u{1b}[31m.mtx"), "a\\u{1b}[31m.mtx");
+/// assert_eq!(krylith::text::name("größe 1.mtx"), "größe 1.mtx");
+/// ```
+pub fn name(path: impl AsRef<std::path::Path>) -> String {
+    shown(&path.as_ref().to_string_lossy())
+}
+
+/// Text from outside as it can be shown, line ends escaped too: see [`name`].
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() || is_steering(c) => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Marks of direction, and line ends of Unicode.
+fn is_steering(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A count with thin groups of three: `1 234 567`.
 pub fn count(n: usize) -> String {
     let digits = n.to_string();
