@@ -17,11 +17,14 @@ pub fn matrix_market() -> Vec<Vec<u8>> {
         "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3.5\n4\n",
         "%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n",
         "%%MatrixMarket matrix array integer skew-symmetric\n3 3\n1\n2\n3\n",
+        "%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 2\n1 1 4\n2 2 2\n",
+        "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 0.4+1\n2 2 1.5D-3\n",
+        "%%MatrixMarket matrix coordinate real general\n%%AMGX 1 1 rhs solution\n2 2 2\n1 1 2\n2 2 3\n2\n6\n1 2\n",
     ])
 }
 
 pub fn text() -> Vec<Vec<u8>> {
-    texts(&["1\n2\n-3.5e2\n", "# c\n1, 2\n3\t4\n", "\u{feff}1 2 3\n% c\n\n4 5 6\n"])
+    texts(&["1\n2\n-3.5e2\n", "# c\n1, 2\n3\t4\n", "\u{feff}1 2 3\n% c\n\n4 5 6\n", "1D0\n0.4+1\n3.14-114\n"])
 }
 
 pub fn gmsh() -> Vec<Vec<u8>> {
@@ -114,6 +117,7 @@ pub fn rutherford_boeing() -> Vec<Vec<u8>> {
             " 1 3 4 5\r\n 1 3 2 3\r\n",
             " 2.00D+00-1.25D-01 3.00D+02\r\n 4.00+002\r\n",
         ),
+        "t\n 3 1 1 1\nRUA 3 3 3 0\n(1X,2(I2)) (2I2,/) (3(1P,E9.2))\n  1 2\n 3 4\n 1 2\n\n 3\n 2.00E+00 3.00D+00 4.00+000\n",
         "t\n 2 1 1 0\npua 2 3 3 0\n(4I2) (4I2)\n 1 2 2 4\n 2 2 1\n",
         "t\n 3 1 1 1\niua 1 2 2 0\n(4I2) (4I2) (2I3)\n 1 2 3\n 1 1\n -7 12\n",
         "t\n 3 1 1 1\nrza 2 2 1 0\n(3I2) (3I2) (1F4.1)\n 1 2 2\n 2\n 7.5\n",

@@ -128,7 +128,7 @@ impl Array {
         match self.values.iter().position(|v| !v.is_finite()) {
             None => Ok(()),
             Some(p) => Err(Error::NotFinite {
-                what: path.display().to_string(),
+                what: crate::text::name(path),
                 row: p / columns,
                 column: p % columns,
                 value: self.values[p],

@@ -11,6 +11,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::matrix_market::{Field, Symmetry};
+use super::number;
 use super::source::{excerpt, line_of, name_file};
 use crate::matrix::Csr;
 use crate::{Error, Result};
@@ -323,29 +324,14 @@ fn eight_digits(characters: u64) -> (u64, usize) {
     (n.wrapping_mul(10_000).wrapping_add(n >> 32) & 0xffff_ffff, length)
 }
 
-/// The number at `at`, which moves past it; what follows is the caller's concern.
+/// The number at `at`, which moves past it.
 #[inline]
 fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
-    let (v, length) = match fast_float2::parse_partial::<f64, _>(&text[*at..]) {
-        Ok(found) => found,
-        Err(_) if matches!(text.get(*at), None | Some(b'\n')) => return Err("the value is missing".into()),
-        Err(_) => return Err("the value is no number".into()),
-    };
-    *at += length;
-    let v = if matches!(text.get(*at), Some(b'd' | b'D')) {
-        let (power, length) = fortran_exponent(&text[*at..]).ok_or("the value is no number")?;
-        // Digits and exponent are read again as one number: scaling afterwards would round twice.
-        let mut token = text[*at - mantissa_length(text, *at)..*at].to_vec();
-        token.extend_from_slice(b"e");
-        token.extend_from_slice(power);
-        *at += length;
-        fast_float2::parse::<f64, _>(&token).map_err(|_| "the value is no number")?
-    } else {
-        v
-    };
-    if !v.is_finite() {
-        return Err(format!("the value is {v}; every value must be finite"));
+    if matches!(text.get(*at), None | Some(b'\n')) {
+        return Err("the value is missing".into());
     }
+    let (v, length) = number::first(&text[*at..]).map_err(|why| format!("the value {why}"))?;
+    *at += length;
     if field == Field::Integer && !is_whole(v) {
         return Err("the header says integer, and the value is none".into());
     }
@@ -355,18 +341,6 @@ fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
 #[cold]
 fn is_whole(v: f64) -> bool {
     v.fract() == 0.0
-}
-
-/// How many bytes before `at` belong to the number that ends there.
-fn mantissa_length(text: &[u8], at: usize) -> usize {
-    text[..at].iter().rev().take_while(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-' | b'+')).count()
-}
-
-/// The digits after Fortran's `D`, with their sign, and the length with the letter.
-fn fortran_exponent(text: &[u8]) -> Option<(&[u8], usize)> {
-    let sign = usize::from(matches!(text.get(1), Some(b'+' | b'-')));
-    let digits = text[1 + sign..].iter().take_while(|c| c.is_ascii_digit()).count();
-    (digits > 0).then(|| (&text[1..1 + sign + digits], 1 + sign + digits))
 }
 
 /// The one number of a line.

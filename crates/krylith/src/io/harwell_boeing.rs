@@ -12,10 +12,11 @@ use std::path::Path;
 
 use super::columns::into_rows;
 use super::matrix_market::Symmetry;
+use super::number::quoted;
 use super::source::{COMPLEX, excerpt, line_of, load};
 use crate::matrix::Csr;
 use crate::{Error, Result};
-use format::{Field, LineFormat, integer};
+use format::{Field, LineFormat, integer, split};
 
 /// Reads the matrix, with the symmetric half expanded, and the first of its right-hand sides, if there are any.
 ///
@@ -24,7 +25,7 @@ use format::{Field, LineFormat, integer};
 /// is no number, indices out of range, NaN and infinities, a file that is cut short.
 pub fn read(path: impl AsRef<Path>) -> Result<(Csr, Option<Vec<f64>>)> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 /// Whether these bytes begin as such a file does: the second line counts, the third has type and sizes, the fourth formats.
@@ -41,6 +42,23 @@ pub(super) fn is_harwell_boeing(bytes: &[u8]) -> bool {
     kind && whole(counts) && whole(&sizes[3..]) && formats.trim_start().starts_with('(')
 }
 
+/// Numbers that a file which begins so may hold, right-hand sides included; `None` where its header is not complete.
+pub(super) fn announced(head: &[u8]) -> Option<usize> {
+    let mut lines = head.split(|&c| c == b'\n').map(|line| std::str::from_utf8(line).unwrap_or_default());
+    let counts = integers(lines.nth(1)?)?;
+    let sizes = integers(lines.next()?.trim_start().get(3..)?)?;
+    let size = |at: usize| sizes.get(at).and_then(|&n| usize::try_from(n).ok());
+    let (rows, columns, entries) = (size(0)?, size(1)?, size(2)?);
+    let sides: usize = match counts.get(4).is_some_and(|&n| n > 0) {
+        // Behind the formats: what right-hand sides are, and how many.
+        true => lines.nth(1)?.split_whitespace().nth(1)?.parse().ok()?,
+        false => 0,
+    };
+    // A guess and a solution may belong to each.
+    let vectors = rows.checked_mul(sides)?.checked_mul(3)?;
+    entries.checked_mul(2)?.checked_add(columns)?.checked_add(vectors)?.checked_add(rows)
+}
+
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)> {
     let mut lines = Lines { path, text, at: 0, begin: 0 };
     let header = Header::read(&mut lines)?;
@@ -49,10 +67,13 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
     let mut col_ptr = Vec::with_capacity(columns + 1);
     lines.numbers(&header.pointers, columns + 1, "column pointers", |_, text| {
         let before = col_ptr.last().map_or(1, |&p: &usize| p + 1);
-        let pointer = integer(text).and_then(|p| usize::try_from(p).ok()).ok_or("is no column pointer")?;
+        let wrong = |why: &str| format!("{} {why}", quoted(text));
+        let pointer = integer(text)
+            .and_then(|p| usize::try_from(p).ok())
+            .ok_or_else(|| wrong("is no column pointer"))?;
         // They count from 1.
         if pointer < before || pointer > entries + 1 || (col_ptr.is_empty() && pointer != 1) {
-            return Err("is a column pointer that does not lie between its neighbours");
+            return Err(wrong("is a column pointer that does not lie between its neighbours"));
         }
         col_ptr.push(pointer - 1);
         Ok(())
@@ -65,9 +86,10 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
     let mut row = Vec::with_capacity(entries);
     let (mut column, mut triangles) = (0, [false; 2]);
     lines.numbers(&header.indices, entries, "row indices", |_, text| {
-        let i = integer(text).ok_or("is no row index")?;
-        let i =
-            usize::try_from(i - 1).ok().filter(|&i| i < rows).ok_or("is a row index that is out of range")?;
+        let wrong = |why: &str| format!("{} {why}", quoted(text));
+        let i = integer(text).ok_or_else(|| wrong("is no row index"))?;
+        let i = i.checked_sub(1).and_then(|i| usize::try_from(i).ok()).filter(|&i| i < rows);
+        let i = i.ok_or_else(|| wrong("is a row index that is out of range"))?;
         if symmetry != Symmetry::General {
             while col_ptr[column + 1] <= row.len() {
                 column += 1;
@@ -78,9 +100,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
                 std::cmp::Ordering::Equal => {}
             }
             if triangles == [true; 2] {
-                return Err(
+                return Err(wrong(
                     "is an entry on the other side of the diagonal: a symmetric file holds one triangle",
-                );
+                ));
             }
         }
         row.push(i as u32); // rows fit: the header is checked
@@ -203,7 +225,7 @@ impl Header {
             };
             LineFormat::parse(text).ok_or_else(|| {
                 lines.wrong(format!(
-                    "the format `{text}` of the {what} cannot be read; such as (16I5) and (1P,5D16.8) can"
+                    "the format `{text}` of the {what} cannot be read; such as (16I5), (1P,5D16.8) and (3(1P,E24.16)) can"
                 ))
             })
         };
@@ -296,20 +318,23 @@ impl<'a> Lines<'a> {
         format: &LineFormat,
         count: usize,
         what: &str,
-        mut each: impl FnMut(&Field, &[u8]) -> Result<(), &'static str>,
+        mut each: impl FnMut(&Field, &[u8]) -> Result<(), String>,
     ) -> Result<()> {
-        let (mut done, mut texts) = (0, Vec::new());
+        let (mut done, mut number) = (0, 0);
         while done < count {
             let line =
                 self.next().ok_or_else(|| self.short(&format!("{count} {what} are read; {done} were")))?;
-            format.split(line, count - done, &mut texts);
-            for (field, text) in format.fields.iter().zip(&texts) {
-                each(field, text).map_err(|why| {
-                    let text = String::from_utf8_lossy(text).escape_debug().to_string();
-                    self.wrong(format!("`{text}` {why}"))
-                })?;
+            if format.skips_blank_lines && line.trim_ascii().is_empty() {
+                continue;
             }
-            done += texts.len();
+            let fields = format.line(number);
+            let fields = &fields[..fields.len().min(count - done)];
+            let line = format.filled(line, fields);
+            for (field, text) in fields.iter().zip(split(fields, &line)) {
+                each(field, text).map_err(|message| self.wrong(message))?;
+            }
+            done += fields.len();
+            number += 1;
         }
         Ok(())
     }
@@ -320,8 +345,7 @@ impl<'a> Lines<'a> {
         }
         let mut values = Vec::with_capacity(count);
         self.numbers(format, count, what, |field, text| {
-            let v = field.real(text).ok_or("is no number")?;
-            values.push(Some(v).filter(|v| v.is_finite()).ok_or("is not finite")?);
+            values.push(field.real(text)?);
             Ok(())
         })?;
         Ok(values)

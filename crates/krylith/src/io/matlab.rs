@@ -27,14 +27,14 @@ const STRUCT: u8 = 2;
 const SPARSE: u8 = 5;
 const DENSE: std::ops::RangeInclusive<u8> = 6..=15;
 
-/// Reads the one sparse matrix of a file, and the first column of `b` beside it, if there is one that fits.
+/// Reads the one sparse matrix of a file, and the first column of `b` beside it, if there is one.
 ///
 /// # Errors
 /// Content that is cut short or malformed, by its byte; a file of MATLAB 7.3 (HDF5) or 4; none or several sparse matrices, by
-/// name; complex numbers; indices out of range; NaN and infinities.
+/// name; complex numbers; a `b` that does not fit; indices out of range; NaN and infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<(Csr, Option<Vec<f64>>)> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 /// Whether these bytes begin as a MAT-file does, or as the HDF5 file that MATLAB 7.3 writes.
@@ -73,8 +73,16 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)
         None => "b".into(),
     };
     let b = found.dense.into_iter().find(|d| d.name == wanted).map(|d| d.array);
-    let fits = |[n, m]: [usize; 2]| n == a.rows() || (n == 1 && m == a.rows());
-    let mut b = b.filter(|b| fits(b.shape)).map(|b| b.reals(path, &wanted)).transpose()?;
+    if let Some([n, m]) =
+        b.as_ref().map(|b| b.shape).filter(|&[n, m]| n != a.rows() && [n, m] != [1, a.rows()])
+    {
+        let message = format!(
+            "`{wanted}` is {n}×{m}, and a right-hand side of `{name}` has {} numbers; rename it if it is none",
+            a.rows()
+        );
+        return Err(Error::format(path, message));
+    }
+    let mut b = b.map(|b| b.reals(path, &wanted)).transpose()?;
     // By columns: the first.
     b.iter_mut().for_each(|values| values.truncate(a.rows()));
     Ok((a, b))
@@ -324,7 +332,7 @@ impl Dense {
         match values.iter().position(|v| !v.is_finite()) {
             None => Ok(values),
             Some(p) => Err(Error::NotFinite {
-                what: format!("{}: `{name}`", path.display()),
+                what: format!("{}: `{name}`", crate::text::name(path)),
                 row: p % rows,
                 column: p / rows,
                 value: values[p],

@@ -2,9 +2,12 @@
 //!
 //! Boisvert, Pozo & Remington, *The Matrix Market Exchange Formats*, NISTIR 5935. Taken more loosely than
 //! there: any letter case in the header, blank lines and comments anywhere below it, and symmetric files that
-//! hold the upper triangle instead of the lower.
+//! hold the upper triangle instead of the lower. `unsigned-integer`, as SciPy writes, is `integer`; what AmgX adds is in `amgx`.
+
+mod amgx;
 
 use std::fmt::Write as _;
+use std::io::Write;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -12,8 +15,10 @@ use rayon::prelude::*;
 use super::array::{Array, transpose};
 use super::coordinate::{self, Coordinates};
 use super::source::{COMPLEX, believable, excerpt, line_of, load, mark, name_file};
+use super::vector::WRITTEN;
 use crate::matrix::Csr;
 use crate::{Error, Result};
+use amgx::AmgX;
 
 /// What the values of a file are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +44,37 @@ pub(super) struct Header {
     pub rows: usize,
     pub columns: usize,
     /// Announced entries; of an array, the numbers it has.
-    entries: usize,
+    pub entries: usize,
     /// Where the line after the sizes begins.
     body: usize,
+    /// What a line of AmgX's says.
+    amgx: AmgX,
+}
+
+impl Header {
+    /// Lines that such a file may need.
+    pub fn numbers(&self) -> Option<usize> {
+        self.rows.checked_mul(self.amgx.vectors())?.checked_add(self.entries)
+    }
+
+    /// The block size that it speaks of.
+    pub fn block(&self) -> Option<usize> {
+        self.amgx.block
+    }
+
+    /// Whether vectors follow the entries.
+    pub fn has_vectors(&self) -> bool {
+        self.amgx.has_vectors()
+    }
+}
+
+/// All that a file holds.
+pub(super) struct Parsed {
+    pub matrix: Csr,
+    /// The block size that it speaks of.
+    pub block: Option<usize>,
+    /// The right-hand side behind the entries of an AmgX file.
+    pub rhs: Option<Vec<f64>>,
 }
 
 /// Reads a sparse matrix: `coordinate` or `array`; real, integer or pattern (ones); general, symmetric or
@@ -55,7 +88,7 @@ pub(super) struct Header {
 /// an index of 0 or out of range, text that is no number, NaN and infinities, anything after a line's last number.
 pub fn read(path: impl AsRef<Path>) -> Result<Csr> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 /// Reads a dense array, shape `[n]` for one column, else `[rows, columns]`; a `coordinate` file is filled with 0.
@@ -64,13 +97,20 @@ pub fn read(path: impl AsRef<Path>) -> Result<Csr> {
 /// As [`read`].
 pub fn read_array(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
-    parse_array(path, &load(path)?)
+    parse_array(path, &load(path, None)?)
 }
 
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Csr> {
+    parse_all(path, text).map(|parsed| parsed.matrix)
+}
+
+pub(super) fn parse_all(path: &Path, text: &[u8]) -> Result<Parsed> {
     let header = header(path, text)?;
+    let (block, plain) = (header.block(), |matrix| Parsed { matrix, block: header.block(), rhs: None });
     if header.coordinate {
-        return coordinate::read(&coordinates(path, text, &header)?);
+        let (end, rhs) = header.amgx.behind(path, text, &header)?;
+        let matrix = coordinate::read(&coordinates(path, &text[..end], &header)?)?;
+        return Ok(Parsed { matrix, block, rhs });
     }
     let values = dense(path, text, &header)?;
     let (mut row_ptr, mut col, mut kept) = (Vec::with_capacity(header.rows + 1), Vec::new(), Vec::new());
@@ -85,12 +125,15 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Csr> {
         }
         row_ptr.push(col.len());
     }
-    Csr::new(header.rows, header.columns, row_ptr, col, kept).map_err(|e| name_file(path, e))
+    Csr::new(header.rows, header.columns, row_ptr, col, kept).map(plain).map_err(|e| name_file(path, e))
 }
 
 pub(super) fn parse_array(path: &Path, text: &[u8]) -> Result<Array> {
     let header = header(path, text)?;
     let (rows, columns) = (header.rows, header.columns);
+    if let (_, Some(rhs)) = header.amgx.behind(path, text, &header)? {
+        return Ok(Array::vector(rhs));
+    }
     let values = if header.coordinate {
         let size = believable(path, "numbers", rows.checked_mul(columns), text.len())?;
         let sparse = coordinate::read(&coordinates(path, text, &header)?)?;
@@ -124,6 +167,21 @@ pub(super) fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -
 }
 
 pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
+    let header = announced(path, text)?;
+    // The shortest line of an entry is "1 1", of an array "1", and line ends stand between them.
+    let (shortest, rest) = (if header.coordinate { 4 } else { 2 }, text.len() - header.body);
+    if header.entries > rest.div_ceil(shortest) {
+        let message = format!(
+            "{} entries are announced, and only {rest} bytes follow: the file is cut short",
+            header.entries
+        );
+        return Err(Error::parse(path, line_of(text, header.body.saturating_sub(1)), message));
+    }
+    Ok(header)
+}
+
+/// The header of a file that begins so.
+pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
     let mut lines = Lines { text, at: mark(text) };
     let first = lines.next().unwrap_or((0, b""));
     let bad = |at: usize, message: String| Error::parse(path, line_of(text, at), message);
@@ -145,7 +203,7 @@ pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
     };
     let field = match &field[..] {
         "real" | "double" => Field::Real,
-        "integer" => Field::Integer,
+        "integer" | "unsigned-integer" => Field::Integer,
         "pattern" if coordinate => Field::Pattern,
         "pattern" => return Err(bad(0, "an array has no pattern: give real or integer values".into())),
         "complex" => {
@@ -170,8 +228,20 @@ pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
     };
 
     let expected = if coordinate { "rows, columns and entries" } else { "rows and columns" };
-    let Some((at, line)) = lines.content() else {
-        return Err(bad(text.len(), format!("the file ends before the line of sizes ({expected})")));
+    let mut amgx = None;
+    let (at, line) = loop {
+        match lines.next() {
+            None => {
+                return Err(bad(text.len(), format!("the file ends before the line of sizes ({expected})")));
+            }
+            Some((at, line)) if line.starts_with(b"%") => {
+                if let Some(said) = AmgX::of(line) {
+                    amgx = Some(said.map_err(|why| bad(at, why))?);
+                }
+            }
+            Some((_, line)) if line.trim_ascii().is_empty() || line.trim_ascii_start().starts_with(b"%") => {}
+            Some(found) => break found,
+        }
     };
     let sizes: Option<Vec<usize>> = words_of(line).map(|w| w.parse().ok()).collect();
     let (rows, columns, entries) = match sizes.as_deref() {
@@ -195,16 +265,11 @@ pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
         (false, Symmetry::Symmetric) => rows.saturating_mul(rows + 1) / 2,
         (false, Symmetry::SkewSymmetric) => rows.saturating_mul(rows.saturating_sub(1)) / 2,
     };
-    // The shortest line of an entry is "1 1", of an array "1", and line ends stand between them.
-    let shortest = if coordinate { 4 } else { 2 };
-    if entries > (text.len() - body).div_ceil(shortest) {
-        let rest = text.len() - body;
-        return Err(bad(
-            at,
-            format!("{entries} entries are announced, and only {rest} bytes follow: the file is cut short"),
-        ));
+    let amgx = amgx.unwrap_or_default();
+    if amgx.has_vectors() && !coordinate {
+        return Err(bad(0, "an AmgX file with vectors behind a dense array, which is not read".into()));
     }
-    Ok(Header { coordinate, field, symmetry, rows, columns, entries, body })
+    Ok(Header { coordinate, field, symmetry, rows, columns, entries, body, amgx })
 }
 
 /// The numbers of an `array` file, one a line, as the full matrix by columns.
@@ -322,17 +387,23 @@ pub fn write(path: impl AsRef<Path>, a: &Csr) -> Result<()> {
 /// # Errors
 /// [`Error::Io`] with the path.
 pub fn write_array(path: impl AsRef<Path>, array: &Array) -> Result<()> {
+    super::atomic::write(path, |out| write_array_to(out, array))
+}
+
+/// Writes an array as [`write_array`] does, to a stream.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write_array_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let (rows, columns) = array.rows_columns();
-    super::atomic::write(path, |out| {
-        writeln!(out, "%%MatrixMarket matrix array real general")?;
-        writeln!(out, "{rows} {columns}")?;
-        for j in 0..columns {
-            for i in 0..rows {
-                writeln!(out, "{:.16e}", array.values()[i * columns + j])?;
-            }
+    writeln!(out, "%%MatrixMarket matrix array real general\n% {WRITTEN}")?;
+    writeln!(out, "{rows} {columns}")?;
+    for j in 0..columns {
+        for i in 0..rows {
+            writeln!(out, "{:.16e}", array.values()[i * columns + j])?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 #[cfg(test)]

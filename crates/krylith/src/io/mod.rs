@@ -7,18 +7,19 @@
 //!
 //! | format | matrix | vector | written |
 //! |---|---|---|---|
-//! | Matrix Market, plain or gzip | yes | yes | [`matrix_market`] |
+//! | Matrix Market, plain or gzip, and AmgX's with a right-hand side behind the entries | yes | yes | [`matrix_market`] |
 //! | PETSc binary | AIJ | Vec | [`petsc`] |
 //! | NumPy `.npy` | | yes | [`numpy`] |
 //! | SciPy `.npz` | yes | | |
 //! | Harwell–Boeing and Rutherford–Boeing, plain or gzip | assembled and real, or a pattern | its right-hand side | |
 //! | MATLAB `.mat` of level 5 (`-v6`, `-v7`) | sparse | dense | |
-//! | numbers in a text file | | yes | |
+//! | numbers in a text file | | yes | [`write_vector`] |
 //! | `system.toml` | a system | | [`system`] |
 //! | VTK `.vtu` | | | [`vtu`] |
 
 mod array;
 pub mod atomic;
+mod bound;
 mod columns;
 mod coordinate;
 mod defaults;
@@ -26,12 +27,14 @@ pub mod harwell_boeing;
 pub mod matlab;
 pub mod matrix_market;
 pub mod npz;
+mod number;
 pub mod numpy;
 pub mod parts;
 pub mod petsc;
 mod source;
 pub mod system;
 mod text;
+mod vector;
 pub mod vtu;
 
 use std::path::Path;
@@ -39,6 +42,7 @@ use std::path::Path;
 pub use array::{Array, from_stage_by_stage, to_stage_by_stage};
 pub use defaults::Defaults;
 pub use system::{System, SystemMatrix, read_system};
+pub use vector::{VectorFormat, is_own, write_vector};
 
 use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};
@@ -146,7 +150,7 @@ pub struct ReadMatrix {
     pub matrix: Matrix,
     /// The block size that the file, or PETSc's `.info` beside it, speaks of.
     pub block_hint: Option<usize>,
-    /// The vector that followed the matrix (PETSc, Harwell–Boeing) or is called `b` beside it (MATLAB): by custom the
+    /// The vector that followed the matrix (PETSc, Harwell–Boeing, AmgX) or is called `b` beside it (MATLAB): by custom the
     /// right-hand side.
     pub vector: Option<Vec<f64>>,
 }
@@ -208,7 +212,7 @@ fn kind(path: &Path, bytes: &[u8]) -> Kind {
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
     let path = path.as_ref();
-    let bytes = source::load(path)?;
+    let bytes = source::load(path, None)?;
     let mut read = matrix_of(path, &bytes)?;
     if petsc::is_petsc(&bytes) {
         read.block_hint = petsc::block_hint(path);
@@ -234,9 +238,11 @@ pub fn parse_matrix(name: impl AsRef<Path>, bytes: &[u8]) -> Result<ReadMatrix> 
 }
 
 fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
-    let plain = |matrix| ReadMatrix { matrix, block_hint: None, vector: None };
     match kind(path, bytes) {
-        Kind::MatrixMarket => Ok(plain(Matrix::Csr(matrix_market::parse(path, bytes)?))),
+        Kind::MatrixMarket => {
+            let matrix_market::Parsed { matrix, block, rhs } = matrix_market::parse_all(path, bytes)?;
+            Ok(ReadMatrix { matrix: Matrix::Csr(matrix), block_hint: block, vector: rhs })
+        }
         Kind::Npz => {
             let matrix = npz::parse(path, bytes)?;
             let block_hint = if let Matrix::Bsr(a) = &matrix { Some(a.block()) } else { None };
@@ -282,7 +288,25 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
 /// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
-    vector_of(path, &source::load(path)?)
+    vector_of(path, &source::load(path, None)?)
+}
+
+/// As [`read_vector`], where it is known that about so many numbers are wanted: a pipe or a packed text that goes on far beyond them is
+/// refused before it fills the memory. Another number of numbers is no error.
+///
+/// # Errors
+/// As [`read_vector`]; far more text than `numbers` can need.
+///
+/// ```
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-vector-{}.txt", std::process::id()));
+/// std::fs::write(&path, "1 10\n2 20\n").unwrap();
+/// assert_eq!(krylith::io::read_vector_of(&path, 2)?.shape(), [2, 2]); // two right-hand sides of two unknowns
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn read_vector_of(path: impl AsRef<Path>, numbers: usize) -> Result<Array> {
+    let path = path.as_ref();
+    vector_of(path, &source::load(path, Some(numbers))?)
 }
 
 /// As [`read_vector`], of a file's content in memory; `name` as for [`parse_matrix`].

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// complex values, NaN and infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<Matrix> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Matrix> {
@@ -32,7 +32,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Matrix> {
             "no sparse matrix in this archive (it has no `format`); save it with scipy.sparse.save_npz";
         return Err(Error::format(path, message));
     }
-    let bytes = file.member("format")?;
+    let bytes = file.member("format", at_most(1))?;
     let format = Npy::parse(path, "`format`", &bytes)?.text().unwrap_or_default();
     let (rows, columns) = file.shape()?;
     match &format[..] {
@@ -52,6 +52,29 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Matrix> {
     }
 }
 
+/// Bytes within which the header of a member ends.
+const HEADER: u64 = 1 << 16;
+/// Times that an entry may be named on average.
+const DUPLICATES: usize = 64;
+
+fn product(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |n, &m| n.saturating_mul(m))
+}
+
+fn exactly(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
+    move |shape| match product(shape) {
+        n if n == count => Ok(()),
+        n => Err(format!("{n} entries; expected {count}")),
+    }
+}
+
+fn at_most(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
+    move |shape| match product(shape) {
+        n if n <= count => Ok(()),
+        n => Err(format!("{n} entries; at most {count} are expected")),
+    }
+}
+
 struct Npz<'a> {
     path: &'a Path,
     archive: zip::ZipArchive<Cursor<&'a [u8]>>,
@@ -64,30 +87,63 @@ impl Npz<'_> {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    fn member(&mut self, name: &str) -> Result<Vec<u8>> {
+    /// A member whose shape `fits`: its header is looked at before the rest is unpacked, and no more than it announces is.
+    fn member(&mut self, name: &str, fits: impl FnOnce(&[usize]) -> Result<(), String>) -> Result<Vec<u8>> {
         let bad = |e: &dyn std::fmt::Display| Error::format(self.path, format!("`{name}`: {e}"));
         let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| bad(&e))?;
         let mut bytes = Vec::new(); // grows as content arrives
-        member.read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        member.by_ref().take(HEADER).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        let npy = Npy::header(self.path, &format!("`{name}`"), &bytes)?;
+        fits(&npy.shape).map_err(|e| bad(&e))?;
+        let whole = npy.needed().and_then(|n| n.checked_add(npy.begin()));
+        let rest = whole.map_or(0, |whole| whole.saturating_sub(bytes.len()));
+        // One byte more: the checksum is looked at behind the last.
+        member.take(rest as u64 + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
         self.unpacked += bytes.len();
         Ok(bytes)
     }
 
-    fn integers(&mut self, name: &str) -> Result<Vec<i64>> {
-        let bytes = self.member(name)?;
+    /// Refuses more entries than there can be. Places are named several times where parts of a matrix overlap, but not without bound.
+    fn check_count(&self, count: usize, [rows, columns]: [usize; 2]) -> Result<()> {
+        if count <= rows.saturating_mul(columns).saturating_mul(DUPLICATES) {
+            return Ok(());
+        }
+        let message = format!("{count} entries are announced, more than a {rows}×{columns} matrix can need");
+        Err(Error::format(self.path, message))
+    }
+
+    /// What the header of a member says its shape is.
+    fn shape_of(&mut self, name: &str) -> Result<Vec<usize>> {
+        let bad = |e: &dyn std::fmt::Display| Error::format(self.path, format!("`{name}`: {e}"));
+        let member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| bad(&e))?;
+        let mut bytes = Vec::new();
+        member.take(HEADER).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        Ok(Npy::header(self.path, &format!("`{name}`"), &bytes)?.shape)
+    }
+
+    fn integers(
+        &mut self,
+        name: &str,
+        fits: impl FnOnce(&[usize]) -> Result<(), String>,
+    ) -> Result<Vec<i64>> {
+        let bytes = self.member(name, fits)?;
         Npy::parse(self.path, &format!("`{name}`"), &bytes)?.integers(self.path)
     }
 
     /// Numbers and their shape.
-    fn reals(&mut self, name: &str) -> Result<(Vec<usize>, Vec<f64>)> {
-        let bytes = self.member(name)?;
+    fn reals(
+        &mut self,
+        name: &str,
+        fits: impl FnOnce(&[usize]) -> Result<(), String>,
+    ) -> Result<(Vec<usize>, Vec<f64>)> {
+        let bytes = self.member(name, fits)?;
         let npy = Npy::parse(self.path, &format!("`{name}`"), &bytes)?;
         let values = npy.reals(self.path)?;
         Ok((npy.shape, values))
     }
 
     fn shape(&mut self) -> Result<(usize, usize)> {
-        let shape = self.integers("shape")?;
+        let shape = self.integers("shape", at_most(2))?;
         match shape[..] {
             [rows, columns] if u32::try_from(rows).is_ok() && u32::try_from(columns).is_ok() => {
                 Ok((rows as usize, columns as usize))
@@ -99,9 +155,9 @@ impl Npz<'_> {
         }
     }
 
-    /// Indices that must be below `limit`.
-    fn indices(&mut self, name: &str, limit: usize) -> Result<Vec<u32>> {
-        let list = self.integers(name)?;
+    /// So many indices, which must be below `limit`.
+    fn indices(&mut self, name: &str, count: usize, limit: usize) -> Result<Vec<u32>> {
+        let list = self.integers(name, exactly(count))?;
         match list.iter().position(|&n| n < 0 || n as u64 >= limit as u64) {
             Some(p) => {
                 let message = format!("`{name}`: entry {p} is {}, and there are {limit}", list[p]);
@@ -112,11 +168,7 @@ impl Npz<'_> {
     }
 
     fn pointers(&mut self, rows: usize) -> Result<Vec<usize>> {
-        let list = self.integers("indptr")?;
-        if list.len() != rows + 1 {
-            let message = format!("`indptr` has {} entries; expected {}", list.len(), rows + 1);
-            return Err(Error::format(self.path, message));
-        }
+        let list = self.integers("indptr", exactly(rows + 1))?;
         let list: Option<Vec<usize>> = list.into_iter().map(|n| n.try_into().ok()).collect();
         list.ok_or_else(|| Error::format(self.path, "`indptr` has negative entries"))
     }
@@ -124,8 +176,11 @@ impl Npz<'_> {
 
 /// Pointers, indices and values as they are: by rows of csr, and by columns of csc.
 fn stored(file: &mut Npz, pointed: usize, others: usize) -> Result<Rows> {
-    let (pointers, indices) = (file.pointers(pointed)?, file.indices("indices", others)?);
-    let (_, values) = file.reals("data")?;
+    let pointers = file.pointers(pointed)?;
+    let count = pointers.last().copied().unwrap_or(0);
+    file.check_count(count, [pointed, others])?;
+    let indices = file.indices("indices", count, others)?;
+    let (_, values) = file.reals("data", exactly(count))?;
     Ok((pointers, indices, values))
 }
 
@@ -136,18 +191,16 @@ fn csr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 }
 
 fn coo(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
+    let count = product(&file.shape_of("data")?);
+    file.check_count(count, [rows, columns])?;
     let (row, col) = if file.has("row") {
-        (file.indices("row", rows)?, file.indices("col", columns)?)
+        (file.indices("row", count, rows)?, file.indices("col", count, columns)?)
     } else {
-        let mut row = file.indices("coords", rows.max(columns))?;
+        let mut row = file.indices("coords", count.saturating_mul(2), rows.max(columns))?;
         let col = row.split_off(row.len() / 2);
         (row, col)
     };
-    let (_, values) = file.reals("data")?;
-    if row.len() != col.len() || row.len() != values.len() {
-        let message = format!("{} rows, {} columns and {} values", row.len(), col.len(), values.len());
-        return Err(Error::format(file.path, message));
-    }
+    let (_, values) = file.reals("data", exactly(count))?;
     believable(file.path, "rows", Some(rows), file.unpacked)?;
     let entries: Vec<_> = row.into_iter().zip(col).zip(values).map(|((i, j), v)| (i, j, v)).collect();
     let a = Csr::from_triplets(rows, columns, &entries).map_err(|e| name_file(file.path, e))?;
@@ -156,7 +209,7 @@ fn coo(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 
 fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let path = file.path;
-    let (shape, values) = file.reals("data")?;
+    let shape = file.shape_of("data")?;
     let blocks = match shape[..] {
         [_, r, c] if r > 0 && c > 0 && rows.is_multiple_of(r) && columns.is_multiple_of(c) => {
             r.checked_mul(c).map(|w| (r, c, w))
@@ -168,7 +221,11 @@ fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
         return Err(Error::format(path, message));
     };
     let (n, m) = (rows / r, columns / c);
-    let (row_ptr, col) = (file.pointers(n)?, file.indices("indices", m)?);
+    let row_ptr = file.pointers(n)?;
+    let count = row_ptr.last().copied().unwrap_or(0);
+    file.check_count(count, [n, m])?;
+    let col = file.indices("indices", count, m)?;
+    let (_, values) = file.reals("data", exactly(count.saturating_mul(width)))?;
     let (row_ptr, col, values) = tidy_rows(path, m, width, (row_ptr, col, values))?;
     if r == c {
         let a = Bsr::new(r, n, m, row_ptr, col, values).map_err(|e| name_file(path, e))?;
@@ -191,8 +248,18 @@ fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 /// SciPy stores entry (j − o, j) of diagonal o at column j; Krylith at its row.
 fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let path = file.path;
-    let (shape, data) = file.reals("data")?;
-    let offsets = file.integers("offsets")?;
+    // More diagonals than these lie outside, or are named twice; SciPy's may be longer than the matrix is wide.
+    let offsets = file.integers("offsets", at_most(2 * (rows + columns)))?;
+    let longest = 2 * rows.max(columns).max(1);
+    let (shape, data) = file.reals("data", |shape| match *shape {
+        [_, length] if length > longest => {
+            Err(format!("diagonals of {length} numbers in a {rows}×{columns} matrix"))
+        }
+        [diagonals, _] if diagonals != offsets.len() => {
+            Err(format!("{diagonals} diagonals for {} offsets", offsets.len()))
+        }
+        _ => Ok(()),
+    })?;
     let [diagonals, length] = shape[..] else {
         return Err(Error::format(
             path,
@@ -356,12 +423,22 @@ mod tests {
             ("shape", i8s(&[-2, 3]), "two dimensions"),
             ("shape", i8s(&[3, 3]), "indptr"),
             ("indptr", i4(&[0, -1, 4]), "negative"),
-            ("indptr", i4(&[0, 4, 3]), "0 to the 4"),
+            ("indptr", i4(&[0, 4, 3]), "`indices`: 4 entries; expected 3"),
+            ("indptr", i4(&[1, 3, 4]), "0 to the 4"),
             ("indptr", i4(&[0, 5, 4]), "decrease"),
             ("indptr", f8("(3,)", &[0.0, 3.0, 4.0]), "integers"),
             ("indices", i4(&[2, 0, 3, 1]), "entry 2 is 3"),
             ("indices", i4(&[2, 0, -1, 1]), "entry 2 is -1"),
-            ("data", f8("(3,)", &[1.0; 3]), "values"),
+            ("data", f8("(3,)", &[1.0; 3]), "`data`: 3 entries; expected 4"),
+            // What unpacks to gigabytes is refused by its header.
+            ("indptr", f8("(1073741824,)", &[]), "`indptr`: 1073741824 entries; expected 3"),
+            (
+                "indptr",
+                i4(&[0, 3, 1 << 30]),
+                "1073741824 entries are announced, more than a 2×3 matrix can need",
+            ),
+            ("indices", i4(&[0; 5]), "`indices`: 5 entries; expected 4"),
+            ("shape", i4(&[0; 3]), "`shape`: 3 entries; at most 2"),
             ("data", f8("(4,)", &[1.0, f64::NAN, 1.0, 1.0]), "entry (0, 0) is NaN"),
             ("data", npy("<c16", false, "(4,)", &[0; 64]), "complex"),
         ] {

@@ -13,13 +13,24 @@ use crate::{Error, Result};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 
+/// Blanks at the end of our headers beyond what the alignment takes.
+const OWN_BLANKS: usize = 128;
+
+/// Whether an array that begins so has the header of [`write_to`].
+pub(super) fn is_own(head: &[u8]) -> bool {
+    let length = head.get(8..10).map_or(0, |n| usize::from(u16::from_le_bytes([n[0], n[1]])));
+    let Some(header) = head.get(10..10 + length) else { return false };
+    let blanks = header.iter().rev().skip(1).take_while(|c| **c == b' ').count();
+    head[6..8] == [1, 0] && header.starts_with(b"{'descr': '<f8'") && blanks >= OWN_BLANKS
+}
+
 /// Reads an array of one or two dimensions.
 ///
 /// # Errors
 /// Content that is cut short or malformed, complex, text or object arrays, more dimensions, NaN and infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
@@ -37,6 +48,13 @@ pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
         return Err(Error::format(path, message));
     }
     Ok(npy)
+}
+
+/// Bytes of an array that begins so.
+pub(super) fn announced(path: &Path, head: &[u8]) -> Result<usize> {
+    Npy::header(path, "the array", head)?
+        .needed()
+        .ok_or_else(|| Error::format(path, "the array is too large"))
 }
 
 /// Writes an array; the file appears whole or not at all.
@@ -58,8 +76,9 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
         _ => unreachable!("arrays have one or two dimensions"),
     };
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
-    // The data starts at a multiple of 64 bytes, and the header ends in a line end: magic, version, length are 10.
-    let padding = (64 - (10 + header.len() + 1) % 64) % 64;
+    // The data starts at a multiple of 64 bytes, and the header ends in a line end: magic, version, length are 10. More blanks than
+    // NumPy leaves tell our files from others (`is_own`).
+    let padding = OWN_BLANKS + (64 - (10 + header.len() + 1) % 64) % 64;
     header.extend(std::iter::repeat_n(' ', padding));
     header.push('\n');
     out.write_all(MAGIC)?;
@@ -81,11 +100,28 @@ pub(super) struct Npy<'a> {
     pub fortran: bool,
     pub shape: Vec<usize>,
     data: &'a [u8],
+    /// Where the data begins.
+    begin: usize,
 }
 
 impl<'a> Npy<'a> {
     /// Reads the header and checks that the data it announces is there.
     pub fn parse(path: &Path, name: &str, bytes: &'a [u8]) -> Result<Self> {
+        let npy = Self::header(path, name, bytes)?;
+        match npy.needed().and_then(|n| npy.data.get(..n)) {
+            Some(data) => Ok(Self { data, ..npy }),
+            None => {
+                let (shape, there) = (&npy.shape, npy.data.len());
+                let message = format!(
+                    "{name}: shape {shape:?} needs more than the {there} bytes of data: the file is cut short"
+                );
+                Err(Error::format(path, message))
+            }
+        }
+    }
+
+    /// Reads the header; the data may be longer or shorter than it announces.
+    pub fn header(path: &Path, name: &str, bytes: &'a [u8]) -> Result<Self> {
         let bad = |message: &str| Error::format(path, format!("{name}: {message}"));
         let short = || bad("the .npy header is cut short");
         let rest =
@@ -141,14 +177,28 @@ impl<'a> Npy<'a> {
         let shape: Option<Vec<usize>> = sizes.map(|s| s.trim_end_matches('L').parse().ok()).collect();
         let shape = shape.ok_or_else(|| malformed("shape"))?;
 
-        let item = if kind == b'U' { 4 * size } else { size };
-        let count = shape.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
-        let needed = count.and_then(|n| n.checked_mul(item));
-        let data = needed.and_then(|n| rest[length..].get(..n)).ok_or_else(|| {
-            let there = rest.len() - length;
-            bad(&format!("shape {shape:?} of `{descr}` needs more than the {there} bytes of data: the file is cut short"))
-        })?;
-        Ok(Self { name: name.into(), kind, size, big_endian: descr.starts_with('>'), fortran, shape, data })
+        let data = &rest[length..];
+        Ok(Self {
+            name: name.into(),
+            kind,
+            size,
+            big_endian: descr.starts_with('>'),
+            fortran,
+            shape,
+            data,
+            begin: bytes.len() - data.len(),
+        })
+    }
+
+    /// Where the data begins.
+    pub fn begin(&self) -> usize {
+        self.begin
+    }
+
+    /// Bytes that the shape announces.
+    pub fn needed(&self) -> Option<usize> {
+        let item = if self.kind == b'U' { 4 * self.size } else { self.size };
+        self.shape.iter().try_fold(item, |n, &m| n.checked_mul(m))
     }
 
     /// A run of numbers as the file orders them.

@@ -63,7 +63,7 @@ pub enum Item<'a> {
 /// Content that is cut short or malformed, a dense matrix, another kind of object, values that are not finite.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<Object>> {
     let path = path.as_ref();
-    parse(path, &load(path)?)
+    parse(path, &load(path, None)?)
 }
 
 /// Whether these bytes begin as a PETSc file does.
@@ -85,9 +85,8 @@ pub(super) fn info_name(path: impl AsRef<Path>) -> PathBuf {
 /// The block size from `FILE.info` (`-matload_block_size 4`), where that file exists and says one.
 pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
     let name = info_name(path);
-    if std::fs::metadata(&name).ok()?.len() > 1 << 16 {
-        return None; // options are a few lines
-    }
+    // Options are a few lines.
+    std::fs::metadata(&name).ok().filter(|meta| meta.is_file() && meta.len() <= 1 << 16)?;
     let text = std::fs::read_to_string(name).ok()?;
     let mut words = text.split_ascii_whitespace();
     words.by_ref().find(|w| w.ends_with("matload_block_size"))?;
@@ -173,6 +172,21 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Object>> {
 
 pub(super) fn short(path: &Path, what: &str, at: usize) -> Error {
     Error::format(path, format!("the file is cut short: {what} should follow at byte {at}"))
+}
+
+/// Bytes of the object that begins so, and of a vector behind it; `None` where its header does not say.
+pub(super) fn announced(head: &[u8]) -> Option<usize> {
+    let mut cursor = Cursor::new(head);
+    let (id, rows) = (cursor.integer()?, usize::try_from(cursor.integer()?).ok()?);
+    let entries = match id {
+        MAT => {
+            let _columns = cursor.integer()?;
+            usize::try_from(cursor.integer()?).ok()?
+        }
+        _ => 0,
+    };
+    // A row has its length and a number of the vector, an entry its column and value.
+    rows.checked_add(entries)?.checked_mul(16)
 }
 
 fn size(path: &Path, what: &str, n: i64) -> Result<usize> {
@@ -264,7 +278,7 @@ fn vector(path: &Path, cursor: &mut Cursor) -> Result<Vec<f64>> {
     match values.iter().position(|v| !v.is_finite()) {
         None => Ok(values),
         Some(row) => {
-            Err(Error::NotFinite { what: path.display().to_string(), row, column: 0, value: values[row] })
+            Err(Error::NotFinite { what: crate::text::name(path), row, column: 0, value: values[row] })
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The bytes of an input file, and what every reader needs: line numbers, size checks, row assembly.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::ops::Deref;
 use std::path::Path;
 
+use super::bound;
 use crate::{Error, Result};
+use flate2::bufread::{GzDecoder, MultiGzDecoder};
 
 /// What editors on some systems put before UTF-8 text; it says nothing.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -34,31 +36,44 @@ impl Deref for Bytes {
     }
 }
 
-/// Opens a file; gzip is recognised by content and unpacked.
-pub(super) fn load(path: &Path) -> Result<Bytes> {
-    let raw = map(path)?;
+/// Opens a file; gzip is recognised by content and unpacked. `wanted` numbers bound what a text without a header may come to, where it
+/// has no length of its own.
+pub(super) fn load(path: &Path, wanted: Option<usize>) -> Result<Bytes> {
+    let raw = open(path, wanted)?;
     if !is_gzip(&raw) {
         return Ok(raw);
     }
-    Ok(Bytes::Heap(gunzip(path, &raw)?))
+    Ok(Bytes::Heap(gunzip(path, &raw, wanted)?))
 }
 
 /// A file's content, unpacked if it is gzip.
 pub(super) fn unpacked<'a>(path: &Path, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
-    if is_gzip(bytes) { gunzip(path, bytes).map(Cow::Owned) } else { Ok(Cow::Borrowed(bytes)) }
+    if is_gzip(bytes) { gunzip(path, bytes, None).map(Cow::Owned) } else { Ok(Cow::Borrowed(bytes)) }
+}
+
+/// What is said of a gzip stream that cannot be unpacked.
+fn damaged(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})"))
 }
 
 /// Unpacks gzip members one after the other; tapes and some disks leave zeros behind the last.
-pub(super) fn gunzip(path: &Path, mut rest: &[u8]) -> Result<Vec<u8>> {
-    let mut plain = Vec::new();
-    loop {
-        let mut member = flate2::bufread::GzDecoder::new(rest);
-        member
-            .read_to_end(&mut plain)
-            .map_err(|e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})")))?;
-        rest = member.into_inner();
-        if rest.iter().all(|&b| b == 0) {
-            return Ok(plain);
+fn gunzip(path: &Path, rest: &[u8], wanted: Option<usize>) -> Result<Vec<u8>> {
+    bound::read(path, &mut Members(Some(GzDecoder::new(rest))), wanted, damaged(path))
+}
+
+/// The members of a gzip file as one stream; `None` behind the last.
+struct Members<'a>(Option<GzDecoder<&'a [u8]>>);
+
+impl Read for Members<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.0 else { return Ok(0) };
+            let read = member.read(to)?;
+            if read > 0 || to.is_empty() {
+                return Ok(read);
+            }
+            let rest = *member.get_ref();
+            self.0 = rest.iter().any(|&b| b != 0).then(|| GzDecoder::new(rest));
         }
     }
 }
@@ -75,20 +90,58 @@ pub(super) fn is_gzip(bytes: &[u8]) -> bool {
 
 /// A file's content as it is, gzip or not.
 pub(super) fn map(path: &Path) -> Result<Bytes> {
+    open(path, None)
+}
+
+/// The text of a small file, such as a `system.toml`.
+pub(super) fn text(path: &Path) -> Result<String> {
+    const MOST: usize = 1 << 24;
+    let bytes = open(path, Some(0))?;
+    if bytes.len() > MOST {
+        return Err(Error::format(path, format!("{} bytes, where a few lines are expected", bytes.len())));
+    }
+    std::str::from_utf8(&bytes).map(String::from).map_err(|e| {
+        let line = line_of(&bytes, e.valid_up_to());
+        Error::parse(path, line, "no text in Unicode (UTF-8), which is expected here")
+    })
+}
+
+fn open(path: &Path, wanted: Option<usize>) -> Result<Bytes> {
     let io = |e| Error::io(path, e);
     let mut file = std::fs::File::open(path).map_err(io)?;
     let meta = file.metadata().map_err(io)?;
+    if is_device(&meta) {
+        return Err(Error::format(path, "a device, which may never end; give a file or a pipe"));
+    }
+    if meta.is_dir() {
+        return Err(io(std::io::ErrorKind::IsADirectory.into()));
+    }
     if !meta.is_file() || meta.len() == 0 {
-        // Pipes cannot be mapped, folders give their error here, and an empty map is no map.
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
-        return Ok(Bytes::Heap(bytes));
+        // Pipes cannot be mapped, and an empty map is no map.
+        let mut stream = std::io::BufReader::new(&mut file);
+        let packed = is_gzip(stream.fill_buf().map_err(io)?);
+        let content = match packed {
+            true => bound::read(path, &mut MultiGzDecoder::new(stream), wanted, damaged(path)),
+            false => bound::read(path, &mut stream, wanted, io),
+        };
+        return content.map(Bytes::Heap);
     }
     // SAFETY: the map is private to this reader and only ever read. As for every mapped file, another process
     // that shortens it meanwhile ends this one by SIGBUS; Krylith itself replaces files by renaming (`atomic`),
     // which leaves a map of the old one intact.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
     Ok(Bytes::Map(map))
+}
+
+#[cfg(unix)]
+fn is_device(meta: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    meta.file_type().is_char_device() || meta.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &std::fs::Metadata) -> bool {
+    false
 }
 
 /// One-based line of the byte at `at`.
@@ -127,7 +180,7 @@ pub(super) fn name_file(path: &Path, error: Error) -> Error {
     match error {
         Error::Invalid(message) => Error::format(path, message),
         Error::NotFinite { row, column, value, .. } => {
-            Error::NotFinite { what: path.display().to_string(), row, column, value }
+            Error::NotFinite { what: crate::text::name(path), row, column, value }
         }
         other => other,
     }
@@ -253,7 +306,7 @@ mod tests {
             gz.finish().unwrap()
         };
         let (one, two) = (member(b"one"), member(b"two"));
-        let unpacked = |parts: &[&[u8]]| gunzip(Path::new("x.gz"), &parts.concat());
+        let unpacked = |parts: &[&[u8]]| gunzip(Path::new("x.gz"), &parts.concat(), None);
         assert_eq!(unpacked(&[&one]).unwrap(), b"one");
         assert_eq!(unpacked(&[&one, &two]).unwrap(), b"onetwo");
         assert_eq!(unpacked(&[&one, &[0; 512]]).unwrap(), b"one");
@@ -270,11 +323,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let empty = dir.path().join("empty");
         std::fs::write(&empty, b"").unwrap();
-        assert!(load(&empty).unwrap().is_empty());
-        assert!(matches!(load(dir.path()), Err(Error::Io { .. })));
-        assert!(matches!(load(&dir.path().join("none")), Err(Error::Io { .. })));
+        assert!(load(&empty, None).unwrap().is_empty());
+        assert!(matches!(load(dir.path(), None), Err(Error::Io { .. })));
+        assert!(matches!(load(&dir.path().join("none"), None), Err(Error::Io { .. })));
+        #[cfg(target_os = "linux")]
+        for device in ["/dev/zero", "/dev/null"] {
+            let error = load(Path::new(device), None).map(drop).unwrap_err().to_string();
+            assert!(error.contains("a device, which may never end"), "{error}");
+        }
+        let latin = dir.path().join("latin.toml");
+        std::fs::write(&latin, b"a\nb\xe4\n").unwrap();
+        assert!(text(&latin).unwrap_err().to_string().contains("latin.toml:2: no text in Unicode"));
         let cut = dir.path().join("cut.gz");
         std::fs::write(&cut, [0x1f, 0x8b, 8, 0]).unwrap();
-        assert!(matches!(load(&cut), Err(Error::Format { .. })));
+        assert!(matches!(load(&cut, None), Err(Error::Format { .. })));
     }
 }

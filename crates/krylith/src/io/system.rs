@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::defaults::Defaults;
-use super::source::{mark, name_file};
-use super::{Array, Matrix, read_matrix, read_vector};
+use super::source::{mark, name_file, text};
+use super::{Array, Matrix, read_matrix, read_vector_of};
 use crate::matrix::{Butcher, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
 
@@ -261,8 +261,7 @@ impl SystemFile {
 
     /// Reads the text, and nothing that it names.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-        Self::parse(path, &text)
+        Self::parse(path, &text(path)?)
     }
 
     /// Refuses both or neither of `matrix` and `[kronecker]`, and a `block` that belongs elsewhere or is 0.
@@ -302,7 +301,7 @@ fn read_toml(path: &Path) -> Result<System> {
         block_hint,
     };
     if let Some(rhs) = &file.rhs {
-        let array = read_vector(folder.join(rhs))?;
+        let array = read_vector_of(folder.join(rhs), system.operator.rows())?;
         let stages = system.operator.stages();
         let fits = array.clone().into_columns("the right-hand side", system.operator.rows() / stages, stages);
         fits.map_err(|e| name_file(&folder.join(rhs), e))?;
@@ -310,7 +309,8 @@ fn read_toml(path: &Path) -> Result<System> {
     }
     if let Some(coordinates) = &file.coordinates {
         let name = folder.join(coordinates);
-        let points = read_vector(&name)?.into_points().map_err(|e| name_file(&name, e))?;
+        let points =
+            read_vector_of(&name, system.operator.rows())?.into_points().map_err(|e| name_file(&name, e))?;
         check_points(
             &name,
             points.len(),

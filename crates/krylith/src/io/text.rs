@@ -1,9 +1,12 @@
 //! Numbers in a plain text file: one a line, or as many in each.
 
+use std::io::Write;
 use std::path::Path;
 
 use super::array::Array;
-use super::source::{excerpt, line_of, mark};
+use super::number;
+use super::source::{line_of, mark};
+use super::vector::WRITTEN;
 use crate::{Error, Result};
 
 /// Numbers between blanks, tabs or commas; lines that begin with `#` or `%` are comments.
@@ -24,13 +27,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
         }
         let before = values.len();
         for word in line.split(|&c| c.is_ascii_whitespace() || c == b',').filter(|w| !w.is_empty()) {
-            match fast_float2::parse::<f64, _>(word) {
-                Ok(v) if v.is_finite() => values.push(v),
-                Ok(v) => {
-                    return Err(bad(format!("{v} in {}; every value must be finite", excerpt(text, begin))));
-                }
-                Err(_) => return Err(bad(format!("expected numbers, found {}", excerpt(text, begin)))),
-            }
+            values.push(number::whole(word).map_err(bad)?);
         }
         let here = values.len() - before;
         let expected = *columns.get_or_insert(here);
@@ -43,6 +40,19 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
     Array::new(if columns == 1 { vec![rows] } else { vec![rows, columns] }, values)
 }
 
+/// Writes a row a line, 17 significant digits a number.
+pub(super) fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
+    let (_, columns) = array.rows_columns();
+    writeln!(out, "# {WRITTEN}")?;
+    for row in array.values().chunks(columns.max(1)) {
+        for (j, v) in row.iter().enumerate() {
+            write!(out, "{}{v:.16e}", if j == 0 { "" } else { " " })?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::source::torture;
@@ -53,11 +63,13 @@ mod tests {
         let read = |text: &str| parse(Path::new("x.txt"), text.as_bytes());
         assert_eq!(read("# c\n1\n-2.5e3\r\n\n% c\n3").unwrap(), Array::vector(vec![1.0, -2500.0, 3.0]));
         assert_eq!(read("1, 2\n3\t4\n").unwrap(), Array::new(vec![2, 2], vec![1.0, 2.0, 3.0, 4.0]).unwrap());
+        assert_eq!(read("1D0,0.4+1\n3.14-114 1d1\n").unwrap().values(), [1.0, 4.0, 3.14e-114, 10.0]);
         assert_eq!(read("").unwrap(), Array::vector(vec![]));
         for (text, word) in [
-            ("1\nx\n", "x.txt:2: expected numbers"),
+            ("1\nx\n", "x.txt:2: `x` is no number"),
+            ("1\n1D\n", "x.txt:2: `1D` is no number: its exponent has no digits"),
             ("1\n\n1 2\n", "x.txt:3: 2 numbers"),
-            ("nan", "x.txt:1: NaN"),
+            ("nan", "x.txt:1: `nan` is NaN"),
             ("1\0", "no vector format"),
             (",\n,\n1\n", "x.txt:3"),
         ] {

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use super::vector::WRITTEN;
 use crate::{Error, Result};
 
 /// Values at the points.
@@ -74,19 +75,41 @@ pub fn write<const N: usize>(
     cells: &[[u32; N]],
     fields: &[(&str, Values)],
 ) -> Result<()> {
-    let (path, n) = (path.as_ref(), points.len());
+    let path = path.as_ref();
+    check(points, cells, fields).map_err(|message| Error::format(path, message))?;
+    super::atomic::write(path, |out| write_to(out, points, cells, fields))
+}
+
+/// Writes to a stream as [`write()`] does.
+///
+/// # Errors
+/// Those of the stream; fields and cells that do not fit the points.
+pub fn write_to<const N: usize>(
+    out: &mut dyn Write,
+    points: &[[f64; 3]],
+    cells: &[[u32; N]],
+    fields: &[(&str, Values)],
+) -> std::io::Result<()> {
+    check(points, cells, fields).map_err(std::io::Error::other)?;
+    write_grid(out, points, cells, fields)
+}
+
+fn check<const N: usize>(
+    points: &[[f64; 3]],
+    cells: &[[u32; N]],
+    fields: &[(&str, Values)],
+) -> Result<(), String> {
+    let n = points.len();
     for (name, values) in fields {
         if values.len() != n {
-            let message = format!("the field `{name}` has {} values for {n} points", values.len());
-            return Err(Error::format(path, message));
+            return Err(format!("the field `{name}` has {} values for {n} points", values.len()));
         }
     }
     let (_, name) = const { kind(N) };
-    if let Some(t) = cells.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
-        let message = format!("{name} {t} has the points {:?}; there are {n}", cells[t]);
-        return Err(Error::format(path, message));
+    match cells.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
+        Some(t) => Err(format!("{name} {t} has the points {:?}; there are {n}", cells[t])),
+        None => Ok(()),
     }
-    super::atomic::write(path, |out| write_grid(out, points, cells, fields))
 }
 
 fn write_grid<const N: usize>(
@@ -107,7 +130,7 @@ fn write_grid<const N: usize>(
              format=\"appended\" offset=\"{at}\"/>"
         )
     };
-    writeln!(out, "<?xml version=\"1.0\"?>")?;
+    writeln!(out, "<?xml version=\"1.0\"?>\n<!-- {WRITTEN} -->")?;
     writeln!(
         out,
         "<VTKFile type=\"UnstructuredGrid\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">"

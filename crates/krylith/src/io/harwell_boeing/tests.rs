@@ -97,6 +97,32 @@ fn patterns_are_ones_and_integers_are_numbers() {
     assert_eq!(read(with_rhs).unwrap().1.unwrap(), [2.5]);
 }
 
+/// diag(2, 3, 4) in the formats of other programs.
+#[test]
+fn formats_with_groups() {
+    let file = |formats: [&str; 2], integers: &str, values: &str| {
+        let [whole, reals] = formats;
+        format!("t\n 3 1 1 1\nRUA 3 3 3 0\n{whole:<16}{whole:<16}{reals:<20}\n{integers}{values}")
+    };
+    let diagonal = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 1, 3.0), (2, 2, 4.0)]).unwrap();
+    let integers = "        1        2        3        4\n        1        2        3\n";
+    let values = "  2.0000000000000000E+00  3.0000000000000000E+00  4.0000000000000000E+00\n";
+    for reals in
+        ["(3(1P,E24.16))", "(3(E24.16))", "(1P,3(E24.16))", "(3(1X,E23.16))", "(3 E24.16)", "(BZ,3E24.16)"]
+    {
+        for whole in ["(8(I9))", "(2(4I9))", "(8I9)", "(8I9,/)", "(1X,I8,3(I9))"] {
+            assert_eq!(read(&file([whole, reals], integers, values)).unwrap().0, diagonal, "{whole} {reals}");
+        }
+    }
+    // An indented first line, blank lines behind each, lines of two kinds.
+    let integers = " 1 2\n 3 4\n 1 2\n 3\n";
+    let read = |formats, integers| read(&file(formats, integers, "2.\n3.\n4.\n")).unwrap().0;
+    assert_eq!(read(["(2I2)", "(F2.0)"], integers), diagonal);
+    assert_eq!(read(["(1X,2(I2))", "(F2.0)"], "  1 2\n 3 4\n  1 2\n 3\n"), diagonal);
+    assert_eq!(read(["(2I2,/)", "(F2.0)"], " 1 2\n\n 3 4\n\n 1 2\n\n 3\n"), diagonal);
+    assert_eq!(read(["(I2/2I2)", "(F2.0)"], " 1\n 2 3\n 4\n 1\n 2 3\n"), diagonal);
+}
+
 #[test]
 fn errors_name_line_and_reason() {
     let changed = |from: &str, to: &str| {
@@ -129,7 +155,9 @@ fn errors_name_line_and_reason() {
         (changed("  1  3  5", "  1  6  5"), 7, "`6`"),
         (changed("  1  3  5", "  1  x  5"), 7, "`x`"),
         (changed("-3.00000000E+00", "-3.0000O000E+00"), 8, "`-3.0000O000E+00` is no number"),
-        (changed("-3.00000000E+00", "            nan"), 8, "not finite"),
+        (changed("-3.00000000E+00", "            nan"), 8, "`nan` is NaN; every value must be finite"),
+        (changed("-3.00000000E+00", "***************"), 8, "asterisks"),
+        (changed("-3.00000000E+00", "-3.00000000E+  "), 8, "its exponent has no digits"),
         (changed(" 6.00000000E+00\n", "\n"), 10, "`` is no number"),
         (UNSYMMETRIC[..UNSYMMETRIC.len() - 76].into(), 11, "5 numbers of the right-hand side"),
         (SYMMETRIC.replace(" 1 3 2 3\r", " 1 3 1 3\r"), 6, "other side"),

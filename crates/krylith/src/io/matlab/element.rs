@@ -153,10 +153,20 @@ impl<'a> Element<'a> {
         match self.kind {
             MATRIX => Ok(Some((Cow::Borrowed(self.data), Place::File(begin + self.at + 8)))),
             COMPRESSED => {
-                let mut plain = Vec::new(); // grows as content arrives
-                flate2::read::ZlibDecoder::new(self.data).read_to_end(&mut plain).map_err(|e| {
+                let damaged = |e: std::io::Error| {
                     of.wrong(self.at, format!("the compressed data is damaged or cut short ({e})"))
-                })?;
+                };
+                // The tag of the one element inside says how long it is; memory grows as content arrives.
+                let (mut plain, mut stream) = (Vec::new(), flate2::read::ZlibDecoder::new(self.data));
+                stream.by_ref().take(8).read_to_end(&mut plain).map_err(damaged)?;
+                let word =
+                    |bytes| if of.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+                let length = plain
+                    .get(4..)
+                    .and_then(|tag| tag.first_chunk())
+                    .map_or(0, |&bytes| u64::from(word(bytes)));
+                // One byte more: the checksum is looked at behind the last.
+                stream.take(length.next_multiple_of(8) + 1).read_to_end(&mut plain).map_err(damaged)?;
                 let place = Place::Unpacked(begin + self.at);
                 let mut inner = Elements {
                     file: of.file,

@@ -214,6 +214,10 @@ fn errors_say_what() {
         (w.file(&[]), "no sparse matrix"),
         (w.file(&[w.dense("D", &[2, 2], &[1.0; 4])]), "sparse(A)"),
         (w.file(&[w.a("K"), w.a("M")]), "2 sparse matrices in this MAT-file, K, M"),
+        (
+            w.file(&[w.a("A"), w.dense("b", &[2, 1], &[1.0; 2])]),
+            "`b` is 2×1, and a right-hand side of `A` has 3 numbers",
+        ),
         (w.file(&[complex]), "`Z` has complex numbers: complex systems are not solved"),
         (w.file(&[a[..a.len() - tail].to_vec()]), "at byte 128: an element of"),
         (w.file(&[damaged]), "at byte 128: the compressed data is damaged"),

@@ -33,6 +33,10 @@ fn symmetric_skew_pattern_integer() {
     assert_eq!(full(&upper), full(&a));
     let a = csr("%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 7\n").unwrap();
     assert_eq!(full(&a), [[0.0, -7.0], [7.0, 0.0]]);
+    let a = csr("%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 2\n1 1 4\n2 2 2\n").unwrap();
+    assert_eq!(full(&a), [[4.0, 0.0], [0.0, 2.0]]);
+    let a = csr("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 0.4+1\n2 2 3.14-114\n").unwrap();
+    assert_eq!(full(&a), [[4.0, 0.0], [0.0, 3.14e-114]]);
     let a = csr("%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 3\n2 1\n").unwrap();
     assert_eq!(full(&a), [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]);
 }
@@ -53,6 +57,42 @@ fn arrays() {
     assert_eq!(array(sparse).unwrap(), Array::vector(vec![0.0, 0.0, 10.0]));
     let empty = array("%%MatrixMarket matrix array real general\n0 0\n").unwrap();
     assert_eq!(empty.shape(), [0, 0]);
+}
+
+/// diag(2, 3, 4) as AmgX writes it, and b of x = (1, 2, 3).
+const AMGX: &str =
+    "%%MatrixMarket matrix coordinate real general\n%%AMGX 1 1 rhs\n3 3 3\n1 1 2\n2 2 3\n3 3 4\n2\n6\n12\n";
+
+#[test]
+fn vectors_behind_the_entries_of_amgx() {
+    let read = |text: &str| parse_all(Path::new("a.mtx"), text.as_bytes());
+    let whole = read(AMGX).unwrap();
+    assert_eq!(full(&whole.matrix), [[2.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 4.0]]);
+    assert_eq!((whole.rhs, whole.block), (Some(vec![2.0, 6.0, 12.0]), None));
+    assert_eq!(array(AMGX).unwrap().values(), [2.0, 6.0, 12.0]);
+    // Older files, several numbers a line, a solution behind b, blocks.
+    let solved = AMGX
+        .replace("%%AMGX 1 1 rhs", "%\n%%NVAMG 3 sorted rhs solution")
+        .replace("2\n6\n12\n", "2 6\n12\n% x\n1 2 3\n");
+    let whole = read(&solved).unwrap();
+    assert_eq!((whole.rhs, whole.block), (Some(vec![2.0, 6.0, 12.0]), Some(3)));
+    let bare = AMGX.replace(" rhs", "").replace("2\n6\n12\n", "");
+    assert_eq!(read(&bare).unwrap().rhs, None);
+    for (from, to, line, words) in [
+        ("1 1 rhs", "1 1 diagonal", 2, "an AmgX file with the diagonal behind the entries"),
+        ("1 1 rhs", "1 1 base0 rhs", 2, "indices from 0"),
+        ("1 1 rhs", "2 3 rhs", 2, "2×3 blocks"),
+        ("1 1 rhs", "1 1 lhs", 2, "`lhs`, which is not known"),
+        ("\n12\n", "\n", 9, "2 of 3 numbers of the right-hand side behind the entries"),
+        ("\n12\n", "\n12\n5\n", 10, "something follows the vectors behind the entries: `5`"),
+        ("\n12\n", "\n12 5\n", 9, "more than the 3 numbers"),
+        ("\n12\n", "\nx\n", 9, "in the right-hand side, `x` is no number in `x`"),
+        (" rhs\n", "\n", 7, "column index is missing"),
+    ] {
+        assert!(AMGX.contains(from), "{from}");
+        let message = read(&AMGX.replacen(from, to, 1)).map(|_| ()).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("a.mtx:{line}: ")) && message.contains(words), "{message}");
+    }
 }
 
 /// Files that are wrong: text, line, a word of the message.
@@ -98,7 +138,14 @@ pub(in crate::io) fn malformed() -> Vec<(String, usize, &'static str)> {
         ("2 2 1\n1 1 1.0D\n", 3, "no number"),
         ("2 2 1\n1 1 NaN\n", 3, "finite"),
         ("2 2 1\n1 1 -inf\n", 3, "finite"),
-        ("2 2 1\n1 1 1e999\n", 3, "finite"),
+        ("2 2 1\n1 1 1e999\n", 3, "`1e999` is too large for double precision; every value must be finite"),
+        (
+            "2 2 1\n1 1 1,5\n",
+            3,
+            "the value `1,5` is no number: write a decimal point for the comma in `1 1 1,5`",
+        ),
+        ("2 2 1\n1 1 1.0+\n", 3, "its exponent has no digits"),
+        ("2 2 1\n1 1 *****\n", 3, "asterisks"),
     ];
     let bodies = bodies.map(|(body, line, word)| (real.to_string() + body, line, word));
     cases.map(|(t, l, w)| (t.to_string(), l, w)).into_iter().chain(bodies).collect()
@@ -134,6 +181,7 @@ fn malicious_sizes_allocate_nothing() {
 #[test]
 fn damaged_files_never_panic() {
     torture(GENERAL.as_bytes(), parse);
+    torture(AMGX.as_bytes(), |p, b| parse_all(p, b));
     torture(b"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1\n2 1 -1.5e-3\n", |p, b| {
         parse(p, b)
     });

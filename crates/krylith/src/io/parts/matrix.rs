@@ -54,11 +54,12 @@ impl MatrixFile {
         let file = |content, hint| Ok(Self { path: path.into(), content, hint, batch });
         let why = match kind(path, &bytes) {
             _ if is_gzip(&bytes) => "gzip can be unpacked from its beginning only",
-            Kind::MatrixMarket if header(path, &bytes)?.coordinate => {
-                return file(Content::Coordinates(bytes), None);
-            }
+            Kind::MatrixMarket => match header(path, &bytes)? {
+                header if header.has_vectors() => "vectors follow its entries",
+                header if header.coordinate => return file(Content::Coordinates(bytes), header.block()),
+                _ => "a dense array",
+            },
             Kind::Petsc => return file(Content::Petsc(bytes), crate::io::petsc::block_hint(path)),
-            Kind::MatrixMarket => "a dense array",
             Kind::Npz => "an .npz archive",
             Kind::Matlab => "a MATLAB file",
             Kind::HarwellBoeing => "its columns cannot be cut into rows",
@@ -113,7 +114,7 @@ impl MatrixFile {
         let (col, values) = (a.col()[p..e].to_vec(), a.values()[p..e].to_vec());
         let matrix = Csr::new(own.len(), a.columns(), row_ptr, col, values)?;
         let own = ScalarRows { rows: a.rows(), first: own.start, matrix };
-        let whole = Some(format!("{}: read whole by every rank ({why})", self.path.display()));
+        let whole = Some(format!("{}: read whole by every rank ({why})", crate::text::name(&self.path)));
         Ok(OwnMatrix { own, format, stored, vector, whole })
     }
 }
@@ -132,7 +133,7 @@ pub(super) fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> R
         Some(rank) => Err(Error::invalid(format!(
             "rank {rank} was given a system that differs from that of rank 0: {} is another file there; give all of \
              them the same",
-            path.display()
+            crate::text::name(path)
         ))),
     }
 }

@@ -326,7 +326,7 @@ fn points(
     nodes: usize,
     own: Range<usize>,
 ) -> Result<Option<Vec<[f64; 3]>>> {
-    let file = VectorFile::open(path)?;
+    let file = VectorFile::open(path, rows)?;
     let columns = points_columns(&file.shape).map_err(|e| name_file(path, e))?;
     let n = file.rows_columns().0;
     check_points(path, n, rows, hint)?;

@@ -9,7 +9,7 @@ use crate::comm::Communicator;
 use crate::io::array::unexpected_shape;
 use crate::io::petsc::Cursor;
 use crate::io::source::{Bytes, is_gzip, map, name_file};
-use crate::io::{Array, Kind, kind, numpy, read_vector};
+use crate::io::{Array, Kind, kind, numpy, read_vector_of};
 use crate::{Error, Result};
 
 /// A rank's unknowns from a vector's file, in the solver's order `row · stages + k`: those of the scalar rows `own` of
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// `.npy` files and PETSc Vecs are read by offset; others are read whole by each rank, which keeps its own.
 ///
 /// # Errors
-/// On every rank alike, those of [`read_vector`]; a shape that is neither (rows, stages) nor flat, stage after stage;
+/// On every rank alike, those of [`read_vector`](crate::io::read_vector); a shape that is neither (rows, stages) nor flat, stage after stage;
 /// `what` names the array in that.
 pub fn read_unknowns(
     comm: &dyn Communicator,
@@ -43,7 +43,7 @@ pub fn own_unknowns(
     own: Range<usize>,
 ) -> Result<Vec<f64>> {
     let path = path.as_ref();
-    let file = VectorFile::open(path)?;
+    let file = VectorFile::open(path, rows.saturating_mul(stages))?;
     file.unknowns(what, rows, stages, own).map_err(|e| name_file(path, e))
 }
 
@@ -63,7 +63,8 @@ enum Content {
 }
 
 impl VectorFile {
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Opens one of about so many numbers.
+    pub fn open(path: &Path, numbers: usize) -> Result<Self> {
         let bytes = map(path)?;
         let file = |content, shape| Ok(Self { path: path.into(), content, shape });
         match kind(path, &bytes) {
@@ -80,7 +81,7 @@ impl VectorFile {
             }
             _ => {}
         }
-        let array = read_vector(path)?;
+        let array = read_vector_of(path, numbers)?;
         let shape = array.shape().to_vec();
         file(Content::Whole(array), shape)
     }
@@ -163,7 +164,7 @@ impl VectorFile {
         match bad.map(|(p, v)| (place(p), *v)).min_by_key(|(place, _)| *place) {
             None => Ok(()),
             Some(((row, column), value)) => {
-                Err(Error::NotFinite { what: self.path.display().to_string(), row, column, value })
+                Err(Error::NotFinite { what: crate::text::name(&self.path), row, column, value })
             }
         }
     }

@@ -1,0 +1,150 @@
+//! How much a stream may bring: what comes out of a pipe or is unpacked has no length of its own, and may never end.
+//!
+//! Its beginning says what it is, and the header how much that can need. What goes on beyond is refused, so memory is bounded by what
+//! the header promises.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::{Kind, harwell_boeing, kind, matrix_market, numpy, petsc};
+use crate::text::bytes;
+use crate::{Error, Result};
+
+/// Bytes that are believed before a header is complete, and for comments and blanks behind it.
+const FREE: usize = 1 << 24;
+/// Bytes of the longest line of an entry, and of a number of its own.
+const LINE: usize = 256;
+/// Bytes that a text may have for each number that is wanted: several columns, with blanks and comments between them.
+const WANTED: usize = 512;
+/// Bytes of an archive that is packed once more, or comes out of a pipe.
+const ARCHIVE: usize = 1 << 32;
+/// Bytes after which the beginning is looked at for the first time.
+const BEGINNING: usize = 1 << 16;
+
+/// Reads a stream to its end. `wanted` numbers bound a text that has no header; `None` leaves that unbounded.
+///
+/// # Errors
+/// Those of the stream, by `wrong`; more bytes than the header can need.
+pub(super) fn read(
+    path: &Path,
+    stream: &mut dyn Read,
+    wanted: Option<usize>,
+    wrong: impl Fn(std::io::Error) -> Error,
+) -> Result<Vec<u8>> {
+    let (mut content, mut next) = (Vec::new(), BEGINNING);
+    loop {
+        let missing = (next - content.len()) as u64;
+        let read = Read::take(&mut *stream, missing).read_to_end(&mut content).map_err(&wrong)?;
+        if (read as u64) < missing {
+            return Ok(content);
+        }
+        match Bound::of(path, &content, wanted) {
+            // Its reader says what is wrong with the beginning.
+            Bound::NoFile => return Ok(content),
+            Bound::Most { bytes, .. } if content.len() < bytes => {
+                next = content.len().saturating_mul(2).min(bytes);
+            }
+            Bound::Most { bytes: most, why } => {
+                // One byte more tells whether it ends here.
+                if Read::take(&mut *stream, 1).read_to_end(&mut content).map_err(&wrong)? == 0 {
+                    return Ok(content);
+                }
+                let message = format!(
+                    "it goes on beyond {}, which is more than {why} can need: it is damaged, or no such file",
+                    bytes(most as u64)
+                );
+                return Err(Error::format(path, message));
+            }
+        }
+    }
+}
+
+enum Bound {
+    /// So many bytes, for what the header announces.
+    Most { bytes: usize, why: String },
+    /// No format begins so.
+    NoFile,
+}
+
+impl Bound {
+    fn of(path: &Path, head: &[u8], wanted: Option<usize>) -> Self {
+        let most = |bytes: Option<usize>, why: String| Self::Most { bytes: bytes.unwrap_or(usize::MAX), why };
+        let numbers = |n: Option<usize>| n.and_then(|n| n.checked_mul(LINE)?.checked_add(FREE));
+        let incomplete = || most(Some(FREE), "a header".into());
+        match kind(path, head) {
+            Kind::MatrixMarket => match matrix_market::announced(path, head) {
+                Ok(header) => {
+                    let why = format!(
+                        "a {}×{} matrix with {} entries",
+                        header.rows, header.columns, header.entries
+                    );
+                    most(numbers(header.numbers()), why)
+                }
+                Err(_) => incomplete(),
+            },
+            Kind::HarwellBoeing => match harwell_boeing::announced(head) {
+                Some(n) => most(numbers(Some(n)), format!("its {n} numbers")),
+                None => incomplete(),
+            },
+            Kind::Npy => match numpy::announced(path, head) {
+                Ok(n) => most(n.checked_add(BEGINNING), "the array of its header".into()),
+                Err(_) => incomplete(),
+            },
+            Kind::Petsc => {
+                let n = petsc::announced(head);
+                most(n.and_then(|n| n.checked_add(FREE)), "the first object and a vector".into())
+            }
+            // They say within how long they are.
+            Kind::Npz | Kind::Matlab => most(Some(ARCHIVE), "an archive in a stream".into()),
+            Kind::Unknown if head[..BEGINNING.min(head.len())].contains(&0) => Self::NoFile,
+            Kind::Unknown => {
+                let bytes = wanted.map(|n| n.saturating_mul(WANTED).saturating_add(FREE));
+                most(bytes, format!("{} numbers", wanted.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A beginning, and then one byte for ever.
+    fn endless(head: &str, byte: u8, wanted: Option<usize>) -> String {
+        let mut stream = head.as_bytes().chain(std::io::repeat(byte));
+        let path = Path::new("x");
+        read(path, &mut stream, wanted, |e| Error::io(path, e))
+            .map_or_else(|e| e.to_string(), |c| format!("{} bytes", c.len()))
+    }
+
+    #[test]
+    fn what_never_ends_is_bounded_by_its_header() {
+        let mtx = "%%MatrixMarket matrix coordinate real general\n20 20 58\n1 1 1\n";
+        let more = endless(mtx, b'\n', None);
+        assert!(
+            more.contains("x: it goes on beyond 16.0 MiB, which is more than a 20×20 matrix with 58 entries"),
+            "{more}"
+        );
+        assert!(endless("%%MatrixMarket matrix array real general\n9 1\n1\n", b' ', None).contains("9×1"));
+        assert!(endless("%%MatrixMarket ", b'x', None).contains("more than a header can need"));
+        let rua = "t\n 3 1 1 1\nRUA 3 3 3 0\n(4I2) (4I2) (3F4.1)\n 1 2";
+        assert!(
+            endless(rua, b'\n', None).contains("more than its 12 numbers can need"),
+            "{}",
+            endless(rua, b'\n', None)
+        );
+        let npy = "\u{1}";
+        assert_eq!(endless(npy, 0, Some(10)), format!("{BEGINNING} bytes")); // no format: its reader says so
+        assert!(endless("1\n", b'\n', Some(10)).contains("more than 10 numbers can need"));
+    }
+
+    #[test]
+    fn what_ends_within_its_bound_is_read_whole() {
+        let text = format!("%%MatrixMarket matrix array real general\n30000 1\n{}", "1.5\n".repeat(30000));
+        let path = Path::new("x");
+        for stream in [&text[..], &"7\n".repeat(200_000), "", "1 2"] {
+            let content = read(path, &mut stream.as_bytes(), Some(200_000), |e| Error::io(path, e)).unwrap();
+            assert!(content == stream.as_bytes());
+        }
+    }
+}
