@@ -5,6 +5,7 @@ use crate::failure::{DONE, Failure, Result};
 use crate::output;
 use clap_mangen::Man;
 use krylith::names::did_you_mean;
+use krylith::text::name;
 use std::path::Path;
 
 /// Prints the completions of a shell.
@@ -28,7 +29,7 @@ pub fn man(args: &ManArgs) -> Result<u8> {
     command.build();
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| {
-            Failure::usage(format!("--out {}: the folder cannot be made ({e})", folder.display()))
+            Failure::usage(format!("--out {}: the folder cannot be made ({e})", name(folder)))
         })?;
         write(folder, "krylith".into(), &command)?;
         for page in command.get_subcommands() {
@@ -59,9 +60,9 @@ fn rendered(page: &clap::Command) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-fn write(folder: &Path, name: String, page: &clap::Command) -> Result<()> {
-    let (path, text) = (folder.join(name + ".1"), rendered(page)?);
+fn write(folder: &Path, page_name: String, page: &clap::Command) -> Result<()> {
+    let (path, text) = (folder.join(page_name + ".1"), rendered(page)?);
     output::write(&path, |out| out.write_all(&text))?;
-    output::print(&format!("wrote {}\n", path.display()));
+    output::print(&format!("wrote {}\n", name(path)));
     Ok(())
 }

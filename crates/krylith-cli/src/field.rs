@@ -1,6 +1,7 @@
 //! `--vtu`: a solution on the mesh of a generated problem, or at the points that a `system.toml` names.
 
 use crate::failure::{Failure, Result};
+use crate::output::Target;
 use crate::share;
 use crate::system::System;
 use krylith::io::vtu::{self, Values};
@@ -14,7 +15,7 @@ use std::path::Path;
 /// # Errors
 /// That, and what to do.
 pub fn check(system: &System, path: &Path) -> Result<()> {
-    let option = format!("--vtu {}", path.display());
+    let option = format!("--vtu {}", krylith::text::name(path));
     let Some(points) = &system.coordinates else {
         let message =
             "it is not known where the nodes lie: name their `coordinates` in a system.toml beside `matrix`";
@@ -55,7 +56,7 @@ enum Column {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write(system: &System, points: &[[f64; 3]], x: &[Vec<f64>], path: &Path) -> Result<()> {
+pub fn write(system: &System, points: &[[f64; 3]], x: &[Vec<f64>], target: Target) -> krylith::Result<()> {
     let (b, s) = (system.order.block, system.order.stages);
     let mut fields: Vec<(String, Column)> = Vec::new();
     for (which, x) in x.iter().enumerate() {
@@ -89,13 +90,15 @@ pub fn write(system: &System, points: &[[f64; 3]], x: &[Vec<f64>], path: &Path) 
         .grid
         .filter(|grid| grid.iter().all(|n| *n > 1) && grid.iter().product::<usize>() == points.len());
     match grid {
-        Some(grid) => vtu::write(path, points, &DuctMesh::new(grid, [1.0; 3])?.tetrahedra(), &fields)?,
+        Some(grid) => {
+            let cells = DuctMesh::new(grid, [1.0; 3])?.tetrahedra();
+            target.write(|out| vtu::write_to(out, points, &cells, &fields))
+        }
         None => {
             let bare: Vec<[u32; 1]> = (0..points.len() as u32).map(|i| [i]).collect();
-            vtu::write(path, points, &bare, &fields)?;
+            target.write(|out| vtu::write_to(out, points, &bare, &fields))
         }
     }
-    Ok(())
 }
 
 /// What the components of a node are: of a generated problem by name, elsewhere by number.

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::is_stdout;
 use crate::system::is_problem;
+use krylith::text::name;
 use std::path::{Path, PathBuf};
 
 /// A file of a command, and the option that names it; none for SYSTEM and what it names.
@@ -23,7 +24,7 @@ pub fn of_system<'a>(system: &Path) -> Vec<Named<'a>> {
 /// # Errors
 /// The first such output, with both names.
 pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
-    let shown = |(option, path): &Named| format!("{option} {}", path.display()).trim_start().to_string();
+    let shown = |(option, path): &Named| format!("{option} {}", name(path)).trim_start().to_string();
     for (i, output) in outputs.iter().enumerate() {
         if let Some(input) = inputs.iter().find(|input| same(&input.1, &output.1)) {
             let message = format!("{} would replace the input {}", shown(output), shown(input));
@@ -62,6 +63,7 @@ fn one_inode(_: &Path, _: &Path) -> bool {
 
 /// The path without links and dots; of a file that is not there yet, that of its folder and its name.
 fn place(path: &Path) -> Option<PathBuf> {
+    let path = &krylith::io::atomic::destination(path).ok()?;
     if let Ok(there) = path.canonicalize() {
         return Some(there);
     }

@@ -12,7 +12,7 @@ use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
 use krylith::operator::{Structure, Terms};
 use krylith::solver::host;
-use krylith::text::{bytes, count, plural};
+use krylith::text::{bytes, count, name, plural};
 
 /// Runs the command.
 ///
@@ -77,7 +77,7 @@ fn cuda() -> Vec<String> {
     });
     let cache = cache_state();
     lines.push(match &cache.folder {
-        Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), folder.display()),
+        Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), name(folder)),
         None => "kernels are not cached: no folder of the user's own can be written".into(),
     });
     lines

@@ -7,6 +7,7 @@ mod bench;
 mod blocks;
 pub mod callers;
 mod complete;
+mod defaults;
 pub mod failure;
 mod field;
 pub mod files;
@@ -55,6 +56,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
                 process::start_threads()?;
                 solve::solve(*args)
             }
+            Some(args::Command::Newton(_)) if ranks::comm().size() > 1 => Err(ranks::alone("krylith newton")),
             // One rank is enough for the rest.
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => {

@@ -9,6 +9,7 @@ use krylith::method::MethodName;
 use krylith::partition::Partitioner;
 use krylith::precond::PrecondSpec;
 use krylith::solver::Plan;
+use krylith::text::name;
 use krylith_model::report::{self, About, Row, Study};
 use krylith_model::{Applied, Load, Machine, Shape, loads, machines, multilevel, poisson, scaling, spmv};
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub fn model(args: ModelArgs) -> Result<u8> {
         None => studies(&args, &machines, &mut files)?,
     }
     for path in &files.written {
-        output::print(&format!("wrote {}\n", path.display()));
+        output::print(&format!("wrote {}\n", name(path)));
     }
     Ok(DONE)
 }
@@ -355,5 +356,5 @@ fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
 
 fn json(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).map_err(|e| krylith::Error::io(path, e))?;
-    serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: no JSON: {e}", path.display())))
+    serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: no JSON: {e}", name(path))))
 }

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::options::{NearNull, Null};
 use crate::system::System;
 use krylith::Problem;
+use krylith::text::name;
 
 /// The null vectors that were asked for, in the solver's order. Collective.
 ///
@@ -14,7 +15,7 @@ pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<
         Null::File(path) => {
             let vectors = system.null_file(path)?;
             for (i, v) in vectors.iter().enumerate() {
-                let place = format!("--nullspace {}: vector {i}", path.display());
+                let place = format!("--nullspace {}: vector {i}", name(path));
                 problem.check_null_vector(v).map_err(|e| Failure::from(e).within(&place))?;
             }
             Ok(vectors)

@@ -1,10 +1,13 @@
 //! Text on stdout and stderr, and places for files, checked before hours are spent on what goes there.
 
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result, USAGE};
-use crate::term;
+use crate::{process, term};
 use anstream::AutoStream;
+use krylith::io::VectorFormat;
+use krylith::io::atomic::Pending;
+use krylith::text::name;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -45,12 +48,23 @@ pub fn print(text: &str) {
     if !speaks() {
         return;
     }
+    let text = &term::plain(text);
     if on_stderr() {
         let _ = AutoStream::auto(std::io::stderr().lock()).write_all(text.as_bytes());
         return;
     }
-    let mut out = AutoStream::auto(std::io::stdout().lock());
-    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    printed(is_open().and_then(|()| {
+        let mut out = AutoStream::auto(std::io::stdout().lock());
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    }));
+}
+
+/// Refuses a standard output that was closed before the command began: Rust takes /dev/null in its place, without a word.
+fn is_open() -> std::io::Result<()> {
+    match process::stdout_is_closed() {
+        true => Err(std::io::Error::other("it is closed")),
+        false => Ok(()),
+    }
 }
 
 /// Remembers that something could not be printed. A reader that has gone (`krylith … | head`) is no error of ours.
@@ -91,22 +105,22 @@ pub fn of_clap(e: &clap::Error) -> u8 {
     match e.use_stderr() {
         // Help and version were set for the terminal by clap; errors were not.
         true => {
-            let text = term::fit(&e.render().ansi().to_string(), term::columns_of_errors());
+            let text = term::fit(&term::plain(&e.render().ansi().to_string()), term::columns_of_errors());
             let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
         }
-        false => printed(e.print()),
+        false => printed(is_open().and_then(|()| e.print())),
     }
     e.exit_code() as u8
 }
 
 /// A line of stderr, wrapped where that is a terminal.
 fn say(style: anstyle::Style, who: &str, message: &str) {
-    let text = term::fit(&format!("{who} {message}\n"), term::columns_of_errors());
+    let text = term::fit(&format!("{who} {}\n", term::plain(message)), term::columns_of_errors());
     let text = text.replacen(who, &term::styled(style, who), 1);
     let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
 }
 
-/// Writes a file, whole or not at all; `-` is standard output.
+/// Writes a file, whole or not at all.
 ///
 /// # Errors
 /// What the file system says.
@@ -114,12 +128,69 @@ pub fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> krylith::Result<()> {
-    if !is_stdout(path) {
-        return krylith::io::atomic::write(path, content);
+    krylith::io::atomic::write(path, content)
+}
+
+/// Where a file goes that is written later: standard output, or a place that was found writable.
+pub struct Target {
+    path: PathBuf,
+    /// None of standard output, and on ranks that write nothing.
+    pending: Option<Pending>,
+}
+
+impl Target {
+    /// Makes the place ready: its temporary file is there, on the rank that writes.
+    ///
+    /// # Errors
+    /// A place that cannot be written to.
+    pub fn new(option: &str, path: &Path) -> Result<Self> {
+        let pending = match speaks() && !is_stdout(path) {
+            false => None,
+            true => Some(Pending::new(path).map_err(|e| {
+                let why = if let krylith::Error::Io { source, .. } = &e {
+                    source.to_string()
+                } else {
+                    e.to_string()
+                };
+                Failure::usage(format!("{option} {}: it cannot be written ({why})", name(path)))
+            })?),
+        };
+        Ok(Self { path: path.into(), pending })
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    printed(content(&mut out).and_then(|()| out.flush()));
-    Ok(())
+
+    /// The same of an option that may not be given.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(option: &str, path: &Option<PathBuf>) -> Result<Option<Self>> {
+        path.as_ref().map(|path| Self::new(option, path)).transpose()
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the file, whole or not at all, or to standard output.
+    ///
+    /// # Errors
+    /// What the file system says; what cannot be written to standard output is told by [`close`].
+    pub fn write(self, content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> krylith::Result<()> {
+        if let Some(pending) = self.pending {
+            return pending.write(content);
+        }
+        printed(is_open().and_then(|()| {
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            content(&mut out).and_then(|()| out.flush())
+        }));
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        if is_stdout(&self.path) { f.write_str("stdout") } else { f.write_str(&name(&self.path)) }
+    }
 }
 
 /// True for `-`; a file of that name is `./-`.
@@ -129,9 +200,12 @@ pub fn is_stdout(path: &Path) -> bool {
 
 /// Refuses an output file whose folder is missing or that is a folder itself, before anything is computed.
 pub fn check_target(option: &str, path: &Path) -> Result<()> {
-    let wrong = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", path.display())));
+    let wrong = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", name(path))));
     if is_stdout(path) {
         return match option {
+            "--out" | "--report" if process::stdout_is_closed() => {
+                wrong("standard output is closed; open it, or give a file name")
+            }
             "--report" => Ok(()),
             "--out" if std::io::stdout().is_terminal() => {
                 wrong("x is binary, and standard output is a terminal; send it to a file or another program")
@@ -149,9 +223,24 @@ pub fn check_target(option: &str, path: &Path) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match std::fs::metadata(folder) {
         Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => wrong(&format!("{} is not a folder", folder.display())),
-        Err(e) => wrong(&format!("the folder {} cannot be used ({e})", folder.display())),
+        Ok(_) => wrong(&format!("{} is not a folder", name(folder))),
+        Err(e) => wrong(&format!("the folder {} cannot be used ({e})", name(folder))),
     }
+}
+
+/// Refuses a vector's file of another kind than those that are written.
+pub fn check_vector(option: &str, path: &Path) -> Result<()> {
+    check_ending(option, path, &VectorFormat::ENDINGS, "x is written")
+}
+
+/// The format of a vector's file: NumPy's where the name, such as that of a device, says nothing.
+pub fn vector_format(path: &Path) -> VectorFormat {
+    VectorFormat::of(path).unwrap_or(VectorFormat::Npy)
+}
+
+/// Refuses a report under the name of something else.
+pub fn check_report(option: &str, path: &Path) -> Result<()> {
+    check_ending(option, path, &["json"], "a report is written")
 }
 
 /// Refuses a picture of another kind than those that are drawn.
@@ -166,14 +255,16 @@ pub fn check_vtu(option: &str, path: &Path) -> Result<()> {
 
 fn check_ending(option: &str, path: &Path, known: &[&str], done: &str) -> Result<()> {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    if known.iter().any(|known| known.eq_ignore_ascii_case(ending)) {
+    // Devices and pipes have the names that they have.
+    let is_file = || std::fs::metadata(path).map_or(true, |meta| meta.is_file());
+    if known.iter().any(|known| known.eq_ignore_ascii_case(ending)) || is_stdout(path) || !is_file() {
         return Ok(());
     }
     let stem = path.with_extension(known[0]);
     let names = known.iter().map(|known| format!(".{known}")).collect::<Vec<_>>().join(" or ");
     Err(Failure::usage(format!(
         "{option} {}: {done} as {names}, by the name's ending; say {option} {}",
-        path.display(),
-        stem.display()
+        name(path),
+        name(&stem)
     )))
 }

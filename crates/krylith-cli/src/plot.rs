@@ -6,7 +6,9 @@ use krylith_plot::residuals::{self, Residuals};
 use krylith_plot::scene::Scene;
 use std::path::Path;
 
+use crate::output::Target;
 use crate::words;
+use krylith::text::name;
 
 /// The residuals of a solve over its iterations.
 pub fn residuals(title: &str, solution: &Solution) -> Scene {
@@ -29,24 +31,36 @@ pub fn residuals(title: &str, solution: &Solution) -> Scene {
 /// # Errors
 /// A name that ends neither in .png nor in .svg; what the file system says.
 pub fn write(scene: &Scene, path: &Path) -> Result<()> {
-    let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let data = match ending.as_str() {
-        "svg" => scene.svg().into_bytes(),
-        "png" => png(scene, path)?,
-        _ => {
-            return Err(Error::invalid(format!(
-                "{}: pictures are PNG or SVG; give a name that ends in .png or .svg",
-                path.display()
-            )));
-        }
-    };
+    let data = file(scene, path)?;
     krylith::io::atomic::write(path, |out| out.write_all(&data))
+}
+
+/// Writes a picture to a place that is ready.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_to(scene: &Scene, target: Target) -> Result<()> {
+    let data = file(scene, target.path())?;
+    target.write(|out| out.write_all(&data))
+}
+
+/// The bytes of a picture, by the ending of its name.
+fn file(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
+    let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match ending.as_str() {
+        "svg" => Ok(scene.svg().into_bytes()),
+        "png" => png(scene, path),
+        _ => Err(Error::invalid(format!(
+            "{}: pictures are PNG or SVG; give a name that ends in .png or .svg",
+            name(path)
+        ))),
+    }
 }
 
 fn png(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
     let (width, height) = (scene.width, scene.height);
     scene.png().ok_or_else(|| {
-        let message = format!("{}: no memory for a PNG of {width} by {height} units", path.display());
+        let message = format!("{}: no memory for a PNG of {width} by {height} units", name(path));
         Error::invalid(message + "; give a name that ends in .svg")
     })
 }

@@ -7,7 +7,7 @@ use crate::term;
 use krylith::io::system::{KroneckerFile, SystemFile};
 use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
 use krylith::matrix::{Csr, Dense};
-use krylith::text::plural;
+use krylith::text::{name, plural};
 use krylith_problems::{Generated, SystemKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,8 @@ pub fn problem(args: ProblemArgs) -> Result<u8> {
     };
     let generated = krylith_problems::generate(spec)?;
     std::fs::create_dir_all(dir)
-        .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be made ({e})", dir.display())))?;
+        .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be made ({e})", name(dir))))?;
+    crate::interrupt::writing();
     let wrote = write(&generated, dir, args.format)?;
     let (system, n) = (&generated.system, generated.system.rows());
     let size = format!(
@@ -110,8 +111,8 @@ pub fn problem(args: ProblemArgs) -> Result<u8> {
     );
     let rows = [
         ("problem", vec![generated.spec.clone(), size]),
-        ("wrote", wrote.iter().map(|p| p.display().to_string()).collect()),
-        ("next", vec![format!("krylith solve {}", dir.join("system.toml").display())]),
+        ("wrote", wrote.iter().map(name).collect()),
+        ("next", vec![format!("krylith solve {}", name(dir.join("system.toml")))]),
     ];
     output::print(&term::table(&rows, term::columns(), |_| term::PLAIN));
     Ok(DONE)

@@ -1,10 +1,12 @@
-//! What a process has from its system, and needs `unsafe` or words to the system for: signals, memory, threads. The one file of
-//! the command with `unsafe`.
+//! What a process has from its system, and needs `unsafe` or words to the system for: signals, memory, threads, what was closed before
+//! it began. The one file of the command with `unsafe`.
 
 use crate::failure::{Failure, MACHINE, Result};
+use krylith::io::atomic::Told;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 
 /// Memory of the system, and an end in one line where it has none: the standard library's end is an abort with many. For a
 /// program's `#[global_allocator]`.
@@ -77,9 +79,74 @@ fn out_of_memory(bytes: usize) -> ! {
     end(&line[..line.len() - free], MACHINE)
 }
 
-/// Writes a line to stderr and ends the process. Safe in a signal handler.
+/// Temporary files that are there, as the system takes names.
+#[cfg(unix)]
+static TEMPORARIES: [AtomicPtr<libc::c_char>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
+
+/// The place of one of them; it is free again when this is dropped.
+#[cfg(unix)]
+struct Slot(usize);
+
+#[cfg(unix)]
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // The name stays in memory: a handler may be reading it.
+        TEMPORARIES[self.0].store(std::ptr::null_mut(), SeqCst);
+    }
+}
+
+/// Has [`end`] remove a temporary file, until what is returned is dropped. Beyond sixteen at a time they stay.
+#[cfg(unix)]
+pub fn remove_at_end(path: &Path) -> Told {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return Box::new(()) };
+    let name = name.into_raw();
+    let free =
+        |slot: &AtomicPtr<_>| slot.compare_exchange(std::ptr::null_mut(), name, SeqCst, SeqCst).is_ok();
+    match TEMPORARIES.iter().position(free) {
+        Some(slot) => Box::new(Slot(slot)),
+        None => Box::new(()),
+    }
+}
+
+#[cfg(not(unix))]
+pub fn remove_at_end(_: &Path) -> Told {
+    Box::new(())
+}
+
+/// Whether standard output was closed when the process began.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Looks before Rust's runtime begins, which opens /dev/null in place of what is closed.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+static BEFORE_ALL: extern "C" fn() = look_at_stdout;
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+extern "C" fn look_at_stdout() {
+    // SAFETY: asks for the flags of a descriptor, which need not be open.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    STDOUT_CLOSED.store(flags == -1, SeqCst);
+}
+
+/// True where standard output was closed when the process began: what is written to it is lost.
+pub fn stdout_is_closed() -> bool {
+    STDOUT_CLOSED.load(SeqCst)
+}
+
+/// Writes a line to stderr, removes temporary files and ends the process. Safe in a signal handler.
 pub fn end(line: &[u8], code: u8) -> ! {
     write(line);
+    #[cfg(unix)]
+    for slot in &TEMPORARIES {
+        let name = slot.load(SeqCst);
+        if !name.is_null() {
+            // SAFETY: a string with its end, which is never given back.
+            unsafe { libc::unlink(name) };
+        }
+    }
     #[cfg(unix)]
     // SAFETY: ends the process, without what else is done at exits.
     unsafe {

@@ -88,6 +88,16 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
     }
 }
 
+/// Why a command that works in one process does not start on several ranks; every rank ends so, and rank 0 says it.
+pub fn alone(command: &str) -> Failure {
+    let (rank, ranks) = (comm().rank(), comm().size());
+    let message = format!(
+        "{command} works in one process, and {ranks} were started: start it without mpirun; `krylith solve` shares a system \
+         among ranks"
+    );
+    Failure { agreed: true, rank: (rank > 0).then_some(0), ..Failure::usage(message) }
+}
+
 /// Leaves the others: after an end that all know of properly, else by ending the job.
 pub fn leave(result: &Result<u8>) {
     let Some(world) = WORLD.get() else { return };

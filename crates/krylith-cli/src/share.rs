@@ -116,7 +116,7 @@ fn by_parts(
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());
     Ok(Some(System {
-        label: path.display().to_string(),
+        label: krylith::text::name(path),
         name: path.display().to_string(),
         format,
         nonzeros: stored,

@@ -3,16 +3,15 @@
 use crate::args::SolveArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::options::{NearNull, Null, Rhs, settle};
-use crate::output::{self, check_target};
+use crate::output::{self, Target, check_target};
 use crate::progress::Watch;
 use crate::summary;
 use crate::system::{self, System};
 use crate::words::{self, Language};
-use crate::{field, files, interrupt, null_space, picture, plot, ranks, report, share};
-use krylith::io::{self, Defaults};
-use krylith::solver::{Solution, check_gpus, open_ahead};
+use crate::{defaults, field, files, interrupt, null_space, picture, plot, ranks, report, share};
+use krylith::solver::{Cancel, Solution, check_gpus, open_ahead};
+use krylith::text::name;
 use krylith::{DeviceSpec, History, Options, Outcome, Solver};
-use std::path::Path;
 use std::time::Instant;
 
 /// One right-hand side's solve.
@@ -63,18 +62,20 @@ impl Finished {
 pub fn solve(mut args: SolveArgs) -> Result<u8> {
     let comm = ranks::comm();
     let given = args.options();
-    let mut start = || -> Result<()> {
+    let mut start = || -> Result<Targets> {
         interrupt::watch()?;
-        take_defaults(&mut args)?;
+        let named = defaults::take(&mut args)?;
         check_targets(&args)?;
+        defaults::check_own(&args.system, &named)?;
         match &given.device {
             Some(DeviceSpec::Cuda(list)) => {
-                check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))
+                check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Targets::new(&args)
     };
-    ranks::together(start())?;
+    let targets = ranks::together(start())?;
     let (block, ordering) = (args.block, args.ordering.unwrap_or_default());
     if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
         output::leave_stdout();
@@ -93,7 +94,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         if let Some(path) = &args.vtu {
             field::check(&system, path)?;
         }
-        let options = settle(&given, &system.solver, &args.system.display().to_string())?;
+        let options = settle(&given, &system.solver, &name(&args.system))?;
         let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
         let (x, x0) = match &args.x0 {
             Some(path) => (system.columns("the first guess", path)?, path.display().to_string()),
@@ -133,7 +134,9 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         }
         // Every step of a set-up fails on all ranks or on none.
         let all = |e: krylith::Error| Failure { agreed: true, ..explained(e, &options) };
-        let mut solver = Solver::new(problem, &options).map_err(all)?;
+        let cancel = Cancel::default();
+        let meanwhile = interrupt::passed_on_to(&cancel);
+        let mut solver = Solver::new_watched(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
         interrupt::solving();
         let mut solved: Vec<Solved> = Vec::new();
         for (b, x) in b.iter().zip(&mut x) {
@@ -147,7 +150,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
                 break;
             }
         }
-        interrupt::solved();
+        interrupt::writing();
         let longest =
             solved.iter().map(|s| &s.solution).max_by(|a, b| a.solve_seconds.total_cmp(&b.solve_seconds));
         let wanted = args.report.is_some() && longest.is_some_and(worth_measuring);
@@ -162,27 +165,29 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
     conclude(
         Finished { system, rhs, x0, null_vectors, given, options, solved, x, wanted, load, bandwidth },
         &args,
+        targets,
     )
 }
 
-/// What `[solver]` of a `system.toml` says beside options of a solver, where the command line says nothing.
-fn take_defaults(args: &mut SolveArgs) -> Result<()> {
-    let Defaults { nullspace, near_nullspace, out, report, plot, vtu, .. } = Defaults::read(&args.system)?;
-    args.ordering = system::ordering(&args.system, args.ordering)?;
-    args.nullspace = args.nullspace.take().or(nullspace.map(|path| match path.to_str() {
-        Some("constant") => Null::Constant,
-        _ => Null::File(path),
-    }));
-    args.near_nullspace = args.near_nullspace.take().or(near_nullspace.map(|path| match path.to_str() {
-        Some("rigid") => NearNull::Rigid,
-        _ => NearNull::File(path),
-    }));
-    for (option, default) in
-        [(&mut args.out, out), (&mut args.report, report), (&mut args.plot, plot), (&mut args.vtu, vtu)]
-    {
-        *option = option.take().or(default);
+/// Where files go, made ready before the solve: what cannot be written is found then.
+struct Targets {
+    out: Option<Target>,
+    report: Option<Target>,
+    plot: Option<Target>,
+    picture: Option<Target>,
+    vtu: Option<Target>,
+}
+
+impl Targets {
+    fn new(args: &SolveArgs) -> Result<Self> {
+        Ok(Self {
+            out: Target::of("--out", &args.out)?,
+            report: Target::of("--report", &args.report)?,
+            plot: Target::of("--plot", &args.plot)?,
+            picture: Target::of("--picture", &args.picture)?,
+            vtu: Target::of("--vtu", &args.vtu)?,
+        })
     }
-    Ok(())
 }
 
 /// Where null vectors and near-null vectors come from.
@@ -215,51 +220,53 @@ fn explained(error: krylith::Error, options: &Options) -> Failure {
 }
 
 /// Writes what was asked for, says how it went, and picks the exit code.
-fn conclude(mut done: Finished, args: &SolveArgs) -> Result<u8> {
+fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8> {
     let code = done.solved.iter().map(|s| code_of(&s.solution.history)).max().unwrap_or(DONE);
-    // Reports and pictures first: they are small, and a full disk must not lose the story along with x.
     let mut wrote = Vec::new();
     let mut trouble = Vec::new();
     let points = if args.vtu.is_some() { field::points(&done.system)? } else { Vec::new() };
     if !output::speaks() {
         return ranks::together(Ok(())).map(|()| code);
     }
-    let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
-        Ok(()) => wrote.push(format!(
-            "{} ({what})",
-            if output::is_stdout(path) { "stdout".into() } else { path.display().to_string() }
-        )),
-        Err(failure) => trouble.push(failure),
+    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith::Result<()>| {
+        let name = target.to_string();
+        match write(target) {
+            Ok(()) => wrote.push(format!("{name} ({what})")),
+            Err(e) => trouble.push(Failure::from(e)),
+        }
     };
-    if let Some(path) = &args.report {
+    let finite = done.x.iter().flatten().all(|v| v.is_finite());
+    for target in [&targets.out, &targets.vtu].into_iter().flatten().filter(|_| !finite) {
+        output::note(&format!("{target} is not written: x has entries that are not finite"));
+    }
+    // x first: it is what a solve is for, should there be time or room for no more.
+    if let Some(target) = targets.out.filter(|_| finite) {
+        let is_wanted_again = targets.vtu.is_some() || targets.picture.is_some();
+        let x = if is_wanted_again { done.x.clone() } else { std::mem::take(&mut done.x) };
+        let array = done.system.user_array(x)?;
+        let shape = array.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let format = output::vector_format(target.path());
+        keep(target, &format!("x, shape ({shape})"), &|target| target.write(|out| format.write(out, &array)));
+    }
+    if let Some(target) = targets.report {
         let report = report::report(&done, args.rhs.as_ref());
-        keep(path, "report", report.write(path).map_err(Failure::from));
+        keep(target, "report", &|target| report.write(target));
     }
-    if let Some(path) = &args.plot {
+    if let Some(target) = targets.plot {
         let scene = plot::residuals(&summary::label(&done), &done.shown().solution);
-        keep(path, "residuals", plot::write(&scene, path).map_err(Failure::from));
+        keep(target, "residuals", &|target| plot::write_to(&scene, target));
     }
-    if let Some(path) = &args.picture {
+    if let Some(target) = targets.picture {
         match krylith_problems::picture(&done.system.name, &done.x[0])? {
             Some(shown) => {
                 let scene = picture::draw(&shown, &done.system.name);
-                keep(path, "solution", plot::write(&scene, path).map_err(Failure::from));
+                keep(target, "solution", &|target| plot::write_to(&scene, target));
             }
-            None => output::note(&format!("{} is not written: the problem has no grid", path.display())),
+            None => output::note(&format!("{target} is not written: the problem has no grid")),
         }
     }
-    let finite = done.x.iter().flatten().all(|v| v.is_finite());
-    for path in [&args.vtu, &args.out].into_iter().flatten().filter(|_| !finite) {
-        output::note(&format!("{} is not written: x has entries that are not finite", path.display()));
-    }
-    if let Some(path) = args.vtu.as_ref().filter(|_| finite) {
-        keep(path, "solution", field::write(&done.system, &points, &done.x, path));
-    }
-    if let Some(path) = args.out.as_ref().filter(|_| finite) {
-        let array = done.system.user_array(std::mem::take(&mut done.x))?;
-        let shape = array.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        let written = output::write(path, |out| io::numpy::write_to(out, &array));
-        keep(path, &format!("x, shape ({shape})"), written.map_err(Failure::from));
+    if let Some(target) = targets.vtu.filter(|_| finite) {
+        keep(target, "solution", &|target| field::write(&done.system, &points, &done.x, target));
     }
     if !args.quiet {
         let lost = args.out.is_none() && args.vtu.is_none();
@@ -296,7 +303,7 @@ fn code_of(history: &History) -> u8 {
 fn check_targets(args: &SolveArgs) -> Result<()> {
     if let Some(path) = args.picture.as_ref().filter(|_| !system::is_problem(&args.system)) {
         let message = "a file does not say where its unknowns lie; pictures are of generated problems";
-        return Err(Failure::usage(format!("--picture {}: {message}", path.display())));
+        return Err(Failure::usage(format!("--picture {}: {message}", name(path))));
     }
     let targets = [
         ("--out", &args.out),
@@ -320,6 +327,8 @@ fn check_targets(args: &SolveArgs) -> Result<()> {
         inputs.push(("--near-nullspace", path.clone()));
     }
     files::check_apart(&inputs, &targets)?;
+    args.out.iter().try_for_each(|path| output::check_vector("--out", path))?;
+    args.report.iter().try_for_each(|path| output::check_report("--report", path))?;
     args.plot.iter().try_for_each(|path| output::check_picture("--plot", path))?;
     args.picture.iter().try_for_each(|path| output::check_picture("--picture", path))?;
     args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))

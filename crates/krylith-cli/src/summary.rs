@@ -6,7 +6,7 @@ use crate::solve::{Finished, Solved};
 use crate::system::{Operator, System};
 use crate::{term, words};
 use krylith::solver::Solution;
-use krylith::text::{bytes, count, plural, seconds};
+use krylith::text::{bytes, count, plural, seconds, shown};
 
 /// The name on the command line.
 pub fn ordering(ordering: Ordering) -> &'static str {
@@ -20,7 +20,7 @@ pub fn ordering(ordering: Ordering) -> &'static str {
 pub fn describe(system: &System) -> Vec<String> {
     let (b, s) = (system.order.block, system.order.stages);
     let size = plural(system.len(), "unknown");
-    let mut lines = vec![system.name.clone()];
+    let mut lines = vec![shown(&system.name)];
     lines.push(match &system.operator {
         Operator::Matrix(a) => {
             let zeros = 1.0 - system.nonzeros as f64 / a.values().len() as f64;
@@ -71,7 +71,7 @@ pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> Strin
     let mut lines = describe(system);
     lines.push(format!(
         "right-hand side: {}{}{}",
-        done.rhs,
+        shown(&done.rhs),
         if done.wanted > 1 { format!(", {} of them", count(done.wanted)) } else { String::new() },
         if history.rhs_norm == 0.0 { "; it is zero, and so is x" } else { "" }
     ));

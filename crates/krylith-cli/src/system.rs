@@ -260,10 +260,10 @@ impl System {
         if !alone && let Ok(one) = self.vector(what, path) {
             return Ok(vec![one]);
         }
-        let array = io::read_vector(path)?;
+        let array = io::read_vector_of(path, self.len())?;
         let columns = array
             .into_columns(what, self.order.rows(), self.order.stages)
-            .map_err(|e| Failure::from(e).within(&path.display().to_string()))?;
+            .map_err(|e| Failure::from(e).within(&krylith::text::name(path)))?;
         Ok(columns.into_iter().map(|values| self.own(self.order.into_solver(values))).collect())
     }
 
@@ -276,10 +276,10 @@ impl System {
             let (b, rows, stages) = (self.order.block, self.order.rows(), self.order.stages);
             return Ok(io::parts::own_unknowns(path, what, rows, stages, own.start * b..own.end * b)?);
         }
-        let array = io::read_vector(path)?;
+        let array = io::read_vector_of(path, self.len())?;
         let values = array
             .into_unknowns(what, self.order.rows(), self.order.stages)
-            .map_err(|e| Failure::from(e).within(&path.display().to_string()))?;
+            .map_err(|e| Failure::from(e).within(&krylith::text::name(path)))?;
         Ok(self.own(self.order.into_solver(values)))
     }
 
@@ -288,7 +288,7 @@ impl System {
     /// # Errors
     /// A file that cannot be read or does not fit.
     pub fn null_file(&self, path: &Path) -> Result<Vec<Vec<f64>>> {
-        let array = io::read_vector(path)?;
+        let array = io::read_vector_of(path, self.len())?;
         let (rows, columns) = array.rows_columns();
         let (n, s) = (self.order.rows(), self.order.stages);
         if rows != n {
@@ -332,7 +332,7 @@ pub fn ordering(system: &Path, given: Option<Ordering>) -> Result<Option<Orderin
     let file = Defaults::read(system).map_err(|e| missing(system, e))?.ordering;
     let file = file.filter(|_| given.is_none()).map(|name| {
         name.parse().map_err(|e: krylith::Error| {
-            Failure::from(e).within(&format!("{}: `solver.ordering`", system.display()))
+            Failure::from(e).within(&format!("{}: `solver.ordering`", krylith::text::name(system)))
         })
     });
     Ok(given.or(file.transpose()?))
@@ -471,7 +471,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let block_detected = false;
             let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
             Ok(System {
-                label: text.into(),
+                label: krylith::text::shown(text),
                 name,
                 format: "kronecker",
                 nonzeros: stored,
@@ -509,7 +509,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
             let own_rhs = rhs.map(|all| all.into_iter().map(|b| order.into_solver(b)).collect());
             Ok(System {
-                label: text.into(),
+                label: krylith::text::shown(text),
                 name,
                 format,
                 nonzeros: stored,

@@ -52,6 +52,7 @@ pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn
     let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
     let mut out = String::new();
     for (label, lines) in rows {
+        let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
         let wrapped = lines.iter().flat_map(|line| match columns {
             Some(columns) => wrap(line, columns.saturating_sub(width).max(NARROWEST / 2)),
             None => vec![line.clone()],
@@ -61,6 +62,24 @@ pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn
             let label = if i == 0 { *label } else { "" };
             let gap = " ".repeat(width - label.chars().count());
             let _ = writeln!(out, "{}", format!("{}{gap}{line}", styled(LABEL, label)).trim_end()); // strings never fail
+        }
+    }
+    out
+}
+
+/// A message without anything that steers a terminal, but line ends, tabs and our colours: names of files may hold all sorts of things.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (i, part) in text.split('\u{1b}').enumerate() {
+        let colour = part.strip_prefix('[').and_then(|rest| rest.split_once('m')).map(|(code, _)| code);
+        let is_colour = colour.is_some_and(|code| code.chars().all(|c| c.is_ascii_digit() || c == ';'));
+        if i > 0 {
+            out.push_str(if is_colour { "\u{1b}" } else { "\\u{1b}" });
+        }
+        for piece in part.split_inclusive(['\n', '\t']) {
+            let end = if piece.ends_with(['\n', '\t']) { piece.len() - 1 } else { piece.len() };
+            out.push_str(&krylith::text::shown(&piece[..end]));
+            out.push_str(&piece[end..]);
         }
     }
     out
@@ -200,6 +219,16 @@ mod tests {
         assert_eq!(help(text, 80), text);
         let narrow = "Examples:\n  krylith solve A.mtx\n      all defaults\n\nExit codes: 0 converged · 1\nnot converged";
         assert_eq!(help(text, 30), narrow);
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped() {
+        assert_eq!(plain("a\u{1b}]0;pwned\u{7}b\nc\u{9b}2J"), "a\\u{1b}]0;pwned\\u{7}b\nc\\u{9b}2J");
+        assert_eq!(
+            plain("\u{1b}[1;31merror:\u{1b}[0m x\u{1b}[2J\u{1b}"),
+            "\u{1b}[1;31merror:\u{1b}[0m x\\u{1b}[2J\\u{1b}"
+        );
+        assert_eq!(plain("‖b − A x‖ = 1 µs"), "‖b − A x‖ = 1 µs");
     }
 
     #[test]

@@ -244,3 +244,15 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     let mut words = text[text.rfind(')')? + 2..].split_whitespace();
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
+
+/// A command of one process says so, once, and all ranks end alike.
+#[test]
+fn newton_is_refused_on_several_ranks() {
+    let _turn = turn();
+    let folder = Folder::new();
+    let ran = on_ranks(&folder, 2, "newton cavity:9x9,re=10 --out u.npy");
+    ran.fails(2, &["krylith newton works in one process, and 2 were started: start it without mpirun"]);
+    assert_eq!(ran.err.matches("works in one process").count(), 1, "{ran:#?}");
+    assert!(!folder.path("u.npy").exists());
+    on_ranks(&folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
+}

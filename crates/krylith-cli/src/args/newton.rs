@@ -62,8 +62,9 @@ pub struct NewtonArgs {
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
     pub max_iters: Option<usize>,
 
-    /// Write x as a NumPy array of shape (nodes, components); - is standard output [default: x is not written]
-    #[arg(long, value_name = "x.npy|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    /// Write x, shape (nodes, components), as a NumPy array, a Matrix Market array or text, by the name's ending; - is standard output, in
+    /// NumPy's format [default: x is not written]
+    #[arg(long, value_name = "x.npy|x.mtx|x.txt|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Write what was done as JSON: every step, linear iterations, times; - is standard output [default: none]
     #[arg(long, value_name = "r.json|-", value_hint = ValueHint::FilePath, help_heading = "Output")]

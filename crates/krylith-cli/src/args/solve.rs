@@ -126,9 +126,9 @@ pub struct SolveArgs {
     #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
     pub max_iters: Option<usize>,
 
-    /// Write x as a NumPy array: shape (N,), (N, stages) for a Kronecker system, column k being stage k, or (N, k) for k
-    /// right-hand sides; - is standard output [default: x is not written]
-    #[arg(long, value_name = "x.npy|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    /// Write x as a NumPy array, a Matrix Market array or text, by the name's ending: shape (N,), (N, stages) for a Kronecker system,
+    /// column k being stage k, or (N, k) for k right-hand sides; - is standard output, in NumPy's format [default: x is not written]
+    #[arg(long, value_name = "x.npy|x.mtx|x.txt|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Write what was done as JSON: choices, outcome, every residual, times; - is standard output [default: none]
     #[arg(long, value_name = "r.json|-", value_hint = ValueHint::FilePath, help_heading = "Output")]

@@ -6,9 +6,9 @@ mod watch;
 
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
-use crate::output::{self, check_target};
+use crate::output::{self, Target, check_target};
 use crate::{files, interrupt, picture, summary, term};
-use krylith::io::{self, Array, vtu};
+use krylith::io::{Array, vtu};
 use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
 use krylith::solver::{Solution, check_gpus, open_ahead};
 use krylith::text::{count, plural, seconds};
@@ -67,6 +67,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
     };
     interrupt::watch()?;
     check_targets(&args)?;
+    let targets = Targets::new(&args)?;
     if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
         output::leave_stdout();
     }
@@ -113,9 +114,13 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
             report: stage.report,
         }));
         if let (Some(path), Some(_)) = (&args.vtu, time) {
-            let path = numbered(path, step);
-            match write_vtu(&*problem, &x, &path) {
-                Ok(()) => wrote.push(format!("{} (solution)", path.display())),
+            let target = Target::new("--vtu", &numbered(path, step));
+            let written = target.and_then(|target| {
+                let name = target.to_string();
+                write_vtu(&*problem, &x, target).map(|()| name).map_err(Failure::from)
+            });
+            match written {
+                Ok(name) => wrote.push(format!("{name} (solution)")),
                 Err(failure) => trouble = trouble.or(Some(failure)),
             }
         }
@@ -123,7 +128,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
             break done.outcome;
         }
     };
-    interrupt::solved();
+    interrupt::writing();
     let pattern = problem.pattern();
     let done = Finished {
         spec: problem.spec().into(),
@@ -138,7 +143,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         load,
         total: start.elapsed().as_secs_f64(),
     };
-    conclude(done, &*problem, x, &args, wrote, trouble)
+    conclude(done, &*problem, x, &args, targets, wrote, trouble)
 }
 
 /// One time step: for each value of the parameter, or for the problem's own.
@@ -163,44 +168,68 @@ fn solve(
     Ok(Continuation { outcome: stage.report.outcome, reached: None, stages: vec![stage] })
 }
 
+/// Where files go, made ready before the solve: what cannot be written is found then.
+struct Targets {
+    out: Option<Target>,
+    report: Option<Target>,
+    plot: Option<Target>,
+    picture: Option<Target>,
+    vtu: Option<Target>,
+}
+
+impl Targets {
+    fn new(args: &NewtonArgs) -> Result<Self> {
+        Ok(Self {
+            out: Target::of("--out", &args.out)?,
+            report: Target::of("--report", &args.report)?,
+            plot: Target::of("--plot", &args.plot)?,
+            picture: Target::of("--picture", &args.picture)?,
+            vtu: Target::of("--vtu", &args.vtu)?,
+        })
+    }
+}
+
 /// Writes what was asked for, says how it went, and picks the exit code.
 fn conclude(
     done: Finished,
     problem: &dyn NonlinearProblem,
     x: Vec<f64>,
     args: &NewtonArgs,
+    targets: Targets,
     mut wrote: Vec<String>,
     trouble: Option<Failure>,
 ) -> Result<u8> {
     let mut trouble: Vec<Failure> = trouble.into_iter().collect();
-    let mut keep = |path: &Path, what: &str, result: Result<()>| match result {
-        Ok(()) if output::is_stdout(path) => wrote.push(format!("stdout ({what})")),
-        Ok(()) => wrote.push(format!("{} ({what})", path.display())),
-        Err(failure) => trouble.push(failure),
+    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith::Result<()>| {
+        let name = target.to_string();
+        match write(target) {
+            Ok(()) => wrote.push(format!("{name} ({what})")),
+            Err(e) => trouble.push(Failure::from(e)),
+        }
     };
-    if let Some(path) = &args.report {
-        keep(path, "report", report::write(&done, path).map_err(Failure::from));
+    // x first: it is what a solve is for, should there be time or room for no more.
+    if let Some(target) = targets.out {
+        let array = Array::new(vec![x.len() / done.sizes.1, done.sizes.1], x.clone())?;
+        let format = output::vector_format(target.path());
+        keep(target, "x", &|target| target.write(|out| format.write(out, &array)));
     }
-    if let Some(path) = &args.plot {
-        keep(path, "steps", crate::plot::write(&plot::draw(&done), path).map_err(Failure::from));
+    if let Some(target) = targets.report {
+        keep(target, "report", &|target| report::write(&done, target));
     }
-    if let Some(path) = &args.picture {
+    if let Some(target) = targets.plot {
+        keep(target, "steps", &|target| crate::plot::write_to(&plot::draw(&done), target));
+    }
+    if let Some(target) = targets.picture {
         match problem.picture(&x) {
             Some(shown) => {
                 let scene = picture::draw(&shown, &done.spec);
-                keep(path, "picture", crate::plot::write(&scene, path).map_err(Failure::from))
+                keep(target, "picture", &|target| crate::plot::write_to(&scene, target));
             }
-            None => output::note(&format!("{} is not written: the problem has no picture", path.display())),
+            None => output::note(&format!("{target} is not written: the problem has no picture")),
         }
     }
-    if let (Some(path), None) = (&args.vtu, problem.time()) {
-        keep(path, "solution", write_vtu(problem, &x, path));
-    }
-    if let Some(path) = &args.out {
-        let shape = vec![x.len() / done.sizes.1, done.sizes.1];
-        let written = Array::new(shape, x)
-            .and_then(|array| output::write(path, |out| io::numpy::write_to(out, &array)));
-        keep(path, "x", written.map_err(Failure::from));
+    if let (Some(target), None) = (targets.vtu, problem.time()) {
+        keep(target, "solution", &|target| write_vtu(problem, &x, target));
     }
     if !args.quiet {
         output::print(&text(&done, &wrote, args.verbose));
@@ -229,7 +258,7 @@ fn numbered(path: &Path, step: usize) -> PathBuf {
     path.with_file_name(format!("{stem}-{step}{ending}"))
 }
 
-fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], path: &Path) -> Result<()> {
+fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], target: Target) -> krylith::Result<()> {
     let (points, fields) = (problem.points(), problem.fields(x));
     let fields: Vec<_> = fields
         .iter()
@@ -239,10 +268,9 @@ fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], path: &Path) -> Result<(
         })
         .collect();
     match problem.cells() {
-        Cells::Triangles(cells) => vtu::write(path, &points, &cells, &fields)?,
-        Cells::Tetrahedra(cells) => vtu::write(path, &points, &cells, &fields)?,
+        Cells::Triangles(cells) => target.write(|out| vtu::write_to(out, &points, &cells, &fields)),
+        Cells::Tetrahedra(cells) => target.write(|out| vtu::write_to(out, &points, &cells, &fields)),
     }
-    Ok(())
 }
 
 fn check_targets(args: &NewtonArgs) -> Result<()> {
@@ -257,6 +285,8 @@ fn check_targets(args: &NewtonArgs) -> Result<()> {
         targets.into_iter().filter_map(|(option, path)| Some((option, path.clone()?))).collect();
     targets.iter().try_for_each(|(option, path)| check_target(option, path))?;
     files::check_apart(&[], &targets)?;
+    args.out.iter().try_for_each(|path| output::check_vector("--out", path))?;
+    args.report.iter().try_for_each(|path| output::check_report("--report", path))?;
     args.plot.iter().try_for_each(|path| output::check_picture("--plot", path))?;
     args.picture.iter().try_for_each(|path| output::check_picture("--picture", path))?;
     args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))

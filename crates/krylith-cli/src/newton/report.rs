@@ -5,7 +5,6 @@ use super::Finished;
 use crate::report::described::described;
 use crate::report::{Choice, Preconditioner, Versions, finite, parameters, provenance};
 use krylith::newton::{NewtonReport as OfRun, NewtonSeconds, NewtonStep};
-use std::path::Path;
 
 /// The version of these fields.
 const SCHEMA: u32 = 1;
@@ -171,9 +170,9 @@ pub struct Total {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write(done: &Finished, path: &Path) -> krylith::Result<()> {
+pub fn write(done: &Finished, target: crate::output::Target) -> krylith::Result<()> {
     let report = of(done);
-    crate::output::write(path, |out| {
+    target.write(|out| {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         out.write_all(b"\n")
     })

@@ -13,7 +13,6 @@ use described::described;
 use krylith::precond::Value;
 use krylith::solver::{EventKind, SetupParts};
 use serde_json::Map;
-use std::path::Path;
 
 /// The version of these fields.
 pub const SCHEMA: u32 = 2;
@@ -312,8 +311,8 @@ impl Report {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write(&self, path: &Path) -> krylith::Result<()> {
-        crate::output::write(path, |out| {
+    pub fn write(&self, target: crate::output::Target) -> krylith::Result<()> {
+        target.write(|out| {
             serde_json::to_writer_pretty(&mut *out, self)?;
             out.write_all(b"\n")
         })

@@ -10,7 +10,7 @@ use crate::{files, output, partitions, summary, term};
 use anstyle::{AnsiColor, Style};
 use krylith::operator::{Structure, Terms};
 use krylith::partition::{Partition, Quality, choose};
-use krylith::text::{bytes, count, plural};
+use krylith::text::{bytes, count, name, plural};
 
 /// Columns of a terminal that says nothing of its width.
 const USUAL: usize = 80;
@@ -77,7 +77,7 @@ pub fn spy(args: SpyArgs) -> Result<u8> {
         let subtitle = format!("{}; a cell {scale}", summary::describe(&system)[1]);
         let picture = picture::Picture { raster: &raster, ranks, title: &system.label, subtitle: &subtitle };
         picture::write(&picture, path)?;
-        rows.push(("wrote", vec![path.display().to_string()]));
+        rows.push(("wrote", vec![name(path)]));
     } else {
         rows.push(("pattern", vec![format!("a dot {scale}")]));
     }

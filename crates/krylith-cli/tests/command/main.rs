@@ -14,6 +14,8 @@ mod model;
 mod newton;
 mod outputs;
 mod pictures;
+mod places;
 mod process;
+mod readers;
 mod solve;
 mod threads;

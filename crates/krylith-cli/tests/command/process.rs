@@ -71,6 +71,43 @@ fn ctrl_c_ends_a_long_set_up() {
     assert!(f.names().is_empty(), "{:?}", f.names());
 }
 
+/// The outcome is known, and a pipe that nobody reads holds the report up: x is there by then, the first signal lets the rest be finished,
+/// and the second leaves no temporary file.
+#[test]
+fn signals_while_files_are_written() {
+    for signals in [1, 2] {
+        let f = Folder::new();
+        assert!(Command::new("mkfifo").arg(f.path("pipe")).status().unwrap().success());
+        let line = "solve laplace:4x4x4 --device cpu -q --out x.npy --report pipe --plot r.svg";
+        let mut child = shell(&f, ":", line).spawn().unwrap();
+        let begin = Instant::now();
+        while !f.path("x.npy").exists() {
+            assert!(begin.elapsed() < Duration::from_secs(30) && child.try_wait().unwrap().is_none(), "no x");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(f.names().iter().any(|name| name.ends_with(".part")), "{:?}", f.names());
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        for _ in 0..signals {
+            send("TERM", &child);
+            let mut line = String::new();
+            err.read_line(&mut line).unwrap();
+            assert!(line.contains("written"), "{line}");
+        }
+        if signals == 1 {
+            let report: serde_json::Value =
+                serde_json::from_slice(&std::fs::read(f.path("pipe")).unwrap()).unwrap();
+            assert_eq!(report["outcome"], "converged");
+        }
+        let code = child.wait().unwrap().code();
+        let files: &[&str] = if signals == 1 { &["pipe", "r.svg", "x.npy"] } else { &["pipe", "x.npy"] };
+        assert_eq!(
+            (code, &f.names()[..]),
+            (Some([0, 130][signals - 1]), &files.iter().map(|s| s.to_string()).collect::<Vec<_>>()[..])
+        );
+        assert_eq!(array(f.path("x.npy")).shape(), [64]);
+    }
+}
+
 /// Whoever asks for the memory: an array that the library checks, or any other.
 #[test]
 fn no_memory_is_one_line() {
