@@ -67,11 +67,8 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         let named = defaults::take(&mut args)?;
         check_targets(&args)?;
         defaults::check_own(&args.system, &named)?;
-        match &given.device {
-            Some(DeviceSpec::Cuda(list)) => {
-                check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
-            }
-            _ => {}
+        if let Some(DeviceSpec::Cuda(list)) = &given.device {
+            check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
         }
         Targets::new(&args)
     };

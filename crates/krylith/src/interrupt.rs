@@ -263,7 +263,7 @@ mod tests {
         drop(send); // and it ends
         let later = of(Some(Instant::now() + Duration::from_secs(60)));
         let _entered = later.enter();
-        let e = apart("failing", || panic!("words")).map(|()| ()).unwrap_err();
+        let e = apart::<()>("failing", || panic!("words")).unwrap_err();
         assert!(e.to_string().contains("words"), "{e}");
     }
 
@@ -276,11 +276,11 @@ mod tests {
         }
         let all = Allowance::here();
         let failed: Vec<bool> = std::thread::scope(|scope| {
-            let one = || scope.spawn(|| (0..30).map(|_| all.spend(1).is_err()).any(|failed| failed));
+            let one = || scope.spawn(|| (0..30).any(|_| all.spend(1).is_err()));
             let threads = [one(), one(), one(), one()];
             threads.map(|thread| thread.join().unwrap()).to_vec()
         });
-        assert!(failed.iter().any(|failed| *failed), "120 of 100");
+        assert!(failed.contains(&true), "120 of 100");
         let _deadline = of(Some(Instant::now())).enter();
         assert_eq!(Bounds::here().seconds, Some(0.0));
         assert!(Allowance::here().spend(1).unwrap_err().is_interrupt());
