@@ -194,6 +194,11 @@ fn main() {
             false,
         ),
         test(
+            "a_part_that_nothing_holds_is_found_after_an_attempt",
+            |_| singular::a_part_that_nothing_holds_is_found_after_an_attempt("cuda:0"),
+            false,
+        ),
+        test(
             "null_vectors_leave_the_least_squares_answer",
             |_| on_gpus(singular::null_vectors_leave_the_least_squares_answer),
             false,

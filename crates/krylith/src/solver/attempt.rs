@@ -494,7 +494,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
             self.on_its_side(local, run, run.stop, rhs, x.reborrow(), observer)?;
             let failed = ladder::worth_another(&self.solution.history);
-            if failed && self.look_deeper(local)? {
+            if failed && self.finds_singular_parts(local, x.reborrow())? {
                 self.without_solution(local, run, rhs, x, observer)?;
             }
         }

@@ -315,3 +315,29 @@ pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
         assert!(history.iterations < 600, "{case}");
     }
 }
+
+/// One body that is held and one that is not: an attempt fails first, and then the part is found, b's component along it named, and x the
+/// least-squares answer.
+pub fn a_part_that_nothing_holds_is_found_after_an_attempt(device: &str) {
+    let mut rng = Random(304);
+    for round in 0..30 {
+        let (a, null) = bodies(&mut rng, 2, false);
+        let n = a.rows();
+        let entries = (0..n).flat_map(|i| {
+            let (col, values) = a.row(i);
+            col.iter().zip(values).map(move |(&j, &v)| (i as u32, j, v)).collect::<Vec<_>>()
+        });
+        let held = Csr::from_triplets(n, n, &entries.chain([(0, 0, 1.0)]).collect::<Vec<_>>()).unwrap();
+        let text = ["", "precond=jacobi method=cg", "precond=none method=gmres"][round % 3];
+        let case = format!("{round}: {n} unknowns, {text}");
+        let mut b = rng.numbers(n);
+        if round % 2 == 0 {
+            take_off(&orthonormal(&null[1..]), &mut b);
+        }
+        let solved = solve(device, &held, &[], &b, &vec![0.0; n], &format!("rtol={RTOL} {text}")).unwrap();
+        solved.is_least(least(&held, &b), &case);
+        if round % 2 == 1 {
+            assert_eq!(solved.solution.diagnosis.constants.vectors, null[1..], "{case}");
+        }
+    }
+}

@@ -28,3 +28,8 @@ fn any_first_guess_gives_a_finite_x() {
 fn null_vectors_do_not_hide_the_limit_of_rounding() {
     singular::null_vectors_do_not_hide_the_limit_of_rounding(DEVICE);
 }
+
+#[test]
+fn a_part_that_nothing_holds_is_found_after_an_attempt() {
+    singular::a_part_that_nothing_holds_is_found_after_an_attempt(DEVICE);
+}

@@ -2,7 +2,7 @@
 
 use super::Rank;
 use crate::Result;
-use crate::memory::Numbers;
+use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::PointBlock;
 use crate::options::Options;
@@ -55,6 +55,18 @@ impl<S: SolverSpace> Rank<S> {
         }
         let floor = self.diagnosis.out_of_range().floor(local, &rhs.to_vec()?)?;
         Ok(floor.is_some_and(|floor| floor.residual > stop.target(floor.residual / floor.relative)))
+    }
+
+    /// The same after a solve that failed, for another one from `x`, which loses what it has along those constants: they may have grown until
+    /// nothing else of it had a digit. Collective.
+    pub(super) fn finds_singular_parts(&mut self, local: &LocalProblem, mut x: NumbersMut) -> Result<bool> {
+        let found = self.look_deeper(local)?;
+        if found {
+            let mut own = x.as_array().to_vec()?;
+            self.diagnosis.out_of_range().take_basis_off(local, &mut own)?;
+            x.write(&own)?;
+        }
+        Ok(found)
     }
 
     /// True where a second look, which costs more than that of the set-up, has found constants that A maps to zero. Once; collective.

@@ -103,8 +103,11 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Twice, which takes off what the first pass has left.
-    fn take_basis_off(&self, local: &LocalProblem, v: &mut [f64]) -> Result<()> {
+    /// Takes the components along the vectors off v: twice, which takes off what the first pass has left. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub fn take_basis_off(&self, local: &LocalProblem, v: &mut [f64]) -> Result<()> {
         for n in self.basis.iter().chain(&self.basis) {
             let mut share = [n.iter().zip(&*v).map(|(n, v)| n * v).sum()];
             local.comm.sum(&mut share)?;
