@@ -14,8 +14,7 @@ use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// When work ends though it is not done.
 #[derive(Debug, Clone)]
@@ -178,10 +177,13 @@ impl Allowance {
 ///
 /// # Errors
 /// [`Error::Interrupted`]; no thread can be started, or it panicked.
+#[cfg(any(feature = "lu", feature = "metis", test))]
 pub(crate) fn apart<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
     let Some(limits) = limits() else { return Ok(work()) };
     let (bounds, (send, receive)) = (Bounds::here(), mpsc::sync_channel(1));
     let own = limits.clone();
@@ -210,9 +212,6 @@ pub(crate) fn apart<T: Send + 'static>(
     }
 }
 
-/// How often a waiting thread looks.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// As [`check`], of all ranks: none goes on unless all do. Collective.
 ///
 /// # Errors
@@ -225,6 +224,8 @@ pub(crate) fn check_together(comm: &dyn Communicator) -> Result<()> {
 mod tests {
     use super::*;
     use crate::comm::Team;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     fn of(deadline: Option<Instant>) -> Limits {
         Limits { cancel: Cancel::default(), deadline }

@@ -36,6 +36,9 @@ use std::time::Instant;
 /// Operations in which `auto` lets fill be found, some seconds: in all, and for each unknown.
 const FILL: [u64; 2] = [1 << 30, 20_000];
 
+/// Where direct factors are to follow, what stands before them has so many iterations in all, of systems of at most so many unknowns.
+const BEFORE_DIRECT: [usize; 2] = [3000, 1 << 18];
+
 /// The attempt that is set up.
 struct Current<S: SolverSpace> {
     p: Boxed<S>,
@@ -374,7 +377,10 @@ impl<S: SolverSpace> Rank<S> {
             let (done, k) = (self.solution.history.iterations, self.rung);
             let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
             let is_last = self.after(k).is_none();
-            let own = Stop { max_iterations: stop.max_iterations - done, ..stop };
+            let direct = self.direct_from(k).filter(|&d| d > k && local.unknowns <= BEFORE_DIRECT[1]);
+            let left = stop.max_iterations - done;
+            let left = direct.map_or(left, |_| left.min(BEFORE_DIRECT[0].saturating_sub(done).max(1)));
+            let own = Stop { max_iterations: left, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
             let pace = (!is_last).then(|| Pace::new(rises, patience));
@@ -430,8 +436,9 @@ impl<S: SolverSpace> Rank<S> {
                 break;
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
-            let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
             let iterations = self.solution.history.iterations;
+            let next = direct.filter(|_| iterations >= BEFORE_DIRECT[0]).unwrap_or(next);
+            let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
             let outcome = self.history.outcome;
             let ended = match too_slow {
                 Some(left) if left.is_finite() => {

@@ -24,7 +24,15 @@ pub(super) fn build<S: SolverSpace>(
         1 => {
             let named = spec.most.map(SparseLu::bytes_of);
             let free = host::memory().map(|(_, free)| free / 2);
-            SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min())
+            let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
+            made.map_err(|e| match (e, spec.most) {
+                // A limit that was named is no lack of memory.
+                (Error::Memory { what, needed, free, remedy, .. }, Some(most)) if named == Some(free) => {
+                    let place = format!("the part of the host that most={most} allows");
+                    Error::Memory { what, needed, free, place, remedy }
+                }
+                (e, _) => e,
+            })
         }
         ranks => Err(Error::Unsupported(format!(
             "lu: the system is spread over {ranks} ranks, and direct factors need it whole; start one rank, or take ras or amg"

@@ -445,7 +445,7 @@ fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
             what: format!("lu: {what}"),
             needed,
             free,
-            place: "the host for factors, half of it or as much as most=N allows".into(),
+            place: "the half of the host that factors may take".into(),
             remedy: "take incomplete factors, such as ildu or ras, or coarse levels (amg)",
         }),
     }

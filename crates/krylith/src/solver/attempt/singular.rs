@@ -94,9 +94,14 @@ impl<S: SolverSpace> Rank<S> {
         if !(stuck && self.diagnosis.out_of_range().is_partly_unknown()) {
             return Some(next);
         }
+        self.direct_from(next)
+    }
+
+    /// The first attempt from rung `from` on with direct factors, as far as they can be made.
+    pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
         let is_direct = |k: &usize| matches!(self.ladder[*k].precond, PrecondSpec::Lu(_));
         let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
-        (next..self.ladder.len()).find(|k| is_direct(k) && known(k))
+        (from..self.ladder.len()).find(|k| is_direct(k) && known(k))
     }
 
     /// Finds out whether the matrix is symmetric, where CG has failed and nobody knows. Collective.
