@@ -138,6 +138,36 @@ pub struct Target {
     pending: Option<Pending>,
 }
 
+/// Where files go, made ready before the solve: what cannot be written is found then.
+pub struct Targets {
+    /// x.
+    pub out: Option<Target>,
+    /// The report.
+    pub report: Option<Target>,
+    /// The curve of residuals.
+    pub plot: Option<Target>,
+    /// A section of the solution.
+    pub picture: Option<Target>,
+    /// The solution on its mesh.
+    pub vtu: Option<Target>,
+}
+
+impl Targets {
+    /// In the order of the fields.
+    ///
+    /// # Errors
+    /// A place that cannot be written.
+    pub fn new([out, report, plot, picture, vtu]: [&Option<PathBuf>; 5]) -> Result<Self> {
+        Ok(Self {
+            out: Target::of("--out", out)?,
+            report: Target::of("--report", report)?,
+            plot: Target::of("--plot", plot)?,
+            picture: Target::of("--picture", picture)?,
+            vtu: Target::of("--vtu", vtu)?,
+        })
+    }
+}
+
 impl Target {
     /// Makes the place ready: its temporary file is there, on the rank that writes.
     ///

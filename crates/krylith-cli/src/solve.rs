@@ -3,7 +3,7 @@
 use crate::args::SolveArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::options::{NearNull, Null, Rhs, settle};
-use crate::output::{self, Target, check_target};
+use crate::output::{self, Target, Targets, check_target};
 use crate::progress::Watch;
 use crate::summary;
 use crate::system::{self, System};
@@ -70,7 +70,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         if let Some(DeviceSpec::Cuda(list)) = &given.device {
             check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
         }
-        Targets::new(&args)
+        Targets::new([&args.out, &args.report, &args.plot, &args.picture, &args.vtu])
     };
     let targets = ranks::together(start())?;
     let (block, ordering) = (args.block, args.ordering.unwrap_or_default());
@@ -164,27 +164,6 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         &args,
         targets,
     )
-}
-
-/// Where files go, made ready before the solve: what cannot be written is found then.
-struct Targets {
-    out: Option<Target>,
-    report: Option<Target>,
-    plot: Option<Target>,
-    picture: Option<Target>,
-    vtu: Option<Target>,
-}
-
-impl Targets {
-    fn new(args: &SolveArgs) -> Result<Self> {
-        Ok(Self {
-            out: Target::of("--out", &args.out)?,
-            report: Target::of("--report", &args.report)?,
-            plot: Target::of("--plot", &args.plot)?,
-            picture: Target::of("--picture", &args.picture)?,
-            vtu: Target::of("--vtu", &args.vtu)?,
-        })
-    }
 }
 
 /// Where null vectors and near-null vectors come from.

@@ -6,7 +6,7 @@ mod watch;
 
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
-use crate::output::{self, Target, check_target};
+use crate::output::{self, Target, Targets, check_target};
 use crate::{files, interrupt, picture, summary, term};
 use krylith::io::{Array, vtu};
 use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
@@ -67,7 +67,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
     };
     interrupt::watch()?;
     check_targets(&args)?;
-    let targets = Targets::new(&args)?;
+    let targets = Targets::new([&args.out, &args.report, &args.plot, &args.picture, &args.vtu])?;
     if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
         output::leave_stdout();
     }
@@ -166,27 +166,6 @@ fn solve(
     let report = newton.solve_watched(problem, x, watch)?.clone();
     let stage = Stage { value: f64::NAN, report };
     Ok(Continuation { outcome: stage.report.outcome, reached: None, stages: vec![stage] })
-}
-
-/// Where files go, made ready before the solve: what cannot be written is found then.
-struct Targets {
-    out: Option<Target>,
-    report: Option<Target>,
-    plot: Option<Target>,
-    picture: Option<Target>,
-    vtu: Option<Target>,
-}
-
-impl Targets {
-    fn new(args: &NewtonArgs) -> Result<Self> {
-        Ok(Self {
-            out: Target::of("--out", &args.out)?,
-            report: Target::of("--report", &args.report)?,
-            plot: Target::of("--plot", &args.plot)?,
-            picture: Target::of("--picture", &args.picture)?,
-            vtu: Target::of("--vtu", &args.vtu)?,
-        })
-    }
 }
 
 /// Writes what was asked for, says how it went, and picks the exit code.
