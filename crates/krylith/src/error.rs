@@ -112,6 +112,17 @@ pub enum Error {
     /// Something that this build or this device does not offer.
     #[error("{0}")]
     Unsupported(String),
+
+    /// A set-up takes more operations than `auto` allows it.
+    #[error("{what} takes more than {operations:.0e} operations; {remedy}")]
+    TooLong {
+        /// What takes so long.
+        what: &'static str,
+        /// What it may take.
+        operations: f64,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Not enough memory on the host or a device.
     #[error("{what} needs {} and {} are free on {place}; {remedy}", crate::text::bytes(*needed), crate::text::bytes(*free))]
     Memory {

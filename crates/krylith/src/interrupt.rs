@@ -148,25 +148,32 @@ pub(crate) struct Allowance {
     limits: Option<Limits>,
     operations: Option<u64>,
     spent: AtomicU64,
+    what: &'static str,
+    remedy: &'static str,
 }
 
 impl Allowance {
-    /// Of this thread.
-    pub fn here() -> Self {
-        Self { limits: limits(), operations: Bounds::here().operations, spent: AtomicU64::new(0) }
+    /// Of this thread, for the fill of incomplete factors.
+    pub fn of_fill() -> Self {
+        Self::here("finding its fill", "take less fill or direct factors")
+    }
+
+    /// Of this thread; `what` is done with it, and what to do where that takes too long.
+    pub fn here(what: &'static str, remedy: &'static str) -> Self {
+        let operations = Bounds::here().operations;
+        Self { limits: limits(), operations, spent: AtomicU64::new(0), what, remedy }
     }
 
     /// Takes so many operations. Whether all together are too many does not depend on who takes them when.
     ///
     /// # Errors
-    /// The limits; [`Error::Invalid`] where the bound is passed.
+    /// The limits; [`Error::TooLong`] where the bound is passed.
     pub fn spend(&self, operations: u64) -> Result<()> {
         let spent = self.spent.fetch_add(operations, Relaxed) + operations;
         match self.operations.filter(|most| spent > *most) {
-            Some(most) => Err(Error::invalid(format!(
-                "finding its fill takes more than {:.0e} operations; take less fill or direct factors",
-                most as f64
-            ))),
+            Some(most) => {
+                Err(Error::TooLong { what: self.what, operations: most as f64, remedy: self.remedy })
+            }
             None => self.limits.as_ref().map_or(Ok(()), Limits::check),
         }
     }
@@ -275,7 +282,7 @@ mod tests {
             let _inner = Bounds { operations: Some(5), ..Bounds::here() }.enter();
             assert_eq!(Bounds::here(), Bounds { operations: Some(5), seconds: Some(3.0) });
         }
-        let all = Allowance::here();
+        let all = Allowance::of_fill();
         let failed: Vec<bool> = std::thread::scope(|scope| {
             let one = || scope.spawn(|| (0..30).any(|_| all.spend(1).is_err()));
             let threads = [one(), one(), one(), one()];
@@ -284,7 +291,7 @@ mod tests {
         assert!(failed.contains(&true), "120 of 100");
         let _deadline = of(Some(Instant::now())).enter();
         assert_eq!(Bounds::here().seconds, Some(0.0));
-        assert!(Allowance::here().spend(1).unwrap_err().is_interrupt());
+        assert!(Allowance::of_fill().spend(1).unwrap_err().is_interrupt());
         let lookout = Lookout::here();
         assert!(lookout.ends() && lookout.finish().unwrap_err().is_interrupt());
     }

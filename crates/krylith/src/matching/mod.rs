@@ -20,8 +20,10 @@ mod tests;
 use crate::matrix::Csr;
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::cell::RefCell;
 use std::fmt::{self, Display};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// No row, or no column.
 const NONE: u32 = u32::MAX;
@@ -95,12 +97,44 @@ pub struct Matching {
     log_columns: Vec<f64>,
 }
 
+/// The matching of one system's values, found once for all attempts, or why there is none.
+#[derive(Default)]
+pub(crate) struct MatchingFound(RefCell<Option<Result<Arc<Matching>, TooLong>>>);
+
+/// [`Error::TooLong`], as often as it is asked for.
+type TooLong = (&'static str, f64, &'static str);
+
+impl MatchingFound {
+    /// The matching of `a`, which is the matrix of the last call unless [`forget`](Self::forget) came between.
+    ///
+    /// # Errors
+    /// As [`Matching::of`].
+    pub fn or_find(&self, a: &Csr) -> Result<Arc<Matching>> {
+        let known = self.0.borrow().clone();
+        let found = match known {
+            Some(found) => found,
+            None => match Matching::of(a) {
+                Ok(matching) => Ok(Arc::new(matching)),
+                Err(Error::TooLong { what, operations, remedy }) => Err((what, operations, remedy)),
+                Err(e) => return Err(e),
+            },
+        };
+        *self.0.borrow_mut() = Some(found.clone());
+        found.map_err(|(what, operations, remedy)| Error::TooLong { what, operations, remedy })
+    }
+
+    /// The values are others now.
+    pub fn forget(&self) {
+        *self.0.borrow_mut() = None;
+    }
+}
+
 impl Matching {
     /// Of a square matrix. Stored zeros count as absent. Where the matrix is structurally singular as many rows are matched as can be,
     /// and the rest stand at the places that are left, in ascending order.
     ///
     /// # Errors
-    /// A matrix that is not square, or an entry that is not finite.
+    /// A matrix that is not square, or an entry that is not finite; a set-up of a solver that takes too long.
     pub fn of(a: &Csr) -> Result<Self> {
         let n = a.rows();
         if a.columns() != n {

@@ -1,7 +1,8 @@
 //! The matching of least cost: a cheap beginning, then a shortest augmenting path for every row that is left.
 
 use super::NONE;
-use crate::{Result, interrupt};
+use crate::Result;
+use crate::interrupt::Allowance;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -37,14 +38,17 @@ impl Graph<'_> {
 /// The largest matching of least cost of a square matrix of order n.
 ///
 /// # Errors
-/// This thread's limits.
+/// This thread's limits, and its bound of operations.
 pub(super) fn least_cost(row_ptr: &[usize], col: &[u32], costs: &[f64], n: usize) -> Result<Found> {
     let graph = Graph { row_ptr, col, costs };
     let mut found = cheap(graph, n);
     let mut search = Search::new(n);
+    let allowance = Allowance::here("matching rows with columns", "take direct factors, or matching=off");
     for i in 0..n {
         if found.column_of[i] == NONE {
-            interrupt::check()?; // one search may look at the whole graph
+            // One search may look at the whole graph.
+            allowance.spend(search.operations)?;
+            search.operations = 0;
             search.augment(graph, &mut found, i);
         }
     }
@@ -127,7 +131,13 @@ struct Search {
     order: Vec<u32>,
     /// Lengths as the bits of numbers that are not negative, which order as these do; ties go to the first column.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Operations of the last search.
+    operations: u64,
 }
+
+/// Operations of one entry that is looked at, and of one that goes onto the heap and off again.
+const ENTRY: u64 = 4;
+const ON_HEAP: u64 = 64;
 
 impl Search {
     fn new(n: usize) -> Self {
@@ -139,6 +149,7 @@ impl Search {
             reached: Vec::new(),
             order: Vec::new(),
             heap: BinaryHeap::new(),
+            operations: 0,
         }
     }
 
@@ -148,6 +159,7 @@ impl Search {
         let (mut end, mut shortest) = (NONE, f64::INFINITY);
         let (mut row, mut so_far, mut u) = (root, 0.0, found.u[root]);
         loop {
+            self.operations += ENTRY * (graph.row_ptr[row + 1] - graph.row_ptr[row]) as u64;
             for (j, c) in graph.row(row) {
                 if self.settled[j] {
                     continue;
@@ -164,6 +176,7 @@ impl Search {
                 if found.row_of[j] == NONE {
                     (end, shortest) = (j as u32, length);
                 } else {
+                    self.operations += ON_HEAP;
                     self.heap.push(Reverse((length.to_bits(), j as u32)));
                 }
             }

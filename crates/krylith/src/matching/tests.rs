@@ -1,4 +1,5 @@
 use super::*;
+use crate::interrupt::Bounds;
 
 /// Numbers in (0, 1), the same on every run.
 struct Rng(u64);
@@ -200,4 +201,25 @@ fn magnitudes_far_from_one() {
     let a = Csr::from_triplets(3, 3, &entries).unwrap();
     let matching = check(&a, "1e±300");
     assert_eq!(matching.rows(), [1, 0, 2]);
+}
+
+#[test]
+fn one_matching_serves_all_attempts_and_takes_no_longer_than_it_may() {
+    let mut rng = Rng(5);
+    let (a, b) = (rng.matrix(60, 0.1, 3.0), rng.matrix(60, 0.1, 3.0));
+    let found = MatchingFound::default();
+    let first = found.or_find(&a).unwrap();
+    assert!(Arc::ptr_eq(&first, &found.or_find(&b).unwrap()), "found once");
+    found.forget();
+    assert_eq!(found.or_find(&b).unwrap().rows(), Matching::of(&b).unwrap().rows());
+    found.forget();
+    let bounds = Bounds { operations: Some(10), seconds: None }.enter();
+    let slow = |found: &MatchingFound| found.or_find(&a).unwrap_err().to_string();
+    assert!(
+        slow(&found).contains("matching rows with columns takes more than 1e1 operations"),
+        "{}",
+        slow(&found)
+    );
+    drop(bounds);
+    assert!(slow(&found).contains("more than 1e1"), "known to take too long");
 }

@@ -156,7 +156,7 @@ pub(crate) fn build<S: SolverSpace>(
     let given = local.null;
     let local = &LocalProblem { null: if given.is_empty() { known.null } else { given }, ..*local };
     if attempt.matching {
-        (p, info) = matched::build(space, local, wanted, store, a, notes)?;
+        (p, info) = matched::build(space, local, wanted, store, a, known.matching, notes)?;
     } else if attempt.equilibrate {
         let comm = space.comm();
         let survey = setup::begin(SetupPart::Survey);

@@ -5,6 +5,7 @@
 //! mask, and x_j stays the first guess. Ledger of one application, N numbers: P, and 3 N.
 
 use super::Preconditioner;
+use crate::matching::MatchingFound;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::space::{FLAGS, Space};
 use crate::{Result, sweeps};
@@ -21,6 +22,8 @@ sweeps! {
 /// What is known of a system beside its entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
+    /// Rows matched with columns, once an attempt has done that for these values.
+    pub matching: &'a MatchingFound,
     /// Own unknowns whose column is empty; `None` where no rank has some.
     pub untouched: Option<&'a [Range<usize>]>,
     /// Own rows of vectors that A was found to map to zero, where none were given.

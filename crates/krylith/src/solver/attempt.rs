@@ -20,6 +20,7 @@ use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace};
 use crate::comm::agree;
 use crate::interrupt::{self, Bounds};
+use crate::matching::MatchingFound;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
 use crate::operator::{Format, LinearOperator, PointBlock, Terms};
@@ -35,9 +36,6 @@ use std::time::Instant;
 
 /// Operations in which `auto` lets fill be found, some seconds: in all, and for each unknown.
 const FILL: [u64; 2] = [1 << 30, 20_000];
-
-/// Where direct factors are to follow, what stands before them has so many iterations in all, of systems of at most so many unknowns.
-const BEFORE_DIRECT: [usize; 2] = [3000, 1 << 18];
 
 /// The attempt that is set up.
 struct Current<S: SolverSpace> {
@@ -71,6 +69,8 @@ pub(super) struct Rank<S: SolverSpace> {
     crowded: Option<Option<Crowded>>,
     /// Whether a second look has found singular parts, once there was one.
     found_deeper: Option<bool>,
+    /// Iterations of all attempts before direct factors that are to follow.
+    before_direct: usize,
     /// What many solves of these values repay, and how many there were with how many iterations.
     stronger: Option<ladder::Stronger>,
     spent: [usize; 2],
@@ -84,6 +84,8 @@ pub(super) struct Rank<S: SolverSpace> {
     choices: Vec<Event>,
     /// What is said when an attempt has matched rows with columns.
     matching: Option<Event>,
+    /// The rows of these values matched with columns, once an attempt has done that.
+    matched: MatchingFound,
     /// What happened in set-up since the last solve.
     pending: Vec<Event>,
     solution: Solution,
@@ -125,6 +127,7 @@ impl<S: SolverSpace> Rank<S> {
         drop(survey_part);
         let ladder = ladder::ladder(local, options, most_rows, seen);
         let stronger = ladder::stronger(local, seen, &ladder);
+        let before_direct = ladder::before_direct(local, seen);
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
@@ -172,6 +175,7 @@ impl<S: SolverSpace> Rank<S> {
             diagnosis,
             crowded: None,
             found_deeper: None,
+            before_direct,
             stronger,
             spent: [0; 2],
             rung: 0,
@@ -179,6 +183,7 @@ impl<S: SolverSpace> Rank<S> {
             history: History::with_room(0),
             choices,
             matching,
+            matched: MatchingFound::default(),
             pending: Vec::new(),
             solution,
             lost: false,
@@ -242,18 +247,17 @@ impl<S: SolverSpace> Rank<S> {
             self.impossible.retain(|&known| known != k);
             self.impossible.push(k); // unless it is set up
             rung = self.after(k);
-            let next = rung.map(|next| self.ladder[next].name());
             let attempt = self.ladder[k].clone();
-            let goes_on = |why: String| {
-                let next =
-                    next.as_ref().map_or("; nothing stronger is left".into(), |n| format!("{NEXT}{n}"));
+            let goes_on = |why: String, ladder: &[Attempt], next: Option<usize>| {
+                let next = next
+                    .map_or("; nothing stronger is left".into(), |n| format!("{NEXT}{}", ladder[n].name()));
                 let detail = format!("{}: {why}{next}", attempt.name());
                 Event::new(EventKind::Fallback, Some(done.unwrap_or(0)), detail)
             };
             if k > 0 {
                 let large = ladder::too_large(local.terms, &attempt, &self.options, self.room);
                 if self.space.any(large.is_some())? {
-                    self.pending.push(goes_on("it may not fit the memory".into()));
+                    self.pending.push(goes_on("it may not fit the memory".into(), &self.ladder, rung));
                     self.too_large = (self.too_large.0 + 1, large.or(self.too_large.1.take()));
                     continue;
                 }
@@ -276,8 +280,12 @@ impl<S: SolverSpace> Rank<S> {
                     return Err(e);
                 }
                 // Another preconditioner may be built; a device or a rank that failed has failed for all.
-                Err(e) if recoverable(&e, k) && (next.is_some() || done.is_some()) => {
-                    self.pending.push(goes_on(e.to_string()));
+                Err(e) if recoverable(&e, k) && (rung.is_some() || done.is_some()) => {
+                    if alone && matches!(e, Error::TooLong { .. }) {
+                        self.impossible.extend(ladder::deeper(&self.ladder, k));
+                        rung = self.after(k);
+                    }
+                    self.pending.push(goes_on(e.to_string(), &self.ladder, rung));
                     if e.is_memory() {
                         self.too_large = (self.too_large.0 + 1, Some(e));
                     }
@@ -306,7 +314,7 @@ impl<S: SolverSpace> Rank<S> {
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
                 let local = &LocalProblem { terms: &placed, ..*local };
-                let known = self.diagnosis.known();
+                let known = self.diagnosis.known(&self.matched);
                 let (p, info) = precond::build(space, local, attempt, store, &self.a, known, &mut notes)?;
                 (p, Arc::new(info))
             }
@@ -377,9 +385,9 @@ impl<S: SolverSpace> Rank<S> {
             let (done, k) = (self.solution.history.iterations, self.rung);
             let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
             let is_last = self.after(k).is_none();
-            let direct = self.direct_from(k).filter(|&d| d > k && local.unknowns <= BEFORE_DIRECT[1]);
+            let direct = self.direct_from(k).filter(|&d| d > k);
             let left = stop.max_iterations - done;
-            let left = direct.map_or(left, |_| left.min(BEFORE_DIRECT[0].saturating_sub(done).max(1)));
+            let left = direct.map_or(left, |_| left.min(self.before_direct.saturating_sub(done).max(1)));
             let own = Stop { max_iterations: left, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
@@ -408,8 +416,8 @@ impl<S: SolverSpace> Rank<S> {
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
-            // The first attempt gives what it has: its first guess may have been no number.
-            if residual <= best || first && self.passes.is_none() || self.ladder.len() == 1 {
+            // A first guess that is no number is given up for whatever there is.
+            if residual <= best || !best.is_finite() || self.ladder.len() == 1 {
                 best = residual;
                 match &self.passes {
                     None => self.space.read_into(&self.on.x, x.reborrow())?,
@@ -437,7 +445,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
-            let next = direct.filter(|_| iterations >= BEFORE_DIRECT[0]).unwrap_or(next);
+            let next = direct.filter(|_| iterations >= self.before_direct).unwrap_or(next);
             let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
             let outcome = self.history.outcome;
             let ended = match too_slow {

@@ -5,6 +5,7 @@ mod range;
 use super::null_space::{Constants, Depth};
 use super::survey::{Extent, NAMED, Survey, survey};
 use crate::comm::{self, Communicator, gather};
+use crate::matching::MatchingFound;
 use crate::operator::Terms;
 use crate::precond::Known;
 use crate::problem::{LocalProblem, Problem};
@@ -173,9 +174,13 @@ impl Diagnosis {
     }
 
     /// What preconditioners are told.
-    pub(super) fn known(&self) -> Known<'_> {
-        let untouched = (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..]);
-        Known { untouched, null: &self.constants.vectors }
+    pub(super) fn known<'a>(&'a self, matching: &'a MatchingFound) -> Known<'a> {
+        Known { matching, untouched: self.untouched(), null: &self.constants.vectors }
+    }
+
+    /// Own unknowns whose column is empty; `None` where no rank has some.
+    pub(super) fn untouched(&self) -> Option<&[Range<usize>]> {
+        (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..])
     }
 
     /// What no A x has.

@@ -108,10 +108,9 @@ impl Solver<'_> {
         self.solution.row_scaled_residual = Some(before.by_rows);
         let open = matches!(self.options.method, None | Some(MethodName::Auto));
         if before.by_rows > rtol && !open {
-            let (who, count) = self.carriers(&b)?;
+            let who = self.carriers(&b)?;
             let detail = format!(
-                "{who} {} ‖b‖: with every row scaled to norm 1 the residual is {:.1e} of b; leave the method open, which then solves for that too, or lower rtol",
-                if count == 1 { "carries" } else { "carry" },
+                "{who} ‖b‖: with every row scaled to norm 1 the residual is {:.1e} of b; leave the method open, which then solves for that too, or lower rtol",
                 before.by_rows
             );
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
@@ -139,7 +138,7 @@ impl Solver<'_> {
     ) -> Result<bool> {
         let Stop { rtol, max_iterations, .. } = self.stop;
         let plain_target = self.solution.target.max(rtol);
-        let (who, _) = self.carriers(b)?;
+        let who = self.carriers(b)?;
         if rows.scaled.is_none() {
             rows.scaled = Some(Scaled::of(self)?);
         }
@@ -163,7 +162,7 @@ impl Solver<'_> {
             if first {
                 let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
                 let detail = format!(
-                    "{who} carry ‖b‖: {:.1e} of it is left, and {:.1e} with every row scaled to norm 1{NEXT}{name}",
+                    "{who} ‖b‖: {:.1e} of it is left, and {:.1e} with every row scaled to norm 1{NEXT}{name}",
                     before.plain, before.by_rows
                 );
                 self.solution.events.push(Event::new(EventKind::Fallback, Some(done), detail));
@@ -176,7 +175,9 @@ impl Solver<'_> {
             };
             let inverses = &rows.inverses;
             let found = residuals(inverses, self.problem.original(), b, &answer)?;
-            if found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
+            // What was reached for ‖b − A x‖ is not given up.
+            let keeps = found.plain <= plain_target.max(best.plain);
+            if keeps && found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
                 (best, improved) = (found, true);
                 x.copy_from_slice(&answer);
             }
@@ -205,14 +206,14 @@ impl Solver<'_> {
         Ok(improved)
     }
 
-    /// The rows that carry ‖b‖, in words, and how many. Collective.
-    fn carriers(&self, b: &[f64]) -> Result<(String, usize)> {
+    /// The rows that carry ‖b‖, up to the verb. Collective.
+    fn carriers(&self, b: &[f64]) -> Result<String> {
         let local = self.problem.part_of_one();
         let most = largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
         let own: Vec<usize> = (0..b.len()).filter(|&u| b[u].abs() >= CARRY * most).collect();
         let rows = Indices::of_own(&local, &own)?;
-        let row = if rows.count == 1 { "row" } else { "rows" };
-        Ok((format!("{row} {}", rows.named(local.terms)), rows.count))
+        let (row, carry) = if rows.count == 1 { ("row", "carries") } else { ("rows", "carry") };
+        Ok(format!("{row} {} {carry}", rows.named(local.terms)))
     }
 }
 

@@ -37,9 +37,14 @@ pub(super) fn without<'a>(
 ) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
     let choice = options.zeros.unwrap_or_default();
     let terms = &problem.terms;
-    // Terms of one pattern keep one: they are multiplied together.
+    // Terms of one pattern keep one: they are multiplied together. On every rank, for all of them count together.
+    let two = choice != ZerosChoice::Keep && terms.terms.len() == 2;
+    let mut apart = [f64::from(u8::from(two && !terms.shared_pattern()))];
+    if two {
+        problem.comm.sum(&mut apart)?;
+    }
     let groups: &[&[usize]] = match terms.terms.len() {
-        2 if terms.shared_pattern() => &[&[0, 1]],
+        2 if apart == [0.0] => &[&[0, 1]],
         1 => &[&[0]],
         _ => &[&[0], &[1]],
     };

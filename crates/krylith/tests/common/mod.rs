@@ -1,6 +1,7 @@
 //! Random systems and dense references shared by the integration tests.
 #![allow(dead_code)]
 
+pub mod exact;
 pub mod systems;
 
 use krylith::device::cpu::{Cpu, Pool};

@@ -1,10 +1,12 @@
-//! Random block and Kronecker systems of every kind, each from a number, with residuals in twice the digits and a direct solve.
+//! Random block and Kronecker systems of every kind, each from a number.
 
-use super::{Mat, Random, random_kronecker};
+use super::exact::{Exact, two_product};
+use super::{Random, random_kronecker};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use std::collections::BTreeMap;
 
 /// Kinds of systems: number `i` is of kind `i % KINDS.len()`.
-pub const KINDS: [&str; 10] = [
+pub const KINDS: [&str; 22] = [
     "dominant",
     "rows of unlike sizes",
     "columns of unlike sizes",
@@ -15,6 +17,18 @@ pub const KINDS: [&str; 10] = [
     "skew",
     "singular",
     "tiny or huge",
+    "graded",
+    "denormal",
+    "complex",
+    "integer",
+    "saddle point",
+    "arrow",
+    "Neumann",
+    "several null vectors",
+    "penalty rows",
+    "stored zeros",
+    "triangular, permuted",
+    "cyclic",
 ];
 
 /// Most unknowns: dense references stay cheap.
@@ -60,6 +74,30 @@ impl RandomSystem {
                 let factor = 10f64.powi(rng.below(200) as i32 - 100);
                 each(&mut k, &|a| Bsr::values_mut(a).iter_mut().for_each(|v| *v *= factor));
             }
+            "graded" => grade(rng, &mut k),
+            "denormal" => each(&mut k, &|a| Bsr::values_mut(a).iter_mut().for_each(|v| *v *= 1e-310)),
+            "complex" => each(&mut k, &complex),
+            "integer" => {
+                each(&mut k, &|a| Bsr::values_mut(a).iter_mut().for_each(|v| *v = (2.0 * *v).round()))
+            }
+            "saddle point" => each(&mut k, &saddle),
+            "arrow" => each(&mut k, &arrow),
+            "Neumann" => each(&mut k, &|a| laplacian(a, 1)),
+            "several null vectors" => each(&mut k, &|a| laplacian(a, 3)),
+            "penalty rows" => {
+                let penalised: Vec<bool> = (0..k.m.rows()).map(|_| rng.below(5) == 0).collect();
+                entries(&mut k, &|i, j, v| if i == j && penalised[i] { 1e10 } else { v });
+            }
+            "stored zeros" => {
+                let salt = rng.next();
+                entries(&mut k, &|i, j, v| if i != j && hash(salt, i, j) % 5 < 2 { 0.0 } else { v });
+            }
+            "triangular, permuted" => {
+                let salt = rng.next();
+                let after = |i: usize, j: usize| (hash(salt, i, i), i) >= (hash(salt, j, j), j);
+                entries(&mut k, &|i, j, v| if after(i, j) { v } else { 0.0 });
+            }
+            "cyclic" => each(&mut k, &cycle),
             _ => {}
         }
         let rhs = right_hand_side(rng, &k);
@@ -86,165 +124,6 @@ impl RandomSystem {
         }
         Exact { rows }
     }
-}
-
-/// A number as an unevaluated sum of two.
-type Double = (f64, f64);
-
-/// a + b, exactly (Knuth).
-fn two_sum(a: f64, b: f64) -> Double {
-    let s = a + b;
-    let t = s - a;
-    (s, (a - (s - t)) + (b - t))
-}
-
-/// a·b, exactly, where nothing underflows.
-fn two_product(a: f64, b: f64) -> Double {
-    let p = a * b;
-    (p, a.mul_add(b, -p))
-}
-
-fn add(a: Double, b: Double) -> Double {
-    let (s, e) = two_sum(a.0, b.0);
-    let low = e + a.1 + b.1;
-    let sum = s + low;
-    (sum, low - (sum - s))
-}
-
-/// A matrix by rows, in twice the digits.
-pub struct Exact {
-    rows: Vec<Vec<(usize, Double)>>,
-}
-
-impl Exact {
-    /// Of a matrix of scalars.
-    pub fn of(a: &Csr) -> Self {
-        let row = |i: usize| {
-            let (col, values) = a.row(i);
-            col.iter().zip(values).map(|(&j, &v)| (j as usize, (v, 0.0))).collect()
-        };
-        Self { rows: (0..a.rows()).map(row).collect() }
-    }
-
-    /// b − A x, each entry rounded once at the end.
-    pub fn residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
-        let row = |(row, b): (&Vec<(usize, Double)>, &f64)| {
-            let sum = row.iter().fold((*b, 0.0), |sum, &(j, (high, low))| {
-                let (p, e) = two_product(-high, x[j]);
-                add(sum, (p, e - low * x[j]))
-            });
-            sum.0 + sum.1
-        };
-        self.rows.iter().zip(b).map(row).collect()
-    }
-
-    /// ‖ |A| |x| ‖: rounding may make errors of ε times as much in a residual that is computed in f64.
-    pub fn magnitude(&self, x: &[f64]) -> f64 {
-        let row = |row: &Vec<(usize, Double)>| row.iter().map(|&(j, (high, _))| (high * x[j]).abs()).sum();
-        safe_norm(&self.rows.iter().map(row).collect::<Vec<f64>>())
-    }
-
-    /// Rounded to a dense matrix.
-    pub fn dense(&self) -> Mat {
-        let n = self.rows.len();
-        let mut out = Mat::zeros(n, n);
-        for (i, row) in self.rows.iter().enumerate() {
-            row.iter().for_each(|&(j, (high, low))| out[(i, j)] += high + low);
-        }
-        out
-    }
-}
-
-/// ‖v‖ of numbers of any size.
-pub fn safe_norm(v: &[f64]) -> f64 {
-    let largest = v.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-    if largest == 0.0 || !largest.is_finite() {
-        return largest;
-    }
-    largest * v.iter().map(|v| (v / largest) * (v / largest)).sum::<f64>().sqrt()
-}
-
-/// LU factors with partial pivoting, rows scaled beforehand (Golub & Van Loan 2013, Alg. 3.4.1).
-pub struct Direct {
-    n: usize,
-    lu: Vec<f64>,
-    /// Row of the matrix that stands in each row of the factors.
-    order: Vec<usize>,
-    scale: Vec<f64>,
-    /// ‖A‖, in the Frobenius norm.
-    norm: f64,
-    /// False where a pivot vanished.
-    regular: bool,
-}
-
-impl Direct {
-    pub fn new(a: &Mat) -> Self {
-        let n = a.nrows();
-        let power = |v: f64| if v > 0.0 { (-v.log2().floor()).exp2() } else { 1.0 };
-        let scale: Vec<f64> =
-            (0..n).map(|i| power((0..n).fold(0.0, |m: f64, j| m.max(a[(i, j)].abs())))).collect();
-        let mut lu: Vec<f64> = (0..n * n).map(|e| a[(e / n, e % n)] * scale[e / n]).collect();
-        let (mut order, mut regular) = ((0..n).collect::<Vec<_>>(), true);
-        for k in 0..n {
-            let p = (k..n).max_by(|&i, &j| lu[i * n + k].abs().total_cmp(&lu[j * n + k].abs())).unwrap();
-            (0..n).for_each(|j| lu.swap(k * n + j, p * n + j));
-            order.swap(k, p);
-            if lu[k * n + k] == 0.0 {
-                regular = false;
-                continue;
-            }
-            let (above, below) = lu.split_at_mut((k + 1) * n);
-            let pivot = &above[k * n..];
-            for row in below.chunks_exact_mut(n).filter(|row| row[k] != 0.0) {
-                row[k] /= pivot[k];
-                let l = row[k];
-                row[k + 1..].iter_mut().zip(&pivot[k + 1..]).for_each(|(v, u)| *v -= l * u);
-            }
-        }
-        Self { n, lu, order, scale, norm: safe_norm(&a.values), regular }
-    }
-
-    /// A⁻¹ b once.
-    fn apply(&self, b: &[f64]) -> Vec<f64> {
-        let n = self.n;
-        let mut x: Vec<f64> = self.order.iter().map(|&i| b[i] * self.scale[i]).collect();
-        for i in 0..n {
-            x[i] -= dot(&self.lu[i * n..][..i], &x);
-        }
-        for i in (0..n).rev() {
-            let known = dot(&self.lu[i * n + i + 1..][..n - i - 1], &x[i + 1..]);
-            x[i] = (x[i] - known) / self.lu[i * n + i];
-        }
-        x
-    }
-
-    /// The solution, refined against residuals of twice the digits.
-    pub fn solve(&self, exact: &Exact, b: &[f64]) -> Vec<f64> {
-        let mut x = self.apply(b);
-        for _ in 0..4 {
-            let correction = self.apply(&exact.residual(b, &x));
-            x.iter_mut().zip(correction).for_each(|(x, d)| *x += d);
-        }
-        x
-    }
-
-    /// ‖A‖ ‖A⁻¹‖ in the Frobenius norm; infinite where a pivot vanished.
-    pub fn condition(&self) -> f64 {
-        if !self.regular {
-            return f64::INFINITY;
-        }
-        let mut unit = vec![0.0; self.n];
-        let columns = (0..self.n).map(|j| {
-            unit.fill(0.0);
-            unit[j] = 1.0;
-            safe_norm(&self.apply(&unit))
-        });
-        self.norm * safe_norm(&columns.collect::<Vec<_>>())
-    }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
 
 fn each(k: &mut KroneckerSum, change: &dyn Fn(&mut Bsr)) {
@@ -280,56 +159,138 @@ fn dampen(rng: &mut Random, k: &mut KroneckerSum, factors: &[f64]) {
     entries(k, &|i, j, v| if i == row || (alike == 1 && j == row) { v * factor } else { v });
 }
 
+/// A number that belongs to (i, j).
+fn hash(salt: u64, i: usize, j: usize) -> u64 {
+    Random(salt ^ ((i as u64) << 32 | j as u64)).next()
+}
+
+/// The entries of A by rows.
+fn triplets(a: &Bsr) -> Vec<(u32, u32, f64)> {
+    let csr = a.to_csr();
+    let row = |i: usize| csr.row(i).0.iter().zip(csr.row(i).1).map(move |(&j, &v)| (i as u32, j, v));
+    (0..csr.rows()).flat_map(row).collect()
+}
+
+/// A of these entries instead; those of one place are added.
+fn replace(a: &mut Bsr, entries: &[(u32, u32, f64)]) {
+    let n = a.rows();
+    *a = Bsr::from_csr(&Csr::from_triplets(n, n, entries).unwrap(), a.block()).unwrap();
+}
+
 /// Adds a diagonal that helps and does not dominate.
 fn raise_diagonal(rng: &mut Random, k: &mut KroneckerSum) {
     let shift = 0.5 + rng.below(3) as f64;
-    let with = |a: &mut Bsr| {
-        let csr = a.to_csr();
-        let mut triplets: Vec<_> = (0..csr.rows())
-            .flat_map(|i| csr.row(i).0.iter().zip(csr.row(i).1).map(move |(&j, &v)| (i as u32, j, v)))
-            .collect();
-        triplets.extend((0..csr.rows() as u32).map(|i| (i, i, shift)));
-        let csr = Csr::from_triplets(csr.rows(), csr.columns(), &triplets).unwrap();
-        *a = Bsr::from_csr(&csr, a.block()).unwrap();
-    };
-    each(k, &with);
+    each(k, &|a| {
+        let mut entries = triplets(a);
+        entries.extend((0..a.rows() as u32).map(|i| (i, i, shift)));
+        replace(a, &entries);
+    });
+}
+
+/// Rows and columns by powers of two that grow from row to row, up to 2^±500 in all.
+fn grade(rng: &mut Random, k: &mut KroneckerSum) {
+    let (most, n) = ([20.0, 120.0, 500.0][rng.below(3)], k.m.rows() as f64);
+    let power = |i: usize| (most * (i as f64 / n - 0.5)).round();
+    entries(k, &|i, j, v| v * (power(i) + power(j)).exp2());
+}
+
+/// Rows in pairs as the real form of complex numbers: [[p, −q], [q, p]].
+fn complex(a: &mut Bsr) {
+    let mut pairs: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    let n = a.rows() as u32;
+    let pair = |i: u32| if (i | 1) < n { i & !1 } else { i };
+    for (i, j, v) in triplets(a) {
+        let (i0, j0) = (pair(i), pair(j));
+        let whole = (i0 | 1) < n && (j0 | 1) < n;
+        // Of each pair of pairs the first row says p and q.
+        match whole {
+            true if i == i0 => {
+                let imaginary = j != j0;
+                *pairs.entry((i0, j)).or_default() = if imaginary { -v } else { v };
+                *pairs.entry((i0 + 1, if imaginary { j0 } else { j0 + 1 })).or_default() = v;
+            }
+            true => {}
+            false => *pairs.entry((i, j)).or_default() = v,
+        }
+    }
+    replace(a, &pairs.into_iter().map(|((i, j), v)| (i, j, v)).collect::<Vec<_>>());
+}
+
+/// [[K, Bᵀ], [B, 0]]: the last third of the rows has no entries among themselves.
+fn saddle(a: &mut Bsr) {
+    let first = (a.rows() - a.rows() / 3) as u32;
+    let mut entries = Vec::new();
+    for (i, j, v) in triplets(a) {
+        match (i < first, j < first) {
+            (true, true) => entries.push((i, j, v)),
+            (false, true) => entries.extend([(i, j, v), (j, i, v)]),
+            _ => {}
+        }
+    }
+    // Each constraint has an unknown of its own.
+    let own = |i: u32| (i, (i - first) % first, 1.0 + f64::from(i));
+    entries.extend((first..a.rows() as u32).map(own).flat_map(|(i, j, v)| [(i, j, v), (j, i, v)]));
+    replace(a, &entries);
+}
+
+/// A diagonal, a last row and a last column.
+fn arrow(a: &mut Bsr) {
+    let last = a.rows() as u32 - 1;
+    let mut entries: Vec<_> =
+        triplets(a).into_iter().filter(|&(i, j, _)| i == j || i == last || j == last).collect();
+    let size = |i: u32| 1.0 + f64::from(i % 7);
+    entries
+        .extend((0..=last).flat_map(|i| [(i, i, 0.5), (i, last, 0.1 * size(i)), (last, i, -0.2 * size(i))]));
+    replace(a, &entries);
+}
+
+/// A graph's Laplacian of this many parts, each of which has a constant in the null space.
+fn laplacian(a: &mut Bsr, parts: u32) {
+    let mut entries = Vec::new();
+    let mut edge = |i: u32, j: u32, w: f64| entries.extend([(i, i, w), (j, j, w), (i, j, -w), (j, i, -w)]);
+    for (i, j, v) in triplets(a) {
+        if i < j && i % parts == j % parts {
+            edge(i, j, v.abs());
+        }
+    }
+    (parts..a.rows() as u32).for_each(|i| edge(i, i - parts, 1.0));
+    // A part of one row has an empty one.
+    (0..a.rows() as u32).for_each(|i| entries.push((i, i, 0.0)));
+    replace(a, &entries);
+}
+
+/// A cycle alone: GMRES without a preconditioner stands still for n − 1 iterations.
+fn cycle(a: &mut Bsr) {
+    let n = a.rows() as u32;
+    replace(a, &(0..n).map(|i| (i, (i + 1) % n, 1.0 + f64::from(i % 3))).collect::<Vec<_>>());
 }
 
 /// Zeros on the diagonal of every second scalar row; where there is a neighbour the two change places, and both diagonals
 /// become small.
 fn clear_diagonal(a: &mut Bsr) {
-    let csr = a.to_csr();
-    let n = csr.rows();
-    let swap = |i: usize| if (i ^ 1) < n { i ^ 1 } else { i };
-    let triplets: Vec<_> = (0..n)
-        .flat_map(|i| csr.row(i).0.iter().zip(csr.row(i).1).map(move |(&j, &v)| (swap(i) as u32, j, v)))
-        .map(|(i, j, v)| (i, j, if i == j && i % 2 == 0 && (i as usize) + 1 < n { 0.0 } else { v }))
-        .collect();
-    *a = Bsr::from_csr(&Csr::from_triplets(n, n, &triplets).unwrap(), a.block()).unwrap();
+    let n = a.rows() as u32;
+    let swap = |i: u32| if (i ^ 1) < n { i ^ 1 } else { i };
+    let cleared = |i: u32, j: u32, v: f64| if i == j && i % 2 == 0 && i + 1 < n { 0.0 } else { v };
+    let swapped = triplets(a).into_iter().map(|(i, j, v)| (swap(i), j, cleared(swap(i), j, v)));
+    let entries: Vec<_> = swapped.collect();
+    replace(a, &entries);
 }
 
 /// A + Aᵀ, or A − Aᵀ with a small diagonal.
 fn mirror(a: &mut Bsr, sign: f64) {
-    let csr = a.to_csr();
-    let (n, t) = (csr.rows(), csr.transpose());
-    let mut triplets = Vec::new();
-    for i in 0..n {
-        let both = [(&csr, 1.0), (&t, sign)];
-        for (m, factor) in both {
-            triplets.extend(m.row(i).0.iter().zip(m.row(i).1).map(|(&j, &v)| (i as u32, j, factor * v)));
-        }
-        if sign < 0.0 {
-            triplets.push((i as u32, i as u32, 0.1));
-        }
+    let mut both: Vec<_> = triplets(a).iter().flat_map(|&(i, j, v)| [(i, j, v), (j, i, sign * v)]).collect();
+    if sign < 0.0 {
+        both.extend((0..a.rows() as u32).map(|i| (i, i, 0.1)));
     }
-    *a = Bsr::from_csr(&Csr::from_triplets(n, n, &triplets).unwrap(), a.block()).unwrap();
+    replace(a, &both);
 }
 
-/// Random numbers, an answer of ones, one entry alone, numbers of unlike sizes, or of an unlikely unit.
+/// Random numbers, an answer of ones or of random numbers, one entry alone, numbers of unlike sizes, or of an unlikely unit.
 fn right_hand_side(rng: &mut Random, k: &KroneckerSum) -> Vec<f64> {
     let n = k.rows();
-    match rng.below(6) {
+    match rng.below(7) {
         0 => super::by_rows(k, &vec![1.0; n]),
+        4 => super::by_rows(k, &rng.numbers(n)),
         1 => {
             let place = rng.below(n);
             (0..n).map(|i| f64::from(u8::from(i == place))).collect()

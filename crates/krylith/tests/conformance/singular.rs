@@ -1,6 +1,6 @@
 //! Systems that are singular, or nearly so: what is said of x is true of x, whatever the outcome, and x is finite.
 
-use crate::common::systems::{Exact, safe_norm};
+use crate::common::exact::{Exact, safe_norm};
 use crate::common::*;
 use krylith::matrix::Csr;
 use krylith::solver::EventKind;

@@ -3,6 +3,8 @@
 use crate::common::{self, Mat, Random};
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith::operator::Terms;
+use krylith::partition::{Partition, split};
 use krylith::solver::EventKind;
 use krylith::{Options, Problem, Solver};
 
@@ -165,6 +167,41 @@ fn terms_of_one_pattern_keep_one() {
     changed.values_mut()[both] = 0.8;
     solver.update_term(0, changed.values()).unwrap();
     hold(&mut solver, &whole(&changed, &l, 0.4), 2 * n, "the whole with the last τ");
+}
+
+/// M and L of one pattern on one rank, and of two on another: all of them drop the same zeros.
+#[test]
+fn ranks_agree_where_only_some_have_terms_of_one_pattern() {
+    let (n, stages) = (90, Dense::new(2, 2, vec![5.0 / 12.0, -1.0 / 12.0, 0.75, 0.25]).unwrap());
+    let m = with_zeros(n, 0.5, 61);
+    let rows = |i: usize| m.row(i).0.iter().zip(m.row(i).1).map(move |(j, v)| (i as u32, *j, *v));
+    let mut entries: Vec<_> = (0..n).flat_map(rows).collect();
+    entries.extend([(80, 2, 0.0), (85, 3, 0.4)].iter().filter(|e| m.get(e.0 as usize, e.1 as usize) == 0.0));
+    let l = Csr::from_triplets(n, n, &entries).unwrap();
+    let [m, l] = [m, l].map(|a| Bsr::from_csr(&a, 1).unwrap());
+    let sum = KroneckerSum::new(Dense::identity(2), stages, 0.1, m, l).unwrap();
+    let b: Vec<f64> = (0..2 * n).map(|i| random(78, i)).collect();
+    let mut alone = vec![0.0; 2 * n];
+    assert!(Solver::new(&sum, &options("auto")).unwrap().solve(&b, &mut alone).unwrap().converged());
+    let terms = Terms::kronecker(&sum);
+    let parts = split(&terms, &Partition::by_rows(n, 3).unwrap()).unwrap();
+    assert!(parts[0].terms.shared_pattern() && !parts[2].terms.shared_pattern());
+    let solved = Team::run(3, |comm| {
+        let part = parts[comm.rank()].clone();
+        let rows = part.rows.clone();
+        let own: Vec<f64> = rows.iter().flat_map(|&i| &b[2 * i as usize..][..2]).copied().collect();
+        let mut x = vec![0.0; own.len()];
+        let mut solver = Solver::new(Problem::part(comm, part)?, &options("auto"))?;
+        assert!(solver.solve(&own, &mut x)?.converged());
+        assert!(said(&solver, "stored zeros dropped"));
+        Ok((rows, x))
+    });
+    for (rows, x) in solved.unwrap() {
+        for (i, x) in rows.iter().zip(x.chunks_exact(2)) {
+            let exact = &alone[2 * *i as usize..][..2];
+            assert!(x.iter().zip(exact).all(|(x, e)| (x - e).abs() < 1e-8), "row {i}");
+        }
+    }
 }
 
 #[test]

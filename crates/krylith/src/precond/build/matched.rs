@@ -7,7 +7,7 @@
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::{Communicator, agree};
-use crate::matching::{Matching, gathered};
+use crate::matching::{Matching, MatchingFound, gathered};
 use crate::matrix::Csr;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::RowNumbers;
@@ -20,6 +20,7 @@ use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// D_c F⁻¹ P D_r.
@@ -38,7 +39,7 @@ struct Permuted<S: SolverSpace> {
 
 /// Rows and the matching of them.
 struct System {
-    matching: Matching,
+    matching: Arc<Matching>,
     /// Numbers of own unknowns, where several ranks have the rows.
     numbers: Option<Vec<u64>>,
 }
@@ -77,6 +78,7 @@ pub(super) fn build<S: SolverSpace>(
     wanted: &PrecondSpec,
     store: Store,
     a: &SharedOperator<S>,
+    found: &MatchingFound,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
@@ -84,7 +86,7 @@ pub(super) fn build<S: SolverSpace>(
     let comm = space.comm();
     let numbers = local.numbers.map(|numbers| gathered::unknowns(numbers, local.terms.block()));
     let csr = System::whole(comm, local.terms, numbers.as_deref())?;
-    let system = System { matching: agree(comm, Matching::of(&csr))?, numbers };
+    let system = System { matching: agree(comm, found.or_find(&csr))?, numbers };
     let matching = &system.matching;
     let scaled = system.own(comm, &matching.scaled(&csr)?)?;
     drop(csr);

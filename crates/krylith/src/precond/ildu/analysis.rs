@@ -111,7 +111,7 @@ impl<'a> Analysis<'a> {
                 home[i as usize].store((p as u64) << 32 | k as u64, Relaxed);
             }
         });
-        Ok(Self { matrices, subdomains, home, fill, allowance: Allowance::here() })
+        Ok(Self { matrices, subdomains, home, fill, allowance: Allowance::of_fill() })
     }
 
     /// The place of column `j` in subdomain `p`, if it is inside.

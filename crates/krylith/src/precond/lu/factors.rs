@@ -15,7 +15,7 @@ use faer::sparse::linalg::{LuError, SupernodalThreshold, qr};
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
 use faer::{Conj, MatMut, Par, Side};
 
-/// Two mirrored entries are equal up to this, relative to the larger.
+/// Two mirrored entries are equal up to this, relative to the largest of their rows.
 const EQUAL: f64 = 1e-13;
 /// What a solve with random numbers may leave over of them: factors that leave more are those of a singular system.
 const LEFT: f64 = 0.5;
@@ -181,14 +181,23 @@ impl Columns {
     }
 
     /// What of a symmetric matrix is known: whether its diagonal is positive; `None` where it is not symmetric or has a zero there.
+    ///
+    /// Assembly leaves differences in the last digits of sums: entries are equal, or none, up to rounding of their rows' largest.
     fn symmetry(&self) -> Option<bool> {
+        let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
+        let sizes: Vec<f64> = (0..self.order()).map(largest).collect();
+        let is_rounding = |i: usize, j: usize, v: f64| v.abs() <= EQUAL * sizes[i].min(sizes[j]);
         // By columns, the entry that mirrors the next of column j is the next of its own column.
         let mut next = self.col_ptr.clone();
         let step = |next: &mut [usize], j: usize, i: usize| {
-            while next[j] < self.col_ptr[j + 1] && self.rows[next[j]] < i && self.values[next[j]] == 0.0 {
+            let left = |next: &[usize]| next[j] < self.col_ptr[j + 1];
+            while left(next)
+                && self.rows[next[j]] < i
+                && is_rounding(self.rows[next[j]], j, self.values[next[j]])
+            {
                 next[j] += 1;
             }
-            let (p, found) = (next[j], next[j] < self.col_ptr[j + 1] && self.rows[next[j]] == i);
+            let (p, found) = (next[j], left(next) && self.rows[next[j]] == i);
             next[j] += usize::from(found);
             found.then(|| self.values[p])
         };
@@ -198,8 +207,8 @@ impl Columns {
             positive &= own > 0.0;
             for p in next[j]..self.col_ptr[j + 1] {
                 let (i, v) = (self.rows[p], self.values[p]);
-                let other = if v == 0.0 { 0.0 } else { step(&mut next, i, j)? };
-                if (v - other).abs() > EQUAL * v.abs().max(other.abs()) {
+                let other = step(&mut next, i, j).unwrap_or(0.0);
+                if !is_rounding(i, j, v - other) {
                     return None;
                 }
             }

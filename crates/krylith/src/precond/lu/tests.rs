@@ -140,6 +140,24 @@ fn definite_systems_take_cholesky_until_they_no_longer_are() {
     }
 }
 
+#[test]
+fn symmetry_up_to_rounding_is_symmetry() {
+    let a = laplace(18, 0.0);
+    let with = |size: f64| {
+        let rows = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i, *j as usize, *v));
+        let mut entries: Vec<_> = (0..a.rows()).flat_map(rows).collect();
+        // Left by assembly on one side alone, before, between and behind the others, and in the last digit of one that is there.
+        entries.extend([(3, 200, size), (40, 7, -size), (300, 5, size), (11, 12, size)]);
+        let a = csr(a.rows(), a.rows(), &entries).unwrap();
+        let terms = Terms::csr(&a).unwrap();
+        let lu = SparseLu::new(&terms, None).unwrap();
+        hold(&lu, &terms, "nearly symmetric");
+        lu.kind()
+    };
+    assert_eq!(with(1e-16), "Cholesky");
+    assert_eq!(with(1e-10), "LU");
+}
+
 /// Large enough for dense blocks within the factors.
 #[test]
 fn wide_factors_hold_too() {

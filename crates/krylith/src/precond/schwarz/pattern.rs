@@ -245,8 +245,9 @@ mod tests {
             for k in [0, 1, 2, 3, 5, 1000] {
                 let a = Pattern { row_ptr: row_ptr.clone(), col: col.clone(), from: from.clone() };
                 let expected = textbook(&a, k);
-                let sums = a.filled(k, &Allowance::here()).unwrap();
-                let found = filled(Pattern { row_ptr: row_ptr.clone(), ..a }, k, &Allowance::here()).unwrap();
+                let sums = a.filled(k, &Allowance::of_fill()).unwrap();
+                let found =
+                    filled(Pattern { row_ptr: row_ptr.clone(), ..a }, k, &Allowance::of_fill()).unwrap();
                 let rows: Vec<Vec<u32>> = (0..n).map(|i| found.row(i).to_vec()).collect();
                 assert!(rows == expected, "seed {seed}, k = {k}");
                 assert!(found.from == sums.from, "seed {seed}, k = {k}: sources");

@@ -153,7 +153,7 @@ impl SchwarzPlan {
     ) -> Result<Self> {
         let (a, n) = (&*terms.terms[0].1, terms.block_rows());
         let nodes = found.global.len();
-        let allowance = Allowance::here();
+        let allowance = Allowance::of_fill();
         let parts: Vec<(Vec<u32>, super::super::ildu::fill::Pattern)> = found
             .rows
             .par_iter()

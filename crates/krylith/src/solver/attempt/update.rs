@@ -79,7 +79,7 @@ impl<S: SolverSpace> Rank<S> {
             ));
         }
         (self.crowded, self.found_deeper, self.solution.symmetric) = (None, None, None);
-        let untouched = self.diagnosis.known().untouched.map(<[_]>::to_vec);
+        let untouched = self.diagnosis.untouched().map(<[_]>::to_vec);
         // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
         if !self.diagnosis.is_clean() {
             let survey = self.space.survey(local.terms)?;
@@ -87,9 +87,10 @@ impl<S: SolverSpace> Rank<S> {
             self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
-        let others = space.any(self.diagnosis.known().untouched.map(<[_]>::to_vec) != untouched)?;
+        let others = space.any(self.diagnosis.untouched().map(<[_]>::to_vec) != untouched)?;
         let refresh = if others { Refresh::Rebuild } else { refresh };
         self.impossible.clear();
+        self.matched.forget();
         if refresh != Refresh::Keep {
             self.spent = [0; 2];
         }

@@ -174,6 +174,11 @@ pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> 
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
 }
 
+/// Iterations of all attempts before direct factors that are to follow.
+pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> usize {
+    System::new(local, seen).before_direct()
+}
+
 /// One attempt, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attempt {
@@ -378,6 +383,16 @@ pub(crate) fn worth_another(history: &History) -> bool {
         Outcome::NotFinite => history.reason.is_none(),
         _ => true,
     }
+}
+
+/// Attempts of more fill than attempt `k`, which take longer to set up than it does.
+pub(crate) fn deeper(ladder: &[Attempt], k: usize) -> Vec<usize> {
+    let fill = |attempt: &Attempt| match attempt.precond {
+        PrecondSpec::Ildu(IlduSpec { fill, cut: SubdomainCut::Whole, .. }) => Some(fill),
+        _ => None,
+    };
+    let Some(own) = fill(&ladder[k]) else { return Vec::new() };
+    (0..ladder.len()).filter(|&k| fill(&ladder[k]).is_some_and(|fill| fill > own)).collect()
 }
 
 /// Puts the history of a later attempt behind that of the earlier ones.

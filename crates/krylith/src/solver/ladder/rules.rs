@@ -69,11 +69,11 @@ pub(super) const RULES: [Rule; 26] = [
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // incomplete factors of a definite matrix may be indefinite
     // Natural order fills the zeros of a saddle point before it divides by them; where it does not, that shows at once.
-    rule(|s| s.has_holes && !s.is_direct_first(), "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
+    rule(|s| s.has_holes, "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection, which BiCGSTAB does not endure
-    rule(|s| !s.symmetric && s.is_coarsened(), "amg", Bicgstab, 30, cycles),
+    rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // a symmetric matrix on which CG fails is indefinite
     rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
     rule(|_| true, "ildu", Bicgstab, 30, usual),
     rule(|_| true, "ildu:cut=whole", Gmres, 100, usual),
@@ -154,6 +154,12 @@ const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// Those of direct factors, where these were not estimated, and of an attempt on trial.
 const UNKNOWN: f64 = 100.0;
 
+/// What stands before direct factors has no more than some times as many iterations as these take the time of, and a number between these, in all; of
+/// more unknowns as many as there are. Coarse levels, where nothing else brings anything, take four times as long an iteration.
+const TIMES_AS_LONG: f64 = 10.0;
+const ITERATIONS_BEFORE: [usize; 2] = [300, 3000];
+const BEFORE_DIRECT: usize = 1 << 18;
+
 impl System {
     fn is_coarsened(&self) -> bool {
         self.unknowns >= NOT_COARSENED && self.longest_row <= HUB
@@ -229,6 +235,16 @@ impl System {
             _ => return None,
         };
         all.is_finite().then_some([all, again])
+    }
+
+    /// Iterations of all attempts before direct factors that are to follow.
+    pub(super) fn before_direct(&self) -> usize {
+        if self.unknowns > BEFORE_DIRECT {
+            return usize::MAX;
+        }
+        let [least, most] = ITERATIONS_BEFORE;
+        let all = TIMES_AS_LONG * self.direct_iterations(Bicgstab);
+        if all.is_finite() { (all as usize).clamp(least, most) } else { most }
     }
 
     /// Seconds of an iteration with incomplete factors.

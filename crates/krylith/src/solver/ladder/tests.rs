@@ -50,6 +50,21 @@ fn what_is_named_stays_and_what_is_open_climbs() {
 }
 
 #[test]
+fn more_fill_than_what_takes_too_long_is_not_tried() {
+    let diagonal = Bsr::new(1, 9, 9, (0..=9).collect(), (0..9).collect(), vec![1.0; 9]).unwrap();
+    let options = "method=gmres".parse::<Options>().unwrap().settled().unwrap();
+    let problem = Problem::bsr(&diagonal).unwrap();
+    let all = ladder(&problem.part_of_one(), &options, usize::MAX, Seen::default());
+    let names = |of: &str| -> Vec<String> {
+        let k = all.iter().position(|a| a.precond.to_string() == of).unwrap();
+        deeper(&all, k).into_iter().map(|k| all[k].precond.to_string()).collect()
+    };
+    let more = ["ildu:fill=2,cut=whole,shift=1e-6", "ildu:fill=5,cut=whole,shift=1e-3"];
+    assert_eq!(names("ildu:fill=1,cut=whole"), more);
+    assert!(names("auto").is_empty());
+}
+
+#[test]
 fn symmetric_systems_begin_with_cg() {
     let a = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![1.0; 3]).unwrap();
     let problem = Problem::bsr(&a).unwrap();
@@ -143,7 +158,7 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.2, plain), (Some(1), Patience::until(100.0)));
     assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
-    assert_eq!(direct(1 << 19, 0.01, cg).0, Some(9), "the last resort");
+    assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
     let unknown = of_diagonal(10_000, plain);
     assert_eq!(unknown.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_))), Some(1));
     // Nothing is set up where Jacobi converges at once.

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A row sum is zero if it is no larger than this beside the sum of magnitudes: entries are sums of elements' entries, each rounded.
 const ROUNDING: f64 = 1e-12;
+/// Or beside its row no larger than this: what assembly leaves where entries cancel.
+const LEFT_OVER: f64 = 2e-16;
 /// Rows that are looked at before other threads are woken.
 const FIRST: usize = 64;
 /// Rows that a thread takes at once.
@@ -157,13 +159,16 @@ fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
     let (mut joined, mut broken) = (Joined::new(n), Vec::new());
     let mut met = vec![false; n];
     for i in 0..n {
-        let (mut sum, mut size, mut first) = (0.0, 0.0, None);
-        for p in a.row(i).filter(|&p| a.values[p] != 0.0 && belongs(a.col[p] as usize)) {
-            let j = a.col[p] as usize;
-            (sum, size, met[j]) = (sum + a.values[p], size + a.values[p].abs(), true);
-            joined.join(*first.get_or_insert(j), j);
+        let (mut sum, mut size, mut whole, mut first) = (0.0, 0.0, 0.0, None);
+        for p in a.row(i).filter(|&p| a.values[p] != 0.0) {
+            let (j, v) = (a.col[p] as usize, a.values[p]);
+            whole += v.abs();
+            if belongs(j) {
+                (sum, size, met[j]) = (sum + v, size + v.abs(), true);
+                joined.join(*first.get_or_insert(j), j);
+            }
         }
-        broken.extend(first.filter(|_| !(f64::abs(sum) <= ROUNDING * size)));
+        broken.extend(first.filter(|_| !is_zero(sum, size, whole)));
     }
     let mut alive = met;
     for j in broken {
@@ -186,6 +191,11 @@ fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
         vectors[number[root]][j] = 1.0;
     }
     (!vectors.is_empty()).then_some(vectors)
+}
+
+/// Whether a sum of numbers of these magnitudes together is zero up to rounding, in a row of these magnitudes.
+fn is_zero(sum: f64, size: f64, whole: f64) -> bool {
+    sum.abs() <= (ROUNDING * size).max(LEFT_OVER * whole)
 }
 
 /// Which belong together.
@@ -337,14 +347,16 @@ impl<'a> Rows<'a> {
         for (p, place) in self.places.iter().enumerate().filter(|(p, _)| !self.dead[*p].load(Relaxed)) {
             let components = place.component.map_or(0..self.block, |c| c..c + 1);
             for (r, l) in (0..self.block).flat_map(|r| (0..self.stages).map(move |l| (r, l))) {
-                let (mut sum, mut size) = (0.0, 0.0);
+                let (mut sum, mut size, mut whole) = (0.0, 0.0, 0.0);
                 for ((c, _), sums) in self.parts.iter().zip(sums.chunks_exact(square)) {
                     let weight = c[(l, place.stage)];
-                    for [v, magnitude] in &sums[r * self.block..][components.clone()] {
+                    let row = &sums[r * self.block..][..self.block];
+                    whole += weight.abs() * row.iter().map(|[_, magnitude]| magnitude).sum::<f64>();
+                    for [v, magnitude] in &row[components.clone()] {
                         (sum, size) = (sum + weight * v, size + weight.abs() * magnitude);
                     }
                 }
-                if !(f64::abs(sum) <= ROUNDING * size) {
+                if !is_zero(sum, size, whole) {
                     self.dead[p].store(true, Relaxed);
                     break;
                 }

@@ -89,9 +89,31 @@ fn pressures_are_the_unknowns_without_a_diagonal_entry() {
     let flow = Problem::csr(&csr(13, &entries)).unwrap();
     assert_eq!(words(&flow), "constants of the 7 unknowns without a diagonal entry");
     assert_eq!(flow.constant_null_vectors().unwrap().len(), 1);
+    // What assembly leaves of entries that cancel is none, beside its row's others.
+    let with = |size: f64| {
+        let mut entries = entries.clone();
+        entries.extend([(2, 9, size), (4, 12, -size)]);
+        words(&Problem::csr(&csr(13, &entries)).unwrap())
+    };
+    assert_eq!(with(1e-17), words(&flow));
+    assert_eq!(with(1e-9), "");
     // An outlet.
     entries.push((0, 12, 1.0));
     assert_eq!(words(&Problem::csr(&csr(13, &entries)).unwrap()), "");
+}
+
+#[test]
+fn left_overs_of_assembly_hide_no_constant_of_a_field() {
+    // Two fields, of which nothing holds the second.
+    let free = fields(&[1.0, 0.0]);
+    let with = |size: f64| {
+        let mut blocks = free.clone();
+        blocks.values_mut()[1] = size; // the first field in a row of the second's column
+        words(&Problem::bsr(&blocks).unwrap())
+    };
+    assert_eq!(with(0.0), "constants of field 1");
+    assert_eq!(with(1e-17), "constants of field 1");
+    assert_eq!(with(1e-9), "");
 }
 
 #[test]

@@ -1,0 +1,1 @@
+"""Coupled systems of real finite-element codes, one module a field of physics."""
