@@ -202,6 +202,8 @@ pub struct Solver<'a> {
     pending: Option<Event>,
     /// Of these values, once it was asked for.
     rows: Option<Rows>,
+    /// Values are others than those of the set-up.
+    is_renewed: bool,
     /// Its rows were scaled to norm 1 already.
     is_scaled: bool,
     stop: Stop,
@@ -273,6 +275,7 @@ impl<'a> Solver<'a> {
             options: options.clone(),
             pending: None,
             rows: None,
+            is_renewed: false,
             is_scaled: false,
             stop,
             // More seconds than a duration holds are no limit.

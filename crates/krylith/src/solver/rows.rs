@@ -33,7 +33,7 @@ const CARRY: f64 = 1e-2;
 
 /// What is known of the rows of these values.
 pub(super) struct Rows {
-    /// 1/‖aᵢ‖₁ of each own unknown; 1 of empty rows.
+    /// 1/‖aᵢ‖₁ of each own unknown; 1 of empty rows. None where rows are of one scale.
     inverses: Vec<f64>,
     scaled: Option<Scaled>,
 }
@@ -90,19 +90,20 @@ impl Solver<'_> {
         let Stop { rtol, atol, .. } = self.stop;
         let history = &self.solution.history;
         let (norm, plain) = (history.rhs_norm, history.true_relative_residual);
-        let uneven = self.solution.diagnosis.rows.ratio() > UNEVEN;
         // An absolute tolerance is in the unit of b.
         let absolute = plain * norm > rtol * norm && plain * norm <= atol;
-        if self.is_scaled || !self.solution.converged() || !uneven || norm == 0.0 || absolute {
+        if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
-        let mut rows = self.rows.take().unwrap_or_else(|| Rows {
-            inverses: norms(&self.problem.terms)
-                .into_iter()
-                .map(|n| if n > 0.0 { 1.0 / n } else { 1.0 })
-                .collect(),
-            scaled: None,
-        });
+        let rows = match self.rows.take() {
+            Some(rows) => rows,
+            None => Rows::of(self)?,
+        };
+        let rows = self.rows.insert(rows);
+        if rows.inverses.is_empty() {
+            return Ok(());
+        }
+        let mut rows = std::mem::replace(rows, Rows { inverses: Vec::new(), scaled: None });
         let (b, mut own) = (b.to_vec()?, x.as_array().to_vec()?);
         let before = rows.residuals(self.problem.original(), &b, &own)?;
         self.solution.row_scaled_residual = Some(before.by_rows);
@@ -218,6 +219,29 @@ impl Solver<'_> {
 }
 
 impl Rows {
+    /// Of the values that the solver has. What its set-up has seen holds until new ones come, and of values that are on a GPU alone. Collective.
+    fn of(solver: &Solver) -> Result<Self> {
+        let terms = &solver.problem.terms;
+        let away = terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
+        let comm = &*solver.problem.comm;
+        let is_known = largest(comm, f64::from(u8::from(away || !solver.is_renewed)))? > 0.0;
+        let even = || Self { inverses: Vec::new(), scaled: None };
+        if is_known && solver.solution.diagnosis.rows.ratio() <= UNEVEN {
+            return Ok(even());
+        }
+        let mut norms = norms(terms);
+        if !is_known {
+            let some = || norms.iter().copied().filter(|n| *n > 0.0);
+            let most = largest(comm, some().fold(0.0, f64::max))?;
+            let least = 1.0 / largest(comm, some().map(|n| 1.0 / n).fold(0.0, f64::max))?;
+            if !(most / least > UNEVEN) {
+                return Ok(even());
+            }
+        }
+        norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
+        Ok(Self { inverses: norms, scaled: None })
+    }
+
     fn residuals(&self, system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
         residuals(&self.inverses, system, b, x)
     }

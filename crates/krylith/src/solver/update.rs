@@ -232,7 +232,7 @@ impl Solver<'_> {
     }
 
     fn update(&mut self, what: Update<'_>) -> Result<()> {
-        self.rows = None;
+        (self.rows, self.is_renewed) = (None, true);
         let Self { problem, crew, refresh, cancel, .. } = self;
         let parts = crew.parts.take();
         let limits = Limits { cancel: cancel.clone(), deadline: None };

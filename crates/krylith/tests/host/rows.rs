@@ -55,6 +55,32 @@ fn warned(solution: &Solution) -> bool {
 }
 
 #[test]
+fn new_values_may_be_those_of_penalties() {
+    for ranks in [1, 3] {
+        let (first, ..) = penalised(24, 10.0, 0.0);
+        let (a, b, exact) = penalised(24, 1e10, 0.0);
+        let n = b.len();
+        let off = Team::run(ranks, |comm| {
+            let rows = comm.rank() * n / ranks..(comm.rank() + 1) * n / ranks;
+            let entries = a.row_ptr()[rows.start]..a.row_ptr()[rows.end];
+            let ptr = (rows.start..=rows.end).map(|i| a.row_ptr()[i] - entries.start).collect();
+            let (col, values) = (a.col()[entries.clone()].to_vec(), first.values()[entries.clone()].to_vec());
+            let own = Csr::new(rows.len(), n, ptr, col, values)?;
+            let problem = Problem::distributed_csr(comm.clone(), &own, Some(1))?;
+            let mut solver = Solver::new(&problem, &"device=cpu rtol=1e-8".parse()?)?;
+            let mut x = vec![0.0; rows.len()];
+            assert!(solver.solve(&b[rows.clone()], &mut x)?.row_scaled_residual.is_none(), "even rows");
+            solver.update_values(&a.values()[entries])?;
+            x.fill(0.0);
+            let solution = solver.solve(&b[rows.clone()], &mut x)?;
+            assert!(solution.converged() && solution.row_scaled_residual.unwrap() <= 1e-8);
+            Ok(error(&x, &exact[rows]))
+        });
+        assert!(off.unwrap().iter().all(|off| *off < 1e-4), "{ranks} ranks");
+    }
+}
+
+#[test]
 fn penalties_do_not_hide_the_other_rows() {
     for (convection, side) in [(0.0, 24), (0.4, 24), (0.0, 80)] {
         for rtol in [1e-6, 1e-10] {
