@@ -115,7 +115,9 @@ def test_torch(layout, lent):
         assert "blocks 2×2" in repr(s)
     assert krylith.solve(given, there.float(), rtol=1e-5).x.dtype == torch.float64
     wanted = torch.from_numpy(b).requires_grad_()
-    assert krylith.solve(A, wanted).x.dtype == torch.float64
+    with pytest.raises(krylith.InvalidInput, match="requires gradients"):
+        krylith.solve(given, wanted.cuda())
+    assert krylith.solve(A, wanted.detach()).x.dtype == torch.float64
 
 
 def test_a_system_on_the_host_that_a_gpu_solves():

@@ -130,6 +130,27 @@ def test_diagonals_keep_their_pattern():
         solver.update_values(new)
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok", "dense"])
+@pytest.mark.parametrize("block", [None, 1, 2])
+def test_what_a_new_matrix_does_not_store_is_zero(kind, block):
+    A, b = blocks(9), np.arange(1.0, N + 1)
+    of = lambda X: X.toarray() if kind == "dense" else X.asformat(kind)  # noqa: E731
+    solver = krylith.Solver(of(A), rtol=1e-10, block=block)
+    B = A.copy()
+    B.data[np.abs(B.data) < 0.5] = 0.0
+    B.eliminate_zeros()
+    assert B.nnz < A.nnz
+    for X in (B, A, B):
+        solver.update_values(of(X))
+        assert solves(solver, X, b)
+    B = B.tolil()
+    B[0, N - 1], there = 1.0, A[0, N - 1] != 0
+    assert not there
+    with pytest.raises(krylith.InvalidInput, match="another pattern"):
+        solver.update_values(of(B.tocsr()))
+    assert solves(solver, X, b)
+
+
 @pytest.mark.parametrize("kind", ["lil", "dok", "dense"])
 def test_what_has_no_array_of_its_own_takes_matrices_alone(kind):
     A = blocks(2)

@@ -1,6 +1,8 @@
 """New values by the thousand, of every container and of sums: KRYLITH_UPDATES of them, 10,000 to be sure."""
 
 import os
+import re
+import warnings
 
 import numpy as np
 
@@ -32,8 +34,18 @@ def changed(rng, data, positive):
     return np.where(np.abs(data) < positive, data * rng.uniform(0.0, 1.0, data.shape), data)
 
 
+def quiet(solver, b):
+    """Factors of old values, and those of named preconditioners, need not do: that is no fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", krylith.ConvergenceWarning)
+        return solver.solve(b)
+
+
 def residual(A, x, b):
-    return np.linalg.norm(b - A @ x) / np.linalg.norm(b)
+    """In longer numbers: of a singular matrix x may be so large that rounding hides its residual."""
+    A, x, b = (np.asarray(v, dtype=np.longdouble) for v in (A, x, b))
+    r = b - A @ x
+    return float(np.sqrt((r @ r) / (b @ b)))
 
 
 def test_new_values_of_every_container_again_and_again():
@@ -45,9 +57,13 @@ def test_new_values_of_every_container_again_and_again():
         solver = krylith.Solver(X, rtol=1e-9, block=block, **options)
         for refresh in rng.choice(["keep", "refresh", "rebuild"], 4):
             X = with_numbers(X, changed(rng, X.data, 0.9))
-            solver.update_values(X if rng.random() < 0.5 else X.data, refresh=str(refresh))
+            try:
+                solver.update_values(X if rng.random() < 0.5 else X.data, refresh=str(refresh))
+            except krylith.InvalidInput as e:
+                assert "precond" in options and re.search("diagonal block|pivot|singular", str(e)), e
+                break
             b = rng.standard_normal(N)
-            s, done = solver.solve(b), done + 1
+            s, done = quiet(solver, b), done + 1
             r = residual(dense(X), s.x, b)
             if not (np.isfinite(s.x).all() and r <= 1.0 + 1e-9 and (not s.converged or r <= 1.01e-9)):
                 wrong.append((done, name, options, block, refresh, s.outcome, r))
@@ -71,7 +87,7 @@ def test_new_sums_of_every_container_again_and_again():
             K = krylith.KroneckerSum(A, M, B, L, tau)
             solver.update_values(K)
             F = rng.standard_normal((N, 2))
-            s, done = solver.solve(F), done + 1
+            s, done = quiet(solver, F), done + 1
             r = residual(whole(K), s.x.T.ravel(), F.T.ravel())
             if not (np.isfinite(s.x).all() and r <= 1.0 + 1e-9 and (not s.converged or r <= 1.01e-9)):
                 wrong.append((done, name, options, block, s.outcome, r))
