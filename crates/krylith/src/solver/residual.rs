@@ -49,6 +49,30 @@ impl OriginalSystem<'_> {
         Ok(self.norms(|unit| vec![v.iter().map(|v| (unit * v) * (unit * v)).sum()])?[0])
     }
 
+    /// ‖D r‖ and ‖D b‖ over all ranks, D a diagonal, or the identity. On all threads, and the same on any number of them.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    pub(super) fn pair_of_norms(&self, d: Option<&[f64]>, r: &[f64], b: &[f64]) -> Result<[f64; 2]> {
+        const STRIP: usize = 1 << 12;
+        let strip = |k: usize, unit: f64| {
+            let range = k * STRIP..((k + 1) * STRIP).min(r.len());
+            let mut sums = [0.0; 2];
+            for i in range {
+                let d = d.map_or(unit, |d| unit * d[i]);
+                sums = [sums[0] + (d * r[i]) * (d * r[i]), sums[1] + (d * b[i]) * (d * b[i])];
+            }
+            sums
+        };
+        let squares = |unit: f64| {
+            let strips = (0..r.len().div_ceil(STRIP)).into_par_iter().with_min_len(8);
+            let sums: Vec<[f64; 2]> = strips.map(|k| strip(k, unit)).collect();
+            vec![sums.iter().map(|s| s[0]).sum(), sums.iter().map(|s| s[1]).sum()]
+        };
+        let norms = self.norms(squares)?;
+        Ok([norms[0], norms[1]])
+    }
+
     /// Roots over all ranks of sums of squares, taken again in another unit where they overflow or vanish.
     fn norms(&self, squares: impl Fn(f64) -> Vec<f64>) -> Result<Vec<f64>> {
         let in_unit = |unit: f64| -> Result<Vec<f64>> {

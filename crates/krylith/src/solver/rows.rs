@@ -32,10 +32,13 @@ const ROUNDING: f64 = 1e-12;
 const CARRY: f64 = 1e-2;
 
 /// What is known of the rows of these values.
+#[derive(Default)]
 pub(super) struct Rows {
     /// 1/‖aᵢ‖₁ of each own unknown; 1 of empty rows. None where rows are of one scale.
     inverses: Vec<f64>,
     scaled: Option<Scaled>,
+    /// Room for b and x of a GPU.
+    host: [Vec<f64>; 2],
 }
 
 /// The scaled system.
@@ -95,34 +98,36 @@ impl Solver<'_> {
         if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
-        let rows = match self.rows.take() {
+        // After an error nothing is known.
+        let mut rows = match self.rows.take() {
             Some(rows) => rows,
             None => Rows::of(self)?,
         };
-        let rows = self.rows.insert(rows);
         if rows.inverses.is_empty() {
+            self.rows = Some(rows);
             return Ok(());
         }
-        let mut rows = std::mem::replace(rows, Rows { inverses: Vec::new(), scaled: None });
-        let (b, mut own) = (b.to_vec()?, x.as_array().to_vec()?);
-        let before = rows.residuals(self.problem.original(), &b, &own)?;
+        let [mut b_here, mut x_here] = std::mem::take(&mut rows.host);
+        let b = b.on_host(&mut b_here)?;
+        let now = x.as_array();
+        let now = now.on_host(&mut x_here)?;
+        let before = rows.residuals(self.problem.original(), b, now)?;
         self.solution.row_scaled_residual = Some(before.by_rows);
         let open = matches!(self.options.method, None | Some(MethodName::Auto));
         if before.by_rows > rtol && !open {
-            let who = self.carriers(&b)?;
+            let who = self.carriers(b)?;
             let detail = format!(
                 "{who} ‖b‖: with every row scaled to norm 1 the residual is {:.1e} of b; leave the method open, which then solves for that too, or lower rtol",
                 before.by_rows
             );
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
         } else if before.by_rows > rtol {
-            let went_on = self.go_on(&mut rows, before, &b, &mut own, deadline, observer);
-            self.rows = Some(rows);
-            if went_on? {
+            let mut own = now.to_vec();
+            if self.go_on(&mut rows, before, b, &mut own, deadline, observer)? {
                 x.write(&own)?;
             }
-            return Ok(());
         }
+        rows.host = [b_here, x_here];
         self.rows = Some(rows);
         Ok(())
     }
@@ -225,9 +230,8 @@ impl Rows {
         let away = terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
         let comm = &*solver.problem.comm;
         let is_known = largest(comm, f64::from(u8::from(away || !solver.is_renewed)))? > 0.0;
-        let even = || Self { inverses: Vec::new(), scaled: None };
         if is_known && solver.solution.diagnosis.rows.ratio() <= UNEVEN {
-            return Ok(even());
+            return Ok(Self::default());
         }
         let mut norms = norms(terms);
         if !is_known {
@@ -235,11 +239,11 @@ impl Rows {
             let most = largest(comm, some().fold(0.0, f64::max))?;
             let least = 1.0 / largest(comm, some().map(|n| 1.0 / n).fold(0.0, f64::max))?;
             if !(most / least > UNEVEN) {
-                return Ok(even());
+                return Ok(Self::default());
             }
         }
         norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
-        Ok(Self { inverses: norms, scaled: None })
+        Ok(Self { inverses: norms, ..Self::default() })
     }
 
     fn residuals(&self, system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
@@ -250,11 +254,11 @@ impl Rows {
 /// Both residuals of x. Collective.
 fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
     let r = system.residual(b, x)?;
-    let scaled = |v: &[f64]| -> Result<f64> {
-        system.norm(&v.iter().zip(inverses).map(|(v, d)| v * d).collect::<Vec<f64>>())
-    };
-    let share = |r: f64, b: f64| if b > 0.0 { r / b } else { r };
-    Ok(Residuals { plain: share(system.norm(&r)?, system.norm(b)?), by_rows: share(scaled(&r)?, scaled(b)?) })
+    let share = |[r, b]: [f64; 2]| if b > 0.0 { r / b } else { r };
+    Ok(Residuals {
+        plain: share(system.pair_of_norms(None, &r, b)?),
+        by_rows: share(system.pair_of_norms(Some(inverses), &r, b)?),
+    })
 }
 
 /// ‖aᵢ‖₁ of each own unknown, of Σ Cₜ ⊗ Aₜ.
