@@ -219,6 +219,9 @@ pub fn gather(comm: &dyn Communicator, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
 /// # Errors
 /// As [`Communicator::all_to_all`].
 pub fn largest(comm: &dyn Communicator, own: f64) -> Result<f64> {
+    if comm.size() == 1 {
+        return Ok(own.max(0.0));
+    }
     let all = gather(comm, &own.to_le_bytes())?;
     let numbers = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_le_bytes);
     Ok(numbers.fold(0.0, f64::max))

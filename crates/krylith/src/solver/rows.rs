@@ -8,7 +8,9 @@ use super::diagnosis::Indices;
 use super::ladder;
 use super::solution::{Event, EventKind, NEXT};
 use super::{OriginalSystem, Solver};
+use crate::Result;
 use crate::comm::largest;
+use crate::matrix::{Bsr, Dense, ZerosChoice};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::Terms;
@@ -16,7 +18,6 @@ use crate::options::Options;
 use crate::partition::with_ghosts;
 use crate::problem::Problem;
 use crate::space::{Observer, Outcome, Progress, Stop};
-use crate::{Result, matrix::ZerosChoice};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -233,15 +234,14 @@ impl Rows {
         if is_known && solver.solution.diagnosis.rows.ratio() <= UNEVEN {
             return Ok(Self::default());
         }
-        let mut norms = norms(terms);
         if !is_known {
-            let some = || norms.iter().copied().filter(|n| *n > 0.0);
-            let most = largest(comm, some().fold(0.0, f64::max))?;
-            let least = 1.0 / largest(comm, some().map(|n| 1.0 / n).fold(0.0, f64::max))?;
-            if !(most / least > UNEVEN) {
+            let [least, most] = extent(terms);
+            let (most, inverse) = (largest(comm, most)?, largest(comm, 1.0 / least)?);
+            if !(most * inverse > UNEVEN) {
                 return Ok(Self::default());
             }
         }
+        let mut norms = norms(terms);
         norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
         Ok(Self { inverses: norms, ..Self::default() })
     }
@@ -259,6 +259,41 @@ fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> 
         plain: share(system.pair_of_norms(None, &r, b)?),
         by_rows: share(system.pair_of_norms(Some(inverses), &r, b)?),
     })
+}
+
+/// Entries up to which one thread looks at the rows, and no memory is taken.
+const FEW: usize = 1 << 16;
+
+/// The smallest ‖aᵢ‖₁ of own rows that are not empty, infinite where there is none, and the largest.
+fn extent(terms: &Terms) -> [f64; 2] {
+    let (b, s) = (terms.block(), terms.stages());
+    let weight = |c: &Dense, k: usize| (0..s).map(|l| c[(k, l)].abs()).sum::<f64>();
+    let row = |i: usize| {
+        let mut found = [f64::INFINITY, 0.0];
+        for (r, k) in (0..b).flat_map(|r| (0..s).map(move |k| (r, k))) {
+            let term = |(c, a): &(Dense, Cow<Bsr>)| {
+                let blocks = a.row_ptr()[i]..a.row_ptr()[i + 1];
+                let sum = |p: usize| a.block_values(p)[r * b..][..b].iter().map(|v| v.abs()).sum::<f64>();
+                weight(c, k) * blocks.map(sum).sum::<f64>()
+            };
+            let norm: f64 = terms.terms.iter().map(term).sum();
+            if norm > 0.0 {
+                found = both(found, [norm, norm]);
+            }
+        }
+        found
+    };
+    let none = [f64::INFINITY, 0.0];
+    let entries: usize = terms.terms.iter().map(|(_, a)| a.stored()).sum();
+    match entries <= FEW {
+        true => (0..terms.block_rows()).map(row).fold(none, both),
+        false => (0..terms.block_rows()).into_par_iter().with_min_len(512).map(row).reduce(|| none, both),
+    }
+}
+
+/// The smaller of the first ones and the larger of the second.
+fn both(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0].min(b[0]), a[1].max(b[1])]
 }
 
 /// ‖aᵢ‖₁ of each own unknown, of Σ Cₜ ⊗ Aₜ.
@@ -296,7 +331,7 @@ fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Term
         (Some(halo), Some(right)) => Some(Cow::Owned(with_ghosts(&*problem.comm, halo, b, right)?)),
         (_, right) => right.map(Cow::Borrowed),
     };
-    let of = |a: &crate::matrix::Bsr| {
+    let of = |a: &Bsr| {
         let mut out = a.clone();
         let (row_ptr, col) = (a.row_ptr(), a.col());
         let values = out.values_mut();
