@@ -25,6 +25,18 @@ def top_load(grid, v, size):
     return -size * above * v[up] * ufl.ds
 
 
+def solid_and_storage(u, p, v, q, constants):
+    """The terms of Biot's equations without flow: elasticity, coupling and storage."""
+    mu, lam, alpha, storage = constants
+    return (
+        2 * mu * ufl.inner(strain(u), strain(v))
+        + lam * ufl.div(u) * ufl.div(v)
+        - alpha * p * ufl.div(v)
+        - alpha * q * ufl.div(u)
+        - storage * p * q
+    )
+
+
 @system("biot2f-2d", (48, 104), dim=2)
 @system("biot2f-3d", (9, 16), dim=3)
 @system("biot2f-3d-si", (9, 16), dim=3, si=True)
@@ -39,11 +51,7 @@ def biot_two(n, dim, si=False):
     alpha, storage, mobility = 0.9, 1e-10 if si else 1e-3, 1e-12 if si else 1e-6
     step, load = (1e3, 1e6) if si else (1.0, 1.0)
     form = (
-        2 * mu * ufl.inner(strain(u), strain(v))
-        + lam * ufl.div(u) * ufl.div(v)
-        - alpha * p * ufl.div(v)
-        - alpha * q * ufl.div(u)
-        - storage * p * q
+        solid_and_storage(u, p, v, q, (mu, lam, alpha, storage))
         - step * mobility * ufl.inner(ufl.grad(p), ufl.grad(q))
     ) * ufl.dx
     held = fixed(space, lambda x: np.isclose(x[dim - 1], 0), 0)
@@ -65,11 +73,7 @@ def biot_three(n, dim):
     (u, w, p), (v, t, q) = ufl.TrialFunctions(space), ufl.TestFunctions(space)
     mu, lam, alpha, storage, mobility, step = 0.4, 0.4, 0.9, 1e-3, 1e-6, 1.0
     form = (
-        2 * mu * ufl.inner(strain(u), strain(v))
-        + lam * ufl.div(u) * ufl.div(v)
-        - alpha * p * ufl.div(v)
-        - alpha * q * ufl.div(u)
-        - storage * p * q
+        solid_and_storage(u, p, v, q, (mu, lam, alpha, storage))
         + step / mobility * ufl.inner(w, t)
         - step * p * ufl.div(t)
         - step * q * ufl.div(w)

@@ -97,7 +97,7 @@ pub struct Matching {
     log_columns: Vec<f64>,
 }
 
-/// The matching of one system's values, found once for all attempts, or why there is none.
+/// Cache of the matching for the current values, shared by all attempts; it also keeps a failure.
 #[derive(Default)]
 pub(crate) struct MatchingFound(RefCell<Option<Result<Arc<Matching>, TooLong>>>);
 

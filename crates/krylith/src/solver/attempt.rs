@@ -69,7 +69,7 @@ pub(super) struct Rank<S: SolverSpace> {
     crowded: Option<Option<Crowded>>,
     /// Whether a second look has found singular parts, once there was one.
     found_deeper: Option<bool>,
-    /// Iterations of all attempts before direct factors that are to follow.
+    /// Limit on the iterations of all attempts that precede direct factors.
     before_direct: usize,
     /// What many solves of these values repay, and how many there were with how many iterations.
     stronger: Option<ladder::Stronger>,
@@ -416,7 +416,7 @@ impl<S: SolverSpace> Rank<S> {
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
-            // A first guess that is no number is given up for whatever there is.
+            // Where the residual of the first guess is not finite, any x replaces it.
             if residual <= best || !best.is_finite() || self.ladder.len() == 1 {
                 best = residual;
                 match &self.passes {

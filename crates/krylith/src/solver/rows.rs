@@ -99,7 +99,7 @@ impl Solver<'_> {
         if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
-        // After an error nothing is known.
+        // Stays `None` if anything below fails.
         let mut rows = match self.rows.take() {
             Some(rows) => rows,
             None => Rows::of(self)?,
@@ -182,7 +182,7 @@ impl Solver<'_> {
             };
             let inverses = &rows.inverses;
             let found = residuals(inverses, self.problem.original(), b, &answer)?;
-            // What was reached for ‖b − A x‖ is not given up.
+            // Keep an x that meets the tolerance for ‖b − A x‖.
             let keeps = found.plain <= plain_target.max(best.plain);
             if keeps && found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
                 (best, improved) = (found, true);

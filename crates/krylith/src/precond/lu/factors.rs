@@ -182,7 +182,7 @@ impl Columns {
 
     /// What of a symmetric matrix is known: whether its diagonal is positive; `None` where it is not symmetric or has a zero there.
     ///
-    /// Assembly leaves differences in the last digits of sums: entries are equal, or none, up to rounding of their rows' largest.
+    /// Mirrored entries may differ by rounding, relative to the largest entries of their rows, and one of them may then be missing: assembly does both.
     fn symmetry(&self) -> Option<bool> {
         let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
         let sizes: Vec<f64> = (0..self.order()).map(largest).collect();

@@ -174,7 +174,7 @@ pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> 
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
 }
 
-/// Iterations of all attempts before direct factors that are to follow.
+/// Limit on the iterations of all attempts that precede direct factors.
 pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> usize {
     System::new(local, seen).before_direct()
 }

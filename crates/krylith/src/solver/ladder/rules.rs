@@ -154,10 +154,11 @@ const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// Those of direct factors, where these were not estimated, and of an attempt on trial.
 const UNKNOWN: f64 = 100.0;
 
-/// What stands before direct factors has no more than some times as many iterations as these take the time of, and a number between these, in all; of
-/// more unknowns as many as there are. Coarse levels, where nothing else brings anything, take four times as long an iteration.
+/// The attempts that precede direct factors share a limit on their iterations: this multiple of the number that fits into the estimated time of the factors.
 const TIMES_AS_LONG: f64 = 10.0;
+/// The smallest and the largest such limit.
 const ITERATIONS_BEFORE: [usize; 2] = [300, 3000];
+/// Systems with more unknowns than this have no such limit.
 const BEFORE_DIRECT: usize = 1 << 18;
 
 impl System {
@@ -237,7 +238,7 @@ impl System {
         all.is_finite().then_some([all, again])
     }
 
-    /// Iterations of all attempts before direct factors that are to follow.
+    /// Limit on the iterations of all attempts that precede direct factors.
     pub(super) fn before_direct(&self) -> usize {
         if self.unknowns > BEFORE_DIRECT {
             return usize::MAX;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A row sum is zero if it is no larger than this beside the sum of magnitudes: entries are sums of elements' entries, each rounded.
 const ROUNDING: f64 = 1e-12;
-/// Or beside its row no larger than this: what assembly leaves where entries cancel.
+/// A row sum also counts as zero up to this share of the sum of the whole row's magnitudes: assembly leaves rounding errors where entries cancel.
 const LEFT_OVER: f64 = 2e-16;
 /// Rows that are looked at before other threads are woken.
 const FIRST: usize = 64;
