@@ -1,8 +1,8 @@
 //! The C library: installed into a folder with its headers and its module for Fortran, and tested there as its users have it.
 
-use crate::debian;
-use crate::shell::{cargo, read, root, shell, target, works};
+use crate::shell::{cargo, root, shell, target, works};
 use crate::steps::Verdict;
+use crate::{c_programs, debian, mpi};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use std::process::{Command, ExitCode};
 /// Compilers and what tells them where a library is.
 const PACKAGES: [&str; 4] = ["gcc", "g++", "gfortran", "pkg-config"];
 /// What the Rust standard library and METIS want of the system; for programs that link libkrylith.a.
-const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+pub const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// `cargo xtask c [--prefix DIR] [--features LIST] [--test]`: an optimised library, installed.
+/// `cargo xtask c [--prefix DIR] [--test]`: an optimised library, installed.
 pub fn run(words: &[&str]) -> ExitCode {
     let (mut prefix, mut tested) = (target().join("c"), false);
-    let mut build = vec!["build", "--package", "krylith-c", "--release"];
+    let build = ["build", "--package", "krylith-c", "--release"];
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match *word {
@@ -24,15 +24,17 @@ pub fn run(words: &[&str]) -> ExitCode {
             "--prefix" if rest.len() > 0 => {
                 prefix = std::env::current_dir().unwrap_or_default().join(rest.next().unwrap_or(&""));
             }
-            "--features" if rest.len() > 0 => build.extend(["--features", rest.next().unwrap_or(&"")]),
             _ => {
-                eprintln!("cargo xtask c [--prefix DIR] [--features mpi] [--test]: `{word}` is not that");
+                eprintln!("cargo xtask c [--prefix DIR] [--test]: `{word}` is not that");
                 return ExitCode::from(2);
             }
         }
     }
     let done = install(&build, "release", &prefix).and_then(|()| match tested {
-        true => test(&prefix).map(|text| println!("c: {text}")),
+        // Ranks are tested where they can be.
+        true => {
+            c_programs::test(&prefix, &mpi::install().unwrap_or_default()).map(|text| println!("c: {text}"))
+        }
         false => Ok(()),
     });
     match done {
@@ -47,8 +49,8 @@ pub fn run(words: &[&str]) -> ExitCode {
     }
 }
 
-/// As CI has it: the library of the tests' features, programs in three languages, and ranks where there is MPI.
-pub fn step(features: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdict {
+/// As CI has it: the library of the tests' features, and programs in three languages, some of them on ranks.
+pub fn step(launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> Verdict {
     let prefix = target().join("xtask-c");
     let _ = fs::remove_dir_all(&prefix); // none, at the first time
     match debian::install(&PACKAGES, || {
@@ -56,8 +58,8 @@ pub fn step(features: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdi
     }) {
         Ok(()) => {
             // As the tests before, for which it was built: other packages have other features in common, and would be built again.
-            let build = [&["test", "--workspace", "--no-run"], features].concat();
-            install(&build, "debug/deps", &prefix).and_then(|()| test(&prefix)).into()
+            let build = ["test", "--workspace", "--no-run", "--all-features"];
+            install(&build, "debug/deps", &prefix).and_then(|()| c_programs::test(&prefix, launchers)).into()
         }
         Err(why) => missing(why),
     }
@@ -156,122 +158,6 @@ fn cmake_version(version: &str) -> String {
          if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)\n    set(PACKAGE_VERSION_EXACT TRUE)\nendif()\n",
         compatible(version).replace('.', "[.]")
     )
-}
-
-/// Examples, and programs that test every function, compiled as users would: by pkg-config, with warnings as errors.
-pub fn test(prefix: &Path) -> Result<String, String> {
-    let (programs, mpi) = (target().join("xtask-c-programs"), calls_mpi(prefix)?);
-    fs::create_dir_all(&programs).map_err(|e| format!("{}: {e}", programs.display()))?;
-    let package = root().join("crates/krylith-c");
-    let mut sources = files(&package.join("examples"))?;
-    sources.extend(files(&package.join("tests/programs"))?);
-    sources.extend(of_document("docs/c.md", &programs)?);
-    let mut count = 0;
-    for source in sources.iter().filter(|file| file.extension().is_none_or(|e| e != "h")) {
-        let name = source.file_name().unwrap_or_default().to_string_lossy().replace('.', "_");
-        let of_ranks = name.starts_with("ranks");
-        if of_ranks && !mpi {
-            continue;
-        }
-        for fixed in [false, true] {
-            // One program in each language by the static library is enough.
-            if fixed && !name.starts_with("api") {
-                continue;
-            }
-            let program = programs.join(format!("{name}{}", if fixed { "_static" } else { "" }));
-            compile(source, &program, prefix, fixed, mpi, of_ranks)?;
-            let mut run = Command::new(if of_ranks { "mpirun" } else { "env" });
-            if of_ranks {
-                run.args(["--oversubscribe", "-n", "3"]);
-                run.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-            }
-            let said = read(run.arg(&program).current_dir(&programs))?;
-            println!("{name}{}:\n{}", if fixed { ", static" } else { "" }, said.trim_end());
-            count += 1;
-        }
-    }
-    Ok(format!("{count} programs in C, C++ and Fortran"))
-}
-
-/// The whole programs of a document, each in a file of its own.
-fn of_document(name: &str, to: &Path) -> Result<Vec<PathBuf>, String> {
-    let text = fs::read_to_string(root().join(name)).map_err(|e| format!("{name}: {e}"))?;
-    let mut found = Vec::new();
-    for (number, block) in text.split("\n```").enumerate() {
-        let Some((language, code)) = block.split_once('\n') else { continue };
-        let ending = match language {
-            "c" | "cpp" => language,
-            "fortran" => "f90",
-            _ => continue,
-        };
-        if code.contains("int main(") || code.contains("end program") {
-            let file = to.join(format!("document_{number}.{ending}"));
-            fs::write(&file, code).map_err(|e| format!("{}: {e}", file.display()))?;
-            found.push(file);
-        }
-    }
-    if found.is_empty() { Err(format!("{name} has no programs")) } else { Ok(found) }
-}
-
-/// Source files of a folder, in order.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    Ok(files)
-}
-
-fn compile(
-    source: &Path,
-    program: &Path,
-    prefix: &Path,
-    fixed: bool,
-    mpi: bool,
-    of_ranks: bool,
-) -> Result<(), String> {
-    let pkg_config = |what: &[&str]| {
-        let mut command = Command::new("pkg-config");
-        let text =
-            read(command.args(what).arg("krylith").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")))?;
-        Ok::<Vec<String>, String>(text.split_whitespace().map(String::from).collect())
-    };
-    let (plain, parallel, flags) = match source.extension().and_then(|e| e.to_str()) {
-        Some("c") => ("gcc", "mpicc", &["-std=c11", "-Wpedantic", "-Wextra"][..]),
-        Some("cpp") => ("g++", "mpicxx", &["-std=c++17", "-Wpedantic", "-Wextra"][..]),
-        // It takes every allocatable for one that is not set.
-        _ => (
-            "gfortran",
-            "mpifort",
-            &["-std=f2018", "-Wextra", "-Wno-uninitialized", "-Wno-maybe-uninitialized"][..],
-        ),
-    };
-    let mut compiler = Command::new(if of_ranks { parallel } else { plain });
-    compiler.args(flags).args(["-g", "-Wall", "-Werror"]).args(pkg_config(&["--cflags"])?);
-    if source.extension().is_some_and(|e| e == "f90") {
-        // Module files go beside the program.
-        compiler.arg("-J").arg(program.parent().unwrap_or(prefix));
-        compiler.args(["krylith_c.f90", "krylith.f90"].map(|module| prefix.join("include").join(module)));
-    }
-    compiler.arg(source).arg("-o").arg(program);
-    match fixed {
-        true => {
-            compiler.arg(prefix.join("lib/libkrylith.a")).args(PRIVATE.split(' '));
-            if mpi {
-                compiler.arg("-lmpi");
-            }
-        }
-        false => {
-            compiler.args(pkg_config(&["--libs"])?);
-            compiler.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
-        }
-    }
-    shell(&mut compiler).map(drop)
-}
-
-/// True where the library calls MPI.
-fn calls_mpi(prefix: &Path) -> Result<bool, String> {
-    let needs = read(Command::new("readelf").arg("-d").arg(prefix.join("lib/libkrylith.so")))?;
-    Ok(needs.lines().any(|line| line.contains("NEEDED") && line.contains("libmpi")))
 }
 
 #[cfg(test)]

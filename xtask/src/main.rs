@@ -2,6 +2,7 @@
 
 mod bench;
 mod c;
+mod c_programs;
 mod debian;
 mod docs;
 mod fuzz;
@@ -26,7 +27,7 @@ cargo xtask test             everything that CI checks: format, lints, tests, ke
 cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
 cargo xtask rustdoc          the documentation of all libraries; fails where a public type has no example
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
-cargo xtask c [--prefix DIR] [--features mpi] [--test]
+cargo xtask c [--prefix DIR] [--test]
                              the C library with its headers, pkg-config and CMake files; in target/c if nowhere else
 cargo xtask docs             the site: docs/ as HTML in target/docs, every link checked
 cargo xtask gpu              gpu-out/: binaries and run.sh for a GPU machine without Rust

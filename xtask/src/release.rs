@@ -7,7 +7,7 @@
 //! ```
 
 use crate::shell::{cargo, read, root, shell, target};
-use crate::{c, kernels, licenses, package, python};
+use crate::{c, c_programs, kernels, licenses, package, python};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -106,7 +106,7 @@ impl Release {
         if self.is_own() {
             let first = ["solve", "stokes:6x6x6", "--device", "cpu"];
             shell(Command::new(folder.join("bin/krylith")).args(first))?;
-            c::test(&folder)?;
+            c_programs::test(&folder, &[])?;
         }
         let packed = self.out.join(format!("{name}.tar.gz"));
         self.pack(&name, &packed)?;

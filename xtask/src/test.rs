@@ -6,8 +6,8 @@ use crate::{c, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// All features, as those of what the extension module and the C library depend on.
-const OF_ALL: &str = "mpi,krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
+/// All features, as those of what the extension module depends on.
+const OF_ALL: &str = "krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
@@ -20,34 +20,31 @@ pub fn run() -> ExitCode {
     });
     steps.step("packages", || package::check(false));
     steps.step("licences", licenses::check);
-    // All that follows is compiled once: each set of features builds the library again. Of all features MPI alone needs
-    // something that may be missing.
-    let mut features: &[&str] = &[];
-    steps.step("MPI", || {
-        let found = mpi::install();
-        if found.is_ok() {
-            features = &["--all-features"];
+    let mut launchers = Vec::new();
+    steps.step("MPI", || match mpi::install() {
+        Ok(folders) => {
+            launchers = folders;
+            Verdict::Passed("Open MPI, MPICH and the standard ABI".into())
         }
-        found.map_or_else(missing, |()| Verdict::Passed("tested below".into()))
+        Err(why) => missing(why),
     });
-    steps.step("lints", || clippy(&[&["--workspace", "--all-targets"], features].concat()));
-    steps.step("lints of the defaults", || clippy(&["--workspace"]));
+    // All that follows is compiled once: each set of features builds the library again.
+    steps.step("lints", || clippy(&["--workspace", "--all-targets", "--all-features"]));
     steps.step("lints without cuda", || {
         clippy(&["--package", "krylith", "--no-default-features", "--all-targets"])
     });
-    steps.step("documentation", || rustdoc::build(features));
+    steps.step("documentation", rustdoc::build);
     steps.step("site", docs::build);
     steps.step("tests", || {
-        run_tests(&mut cargo(&[&["test", "--workspace", "--no-fail-fast"], features].concat()))
+        let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
+        run_tests(tests.env(mpi::VARIABLE, mpi::listed(&launchers)))
     });
     // With the features of the tests before, so that the wheel is made of what was built for them.
-    let wheel: &[&str] = match features {
-        ["--all-features"] => &["--profile", "dev", "--features", OF_ALL],
-        _ => &["--profile", "dev"],
-    };
-    steps.step("Python package", || python::step(wheel, missing));
-    steps.step("C library", || c::step(features, missing));
-    steps.step("kernels through NVRTC", || kernels(features));
+    steps.step("Python package", || {
+        python::step(&["--profile", "dev", "--features", OF_ALL], &launchers, missing)
+    });
+    steps.step("C library", || c::step(&launchers, missing));
+    steps.step("kernels through NVRTC", kernels);
     steps.step("kernels on a GPU", || match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
         false => Verdict::Skipped(
@@ -60,10 +57,10 @@ pub fn run() -> ExitCode {
 /// Compiles every kernel specialisation to machine code.
 ///
 /// The whole workspace is named, with the features of the tests before, so that nothing is built twice.
-fn kernels(features: &[&str]) -> Verdict {
+fn kernels() -> Verdict {
     match nvrtc::install() {
         Ok(library) => {
-            let mut command = cargo(&[&["test", "--workspace", "--test", "nvrtc"], features].concat());
+            let mut command = cargo(&["test", "--workspace", "--all-features", "--test", "nvrtc"]);
             library.tell(&mut command);
             run_tests(&mut command).into()
         }

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         let given = term::fit_help(BenchArgs::command()).try_get_matches();
         match given.and_then(|given| Ok((BenchArgs::from_arg_matches(&given)?, given))) {
             Ok((args, given)) => {
-                krylith::comm::check_launch()?;
+                krylith::comm::check_alone("krylith bench")?;
                 args.suite.check(&given)?;
                 bench(args)
             }

@@ -1,108 +1,75 @@
 //! Rows of the ranks of an MPI program.
 
-#[cfg(not(feature = "mpi"))]
-mod ranks {
-    use crate::problem::Problem;
-    use crate::status::Result;
-    use krylith::Error;
+use crate::arrays::{length, slice};
+use crate::problem::Problem;
+use crate::status::Result;
+use krylith::comm::{Communicator, Mpi, agree};
+use krylith::matrix::{Csr, Dense};
+use krylith::partition::{RowBlocks, Rows};
+use krylith::{Error, Problem as System};
+use std::sync::Arc;
 
-    fn missing() -> Result<Problem> {
-        let message = "this library was built without MPI; `cargo xtask c --features mpi` builds one with it";
-        Err(Error::Unsupported(message.into()).into())
-    }
-
-    pub fn csr(_: i32, _: [i64; 3], _: *const i64, _: *const i64, _: *const f64, _: i32) -> Result<Problem> {
-        missing()
-    }
-
-    pub fn bsr(
-        _: i32,
-        _: [i64; 3],
-        _: *const i64,
-        _: *const i64,
-        _: *const i64,
-        _: *const f64,
-    ) -> Result<Problem> {
-        missing()
-    }
+fn ranks(comm: i32) -> krylith::Result<Arc<dyn Communicator>> {
+    // SAFETY: the caller's promise: the handle of a live communicator.
+    Ok(unsafe { Mpi::from_handle(comm, None) }?)
 }
 
-#[cfg(feature = "mpi")]
-mod ranks {
-    use crate::arrays::{length, slice};
-    use crate::problem::Problem;
-    use crate::status::Result;
-    use krylith::comm::{Communicator, Mpi, agree};
-    use krylith::matrix::{Csr, Dense};
-    use krylith::partition::{RowBlocks, Rows};
-    use krylith::{Error, Problem as System};
-    use std::sync::Arc;
-
-    fn ranks(comm: i32) -> krylith::Result<Arc<dyn Communicator>> {
-        // SAFETY: the caller's promise: the handle of a live communicator.
-        Ok(unsafe { Mpi::from_handle(comm) }?)
-    }
-
-    pub fn csr(
-        comm: i32,
-        [rows, columns, entries]: [i64; 3],
-        row_ptr: *const i64,
-        col: *const i64,
-        values: *const f64,
-        block: i32,
-    ) -> Result<Problem> {
-        let comm = ranks(comm)?;
-        let read = || {
-            let [n, columns, entries] =
-                [length(rows, "rows")?, length(columns, "columns")?, length(entries, "entries")?];
-            let (row_ptr, col) = (slice(row_ptr, n + 1, "row_ptr")?, slice(col, entries, "col")?);
-            let a = Csr::from_arrays(n, columns, row_ptr, col, slice(values, entries, "values")?)?;
-            let block = if block == 0 { None } else { Some(length(block.into(), "block")?) };
-            Ok((a, block))
-        };
-        let (a, block) = agree(&*comm, read())?;
-        Ok(Problem::of(System::distributed_csr(comm, &a, block)?, a.nonzeros(), "rows of this rank"))
-    }
-
-    pub fn bsr(
-        comm: i32,
-        [block, block_rows, blocks]: [i64; 3],
-        numbers: *const i64,
-        row_ptr: *const i64,
-        col: *const i64,
-        values: *const f64,
-    ) -> Result<Problem> {
-        let comm = ranks(comm)?;
-        let read = || {
-            let [b, n, blocks] =
-                [length(block, "block")?, length(block_rows, "block_rows")?, length(blocks, "blocks")?];
-            let entries =
-                blocks.checked_mul(b * b).ok_or_else(|| Error::invalid(format!("{blocks} blocks")))?;
-            let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;
-            // From 0 or, in Fortran, from 1: then all do.
-            let base = i64::from(row_ptr[0] == 1);
-            let whole = |from: &[i64], what: &str| -> krylith::Result<Vec<u64>> {
-                from.iter().map(|&i| length(i - base, what).map(|i| i as u64)).collect()
-            };
-            let numbers = match numbers.is_null() {
-                true => None,
-                false => Some(whole(slice(numbers, n, "numbers")?, "the number of a row")?),
-            };
-            let rows = RowBlocks {
-                row_ptr: whole(row_ptr, "a row pointer")?.into_iter().map(|p| p as usize).collect(),
-                col: whole(slice(col, blocks, "col")?, "a column")?,
-                values: slice(values, entries, "values")?.to_vec(),
-            };
-            Ok((b, n, numbers, rows))
-        };
-        let (block, n, numbers, rows) = agree(&*comm, read())?;
-        let entries = rows.values.len();
-        let rows = match numbers {
-            Some(numbers) => Rows { numbers, block, terms: vec![(Dense::identity(1), rows)] },
-            None => Rows::in_runs(&*comm, block, n, rows)?,
-        };
-        Ok(Problem::of(System::distributed(comm, rows)?, entries, "rows of this rank"))
-    }
+pub fn csr(
+    comm: i32,
+    [rows, columns, entries]: [i64; 3],
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+    block: i32,
+) -> Result<Problem> {
+    let comm = ranks(comm)?;
+    let read = || {
+        let [n, columns, entries] =
+            [length(rows, "rows")?, length(columns, "columns")?, length(entries, "entries")?];
+        let (row_ptr, col) = (slice(row_ptr, n + 1, "row_ptr")?, slice(col, entries, "col")?);
+        let a = Csr::from_arrays(n, columns, row_ptr, col, slice(values, entries, "values")?)?;
+        let block = if block == 0 { None } else { Some(length(block.into(), "block")?) };
+        Ok((a, block))
+    };
+    let (a, block) = agree(&*comm, read())?;
+    Ok(Problem::of(System::distributed_csr(comm, &a, block)?, a.nonzeros(), "rows of this rank"))
 }
 
-pub use ranks::{bsr, csr};
+pub fn bsr(
+    comm: i32,
+    [block, block_rows, blocks]: [i64; 3],
+    numbers: *const i64,
+    row_ptr: *const i64,
+    col: *const i64,
+    values: *const f64,
+) -> Result<Problem> {
+    let comm = ranks(comm)?;
+    let read = || {
+        let [b, n, blocks] =
+            [length(block, "block")?, length(block_rows, "block_rows")?, length(blocks, "blocks")?];
+        let entries = blocks.checked_mul(b * b).ok_or_else(|| Error::invalid(format!("{blocks} blocks")))?;
+        let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;
+        // From 0 or, in Fortran, from 1: then all do.
+        let base = i64::from(row_ptr[0] == 1);
+        let whole = |from: &[i64], what: &str| -> krylith::Result<Vec<u64>> {
+            from.iter().map(|&i| length(i - base, what).map(|i| i as u64)).collect()
+        };
+        let numbers = match numbers.is_null() {
+            true => None,
+            false => Some(whole(slice(numbers, n, "numbers")?, "the number of a row")?),
+        };
+        let rows = RowBlocks {
+            row_ptr: whole(row_ptr, "a row pointer")?.into_iter().map(|p| p as usize).collect(),
+            col: whole(slice(col, blocks, "col")?, "a column")?,
+            values: slice(values, entries, "values")?.to_vec(),
+        };
+        Ok((b, n, numbers, rows))
+    };
+    let (block, n, numbers, rows) = agree(&*comm, read())?;
+    let entries = rows.values.len();
+    let rows = match numbers {
+        Some(numbers) => Rows { numbers, block, terms: vec![(Dense::identity(1), rows)] },
+        None => Rows::in_runs(&*comm, block, n, rows)?,
+    };
+    Ok(Problem::of(System::distributed(comm, rows)?, entries, "rows of this rank"))
+}

@@ -193,9 +193,9 @@ pub extern "C" fn krylith_problem_kronecker(
 /// after the other; columns are those of the whole matrix. Collective. Vectors of a solver are then this rank's
 /// rows.
 ///
-/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C; MPI must have been started with
-/// MPI_THREAD_SERIALIZED at least. `columns` is the order of the whole matrix. `block` is as for
-/// krylith_problem_csr, and divides the rows of each rank. For a library that was built with MPI.
+/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C (or MPI_Comm_toint of MPI 5); MPI must have been started
+/// with MPI_THREAD_SERIALIZED at least. `columns` is the order of the whole matrix. `block` is as for
+/// krylith_problem_csr, and divides the rows of each rank. Any Open MPI, MPICH or library with the standard ABI will do.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_distributed_csr(
     comm: i32,

@@ -7,6 +7,7 @@ use crate::failure::{DONE, Result};
 use crate::output;
 use crate::system::{self, Operator, System};
 use crate::{partitions, portrait, summary, term};
+use krylith::comm::Mpi;
 use krylith::device::cuda::specialisations::vector_kernels;
 use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
 use krylith::matrix::Bsr;
@@ -51,11 +52,11 @@ fn found() -> Vec<(&'static str, Vec<String>)> {
     if let Some((total, free)) = host::memory() {
         cpu.push(format!("memory {}, {} free", bytes(total), bytes(free)));
     }
-    let mpi = match cfg!(feature = "mpi") {
-        true => "in this build: mpirun -n P krylith solve SYSTEM",
-        false => "not in this build; `--features mpi` puts it in",
+    let mpi = match Mpi::probe() {
+        Ok(library) => format!("{library}: mpirun -n P krylith solve SYSTEM"),
+        Err(e) => e.to_string(),
     };
-    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec![mpi.into()])]
+    vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec![mpi])]
 }
 
 /// GPUs and what a solve on one needs, or why there is none.

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 /// What was started.
 struct World {
     comm: Arc<dyn Communicator>,
-    #[cfg(feature = "mpi")]
     mpi: Option<Arc<comm::Mpi>>,
 }
 
@@ -21,22 +20,15 @@ static WORLD: OnceLock<World> = OnceLock::new();
 /// Joins the other ranks, if a launcher started several.
 ///
 /// # Errors
-/// A build without MPI under mpirun; what MPI says.
+/// No MPI library under mpirun, or another launcher's; what MPI says.
 pub fn start() -> Result<()> {
-    comm::check_launch()?;
-    #[cfg(feature = "mpi")]
-    let world = {
-        let mpi = comm::Mpi::init()?;
-        let comm: Arc<dyn Communicator> = match &mpi {
-            Some(mpi) => mpi.clone(),
-            None => Arc::new(Solo),
-        };
-        World { comm, mpi }
+    let mpi = comm::Mpi::init()?;
+    let comm: Arc<dyn Communicator> = match &mpi {
+        Some(mpi) => mpi.clone(),
+        None => Arc::new(Solo),
     };
-    #[cfg(not(feature = "mpi"))]
-    let world = World { comm: Arc::new(Solo) };
-    output::speak(world.comm.rank() == 0);
-    let _ = WORLD.set(world);
+    output::speak(comm.rank() == 0);
+    let _ = WORLD.set(World { comm, mpi });
     Ok(())
 }
 
@@ -103,9 +95,7 @@ pub fn leave(result: &Result<u8>) {
     let Some(world) = WORLD.get() else { return };
     match result {
         Err(f) if !f.agreed && world.comm.size() > 1 => world.comm.fail(&f.message),
-        _ =>
-        {
-            #[cfg(feature = "mpi")]
+        _ => {
             if let Some(Err(e)) = world.mpi.as_ref().map(|mpi| mpi.finish()) {
                 output::error(&e.to_string());
                 world.comm.fail(&e.to_string());

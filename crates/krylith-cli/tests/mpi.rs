@@ -1,32 +1,44 @@
-//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of.
+//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of, by one binary under every
+//! launcher that is here.
 
 mod common;
+#[path = "../../krylith/tests/launchers/mod.rs"]
+mod launchers;
 
 use common::{Folder, Ran};
+use launchers::Launcher;
+use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// One job at a time: the ranks of one already outnumber the cores.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads = Some(1); // the ranks of one job already outnumber the cores
+    let tests: [(&str, fn()); 8] = [
+        ("ranks_solve_as_one_process", ranks_solve_as_one_process),
+        ("subdomains_are_those_of_one_process", subdomains_are_those_of_one_process),
+        ("what_is_wrong_on_any_rank_ends_all_with_its_exit_code", what_is_wrong_on_any_rank_ends_all),
+        ("different_inputs_are_refused", different_inputs_are_refused),
+        ("a_killed_rank_ends_the_job", a_killed_rank_ends_the_job),
+        ("an_interrupted_set_up_ends_the_job", an_interrupted_set_up_ends_the_job),
+        ("newton_is_refused_on_several_ranks", newton_is_refused_on_several_ranks),
+        ("a_library_that_is_not_the_launchers_is_refused", a_library_that_is_not_the_launchers_is_refused),
+    ];
+    let none = launchers::all().is_empty();
+    let trial = |(name, test): (&str, fn())| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(none)
+    };
+    libtest_mimic::run(&args, tests.into_iter().map(trial).collect()).exit_code()
 }
 
-/// The launcher with what makes Open MPI work in a container: one host, more ranks than cores.
-fn mpirun(ranks: usize) -> Vec<String> {
-    let words = format!(
-        "mpirun --oversubscribe --allow-run-as-root --bind-to none --mca plm isolated --mca btl self,vader \
-         --mca btl_vader_single_copy_mechanism none -n {ranks}"
-    );
-    words.split_whitespace().map(String::from).collect()
-}
-
-fn on_ranks(folder: &Folder, ranks: usize, line: &str) -> Ran {
-    let words = mpirun(ranks);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_krylith")).args(line.split_whitespace());
+fn on_ranks(launcher: &Launcher, folder: &Folder, ranks: usize, line: &str) -> Ran {
+    let mut command = launcher.command(ranks);
+    command.arg(env!("CARGO_BIN_EXE_krylith")).args(line.split_whitespace());
     Ran::new(command.current_dir(folder.path("")).output().unwrap())
 }
 
@@ -42,9 +54,7 @@ fn residuals(report: &Value) -> Vec<f64> {
 const GMRES: &str = "--method gmres --precond jacobi";
 
 /// The first cycle agrees to 1e-10, the true residuals too, and x is the same vector in the user's order.
-#[test]
 fn ranks_solve_as_one_process() {
-    let _turn = turn();
     let folder = Folder::new();
     folder.line("problem laplace:9x8x7 --out grid --format mtx").works();
     folder.line("problem stokes:5x5x5,scheme=radau-iia-2 --out duct").works();
@@ -66,19 +76,25 @@ fn ranks_solve_as_one_process() {
         "stokes:5x5x5 --store f32 --rtol 1e-9",
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
     ];
-    for system in systems {
+    let launchers = launchers::all();
+    for (place, system) in systems.into_iter().enumerate() {
         let alone = folder
             .line(&format!("solve {system} {GMRES} --device cpu --quiet --report one.json --out one.npy"));
         alone.works();
         let one = report(&folder, "one.json");
-        for ranks in [1, 2, 3, 8] {
-            let case = format!("{system} on {ranks} ranks");
+        // All systems and numbers under the first launcher; the others differ from it in how they carry numbers.
+        let first = [1, 2, 3, 8].map(|ranks| (&launchers[0], ranks)).into_iter();
+        let others = launchers.iter().skip(1).filter(|_| place < 2).map(|launcher| (launcher, 3));
+        for (launcher, ranks) in first.chain(others) {
+            let case = format!("{system} on {ranks} ranks of {}", launcher.name);
             let line = format!("solve {system} {GMRES} --device cpu --report many.json --out many.npy");
-            let ran = on_ranks(&folder, ranks, &line);
+            let ran = on_ranks(launcher, &folder, ranks, &line);
             assert_eq!(ran.code, 0, "{case}: {ran:#?}");
             assert_eq!(ran.out.matches("converged after").count(), 1, "one rank speaks: {ran:#?}");
             let many = report(&folder, "many.json");
             assert_eq!(many["run"]["ranks"], ranks, "{case}");
+            let library = many["versions"]["mpi"].as_str().unwrap_or_default();
+            assert!(library.contains(launcher.family()) && library.contains("libmpi"), "{case}: {library}");
             assert_eq!(many["system"]["rows"], one["system"]["rows"], "{case}");
             let (a, b) = (residuals(&one), residuals(&many));
             for (k, (a, b)) in a.iter().zip(&b).enumerate().take(31) {
@@ -98,9 +114,8 @@ fn ranks_solve_as_one_process() {
 
 /// Ranks own whole subdomains, so that the preconditioner is that of one process: of boxes that slabs of rows consist of,
 /// of boxes and cuts of the graph that are dealt to ranks, and of files.
-#[test]
 fn subdomains_are_those_of_one_process() {
-    let _turn = turn();
+    let launcher = &launchers::all()[0];
     let folder = Folder::new();
     folder.line("problem laplace:9x8x7 --out grid --format mtx").works();
     for (system, rows, ranks) in [
@@ -119,7 +134,8 @@ fn subdomains_are_those_of_one_process() {
         assert!(one["preconditioner"]["parameters"]["subdomains"].as_u64().unwrap() > 3, "{one:#}");
         for &ranks in ranks {
             let case = format!("{system} on {ranks} ranks");
-            let ran = on_ranks(&folder, ranks, &format!("solve {system} {options} --report many.json"));
+            let ran =
+                on_ranks(launcher, &folder, ranks, &format!("solve {system} {options} --report many.json"));
             assert!(!ran.works().out.contains("subdomains follow ranks"), "{case}: {ran:#?}");
             let many = report(&folder, "many.json");
             for key in ["subdomains", "levels", "dropped"] {
@@ -133,73 +149,75 @@ fn subdomains_are_those_of_one_process() {
         }
     }
     // Fewer subdomains than ranks: each cuts its own rows, and says so.
-    let ran = on_ranks(&folder, 2, "solve laplace:6x6x6");
+    let ran = on_ranks(launcher, &folder, 2, "solve laplace:6x6x6");
     assert!(ran.works().out.contains("subdomains follow ranks"), "{ran:#?}");
 }
 
-#[test]
-fn what_is_wrong_on_any_rank_ends_all_with_its_exit_code() {
-    let _turn = turn();
+fn what_is_wrong_on_any_rank_ends_all() {
     let folder = Folder::new();
     folder.write("A.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n2 2 oops\n");
-    on_ranks(&folder, 2, "solve A.mtx").fails(2, &["A.mtx:4"]);
-    on_ranks(&folder, 9, "solve laplace:2x2x2").fails(2, &["9 ranks for 8 block rows"]);
-    on_ranks(&folder, 2, "solve laplace:4x4x4 --out nowhere/x.npy").fails(2, &["nowhere"]);
-    on_ranks(&folder, 3, "solve laplace:9x9x9 --max-iters 2").fails(1, &["2 iterations"]);
-    on_ranks(&folder, 3, "solve laplace:5x5x5 --nullspace constant").fails(2, &["no constant"]);
-    if !std::path::Path::new("/proc/driver/nvidia/version").exists() {
-        on_ranks(&folder, 2, "solve laplace:4x4x4 --device cuda").fails(3, &["libcuda.so.1"]);
+    for launcher in launchers::all() {
+        on_ranks(&launcher, &folder, 2, "solve A.mtx").fails(2, &["A.mtx:4"]);
+        on_ranks(&launcher, &folder, 9, "solve laplace:2x2x2").fails(2, &["9 ranks for 8 block rows"]);
+        on_ranks(&launcher, &folder, 2, "solve laplace:4x4x4 --out nowhere/x.npy").fails(2, &["nowhere"]);
+        on_ranks(&launcher, &folder, 3, "solve laplace:9x9x9 --max-iters 2").fails(1, &["2 iterations"]);
+        on_ranks(&launcher, &folder, 3, "solve laplace:5x5x5 --nullspace constant")
+            .fails(2, &["no constant"]);
+        if !std::path::Path::new("/proc/driver/nvidia/version").exists() {
+            on_ranks(&launcher, &folder, 2, "solve laplace:4x4x4 --device cuda").fails(3, &["libcuda.so.1"]);
+        }
     }
 }
 
 /// Ranks that were started with different systems or options stop before they solve anything.
-#[test]
 fn different_inputs_are_refused() {
-    let _turn = turn();
     let folder = Folder::new();
     folder.line("problem laplace:4x4x4 --out a --format mtx").works();
     folder.line("problem laplace:4x4x5 --out b --format mtx").works();
-    for (one, other, what) in [
-        ("solve laplace:4x4x4", "solve laplace:4x4x5", "a system"),
-        ("solve a/A.mtx", "solve b/A.mtx", "a system"),
-        ("solve laplace:4x4x4", "solve laplace:4x4x4 --rtol 1e-3", "options"),
-    ] {
-        let words = mpirun(1);
-        let mut command = Command::new(&words[0]);
-        let krylith = env!("CARGO_BIN_EXE_krylith");
-        command.args(&words[1..]).arg(krylith).args(one.split_whitespace());
-        command.args([":", "-n", "1", krylith]).args(other.split_whitespace());
-        let ran = Ran::new(command.current_dir(folder.path("")).output().unwrap());
-        ran.fails(2, &["rank 1 was given", what]);
+    for launcher in launchers::all() {
+        for (one, other, what) in [
+            ("solve laplace:4x4x4", "solve laplace:4x4x5", "a system"),
+            ("solve a/A.mtx", "solve b/A.mtx", "a system"),
+            ("solve laplace:4x4x4", "solve laplace:4x4x4 --rtol 1e-3", "options"),
+        ] {
+            let mut command = launcher.command(1);
+            let krylith = env!("CARGO_BIN_EXE_krylith");
+            command.arg(krylith).args(one.split_whitespace());
+            command.args([":", "-n", "1", krylith]).args(other.split_whitespace());
+            let ran = Ran::new(command.current_dir(folder.path("")).output().unwrap());
+            ran.fails(2, &["rank 1 was given", what]);
+        }
     }
 }
 
 /// A rank that is killed in mid-solve. Short cycles on a fine grid: minutes of slow convergence.
-#[test]
 fn a_killed_rank_ends_the_job() {
     let system = "laplace:96x96x96 --rtol 1e-12 --restart 3 --max-iters 1000000 --precond none";
     ends_the_job(system, "-KILL");
 }
 
 /// A rank that Ctrl-C reaches before there is anything to keep: the others do not wait for it.
-#[test]
 fn an_interrupted_set_up_ends_the_job() {
     ends_the_job("laplace:48x48x48 --precond ildu:fill=20,cut=whole", "-INT");
 }
 
 /// After a signal to one rank mpirun fails, and within 30 s nothing of the job is left.
 fn ends_the_job(system: &str, signal: &str) {
-    let _turn = turn();
+    for launcher in launchers::all() {
+        ends_the_job_of(&launcher, system, signal);
+    }
+}
+
+fn ends_the_job_of(launcher: &Launcher, system: &str, signal: &str) {
     let folder = Folder::new();
-    let words = mpirun(3);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_krylith"));
+    let mut command = launcher.command(3);
+    command.arg(env!("CARGO_BIN_EXE_krylith"));
     command.args(format!("solve {system} --device cpu --threads 1").split(' '));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.current_dir(folder.path("")).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let ranks = loop {
-        let ranks = children(job.id());
+        let ranks = krylith_below(job.id());
         if ranks.len() == 3 {
             break ranks;
         }
@@ -226,11 +244,16 @@ fn ends_the_job(system: &str, signal: &str) {
     }
 }
 
-/// Processes whose parent is `parent`.
-fn children(parent: u32) -> Vec<u32> {
+/// Processes of the command that are below `parent`: launchers have others between.
+fn krylith_below(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    numbers.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
+    let children: Vec<u32> = numbers.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect();
+    let is_command =
+        |pid: &u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("krylith"));
+    let (mut found, others): (Vec<u32>, Vec<u32>) = children.into_iter().partition(is_command);
+    found.extend(others.into_iter().flat_map(krylith_below));
+    found
 }
 
 /// True for a process that is there and no zombie.
@@ -246,13 +269,34 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 }
 
 /// A command of one process says so, once, and all ranks end alike.
-#[test]
 fn newton_is_refused_on_several_ranks() {
-    let _turn = turn();
     let folder = Folder::new();
-    let ran = on_ranks(&folder, 2, "newton cavity:9x9,re=10 --out u.npy");
+    let launcher = &launchers::all()[0];
+    let ran = on_ranks(launcher, &folder, 2, "newton cavity:9x9,re=10 --out u.npy");
     ran.fails(2, &["krylith newton works in one process, and 2 were started: start it without mpirun"]);
     assert_eq!(ran.err.matches("works in one process").count(), 1, "{ran:#?}");
     assert!(!folder.path("u.npy").exists());
-    on_ranks(&folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
+    on_ranks(launcher, &folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
+}
+
+/// Ranks that use another family's library, or find none, say so before they solve anything.
+fn a_library_that_is_not_the_launchers_is_refused() {
+    let (folder, all) = (Folder::new(), launchers::all());
+    let refused = |launcher: &Launcher, library: &str, words: &[&str]| {
+        let mut command = launcher.command(2);
+        command.env("KRYLITH_MPI", library).arg(env!("CARGO_BIN_EXE_krylith"));
+        command.args(["solve", "laplace:4x4x4", "--out", "x.npy"]).current_dir(folder.path(""));
+        Ran::new(command.output().unwrap()).fails(3, words);
+        assert!(!folder.path("x.npy").exists());
+    };
+    for launcher in &all {
+        refused(
+            launcher,
+            "/nowhere/libmpi.so",
+            &["started as one of 2 ranks", "KRYLITH_MPI=/nowhere/libmpi.so"],
+        );
+        if let Some(library) = launchers::foreign_library(&all, launcher) {
+            refused(launcher, &library.to_string_lossy(), &["one of 2 ranks", "belongs to another launcher"]);
+        }
+    }
 }

@@ -36,7 +36,6 @@ fn meant(what: &str, text: &str, known: Vec<String>) -> Option<String> {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("HAS_MPI", ranks::HAS_MPI)?;
     module.add("MAX_BLOCK", krylith::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(meant, module)?)?;

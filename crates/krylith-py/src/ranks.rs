@@ -2,28 +2,18 @@
 
 use crate::system::System;
 use krylith::Result;
+use krylith::comm::{Communicator, Mpi, agree};
 use krylith::matrix::Csr;
+use std::sync::Arc;
 
-/// True where this build knows ranks.
-pub const HAS_MPI: bool = cfg!(feature = "mpi");
+/// A communicator's Fortran handle, and the bytes of a handle and of a status in its MPI library where the caller knows them.
+pub type Handle = (i32, Option<(usize, usize)>);
 
-/// The system of this rank's rows, or the error of whichever rank has one. `comm` is a communicator's Fortran handle.
-#[cfg(feature = "mpi")]
-pub fn system(comm: i32, own: Result<Csr>, block: Option<usize>) -> Result<System> {
-    use krylith::comm::{Communicator, Mpi, agree};
-    use std::sync::Arc;
+/// The system of this rank's rows, or the error of whichever rank has one.
+pub fn system((comm, sizes): Handle, own: Result<Csr>, block: Option<usize>) -> Result<System> {
     // SAFETY: the Python caller holds the communicator whose handle this is.
-    let comm: Arc<dyn Communicator> = unsafe { Mpi::from_handle(comm) }?;
+    let comm: Arc<dyn Communicator> = unsafe { Mpi::from_handle(comm, sizes) }?;
     let own = agree(&*comm, own)?;
     let problem = krylith::Problem::distributed_csr(comm, &own, block)?;
     Ok(System::of(problem, own.nonzeros(), "rows of this rank"))
-}
-
-/// Refuses: this build knows no ranks.
-#[cfg(not(feature = "mpi"))]
-pub fn system(_: i32, _: Result<Csr>, _: Option<usize>) -> Result<System> {
-    Err(krylith::Error::Unsupported(
-        "this package was built without MPI; `maturin build --release --features mpi` builds a wheel with it"
-            .into(),
-    ))
 }

@@ -46,7 +46,7 @@ impl System {
     #[pyo3(signature = (comm, rows, columns, row_ptr, col, values, block))]
     fn distributed(
         py: Python<'_>,
-        comm: i32,
+        comm: ranks::Handle,
         rows: usize,
         columns: usize,
         row_ptr: Indices<'_>,

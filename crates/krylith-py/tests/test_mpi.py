@@ -1,6 +1,8 @@
 """Rows of MPI ranks, by mpi4py's communicators."""
 
+import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -11,20 +13,41 @@ import pytest
 import scipy.sparse as sp
 
 import krylith
-from krylith import _native
 
-ENV = {
-    **os.environ,
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMP_NUM_THREADS": "1",
-}
+#: How ranks get at their communicator: by mpi4py, and by C's interface where a library has the standard ABI, for which
+#: mpi4py's wheels are not built yet.
+BY_MPI4PY = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+"""
+
+BY_C = """
+import atexit, ctypes, os
+library = ctypes.CDLL(os.environ["KRYLITH_TEST_LIBRARY"])
+serialized, provided, world = 2048, ctypes.c_int(), ctypes.c_void_p(0x101)
+assert library.MPI_Init_thread(None, None, serialized, ctypes.byref(provided)) == 0 and provided.value >= serialized
+atexit.register(library.MPI_Finalize)
+
+
+def number(function):
+    found = ctypes.c_int()
+    assert function(world, ctypes.byref(found)) == 0
+    return found.value
+
+
+class World:
+    rank, size = number(library.MPI_Comm_rank), number(library.MPI_Comm_size)
+
+    def py2f(self):
+        return library.MPI_Comm_toint(world)
+
+
+comm = World()
+"""
 
 SYSTEM = """
-from mpi4py import MPI
 import numpy as np, scipy.sparse as sp, krylith
-comm = MPI.COMM_WORLD
-n = 41
+rank, n = comm.rank, 41
 T = sp.diags_array([-1.0, 2.2, -1.0], offsets=[-1, 0, 1], shape=(n, n))
 A = sp.kron(sp.kron(T, sp.eye_array(n)) + sp.kron(sp.eye_array(n), T), [[2.0, 0.5], [0.4, 1.0]]).tocsr()
 starts = np.linspace(0, n * n, comm.size + 1).astype(int) * 2
@@ -33,25 +56,71 @@ b = np.cos(np.arange(A.shape[0]))
 
 
 def say(*words):
-    with open(f"rank{comm.rank}", "a") as file:
+    with open(f"rank{rank}", "a") as file:
         print(*words, file=file)
 """
 
 
-def ranks(program, folder, count=3):
-    """Lines that ranks say, in the order of ranks: each in a file of its own, since mpirun may mix their output."""
-    if not _native.HAS_MPI:
-        pytest.skip("the package was built without MPI")
-    if shutil.which("mpirun") is None:
+class Launcher:
+    """A launcher of MPI and the library that goes with it."""
+
+    def __init__(self, name, program, library=None):
+        self.name, self.program, self.library = name, program, library
+        version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+        self.open_mpi = "Open MPI" in version
+        self.by_c = name.endswith("_abi")
+
+    def env(self):
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        if self.library is not None:
+            # The first for mpi4py, the second for the test's own use of it; Krylith finds what is in the process.
+            env.update(MPI4PY_LIBMPI=str(self.library), KRYLITH_TEST_LIBRARY=str(self.library))
+        return env
+
+    def words(self, count):
+        more = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"] if self.open_mpi else []
+        return [self.program, *more, "-n", str(count)]
+
+
+def launchers():
+    """`mpirun` as the shell finds it, and those of the folders in KRYLITH_TEST_MPI."""
+    found = []
+    if program := shutil.which("mpirun"):
+        launcher = Launcher("mpirun", program)
+        # mpi4py looks beside Python alone.
+        launcher.library = "libmpi.so.40" if launcher.open_mpi else "libmpi.so.12"
+        found.append(launcher)
+    for folder in filter(None, os.environ.get("KRYLITH_TEST_MPI", "").split(os.pathsep)):
+        folder = pathlib.Path(folder)
+        for name in ("libmpi.so.40", "libmpi.so.12", "libmpi_abi.so.1"):
+            if (library := folder / "lib" / name).exists():
+                abi = "_abi" if "abi" in name else ""
+                found.append(Launcher(folder.name + abi, str(folder / "bin/mpirun"), library))
+    return found
+
+
+@pytest.fixture(params=launchers() or [None], ids=lambda launcher: launcher.name if launcher else "none")
+def ranks(request, tmp_path):
+    """Runs a program on ranks, and gives the lines that they say, in the order of ranks: each in a file of its own, since
+    mpirun may mix their output."""
+    launcher = request.param
+    if launcher is None:
         pytest.skip("mpirun is missing")
-    pytest.importorskip("mpi4py")
-    run = ["mpirun", "--oversubscribe", "-n", str(count), sys.executable, "-c", SYSTEM + textwrap.dedent(program)]
-    done = subprocess.run(run, env=ENV, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [line for rank in range(count) for line in (folder / f"rank{rank}").read_text().splitlines()]
+    if not launcher.by_c:
+        pytest.importorskip("mpi4py")
+
+    def run(program, count=3):
+        text = (BY_C if launcher.by_c else BY_MPI4PY) + SYSTEM + textwrap.dedent(program)
+        words = [*launcher.words(count), sys.executable, "-c", text]
+        done = subprocess.run(words, env=launcher.env(), cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [line for rank in range(count) for line in (tmp_path / f"rank{rank}").read_text().splitlines()]
+
+    run.launcher = launcher
+    return run
 
 
-def test_ranks_solve_as_one(tmp_path):
+def test_ranks_solve_as_one(ranks):
     said = ranks(
         """
         whole = krylith.solve(A, b, rtol=1e-12, device="cpu", threads=1)
@@ -67,12 +136,11 @@ def test_ranks_solve_as_one(tmp_path):
         assert np.abs(two.x[:, 1] - 3 * whole.x[own]).max() < 1e-9
         say(comm.rank, "blocks 2×2" in str(solution))
         """,
-        tmp_path,
     )
     assert said == ["0 True", "1 True", "2 True"]
 
 
-def test_an_error_of_one_rank_is_that_of_all(tmp_path):
+def test_an_error_of_one_rank_is_that_of_all(ranks):
     said = ranks(
         """
         rows = A[own].copy()
@@ -84,12 +152,11 @@ def test_an_error_of_one_rank_is_that_of_all(tmp_path):
             except krylith.InvalidInput as e:
                 say(comm.rank, str(e)[-60:])
         """,
-        tmp_path,
     )
     assert len(said) == 9 and sum("finite" in line for line in said) == 3, said
 
 
-def test_columns_in_any_order(tmp_path):
+def test_columns_in_any_order(ranks):
     said = ranks(
         """
         rows = A[own]
@@ -98,16 +165,84 @@ def test_columns_in_any_order(tmp_path):
         x = [krylith.solve(r, b[own], comm=comm, rtol=1e-12, device="cpu", threads=1).x for r in (rows, turned)]
         say(np.abs(x[0] - x[1]).max() < 1e-9)
         """,
-        tmp_path,
         count=2,
     )
     assert said == ["True", "True"]
 
 
-def test_a_sum_is_refused_and_so_is_a_build_without_ranks():
+def test_a_sum_and_what_is_no_communicator_are_refused():
     one = sp.eye_array(4, format="csr")
     with pytest.raises(krylith.InvalidInput, match="one matrix"):
         krylith.solve(krylith.KroneckerSum(np.eye(1), one, np.eye(1), one, 1.0), np.ones((4, 1)), comm=0)
-    if not _native.HAS_MPI:
-        with pytest.raises(krylith.InvalidInput, match="without MPI"):
-            krylith.solve(one, np.ones(4), comm=0)
+    with pytest.raises(krylith.InvalidInput, match="expected a communicator"):
+        krylith.solve(one, np.ones(4), comm="world")
+
+
+def test_without_mpi_a_communicator_is_refused():
+    program = """
+        import numpy as np, scipy.sparse as sp, krylith
+        maps = lambda: [line for line in open("/proc/self/maps") if "/libmpi" in line]
+        krylith.solve(sp.eye_array(4, format="csr"), np.ones(4))
+        try:
+            krylith.solve(sp.eye_array(4, format="csr"), np.ones(4), comm=0)
+        except krylith.Error as e:
+            print(e, maps())
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert "no MPI library is in this process" in done.stdout and done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
+def test_handles_of_another_library_are_refused(ranks):
+    if ranks.launcher.by_c:
+        pytest.skip("mpi4py alone says how wide its handles are")
+    said = ranks(
+        """
+        width = MPI._sizeof(MPI.Comm)
+        MPI._sizeof = lambda type: 12 - width if type is MPI.Comm else 28
+        try:
+            krylith.solve(A[own], b[own], comm=comm)
+        except krylith.Error as e:
+            say("handles of" in str(e), f"has {width} and" in str(e))
+        """
+    )
+    assert said == ["True True"] * 3
+
+
+def test_the_command_of_the_package_finds_the_launchers_library(ranks, tmp_path):
+    launcher = ranks.launcher
+    env = launcher.env()
+    if launcher.by_c:
+        env["KRYLITH_MPI"] = str(launcher.library)
+    words = [*launcher.words(2), str(pathlib.Path(sys.executable).parent / "krylith"), "solve", "laplace:12x12x12", "--report", "report.json"]
+    done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    family = "Open MPI" if launcher.open_mpi else "MPICH"
+    assert report["run"]["ranks"] == 2 and family in report["versions"]["mpi"], report["versions"]
+
+
+def test_a_solver_may_outlive_mpi(ranks):
+    if ranks.launcher.by_c:
+        end = "atexit.unregister(library.MPI_Finalize), library.MPI_Finalize()"
+    else:
+        end = "MPI.Finalize()"
+    said = ranks(
+        f"""
+        handle = comm.py2f()
+        solver = krylith.Solver(A[own], comm=comm, device="cpu", threads=1)
+        x = solver.solve(b[own]).x
+        {end}
+        try:
+            solver.solve(b[own])
+        except krylith.Error as e:
+            say(e)
+        del solver
+        for ended in (handle, comm) if hasattr(comm, "Get_rank") else (handle,):
+            try:
+                krylith.Solver(A[own], comm=ended)
+            except krylith.Error as e:
+                say(e)
+        """,
+        count=2,
+    )
+    assert len(said) >= 4 and all("ended" in line for line in said), said

@@ -164,7 +164,7 @@
 //! # GPUs and ranks
 //!
 //! `device=cuda:0,1` shares the rows among two GPUs of this process; nothing else changes, and without it a solve takes a GPU where that is
-//! sooner. Matrices and vectors may be in a GPU's memory: see [`memory`]. In an MPI program (feature `mpi`) each rank brings the rows that it
+//! sooner. Matrices and vectors may be in a GPU's memory: see [`memory`]. In an MPI program each rank brings the rows that it
 //! holds, and gets its part of x. Ranks may also be threads, here two of them:
 //!
 //! ```
@@ -234,7 +234,6 @@
 //! | `cuda` | default | nothing to build; an NVIDIA driver of release 580 or later to run, and NVRTC for kernels that are not in the binary |
 //! | `metis` | default | a C compiler; cuts of graphs by METIS |
 //! | `lu` | default | sparse direct factors, those of the crate `faer` |
-//! | `mpi` | | an MPI library with `mpicc`, and libclang; ranks that `mpirun` starts |
 //! | `faer`, `nalgebra-sparse`, `sprs` | | conversions from the sparse matrices of these crates |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,12 +1,15 @@
 //! Ranks that are processes: what every communicator must do, and how a job ends when one of its ranks does.
 //!
-//! Started plainly, this program starts itself through mpirun, once for each test; started by mpirun, it is a rank.
+//! Started plainly, this program starts itself through the launchers that are here, once for each test; started by one, it is a
+//! rank. One binary serves all of them.
 
+mod launchers;
 mod namespaces;
 mod ranks;
 
 use krylith::comm::{Communicator, Message, Mpi};
 use krylith::{Error, Result};
+use launchers::Launcher;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -17,54 +20,75 @@ use std::time::{Duration, Instant};
 const GONE: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    if Mpi::launched() {
+    if krylith::comm::launched() {
         let scenario = std::env::args().nth(1).unwrap_or_default();
         return rank(&scenario);
     }
     let mut args = Arguments::from_args();
     args.test_threads = Some(1); // a job has as many ranks as there are cores, and more
-    let mut trials = vec![Trial::test("without_a_launcher_mpi_is_left_alone", || match Mpi::init() {
-        Ok(None) => Ok(()),
-        _ => Err("MPI was started".into()),
-    })];
-    for size in [1, 2, 3, 5, 8] {
-        trials.push(Trial::test(format!("conforms_on_{size}_ranks"), move || conforms(size)));
+    let mut trials = vec![Trial::test("without_a_launcher_mpi_is_left_alone", left_alone)];
+    let all = launchers::all();
+    for launcher in &all {
+        trials.extend(of(launcher, &all));
     }
-    type Test = fn() -> Result<(), Failed>;
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// The tests of one launcher.
+fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
+    type Test = fn(&Launcher) -> Result<(), Failed>;
+    type Boxed = Box<dyn FnOnce(&Launcher) -> Result<(), Failed> + Send>;
+    let trial = |name: String, test: Boxed| {
+        let launcher = launcher.clone();
+        Trial::test(format!("{}::{name}", launcher.name), move || test(&launcher))
+    };
+    let mut trials = Vec::new();
+    for size in [1, 2, 3, 5, 8] {
+        let test = move |launcher: &Launcher| conforms(launcher, size);
+        trials.push(trial(format!("conforms_on_{size}_ranks"), Box::new(test)));
+    }
     let ends: [(&str, Test); 9] = [
         ("errors_return_on_a_duplicate", duplicated),
         ("a_killed_rank_ends_the_job", killed),
-        ("a_killed_rank_is_named_where_the_launcher_lets_others_live", killed_and_named),
         ("a_stopped_rank_ends_the_job_at_the_time_limit", stopped),
         ("a_slow_rank_is_named_at_the_time_limit", slow),
         ("a_rank_that_fails_ends_the_job", fails),
         ("a_rank_that_panics_ends_the_job", panics),
         ("a_rank_that_ends_without_finish_ends_the_job", leaves),
         ("a_rank_that_does_not_come_to_a_sum_is_named", absent),
+        ("a_library_that_is_not_there_is_named", missing),
     ];
-    trials.extend(ends.map(|(name, test)| Trial::test(name, test)));
-    let hosts: [(&str, Test); 3] = [
-        ("two_hosts_give_the_bits_of_threads", namespaces::same_bits),
-        ("a_host_that_is_cut_off_is_named_by_all", namespaces::cut_off),
-        ("a_host_that_dies_ends_the_job", namespaces::dies),
-    ];
-    let impossible = !namespaces::are_possible();
-    trials.extend(hosts.map(|(name, test)| Trial::test(name, test).with_ignored_flag(impossible)));
-    libtest_mimic::run(&args, trials).exit_code()
+    trials.extend(ends.map(|(name, test)| trial(name.into(), Box::new(test))));
+    // Hydra lets others live too, but often dies of it.
+    if let Some(options) = launcher.lets_live() {
+        let test = move |launcher: &Launcher| killed_and_named(launcher, options);
+        trials.push(trial("a_killed_rank_is_named_where_others_live".into(), Box::new(test)));
+    }
+    if let Some(library) = launchers::foreign_library(all, launcher) {
+        let test = move |launcher: &Launcher| mismatched(launcher, &library);
+        trials.push(trial("a_library_of_another_launcher_is_refused".into(), Box::new(test)));
+    }
+    // Two hosts are two namespaces of this one, which Debian's launcher can reach.
+    if launcher.name == "mpirun" {
+        let hosts: [(&str, Test); 3] = [
+            ("two_hosts_give_the_bits_of_threads", |_| namespaces::same_bits()),
+            ("a_host_that_is_cut_off_is_named_by_all", |_| namespaces::cut_off()),
+            ("a_host_that_dies_ends_the_job", |_| namespaces::dies()),
+        ];
+        let impossible = !namespaces::are_possible();
+        trials.extend(
+            hosts.map(|(name, test)| trial(name.into(), Box::new(test)).with_ignored_flag(impossible)),
+        );
+    }
+    trials
 }
 
-/// The command that starts this program on `size` ranks; what makes Open MPI work in a container stands here.
-fn mpirun(size: usize) -> Command {
-    let mut command = Command::new("mpirun");
-    let version = Command::new("mpirun").arg("--version").output().map(|o| o.stdout).unwrap_or_default();
-    if String::from_utf8_lossy(&version).contains("Open MPI") {
-        command.args(["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]);
-        // One host: no ssh, no network; containers may not read another process's memory.
-        command.args(["--mca", "plm", "isolated", "--mca", "btl", "self,vader"]);
-        command.args(["--mca", "btl_vader_single_copy_mechanism", "none"]);
+fn left_alone() -> Result<(), Failed> {
+    let loaded = || std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/libmpi"));
+    match Mpi::init() {
+        Ok(None) if !loaded() && Mpi::library().is_none() => Ok(()),
+        _ => Err("MPI was started or loaded".into()),
     }
-    command.args(["-n", &size.to_string()]);
-    command
 }
 
 /// How a job ended.
@@ -87,8 +111,14 @@ impl End {
 }
 
 /// Runs `scenario` and waits for its end and for that of all its processes.
-fn job(size: usize, scenario: &str, options: &[&str], limit: &str) -> Result<End, Failed> {
-    let mut command = mpirun(size);
+fn job(
+    launcher: &Launcher,
+    size: usize,
+    scenario: &str,
+    options: &[&str],
+    limit: &str,
+) -> Result<End, Failed> {
+    let mut command = launcher.command(size);
     command.args(options);
     run(command, scenario, limit, &mut |_| Ok(()))
 }
@@ -137,68 +167,94 @@ fn is_rank(pid: &str) -> bool {
     std::fs::read_link(Path::new("/proc").join(pid).join("exe")).is_ok_and(|exe| exe == own)
 }
 
-fn conforms(size: usize) -> Result<(), Failed> {
-    let end = job(size, "conform", &[], "60")?;
+fn conforms(launcher: &Launcher, size: usize) -> Result<(), Failed> {
+    let end = job(launcher, size, "conform", &[], "60")?;
     end.must(end.output.status.success(), "expected success")?;
     end.must(end.text().matches("conforms").count() == size, "expected a word of every rank")
 }
 
-fn killed() -> Result<(), Failed> {
+fn killed(launcher: &Launcher) -> Result<(), Failed> {
     for size in [2, 5] {
-        let end = job(size, "killed", &[], "60")?;
+        let end = job(launcher, size, "killed", &[], "60")?;
         end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     }
     Ok(())
 }
 
-fn killed_and_named() -> Result<(), Failed> {
+fn killed_and_named(launcher: &Launcher, options: &[&str]) -> Result<(), Failed> {
     // Then mpirun says nothing about the end, and nobody else ends the others.
-    let end = job(3, "killed", &["--mca", "orte_enable_recovery", "1"], "60")?;
+    let end = job(launcher, 3, "killed", options, "60")?;
     end.must(end.took < GONE, "expected an end")?;
     end.must(end.text().contains("rank 1: its process"), "expected the rank's name")
 }
 
-fn stopped() -> Result<(), Failed> {
-    let end = job(3, "stopped", &[], "3")?;
+fn stopped(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "stopped", &[], "3")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.took >= Duration::from_secs(3), "expected no end before the limit")?;
     end.must(end.text().contains("rank 1: its process"), "expected the rank's name")?;
     end.must(end.text().contains("is stopped"), "expected the cause")
 }
 
-fn slow() -> Result<(), Failed> {
-    let end = job(3, "slow", &[], "1")?;
+fn slow(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "slow", &[], "1")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.text().contains("rank 1: halo: no answer within 1 s"), "expected the rank's name")
 }
 
-fn absent() -> Result<(), Failed> {
-    let end = job(3, "absent", &[], "1")?;
+fn absent(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "absent", &[], "1")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.text().contains("rank 1: MPI_Iallgather: no answer within 1 s"), "expected the rank's name")
 }
 
-fn fails() -> Result<(), Failed> {
-    let end = job(5, "fails", &[], "60")?;
+fn fails(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 5, "fails", &[], "60")?;
     end.must(end.output.status.code() == Some(3) && end.took < GONE, "expected exit code 3")?;
     let printed = String::from_utf8_lossy(&end.output.stderr).into_owned();
     end.must(printed.contains("a rank that fails"), "expected what it printed")
 }
 
-fn panics() -> Result<(), Failed> {
-    let end = job(3, "panics", &[], "60")?;
+fn panics(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "panics", &[], "60")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")
 }
 
-fn leaves() -> Result<(), Failed> {
-    let end = job(3, "leaves", &[], "60")?;
+fn leaves(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "leaves", &[], "60")?;
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.output.status.signal().is_none(), "expected an exit code")
 }
 
+/// The ranks of one family's launcher with the library of another: never as many single ranks, each with the whole system.
+fn mismatched(launcher: &Launcher, library: &Path) -> Result<(), Failed> {
+    let mut command = launcher.command(3);
+    command.env("KRYLITH_MPI", library);
+    let end = run(command, "conform", "20", &mut |_| Ok(()))?;
+    end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+    let words = ["started as one of 3 ranks by", "belongs to another launcher", "KRYLITH_MPI=PATH"];
+    end.must(words.iter().all(|words| end.text().contains(words)), "expected the reason")?;
+    end.must(end.text().contains(&*library.to_string_lossy()), "expected the library's name")?;
+    end.must(!end.text().contains("conforms"), "expected no work")
+}
+
+fn missing(launcher: &Launcher) -> Result<(), Failed> {
+    for (library, reason) in
+        [("/nowhere/libmpi.so", "cannot open"), ("libm.so.6", "no MPI_Get_library_version")]
+    {
+        let mut command = launcher.command(2);
+        command.env("KRYLITH_MPI", library);
+        let end = run(command, "conform", "20", &mut |_| Ok(()))?;
+        end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
+        let named = end.text().contains(&format!("KRYLITH_MPI={library}: ")) && end.text().contains(reason);
+        end.must(named && end.text().contains("one of 2 ranks"), "expected the library and the reason")?;
+    }
+    Ok(())
+}
+
 /// Duplicates are what solves in a host's MPI program work on.
-fn duplicated() -> Result<(), Failed> {
-    let end = job(3, "duplicate", &[], "60")?;
+fn duplicated(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 3, "duplicate", &[], "60")?;
     end.must(end.output.status.success() && end.took < GONE, "expected success")?;
     end.must(end.text().matches("goes on").count() == 3, "expected a word of every rank")
 }
@@ -210,6 +266,7 @@ fn rank(scenario: &str) -> ExitCode {
         Ok(Some(mpi)) => mpi,
         Ok(None) => unreachable!("mpirun started this"),
         Err(e) => {
+            note(&format!("{e}\n"));
             eprintln!("{e}");
             return ExitCode::from(e.exit_code());
         }

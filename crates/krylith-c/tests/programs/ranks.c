@@ -23,7 +23,11 @@ int main(int argc, char **argv) {
         numbers[i] = first + i;
         b[i] = 1.0;
     }
-    const MPI_Fint comm = MPI_Comm_c2f(MPI_COMM_WORLD);
+#if MPI_VERSION >= 5
+    const int comm = MPI_Comm_toint(MPI_COMM_WORLD);
+#else
+    const int comm = MPI_Comm_c2f(MPI_COMM_WORLD);
+#endif
     /* Scalar rows, blocks with numbers of the rows and without, from 0 and from 1. */
     for (int way = 0; way < 6; way++) {
         krylith_problem *problem = NULL;

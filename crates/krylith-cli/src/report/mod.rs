@@ -94,8 +94,8 @@ pub struct Versions {
     pub commit: Option<String>,
     /// Rust compiler that built it.
     pub rustc: Option<String>,
-    /// What it was built with: `mpi`.
-    pub features: Vec<String>,
+    /// MPI library of the ranks and its file; null without ranks.
+    pub mpi: Option<String>,
     /// NVIDIA's driver, of a solve on a GPU.
     pub driver: Option<String>,
     /// CUDA of that driver.

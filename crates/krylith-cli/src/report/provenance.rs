@@ -1,6 +1,7 @@
 //! When, where and with what something was computed.
 
 use super::Versions;
+use krylith::comm::Mpi;
 use krylith::device::cuda;
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -45,11 +46,7 @@ pub fn versions(on_gpu: bool) -> Versions {
         krylith: env!("CARGO_PKG_VERSION").into(),
         commit: known(env!("KRYLITH_COMMIT")),
         rustc: known(env!("KRYLITH_RUSTC")),
-        features: [("mpi", cfg!(feature = "mpi"))]
-            .iter()
-            .filter(|(_, on)| *on)
-            .map(|(name, _)| name.to_string())
-            .collect(),
+        mpi: Mpi::library(),
         driver: gpu.driver,
         cuda: gpu.cuda,
         nvrtc: gpu.nvrtc,

@@ -9,6 +9,7 @@ import numpy as np
 
 from krylith import _native
 from krylith._arrays import float64, is_torch, lend, lend_indices, on_device
+from krylith._comm import Handle, handle_of
 from krylith._errors import InvalidInput
 from krylith._order import Order, copied
 
@@ -100,7 +101,7 @@ class Parts(NamedTuple):
         """The GPU that holds it."""
         return lend(self.values)[2] if on_device(self.values) else None
 
-    def system(self, block: int | None, comm: int | None = None) -> _native.System:
+    def system(self, block: int | None, comm: Handle | None = None) -> _native.System:
         """The system of this matrix, or of the rows that this rank has of one."""
         row_ptr, col = (lend_indices(a) for a in self.pattern)
         rows, columns = self.shape
@@ -194,7 +195,7 @@ def _canonical(A: Any) -> Any:
 
 def system_of(A: Any, block: int | None, comm: Any = None) -> tuple[_native.System, list[Parts]]:
     """The system of a matrix or a Kronecker sum, and its matrices taken apart."""
-    handle = None if comm is None else int(comm.py2f() if hasattr(comm, "py2f") else comm)
+    handle = handle_of(comm)
     if isinstance(A, KroneckerSum):
         if comm is not None:
             raise InvalidInput("a Kronecker sum is solved by one rank; with `comm` there is one matrix, of whose rows each rank has a run")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 __version__: str
-HAS_MPI: bool
 MAX_BLOCK: int
 
 def main(words: Sequence[str]) -> int: ...
@@ -42,7 +41,7 @@ class System:
     ) -> System: ...
     @staticmethod
     def distributed(
-        comm: int, rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
+        comm: tuple[int, tuple[int, int] | None], rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
     ) -> System: ...
     @staticmethod
     def bsr(

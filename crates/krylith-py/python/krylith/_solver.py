@@ -373,7 +373,7 @@ def solve(
         Nodes in x, y and z, numbered with x fastest.
     comm : mpi4py communicator, optional
         Its ranks hold the system together: A has this rank's rows and all columns, ranks have runs of rows one after the other, and b
-        and x are this rank's. Collective; for a build with MPI.
+        and x are this rank's. Collective.
     **options
         restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and what else the guide names.
 

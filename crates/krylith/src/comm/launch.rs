@@ -1,75 +1,123 @@
-//! Whether MPI started this process, told from the environment: an ordinary start must not touch MPI, and a build
-//! without MPI must not solve the whole system once on every rank.
+//! Whether a launcher of MPI started this process, read from the environment: an ordinary start must not touch MPI.
 
 use crate::{Error, Result};
 
-/// What launchers set to the number of ranks: Open MPI's mpirun, and everything that speaks PMI (MPICH, Intel, srun).
-const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-/// What launchers set that give no number of ranks: PMIx alone (prte, srun --mpi=pmix).
-const RANKS: [&str; 2] = ["PMIX_RANK", "PMI_RANK"];
-/// What Slurm tells besides: tasks need not be ranks of MPI, but where they are, this is their number.
-const TASKS: &str = "SLURM_STEP_NUM_TASKS";
+/// Who started this process, as one of how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Launch {
+    pub(super) launcher: Launcher,
+    /// Number of ranks, where the launcher says it.
+    pub(super) ranks: Option<usize>,
+    pub(super) rank: Option<usize>,
+}
+
+/// What a launcher speaks with the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Launcher {
+    /// Open MPI's mpirun.
+    OpenMpi,
+    /// MPICH's and Intel's mpirun, srun.
+    Pmi,
+    /// prterun, `srun --mpi=pmix`: Open MPI as a rule.
+    Pmix,
+}
+
+impl Launcher {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Launcher::OpenMpi => "Open MPI's launcher",
+            Launcher::Pmi => "a launcher of MPICH's family (PMI)",
+            Launcher::Pmix => "a PMIx launcher",
+        }
+    }
+}
+
+impl Launch {
+    /// The launcher that started this process, if one did.
+    pub(super) fn here() -> Option<Self> {
+        Self::read(&|name| std::env::var(name).ok())
+    }
+
+    fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
+        // Variables of an outer launcher may be left: Slurm sets PMI's for the step in which mpirun runs.
+        let launchers = [
+            (Launcher::OpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            (Launcher::Pmi, "PMI_SIZE", "PMI_RANK"),
+            (Launcher::Pmix, "", "PMIX_RANK"),
+        ];
+        let (launcher, size, rank) = launchers
+            .into_iter()
+            .find(|(_, size, rank)| variable(size).is_some() || variable(rank).is_some())?;
+        // A task of Slurm need not be a rank; where it is one, this is their number.
+        let ranks = number(size).or_else(|| number("SLURM_STEP_NUM_TASKS"));
+        Some(Self { launcher, ranks, rank: number(rank) })
+    }
+
+    /// False for a process that was started as the only one.
+    pub(super) fn is_one_of_several(&self) -> bool {
+        self.ranks != Some(1)
+    }
+
+    /// `one of 4 ranks`.
+    pub(super) fn describe(&self) -> String {
+        match self.ranks {
+            Some(n) => format!("one of {n} ranks by {}", self.launcher.name()),
+            None => format!("one of several ranks by {}", self.launcher.name()),
+        }
+    }
+}
 
 /// True if a launcher such as mpirun started this process.
 pub fn launched() -> bool {
-    SIZES.iter().chain(&RANKS).any(|name| std::env::var_os(name).is_some())
+    Launch::here().is_some()
 }
 
-/// Refuses to be one of several ranks in a build without MPI, where each would solve the whole system.
+/// Refuses to do `what`, the work of one process, once on every rank.
 ///
 /// # Errors
-/// [`Error::Unsupported`] in a build without feature `mpi` that mpirun started as one of several.
-pub fn check_launch() -> Result<()> {
-    let variable = |name: &str| std::env::var(name).ok();
-    refuse(cfg!(feature = "mpi"), &variable)
-}
-
-fn refuse(has_mpi: bool, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
-    let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
-    let size = SIZES
-        .iter()
-        .find_map(|name| number(name))
-        .or_else(|| RANKS.iter().any(|name| variable(name).is_some()).then(|| number(TASKS)).flatten());
-    let several = match size {
-        Some(1) => false,
-        Some(_) => true,
-        None => RANKS.iter().any(|name| variable(name).is_some()),
-    };
-    if has_mpi || !several {
-        return Ok(());
+/// [`Error::Unsupported`] in a process that a launcher started as one of several.
+pub fn check_alone(what: &str) -> Result<()> {
+    match Launch::here() {
+        Some(launch) if launch.is_one_of_several() => Err(Error::Unsupported(format!(
+            "{what} works in one process, and this one was started as {}; start it without mpirun",
+            launch.describe()
+        ))),
+        _ => Ok(()),
     }
-    let ranks = size.map_or("several ranks".into(), |n| format!("{n} ranks"));
-    Err(Error::Unsupported(format!(
-        "started as one of {ranks}, and this build has no MPI; build one with `cargo build --release --features mpi`"
-    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(variables: &[(&str, &str)]) -> Option<Launch> {
+        Launch::read(&|asked| {
+            variables.iter().find(|(name, _)| *name == asked).map(|(_, value)| value.to_string())
+        })
+    }
+
     #[test]
-    fn a_build_without_mpi_refuses_to_be_one_of_several() {
-        let with = |name: &'static str, value: &'static str| {
-            move |asked: &str| match asked {
-                "SLURM_STEP_NUM_TASKS" => Some("1".to_string()),
-                _ => (asked == name).then(|| value.to_string()),
-            }
-        };
-        for (name, value, refused) in [
-            ("OMPI_COMM_WORLD_SIZE", "4", true),
-            ("PMI_SIZE", "2", true),
-            ("PMIX_RANK", "0", false), // Slurm says that it is the only one
-            ("OMPI_COMM_WORLD_SIZE", "1", false),
-            ("PATH", "4", false),
+    fn launchers_are_known_by_their_variables() {
+        let launch = |launcher, ranks, rank| Some(Launch { launcher, ranks, rank });
+        for (variables, expected) in [
+            (&[("PATH", "4"), ("SLURM_STEP_NUM_TASKS", "4")][..], None),
+            (
+                &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3")],
+                launch(Launcher::OpenMpi, Some(4), Some(3)),
+            ),
+            (&[("PMI_SIZE", "2"), ("PMI_RANK", "1")], launch(Launcher::Pmi, Some(2), Some(1))),
+            // mpirun within a step of Slurm.
+            (
+                &[("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_RANK", "0")],
+                launch(Launcher::OpenMpi, Some(8), Some(0)),
+            ),
+            (&[("PMIX_RANK", "0")], launch(Launcher::Pmix, None, Some(0))),
+            (&[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "1")], launch(Launcher::Pmix, Some(1), Some(0))),
         ] {
-            let found = refuse(false, &with(name, value));
-            assert_eq!(found.is_err(), refused, "{name}={value}: {found:?}");
-            refuse(true, &with(name, value)).unwrap();
+            assert_eq!(read(variables), expected, "{variables:?}");
         }
-        let alone = |asked: &str| (asked == "PMIX_RANK").then(|| "0".to_string());
-        assert!(refuse(false, &alone).is_err(), "of an unknown number");
-        let text = refuse(false, &with("PMI_SIZE", "3")).unwrap_err().to_string();
-        assert!(text.contains("3 ranks") && text.contains("--features mpi"), "{text}");
+        let several = |variables| read(variables).is_some_and(|launch| launch.is_one_of_several());
+        assert!(several(&[("PMIX_RANK", "0")]) && !several(&[("PMI_SIZE", "1")]));
     }
 }

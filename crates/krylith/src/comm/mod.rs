@@ -1,8 +1,8 @@
 //! What ranks say to each other on the host: sums, set-up messages, and the halo of a product.
 //!
 //! A rank is one share of a distributed system with one device: a thread of a [`Team`] (one process driving several
-//! GPUs, tests of many ranks), or an MPI process (feature `mpi`). Methods never see this: a [`Space`](crate::space::Space)
-//! sums over its communicator, and an operator exchanges its halo through it.
+//! GPUs, tests of many ranks), or an MPI process, whose library is found at run time. Methods never see this: a
+//! [`Space`](crate::space::Space) sums over its communicator, and an operator exchanges its halo through it.
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
 //! rank that is gone or failed, or at the time limit of [`time_limit`].
@@ -10,17 +10,13 @@
 mod bell;
 mod launch;
 mod messages;
-#[cfg(feature = "mpi")]
 mod mpi;
-#[cfg(any(feature = "mpi", test))] // its tests need no MPI
-#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 mod peers;
 mod solo;
 mod team;
 pub(crate) mod wire;
 
-pub use launch::{check_launch, launched};
-#[cfg(feature = "mpi")]
+pub use launch::{check_alone, launched};
 pub use mpi::Mpi;
 pub use solo::Solo;
 pub use team::{Team, TeamRank};

@@ -1,10 +1,10 @@
 //! Halos between processes: persistent requests on two buffers.
 
+use super::requests::Requests;
 use super::world::{World, count};
 use crate::comm::messages::Lengths;
 use crate::comm::{Channel, Message};
 use crate::{Error, Result};
-use mpi_sys as ffi;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -15,19 +15,17 @@ pub(super) struct MpiChannel {
     /// Dropped by hand: MPI may still use them when the channel is dropped between `start` and `finish`.
     outgoing: ManuallyDrop<Vec<f64>>,
     incoming: ManuallyDrop<Vec<f64>>,
-    requests: ManuallyDrop<Vec<ffi::MPI_Request>>,
+    requests: ManuallyDrop<Requests>,
     /// With whom each request is.
     ranks: Vec<usize>,
     /// Started and not yet finished.
     active: bool,
 }
 
-// SAFETY: the requests are handles that any thread may use, one at a time (see `World`); the rest is plain data.
-unsafe impl Send for MpiChannel {}
-
 impl MpiChannel {
     pub(super) fn new(world: Arc<World>, messages: &[Message], lengths: &Lengths) -> Result<Self> {
         let tag = world.next_tag()?;
+        let (table, double) = (&world.library().table, world.library().constants.double);
         let room = |n: usize| {
             let mut numbers = Vec::new();
             crate::memory::reserve(&mut numbers, n).map_err(|_| Error::Memory {
@@ -44,7 +42,7 @@ impl MpiChannel {
             world,
             outgoing: ManuallyDrop::new(room(lengths.outgoing)?),
             incoming: ManuallyDrop::new(room(lengths.incoming)?),
-            requests: ManuallyDrop::new(Vec::new()),
+            requests: ManuallyDrop::new(Requests::new(table)),
             ranks: Vec::new(),
             active: false,
         };
@@ -54,7 +52,7 @@ impl MpiChannel {
             // SAFETY: the range lies within `incoming`, which is neither moved nor freed while a request is active.
             let request = channel.world.start("MPI_Recv_init", |comm, request| unsafe {
                 let to = to.add(m.receive.start).cast::<c_void>();
-                ffi::MPI_Recv_init(to, n, ffi::RSMPI_DOUBLE, m.rank as c_int, tag, comm, request)
+                table.MPI_Recv_init(to, n, double, m.rank as c_int, tag, comm, request)
             })?;
             channel.requests.push(request);
             channel.ranks.push(m.rank);
@@ -64,7 +62,7 @@ impl MpiChannel {
             // SAFETY: as above, within `outgoing`.
             let request = channel.world.start("MPI_Send_init", |comm, request| unsafe {
                 let from = from.add(m.send.start).cast::<c_void>();
-                ffi::MPI_Send_init(from, n, ffi::RSMPI_DOUBLE, m.rank as c_int, tag, comm, request)
+                table.MPI_Send_init(from, n, double, m.rank as c_int, tag, comm, request)
             })?;
             channel.requests.push(request);
             channel.ranks.push(m.rank);
@@ -79,14 +77,14 @@ impl Channel for MpiChannel {
     }
 
     fn start(&mut self) -> Result<()> {
-        let (n, requests) = (count(self.requests.len())?, self.requests.as_mut_ptr());
+        let (n, requests) = (count(self.requests.len())?, self.requests.at(0));
         if self.active {
             return Err(Error::invalid("a halo is started again before it was finished"));
         }
         if n > 0 {
             self.active = true;
             // SAFETY: n inactive requests.
-            self.world.call("MPI_Startall", || unsafe { ffi::MPI_Startall(n, requests) })?;
+            self.world.call("MPI_Startall", |mpi| unsafe { mpi.MPI_Startall(n, requests) })?;
         }
         Ok(())
     }
@@ -105,9 +103,10 @@ impl Drop for MpiChannel {
         if self.active {
             return; // MPI may still use the buffers
         }
-        for request in self.requests.iter_mut() {
+        for i in 0..self.requests.len() {
+            let request = self.requests.at(i);
             // SAFETY: an inactive request; after the end of MPI the call is not made.
-            let _ = self.world.call("MPI_Request_free", || unsafe { ffi::MPI_Request_free(request) });
+            let _ = self.world.call("MPI_Request_free", |mpi| unsafe { mpi.MPI_Request_free(request) });
         }
         // SAFETY: not used again, here or by MPI.
         unsafe {

@@ -1,17 +1,27 @@
 //! Ranks that are processes, started by `mpirun` or another launcher of MPI.
 //!
+//! The MPI library is found at run time ([`library`]), and may have any of three binary interfaces ([`abi`]).
+//!
 //! Nothing here blocks inside MPI: every operation is started, then tested until it is done, a rank is seen to be gone,
 //! or the time limit is over ([`World::wait`]). What is left of an operation that failed stays in memory, since MPI may
 //! still write there.
 
+mod abi;
 mod channel;
+mod functions;
+mod library;
+mod loaded;
+mod requests;
 mod world;
 
+use super::launch::Launch;
 use super::peers::{Identity, Peers};
-use super::{Channel, Communicator, HostShare, Message, gather, launched, messages, time_limit};
+use super::{Channel, Communicator, HostShare, Message, gather, messages, time_limit};
 use crate::{Error, Result};
 use channel::MpiChannel;
-use mpi_sys as ffi;
+use functions::Handle;
+use library::{Library, Sizes};
+use requests::Requests;
 use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::mem::ManuallyDrop;
@@ -60,11 +70,8 @@ pub struct Mpi {
 #[derive(Default)]
 struct Ahead {
     sums: Sums,
-    request: Option<ffi::MPI_Request>,
+    request: Option<Handle>,
 }
-
-// SAFETY: a request is a number or a pointer that MPI lets any thread use, one at a time; see `World`.
-unsafe impl Send for Ahead {}
 
 impl Drop for Ahead {
     fn drop(&mut self) {
@@ -85,33 +92,64 @@ impl Mpi {
     /// Starts MPI, once in a process; `None` where no launcher started this process. In a program that has started
     /// MPI itself, joins it and leaves its end to the program.
     ///
+    /// The library is one that is in the process already, the one that `KRYLITH_MPI` names (a path, or a name that the system
+    /// finds), or the launcher's. It may be Open MPI, MPICH or what shares its ABI, or have the standard ABI of MPI 5.
+    ///
     /// Collective. Call it early: a rank that ends before it with exit code 0 is seen by the launcher alone.
     ///
     /// # Errors
-    /// A second call, an MPI library without `MPI_THREAD_SERIALIZED`, [`time_limit`]'s, or ranks that do not answer.
+    /// No library, or one that is not the launcher's; a second call, a library without `MPI_THREAD_SERIALIZED`,
+    /// [`time_limit`]'s, or ranks that do not answer.
     pub fn init() -> Result<Option<Arc<Self>>> {
-        let limit = time_limit()?;
-        if !world::is_initialised() && !launched() {
-            return Ok(None);
-        }
-        Self::meet(World::init(limit)?).map(Some)
+        let (limit, launch) = (time_limit()?, Launch::here());
+        let library = match (Library::running(), &launch) {
+            (Some(library), _) => library,
+            (None, None) => return Ok(None),
+            (None, Some(launch)) => match Library::of_launch(launch) {
+                Err(_) if !launch.is_one_of_several() => return Ok(None),
+                found => found?,
+            },
+        };
+        Self::meet(World::init(library, launch.as_ref(), limit)?).map(Some)
     }
 
     /// The ranks of a communicator of a program that has started MPI itself, which stays the program's: this one is a duplicate
     /// of it, and a rank that fails tells the others and goes on. Collective.
     ///
-    /// `handle` is the communicator's Fortran handle, by `MPI_Comm_c2f` in C: it looks the same in every MPI library.
+    /// `handle` is the communicator's Fortran handle, by `MPI_Comm_c2f` in C: it looks the same in every MPI library. `sizes`
+    /// are the bytes of a communicator's handle and of a status in the caller's MPI, where it knows them: a library with
+    /// others is not taken.
     ///
     /// # Errors
-    /// MPI not started, or without `MPI_THREAD_SERIALIZED`; [`time_limit`]'s, or ranks that do not answer.
+    /// No MPI library in this process, or none with these sizes; MPI not started, ended, or without `MPI_THREAD_SERIALIZED`;
+    /// ranks that a launcher started and that the library takes for single ones; [`time_limit`]'s, or ranks that do not
+    /// answer.
     ///
     /// # Safety
-    /// The handle must be that of a live communicator of this MPI library, between processes of one group.
-    pub unsafe fn from_handle(handle: c_int) -> Result<Arc<Self>> {
+    /// The handle must be that of a live communicator of the MPI library in this process, between processes of one group.
+    pub unsafe fn from_handle(handle: c_int, sizes: Option<(usize, usize)>) -> Result<Arc<Self>> {
         let limit = time_limit()?;
-        // SAFETY: the caller's promise.
-        let comm = unsafe { ffi::RSMPI_Comm_f2c(handle as ffi::RSMPI_Fint) };
-        Self::meet(World::join(comm, limit)?)
+        let library = Library::of_communicator(sizes as Option<Sizes>)?;
+        // SAFETY: the caller's promise; MPI runs where the handle is asked for.
+        let comm = || unsafe { library.communicator(handle) };
+        Self::meet(World::join(library, comm, Launch::here().as_ref(), limit)?)
+    }
+
+    /// The MPI library in use, as `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`; `None` before ranks were asked for.
+    pub fn library() -> Option<String> {
+        Library::chosen().map(Library::describe)
+    }
+
+    /// The MPI library that ranks would use, as in [`Mpi::library`], found as [`Mpi::init`] finds it. Starts nothing.
+    ///
+    /// # Errors
+    /// [`Error::Library`]: what was tried.
+    pub fn probe() -> Result<String> {
+        Library::probe().map_err(|message| Error::Library {
+            library: "MPI".into(),
+            message,
+            remedy: "install one, or name it: KRYLITH_MPI=PATH".into(),
+        })
     }
 
     /// The same ranks once more, for a solver that works while another does: their messages do not meet. A rank that fails
@@ -131,11 +169,6 @@ impl Mpi {
         let identities = identities.iter().map(|bytes| Identity::from_bytes(bytes)).collect();
         world.meet(Peers::new(world.rank, identities));
         Ok(mpi)
-    }
-
-    /// True if a launcher such as mpirun started this process.
-    pub fn launched() -> bool {
-        launched()
     }
 
     /// Ends MPI when all ranks have come here; later calls are errors. Collective; a second call does nothing.
@@ -159,16 +192,18 @@ impl Mpi {
         mine.extend_from_slice(values);
         all.resize(all.len().max(values.len()), 0.0);
         let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        let (mpi, double) = (&self.world.library().table, self.world.library().constants.double);
+        let op = self.world.library().constants.sum;
         // SAFETY: both hold n numbers, and stay until the wait has ended well.
         let reduce = self.world.start("MPI_Ireduce", |comm, request| unsafe {
-            ffi::MPI_Ireduce(from, to, n, ffi::RSMPI_DOUBLE, ffi::RSMPI_SUM, 0, comm, request)
+            mpi.MPI_Ireduce(from, to, n, double, op, 0, comm, request)
         });
-        let done = reduce.and_then(|r| self.world.wait("MPI_Ireduce", &mut [r], &[])).and_then(|()| {
+        let done = reduce.and_then(|r| self.world.wait_one("MPI_Ireduce", r)).and_then(|()| {
             // SAFETY: as above.
             let spread = self.world.start("MPI_Ibcast", |comm, request| unsafe {
-                ffi::MPI_Ibcast(to, n, ffi::RSMPI_DOUBLE, 0, comm, request)
+                mpi.MPI_Ibcast(to, n, double, 0, comm, request)
             })?;
-            self.world.wait("MPI_Ibcast", &mut [spread], &[])
+            self.world.wait_one("MPI_Ibcast", spread)
         });
         keep_on_error(&mut sums, done)?;
         values.copy_from_slice(&sums.all[..values.len()]);
@@ -178,16 +213,17 @@ impl Mpi {
 
 impl Mpi {
     /// Begins to gather what all ranks bring; the buffers must stay until a wait for it has ended well.
-    fn gather_numbers(&self, sums: &mut Sums, values: &[f64]) -> Result<ffi::MPI_Request> {
+    fn gather_numbers(&self, sums: &mut Sums, values: &[f64]) -> Result<Handle> {
         let n = count(values.len())?;
         let Sums { mine, all } = sums;
         mine.clear();
         mine.extend_from_slice(values);
         all.resize(all.len().max(values.len() * self.size()), 0.0);
         let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        let (mpi, double) = (&self.world.library().table, self.world.library().constants.double);
         // SAFETY: n numbers are sent and n from each rank fit; both buffers stay until the wait has ended well.
         self.world.start("MPI_Iallgather", |comm, request| unsafe {
-            ffi::MPI_Iallgather(from, n, ffi::RSMPI_DOUBLE, to, n, ffi::RSMPI_DOUBLE, comm, request)
+            mpi.MPI_Iallgather(from, n, double, to, n, double, comm, request)
         })
     }
 }
@@ -237,7 +273,7 @@ impl Communicator for Mpi {
         }
         let mut sums = self.sums.lock().unwrap_or_else(|e| e.into_inner());
         let request = self.gather_numbers(&mut sums, values);
-        let done = request.and_then(|r| self.world.wait("MPI_Iallgather", &mut [r], &[]));
+        let done = request.and_then(|r| self.world.wait_one("MPI_Iallgather", r));
         keep_on_error(&mut sums, done)?;
         sums.add(self.size(), values);
         Ok(())
@@ -263,7 +299,7 @@ impl Communicator for Mpi {
         let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
         let request =
             ahead.request.take().ok_or_else(|| Error::invalid("a sum is ended that was not begun"))?;
-        let done = self.world.wait("MPI_Iallgather", &mut [request], &[]);
+        let done = self.world.wait_one("MPI_Iallgather", request);
         keep_on_error(&mut ahead.sums, done)?;
         ahead.sums.add(self.size(), values);
         Ok(())
@@ -279,11 +315,13 @@ impl Communicator for Mpi {
         let lengths: ManuallyDrop<Vec<u64>> = ManuallyDrop::new(out.iter().map(|m| m.len() as u64).collect());
         let mut coming = ManuallyDrop::new(vec![0u64; size]);
         let (from, to) = (lengths.as_ptr().cast::<c_void>(), coming.as_mut_ptr().cast::<c_void>());
+        let (mpi, constants) = (&world.library().table, &world.library().constants);
+        let (byte, number) = (constants.uint8, constants.uint64);
         // SAFETY: both hold a number for each rank and are only dropped after the wait has ended well.
         let request = world.start("MPI_Ialltoall", |comm, request| unsafe {
-            ffi::MPI_Ialltoall(from, 1, ffi::RSMPI_UINT64_T, to, 1, ffi::RSMPI_UINT64_T, comm, request)
+            mpi.MPI_Ialltoall(from, 1, number, to, 1, number, comm, request)
         })?;
-        world.wait("MPI_Ialltoall", &mut [request], &[])?;
+        world.wait_one("MPI_Ialltoall", request)?;
 
         let mut incoming = ManuallyDrop::new(Vec::with_capacity(size));
         for (q, &n) in coming.iter().enumerate() {
@@ -299,13 +337,13 @@ impl Communicator for Mpi {
             bytes.resize(length, 0u8);
             incoming.push(bytes);
         }
-        let (mut requests, mut ranks) = (Vec::new(), Vec::new());
+        let (mut requests, mut ranks) = (Requests::new(mpi), Vec::new());
         for q in (0..size).filter(|&q| q != rank) {
             for piece in incoming[q].chunks_mut(PIECE) {
                 let (to, n) = (piece.as_mut_ptr().cast::<c_void>(), count(piece.len())?);
                 // SAFETY: n bytes, which are only dropped or moved after the wait has ended well.
                 requests.push(world.start("MPI_Irecv", |comm, request| unsafe {
-                    ffi::MPI_Irecv(to, n, ffi::RSMPI_UINT8_T, q as c_int, 0, comm, request)
+                    mpi.MPI_Irecv(to, n, byte, q as c_int, 0, comm, request)
                 })?);
                 ranks.push(q);
             }
@@ -316,7 +354,7 @@ impl Communicator for Mpi {
                 let (from, n) = (piece.as_ptr().cast::<c_void>(), count(piece.len())?);
                 // SAFETY: as above.
                 requests.push(world.start("MPI_Isend", |comm, request| unsafe {
-                    ffi::MPI_Isend(from, n, ffi::RSMPI_UINT8_T, q as c_int, 0, comm, request)
+                    mpi.MPI_Isend(from, n, byte, q as c_int, 0, comm, request)
                 })?);
                 ranks.push(q);
             }

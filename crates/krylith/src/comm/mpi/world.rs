@@ -1,12 +1,16 @@
-//! The MPI library of this process: start, end, errors, and waits that end.
+//! The ranks of one communicator: start, end, errors, and waits that end.
 
+use super::abi::STATUS;
+use super::functions::{Handle, Handles, Table};
+use super::library::Library;
+use super::requests::Requests;
 use crate::comm::HostShare;
+use crate::comm::launch::Launch;
 use crate::comm::peers::Peers;
 use crate::{Error, Result};
-use mpi_sys as ffi;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a wait polls, with a core to itself, before it gives the core to others.
@@ -34,8 +38,9 @@ const ABORT: Duration = Duration::from_secs(5);
 pub(super) struct World {
     pub(super) rank: usize,
     pub(super) size: usize,
+    library: &'static Library,
     /// Krylith's own, so that its messages meet no others.
-    comm: ffi::MPI_Comm,
+    comm: Handle,
     limit: Duration,
     peers: OnceLock<Peers>,
     /// MPI was started here, and ends here.
@@ -46,11 +51,6 @@ pub(super) struct World {
     tags: AtomicUsize,
 }
 
-// SAFETY: the handles are numbers or pointers that MPI lets any thread use, one at a time; `ENTERED` sees to that.
-unsafe impl Send for World {}
-// SAFETY: as above.
-unsafe impl Sync for World {}
-
 /// A length as MPI wants it.
 pub(super) fn count(n: usize) -> Result<c_int> {
     c_int::try_from(n).map_err(|_| {
@@ -58,89 +58,67 @@ pub(super) fn count(n: usize) -> Result<c_int> {
     })
 }
 
-/// True if MPI has been started in this process, by whomever.
-pub(super) fn is_initialised() -> bool {
-    let mut flag = 0;
-    // SAFETY: may be called at any time; writes one int.
-    unsafe { ffi::MPI_Initialized(&mut flag) };
-    flag != 0
-}
-
-fn error(call: &str, code: c_int) -> Error {
-    let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
-    let mut length = 0;
-    // SAFETY: the buffer has the length that MPI asks for.
-    unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length) };
-    text.truncate(usize::try_from(length).unwrap_or(0));
-    let message = String::from_utf8_lossy(&text).into_owned();
-    Error::Device { device: "MPI".into(), call: call.into(), message }
-}
-
-fn checked(call: &str, code: c_int) -> Result<()> {
-    if code == ffi::MPI_SUCCESS as c_int { Ok(()) } else { Err(error(call, code)) }
-}
-
 impl World {
     /// Starts MPI or joins it.
-    pub(super) fn init(limit: Duration) -> Result<Self> {
+    pub(super) fn init(library: &'static Library, launch: Option<&Launch>, limit: Duration) -> Result<Self> {
+        let owned = !library.is_initialised();
+        launch.filter(|_| owned).map_or(Ok(()), |launch| library.speaks_with(launch))?;
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(Error::invalid("MPI is started once in a process; share the communicator"));
         }
-        let owned = !is_initialised();
-        let mut provided = 0;
-        // SAFETY: called once; MPI takes null for arguments that it need not see; the others are written.
-        unsafe {
-            let wanted = ffi::RSMPI_THREAD_SERIALIZED;
-            let null = std::ptr::null_mut();
-            match owned {
-                true => checked(
-                    "MPI_Init_thread",
-                    ffi::MPI_Init_thread(null, std::ptr::null_mut(), wanted, &mut provided),
-                )?,
-                false => checked("MPI_Query_thread", ffi::MPI_Query_thread(&mut provided))?,
-            }
+        if owned {
+            let (wanted, null, mut provided) = (library.constants.thread_serialized, std::ptr::null_mut(), 0);
+            // SAFETY: called once; MPI takes null for arguments that it need not see; an int is written.
+            let code =
+                unsafe { library.table.MPI_Init_thread(null, std::ptr::null_mut(), wanted, &mut provided) };
+            library.checked("MPI_Init_thread", code)?;
         }
-        enough_threads(provided)?;
-        // SAFETY: a constant once MPI is started.
-        Self::of(unsafe { ffi::RSMPI_COMM_WORLD }, limit, owned)
+        let usable = usable(library, launch);
+        if usable.is_err() && owned {
+            // SAFETY: started above, and nothing else of it was called.
+            let _ = unsafe { library.table.MPI_Finalize() }; // the first error is told
+        }
+        usable?;
+        Self::of(library, library.constants.comm_world, limit, owned)
     }
 
-    /// Joins the ranks of a communicator of the program's own.
-    pub(super) fn join(comm: ffi::MPI_Comm, limit: Duration) -> Result<Self> {
-        let mut provided = 0;
-        if !is_initialised() {
+    /// Joins the ranks of a communicator of the program's own, which is asked for once MPI is known to run.
+    pub(super) fn join(
+        library: &'static Library,
+        comm: impl FnOnce() -> Handle,
+        launch: Option<&Launch>,
+        limit: Duration,
+    ) -> Result<Self> {
+        if !library.is_initialised() {
             return Err(Error::invalid("a communicator of a program that has not started MPI"));
         }
-        // SAFETY: MPI runs; one int is written.
-        checked("MPI_Query_thread", unsafe { ffi::MPI_Query_thread(&mut provided) })?;
-        enough_threads(provided)?;
-        Self::of(comm, limit, false)
+        if library.is_finalised() {
+            return Err(Error::invalid("a communicator of a program that has ended MPI"));
+        }
+        usable(library, launch)?;
+        Self::of(library, comm(), limit, false)
     }
 
     /// The same ranks, with messages that meet none of these. Collective.
     pub(super) fn duplicate(&self) -> Result<Self> {
         self.usable()?;
-        Self::of(self.comm, self.limit, false)
+        Self::of(self.library, self.comm, self.limit, false)
     }
 
     /// The ranks of `original`, on a duplicate of it.
-    fn of(original: ffi::MPI_Comm, limit: Duration, owned: bool) -> Result<Self> {
-        let (mut rank, mut size) = (0, 0);
-        {
-            let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: a live communicator; the ints are written.
-            unsafe {
-                checked(
-                    "MPI_Comm_set_errhandler",
-                    ffi::MPI_Comm_set_errhandler(original, ffi::RSMPI_ERRORS_RETURN),
-                )?;
-                checked("MPI_Comm_rank", ffi::MPI_Comm_rank(original, &mut rank))?;
-                checked("MPI_Comm_size", ffi::MPI_Comm_size(original, &mut size))?;
-            }
-        }
+    fn of(library: &'static Library, original: Handle, limit: Duration, owned: bool) -> Result<Self> {
+        let errors = library.constants.errors_return;
+        let (rank, size) = {
+            let _entered = enter();
+            // SAFETY: a live communicator.
+            let code = unsafe { library.table.MPI_Comm_set_errhandler(original, errors) };
+            library.checked("MPI_Comm_set_errhandler", code)?;
+            place(library, original)?
+        };
         let mut world = Self {
-            rank: rank as usize,
-            size: size as usize,
+            rank,
+            size,
+            library,
             comm: original,
             limit,
             peers: OnceLock::new(),
@@ -150,21 +128,22 @@ impl World {
             tags: AtomicUsize::new(HERE as usize + 1),
         };
         // MPI writes the handle when the wait ends well; until then it must stay where it is.
-        // SAFETY: a null handle, to be overwritten.
-        let own: &'static mut ffi::MPI_Comm = Box::leak(Box::new(unsafe { ffi::RSMPI_COMM_NULL }));
-        let written: *mut ffi::MPI_Comm = own;
-        // SAFETY: `written` lives for ever.
-        let request = world
-            .start("MPI_Comm_idup", |comm, request| unsafe { ffi::MPI_Comm_idup(comm, written, request) })?;
-        world.wait("MPI_Comm_idup", &mut [request], &[])?;
+        let written = Handles::at(Box::leak(Box::new(0usize)));
+        // SAFETY: `written` lives for ever, and has room for the widest handle.
+        let request = world.start("MPI_Comm_idup", |comm, request| unsafe {
+            library.table.MPI_Comm_idup(comm, written, request)
+        })?;
+        world.wait_one("MPI_Comm_idup", request)?;
         // SAFETY: MPI has written it and is done with it.
-        world.comm = unsafe { *written };
+        world.comm = unsafe { library.table.load(written) };
         let comm = world.comm;
         // SAFETY: a live communicator.
-        world.call("MPI_Comm_set_errhandler", || unsafe {
-            ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN)
-        })?;
+        world.call("MPI_Comm_set_errhandler", |mpi| unsafe { mpi.MPI_Comm_set_errhandler(comm, errors) })?;
         Ok(world)
+    }
+
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
     }
 
     /// The others have told who they are.
@@ -191,9 +170,9 @@ impl World {
         let comm = self.comm;
         // SAFETY: MPI writes a pointer to an int of its own.
         let largest = unsafe {
-            let key = ffi::MPI_TAG_UB as c_int;
+            let key = self.library.constants.tag_bound;
             let place = (&raw mut largest).cast();
-            self.call("MPI_Comm_get_attr", || ffi::MPI_Comm_get_attr(comm, key, place, &mut found))?;
+            self.call("MPI_Comm_get_attr", |mpi| mpi.MPI_Comm_get_attr(comm, key, place, &mut found))?;
             if found != 0 && !largest.is_null() { *largest } else { 32767 } // at least that, by the standard
         };
         let tag = self.tags.fetch_add(1, Ordering::SeqCst);
@@ -205,27 +184,28 @@ impl World {
     }
 
     /// Calls MPI, no other thread being there.
-    pub(super) fn call(&self, name: &str, call: impl FnOnce() -> c_int) -> Result<()> {
+    pub(super) fn call(&self, name: &str, call: impl FnOnce(&Table) -> c_int) -> Result<()> {
         self.usable()?;
-        let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
-        checked(name, call())
+        let _entered = enter();
+        self.library.checked(name, call(&self.library.table))
     }
 
     /// Starts an operation.
-    pub(super) fn start(
-        &self,
-        name: &str,
-        call: impl FnOnce(ffi::MPI_Comm, *mut ffi::MPI_Request) -> c_int,
-    ) -> Result<ffi::MPI_Request> {
-        // SAFETY: a constant, to be overwritten.
-        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        self.call(name, || call(self.comm, &mut request))?;
-        Ok(request)
+    pub(super) fn start(&self, name: &str, call: impl FnOnce(Handle, Handles) -> c_int) -> Result<Handle> {
+        let mut word = 0usize; // as wide as the widest handle
+        let at = Handles::at(&mut word);
+        // SAFETY: a handle stands there before and after the call.
+        unsafe {
+            self.library.table.store(self.library.constants.request_null, at);
+            self.call(name, |_| call(self.comm, at))?;
+            Ok(self.library.table.load(at))
+        }
     }
 
     fn usable(&self) -> Result<()> {
-        if self.is_finished() {
-            return Err(Error::invalid("MPI has been finished in this process"));
+        // A program may end its MPI and drop its solvers later.
+        if self.is_finished() || self.library.is_finalised() {
+            return Err(Error::invalid("MPI has been ended in this process"));
         }
         self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
     }
@@ -242,32 +222,36 @@ impl World {
 
     /// Sends a message without content, which needs no buffer; its request is never looked at.
     fn tell(&self, rank: usize, tag: c_int) -> Result<()> {
+        let (mpi, byte) = (&self.library.table, self.library.constants.uint8);
         // SAFETY: nothing is read from the null pointer.
         let told = self.start("MPI_Isend", |comm, request| unsafe {
-            ffi::MPI_Isend(std::ptr::null(), 0, ffi::RSMPI_UINT8_T, rank as c_int, tag, comm, request)
+            mpi.MPI_Isend(std::ptr::null(), 0, byte, rank as c_int, tag, comm, request)
         });
         told.map(drop)
     }
 
     /// Takes a message without content, if one is here, and says from whom.
     fn take(&self, tag: c_int) -> Option<usize> {
-        let (mut flag, mut status) = (0, std::mem::MaybeUninit::<ffi::MPI_Status>::uninit());
-        let comm = self.comm;
-        // SAFETY: MPI writes the flag, and the status where the flag is set; the message that was seen is here, so that
-        // receiving it does not wait, and without content it needs no buffer.
-        let taken = self.call("MPI_Iprobe", || unsafe {
-            let code = ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, tag, comm, &mut flag, status.as_mut_ptr());
-            if code != ffi::MPI_SUCCESS as c_int || flag == 0 {
-                return code;
-            }
-            let (from, nothing) = (status.assume_init_ref().MPI_SOURCE, std::ptr::null_mut());
-            ffi::MPI_Recv(nothing, 0, ffi::RSMPI_UINT8_T, from, tag, comm, status.as_mut_ptr())
+        let from = self.probe(tag)?;
+        let (comm, byte, mut status) = (self.comm, self.library.constants.uint8, [0 as c_int; STATUS]);
+        // SAFETY: the message that was seen is here, so that receiving it does not wait; it has no content and needs no
+        // buffer.
+        let taken = self.call("MPI_Recv", |mpi| unsafe {
+            let nothing = std::ptr::null_mut();
+            mpi.MPI_Recv(nothing, 0, byte, from as c_int, tag, comm, status.as_mut_ptr().cast())
         });
-        if taken.is_err() || flag == 0 {
-            return None;
-        }
-        // SAFETY: written, for the flag is set.
-        Some(unsafe { status.assume_init() }.MPI_SOURCE as usize)
+        taken.ok().map(|()| from)
+    }
+
+    /// Who has sent a message with this tag that was not taken yet.
+    fn probe(&self, tag: c_int) -> Option<usize> {
+        let (comm, constants) = (self.comm, &self.library.constants);
+        let (mut flag, mut status) = (0, [0 as c_int; STATUS]);
+        // SAFETY: MPI writes the flag, and the status where the flag is set.
+        let probed = self.call("MPI_Iprobe", |mpi| unsafe {
+            mpi.MPI_Iprobe(constants.any_source, tag, comm, &mut flag, status.as_mut_ptr().cast())
+        });
+        (probed.is_ok() && flag != 0).then(|| status[constants.source] as usize)
     }
 
     /// Answers who asks whether this rank is there.
@@ -300,18 +284,7 @@ impl World {
 
     /// A rank that has told of its failure.
     fn heard(&self) -> Option<(usize, String)> {
-        let (mut flag, mut status) = (0, std::mem::MaybeUninit::<ffi::MPI_Status>::uninit());
-        let comm = self.comm;
-        // SAFETY: MPI writes the flag, and the status where the flag is set.
-        let probed = self.call("MPI_Iprobe", || unsafe {
-            ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, FAILED, comm, &mut flag, status.as_mut_ptr())
-        });
-        if probed.is_err() || flag == 0 {
-            return None;
-        }
-        // SAFETY: written, for the flag is set.
-        let rank = unsafe { status.assume_init() }.MPI_SOURCE as usize;
-        Some((rank, "failed; its own error says why".into()))
+        self.probe(FAILED).map(|rank| (rank, "failed; its own error says why".into()))
     }
 
     /// A rank that is gone or has failed, and how.
@@ -341,11 +314,25 @@ impl World {
     /// Waits for all of `requests`. `ranks` says with whom each is, where that can be said.
     ///
     /// After an error requests may be pending: their buffers must never be freed.
-    pub(super) fn wait(&self, name: &str, requests: &mut [ffi::MPI_Request], ranks: &[usize]) -> Result<()> {
+    pub(super) fn wait(&self, name: &str, requests: &mut Requests, ranks: &[usize]) -> Result<()> {
+        self.wait_for(name, requests.at(0), requests.len(), ranks)
+    }
+
+    /// Waits for one request.
+    pub(super) fn wait_one(&self, name: &str, request: Handle) -> Result<()> {
+        let mut word = 0usize; // as wide as the widest handle
+        let at = Handles::at(&mut word);
+        // SAFETY: there is room for one handle.
+        unsafe { self.library.table.store(request, at) };
+        self.wait_for(name, at, 1, &[])
+    }
+
+    /// Waits for as many requests as stand side by side.
+    fn wait_for(&self, name: &str, requests: Handles, n: usize, ranks: &[usize]) -> Result<()> {
         let begin = Instant::now();
         let crowded = self.is_crowded();
         loop {
-            if self.test(name, requests)? {
+            if self.test(name, requests, n)? {
                 return Ok(());
             }
             let waited = begin.elapsed();
@@ -360,24 +347,22 @@ impl World {
             std::thread::sleep(Duration::from_micros(if waited < DOZE { 50 } else { 500 }));
             if let Some((rank, how)) = self.lost() {
                 // What it sent before it ended may have come in the meantime.
-                if self.test(name, requests)? {
+                if self.test(name, requests, n)? {
                     return Ok(());
                 }
                 return Err(self.broken(Some(rank), how));
             }
             self.answer();
             if waited > self.limit {
-                return Err(self.late(name, requests, ranks));
+                return Err(self.late(name, requests, n, ranks));
             }
         }
     }
 
-    fn test(&self, name: &str, requests: &mut [ffi::MPI_Request]) -> Result<bool> {
-        let (n, mut done) = (count(requests.len())?, 0);
+    fn test(&self, name: &str, requests: Handles, n: usize) -> Result<bool> {
+        let (n, mut done, no_statuses) = (count(n)?, 0, self.library.constants.no_statuses);
         // SAFETY: n requests of this process; MPI may be told to write no statuses.
-        self.call(name, || unsafe {
-            ffi::MPI_Testall(n, requests.as_mut_ptr(), &mut done, ffi::RSMPI_STATUSES_IGNORE)
-        })?;
+        self.call(name, |mpi| unsafe { mpi.MPI_Testall(n, requests, &mut done, no_statuses) })?;
         Ok(done != 0)
     }
 
@@ -389,15 +374,16 @@ impl World {
     }
 
     /// The error at the time limit: names the rank if it can be known.
-    fn late(&self, name: &str, requests: &mut [ffi::MPI_Request], ranks: &[usize]) -> Error {
+    fn late(&self, name: &str, requests: Handles, n: usize, ranks: &[usize]) -> Error {
         let (rank, known) = match self.peers.get().and_then(Peers::stopped) {
             Some((rank, how)) => (Some(rank), format!("{how}; ")),
             None => {
                 let silent = self.silent();
-                let pending = requests.chunks_mut(1).zip(ranks);
-                let mut pending = pending.filter_map(|(r, rank)| match self.test(name, r) {
-                    Ok(true) => None,
-                    _ => Some(*rank),
+                let mut pending = (0..n).zip(ranks).filter_map(|(i, rank)| {
+                    match self.test(name, self.library.table.nth(requests, i), 1) {
+                        Ok(true) => None,
+                        _ => Some(*rank),
+                    }
                 });
                 (silent.or_else(|| pending.next()), String::new())
             }
@@ -415,17 +401,18 @@ impl World {
         if self.is_finished() {
             return Ok(());
         }
+        let mpi = &self.library.table;
         // MPI_Finalize waits without end: nobody enters it before all are there.
         // SAFETY: no buffers.
         let request =
-            self.start("MPI_Ibarrier", |comm, request| unsafe { ffi::MPI_Ibarrier(comm, request) })?;
-        self.wait("MPI_Ibarrier", &mut [request], &[])?;
-        let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
+            self.start("MPI_Ibarrier", |comm, request| unsafe { mpi.MPI_Ibarrier(comm, request) })?;
+        self.wait_one("MPI_Ibarrier", request)?;
+        let _entered = enter();
         if self.finished.swap(true, Ordering::SeqCst) || !self.owned {
             return Ok(());
         }
         // SAFETY: started here, not finished before, and `finished` keeps everybody out from now on.
-        checked("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+        self.library.checked("MPI_Finalize", unsafe { mpi.MPI_Finalize() })
     }
 
     /// Ends the whole job with exit code 3.
@@ -438,23 +425,44 @@ impl World {
             in_time()
         });
         if !self.is_finished() {
-            let _entered = ENTERED.lock().unwrap_or_else(|e| e.into_inner());
+            let _entered = enter();
             // SAFETY: MPI runs, and no other thread is inside.
-            unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 3) };
+            unsafe { self.library.table.MPI_Abort(self.library.constants.comm_world, 3) };
         }
         std::process::exit(3)
     }
 }
 
-/// Refuses an MPI that only some threads may call.
-fn enough_threads(provided: c_int) -> Result<()> {
-    // SAFETY: a constant.
-    if provided >= unsafe { ffi::RSMPI_THREAD_SERIALIZED } {
-        return Ok(());
+/// Keeps other threads out of MPI.
+fn enter() -> MutexGuard<'static, ()> {
+    ENTERED.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Rank and size in a communicator.
+fn place(library: &Library, comm: Handle) -> Result<(usize, usize)> {
+    let (mut rank, mut size) = (0, 0);
+    // SAFETY: a live communicator; the ints are written.
+    unsafe {
+        library.checked("MPI_Comm_rank", library.table.MPI_Comm_rank(comm, &mut rank))?;
+        library.checked("MPI_Comm_size", library.table.MPI_Comm_size(comm, &mut size))?;
     }
-    Err(Error::Unsupported(
-        "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED".into(),
-    ))
+    Ok((rank as usize, size as usize))
+}
+
+/// Refuses an MPI that only some threads may call, and one that takes the ranks of a launcher for single processes.
+fn usable(library: &Library, launch: Option<&Launch>) -> Result<()> {
+    let _entered = enter();
+    let mut provided = 0;
+    // SAFETY: MPI runs; one int is written.
+    library.checked("MPI_Query_thread", unsafe { library.table.MPI_Query_thread(&mut provided) })?;
+    if provided < library.constants.thread_serialized {
+        return Err(Error::Unsupported(
+            "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED".into(),
+        ));
+    }
+    let Some(launch) = launch else { return Ok(()) };
+    let (rank, size) = place(library, library.constants.comm_world)?;
+    library.sees(launch, rank, size)
 }
 
 fn fault(rank: Option<usize>, message: &str) -> Error {

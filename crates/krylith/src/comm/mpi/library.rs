@@ -1,0 +1,384 @@
+//! Finds the MPI library of this process when ranks are asked for: nothing of MPI is needed to build.
+//!
+//! In this order: a library that is in the process already (mpi4py's, PETSc's, the program's own), the one that
+//! `KRYLITH_MPI` names, the launcher's. A library stays open for ever.
+
+use super::abi::{Abi, Constants, ERROR_TEXT, VERSION_TEXT};
+use super::functions::{Handle, Symbols, Table};
+use super::loaded;
+use crate::comm::launch::{Launch, Launcher};
+use crate::{Error, Result};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The variable that names a library: a path, or a name for the system's search.
+const VARIABLE: &str = "KRYLITH_MPI";
+
+/// An MPI library with all functions in use.
+pub struct Library {
+    pub abi: Abi,
+    pub constants: Constants,
+    pub table: Table,
+    /// The first line of what it says of itself.
+    version: String,
+    /// Its file.
+    path: String,
+    /// It speaks PMIx, as the launchers of Open MPI do.
+    has_pmix: bool,
+    /// `MPI_Comm_f2c`, or `MPI_Comm_fromint` of the standard ABI; MPICH's handles are Fortran's.
+    from_fortran: Option<unsafe extern "C" fn(c_int) -> *mut c_void>,
+}
+
+// SAFETY: addresses of functions and objects of a library that stays open.
+unsafe impl Send for Library {}
+// SAFETY: as above; who may call MPI at which time is the matter of `World`.
+unsafe impl Sync for Library {}
+
+static CHOSEN: OnceLock<Library> = OnceLock::new();
+
+/// Sizes of a communicator's handle and of a status, in bytes, as the caller's MPI has them.
+pub type Sizes = (usize, usize);
+
+impl Library {
+    /// The library of a program that has started MPI, or `None`. Looks only at what is in the process.
+    pub fn running() -> Option<&'static Self> {
+        if let Some(chosen) = CHOSEN.get() {
+            return chosen.is_initialised().then_some(chosen);
+        }
+        let (found, _) = in_process();
+        found.into_iter().find(Self::is_initialised).map(|library| CHOSEN.get_or_init(|| library))
+    }
+
+    /// The library of a communicator that the caller has, whose handle and status have these `sizes` where it knows them.
+    pub fn of_communicator(sizes: Option<Sizes>) -> Result<&'static Self> {
+        let fits = |library: &Self| sizes.is_none_or(|sizes| library.sizes() == sizes);
+        if let Some(chosen) = CHOSEN.get() {
+            return if fits(chosen) { Ok(chosen) } else { Err(other_sizes(sizes, &[chosen])) };
+        }
+        let (mut found, reasons) = in_process();
+        if found.is_empty() {
+            let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+            return Err(Error::Library {
+                library: "MPI".into(),
+                message: format!("a communicator was given, and no MPI library is in this process{why}"),
+                remedy: "link the program with a shared MPI library, or import mpi4py first".into(),
+            });
+        }
+        let Some(place) = (0..found.len())
+            .filter(|&i| fits(&found[i]))
+            .max_by_key(|&i| (found[i].is_initialised(), std::cmp::Reverse(i)))
+        else {
+            return Err(other_sizes(sizes, &found.iter().collect::<Vec<_>>()));
+        };
+        let library = found.swap_remove(place);
+        Ok(CHOSEN.get_or_init(|| library))
+    }
+
+    /// The library for the ranks that a launcher started; the error names all that was tried.
+    pub fn of_launch(launch: &Launch) -> Result<&'static Self> {
+        if let Some(chosen) = CHOSEN.get() {
+            return Ok(chosen);
+        }
+        let library = find(Some(launch)).map_err(|tried| Error::Library {
+            library: "MPI".into(),
+            message: format!("this process was started as {}, and {tried}", launch.describe()),
+            remedy: format!("install the launcher's library, or name it: {VARIABLE}=PATH"),
+        })?;
+        Ok(CHOSEN.get_or_init(|| library))
+    }
+
+    /// What a launcher's ranks would use, as `Open MPI v4.1.4 (libmpi.so.40)`, without starting anything.
+    pub fn probe() -> std::result::Result<String, String> {
+        find(Launch::here().as_ref()).map(|library| library.describe())
+    }
+
+    /// The library that was taken, once one was.
+    pub fn chosen() -> Option<&'static Self> {
+        CHOSEN.get()
+    }
+
+    /// `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`.
+    pub fn describe(&self) -> String {
+        format!("{} ({})", self.version, self.path)
+    }
+
+    /// Bytes of a handle and of a status.
+    pub fn sizes(&self) -> Sizes {
+        (self.table.width(), self.constants.status_bytes)
+    }
+
+    /// True if MPI has been started by whomever.
+    pub fn is_initialised(&self) -> bool {
+        let mut flag = 0;
+        // SAFETY: may be called at any time; writes one int.
+        unsafe { self.table.MPI_Initialized(&mut flag) };
+        flag != 0
+    }
+
+    /// True if MPI has been ended by whomever.
+    pub fn is_finalised(&self) -> bool {
+        let mut flag = 0;
+        // SAFETY: may be called at any time; writes one int.
+        unsafe { self.table.MPI_Finalized(&mut flag) };
+        flag != 0
+    }
+
+    /// A communicator by its Fortran handle.
+    ///
+    /// # Safety
+    /// MPI runs, and the handle is that of a live communicator.
+    pub unsafe fn communicator(&self, fortran: c_int) -> Handle {
+        match self.from_fortran {
+            None => Handle(fortran as u32 as usize),
+            // SAFETY: the caller's promise.
+            Some(from) => Handle(unsafe { from(fortran) } as usize),
+        }
+    }
+
+    /// `Ok` for the code of success, else what the library says of the code.
+    pub fn checked(&self, call: &str, code: c_int) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        let (mut text, mut length) = ([0u8; ERROR_TEXT + 1], 0);
+        // SAFETY: the buffer has the length that MPI asks for.
+        unsafe { self.table.MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length) };
+        let message = String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0).min(ERROR_TEXT)]);
+        Err(Error::Device { device: "MPI".into(), call: call.into(), message: message.into_owned() })
+    }
+
+    /// Refuses a library that cannot speak with the launcher, before it aborts the process for that.
+    pub fn speaks_with(&self, launch: &Launch) -> Result<()> {
+        let pmix = matches!(launch.launcher, Launcher::OpenMpi | Launcher::Pmix);
+        if pmix && self.abi != Abi::OpenMpi && !self.has_pmix {
+            return Err(self.foreign(launch, "it does not speak PMIx"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a library that sees this process alone where a launcher started several: each would solve the whole system.
+    pub fn sees(&self, launch: &Launch, rank: usize, size: usize) -> Result<()> {
+        let several = match launch.ranks {
+            Some(n) => n > 1,
+            None => launch.rank.is_some_and(|launched| launched != rank),
+        };
+        if size == 1 && several {
+            return Err(self.foreign(launch, "it sees this process alone"));
+        }
+        Ok(())
+    }
+
+    fn foreign(&self, launch: &Launch, why: &str) -> Error {
+        Error::Library {
+            library: self.describe(),
+            message: format!(
+                "this process was started as {}, and this library belongs to another launcher: {why}",
+                launch.describe()
+            ),
+            remedy: format!("use this library's own mpirun, or name the launcher's library: {VARIABLE}=PATH"),
+        }
+    }
+
+    /// An open library, with all functions; why it cannot be used where it cannot.
+    fn of(symbols: Symbols) -> std::result::Result<Self, String> {
+        // The version may be asked for at any time; a library without it is older than MPI 3.
+        let name = c"MPI_Get_library_version";
+        let version = symbols.find(name).ok_or("it has no MPI_Get_library_version")?;
+        // SAFETY: the signature is that of MPI 3.0.
+        let ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
+            unsafe { std::mem::transmute(version) };
+        let (mut text, mut length) = (vec![0u8; VERSION_TEXT + 1], 0);
+        // SAFETY: the buffer is as long as any library's text.
+        unsafe { ask(text.as_mut_ptr().cast(), &mut length) };
+        text.truncate(usize::try_from(length).unwrap_or(0));
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let version = first_words(&text);
+        let abi = Abi::of(symbols, &text)
+            .ok_or_else(|| format!("{version}: neither Open MPI, nor MPICH's ABI, nor the standard ABI"))?;
+        let missing = |name: &str| format!("{version}: it has no {name}");
+        let table = match abi {
+            Abi::Mpich => super::functions::Functions::find(symbols).map(Table::Integers),
+            Abi::OpenMpi | Abi::Standard => super::functions::Functions::find(symbols).map(Table::Pointers),
+        }
+        .map_err(missing)?;
+        let from_fortran = match abi {
+            Abi::Mpich => None,
+            Abi::OpenMpi | Abi::Standard => {
+                let found = symbols.find(c"MPI_Comm_f2c").or_else(|| symbols.find(c"MPI_Comm_fromint"));
+                let found = found.ok_or_else(|| missing("MPI_Comm_f2c"))?;
+                // SAFETY: both have this signature, where a handle is a pointer.
+                Some(unsafe {
+                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(found)
+                })
+            }
+        };
+        let constants = Constants::find(abi, symbols).map_err(missing)?;
+        let path = loaded::file_of(symbols).unwrap_or_else(|| "in this program".into());
+        let has_pmix = symbols.find(c"PMIx_Init").is_some();
+        Ok(Self { abi, constants, table, version, path, has_pmix, from_fortran })
+    }
+
+    /// Opens a library by name or path.
+    fn open(file: &str) -> std::result::Result<Self, String> {
+        let name = CString::new(file).map_err(|_| format!("{file:?}: a name without zeros is needed"))?;
+        // SAFETY: loading a library runs its initialisers; MPI's have no precondition.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            return Err(last_error());
+        }
+        let library = Self::of(Symbols(handle)).map_err(|why| format!("{file}: {why}"))?;
+        if library.abi == Abi::OpenMpi {
+            // Its plug-ins look for its symbols in the global scope.
+            // SAFETY: open already; only its scope changes.
+            unsafe {
+                libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD);
+            }
+        }
+        Ok(library)
+    }
+}
+
+/// `Open MPI v4.1.4` of the text that a library has about itself.
+fn first_words(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split(',').next().unwrap_or_default();
+    let line = line.trim_end_matches('\0').replace("Version:", "");
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Libraries that are in this process and complete, and why others are not.
+fn in_process() -> (Vec<Library>, Vec<String>) {
+    let (mut found, mut reasons) = (Vec::new(), Vec::new());
+    for (file, symbols) in loaded::libraries() {
+        match Library::of(symbols) {
+            Ok(library) => found.push(library),
+            Err(why) => reasons.push(format!("{file}: {why}")),
+        }
+    }
+    (found, reasons)
+}
+
+/// The library for ranks of a launcher; the error says what was tried.
+fn find(launch: Option<&Launch>) -> std::result::Result<Library, String> {
+    let (mut found, _) = in_process();
+    if !found.is_empty() {
+        let place = found.iter().position(Library::is_initialised).unwrap_or(0);
+        return Ok(found.swap_remove(place));
+    }
+    if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        let named = named.to_string_lossy();
+        return Library::open(&named).map_err(|why| format!("{VARIABLE}={named}: {why}"));
+    }
+    let mut reasons = Vec::new();
+    for file in candidates(launch.map(|launch| launch.launcher)) {
+        match Library::open(&file) {
+            Ok(library) => return Ok(library),
+            // The system's search says of each name that there is no such file.
+            Err(why) if file.contains('/') => reasons.push(why),
+            Err(_) => reasons.push(file),
+        }
+    }
+    Err(format!("no MPI library was found ({})", reasons.join(", ")))
+}
+
+/// Names to be tried, in order: those beside the launcher, then those of the system's search.
+fn candidates(launcher: Option<Launcher>) -> Vec<String> {
+    let order = match launcher {
+        None | Some(Launcher::OpenMpi | Launcher::Pmix) => [Abi::OpenMpi, Abi::Mpich, Abi::Standard],
+        Some(Launcher::Pmi) => [Abi::Mpich, Abi::Standard, Abi::OpenMpi],
+    };
+    let names: Vec<&str> = order.into_iter().flat_map(Abi::files).copied().collect();
+    let folders = if launcher.is_some() { launcher_folders() } else { Vec::new() };
+    let beside = folders.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let beside = beside.filter(|path| path.exists()).map(|path| path.to_string_lossy().into_owned());
+    beside.chain(names.iter().map(|name| name.to_string())).collect()
+}
+
+/// Folders of libraries that belong to the programs which started this one: `../lib` of mpirun's, from the nearest on.
+fn launcher_folders() -> Vec<PathBuf> {
+    /// How far above this process mpirun may be: there may be shells and wrappers between.
+    const ABOVE: usize = 8;
+    let launchers = ["mpirun", "mpiexec", "orte", "prte", "hydra", "pmi_proxy"];
+    let (mut folders, mut pid) = (Vec::new(), std::process::id());
+    for _ in 0..ABOVE {
+        let Some(parent) = parent_of(pid).filter(|parent| *parent > 1) else { break };
+        pid = parent;
+        let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { continue };
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_launcher = launchers.iter().any(|launcher| name.contains(launcher)) || name == "prted";
+        let prefix = program.parent().and_then(Path::parent);
+        if let Some(prefix) = prefix.filter(|prefix| is_launcher && *prefix != Path::new("/usr")) {
+            folders.extend(["lib", "lib64"].map(|name| prefix.join(name)));
+        }
+    }
+    folders
+}
+
+/// The process that started another.
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; after it come the state and the parent.
+    text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+fn other_sizes(sizes: Option<Sizes>, found: &[&Library]) -> Error {
+    let (handle, status) = sizes.unwrap_or_default();
+    let found = found.iter().map(|library| {
+        let (handle, status) = library.sizes();
+        format!("{} has {handle} and {status}", library.describe())
+    });
+    Error::Library {
+        library: "MPI".into(),
+        message: format!(
+            "the communicator is of a library with handles of {handle} bytes and statuses of {status}, and {}",
+            found.collect::<Vec<_>>().join(", ")
+        ),
+        remedy: "use one MPI library in a process, such as mpi4py built for the library that is here".into(),
+    }
+}
+
+/// What the loader says of its last failure.
+fn last_error() -> String {
+    // SAFETY: gives a string or null.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "it cannot be loaded".into();
+    }
+    // SAFETY: not null, and ended by a zero.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_described_by_its_first_words() {
+        for (text, words) in [
+            ("Open MPI v5.0.11, package: Open MPI, ident: 5\0", "Open MPI v5.0.11"),
+            ("MPICH Version:      5.0.2\nMPICH Release date: Fri\n", "MPICH 5.0.2"),
+            ("Intel(R) MPI Library 2021.9 for Linux* OS\n", "Intel(R) MPI Library 2021.9 for Linux* OS"),
+            ("", ""),
+        ] {
+            assert_eq!(first_words(text), words);
+        }
+    }
+
+    #[test]
+    fn libraries_without_mpi_are_refused_with_the_reason() {
+        let refused = |file| Library::open(file).err().unwrap_or_default();
+        assert!(refused("libm.so.6").contains("libm.so.6: it has no MPI_Get_library_version"));
+        assert!(refused("/nowhere/libmpi.so").contains("/nowhere/libmpi.so"));
+        assert!(refused("a\0b").contains("without zeros"));
+    }
+
+    #[test]
+    fn the_launchers_family_is_tried_first() {
+        let first = |launcher| candidates(launcher).into_iter().find(|name| !name.contains('/'));
+        assert_eq!(first(Some(Launcher::Pmi)).as_deref(), Some("libmpi.so.12"));
+        assert_eq!(first(Some(Launcher::OpenMpi)).as_deref(), Some("libmpi.so.40"));
+        assert_eq!(candidates(None).len(), 5);
+        assert_eq!(parent_of(std::process::id()), Some(std::os::unix::process::parent_id()));
+    }
+}
