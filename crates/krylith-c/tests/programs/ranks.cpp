@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstdio>
+#define OMPI_SKIP_MPICXX // MPI's old names for C++ raise warnings
+#define MPICH_SKIP_MPICXX
 #include <mpi.h>
 
 namespace {
