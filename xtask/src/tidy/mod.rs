@@ -1,12 +1,15 @@
 //! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
 
 mod code;
+mod graph;
+mod layers;
 mod links;
 #[cfg(test)]
 mod tests;
 
 use crate::shell::{read, root};
 use code::{code_only, words};
+use graph::Graph;
 use links::Targets;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -96,6 +99,13 @@ pub fn check() -> Result<usize, String> {
             findings += 1;
         }
     }
+    let own = files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(layers::CRATE)?, text(bytes)?)));
+    let graph = Graph::read(own);
+    for finding in layers::check(&graph) {
+        println!("{}: {}", layers::CRATE, finding.message);
+        findings += 1;
+    }
+    println!("{}: {}", layers::CRATE, layers::describe(&graph));
     let files = files.len();
     if findings == 0 { Ok(files) } else { Err(format!("{findings} findings in {files} files")) }
 }

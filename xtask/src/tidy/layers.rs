@@ -1,0 +1,97 @@
+//! The order in which modules stand: each uses those before it alone. What still points the other way is counted here, and may only
+//! become less.
+
+use super::Finding;
+use super::graph::Graph;
+use std::collections::BTreeMap;
+
+/// Where a crate's modules are.
+pub const CRATE: &str = "crates/krylith/src/";
+
+/// From the bottom to the top.
+const ORDER: [&str; 21] = [
+    "error", "text", "names", "twofold", "waiting", "comm", "interrupt", "memory", "matrix", "space", "device", "operator",
+    "partition", "io", "matching", "method", "precond", "options", "problem", "solver", "newton",
+];
+
+/// Arrows up that are left, with the number of their uses.
+const LEFT: [(&str, &str, usize); 0] = [];
+
+/// Modules without a place, arrows up beyond those that are left, and those that are gone from the code but not from the list.
+pub fn check(graph: &Graph) -> Vec<Finding> {
+    compare(graph, &ORDER, &LEFT)
+}
+
+fn compare(graph: &Graph, order: &[&str], left: &[(&str, &str, usize)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |message: String| findings.push(Finding { line: 1, message });
+    let place = |module: &str| order.iter().position(|name| *name == module);
+    for module in graph.modules.iter().filter(|module| place(module).is_none()) {
+        find(format!("module `{module}` stands in no layer: xtask/src/tidy/layers.rs"));
+    }
+    let mut allowed: BTreeMap<(&str, &str), usize> =
+        left.iter().map(|(from, to, uses)| ((*from, *to), *uses)).collect();
+    for ((from, to), arrow) in &graph.arrows {
+        let (Some(a), Some(b)) = (place(from), place(to)) else { continue };
+        if b < a {
+            continue;
+        }
+        let allowed = allowed.remove(&(from.as_str(), to.as_str())).unwrap_or(0);
+        if arrow.uses > allowed {
+            find(format!(
+                "`{from}` uses `{to}`, which stands above it, {} times ({allowed} are left over): {}",
+                arrow.uses, arrow.first
+            ));
+        }
+        if arrow.uses < allowed {
+            find(format!("`{from}` uses `{to}` {} times: write that down in layers.rs", arrow.uses));
+        }
+    }
+    for (from, to) in allowed.keys() {
+        find(format!("`{from}` no longer uses `{to}`: take the line out of layers.rs"));
+    }
+    findings
+}
+
+/// What `cargo xtask tidy` says of the graph.
+pub fn describe(graph: &Graph) -> String {
+    let cycles = graph.cycles();
+    let largest = cycles.iter().map(|cycle| cycle.len()).max().unwrap_or(0);
+    let up: usize = LEFT.iter().map(|(_, _, uses)| uses).sum();
+    let members: Vec<&str> = cycles.iter().flatten().map(String::as_str).collect();
+    format!(
+        "{} modules, {} arrows, {} up ({up} uses), {} in cycles, {largest} in the largest{}{}",
+        graph.modules.len(),
+        graph.arrows.len(),
+        LEFT.len(),
+        members.len(),
+        if members.is_empty() { "" } else { ": " },
+        members.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(left: &[(&str, &str, usize)]) -> Vec<String> {
+        let files = [("low.rs", "use crate::high::{f}; fn g() { crate::high::f() }"), ("high.rs", "use crate::low;"), ("lost.rs", "")];
+        compare(&Graph::read(files.into_iter()), &["low", "high"], left).into_iter().map(|f| f.message).collect()
+    }
+
+    #[test]
+    fn an_arrow_up_may_only_become_less() {
+        let none = |message: &String| !message.contains("stands in no layer");
+        let said = |left: &[(&str, &str, usize)]| said(left).into_iter().filter(none).collect::<Vec<_>>();
+        assert!(said(&[("low", "high", 2)]).is_empty());
+        assert!(said(&[]).iter().any(|m| m.contains("2 times (0 are left over): low.rs:1")));
+        assert!(said(&[("low", "high", 1)])[0].contains("2 times (1 are left over)"));
+        assert!(said(&[("low", "high", 3)])[0].contains("write that down"));
+        assert!(said(&[("low", "high", 2), ("high", "low", 1)])[0].contains("take the line out"));
+    }
+
+    #[test]
+    fn a_module_has_a_place() {
+        assert!(said(&[("low", "high", 2)])[0].contains("`lost` stands in no layer"));
+    }
+}
