@@ -1,11 +1,18 @@
 //! Writes the archive of compiled kernels that a release embeds: `embed_kernels FILE`.
 
+use krylith::{Result, device::cuda, io::atomic};
+
 fn main() {
     let Some(path) = std::env::args_os().nth(1) else {
         eprintln!("usage: embed_kernels FILE");
         std::process::exit(2);
     };
-    match krylith::device::cuda::write_archive(path.as_ref()) {
+    let written = || -> Result<usize> {
+        let (archive, count) = cuda::archive()?;
+        atomic::write(&path, |file| file.write_all(&archive))?;
+        Ok(count)
+    };
+    match written() {
         Ok(count) => println!("{count} images"),
         Err(e) => {
             eprintln!("{e}");

@@ -9,12 +9,48 @@
 //! collective call itself. All ranks then hold an error of which [`Error::is_interrupt`] is true.
 
 use crate::comm::{Communicator, agree};
-use crate::solver::Cancel;
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+/// Stops a solve from another thread: the best x so far is kept, and the outcome is
+/// [`Interrupted`](crate::Outcome::Interrupted). New values and a set-up that [has it](crate::Solver::new_watched) end with
+/// [`Error::Interrupted`](crate::Error::Interrupted).
+///
+/// # Examples
+/// ```
+/// use krylith::{Options, Outcome, Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
+/// let cancel = solver.cancel_token();
+/// cancel.cancel(); // from a signal handler, or a user's click
+/// let mut x = [0.0; 2];
+/// assert_eq!(solver.solve(&[1.0, 1.0], &mut x)?.outcome(), Outcome::Interrupted);
+/// cancel.reset();
+/// assert_eq!(solver.solve(&[1.0, 1.0], &mut x)?.outcome(), Outcome::Converged);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks the solve to stop, and those after it, until [`reset`](Self::reset).
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets solves run again.
+    pub fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    /// True once it was asked for.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// When work ends though it is not done.
 #[derive(Debug, Clone)]

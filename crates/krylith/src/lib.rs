@@ -255,9 +255,12 @@ pub mod space;
 pub mod text;
 
 mod error;
+pub(crate) mod halo;
 pub(crate) mod interrupt;
 pub mod options;
 mod problem;
+mod profile;
+mod threads;
 mod twofold;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // only GPUs and their compiler are waited for so
 pub mod waiting;

@@ -18,11 +18,14 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 
-use crate::space::Space;
 use crate::{Error, Result};
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::TryReserveError;
+#[cfg(feature = "cuda")]
+use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 thread_local! {
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
@@ -59,7 +62,7 @@ pub trait Number: private::Sealed + Copy + Default + Send + Sync + 'static {
 }
 
 mod private {
-    pub trait Sealed {}
+    pub trait Sealed: bytemuck::Pod {}
 }
 
 macro_rules! numbers {
@@ -132,6 +135,79 @@ pub(crate) struct Remote {
     pub ordinal: usize,
     /// The CUstream in which the owner works; without one the memory is at rest.
     pub stream: Option<usize>,
+    /// Who can get at it.
+    pub reach: &'static dyn Reach,
+}
+
+/// What can get at memory that is not the host's: a kind of device. Modules below devices know it by this alone.
+#[cfg(feature = "cuda")]
+pub(crate) trait Reach: Debug + Sync {
+    /// Copies numbers of `size` bytes to the host, and waits.
+    ///
+    /// # Errors
+    /// Memory that is not what it was said to be.
+    fn read(&self, from: &Remote, size: usize, to: &mut [u8]) -> Result<()>;
+
+    /// Copies numbers of `size` bytes from the host, and waits.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn write(&self, from: &[u8], size: usize, to: &Remote) -> Result<()>;
+
+    /// Takes a matrix of `columns` columns whose arrays are all there; `None` where something is wrong with them.
+    ///
+    /// # Errors
+    /// As `read`; a device without memory for it.
+    fn matrix(
+        &self,
+        columns: usize,
+        row_ptr: Lent,
+        col: Lent,
+        values: Remote,
+    ) -> Result<Option<Arc<dyn OnDevice>>>;
+
+    /// New values for a pattern that is on this device in `here` or can be asked for on the host.
+    ///
+    /// # Errors
+    /// A value that is not finite; as `matrix`.
+    fn values<'p>(
+        &self,
+        values: Remote,
+        here: Option<Arc<dyn OnDevice>>,
+        pattern: &dyn Fn() -> &'p Pattern,
+    ) -> Result<Arc<dyn OnDevice>>;
+}
+
+/// Numbers of a type that the device is to convert.
+#[cfg(feature = "cuda")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lent {
+    pub remote: Remote,
+    /// The type's name in CUDA C++, and its bytes.
+    pub name: &'static str,
+    pub size: usize,
+}
+
+/// Row pointers and columns of a sparse matrix.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Pattern {
+    pub row_ptr: Vec<usize>,
+    pub col: Vec<u32>,
+}
+
+/// The arrays of a matrix in the memory of a device.
+pub(crate) trait OnDevice: Any + Send + Sync {
+    /// A copy of the pattern on the host.
+    fn pattern(&self) -> Result<Pattern>;
+    /// A copy of the values on the host.
+    fn values(&self) -> Result<Vec<f64>>;
+    /// The values where they are.
+    fn numbers(&self) -> Numbers<'_>;
+    /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
+    fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
+    /// The same, to be told what it is.
+    #[cfg(feature = "cuda")]
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 #[cfg(feature = "cuda")]
@@ -176,6 +252,15 @@ impl<'a, T: Number> Array<'a, T> {
         }
     }
 
+    /// Memory of a device, to be taken by it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn lent(&self) -> Option<Lent> {
+        match self.place {
+            Place::Host(_) => None,
+            Place::Device(remote) => Some(Lent { remote, name: T::NAME, size: size_of::<T>() }),
+        }
+    }
+
     /// Part of the numbers, in the same place.
     ///
     /// # Panics
@@ -197,7 +282,9 @@ impl<'a, T: Number> Array<'a, T> {
         match self.place {
             Place::Host(host) => to.copy_from_slice(host),
             #[cfg(feature = "cuda")]
-            Place::Device(remote) => crate::device::cuda::caller::read(&remote, to)?,
+            Place::Device(remote) => {
+                remote.reach.read(&remote, size_of::<T>(), bytemuck::cast_slice_mut(to))?
+            }
         }
         Ok(())
     }
@@ -316,7 +403,9 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         match &mut self.place {
             Place::Host(host) => host.copy_from_slice(from),
             #[cfg(feature = "cuda")]
-            Place::Device(remote) => crate::device::cuda::caller::write(from, remote)?,
+            Place::Device(remote) => {
+                remote.reach.write(bytemuck::cast_slice(from), size_of::<T>(), remote)?
+            }
         }
         Ok(())
     }
@@ -351,41 +440,6 @@ impl<'a, T: Number, const N: usize> From<&'a mut [T; N]> for ArrayMut<'a, T> {
     fn from(host: &'a mut [T; N]) -> Self {
         Self::from(&mut host[..])
     }
-}
-
-/// A space whose vectors can be filled from a caller's memory and read into it, wherever that is.
-///
-/// Numbers that are on the space's own device are copied there and never cross to the host. Those of another GPU are
-/// copied from GPU to GPU, and for a CPU they come to the host.
-///
-/// # Examples
-/// ```
-/// use krylith::device::cpu::Cpu;
-/// use krylith::memory::{Numbers, NumbersMut, Transfer};
-/// /// Twice b, from where the caller has it to where the caller wants it.
-/// fn there_and_back<S: Transfer>(space: &S, b: Numbers, x: NumbersMut) -> krylith::Result<()> {
-///     let mut v = space.vector()?;
-///     space.write_from(b, &mut v)?;
-///     space.read_into(&v, x)
-/// }
-/// let mut x = [0.0; 2];
-/// there_and_back(&Cpu::new(2, 1), Numbers::from(&[1.0, 2.0]), NumbersMut::from(&mut x))?;
-/// assert_eq!(x, [1.0, 2.0]);
-/// # Ok::<(), krylith::Error>(())
-/// ```
-pub trait Transfer: Space {
-    /// `to ← from`. The caller's memory may be changed as soon as this returns, from the host or in the caller's stream.
-    ///
-    /// # Errors
-    /// Another length; device memory that is not what it was said to be.
-    fn write_from(&self, from: Numbers, to: &mut Self::Vector) -> Result<()>;
-
-    /// `to ← from`. Numbers for the host are there when this returns; those for device memory when the caller's stream
-    /// comes to what it is given next.
-    ///
-    /// # Errors
-    /// Another length; device memory that is not what it was said to be.
-    fn read_into(&self, from: &Self::Vector, to: NumbersMut) -> Result<()>;
 }
 
 pub(crate) fn check_len(from: usize, to: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Names as people type them: in any case, with `_` for `-`, by the words of other programs, or with a slip of the finger.
+//! Names and numbers as people type them: in any case, with `_` for `-`, by the words of other programs, or with a slip of the finger.
 //!
 //! A name is taken in any case. What another program calls a thing is not taken, since it may not mean the same there: the error asks
 //! whether ours was meant.
@@ -142,6 +142,24 @@ fn plain(name: &str) -> String {
 /// `; did you mean `rtol`?`, or nothing.
 pub fn did_you_mean(what: &str, text: &str, known: &[&str]) -> String {
     meant(what, text, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// A whole number between bounds.
+///
+/// # Errors
+/// Anything else, with the bounds.
+pub fn whole_number(text: &str, from: usize, to: usize) -> Result<usize> {
+    let number = text.parse().ok().filter(|n| (from..=to).contains(n));
+    number.ok_or_else(|| Error::invalid(format!("expected a whole number from {from} to {to}")))
+}
+
+/// A tolerance: finite and not negative.
+///
+/// # Errors
+/// Anything else.
+pub fn tolerance(text: &str) -> Result<f64> {
+    let number = text.parse().ok().filter(|t: &f64| t.is_finite() && *t >= 0.0);
+    number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
 }
 
 /// Refuses a name: lists the known ones, which may have `[…]` or `=…` behind them, and asks whether one of them was meant.

@@ -3,6 +3,10 @@
 //! What is not given is `None` and left to the solver, or to whom the options are merged with: the command line comes before
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
+mod method;
+
+pub use crate::names::{tolerance, whole_number};
+
 use crate::matching::MatchingChoice;
 use crate::matrix::ZerosChoice;
 use crate::method::cbcg::MOST_STEPS;
@@ -192,24 +196,6 @@ impl Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// A whole number between bounds.
-///
-/// # Errors
-/// Anything else, with the bounds.
-pub fn whole_number(text: &str, from: usize, to: usize) -> Result<usize> {
-    let number = text.parse().ok().filter(|n| (from..=to).contains(n));
-    number.ok_or_else(|| Error::invalid(format!("expected a whole number from {from} to {to}")))
-}
-
-/// A tolerance: finite and not negative.
-///
-/// # Errors
-/// Anything else.
-pub fn tolerance(text: &str) -> Result<f64> {
-    let number = text.parse().ok().filter(|t: &f64| t.is_finite() && *t >= 0.0);
-    number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
 }
 
 /// Most basis vectors of GMRES; more are a slip of the finger.

@@ -6,7 +6,6 @@
 //!
 //! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
 
-use crate::comm::time_limit;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
@@ -31,6 +30,22 @@ const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// A GPU did not answer in time.
 static HANGS: AtomicBool = AtomicBool::new(false);
+
+/// How long a rank waits for another before it gives up: 600 s, or as many as `KRYLITH_TIMEOUT` says.
+///
+/// # Errors
+/// `KRYLITH_TIMEOUT` is no positive number of seconds.
+pub fn time_limit() -> Result<Duration> {
+    parse_limit(std::env::var_os("KRYLITH_TIMEOUT").map(|text| text.to_string_lossy().into_owned()))
+}
+
+fn parse_limit(text: Option<String>) -> Result<Duration> {
+    let Some(text) = text else { return Ok(USUAL) };
+    let seconds = text.trim().parse().ok().filter(|s: &f64| *s > 0.0);
+    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
+        Error::invalid(format!("KRYLITH_TIMEOUT={text}: expected a positive number of seconds, such as 600"))
+    })
+}
 
 /// How long this process waits for a GPU.
 pub(crate) fn limit() -> Duration {
@@ -273,6 +288,16 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     const SHORT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_time_limit_is_a_positive_number_of_seconds() {
+        assert_eq!(parse_limit(None).unwrap(), Duration::from_secs(600));
+        assert_eq!(parse_limit(Some(" 2.5".into())).unwrap(), Duration::from_millis(2500));
+        for bad in ["", "0", "-1", "nan", "inf", "1e30", "ten"] {
+            let e = parse_limit(Some(bad.into())).unwrap_err().to_string();
+            assert!(e.starts_with(&format!("KRYLITH_TIMEOUT={bad}: expected")), "{e}");
+        }
+    }
 
     #[test]
     fn a_wait_ends_when_it_is_over_or_its_time_is() {

@@ -176,8 +176,7 @@ fn first_word(text: &str) -> String {
 }
 
 fn word_before(code: &str, at: usize) -> String {
-    let word: Vec<char> =
-        code[..at].chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let word: Vec<char> = code[..at].chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     word.into_iter().rev().collect()
 }
 
@@ -213,7 +212,10 @@ mod tests {
     fn every_way_to_name_a_module_counts() {
         let files = [
             ("lib.rs", "pub mod a; mod b; mod c; mod d; pub use b::{Thing, Other as Else}; use d::helper;"),
-            ("a.rs", "use crate::{Thing, c::{x, y}}; fn f() { crate::d::g(); } // crate::b\n#[cfg(test)]\nmod tests { use crate::b::z; }"),
+            (
+                "a.rs",
+                "use crate::{Thing, c::{x, y}}; fn f() { crate::d::g(); } // crate::b\n#[cfg(test)]\nmod tests { use crate::b::z; }",
+            ),
             ("b/mod.rs", "mod inner;"),
             ("b/inner.rs", "use super::super::a::f; use super::own; fn g() { say!(1); }"),
             ("c.rs", "macro_rules! say { () => { $crate::d::g() } } fn h() -> &'static str { \"crate::a\" }"),
@@ -223,8 +225,7 @@ mod tests {
         let graph = Graph::read(files.into_iter());
         let arrows: Vec<(String, usize)> =
             graph.arrows.iter().map(|((from, to), arrow)| (format!("{from}{to}"), arrow.uses)).collect();
-        let expected =
-            [("ab", 1), ("ac", 1), ("ad", 1), ("ba", 1), ("bc", 1), ("cd", 1), ("db", 1)];
+        let expected = [("ab", 1), ("ac", 1), ("ad", 1), ("ba", 1), ("bc", 1), ("cd", 1), ("db", 1)];
         assert_eq!(arrows, expected.map(|(arrow, uses)| (arrow.to_string(), uses)));
         assert_eq!(graph.arrows[&("b".into(), "c".into())].first, "b/inner.rs:1");
         assert_eq!(graph.cycles(), [["a", "b", "c", "d"].map(String::from).into_iter().collect()]);

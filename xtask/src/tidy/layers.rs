@@ -9,9 +9,31 @@ use std::collections::BTreeMap;
 pub const CRATE: &str = "crates/krylith/src/";
 
 /// From the bottom to the top.
-const ORDER: [&str; 21] = [
-    "error", "text", "names", "twofold", "waiting", "comm", "interrupt", "memory", "matrix", "space", "device", "operator",
-    "partition", "io", "matching", "method", "precond", "options", "problem", "solver", "newton",
+const ORDER: [&str; 24] = [
+    "text",
+    "error",
+    "names",
+    "twofold",
+    "profile",
+    "memory",
+    "threads",
+    "waiting",
+    "comm",
+    "interrupt",
+    "halo",
+    "matrix",
+    "space",
+    "operator",
+    "partition",
+    "matching",
+    "method",
+    "precond",
+    "device",
+    "options",
+    "io",
+    "problem",
+    "solver",
+    "newton",
 ];
 
 /// Arrows up that are left, with the number of their uses.
@@ -75,8 +97,15 @@ mod tests {
     use super::*;
 
     fn said(left: &[(&str, &str, usize)]) -> Vec<String> {
-        let files = [("low.rs", "use crate::high::{f}; fn g() { crate::high::f() }"), ("high.rs", "use crate::low;"), ("lost.rs", "")];
-        compare(&Graph::read(files.into_iter()), &["low", "high"], left).into_iter().map(|f| f.message).collect()
+        let files = [
+            ("low.rs", "use crate::high::{f}; fn g() { crate::high::f() }"),
+            ("high.rs", "use crate::low;"),
+            ("lost.rs", ""),
+        ];
+        compare(&Graph::read(files.into_iter()), &["low", "high"], left)
+            .into_iter()
+            .map(|f| f.message)
+            .collect()
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub use mpi::Mpi;
 pub use solo::Solo;
 pub use team::{Team, TeamRank};
 
+pub use crate::waiting::time_limit;
 use crate::{Error, Result};
 use std::ops::Range;
-use std::time::Duration;
 
 /// What one rank exchanges with another in a halo, in numbers (f64); ranges of what [`Channel`] holds.
 ///
@@ -186,22 +186,6 @@ pub trait Channel: Send {
     fn finish(&mut self) -> Result<&[f64]>;
 }
 
-/// How long a rank waits for another before it gives up: 600 s, or as many as `KRYLITH_TIMEOUT` says.
-///
-/// # Errors
-/// `KRYLITH_TIMEOUT` is no positive number of seconds.
-pub fn time_limit() -> Result<Duration> {
-    parse_limit(std::env::var_os("KRYLITH_TIMEOUT").map(|text| text.to_string_lossy().into_owned()))
-}
-
-fn parse_limit(text: Option<String>) -> Result<Duration> {
-    let Some(text) = text else { return Ok(Duration::from_secs(600)) };
-    let seconds = text.trim().parse().ok().filter(|s: &f64| *s > 0.0);
-    seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| {
-        Error::invalid(format!("KRYLITH_TIMEOUT={text}: expected a positive number of seconds, such as 600"))
-    })
-}
-
 /// Every rank's bytes, by rank.
 ///
 /// # Errors
@@ -262,19 +246,4 @@ fn failure_of_others(comm: &dyn Communicator, own: Option<&Error>) -> Result<Opt
         first = first.or(Some(failure));
     }
     Ok(first)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_limit_is_a_positive_number_of_seconds() {
-        assert_eq!(parse_limit(None).unwrap(), Duration::from_secs(600));
-        assert_eq!(parse_limit(Some(" 2.5".into())).unwrap(), Duration::from_millis(2500));
-        for bad in ["", "0", "-1", "nan", "inf", "1e30", "ten"] {
-            let e = parse_limit(Some(bad.into())).unwrap_err().to_string();
-            assert!(e.starts_with(&format!("KRYLITH_TIMEOUT={bad}: expected")), "{e}");
-        }
-    }
 }

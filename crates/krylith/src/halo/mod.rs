@@ -3,6 +3,16 @@
 //! [`Halo::build`] finds the owners of ghosts through a distributed directory: whatever a rank knows of number g it
 //! tells rank ⌊g/64⌋ mod P, and asks there. So a rank holds its own numbers, its ghosts, and a P-th of the directory.
 
+mod ghosts;
+mod numbers;
+
+pub(crate) use ghosts::to_owners;
+pub use ghosts::with_ghosts;
+#[cfg(feature = "cuda")]
+pub(crate) use ghosts::{from_bytes, to_bytes};
+pub(crate) use numbers::OwnRows;
+pub use numbers::RowNumbers;
+
 use crate::comm::{Communicator, agree};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -238,7 +248,7 @@ impl Numbering {
 }
 
 /// Refuses more nodes than local numbers take.
-pub(super) fn check_local(rank: usize, nodes: usize) -> Result<()> {
+pub(crate) fn check_local(rank: usize, nodes: usize) -> Result<()> {
     if nodes > u32::MAX as usize {
         return Err(Error::invalid(format!(
             "rank {rank} has {nodes} own and ghost block rows; local numbers are 32-bit: use more ranks"

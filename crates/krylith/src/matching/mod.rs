@@ -25,6 +25,8 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// A diagonal entry below this share of its row's largest is weak.
+pub(crate) const WEAK: f64 = 1e-3;
 /// No row, or no column.
 const NONE: u32 = u32::MAX;
 
@@ -61,7 +63,7 @@ impl MatchingChoice {
 impl FromStr for MatchingChoice {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        crate::options::named("matching", text, &[Self::Auto, Self::On, Self::Off], |m| m.name())
+        crate::names::named("matching", text, &[Self::Auto, Self::On, Self::Off], |m| m.name())
     }
 }
 

@@ -52,9 +52,7 @@ impl Csr {
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         #[cfg(feature = "cuda")]
-        if let Some(storage) =
-            crate::device::cuda::resident::updated(self.storage(), self.nonzeros(), values)?
-        {
+        if let Some(storage) = self.storage().with_values_of(values, self.nonzeros())? {
             *self = Self::from_storage(storage);
             return Ok(());
         }
@@ -71,8 +69,7 @@ impl Bsr {
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         #[cfg(feature = "cuda")]
-        if let Some(storage) = crate::device::cuda::resident::updated(self.storage(), self.stored(), values)?
-        {
+        if let Some(storage) = self.storage().with_values_of(values, self.stored())? {
             *self = self.with_storage(storage);
             return Ok(());
         }
@@ -243,7 +240,11 @@ fn on_device<I: Number, J: Number>(
     {
         return Ok(None);
     }
-    let taken = crate::device::cuda::resident::take(gpu, columns, row_ptr, col, values)?;
+    let (Some(row_ptr), Some(of_columns), Some(of_values)) = (row_ptr.lent(), col.lent(), values.lent())
+    else {
+        return Ok(None);
+    };
+    let taken = row_ptr.remote.reach.matrix(columns, row_ptr, of_columns, of_values.remote)?;
     Ok(taken.map(|device| super::storage::Storage::device(rows, columns, col.len(), device)))
 }
 

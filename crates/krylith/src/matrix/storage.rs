@@ -4,35 +4,12 @@
 //! What was given on the host is there. What was given in the memory of a GPU stays there, and comes to the host when somebody
 //! asks for it there for the first time.
 
-use crate::memory::Numbers;
+use crate::memory::{Numbers, OnDevice, Pattern};
 use crate::{Error, Result};
-use std::any::Any;
 use std::sync::{Arc, OnceLock};
-
-/// Row pointers and columns.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Pattern {
-    pub row_ptr: Vec<usize>,
-    pub col: Vec<u32>,
-}
 
 /// A pattern that a matrix and others hold.
 pub(crate) type SharedPattern = Arc<OnceLock<Pattern>>;
-
-/// The arrays of a matrix in the memory of a device.
-pub(crate) trait OnDevice: Any + Send + Sync {
-    /// A copy of the pattern on the host.
-    fn pattern(&self) -> Result<Pattern>;
-    /// A copy of the values on the host.
-    fn values(&self) -> Result<Vec<f64>>;
-    /// The values where they are.
-    fn numbers(&self) -> Numbers<'_>;
-    /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
-    fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
-    /// The same, to be told what it is.
-    #[cfg(feature = "cuda")]
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-}
 
 /// Pattern and values; `rows`, `columns` and `entries` count blocks where there are some.
 #[derive(Clone)]
@@ -69,6 +46,23 @@ impl Storage {
     #[cfg(feature = "cuda")]
     pub fn with_device_values(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), values: Arc::default(), ..self.clone() }
+    }
+
+    /// The same pattern with `values` that are on a device, where they stay, as does the pattern; `None` for values on the host.
+    ///
+    /// # Errors
+    /// Another number of values than are stored; one that is not finite; a device without memory for them.
+    #[cfg(feature = "cuda")]
+    pub fn with_values_of(&self, values: Numbers, stored: usize) -> Result<Option<Self>> {
+        let Some(lent) = values.lent() else { return Ok(None) };
+        if values.len() != stored {
+            return Err(Error::invalid(format!(
+                "{} new values for a matrix that stores {stored}",
+                values.len()
+            )));
+        }
+        let device = lent.remote.reach.values(lent.remote, self.device.clone(), &|| self.pattern())?;
+        Ok(Some(self.with_device_values(device)))
     }
 
     /// The arrays on a device of this type.

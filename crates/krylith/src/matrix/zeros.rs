@@ -43,7 +43,7 @@ impl ZerosChoice {
 impl FromStr for ZerosChoice {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        crate::options::named("zeros", text, &[Self::Auto, Self::Keep, Self::Drop], |z| z.name())
+        crate::names::named("zeros", text, &[Self::Auto, Self::Keep, Self::Drop], |z| z.name())
     }
 }
 

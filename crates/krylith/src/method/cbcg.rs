@@ -328,7 +328,7 @@ impl CbcgBasis {
 impl FromStr for CbcgBasis {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        crate::options::named("basis of cbcg", text, &[CbcgBasis::Chebyshev, CbcgBasis::Monomial], Self::name)
+        crate::names::named("basis of cbcg", text, &[CbcgBasis::Chebyshev, CbcgBasis::Monomial], Self::name)
     }
 }
 

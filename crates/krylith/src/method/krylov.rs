@@ -35,7 +35,6 @@ use crate::space::{
 use crate::{Result, steps, sweeps};
 use convergence::Convergence;
 pub use recurrence::Recurrence;
-pub(crate) use unit::other_unit;
 
 steps! {
     /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve

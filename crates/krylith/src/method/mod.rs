@@ -16,7 +16,7 @@ pub use cbcg::{Cbcg, CbcgBasis, CbcgOptions};
 pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
-pub(crate) use krylov::{LIMIT, other_unit};
+pub(crate) use krylov::LIMIT;
 pub use spec::{MethodName, MethodSpec};
 pub use work::Work;
 

@@ -1,7 +1,7 @@
 //! How a product of scalar rows is stored, and which matrices can be stored by diagonals.
 
 use crate::matrix::{Bsr, Shape};
-use crate::options::named;
+use crate::names::named;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::fmt::{self, Display};

@@ -4,9 +4,11 @@
 //! with a matrix of any format or a Kronecker sum, on any device, made of [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of one
 //! matrix among ranks in other ways, and [`Mixed`] iterates on a rounded copy.
 
+pub(crate) mod cuts;
 mod format;
 mod maxima;
 mod mixed;
+pub(crate) mod original;
 mod point_block;
 mod replicated;
 mod structure;
@@ -18,6 +20,7 @@ pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
 pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
 pub use mixed::Mixed;
+pub use original::OriginalSystem;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
 pub use structure::Structure;

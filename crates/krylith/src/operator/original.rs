@@ -3,9 +3,9 @@
 
 use crate::Result;
 use crate::comm::Communicator;
-use crate::method::other_unit;
+use crate::halo::with_ghosts;
 use crate::operator::Terms;
-use crate::partition::with_ghosts;
+use crate::space::other_unit;
 use crate::twofold::Twofold;
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -53,7 +53,7 @@ impl OriginalSystem<'_> {
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    pub(super) fn pair_of_norms(&self, d: Option<&[f64]>, r: &[f64], b: &[f64]) -> Result<[f64; 2]> {
+    pub(crate) fn pair_of_norms(&self, d: Option<&[f64]>, r: &[f64], b: &[f64]) -> Result<[f64; 2]> {
         const STRIP: usize = 1 << 12;
         let strip = |k: usize, unit: f64| {
             let range = k * STRIP..((k + 1) * STRIP).min(r.len());

@@ -5,9 +5,9 @@
 //! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
 
 use super::{Dots, Format, LinearOperator, fresh_key};
+use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
-use crate::partition::Halo;
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::borrow::Cow;

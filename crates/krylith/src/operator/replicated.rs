@@ -8,10 +8,10 @@
 //! [`Gathered`] is what such methods are compared with: vectors are distributed, and the one that is multiplied is gathered before the
 //! product begins.
 
+use super::cuts::{Cuts, Mode, Run};
 use super::{LinearOperator, check_lengths, fresh_key};
 use crate::comm::{Communicator, agree, gather, largest};
 use crate::matrix::Csr;
-use crate::partition::replicated::{Cuts, Mode, Run};
 use crate::space::Space;
 use crate::{Error, Result};
 use std::ops::Range;

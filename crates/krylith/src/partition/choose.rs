@@ -1,8 +1,8 @@
 //! Which partition a system gets where the choice is left open.
 
 use super::{Partition, Partitioner, Quality};
+use crate::names::unknown;
 use crate::operator::Terms;
-use crate::options::unknown;
 use crate::{Error, Result};
 
 /// How block rows are given to ranks.

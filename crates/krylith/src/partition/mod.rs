@@ -11,27 +11,22 @@ mod adjacency;
 mod choose;
 mod curve;
 mod distribute;
-mod ghosts;
 #[cfg(feature = "metis")]
 mod graph;
-mod halo;
 pub(crate) mod multilevel;
-mod numbers;
 mod partitioner;
 mod quality;
-pub mod replicated;
 mod split;
 mod subdomains;
 
+/// Rows cut for ranks that all want the whole result.
+pub mod replicated {
+    pub use crate::operator::cuts::*;
+}
+
+pub use crate::halo::{Halo, Neighbour, Numbering, RowNumbers, with_ghosts};
 pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
-pub(crate) use ghosts::to_owners;
-pub use ghosts::with_ghosts;
-#[cfg(feature = "cuda")]
-pub(crate) use ghosts::{from_bytes, to_bytes};
-pub use halo::{Halo, Neighbour, Numbering};
-pub(crate) use numbers::OwnRows;
-pub use numbers::RowNumbers;
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};

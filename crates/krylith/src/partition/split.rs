@@ -1,7 +1,7 @@
 //! A matrix that stands whole in memory, cut into every rank's part.
 
-use super::halo::{Halo, check_local};
 use super::{Part, Partition};
+use crate::halo::{Halo, check_local};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};

@@ -14,7 +14,7 @@
 
 use super::ildu::PivotKind;
 use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 
@@ -322,7 +322,7 @@ impl<S: TileFactors> BlockTiles<S> {
                 "the new values have another shape than the preconditioner was built for",
             ));
         }
-        let _factors = setup::begin_inside(SetupPart::Factors);
+        let _factors = profile::begin_inside(SetupPart::Factors);
         let report = space.refactorize_tiles(&mut self.tiles, terms, &values)?;
         self.shifted = report.shifted;
         report.check()

@@ -187,7 +187,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     }
 
     /// The same before M₁ was looked at; not collective.
-    pub(super) fn undamped(space: &S, first: A, second: B, operator: O) -> Result<Self> {
+    pub(crate) fn undamped(space: &S, first: A, second: B, operator: O) -> Result<Self> {
         Ok(Self { back: Some(1.0), ..Self::new(space, first, second, operator)? })
     }
 

@@ -12,11 +12,11 @@
 //! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
 
 use crate::comm::{Communicator, agree};
+use crate::halo::{to_owners, with_ghosts};
 use crate::matrix::{Arrays, Bsr};
 use crate::operator::{
     ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima, with_block,
 };
-use crate::partition::{to_owners, with_ghosts};
 use crate::space::Space;
 use crate::{Error, Result, sweeps};
 use rayon::prelude::*;

@@ -15,7 +15,6 @@
 //! | [`Equilibrated`], [`NullSpace`] | | scaled rows and columns; null vectors taken out: around any of them |
 
 mod block_tiles;
-mod build;
 mod compose;
 mod equilibrated;
 mod ildu;
@@ -25,10 +24,11 @@ mod jacobi;
 mod lu;
 pub(crate) mod multilevel;
 mod null_space;
+mod preconditioner;
 mod schwarz;
-mod spec;
+pub(crate) mod spec;
 mod stage;
-mod untouched;
+pub(crate) mod untouched;
 
 use crate::space::SweepSource;
 
@@ -36,8 +36,6 @@ pub(crate) use block_tiles::DIFFERS;
 pub use block_tiles::{
     BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
-pub(crate) use build::{Boxed, SharedOperator, build};
-pub use build::{PrecondInfo, Preconditioner, Value};
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
 pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
@@ -54,6 +52,8 @@ pub use multilevel::{
 };
 pub(crate) use multilevel::{Finest, rigid};
 pub use null_space::NullSpace;
+pub(crate) use preconditioner::{Boxed, SharedOperator};
+pub use preconditioner::{PrecondInfo, Preconditioner, Value};
 pub use schwarz::{
     FILL, FactorQuality, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz,
     SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,

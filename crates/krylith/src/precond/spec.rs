@@ -8,14 +8,14 @@ mod ras;
 mod tests;
 
 pub use amg::AmgSpec;
-pub(super) use amg::kind_name;
+pub(crate) use amg::kind_name;
 pub use lu::LuSpec;
 pub use ras::RasSpec;
-pub(super) use ras::{factor_name, solve_name};
+pub(crate) use ras::{factor_name, solve_name};
 
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
-use crate::options::{named, unknown, whole_number};
+use crate::names::{named, unknown, whole_number};
 use crate::partition::{SubdomainCut, SubdomainSpec};
 use crate::{Error, Result};
 

@@ -2,11 +2,11 @@
 //!
 //! What is missing here is fetched when it is asked for, and costs that moment; what is too much costs a thread's time.
 
-use super::block_tiles;
-use super::factors::IlduShape;
-use super::modules::Wanted;
-use super::schwarz;
-use super::specialisations as special;
+use crate::device::cuda::block_tiles;
+use crate::device::cuda::factors::IlduShape;
+use crate::device::cuda::modules::Wanted;
+use crate::device::cuda::schwarz;
+use crate::device::cuda::specialisations as special;
 use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
@@ -59,11 +59,11 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     if (b, s, terms.terms.len()) == (1, 1, 1) {
         all.push(special::CsrShape::choose(store).kernel("csr_product"));
         if ranks > 1 {
-            all.extend(super::csr_halo::kernels(store));
+            all.extend(crate::device::cuda::csr_halo::kernels(store));
         }
         // By diagonals if there are as few as the mean row has entries; symmetric as a rule.
         let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
-        all.extend(super::dia::likely(entries, store));
+        all.extend(crate::device::cuda::dia::likely(entries, store));
     } else {
         // The product itself depends on what is found inside the blocks.
         all.extend([special::structure(), special::tiling("tiling_cut")]);
@@ -85,7 +85,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
             PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) | PrecondSpec::Lu(_)
         );
         if cuts && by_graph(local) {
-            all.extend(super::cut::kernels());
+            all.extend(crate::device::cuda::cut::kernels());
         }
         add_family(
             match attempt.method {
@@ -109,7 +109,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
 }
 
 /// The steps and passes of a method.
-fn add_family((steps, passes): (&[StepSource], &[SweepSource]), all: &mut Vec<super::Kernel>) {
+fn add_family((steps, passes): (&[StepSource], &[SweepSource]), all: &mut Vec<crate::device::cuda::Kernel>) {
     all.extend(steps.iter().map(special::step));
     all.extend(sweeps(passes));
 }
@@ -119,13 +119,18 @@ fn by_graph(local: &LocalProblem) -> bool {
     local.numbers.is_none() && local.grid.is_none() && local.coordinates.is_none()
 }
 
-fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = super::Kernel> + '_ {
+fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = crate::device::cuda::Kernel> + '_ {
     of.iter().map(special::sweep)
 }
 
-fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &mut Vec<super::Kernel>) {
+fn add_preconditioner(
+    precond: &PrecondSpec,
+    terms: &Terms,
+    store: Store,
+    all: &mut Vec<crate::device::cuda::Kernel>,
+) {
     let (b, s) = (terms.block(), terms.stages());
-    let factors = |all: &mut Vec<super::Kernel>, order: usize, rows: usize| {
+    let factors = |all: &mut Vec<crate::device::cuda::Kernel>, order: usize, rows: usize| {
         if !(1..=32).contains(&order) {
             return;
         }
@@ -150,14 +155,14 @@ fn add_preconditioner(precond: &PrecondSpec, terms: &Terms, store: Store, all: &
         PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) if (1..=8).contains(&b) => {
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
             let options = amg.options(order, store);
-            all.extend(super::multilevel::likely(b, scalar, options.coarsening.kind));
+            all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if order == 1 {
                 // Coarse levels are multiplied by rows, and the last by its inverse.
                 let shape = special::CsrShape::choose(options.store);
                 all.extend([shape.kernel("csr_product"), shape.kernel_that_smooths("csr_product")]);
                 all.push(special::csr_lanes(options.store));
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
-                all.extend(super::dia::likely_to_smooth(entries, store));
+                all.extend(crate::device::cuda::dia::likely_to_smooth(entries, store));
             }
             if order <= 32 {
                 all.push(special::jacobi("jacobi_invert", order, options.store));

@@ -14,7 +14,6 @@ use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
 use super::ladder::{self, Attempt, Seen};
 use super::refine::{self, Parts, Passes, Vectors};
-use super::setup::{self, SetupPart, SetupParts};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace};
@@ -25,8 +24,9 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
 use crate::operator::{Format, LinearOperator, PointBlock, Terms};
 use crate::options::Options;
-use crate::precond::{self, Boxed, PrecondInfo, PrecondSpec, SharedOperator};
+use crate::precond::{Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart, SetupParts};
 use crate::space::{History, Observer, Outcome, Stop, Store};
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -101,16 +101,16 @@ impl<S: SolverSpace> Rank<S> {
         device: Arc<DeviceUsed>,
         room: Option<u64>,
     ) -> Result<Self> {
-        let _setup = setup::begin(SetupPart::Other);
+        let _setup = profile::begin(SetupPart::Other);
         let store = options.store.unwrap_or_default();
-        let upload = setup::begin(SetupPart::Upload);
+        let upload = profile::begin(SetupPart::Upload);
         let placed = agree(space.comm(), space.place(local.terms))?;
         drop(upload);
         let local = &LocalProblem { terms: &placed, ..*local };
         let made = operator(&space, local, store, options)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
-        let survey_part = setup::begin(SetupPart::Survey);
+        let survey_part = profile::begin(SetupPart::Survey);
         let _ = space.take_phases();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         let symmetry = singular::symmetry(&space, &a, local, options)?;
@@ -232,7 +232,7 @@ impl<S: SolverSpace> Rank<S> {
     /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
     /// there were any: then it is no error if none can be.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
-        let _setup = setup::begin(SetupPart::Other);
+        let _setup = profile::begin(SetupPart::Other);
         let before = self.ladder[self.rung].clone();
         // The method's memory goes first, and the preconditioner's unless the next attempt has the same.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
@@ -310,16 +310,17 @@ impl<S: SolverSpace> Rank<S> {
             None => {
                 // What a set-up finds on the device it finds from there; a system from the host went there for the first attempt, and was let
                 // go.
-                let upload = setup::begin(SetupPart::Upload);
+                let upload = profile::begin(SetupPart::Upload);
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
                 let local = &LocalProblem { terms: &placed, ..*local };
                 let known = self.diagnosis.known(&self.matched);
-                let (p, info) = precond::build(space, local, attempt, store, &self.a, known, &mut notes)?;
+                let (p, info) =
+                    super::build::build(space, local, attempt, store, &self.a, known, &mut notes)?;
                 (p, Arc::new(info))
             }
         };
-        let _method = setup::begin(SetupPart::Method);
+        let _method = profile::begin(SetupPart::Method);
         let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
         let method = agree(space.comm(), method)?;
         self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
@@ -520,7 +521,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         let norm = solution.history.rhs_norm;
         let Stop { rtol, atol, .. } = run.stop;
         solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
-        solution.setup_parts = setup::take();
+        solution.setup_parts = profile::take();
         solution.setup_seconds = solution.setup_parts.total();
         solution.phases = self.space.take_phases();
         solution.format = self.a.borrow().format();
@@ -580,7 +581,7 @@ fn operator<S: SolverSpace>(
     store: Store,
     options: &Options,
 ) -> Result<PointBlock<S>> {
-    let _product = setup::begin(SetupPart::Product);
+    let _product = profile::begin(SetupPart::Product);
     let terms: &Terms = local.terms;
     let format = options.format.unwrap_or_default();
     match local.stages {

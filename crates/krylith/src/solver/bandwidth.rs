@@ -4,7 +4,7 @@
 //! about a third of a second; the best pass counts. A buffer of ten caches would be stricter and takes seconds where
 //! caches are large.
 
-use crate::device::cpu::Pool;
+use crate::threads::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn sum(x: &[f64]) -> f64 {
 mod tests {
     #[test]
     fn a_plausible_number() {
-        let Some(rate) = super::of_cpu(&crate::device::cpu::Pool::new(1)) else { return };
+        let Some(rate) = super::of_cpu(&crate::threads::Pool::new(1)) else { return };
         assert!((1e8..1e13).contains(&rate), "{rate:e}");
     }
 }

@@ -11,131 +11,26 @@ mod multilevel;
 mod schwarz;
 mod tiles;
 
-use super::untouched::{Known, Untouched};
-use super::{
-    BlockJacobi, BlockTiles, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Outline, PrecondSpec,
-    Stage, StageOptions,
-};
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::partition::{self, Subdomains};
+use crate::precond::untouched::{Known, Untouched};
+use crate::precond::{
+    BlockJacobi, BlockTiles, Boxed, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Outline,
+    PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage, StageOptions, TileFactor, Value,
+};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::solver::ladder::Attempt;
-use crate::solver::setup::{self, SetupPart};
-use crate::space::{Space, Store};
+use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
-
-/// An operator that approximates an inverse and follows new values of its matrix.
-///
-/// # Examples
-/// One that goes on as it is whatever the values become:
-/// ```
-/// use krylith::operator::{LinearOperator, TermValues, Terms};
-/// use krylith::{Result, device::cpu::Cpu, precond::Preconditioner};
-/// struct Halve;
-/// impl LinearOperator<Cpu> for Halve {
-///     fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
-///         Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0))
-///     }
-///     fn key(&self) -> u64 { 0 }
-///     fn bytes(&self) -> u64 { 16 }
-///     fn recordable(&self) -> bool { false }
-/// }
-/// impl Preconditioner<Cpu> for Halve {
-///     fn update_values(&mut self, _: &Cpu, _: &Terms, _: TermValues) -> Result<()> {
-///         Ok(())
-///     }
-/// }
-/// ```
-pub trait Preconditioner<S: Space>: LinearOperator<S> {
-    /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
-    /// `values` are those of `terms`, perhaps in device memory.
-    ///
-    /// # Errors
-    /// Another shape; values that it cannot be built of.
-    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
-
-    /// What there is to tell of the updates since this was last asked, such as another way that took the place of the one asked for.
-    fn take_events(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// P⁻¹ on the device; `None` is the identity.
-pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
-
-/// The operator, which some preconditioners multiply with too.
-pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
-
-/// A parameter's value.
-///
-/// # Examples
-/// ```
-/// use krylith::precond::Value;
-/// /// As a table would show it.
-/// fn text(value: &Value) -> String {
-///     match value {
-///         Value::Count(n) => n.to_string(),
-///         Value::Number(x) => format!("{x:.3}"),
-///         Value::Text(text) => text.clone(),
-///         Value::Parameters(all) => {
-///             let all: Vec<_> = all.iter().map(|(key, v)| format!("{key}={}", text(v))).collect();
-///             all.join(",")
-///         }
-///     }
-/// }
-/// assert_eq!(text(&Value::Parameters(vec![("fill".into(), Value::Count(1))])), "fill=1");
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A count.
-    Count(u64),
-    /// A number.
-    Number(f64),
-    /// A name.
-    Text(String),
-    /// A preconditioner's parameters, with its name.
-    Parameters(Vec<(String, Value)>),
-}
-
-/// What a preconditioner is, for people and reports.
-///
-/// # Examples
-/// ```
-/// use krylith::{Solver, matrix::Csr, precond::Value};
-/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
-/// let mut solver = Solver::new(&a, &"precond=ildu:fill=1 device=cpu".parse()?)?;
-/// let info = &solver.solve(&[3.0, 3.0], &mut [0.0; 2])?.precond;
-/// assert_eq!((&info.name[..], &info.text[..]), ("ildu", "ILDU(1)"));
-/// assert!(info.parameters.contains(&("fill".into(), Value::Count(1))));
-/// # Ok::<(), krylith::Error>(())
-/// ```
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PrecondInfo {
-    /// Its name in options.
-    pub name: String,
-    /// Its parameters, by their names in options.
-    pub parameters: Vec<(String, Value)>,
-    /// Numbers that it stores, on all ranks.
-    pub numbers: f64,
-    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
-    pub matrix: f64,
-    /// In words, such as `point-block Jacobi 3×3`.
-    pub text: String,
-    /// More lines for people.
-    pub details: Vec<String>,
-    /// Why this one, where it was picked by the solver.
-    pub reason: String,
-    /// It is symmetric where the matrix is.
-    pub keeps_symmetry: bool,
-}
 
 /// What stands at the right of A: null vectors projected out of the scaled preconditioner, or less; with what there is to
 /// tell of its making. Collective.
@@ -159,7 +54,7 @@ pub(crate) fn build<S: SolverSpace>(
         (p, info) = matched::build(space, local, wanted, store, a, known.matching, notes)?;
     } else if attempt.equilibrate {
         let comm = space.comm();
-        let survey = setup::begin(SetupPart::Survey);
+        let survey = profile::begin(SetupPart::Survey);
         let (factors, terms) = space.equilibrate(local.terms)?;
         drop(survey);
         let own = match wanted.multiplies() {
@@ -260,7 +155,7 @@ fn jacobi<S: SolverSpace>(
             "jacobi:block={size}: the size must divide the system's block size {b}"
         )));
     }
-    let _factors = setup::begin(SetupPart::Factors);
+    let _factors = profile::begin(SetupPart::Factors);
     let p: Result<Box<dyn Preconditioner<S>>> = if size == b {
         numbered(local, BlockJacobi::new(space, terms, store)).map(|p| Box::new(p) as _)
     } else {
@@ -298,7 +193,7 @@ fn auto<S: SolverSpace>(
     store: Store,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
-    let _factors = setup::begin(SetupPart::Factors);
+    let _factors = profile::begin(SetupPart::Factors);
     let jacobi = numbered(local, BlockJacobi::new(space, terms, store));
     let singular = match &jacobi {
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
@@ -330,7 +225,7 @@ fn subdomains<S: SolverSpace>(
     terms: &Terms,
     spec: &IlduSpec,
 ) -> Result<(Subdomains, String)> {
-    let _cutting = setup::begin(SetupPart::Subdomains);
+    let _cutting = profile::begin(SetupPart::Subdomains);
     let spec = spec.subdomains(terms.block() * terms.stages());
     let Some(numbers) = local.numbers else {
         let device = |rows| space.cut_graph(terms, rows);
@@ -356,7 +251,7 @@ fn ildu<S: SolverSpace>(
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
-    let _analysis = setup::begin(SetupPart::Analysis);
+    let _analysis = profile::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
     let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
@@ -379,7 +274,7 @@ fn stage<S: SolverSpace>(
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
     let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
     let options = StageOptions { ildu: options, coupled: true };
-    let _analysis = setup::begin(SetupPart::Analysis);
+    let _analysis = profile::begin(SetupPart::Analysis);
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
     let shifted = (0..s).map(|k| stages.stage(k).pivots().shifted).sum();
     let info = factors_info(comm, spec, stages.outline(), s, shifted, &way, start)?;
@@ -561,7 +456,7 @@ impl PrecondSpec {
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
             // Both halves, where it is not known yet whether one is enough.
             PrecondSpec::BlockJacobi(tiles) => {
-                let numbers = if tiles.factor == Some(super::TileFactor::Ic0) { 4 } else { 7 };
+                let numbers = if tiles.factor == Some(TileFactor::Ic0) { 4 } else { 7 };
                 n * numbers * width
             }
             PrecondSpec::Ildu(ildu) => factors(terms, ildu.fill, order, width),

@@ -4,12 +4,12 @@ use super::attempt::Engine;
 use super::device::{self, Choice};
 use super::parts::Parts;
 use super::queue::{self, Hold, Queue};
-use super::setup::{self, SetupPart};
 use crate::comm::Communicator;
 use crate::device::workers::{Waiting, Workers};
 use crate::interrupt::{self, Limits};
 use crate::options::Options;
 use crate::problem::Problem;
+use crate::profile::{self, SetupPart};
 use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -52,7 +52,7 @@ impl Crew {
         let parts = match ordinals {
             [] => None,
             _ => {
-                let _cutting = setup::begin(SetupPart::Subdomains);
+                let _cutting = profile::begin(SetupPart::Subdomains);
                 Some(Parts::new(problem, options, ordinals)?)
             }
         };

@@ -3,16 +3,17 @@
 use super::attempt::{Engine, Rank};
 use super::estimate::{Estimate, Size};
 use super::experience::{self, Kind, Trial};
-use super::setup::{self, SetupPart};
 use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
 use crate::comm::{Communicator, agree, gather};
-use crate::device::cpu::{ALONE, Cpu, Pool};
+use crate::device::cpu::Cpu;
 use crate::method::MethodSpec;
 use crate::operator::Terms;
 use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
+use crate::profile::{self, SetupPart};
+use crate::threads::{ALONE, Pool};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Choice {
 /// Picks the device that the options name; where they leave it open, the one that solves sooner by an estimate. Collective.
 pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     let comm = &*problem.comm;
-    let _device = setup::begin(SetupPart::Device);
+    let _device = profile::begin(SetupPart::Device);
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
         DeviceSpec::Cpu => Ok(cpu("as asked for")),
@@ -133,7 +134,7 @@ pub(super) fn open(
     comm: &Arc<dyn Communicator>,
     options: &Arc<Options>,
 ) -> Result<Box<dyn Engine>> {
-    let _device = setup::begin(SetupPart::Device);
+    let _device = profile::begin(SetupPart::Device);
     match choice {
         Choice::Cpu { reason } => open_cpu(reason, local, comm, options),
         Choice::Cuda { ordinals, reason } => open_cuda(ordinals, own, reason, local, comm, options),
@@ -242,12 +243,12 @@ use cuda::{is_open, look_cuda, missing, open_cuda, seems_there};
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::*;
-    use crate::device::cuda::ahead;
     use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
+    use crate::halo::RowNumbers;
     use crate::operator::Terms;
-    use crate::partition::RowNumbers;
     use crate::precond::Factors;
+    use crate::solver::ahead;
     use crate::solver::survey::{Survey, survey};
     use crate::space::Space;
     use crate::text::plural;

@@ -1,12 +1,13 @@
 //! Solves with operators that a program gives as functions, on the host: for matrices that are nowhere stored.
 
-use crate::device::cpu::{ALONE, Cpu};
+use crate::device::cpu::Cpu;
 use crate::matrix::check_finite;
 use crate::method::{GmresOptions, MethodName, MethodSpec};
 use crate::operator::{LinearOperator, fresh_key};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::PrecondSpec;
 use crate::space::{History, Observer, Space};
+use crate::threads::ALONE;
 use crate::{Error, Result};
 use std::cell::RefCell;
 

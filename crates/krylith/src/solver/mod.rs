@@ -6,9 +6,12 @@
 //! [`solve`] is one call, [`Solver`] is for many; [`Solution`] says how a solve went. Before one, [`Diagnosis`] tells what is wrong with a
 //! system, [`Plan`] what would be tried, and [`Memory`] what that takes. [`solve_functions`] solves with operators that are functions.
 
+#[cfg(feature = "cuda")]
+mod ahead;
 mod apply;
 mod attempt;
 mod bandwidth;
+mod build;
 mod crew;
 mod crowded;
 mod device;
@@ -23,9 +26,7 @@ mod parts;
 mod plan;
 mod queue;
 mod refine;
-mod residual;
 mod rows;
-pub(crate) mod setup;
 mod solution;
 mod survey;
 mod symmetric;
@@ -33,29 +34,29 @@ mod update;
 mod watch;
 mod zeros;
 
+pub use crate::interrupt::Cancel;
+pub use crate::operator::OriginalSystem;
+pub use crate::profile::{SetupPart, SetupParts};
 pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use functions::{Function, solve_functions};
 pub use ladder::Memory;
 pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
-pub use residual::OriginalSystem;
-pub use setup::{SetupPart, SetupParts};
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
-#[cfg(feature = "cuda")]
-pub(crate) use survey::WEAK;
 pub use survey::{Extent, Survey};
 pub use update::Refresh;
-pub use watch::Cancel;
 
 use crate::device::workers::Waiting;
+use crate::halo::RowNumbers;
 use crate::interrupt::Limits;
-use crate::memory::{Numbers, NumbersMut, Transfer};
+use crate::memory::{Numbers, NumbersMut};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::partition::RowNumbers;
 use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
 use crate::problem::Problem;
+use crate::profile;
+use crate::space::Transfer;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use apply::on_parts;
@@ -261,13 +262,13 @@ impl<'a> Solver<'a> {
         let _entered = limits.enter();
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
-        let _ = setup::take(); // what an error has left
+        let _ = profile::take(); // what an error has left
         let (problem, dropped) = zeros::without(problem, &options)?;
         let trial = device::trial(&problem, &options);
         let (crew, solution) = engines(&problem, &options, &mut waiting)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
-            setup: setup::take(),
+            setup: profile::take(),
             blocks: Default::default(),
             problem,
             dropped,

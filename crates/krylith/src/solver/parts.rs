@@ -1,12 +1,13 @@
 //! A problem that stands whole in this process, given to several of its devices.
 
 use crate::comm::{Communicator, Team};
+use crate::halo::OwnRows;
 use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::partition::{
-    LocalSubdomains, OwnRows, Part, Partition, PartitionSpec, RowNumbers, assign, assign_planes, split,
+    LocalSubdomains, Part, Partition, PartitionSpec, RowNumbers, assign, assign_planes, split,
 };
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
@@ -105,10 +106,10 @@ impl Parts {
     /// exchange, or cut subdomains.
     #[cfg(feature = "cuda")]
     fn on_devices(problem: &Problem, options: &Options, ordinals: &[usize]) -> Result<Option<Self>> {
-        use crate::solver::setup::{self, SetupPart};
+        use crate::profile::{self, SetupPart};
         let (terms, run, count) = (&problem.terms, problem.block() * problem.stages(), ordinals.len());
         let Some(cuts) = runs(problem, options, count)? else { return Ok(None) };
-        let upload = setup::begin(SetupPart::Upload);
+        let upload = profile::begin(SetupPart::Upload);
         let ranges: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).collect();
         let made = RunOnDevice::cut_all(ordinals, terms, &ranges)?;
         drop(upload);

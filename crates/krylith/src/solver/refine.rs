@@ -6,10 +6,11 @@
 
 use super::OriginalSystem;
 use super::solution::copy_history;
-use crate::memory::{Numbers, Transfer};
+use crate::memory::Numbers;
 use crate::method::{LIMIT, Method};
 use crate::operator::LinearOperator;
 use crate::space::Space;
+use crate::space::Transfer;
 use crate::{History, Observer, Outcome, Progress, Result, Stop};
 use std::ops::ControlFlow;
 

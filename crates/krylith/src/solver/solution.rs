@@ -1,11 +1,11 @@
 //! What a solve answers: how it went, by what means, where, and what happened on the way.
 
 use super::diagnosis::Diagnosis;
-use super::setup::SetupParts;
 use crate::Outcome;
 use crate::method::MethodSpec;
 use crate::operator::Format;
 use crate::precond::PrecondInfo;
+use crate::profile::SetupParts;
 use crate::space::{History, Phases};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -6,9 +6,10 @@
 
 use crate::Result;
 use crate::comm::Communicator;
+use crate::halo::to_owners;
+use crate::matching::WEAK;
 use crate::matrix::{Arrays, Bsr, Dense};
 use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
-use crate::partition::to_owners;
 use std::ops::Range;
 
 /// Indices that are named one by one.
@@ -80,9 +81,6 @@ pub struct Survey {
     /// Blocks of the longest block row where that has more than 256; else 0.
     pub longest_row: usize,
 }
-
-/// A diagonal entry below this share of its row's largest is weak.
-pub(crate) const WEAK: f64 = 1e-3;
 
 /// True for a weak diagonal entry; empty rows have one.
 fn is_weak(diagonal: f64, largest: f64) -> bool {

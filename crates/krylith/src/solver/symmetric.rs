@@ -5,8 +5,8 @@
 use super::SolverSpace;
 use crate::Result;
 use crate::comm::agree;
+use crate::halo::RowNumbers;
 use crate::operator::LinearOperator;
-use crate::partition::RowNumbers;
 pub(super) use crate::space::random;
 use crate::space::{FLAGS, Store};
 

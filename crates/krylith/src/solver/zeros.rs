@@ -1,15 +1,16 @@
 //! Stored zeros of a problem, dropped before anything looks at its pattern; new values still come at all of its places.
 
 use super::solution::{Event, EventKind};
-use super::{Solver, engines, setup};
+use super::{Solver, engines};
 use crate::comm::Communicator;
+use crate::halo::Halo;
 use crate::interrupt::Limits;
 use crate::matrix::zeros::{Kept, keep_mirrored, zero_blocks, zeros};
 use crate::matrix::{Bsr, ZerosChoice};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::Halo;
 use crate::problem::Problem;
+use crate::profile;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -179,7 +180,7 @@ impl Solver<'_> {
             }
         }
         self.crew.while_waiting(waiting);
-        self.setup = setup::take();
+        self.setup = profile::take();
         let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
         self.pending = Some(Event::new(EventKind::Choice, None, why));
         Ok(())

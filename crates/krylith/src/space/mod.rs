@@ -13,12 +13,16 @@ mod reason;
 mod schedule;
 pub mod step;
 mod sweep;
+mod transfer;
+mod unit;
 
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub use reason::{HUGE, REASONS, Reason};
 pub use schedule::{Clock, Phase, Phases, Schedule};
 pub use step::{FunctionSource, SmallStep, StepSource};
 pub use sweep::{BoundSweep, Sweep, SweepSource, side_by_side};
+pub use transfer::Transfer;
+pub(crate) use unit::other_unit;
 
 use crate::Result;
 use crate::comm::Communicator;

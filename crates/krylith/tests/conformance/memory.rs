@@ -3,13 +3,14 @@
 use super::{Make, apply};
 use crate::common::*;
 use krylith::matrix::{Csr, Dense};
-use krylith::memory::{Numbers, NumbersMut, Transfer};
+use krylith::memory::{Numbers, NumbersMut};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{Format, LinearOperator, PointBlock, PointBlockSum, TermValues, Terms};
 use krylith::partition::Subdomains;
 use krylith::precond::{
     BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Stage, StageOptions, SubdomainFactors,
 };
+use krylith::space::Transfer;
 use krylith::{Outcome, Stop, Store};
 
 /// Memory that its owner fills late, lends, and overwrites early, as far as the owner's order of work allows.

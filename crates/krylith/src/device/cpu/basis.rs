@@ -1,8 +1,9 @@
 //! Krylov bases in host memory: dot products and combinations of many columns, chunk by chunk.
 
-use super::pool::Disjoint;
-use super::{CHUNK, prefetch};
+use super::CHUNK;
 use crate::space::Store;
+use crate::threads::Disjoint;
+use crate::threads::prefetch;
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -28,8 +29,8 @@ enum Data {
 impl CpuBasis {
     pub(super) fn new(len: usize, columns: usize, store: Store) -> Result<Self> {
         let data = match store {
-            Store::F64 => Data::F64(super::zeros(len * columns, "a Krylov basis")?),
-            Store::F32 => Data::F32(super::zeros(len * columns, "a Krylov basis")?),
+            Store::F64 => Data::F64(crate::threads::zeros(len * columns, "a Krylov basis")?),
+            Store::F32 => Data::F32(crate::threads::zeros(len * columns, "a Krylov basis")?),
         };
         Ok(Self { len, data, vector: Vec::new() })
     }
@@ -51,7 +52,7 @@ impl CpuBasis {
     ) -> Result<()> {
         let Data::F64(data) = &mut self.data else { return Err(Error::narrow_column()) };
         if self.vector.len() != self.len {
-            self.vector = super::zeros(self.len, "a vector")?;
+            self.vector = crate::threads::zeros(self.len, "a vector")?;
         }
         write(&mut self.vector)?;
         data[k * self.len..][..self.len].copy_from_slice(&self.vector);

@@ -4,8 +4,8 @@
 //! pass over memory whatever is computed. Products are made in tiles of two by two columns, whose sums stay in registers.
 
 use super::Cpu;
-use super::pool::Disjoint;
 use crate::space::{MOST_COLUMNS, block_sums};
+use crate::threads::Disjoint;
 use crate::{Error, Result};
 use std::ops::Range;
 
@@ -145,7 +145,7 @@ impl Cpu {
             return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
         }
         self.make_room(block_sums(columns));
-        (0..columns).map(|_| super::zeros(self.len, "a vector of a block")).collect()
+        (0..columns).map(|_| crate::threads::zeros(self.len, "a vector of a block")).collect()
     }
 
     fn check_blocks(&self, blocks: &[&[Vec<f64>]]) -> Result<usize> {

@@ -7,13 +7,13 @@
 //!
 //! Ledger of one application in f64: forward 48 bytes a cell, backward 40; of a slab that fits the cache the backward half comes from there.
 
-use super::pool::{Disjoint, share};
 use super::{Cpu, CpuScalars, Wide, basis};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
 use crate::precond::{
     DIFFERS, PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
 use crate::space::{HALT, Store};
+use crate::threads::{Disjoint, share};
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -217,7 +217,7 @@ impl TileFactors for Cpu {
 
 impl<T: Number> Halves<T> {
     fn room(n: usize, factor: TileFactor) -> Result<Self> {
-        let one = || super::zeros::<T>(n, "block-Jacobi factors");
+        let one = || crate::threads::zeros::<T>(n, "block-Jacobi factors");
         let three = || Ok::<_, Error>([one()?, one()?, one()?]);
         let upper = if factor == TileFactor::Ilu0 { Some(three()?) } else { None };
         Ok(Self { inverse: one()?, lower: three()?, upper })

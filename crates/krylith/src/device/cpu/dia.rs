@@ -7,13 +7,13 @@
 //! diagonals have places changes in a few rows alone, so between those all rows are alike: up to nine diagonals are one pass over runs of rows
 //! without branches, and more are several while y is in the first-level cache.
 
-use super::pool::{Disjoint, share};
 use super::product::{Number, Values};
 use super::{CHUNK, Cpu, Wide, basis};
 use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::operator::{Dots, Format, diagonals_of, mirrored, not_by_diagonals};
 use crate::space::Store;
+use crate::threads::{Disjoint, share};
 use crate::twofold::Twofold;
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -119,8 +119,8 @@ impl Diagonals {
     fn make_room(&mut self) -> Result<()> {
         let numbers = self.stride * self.kept().len();
         match &mut self.values {
-            Values::F64(v) => *v = super::zeros(numbers, "a matrix")?,
-            Values::F32(v) => *v = super::zeros(numbers, "a matrix")?,
+            Values::F64(v) => *v = crate::threads::zeros(numbers, "a matrix")?,
+            Values::F32(v) => *v = crate::threads::zeros(numbers, "a matrix")?,
         }
         let (n, stride, count) = (self.rows as isize, self.stride as isize, self.offsets.len());
         let term = |k: usize| {

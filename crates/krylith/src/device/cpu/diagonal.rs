@@ -1,10 +1,10 @@
 //! Block-diagonal matrices on the CPU.
 
-use super::pool::{Disjoint, share};
 use super::{Cpu, Wide};
 use crate::memory::{Numbers, check_len};
 use crate::precond::BlockDiagonal;
 use crate::space::Store;
+use crate::threads::{Disjoint, share};
 use crate::{Error, Result};
 
 /// Row-major blocks in host memory.

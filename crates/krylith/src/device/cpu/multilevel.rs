@@ -1,12 +1,13 @@
 //! Coarse levels on the host: [`host`]'s functions on this space's threads.
 
-use super::{Cpu, Pool};
+use super::Cpu;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::precond::multilevel::host;
 use crate::precond::{BlockDiagonal, Coarsen, Coarsening, Transfer};
 use crate::space::Store;
+use crate::threads::Pool;
 use std::sync::Arc;
 
 impl Coarsen for Cpu {

@@ -5,14 +5,15 @@
 //! ghosts g are here: D x hides the exchange. Every number that another rank needs is packed once, and what arrives is
 //! used where it lands.
 
-use super::pool::Disjoint;
+use super::Cpu;
 use super::product::{Own, Rows};
-use super::{Cpu, pool::share};
 use crate::comm::{Channel, Communicator, Message};
+use crate::halo::Halo;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::Terms;
-use crate::partition::Halo;
 use crate::space::{Space, Store};
+use crate::threads::Disjoint;
+use crate::threads::share;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};

@@ -13,14 +13,15 @@ pub(super) use kernels::Number;
 
 use super::dia::Diagonals;
 use super::outer::Outer;
-use super::pool::{Disjoint, Pool};
 use super::{Cpu, CpuScalars};
 use crate::comm::agree;
 use crate::matrix::Dense;
-use crate::matrix::storage::{Pattern, SharedPattern};
+use crate::matrix::storage::SharedPattern;
 use crate::memory::Numbers;
+use crate::memory::Pattern;
 use crate::operator::{Dots, Format, PointBlockSum, Terms, check_lengths};
 use crate::space::{Space, Store};
+use crate::threads::{Disjoint, Pool};
 use crate::{Error, Result};
 use kernels::kernel;
 use rayon::prelude::*;
@@ -279,8 +280,8 @@ impl Rows {
                 let first = &terms.terms[range.start].1;
                 let total = first.blocks() * b * b * range.len();
                 let values = match store {
-                    Store::F64 => Values::F64(super::zeros(total + PADDING, "a matrix")?),
-                    Store::F32 => Values::F32(super::zeros(total + PADDING, "a matrix")?),
+                    Store::F64 => Values::F64(crate::threads::zeros(total + PADDING, "a matrix")?),
+                    Store::F32 => Values::F32(crate::threads::zeros(total + PADDING, "a matrix")?),
                 };
                 let pattern = first.storage().shared_pattern();
                 let mut group = Group { pattern, values, terms: range.clone() };

@@ -3,11 +3,11 @@
 //! Ledger: what a product moves, b read, and m written. A row is summed stage by stage: its values come from the cache
 //! after the first. A batch of iterations ends with one of these at most, so this need not be as fast as the product.
 
-use super::pool::Disjoint;
 use super::product::{Group, Number, Own, PADDING, Rows, Values};
 use super::{Cpu, CpuProduct, Wide};
 use crate::Result;
 use crate::operator::check_lengths;
+use crate::threads::Disjoint;
 use crate::twofold::Twofold;
 use std::cell::Cell;
 use std::ops::Range;

@@ -1,12 +1,12 @@
 //! What methods ask of a [`Cpu`].
 
-use super::pool::Disjoint;
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
 use crate::space::{
     COLUMNS, Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep,
     random,
 };
+use crate::threads::Disjoint;
 use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
@@ -27,7 +27,7 @@ impl Space for Cpu {
         self.len
     }
     fn vector(&self) -> Result<Vec<f64>> {
-        super::zeros(self.len, "a vector")
+        crate::threads::zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
         self.make_room(2 * columns + 3);

@@ -2,7 +2,8 @@
 
 use super::Cpu;
 use crate::Result;
-use crate::memory::{Numbers, NumbersMut, Transfer};
+use crate::memory::{Numbers, NumbersMut};
+use crate::space::Transfer;
 
 impl Transfer for Cpu {
     fn write_from(&self, from: Numbers, to: &mut Vec<f64>) -> Result<()> {

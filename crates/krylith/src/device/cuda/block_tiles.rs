@@ -307,12 +307,12 @@ fn kernel(file: &'static str, entry: &'static str, factor: TileFactor, store: St
 }
 
 /// Incomplete factors of the tiles of block-Jacobi.
-pub(super) fn tile_factor(factor: TileFactor, store: Store) -> Kernel {
+pub(crate) fn tile_factor(factor: TileFactor, store: Store) -> Kernel {
     kernel("tile_factor.cu", "tile_factor", factor, store)
 }
 
 /// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
-pub(super) fn tile_solve(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Kernel {
+pub(crate) fn tile_solve(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Kernel {
     let mut kernel = kernel("tile_solve.cu", "tile_solve", factor, store);
     let known = SHAPES.iter().any(|shape| shape.0 == tile);
     let [lx, log_y, log_z, pitch] = match known {

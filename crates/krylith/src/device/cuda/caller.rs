@@ -7,9 +7,13 @@
 use super::Cuda;
 use super::bounce::{At, Event};
 use super::driver::{Buffer, Device, devices, failure};
+use super::resident;
 use super::waiting::wait_for_caller;
-use crate::memory::{Array, ArrayMut, Number, Numbers, NumbersMut, Place, Remote, Transfer, check_len};
+use crate::memory::{
+    Array, ArrayMut, Lent, Number, Numbers, NumbersMut, OnDevice, Pattern, Place, Reach, Remote, check_len,
+};
 use crate::space::Space;
+use crate::space::Transfer;
 use crate::{Error, Result};
 use cudarc::driver::{CudaStream, sys};
 use std::ffi::c_void;
@@ -50,7 +54,7 @@ impl<'a, T: Number> Array<'a, T> {
     /// ```
     pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
         let stream = stream.map(|s| s as usize);
-        Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
+        Self { place: Place::Device(Remote { pointer, len, ordinal, stream, reach: &Gpus }) }
     }
 }
 
@@ -61,7 +65,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
     /// As [`Array::from_device`], and nothing outside of `stream` may read the memory either.
     pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
         let stream = stream.map(|s| s as usize);
-        Self { place: Place::Device(Remote { pointer, len, ordinal, stream }) }
+        Self { place: Place::Device(Remote { pointer, len, ordinal, stream, reach: &Gpus }) }
     }
 }
 
@@ -77,6 +81,39 @@ impl<'a, T: Number> From<&'a mut Buffer<T>> for ArrayMut<'a, T> {
     }
 }
 
+/// The GPUs of this process, for whoever holds memory of one.
+#[derive(Debug)]
+struct Gpus;
+
+impl Reach for Gpus {
+    fn read(&self, from: &Remote, size: usize, to: &mut [u8]) -> Result<()> {
+        read(from, size, to)
+    }
+
+    fn write(&self, from: &[u8], size: usize, to: &Remote) -> Result<()> {
+        write(from, size, to)
+    }
+
+    fn matrix(
+        &self,
+        columns: usize,
+        row_ptr: Lent,
+        col: Lent,
+        values: Remote,
+    ) -> Result<Option<Arc<dyn OnDevice>>> {
+        resident::take(columns, row_ptr, col, values)
+    }
+
+    fn values<'p>(
+        &self,
+        values: Remote,
+        here: Option<Arc<dyn OnDevice>>,
+        pattern: &dyn Fn() -> &'p Pattern,
+    ) -> Result<Arc<dyn OnDevice>> {
+        resident::updated(values, here, pattern)
+    }
+}
+
 impl Remote {
     fn at(&self) -> At {
         At { ordinal: self.ordinal, pointer: self.pointer }
@@ -85,7 +122,13 @@ impl Remote {
     fn of<T: Number>(buffer: &Buffer<T>) -> Self {
         let device = buffer.device();
         let stream = Some(device.stream().cu_stream() as usize);
-        Self { pointer: buffer.pointer(), len: buffer.len(), ordinal: device.info().ordinal, stream }
+        Self {
+            pointer: buffer.pointer(),
+            len: buffer.len(),
+            ordinal: device.info().ordinal,
+            stream,
+            reach: &Gpus,
+        }
     }
 }
 
@@ -128,7 +171,7 @@ impl Device {
             && remote.ordinal == self.info().ordinal
             && remote.len > 0
         {
-            let caller = Caller::of::<f64>(&remote)?;
+            let caller = Caller::of(&remote, size_of::<f64>())?;
             return caller.ordered(self, || work(remote.pointer));
         }
         if staging.len() < from.len() {
@@ -141,20 +184,24 @@ impl Device {
         work(staging.pointer())
     }
 
-    /// Calls `work` with the address of a caller's numbers, which are on this GPU. What it launches is ordered with the caller's
-    /// stream.
-    pub(super) fn lent<T: Number, R>(
+    /// Calls `work` with the address of a caller's numbers of `size` bytes, which are on this GPU. What it launches is ordered with
+    /// the caller's stream.
+    pub(super) fn lent<R>(
         &self,
-        from: Array<T>,
+        from: Remote,
+        size: usize,
         work: impl FnOnce(u64) -> Result<R>,
     ) -> Result<R> {
-        match from.place {
-            Place::Device(remote) if remote.ordinal == self.info().ordinal && remote.len > 0 => {
-                Caller::of::<T>(&remote)?.ordered(self, || work(remote.pointer))
-            }
-            _ if from.is_empty() => work(0),
-            _ => Err(Error::invalid(format!("an array that is not in the memory of {}", self.info().name))),
+        if from.len == 0 {
+            return work(0);
         }
+        if from.ordinal != self.info().ordinal {
+            return Err(Error::invalid(format!(
+                "an array that is not in the memory of {}",
+                self.info().name
+            )));
+        }
+        Caller::of(&from, size)?.ordered(self, || work(from.pointer))
     }
 
     /// Copies a caller's numbers to the front of a buffer, from this GPU or another.
@@ -165,14 +212,14 @@ impl Device {
         }
         let (own, theirs) = (self.at(to.pointer()), from.at());
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        let done = Caller::of::<T>(from)?
+        let done = Caller::of(from, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(own, theirs, from.len * size_of::<T>()) });
         if done.is_ok() || from.ordinal == self.info().ordinal {
             return done;
         }
         // GPUs that cannot reach each other talk through the host.
         let mut host = vec![T::default(); from.len];
-        read(from, &mut host)?;
+        read(from, size_of::<T>(), bytemuck::cast_slice_mut(&mut host))?;
         self.write(&host, to, 0)?;
         self.wait()
     }
@@ -185,14 +232,14 @@ impl Device {
         }
         let (own, theirs) = (self.at(from.pointer()), to.at());
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
-        let done = Caller::of::<T>(to)?
+        let done = Caller::of(to, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(theirs, own, to.len * size_of::<T>()) });
         if done.is_ok() || to.ordinal == self.info().ordinal {
             return done;
         }
         let mut host = vec![T::default(); to.len];
         self.read(from, 0, &mut host)?;
-        write(&host, to)
+        write(bytemuck::cast_slice(&host), size_of::<T>(), to)
     }
 
     /// An address in the memory of this GPU.
@@ -244,13 +291,13 @@ impl Device {
 }
 
 /// Copies a caller's numbers to the host, and waits.
-pub(crate) fn read<T: Number>(from: &Remote, to: &mut [T]) -> Result<()> {
-    assert_eq!(from.len, to.len());
+fn read(from: &Remote, size: usize, to: &mut [u8]) -> Result<()> {
+    assert_eq!(from.len * size, to.len());
     if from.len == 0 {
         return Ok(());
     }
-    let (host, bytes) = (to.as_mut_ptr().cast(), size_of_val(to));
-    let caller = Caller::of::<T>(from)?;
+    let (host, bytes) = (to.as_mut_ptr().cast(), to.len());
+    let caller = Caller::of(from, size)?;
     // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
     caller.within(|| unsafe {
         match caller.stream {
@@ -267,13 +314,13 @@ pub(crate) fn read<T: Number>(from: &Remote, to: &mut [T]) -> Result<()> {
 }
 
 /// Copies host numbers to a caller's, and waits.
-pub(crate) fn write<T: Number>(from: &[T], to: &Remote) -> Result<()> {
-    assert_eq!(from.len(), to.len);
+fn write(from: &[u8], size: usize, to: &Remote) -> Result<()> {
+    assert_eq!(from.len(), to.len * size);
     if to.len == 0 {
         return Ok(());
     }
-    let (host, bytes) = (from.as_ptr().cast(), size_of_val(from));
-    let caller = Caller::of::<T>(to)?;
+    let (host, bytes) = (from.as_ptr().cast(), from.len());
+    let caller = Caller::of(to, size)?;
     // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
     caller.within(|| unsafe {
         match caller.stream {
@@ -298,7 +345,7 @@ struct Caller {
 
 impl Caller {
     /// Looks at what was lent before anything touches it: a wrong address would end the context of every user.
-    fn of<T: Number>(memory: &Remote) -> Result<Self> {
+    fn of(memory: &Remote, size: usize) -> Result<Self> {
         let all = devices()?;
         let Some(info) = all.into_iter().nth(memory.ordinal) else {
             return Err(Error::invalid(format!(
@@ -319,11 +366,11 @@ impl Caller {
                 memory.len
             )));
         }
-        if memory.pointer % align_of::<T>() as u64 != 0 {
+        // Numbers are aligned to their size.
+        if memory.pointer % size as u64 != 0 {
             return Err(Error::invalid(format!(
-                "the device address {:#x} is not a multiple of {}, the size of a number",
-                memory.pointer,
-                align_of::<T>()
+                "the device address {:#x} is not a multiple of {size}, the size of a number",
+                memory.pointer
             )));
         }
         match memory.stream {

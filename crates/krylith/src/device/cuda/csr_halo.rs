@@ -83,7 +83,7 @@ fn ghosts_kernel(entry: &'static str, store: Store) -> Kernel {
 }
 
 /// What ranks need beside the kernels of one GPU: one entry stands for all of its file.
-pub(super) fn kernels(store: Store) -> [Kernel; 2] {
+pub(crate) fn kernels(store: Store) -> [Kernel; 2] {
     [split_kernel("split_entries", store), ghosts_kernel("csr_ghosts", store)]
 }
 

@@ -41,7 +41,7 @@ fn kernel(file: &'static str, entry: &'static str) -> Kernel {
 }
 
 /// All of them.
-pub(super) fn kernels() -> Vec<Kernel> {
+pub(crate) fn kernels() -> Vec<Kernel> {
     let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
     let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
     let coarsen = coarsen.map(|entry| kernel("cut_coarsen.cu", entry));

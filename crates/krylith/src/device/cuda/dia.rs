@@ -6,7 +6,8 @@
 mod detect;
 mod shape;
 
-pub(super) use shape::{common, kernels, likely, likely_to_smooth};
+pub(super) use shape::{common, kernels};
+pub(crate) use shape::{likely, likely_to_smooth};
 
 use super::Cuda;
 use super::csr::{Smooth, check_new_values, not_finite};

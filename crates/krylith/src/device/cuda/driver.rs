@@ -6,7 +6,7 @@ use super::buffer::Pool;
 use super::compiler::Kernel;
 use super::fabric::Watch;
 use super::modules::{Ahead, Held, Modules, Wanted};
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::waiting::Taken;
 use crate::{Error, Result};
 use cudarc::driver::result::DriverError;
@@ -221,7 +221,7 @@ pub struct Device {
     guard: AtomicU64,
     pub(super) watch: Mutex<Option<Arc<Watch>>>,
     /// Threads of the host for what kernels do not take, once somebody asks for them.
-    pub(super) host: OnceLock<Arc<crate::device::cpu::Pool>>,
+    pub(super) host: OnceLock<Arc<crate::threads::Pool>>,
     /// The address of the function that was launched last, for errors.
     pub(super) last: AtomicUsize,
     /// Ranks that share the host.
@@ -313,7 +313,7 @@ impl Device {
         if let Some(function) = kernels().get(kernel) {
             return Ok(function.clone());
         }
-        let _compile = setup::begin_inside(SetupPart::Compile);
+        let _compile = profile::begin_inside(SetupPart::Compile);
         let module = self.modules.load(kernel)?;
         let function = self.check("cuModuleGetFunction", module.load_function(kernel.entry))?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
@@ -355,7 +355,7 @@ impl Device {
         numbers: &[f64],
         alone: bool,
     ) -> Result<Arc<Held>> {
-        let _compile = setup::begin_inside(SetupPart::Compile);
+        let _compile = profile::begin_inside(SetupPart::Compile);
         let write = |module: &Arc<CudaModule>| {
             self.compiled.fetch_add(1, Ordering::Relaxed);
             Constant::find(self, module, constant)?.write(self, numbers)?;

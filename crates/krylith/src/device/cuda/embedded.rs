@@ -8,7 +8,6 @@ use crate::{Error, Result};
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use std::io::{Read, Write};
-use std::path::Path;
 
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.bin"));
 const ENTRY: usize = 40;
@@ -52,22 +51,22 @@ fn append(archive: &mut Vec<u8>, hash: &[u8; 32], image: &[u8]) -> std::io::Resu
     Ok(())
 }
 
-/// Compiles the kernels that a release embeds and writes the archive; returns how many images it holds.
+/// Compiles the kernels that a release embeds; the archive's bytes, and how many images it holds.
 ///
 /// # Errors
-/// A missing NVRTC, a kernel that does not compile, a file that cannot be written.
-pub fn write_archive(path: &Path) -> Result<usize> {
+/// A missing NVRTC, a kernel that does not compile.
+pub fn archive() -> Result<(Vec<u8>, usize)> {
     let mut archive = Vec::new();
     let mut count = 0;
     for kernel in super::specialisations::embedded() {
         for target in super::compiler::EMBEDDED_TARGETS {
             let (hash, image) = super::compiler::image_for(&kernel, target)?;
-            append(&mut archive, &hash, &image).map_err(|e| Error::io(path, e))?;
+            append(&mut archive, &hash, &image)
+                .map_err(|e| Error::Internal(format!("a kernel cannot be packed: {e}")))?;
             count += 1;
         }
     }
-    crate::io::atomic::write(path, |w| w.write_all(&archive))?;
-    Ok(count)
+    Ok((archive, count))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::nccl::Nccl;
 use super::peers::{MAX_RANKS, Shared};
 use super::specialisations as special;
 use crate::comm::{agree, gather};
-use crate::partition::Halo;
+use crate::halo::Halo;
 use crate::space::Space;
 use crate::{Error, Result};
 use cudarc::driver::{CudaFunction, CudaStream};

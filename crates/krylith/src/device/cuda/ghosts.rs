@@ -5,7 +5,7 @@ use super::Cuda;
 use super::driver::{Buffer, launch};
 use super::specialisations as special;
 use crate::Result;
-use crate::partition::{Halo, from_bytes, to_bytes};
+use crate::halo::{Halo, from_bytes, to_bytes};
 use crate::space::Space;
 
 const THREADS: usize = 256;

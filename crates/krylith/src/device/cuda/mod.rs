@@ -4,17 +4,16 @@
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
 
-pub(crate) mod ahead;
 mod block;
-mod block_tiles;
+pub(crate) mod block_tiles;
 mod bounce;
 mod buffer;
 pub(crate) mod caller;
 mod compiler;
 mod csr;
-mod csr_halo;
-mod cut;
-mod dia;
+pub(crate) mod csr_halo;
+pub(crate) mod cut;
+pub(crate) mod dia;
 mod diagonal;
 mod driver;
 mod embedded;
@@ -23,8 +22,8 @@ mod fabric;
 pub(crate) mod factors;
 mod ghosts;
 mod graph;
-mod modules;
-mod multilevel;
+pub(crate) mod modules;
+pub(crate) mod multilevel;
 mod nccl;
 pub(crate) mod part;
 mod passes;
@@ -37,7 +36,7 @@ mod residual;
 mod scalars;
 mod scan;
 mod schedule;
-mod schwarz;
+pub(crate) mod schwarz;
 mod space;
 #[doc(hidden)] // for the test that compiles them all, and the program that embeds them
 pub mod specialisations;
@@ -53,7 +52,7 @@ pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub(crate) use driver::{is_open, seems_there};
-pub use embedded::{embedded_kernels, write_archive};
+pub use embedded::{archive, embedded_kernels};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;
 pub use nccl::{Nccl, nccl_version};

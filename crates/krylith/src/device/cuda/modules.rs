@@ -26,7 +26,7 @@ fn source(kernel: &Kernel) -> Source {
 type Place = Arc<Once<Arc<CudaModule>>>;
 
 /// A module whose constant memory belongs to those who hold this: all want the same numbers there.
-pub(super) struct Held {
+pub(crate) struct Held {
     pub module: Arc<CudaModule>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Held {
 type WithNumbers = HashMap<(Source, Vec<u64>), Weak<Held>>;
 
 /// The modules that are loaded on one GPU.
-pub(super) struct Modules {
+pub(crate) struct Modules {
     context: Arc<CudaContext>,
     ordinal: usize,
     name: String,
@@ -52,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Modules {
     /// Those of a GPU, the same for all who open it.
-    pub(super) fn of(context: &Arc<CudaContext>, name: &str, arch: (i32, i32)) -> Arc<Self> {
+    pub(crate) fn of(context: &Arc<CudaContext>, name: &str, arch: (i32, i32)) -> Arc<Self> {
         static KEPT: Mutex<Vec<Arc<Modules>>> = Mutex::new(Vec::new());
         let (mut kept, ordinal) = (lock(&KEPT), context.ordinal());
         if let Some(modules) = kept.iter().find(|modules| modules.ordinal == ordinal) {
@@ -67,7 +67,7 @@ impl Modules {
     }
 
     /// True the first time that this is asked.
-    pub(super) fn is_new(&self, key: String) -> bool {
+    pub(crate) fn is_new(&self, key: String) -> bool {
         lock(&self.fetched).insert(key)
     }
 
@@ -76,12 +76,12 @@ impl Modules {
     ///
     /// # Errors
     /// A thread that loads and is not done in time.
-    pub(super) fn quiet(&self) -> Result<Taken<'_>> {
+    pub(crate) fn quiet(&self) -> Result<Taken<'_>> {
         self.quiet.take("kernels that another thread loads or records")
     }
 
     /// The module of a kernel, loaded if it is not.
-    pub(super) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+    pub(crate) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let place = lock(&self.loaded).entry(source(kernel)).or_default().clone();
         place.get_or_make(&|| format!("the kernels of {}", kernel.file), || self.load_another(kernel))
     }
@@ -95,7 +95,7 @@ impl Modules {
     }
 
     /// A module for all who want these numbers in its constant memory. `write` puts them there, and waits until they are.
-    pub(super) fn with_numbers(
+    pub(crate) fn with_numbers(
         &self,
         kernel: &Kernel,
         numbers: &[f64],
@@ -119,7 +119,7 @@ impl Modules {
     }
 
     /// True where nobody else holds this module, and nobody will: its constant memory is the caller's.
-    pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
+    pub(crate) fn is_own(&self, held: &Arc<Held>) -> bool {
         let mut all = lock(&self.held);
         let own = Arc::strong_count(held) == 1;
         if own {
@@ -129,7 +129,7 @@ impl Modules {
     }
 
     /// A module that nobody else has: its constant memory is the caller's.
-    pub(super) fn load_another(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
+    pub(crate) fn load_another(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let image = compiler::image(kernel, self.arch)?;
         let made = self.context.load_module(Ptx::from_binary(image.to_vec()));
         made.map_err(|e| failure(&self.name, "cuModuleLoadData", e))
@@ -137,7 +137,7 @@ impl Modules {
 }
 
 /// Threads that compile and load kernels before they are asked for. They stop when this is dropped.
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -153,7 +153,7 @@ pub(crate) struct Wanted {
 
 impl Ahead {
     /// Starts fetching. What cannot be had is left to whoever asks for it, with the error.
-    pub(super) fn fetch(modules: &Arc<Modules>, wanted: Wanted) -> Self {
+    pub(crate) fn fetch(modules: &Arc<Modules>, wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let private = wanted.private.into_iter().map(|kernel| (kernel, true));
         let all: Vec<(Kernel, bool)> = private.chain(wanted.shared.into_iter().map(|k| (k, false))).collect();

@@ -7,8 +7,7 @@ use super::Cuda;
 use super::driver::{Buffer, Device, launch};
 use super::specialisations as special;
 use crate::matrix::Bsr;
-use crate::matrix::storage::{OnDevice, Pattern, Storage};
-use crate::memory::{Array, Number, Numbers};
+use crate::memory::{Lent, Numbers, OnDevice, Pattern, Remote};
 use crate::operator::Terms;
 use crate::{Error, Result};
 use std::any::Any;
@@ -99,7 +98,7 @@ impl Resident {
     fn upload(device: &Arc<Device>, a: &Bsr, pattern: Option<&Resident>) -> Result<Self> {
         let (row_ptr, col) = match pattern {
             Some(other) => (other.row_ptr.clone(), other.col.clone()),
-            None => upload_pattern(device, a.storage())?,
+            None => upload_pattern(device, a.row_ptr(), a.col())?,
         };
         let values = Arc::new(device.upload(a.values(), "a matrix")?);
         Ok(Self { device: device.clone(), row_ptr, col, values })
@@ -182,17 +181,16 @@ impl Cuda {
     }
 }
 
-/// Copies a caller's arrays, all on GPU `ordinal`, and checks them there; `None` where something is wrong with them.
-pub(crate) fn take<I: Number, J: Number>(
-    ordinal: usize,
+/// Copies a caller's arrays, all on one GPU, and checks them there; `None` where something is wrong with them.
+pub(crate) fn take(
     columns: usize,
-    row_ptr: Array<I>,
-    col: Array<J>,
-    values: Numbers,
+    row_ptr: Lent,
+    col: Lent,
+    values: Remote,
 ) -> Result<Option<Arc<dyn OnDevice>>> {
-    let device = Device::open(ordinal)?;
-    let (rows, entries, what) = (row_ptr.len() - 1, col.len(), "a matrix");
-    let function = |entry| device.function(&special::arrays(entry, I::NAME, J::NAME));
+    let device = Device::open(row_ptr.remote.ordinal)?;
+    let (rows, entries, what) = (row_ptr.remote.len - 1, col.remote.len, "a matrix");
+    let function = |entry| device.function(&special::arrays(entry, row_ptr.name, col.name));
     let mut wrong = device.zeros::<i32>(1, what)?;
     let base = device.room::<i32>(1, what)?;
     let (pointers, columns_of) = (device.room::<i64>(rows + 1, what)?, device.room::<u32>(entries, what)?);
@@ -200,17 +198,17 @@ pub(crate) fn take<I: Number, J: Number>(
     // SAFETY: the parameter types are the kernels'; lengths are those of the buffers.
     unsafe {
         let take = function("take_row_pointers")?;
-        device.lent(row_ptr, |from| {
+        device.lent(row_ptr.remote, row_ptr.size, |from| {
             let (to, base, wrong) = (pointers.pointer(), base.pointer(), wrong.pointer());
             launch!(device, &take, grid(rows + 1), 256, 0, rows as i64, entries as i64, from, to, base, wrong)
         })?;
         let take = function("take_columns")?;
-        device.lent(col, |from| {
+        device.lent(col.remote, col.size, |from| {
             let (to, base, wrong) = (columns_of.pointer(), base.pointer(), wrong.pointer());
             launch!(
                 device,
                 &take,
-                grid(entries),
+                grid(col.remote.len),
                 256,
                 0,
                 entries as i64,
@@ -235,7 +233,7 @@ pub(crate) fn take<I: Number, J: Number>(
             launch!(
                 device,
                 &check,
-                grid(col.len()),
+                grid(col.remote.len),
                 256,
                 0,
                 rows,
@@ -254,20 +252,25 @@ pub(crate) fn take<I: Number, J: Number>(
     Ok(Some(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) })))
 }
 
-/// The same matrix with new values that are on a GPU, where they stay: its pattern goes there too, if it is not there already.
+/// A pattern with new values that are on a GPU, where they stay: the pattern goes there too, if it is not there already.
 ///
 /// # Errors
-/// Another number of values; one that is not finite; a GPU without room.
-pub(crate) fn updated(storage: &Storage, stored: usize, values: Numbers) -> Result<Option<Storage>> {
-    let Some(ordinal) = values.gpu() else { return Ok(None) };
-    if values.len() != stored {
-        return Err(Error::invalid(format!("{} new values for a matrix that stores {stored}", values.len())));
-    }
-    let here = storage.on::<Resident>().filter(|resident| resident.device.info().ordinal == ordinal);
-    let device = here.as_ref().map_or_else(|| Device::open(ordinal), |here| Ok(here.device.clone()))?;
+/// A value that is not finite; a GPU without memory for it.
+pub(crate) fn updated<'p>(
+    values: Remote,
+    here: Option<Arc<dyn OnDevice>>,
+    pattern: &dyn Fn() -> &'p Pattern,
+) -> Result<Arc<dyn OnDevice>> {
+    let here = here.and_then(|here| here.as_any().downcast::<Resident>().ok());
+    let here = here.filter(|resident| resident.device.info().ordinal == values.ordinal);
+    let device =
+        here.as_ref().map_or_else(|| Device::open(values.ordinal), |here| Ok(here.device.clone()))?;
     let (row_ptr, col) = match here {
         Some(here) => (here.row_ptr.clone(), here.col.clone()),
-        None => upload_pattern(&device, storage)?,
+        None => {
+            let pattern = pattern();
+            upload_pattern(&device, &pattern.row_ptr, &pattern.col)?
+        }
     };
     let mut wrong = device.zeros::<i32>(1, "a flag")?;
     let copied = copy_finite(&device, values, &mut wrong)?;
@@ -278,28 +281,27 @@ pub(crate) fn updated(storage: &Storage, stored: usize, values: Numbers) -> Resu
             "new values: at least one is NaN or infinite; every value must be finite",
         ));
     }
-    let resident = Resident { device, row_ptr, col, values: Arc::new(copied) };
-    Ok(Some(storage.with_device_values(Arc::new(resident))))
+    Ok(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) }))
 }
 
 /// Row pointers and columns.
 type PatternArrays = (Arc<Buffer<i64>>, Arc<Buffer<u32>>);
 
 /// Those of a matrix that is on the host.
-fn upload_pattern(device: &Arc<Device>, a: &Storage) -> Result<PatternArrays> {
-    let row_ptr = device.room::<i64>(a.rows + 1, "a matrix")?;
+fn upload_pattern(device: &Arc<Device>, pointers: &[usize], col: &[u32]) -> Result<PatternArrays> {
+    let row_ptr = device.room::<i64>(pointers.len(), "a matrix")?;
     // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
-    unsafe { device.send(a.row_ptr(), row_ptr.pointer())? };
-    Ok((Arc::new(row_ptr), Arc::new(device.upload(a.col(), "a matrix")?)))
+    unsafe { device.send(pointers, row_ptr.pointer())? };
+    Ok((Arc::new(row_ptr), Arc::new(device.upload(col, "a matrix")?)))
 }
 
 /// A copy of a caller's values; raises `wrong` where one is not finite.
-fn copy_finite(device: &Arc<Device>, values: Numbers, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
-    let to = device.room::<f64>(values.len(), "a matrix")?;
+fn copy_finite(device: &Arc<Device>, values: Remote, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
+    let to = device.room::<f64>(values.len, "a matrix")?;
     let function = device.function(&special::arrays("take_values", "int", "int"))?;
-    let (count, wrong) = (values.len() as i64, wrong.pointer());
-    let grid = values.len().div_ceil(256).clamp(1, 32 * device.multiprocessors());
-    device.lent(values, |from| {
+    let (count, wrong) = (values.len as i64, wrong.pointer());
+    let grid = values.len.div_ceil(256).clamp(1, 32 * device.multiprocessors());
+    device.lent(values, size_of::<f64>(), |from| {
         // SAFETY: the parameter types are the kernel's; both have that many numbers.
         unsafe { launch!(device, &function, grid, 256, 0, count, from, to.pointer(), wrong) }
     })?;

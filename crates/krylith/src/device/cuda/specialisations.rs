@@ -12,16 +12,16 @@ use crate::precond::{ALL_SWEEPS, CYCLE_STEPS};
 use crate::space::step::HEADER;
 use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
 
-pub(super) fn define(name: &str, value: impl ToString) -> (String, String) {
+pub(crate) fn define(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
 }
 
-pub(super) fn value(store: Store) -> (String, String) {
+pub(crate) fn value(store: Store) -> (String, String) {
     define("VALUE", if store == Store::F64 { "double" } else { "float" })
 }
 
 /// Threads of a step that runs in parallel.
-pub(super) const STEP_THREADS: usize = 128;
+pub(crate) const STEP_THREADS: usize = 128;
 
 /// The macros of `step.cuh` for one step: its scalars, arrays, constants, functions and text.
 fn step_text(source: &StepSource) -> Vec<(String, String)> {
@@ -61,43 +61,43 @@ fn text(body: &str) -> String {
 }
 
 /// Dot products with one or two vectors.
-pub(super) fn project(store: Store, vectors: usize) -> Kernel {
+pub(crate) fn project(store: Store, vectors: usize) -> Kernel {
     Kernel { file: "project.cu", entry: "project", defines: vec![value(store), define("RHS", vectors)] }
 }
 
 /// Combination of columns with one vector.
-pub(super) fn combine(store: Store) -> Kernel {
+pub(crate) fn combine(store: Store) -> Kernel {
     Kernel { file: "combine.cu", entry: "combine", defines: vec![value(store), define("RHS", 1)] }
 }
 
 /// The delayed update of two vectors, with a small step beside it.
-pub(super) fn update_pair(store: Store, beside: &StepSource) -> Kernel {
+pub(crate) fn update_pair(store: Store, beside: &StepSource) -> Kernel {
     let mut defines = vec![value(store), define("RHS", 2), define("SMALL_STEP", 1)];
     defines.extend(step_text(beside));
     Kernel { file: "combine.cu", entry: "combine", defines }
 }
 
 /// Normalisation into the basis.
-pub(super) fn append(store: Store) -> Kernel {
+pub(crate) fn append(store: Store) -> Kernel {
     Kernel { file: "append.cu", entry: "append", defines: vec![value(store)] }
 }
 
 /// Where the texts of a step stand; `variant` tells kernels that are made from the same step.
-pub(super) fn step_key(source: &StepSource, variant: usize) -> TextKey {
+pub(crate) fn step_key(source: &StepSource, variant: usize) -> TextKey {
     let (functions, constants) = (source.functions.as_ptr() as usize, source.constants.as_ptr() as usize);
     let (body, fields) = (source.body.as_ptr() as usize, source.fields.as_ptr() as usize);
     [body, fields, source.arrays.as_ptr() as usize, functions, constants, variant]
 }
 
 /// Where the texts of a sweep stand.
-pub(super) fn sweep_key(source: &SweepSource) -> TextKey {
+pub(crate) fn sweep_key(source: &SweepSource) -> TextKey {
     let names =
         [source.scalars, source.inputs, source.updates, source.sums].map(|names| names.as_ptr() as usize);
     [source.body.as_ptr() as usize, names[0], names[1], names[2], names[3], 0]
 }
 
 /// A small step on its own.
-pub(super) fn step(source: &StepSource) -> Kernel {
+pub(crate) fn step(source: &StepSource) -> Kernel {
     Kernel { file: "step.cu", entry: "step", defines: step_text(source) }
 }
 
@@ -109,14 +109,14 @@ fn steps_and_sweeps() -> Vec<Kernel> {
 }
 
 /// The kernels of a basis, with what runs beside them.
-pub(super) fn bases(store: Store) -> Vec<Kernel> {
+pub(crate) fn bases(store: Store) -> Vec<Kernel> {
     let beside = <gmres::delayed_step as SmallStep>::SOURCE;
     let projections = [1, 2].map(|vectors| project(store, vectors));
     [append(store), combine(store), update_pair(store, &beside)].into_iter().chain(projections).collect()
 }
 
 /// A sweep, its macros made from its declaration.
-pub(super) fn sweep(source: &SweepSource) -> Kernel {
+pub(crate) fn sweep(source: &SweepSource) -> Kernel {
     let each = |names: &[&str], f: &dyn Fn(&str) -> String| names.iter().map(|n| f(n)).collect::<String>();
     let parameters = each(source.scalars, &|n| format!(", const double* {n}_"))
         + &each(source.inputs, &|n| format!(", const double* {n}_"))
@@ -141,7 +141,7 @@ pub(super) fn sweep(source: &SweepSource) -> Kernel {
 }
 
 /// Block-diagonal product.
-pub(super) fn block_diagonal(order: usize, store: Store) -> Kernel {
+pub(crate) fn block_diagonal(order: usize, store: Store) -> Kernel {
     let defines = vec![define("ORDER", order), value(store)];
     Kernel { file: "block_diagonal.cu", entry: "block_diagonal", defines }
 }
@@ -154,22 +154,22 @@ fn ildu_set_up(entry: &'static str, order: usize, store: Store, warps: usize) ->
 }
 
 /// Values of a matrix to the entries of a plan.
-pub(super) fn ildu_form(order: usize) -> Kernel {
+pub(crate) fn ildu_form(order: usize) -> Kernel {
     ildu_set_up("ildu_form", order, Store::F64, 1)
 }
 
 /// Incomplete factorisation of subdomains.
-pub(super) fn ildu_factor(order: usize) -> Kernel {
+pub(crate) fn ildu_factor(order: usize) -> Kernel {
     ildu_set_up("ildu_factor", order, Store::F64, 1)
 }
 
 /// Factors to the order in which they are used.
-pub(super) fn ildu_pack(order: usize, store: Store, shape: &IlduShape) -> Kernel {
+pub(crate) fn ildu_pack(order: usize, store: Store, shape: &IlduShape) -> Kernel {
     ildu_set_up("ildu_pack", order, store, shape.warps)
 }
 
 /// Solves with the factors of subdomains; `gathered` where their rows are not consecutive.
-pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered: bool) -> Kernel {
+pub(crate) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered: bool) -> Kernel {
     let defines = vec![
         define("ORDER", order),
         value(store),
@@ -182,7 +182,7 @@ pub(super) fn ildu_solve(order: usize, store: Store, shape: &IlduShape, gathered
 }
 
 /// Where each block of the factors stands in the stream; with `write` it is written, else counted.
-pub(super) fn ildu_stream(order: usize, store: Store, shape: &IlduShape, write: bool) -> Kernel {
+pub(crate) fn ildu_stream(order: usize, store: Store, shape: &IlduShape, write: bool) -> Kernel {
     let defines = vec![
         define("ORDER", order),
         value(store),
@@ -195,13 +195,13 @@ pub(super) fn ildu_stream(order: usize, store: Store, shape: &IlduShape, write: 
 }
 
 /// The analysis of subdomains, of one pattern or the union of two.
-pub(super) fn ildu_plan(entry: &'static str, patterns: usize) -> Kernel {
+pub(crate) fn ildu_plan(entry: &'static str, patterns: usize) -> Kernel {
     let defines = vec![define("PATTERNS", patterns), define("THREADS", super::factors::PLAN_THREADS)];
     Kernel { file: "ildu_plan.cu", entry, defines }
 }
 
 /// Another order of elimination for subdomains whose natural one is suspect.
-pub(super) fn ildu_order() -> Kernel {
+pub(crate) fn ildu_order() -> Kernel {
     let defines = vec![define("THREADS", super::factors::PLAN_THREADS)];
     Kernel { file: "ildu_order.cu", entry: "ildu_order", defines }
 }
@@ -215,7 +215,7 @@ fn ildu_plans() -> Vec<Kernel> {
 }
 
 /// Exclusive sums down interleaved columns.
-pub(super) fn scan_columns(columns: usize) -> Kernel {
+pub(crate) fn scan_columns(columns: usize) -> Kernel {
     Kernel { file: "scan.cu", entry: "scan_columns", defines: vec![define("COLUMNS", columns)] }
 }
 
@@ -224,7 +224,7 @@ const ILDU_ORDERS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32];
 
 /// How products of scalar rows are mapped: constants of `kernels/csr.cu`, tuned on an H200.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CsrShape {
+pub(crate) struct CsrShape {
     /// Threads a block of threads.
     pub threads: usize,
     /// Most entries of a tile.
@@ -280,23 +280,23 @@ impl CsrShape {
 }
 
 /// Products of small matrices of scalar rows.
-pub(super) fn csr_lanes(store: Store) -> Kernel {
+pub(crate) fn csr_lanes(store: Store) -> Kernel {
     Kernel { file: "csr_lanes.cu", entry: "csr_lanes", defines: vec![value(store)] }
 }
 
 /// Blocks of a matrix that a block of threads of `passes.cu` looks at.
-pub(super) fn passes_window(block: usize) -> usize {
+pub(crate) fn passes_window(block: usize) -> usize {
     2048 / block
 }
 
 /// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
-pub(super) fn passes(entry: &'static str, block: usize, scaled: bool) -> Kernel {
+pub(crate) fn passes(entry: &'static str, block: usize, scaled: bool) -> Kernel {
     let defines = vec![define("BLOCK", block), define("SCALED", scaled as u32)];
     Kernel { file: "passes.cu", entry, defines }
 }
 
 /// Random numbers.
-pub(super) fn random() -> Kernel {
+pub(crate) fn random() -> Kernel {
     Kernel { file: "random.cu", entry: "random_numbers", defines: Vec::new() }
 }
 
@@ -306,17 +306,17 @@ fn all_passes(blocks: impl IntoIterator<Item = usize>) -> impl Iterator<Item = K
 }
 
 /// Sums over the GPUs of a host.
-pub(super) fn all_reduce() -> Kernel {
+pub(crate) fn all_reduce() -> Kernel {
     Kernel { file: "all_reduce.cu", entry: "all_reduce_values", defines: Vec::new() }
 }
 
 /// The nodes that a neighbour needs, in one message.
-pub(super) fn gather() -> Kernel {
+pub(crate) fn gather() -> Kernel {
     Kernel { file: "gather.cu", entry: "gather_runs", defines: Vec::new() }
 }
 
 /// A caller's matrix, taken over; names of C types of its row pointers and columns.
-pub(super) fn arrays(entry: &'static str, row: &str, column: &str) -> Kernel {
+pub(crate) fn arrays(entry: &'static str, row: &str, column: &str) -> Kernel {
     Kernel { file: "arrays.cu", entry, defines: vec![define("ROW", row), define("COLUMN", column)] }
 }
 
@@ -328,22 +328,22 @@ fn all_arrays(row: &str, column: &str) -> Vec<Kernel> {
 }
 
 /// The bandwidth measurement.
-pub(super) fn read() -> Kernel {
+pub(crate) fn read() -> Kernel {
     Kernel { file: "read.cu", entry: "read", defines: Vec::new() }
 }
 
 /// A kernel that makes tiles.
-pub(super) fn tiling(entry: &'static str) -> Kernel {
+pub(crate) fn tiling(entry: &'static str) -> Kernel {
     Kernel { file: "tiling.cu", entry, defines: Vec::new() }
 }
 
 /// Structure inside the blocks.
-pub(super) fn structure() -> Kernel {
+pub(crate) fn structure() -> Kernel {
     Kernel { file: "structure.cu", entry: "structure", defines: Vec::new() }
 }
 
 /// A kernel that makes the blocks of point-block Jacobi.
-pub(super) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel {
+pub(crate) fn jacobi(entry: &'static str, order: usize, store: Store) -> Kernel {
     Kernel { file: "jacobi.cu", entry, defines: vec![define("ORDER", order), value(store)] }
 }
 
@@ -390,17 +390,17 @@ pub fn vector_kernels() -> Vec<Kernel> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Threads a block of threads.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
     /// Groups of a block's rows whose packed values lie together.
-    pub(super) slices: usize,
+    pub(crate) slices: usize,
     /// Threads that share a matrix block, or lanes that share a row where one lane takes a row and component.
-    pub(super) shares: usize,
+    pub(crate) shares: usize,
     /// Most matrix blocks of a tile.
-    pub(super) tile: usize,
+    pub(crate) tile: usize,
     /// Lanes take rows and components instead of blocks.
-    pub(super) by_rows: bool,
+    pub(crate) by_rows: bool,
     /// Rows that share columns are put together.
-    pub(super) cluster: bool,
+    pub(crate) cluster: bool,
     block: usize,
     dense: bool,
 }
@@ -410,7 +410,7 @@ const DEPTH: usize = 2;
 
 impl Shape {
     /// The mapping for a block size, stages, structure and precision.
-    pub(super) fn choose(block: usize, s: usize, structure: &Structure, store: Store) -> Self {
+    pub(crate) fn choose(block: usize, s: usize, structure: &Structure, store: Store) -> Self {
         let dense = structure.is_dense();
         let many = s >= 3; // more stages make x the larger part of the traffic
         let (threads, slices, shares, tile, by_rows, cluster) = match (block, s) {
@@ -445,7 +445,7 @@ impl Shape {
     }
 
     /// Dynamic shared memory in bytes.
-    pub(super) fn shared(
+    pub(crate) fn shared(
         &self,
         b: usize,
         s: usize,
@@ -467,7 +467,7 @@ impl Shape {
     }
 
     /// For each slot of the packed order, the entry (term, row, column) that its number is taken from.
-    pub(super) fn sources(&self, structure: &Structure) -> Vec<i32> {
+    pub(crate) fn sources(&self, structure: &Structure) -> Vec<i32> {
         let (b, terms) = (self.block, structure.terms());
         let mut sources = vec![-1; structure.slots];
         let rows = b / self.slices;
@@ -492,7 +492,7 @@ fn stride(b: usize, s: usize) -> usize {
 }
 
 /// The fused product; with `add` it adds to y, with `halo` some columns are ghosts.
-pub(super) fn kron_product(
+pub(crate) fn kron_product(
     shape: &Shape,
     b: usize,
     s: usize,

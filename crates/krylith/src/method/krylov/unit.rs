@@ -5,17 +5,7 @@
 
 use super::{Header, Krylov, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
 use crate::Result;
-use crate::space::{FLAGS, Space};
-
-/// Norms whose squares are safe.
-const SAFE: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
-
-/// The exponent of a unit, a power of two, in which a norm that came out like this has to be taken again; none where its squares are
-/// safe, or it is no number.
-pub(crate) fn other_unit(norm: f64) -> Option<f64> {
-    let trial = if norm > 1.0 { -600.0 } else { 600.0 };
-    (!SAFE.contains(&norm) && !norm.is_nan()).then_some(trial)
-}
+use crate::space::{FLAGS, Space, other_unit};
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and

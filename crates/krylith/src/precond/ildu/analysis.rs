@@ -7,10 +7,10 @@
 use super::fill::{NONE, Pattern};
 use super::order;
 use crate::Result;
-use crate::device::cpu::room;
 use crate::interrupt::Allowance;
 use crate::matrix::Bsr;
 use crate::partition::Subdomains;
+use crate::threads::room;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -22,7 +22,7 @@ pub use plan::Plan;
 
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl<S: SubdomainFactors> Ildu<S> {
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
         self.outline.check(&values)?;
-        let _factors = setup::begin_inside(SetupPart::Factors);
+        let _factors = profile::begin_inside(SetupPart::Factors);
         self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
         let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {

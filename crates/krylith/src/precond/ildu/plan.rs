@@ -1,10 +1,11 @@
 //! What factors need that values do not change: patterns, order and levels of every subdomain.
 
 use super::analysis::{Analysis, Count, Found, Places, Scratch};
-use crate::device::cpu::zeros;
-use crate::matrix::storage::{Pattern, SharedPattern};
+use crate::matrix::storage::SharedPattern;
+use crate::memory::Pattern;
 use crate::operator::{Terms, check_count};
 use crate::partition::Subdomains;
+use crate::threads::zeros;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;

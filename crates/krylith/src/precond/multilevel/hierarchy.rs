@@ -14,13 +14,14 @@ use super::smoother::{Fused, Room, Smoother};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
 use crate::comm::agree;
+use crate::halo::OwnRows;
 use crate::interrupt;
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
-use crate::partition::{self, OwnRows, Subdomains};
+use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
 use crate::precond::compose::left_over;
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::space::{FLAGS, Store};
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
@@ -249,7 +250,7 @@ impl<S: Coarsen> Multilevel<S> {
                 None => refreshed?,
             }
             if let (Some(transfer), Some(next)) = (&mut level.transfer, below.first_mut()) {
-                let _factors = setup::begin_inside(SetupPart::Factors);
+                let _factors = profile::begin_inside(SetupPart::Factors);
                 if let Some(joint) = &mut transfer.joint {
                     next.terms = next.space.place(&joint.coarse(&level.space, &level.terms)?)?;
                     continue;
@@ -338,7 +339,7 @@ impl<S: Coarsen> Level<S> {
         let space = beside.beside(terms.rows())?;
         // On a GPU everything starts from one copy there.
         let terms = space.place(&terms)?;
-        let analysis = setup::begin_inside(SetupPart::Analysis);
+        let analysis = profile::begin_inside(SetupPart::Analysis);
         let (mut matrices, mut blocks) = (None, None);
         if terms.rows() > options.coarsest && depth + 1 < options.levels {
             let couplings = space.couplings(&terms)?;
@@ -354,7 +355,7 @@ impl<S: Coarsen> Level<S> {
             }
         }
         drop(analysis);
-        let factors = setup::begin_inside(SetupPart::Factors);
+        let factors = profile::begin_inside(SetupPart::Factors);
         let (mut p, mut coarse) = (None, None);
         if let Some((blocks, near)) = blocks {
             let (c, a) = &terms.terms[0];
@@ -368,7 +369,7 @@ impl<S: Coarsen> Level<S> {
         // A system that nothing coarsens is not solved directly behind its user's back.
         let inverse = if last { Inverse::new(&space, &terms, options.store, depth > 0)? } else { None };
         drop(factors);
-        let product = setup::begin_inside(SetupPart::Product);
+        let product = profile::begin_inside(SetupPart::Product);
         let (shared, direct) = (finest.operator.is_some(), inverse.is_some());
         let operator = match finest.operator {
             Some(operator) => Some(operator),
@@ -380,7 +381,7 @@ impl<S: Coarsen> Level<S> {
             None => None,
         };
         drop(product);
-        let _factors = setup::begin_inside(SetupPart::Factors);
+        let _factors = profile::begin_inside(SetupPart::Factors);
         let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
         let smoother = if direct || alone {
             None
@@ -395,7 +396,7 @@ impl<S: Coarsen> Level<S> {
     fn refresh(&mut self, store: Store) -> Result<()> {
         let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
         if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
-            let _product = setup::begin_inside(SetupPart::Product);
+            let _product = profile::begin_inside(SetupPart::Product);
             let mut a = operator.borrow_mut();
             let mut update = || -> Result<()> {
                 for (t, (_, matrix)) in terms.terms.iter().enumerate() {
@@ -409,7 +410,7 @@ impl<S: Coarsen> Level<S> {
                 *a = PointBlock::new(space, terms, store, false)?;
             }
         }
-        let _factors = setup::begin_inside(SetupPart::Factors);
+        let _factors = profile::begin_inside(SetupPart::Factors);
         let of_own = terms.halo.is_some() && matches!(smoother, Some(Smoother::Factors { .. }));
         let own = of_own.then(|| own_part(terms)).transpose()?;
         let of = own.as_ref().unwrap_or(terms);

@@ -32,10 +32,10 @@ pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Store, SweepSource};
+use crate::threads::Pool;
 pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
 

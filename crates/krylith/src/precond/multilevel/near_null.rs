@@ -64,7 +64,7 @@ impl NearNull {
     }
 
     /// Refuses what does not belong to these terms.
-    pub(in crate::precond) fn check(&self, terms: &Terms) -> Result<()> {
+    pub(crate) fn check(&self, terms: &Terms) -> Result<()> {
         if terms.stages() > 1 || terms.terms.len() > 1 {
             return Err(Error::invalid(
                 "amg: near-null vectors are for a matrix, not for a sum of terms or stages; leave them out",

@@ -20,7 +20,7 @@ use super::ildu::Pivots;
 use crate::comm::agree;
 use crate::memory::Numbers;
 use crate::operator::{LinearOperator, fresh_key, joined_key};
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::space::{FLAGS, Space, Store};
 use crate::{Error, Result, sweeps};
 use std::sync::Arc;
@@ -250,7 +250,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
             false => Err(Error::invalid(format!("{} values; {numbers} were expected", values.len()))),
         };
         agree(space.comm(), fits)?;
-        let _factors = setup::begin_inside(SetupPart::Factors);
+        let _factors = profile::begin_inside(SetupPart::Factors);
         let warm = std::mem::replace(&mut self.good, false);
         self.factorize(space, values, warm)?;
         self.settle_solve(space)

@@ -3,7 +3,7 @@
 
 use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
 use super::IlduSpec;
-use crate::options::{named, unknown, whole_number};
+use crate::names::{named, unknown, whole_number};
 use crate::partition::SubdomainSpec;
 use crate::space::Store;
 use crate::{Error, Result};
@@ -197,7 +197,7 @@ impl AmgSpec {
     /// The same with the defaults of near-null vectors: aggregation, of scalar nodes too, with the threshold of their own; and W where P is
     /// smoothed, since their aggregates are so large that coarse levels cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and
     /// 48³ nodes, W 13, 14 and 15.
-    pub(in crate::precond) fn of_near_null(&self) -> Self {
+    pub(crate) fn of_near_null(&self) -> Self {
         let smoothed = self.coarsen != Some(CoarsenKind::Aggregation { smoothed: false });
         let cycle = self.cycle.or(smoothed.then_some(Cycle::W));
         Self { cycle, strength: Some(self.strength.unwrap_or(NearNull::STRENGTH)), ..*self }
@@ -247,7 +247,7 @@ impl AmgSpec {
 }
 
 /// The name of a way to coarsen.
-pub(in crate::precond) fn kind_name(kind: CoarsenKind) -> &'static str {
+pub(crate) fn kind_name(kind: CoarsenKind) -> &'static str {
     match kind {
         CoarsenKind::Classical => "classical",
         CoarsenKind::Aggregation { smoothed: false } => "aggregation",

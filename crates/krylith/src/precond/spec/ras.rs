@@ -3,7 +3,7 @@
 
 use super::super::{SchwarzFactor, SchwarzOrder, TriangularSolve};
 use super::MOST_FILL;
-use crate::options::{named, unknown, whole_number};
+use crate::names::{named, unknown, whole_number};
 use crate::partition::{SubdomainCut, SubdomainSpec};
 use crate::{Error, Result};
 
@@ -193,7 +193,7 @@ impl RasSpec {
 }
 
 /// The name of a way to compute factors.
-pub(in crate::precond) fn factor_name(factor: SchwarzFactor) -> &'static str {
+pub(crate) fn factor_name(factor: SchwarzFactor) -> &'static str {
     match factor {
         SchwarzFactor::Exact => "exact",
         SchwarzFactor::Random { .. } => "random",
@@ -201,7 +201,7 @@ pub(in crate::precond) fn factor_name(factor: SchwarzFactor) -> &'static str {
 }
 
 /// The name of a way to solve.
-pub(in crate::precond) fn solve_name(solve: Option<TriangularSolve>) -> &'static str {
+pub(crate) fn solve_name(solve: Option<TriangularSolve>) -> &'static str {
     match solve {
         None => "auto",
         Some(TriangularSolve::Exact) => "exact",

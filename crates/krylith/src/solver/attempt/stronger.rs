@@ -4,8 +4,8 @@
 use super::Rank;
 use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::setup::{self, SetupPart};
 use crate::solver::solution::{Event, EventKind, NEXT};
 use crate::{Error, Result};
 
@@ -16,7 +16,7 @@ impl<S: SolverSpace> Rank<S> {
         let Some(stronger) = self.stronger.filter(|s| self.rung == 0 && s.is_repaid(self.spent)) else {
             return Ok(());
         };
-        let _setup = setup::begin(SetupPart::Other);
+        let _setup = profile::begin(SetupPart::Other);
         let [solves, iterations] = self.spent;
         self.stronger = None;
         self.spent = [0; 2];

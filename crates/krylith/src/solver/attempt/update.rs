@@ -6,8 +6,8 @@ use crate::comm::agree;
 use crate::memory::Numbers;
 use crate::operator::TermValues;
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::diagnosis::Diagnosis;
-use crate::solver::setup::{self, SetupPart};
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::{Refresh, SolverSpace};
 use std::sync::Arc;
@@ -41,10 +41,10 @@ impl Coefficients {
 impl<S: SolverSpace> Rank<S> {
     /// Follows new values of the terms, or new coefficients. Collective.
     pub(super) fn updated(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
-        let _setup = setup::begin(SetupPart::Other);
+        let _setup = profile::begin(SetupPart::Other);
         let (space, comm) = (&self.space, self.space.comm());
         let mut values = TermValues::from(local.terms);
-        let product = setup::begin(SetupPart::Product);
+        let product = profile::begin(SetupPart::Product);
         let mut updated = Ok(());
         for &(t, lent) in what.values {
             if let Some(lent) = lent {
@@ -98,7 +98,7 @@ impl<S: SolverSpace> Rank<S> {
             (Refresh::Keep, _) | (_, None) => Ok(()),
             (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
             (Refresh::Refresh, Some(current)) => {
-                let _factors = setup::begin(SetupPart::Factors);
+                let _factors = profile::begin(SetupPart::Factors);
                 let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
                 let events = current.p.as_mut().map_or_else(Vec::new, |p| p.take_events());
                 let events = events.into_iter().map(|event| Event::new(EventKind::Fallback, None, event));

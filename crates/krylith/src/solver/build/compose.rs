@@ -1,10 +1,10 @@
 //! Compositions by name, and how they follow new values.
 
-use super::super::{Additive, Multiplicative, PrecondSpec};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::Result;
 use crate::comm::agree;
 use crate::operator::{TermValues, Terms};
+use crate::precond::{Additive, Multiplicative, PrecondSpec};
 use crate::solver::SolverSpace;
 
 /// A preconditioner with what there is to say of it.

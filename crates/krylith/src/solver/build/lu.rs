@@ -1,11 +1,11 @@
 //! Direct factors by name: how much memory they may take, and what there is to say of them.
 
-use super::super::{LuSpec, SparseLu};
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
 use crate::operator::{TermValues, Terms};
+use crate::precond::{LuSpec, SparseLu};
 use crate::problem::LocalProblem;
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::solver::{SolverSpace, host};
 use crate::text::{count, seconds};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) fn build<S: SolverSpace>(
     spec: LuSpec,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
-    let _factors = setup::begin(SetupPart::Factors);
+    let _factors = profile::begin(SetupPart::Factors);
     let made = match local.comm.size() {
         1 => {
             let named = spec.most.map(SparseLu::bytes_of);

@@ -7,14 +7,14 @@
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::{Communicator, agree};
+use crate::halo::RowNumbers;
 use crate::matching::{Matching, MatchingFound, gathered};
 use crate::matrix::Csr;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
-use crate::partition::RowNumbers;
 use crate::precond::{Equilibrated, PrecondSpec, Scaling};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ pub(super) fn build<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
-    let survey = setup::begin(SetupPart::Survey);
+    let survey = profile::begin(SetupPart::Survey);
     let comm = space.comm();
     let numbers = local.numbers.map(|numbers| gathered::unknowns(numbers, local.terms.block()));
     let csr = System::whole(comm, local.terms, numbers.as_deref())?;

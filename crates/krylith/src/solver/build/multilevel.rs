@@ -1,15 +1,17 @@
 //! Coarse levels by name: which hierarchy, and what there is to say of it.
 
-use super::super::spec::kind_name;
-use super::super::{AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, NearNull, Smoothing};
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
 use crate::comm::{self, agree};
 use crate::operator::{TermValues, Terms};
 use crate::partition;
+use crate::precond::spec::kind_name;
+use crate::precond::{
+    AmgSpec, CoarsenKind, Cycle, Finest, Multilevel, MultilevelOptions, NearNull, Smoothing,
+};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
@@ -25,7 +27,7 @@ pub(super) fn build<S: SolverSpace>(
     a: &SharedOperator<S>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
-    let _factors = setup::begin(SetupPart::Factors);
+    let _factors = profile::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
     let options = match local.near {
         [] => spec.of_size(order, local.unknowns).options(order, store),
@@ -39,7 +41,7 @@ pub(super) fn build<S: SolverSpace>(
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
-                let _cutting = setup::begin(SetupPart::Subdomains);
+                let _cutting = profile::begin(SetupPart::Subdomains);
                 let device = |rows| space.cut_graph(terms, rows);
                 Some(partition::of_whole_on(terms, local.coordinates, local.grid, wanted, &device)?.0)
             }

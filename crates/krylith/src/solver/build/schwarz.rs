@@ -1,17 +1,17 @@
 //! Restricted additive Schwarz by name: which subdomains, and what there is to say of them.
 
-use super::super::spec::{factor_name, solve_name};
-use super::super::{
-    Factorization, RasSpec, Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan,
-    SchwarzSettings, TriangularSolve,
-};
 use super::{Boxed, PrecondInfo, Preconditioner, Value};
 use crate::comm::{self, agree};
 use crate::operator::{TermValues, Terms};
 use crate::partition::{self, Subdomains};
+use crate::precond::spec::{factor_name, solve_name};
+use crate::precond::{
+    Factorization, RasSpec, Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan,
+    SchwarzSettings, TriangularSolve,
+};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     let (subdomains, way) = agree(comm, subdomains(local, terms, spec))?;
-    let analysis = setup::begin(SetupPart::Analysis);
+    let analysis = profile::begin(SetupPart::Analysis);
     let pattern = SchwarzPattern { overlap: spec.overlap, fill: spec.fill, order: spec.order };
     let plan = SchwarzPlan::new(comm, terms, local.numbers, &subdomains, pattern)?;
     let options = SchwarzOptions { store, rows: spec.rows, deterministic: spec.deterministic };
@@ -48,7 +48,7 @@ pub(super) fn build<S: SolverSpace>(
 
 /// The subdomains of own rows: those that were cut in the whole system, or all rows of this rank.
 fn subdomains(local: &LocalProblem, terms: &Terms, spec: &RasSpec) -> Result<(Subdomains, String)> {
-    let _cutting = setup::begin(SetupPart::Subdomains);
+    let _cutting = profile::begin(SetupPart::Subdomains);
     let (Some(wanted), Some(parts)) = (spec.subdomains(), spec.parts) else {
         return Ok((Subdomains::whole(terms.block_rows()), "one a rank".into()));
     };

@@ -1,13 +1,13 @@
 //! Block-Jacobi with tiles: which box of a grid own rows are, and what there is to say of its tiles.
 
-use super::super::{BlockTiles, BlockTilesOptions, TileFactor, TileSpec};
 use super::{Boxed, PrecondInfo, Value, numbered};
 use crate::comm::agree;
+use crate::halo::RowNumbers;
 use crate::operator::Terms;
-use crate::partition::RowNumbers;
+use crate::precond::{BlockTiles, BlockTilesOptions, TileFactor, TileSpec};
 use crate::problem::LocalProblem;
+use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::setup::{self, SetupPart};
 use crate::space::Store;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
@@ -23,7 +23,7 @@ pub(super) fn build<S: SolverSpace>(
     store: Store,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
-    let _factors = setup::begin(SetupPart::Factors);
+    let _factors = profile::begin(SetupPart::Factors);
     let cells = agree(comm, local_box(local))?;
     let options = BlockTilesOptions { tile: spec.tile, factor: spec.factor, store };
     let p = agree(comm, numbered(local, BlockTiles::new(space, terms, cells, options)))?;

@@ -2,10 +2,11 @@
 
 use super::pivot::invert;
 use crate::Result;
-use crate::device::cpu::{Wide, zeros};
+use crate::device::cpu::Wide;
 use crate::interrupt::Lookout;
 use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
+use crate::threads::zeros;
 
 /// One thread's memory for the largest of its subdomains.
 pub(super) struct Scratch {

@@ -10,9 +10,9 @@
 //! in the same order.
 
 use crate::Result;
-use crate::device::cpu::zeros;
 use crate::precond::Plan;
 use crate::space::Store;
+use crate::threads::zeros;
 use rayon::prelude::*;
 use std::ops::Range;
 

@@ -13,13 +13,13 @@ pub(super) mod pivot;
 mod solve;
 
 use super::Cpu;
-use super::pool::Disjoint;
 use crate::Result;
 use crate::interrupt::Lookout;
 use crate::operator::{TermValues, Terms, check_lengths};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
+use crate::threads::Disjoint;
 use factorize::Scratch;
 use layout::{Layout, Slice};
 use std::ops::Range;
@@ -100,7 +100,7 @@ impl SubdomainFactors for Cpu {
         let bytes = layout.values * store.bytes();
         let pieces = pieces(plan, self.pool().pieces(bytes));
         let work = (0..self.threads().min(pieces.len())).map(|_| {
-            let vector = super::zeros((plan.largest() + layout::LANES) * plan.order, what)?;
+            let vector = crate::threads::zeros((plan.largest() + layout::LANES) * plan.order, what)?;
             Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan)? }))
         });
         let work = work.collect::<Result<_>>()?;

@@ -3,8 +3,8 @@
 use super::layout::{Piece, Slice, Stored};
 use super::{Columns, CpuFactors, Values};
 use crate::device::cpu::Wide;
-use crate::device::cpu::pool::Disjoint;
 use crate::precond::Stride;
+use crate::threads::Disjoint;
 use std::cell::RefCell;
 use std::ops::Range;
 

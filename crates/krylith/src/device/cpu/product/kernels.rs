@@ -1,8 +1,9 @@
 //! Rows of a product, specialised on block size, stages and stored precision.
 
-use super::super::pool::Disjoint;
-use super::super::{Wide, prefetch};
+use super::super::Wide;
 use super::{Group, PADDING, Rows, Values};
+use crate::threads::Disjoint;
+use crate::threads::prefetch;
 use std::ops::Range;
 
 pub(super) type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);

@@ -6,10 +6,10 @@
 //! A row of more than [`LONG`] entries is cut into segments, whose sums are added in order. Where it is cut depends on the matrix alone, so results do
 //! not depend on the number of threads.
 
-use super::super::pool::{Disjoint, Pool};
-use super::super::prefetch;
 use super::kernels::{Kernel, Number};
 use super::{Rows, Values};
+use crate::threads::prefetch;
+use crate::threads::{Disjoint, Pool};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Mutex;

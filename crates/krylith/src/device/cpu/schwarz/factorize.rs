@@ -1,12 +1,13 @@
 //! Point-block ILU on the pattern S, row by row (IKJ; Saad 2003, Alg. 10.1). An exact factorisation and a randomized sweep compute a
 //! row alike, and differ in the rows of U that they read.
 
+use super::super::Wide;
 use super::super::factors::pivot::invert;
-use super::super::pool::{Disjoint, Pool, share};
-use super::super::{Wide, zeros};
 use super::{CpuSchwarz, Levels, Shared, by_order};
 use crate::Result;
 use crate::precond::{FactorQuality, Factorization, Pivots, SchwarzPlan};
+use crate::threads::zeros;
+use crate::threads::{Disjoint, Pool, share};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

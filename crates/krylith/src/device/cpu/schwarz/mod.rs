@@ -10,17 +10,17 @@
 mod factorize;
 mod solve;
 
-use super::{Cpu, Wide, outer, pool, zeros};
+use super::{Cpu, Wide, outer};
 use crate::Result;
 use crate::comm::Channel;
+use crate::halo::Halo;
 use crate::memory::{Numbers, check_len};
 use crate::operator::check_lengths;
-use crate::partition::Halo;
 use crate::precond::{
     FILL, FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
 };
 use crate::space::{Space, Store};
-use pool::{Disjoint, Pool, share};
+use crate::threads::{Disjoint, Pool, share, zeros};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;

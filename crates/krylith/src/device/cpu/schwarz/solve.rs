@@ -1,9 +1,9 @@
 //! L y = r and U z = y in all subdomains: substitution, Jacobi sweeps (Alg. 2 of the paper) and sweeps in place (Alg. 3).
 
 use super::super::Wide;
-use super::super::pool::{Disjoint, Pool, share};
 use super::{CpuSchwarz, Levels, Shared, by_order};
 use crate::precond::{SchwarzPlan, TriangularSolve};
+use crate::threads::{Disjoint, Pool, share};
 use std::ops::Range;
 
 /// Factors as solves read them.

@@ -124,13 +124,13 @@ fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
 }
 
 /// The smoothing kernels of a matrix of so many entries in a full row, if it is stored by diagonals and there are any.
-pub(in crate::device::cuda) fn likely_to_smooth(entries: usize, store: Store) -> Vec<Kernel> {
+pub(crate) fn likely_to_smooth(entries: usize, store: Store) -> Vec<Kernel> {
     let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, store);
     if entries <= 32 && shape.smooths() { both_that_smooth(&shape).into() } else { Vec::new() }
 }
 
 /// Those for a matrix of so many entries in a full row, if it is stored by diagonals.
-pub(in crate::device::cuda) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
+pub(crate) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
     if !(1..=32).contains(&entries) {
         return Vec::new();
     }

@@ -26,7 +26,7 @@ impl IlduShape {
 
     /// The mapping for blocks of an order, with a vector of so many bytes in the largest subdomain. A chunk holds at least
     /// two blocks. Where few subdomains fit a multiprocessor, larger chunks keep as much under way.
-    pub(in crate::device::cuda) fn choose(order: usize, vector: usize) -> Self {
+    pub(crate) fn choose(order: usize, vector: usize) -> Self {
         let [small, large] = Self::all(order);
         if vector >= 24 << 10 { large } else { small }
     }

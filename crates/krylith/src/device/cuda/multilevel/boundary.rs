@@ -6,7 +6,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device, launch};
 use super::split::grid;
 use crate::comm::agree;
-use crate::partition::RowNumbers;
+use crate::halo::RowNumbers;
 use crate::precond::multilevel::Neighbourhood;
 use crate::{Error, Result};
 use std::sync::Arc;

@@ -17,7 +17,6 @@ use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::product::CudaProduct;
 use super::resident::Resident;
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, TermValues, Terms};
@@ -25,6 +24,7 @@ use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
 use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Store;
+use crate::threads::Pool;
 use crate::{Error, Result};
 use boundary::Boundary;
 use galerkin::MOST_BLOCK;
@@ -43,7 +43,7 @@ pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Ke
 }
 
 /// Those that a hierarchy of nodes with blocks of this size will want; of a block of scalars alone, products of scalars.
-pub(super) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
+pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
     let mut all = galerkin::kernels([block]);
     // Rows of a product longer than any table are seldom met.
     all.retain(|kernel| kernel.file != "amg_galerkin_wide.cu");

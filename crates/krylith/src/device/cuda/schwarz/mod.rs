@@ -13,8 +13,8 @@ use super::driver::{Buffer, Device, launch};
 use super::exchange::Exchange;
 use super::specialisations::define;
 use crate::comm::{agree, largest};
+use crate::halo::Halo;
 use crate::memory::{Numbers, check_len};
-use crate::partition::Halo;
 use crate::precond::{
     FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
 };
@@ -56,7 +56,7 @@ fn halo_kernel(entry: &'static str, run: usize) -> Kernel {
 }
 
 /// The kernels for some block sizes and one precision; one entry stands for all of its file.
-pub(super) fn kernels(blocks: impl IntoIterator<Item = usize>, store: Store) -> Vec<Kernel> {
+pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, store: Store) -> Vec<Kernel> {
     let of = |b: usize| {
         let factor = factor::kernel("schwarz_sweep", b);
         let solve = solve::kernel("schwarz_random", b, store);

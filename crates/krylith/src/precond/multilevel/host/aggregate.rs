@@ -15,10 +15,10 @@ use super::galerkin::{Row, galerkin, transpose};
 use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
 use super::split::{SEED, numbers, pieces_of, runs};
 use crate::Result;
-use crate::device::cpu::Pool;
 use crate::matrix::storage::Storage;
 use crate::matrix::{Arrays, Bsr};
 use crate::space::splitmix64;
+use crate::threads::Pool;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 

@@ -4,9 +4,9 @@ use super::FINE;
 use super::interpolate::extended_i;
 use super::multipass::multipass;
 use super::split::{aggressive_pmis, pmis, strong};
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::{random, splitmix64};
+use crate::threads::Pool;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Dense = Vec<Vec<Option<f64>>>;

@@ -8,8 +8,8 @@ use super::FINE;
 use super::parallel::{Rows, Scratch, assemble, fill, join, map};
 use super::split::{pieces_of, runs};
 use super::sums::Sums;
-use crate::device::cpu::Pool;
 use crate::matrix::{Arrays, Bsr};
+use crate::threads::Pool;
 
 /// The entry's row depends strongly on its column.
 const STRONG: u8 = 1;

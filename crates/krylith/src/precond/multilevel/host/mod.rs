@@ -13,8 +13,8 @@ mod sums;
 
 use super::{CoarsenKind, Coarsening, Transfer};
 use crate::Result;
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
+use crate::threads::Pool;
 
 /// A node that stays in no coarser level.
 pub const FINE: u32 = u32::MAX;

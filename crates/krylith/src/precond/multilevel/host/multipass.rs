@@ -8,8 +8,8 @@ use super::FINE;
 use super::interpolate::{Search, columns};
 use super::parallel::{Rows, Scratch, assemble, fill, map};
 use super::split::{pieces_of, runs};
-use crate::device::cpu::Pool;
 use crate::matrix::{Arrays, Bsr};
+use crate::threads::Pool;
 
 /// Multipass interpolation and a step of Jacobi's method, both truncated to the `most` largest weights of a row (0: all), which keep the row's sum.
 ///

@@ -11,10 +11,10 @@ use super::super::{CoarsenKind, Coarsening, NearNull, Transfer};
 use super::galerkin::Row;
 use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use super::{FINE, aggregate};
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::precond::invert_block;
 use crate::space::random;
+use crate::threads::Pool;
 use crate::{Error, Result};
 
 /// A matrix of blocks that need not be square.

@@ -1,9 +1,9 @@
 //! Rows of sparse matrices made piece by piece on all threads of a pool, without `unsafe`: what each piece makes is its own, and is joined
 //! in order.
 
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
+use crate::threads::Pool;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 

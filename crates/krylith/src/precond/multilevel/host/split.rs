@@ -6,9 +6,9 @@
 
 use super::FINE;
 use super::parallel::{Rows, Scratch, bounds, fill, join, map};
-use crate::device::cpu::Pool;
 use crate::matrix::{Arrays, Bsr};
 use crate::space::splitmix64;
+use crate::threads::Pool;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Random parts of a level hash nodes with this seed plus the level's number.

@@ -9,8 +9,8 @@ use super::super::host::aggregate::{Couplings, Graph, key, sizes, smoothed, stro
 use super::super::host::split::{numbers, pieces_of};
 use super::{NearTransfer, Neighbourhood};
 use crate::Result;
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
+use crate::threads::Pool;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};

@@ -10,9 +10,9 @@ use super::super::host::{FINE, interpolate, multipass};
 use super::super::{CoarsenKind, Coarsening};
 use super::{NearTransfer, Neighbourhood};
 use crate::Result;
-use crate::device::cpu::Pool;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
+use crate::threads::Pool;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 

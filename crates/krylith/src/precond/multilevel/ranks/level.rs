@@ -8,10 +8,10 @@ use super::super::{Coarsen, MultilevelOptions, Transfer};
 use super::runs::Runs;
 use super::share::{Share, Sums};
 use crate::Result;
+use crate::halo::{Halo, OwnRows, RowNumbers};
 use crate::matrix::Bsr;
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
-use crate::partition::{Halo, OwnRows, RowNumbers};
-use crate::solver::setup::{self, SetupPart};
+use crate::profile::{self, SetupPart};
 use crate::space::Store;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -150,7 +150,7 @@ pub(in super::super) fn level<S: Coarsen>(
     let halo = terms.halo.clone().unwrap_or_default();
     let terms = space.place(&terms)?;
     let order = terms.block() * terms.stages();
-    let analysis = setup::begin_inside(SetupPart::Analysis);
+    let analysis = profile::begin_inside(SetupPart::Analysis);
     let all = Runs::new(space.comm(), terms.block_rows())?.all() * order;
     // What is solved directly anyway is gathered as it is.
     let how = (all > options.coarsest).then_some(&options.coarsening);
@@ -161,7 +161,7 @@ pub(in super::super) fn level<S: Coarsen>(
     drop(analysis);
     let (mut next, mut transfer) = (None, None);
     if let Some((mut share, p)) = made {
-        let factors = setup::begin_inside(SetupPart::Factors);
+        let factors = profile::begin_inside(SetupPart::Factors);
         let coarse = share.galerkin(&space, &terms)?;
         let whole = share.coarse.all() * order <= options.gather;
         next = Some(match whole {
@@ -169,19 +169,19 @@ pub(in super::super) fn level<S: Coarsen>(
             false => Next::Shared(coarse, OwnRows::Run(share.coarse.own())),
         });
         drop(factors);
-        let _product = setup::begin_inside(SetupPart::Product);
+        let _product = profile::begin_inside(SetupPart::Product);
         let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
         let joint = Joint::new(&space, share, &p, order, options.store, whole)?;
         transfer = Some(Transfers::joint(&space, matrices, &terms, options.store, joint)?);
     }
-    let product = setup::begin_inside(SetupPart::Product);
+    let product = profile::begin_inside(SetupPart::Product);
     let shared = finest.operator.is_some();
     let operator = match finest.operator {
         Some(operator) => operator,
         None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
     };
     drop(product);
-    let _factors = setup::begin_inside(SetupPart::Factors);
+    let _factors = profile::begin_inside(SetupPart::Factors);
     let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
     let smoother = match alone {
         true => None,

@@ -20,8 +20,8 @@ pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
 use super::{Coarsen, CoarsenKind, Coarsening, Transfer};
 use crate::Result;
 use crate::comm::{Communicator, agree};
+use crate::halo::OwnRows;
 use crate::matrix::Bsr;
-use crate::partition::OwnRows;
 
 /// What interpolates own nodes of a level of all ranks.
 #[doc(hidden)]

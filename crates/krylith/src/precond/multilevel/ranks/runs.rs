@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::comm::wire::{Reader, packed};
 use crate::comm::{Communicator, gather};
-use crate::partition::Halo;
+use crate::halo::Halo;
 use rayon::prelude::*;
 use std::ops::Range;
 

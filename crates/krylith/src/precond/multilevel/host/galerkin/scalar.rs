@@ -6,8 +6,8 @@
 use super::super::parallel::Rows;
 use super::super::sums::Sums;
 use super::{CHUNK, Window};
-use crate::device::cpu::prefetch;
 use crate::matrix::{Arrays, Bsr};
+use crate::threads::prefetch;
 use std::ops::Range;
 
 /// Entries of A or R that rows are asked for in advance.

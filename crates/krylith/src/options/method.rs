@@ -1,0 +1,101 @@
+//! The method that options mean, and options that a method means: one text for both.
+
+use super::Options;
+use crate::method::{BicgstabOptions, CbcgOptions, CgOptions, GmresOptions, MethodName, MethodSpec};
+use crate::{Error, Result};
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+impl MethodSpec {
+    /// The method of this name, as the options describe it; GMRES keeps `restart` basis vectors where they say nothing.
+    pub(crate) fn of(name: MethodName, options: &Options, restart: usize) -> Self {
+        match name {
+            MethodName::Auto | MethodName::Gmres | MethodName::Fgmres => MethodSpec::Gmres(GmresOptions {
+                restart: options.restart.unwrap_or(restart),
+                orthogonalization: options.orthogonalization.unwrap_or_default(),
+                basis: options.store.unwrap_or_default(),
+                flexible: name == MethodName::Fgmres,
+            }),
+            MethodName::Bicgstab => {
+                MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
+            }
+            MethodName::Cg => MethodSpec::Cg(CgOptions { form: options.form.unwrap_or_default() }),
+            MethodName::Cbcg => MethodSpec::Cbcg(CbcgOptions {
+                steps: options.s.unwrap_or(CbcgOptions::default().steps),
+                basis: options.basis.unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// The method that options mean: the one they name, else the one whose options they give, else `auto`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for an option of another method.
+    pub(crate) fn meant(options: &Options) -> Result<MethodName> {
+        let given = [
+            ("restart", MethodName::Gmres, options.restart.is_some()),
+            ("orthogonalization", MethodName::Gmres, options.orthogonalization.is_some()),
+            ("reductions", MethodName::Bicgstab, options.reductions.is_some()),
+            ("form", MethodName::Cg, options.form.is_some()),
+            ("s", MethodName::Cbcg, options.s.is_some()),
+            ("basis", MethodName::Cbcg, options.basis.is_some()),
+        ];
+        let mut given = given.iter().filter(|option| option.2);
+        let method = match options.method.unwrap_or_default() {
+            MethodName::Auto => given.clone().next().map_or(MethodName::Auto, |option| option.1),
+            named => named,
+        };
+        let fits = |owner: MethodName| owner == method || (owner.is_gmres() && method.is_gmres());
+        match given.find(|option| !fits(option.1)) {
+            None => Ok(method),
+            Some((key, owner, _)) => Err(Error::Option {
+                key,
+                message: format!("is for method {owner}, and {method} has no use for it; leave it out"),
+            }),
+        }
+    }
+
+    /// Options that say this method and nothing else.
+    pub fn options(&self) -> Options {
+        match self {
+            MethodSpec::Gmres(gmres) => Options {
+                method: Some(self.name()),
+                restart: Some(gmres.restart),
+                orthogonalization: Some(gmres.orthogonalization),
+                ..Options::default()
+            },
+            MethodSpec::Bicgstab(bicgstab) => Options {
+                method: Some(MethodName::Bicgstab),
+                reductions: Some(bicgstab.reductions),
+                ..Options::default()
+            },
+            MethodSpec::Cg(cg) => {
+                Options { method: Some(MethodName::Cg), form: Some(cg.form), ..Options::default() }
+            }
+            MethodSpec::Cbcg(cbcg) => Options {
+                method: Some(MethodName::Cbcg),
+                s: Some(cbcg.steps),
+                basis: Some(cbcg.basis),
+                ..Options::default()
+            },
+        }
+    }
+}
+
+impl FromStr for MethodSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let options = format!("method={text}").parse::<Options>()?.settled()?;
+        match options.method {
+            None | Some(MethodName::Auto) => Err(Error::invalid(format!("`{text}` leaves the method open"))),
+            Some(name) => Ok(Self::of(name, &options, GmresOptions::default().restart)),
+        }
+    }
+}
+
+impl Display for MethodSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.options().to_string();
+        f.write_str(text.strip_prefix("method=").unwrap_or(&text))
+    }
+}

@@ -1,0 +1,55 @@
+//! Host memory for long vectors, and a hint to the cache.
+
+use crate::{Error, Result};
+
+/// Asks for the cache line at an address that will be read soon; any address will do.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    // SAFETY: a prefetch is a hint; an address outside of any allocation is allowed.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// `n` zeros, or an error that names the bytes. Nothing of a large array is touched: its zeros are the system's, page by
+/// page at the first touch, by the thread that comes there first.
+pub(crate) fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
+    drop(room::<T>(n, what)?); // is there enough?
+    let mut zeros = vec![T::default(); n];
+    ask_for_large_pages(&mut zeros);
+    Ok(zeros)
+}
+
+/// Room for `n` numbers, or an error that names the bytes.
+pub(crate) fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    crate::memory::reserve(&mut room, n).map_err(|_| Error::Memory {
+        what: what.into(),
+        needed: (n * size_of::<T>()) as u64,
+        free: 0,
+        place: "the host".into(),
+        remedy: "use a smaller restart, f32 storage or a machine with more memory",
+    })?;
+    ask_for_large_pages(&mut room);
+    Ok(room)
+}
+
+/// Large pages spare a stream of many megabytes most of its address translations; a hint, before the first touch.
+fn ask_for_large_pages<T>(memory: &mut Vec<T>) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 1 << 21;
+        let start = memory.as_mut_ptr() as usize;
+        let (from, to) =
+            (start.next_multiple_of(PAGE), (start + memory.capacity() * size_of::<T>()) / PAGE * PAGE);
+        if to > from {
+            // SAFETY: whole pages inside one allocation that is ours; the advice changes no content.
+            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
