@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
 
 mod code;
+mod forgotten;
 mod graph;
 mod layers;
 mod links;
@@ -108,6 +109,11 @@ pub fn check() -> Result<usize, String> {
         findings += 1;
     }
     println!("{}: {}", layers::CRATE, layers::describe(&graph));
+    let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text(bytes)?)));
+    for (name, line, function) in forgotten::find(texts) {
+        println!("{name}:{line}: no device runs `{function}`");
+        findings += 1;
+    }
     let files = files.len();
     if findings == 0 { Ok(files) } else { Err(format!("{findings} findings in {files} files")) }
 }
