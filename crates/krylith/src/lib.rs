@@ -238,34 +238,25 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod comm;
 pub mod device;
 pub mod io;
 pub mod matching;
 pub mod matrix;
 pub mod memory;
 pub mod method;
-pub mod names;
 pub mod newton;
 pub mod operator;
 pub mod partition;
 pub mod precond;
 pub mod solver;
 pub mod space;
-pub mod text;
 
-mod error;
-pub(crate) mod halo;
-pub(crate) mod interrupt;
 pub mod options;
 mod problem;
-mod profile;
-mod threads;
-mod twofold;
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // only GPUs and their compiler are waited for so
-pub mod waiting;
 
-pub use error::{Error, Remedy, Result};
+#[doc(inline)]
+pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
+pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};

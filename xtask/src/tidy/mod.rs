@@ -22,12 +22,12 @@ const LINES: usize = 600;
 /// in tests, an application's device memory there, the bandwidth that CPU products are measured against, the vendor's libraries as baselines,
 /// the command's signals and allocator, which the standard library has no safe words for, and memory that programs in C and Python lend.
 const UNSAFE: [&str; 18] = [
-    "crates/krylith/src/comm/mpi/",
+    "crates/krylith-base/src/comm/mpi/",
     "crates/krylith/src/device/cpu/",
     "crates/krylith/src/device/cuda/",
     "crates/krylith/src/device/workers.rs",
     "crates/krylith/src/io/source.rs",
-    "crates/krylith/src/threads/",
+    "crates/krylith-base/src/threads/",
     "crates/krylith/tests/allocations.rs",
     "crates/krylith/tests/conformance/lender.rs",
     "crates/krylith/tests/input_memory.rs",
@@ -101,14 +101,15 @@ pub fn check() -> Result<usize, String> {
             findings += 1;
         }
     }
-    let own =
-        files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(layers::CRATE)?, text(bytes)?)));
-    let graph = Graph::read(own);
-    for finding in layers::check(&graph) {
-        println!("{}: {}", layers::CRATE, finding.message);
-        findings += 1;
+    for (folder, order) in layers::CRATES {
+        let own = files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(folder)?, text(bytes)?)));
+        let graph = Graph::read(own);
+        for finding in layers::check(&graph, order) {
+            println!("{folder}: {}", finding.message);
+            findings += 1;
+        }
+        println!("{folder}: {}", layers::describe(&graph));
     }
-    println!("{}: {}", layers::CRATE, layers::describe(&graph));
     let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text(bytes)?)));
     for (name, line, function) in forgotten::find(texts) {
         println!("{name}:{line}: no device runs `{function}`");
@@ -196,7 +197,9 @@ fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(u
     let code: Vec<&str> = code.lines().collect();
     let text: Vec<&str> = text.lines().collect();
     let may_be_unsafe = UNSAFE.iter().any(|place| name.starts_with(place));
-    let is_library = name.starts_with("crates/krylith/src/") && !name.ends_with("/tests.rs");
+    let is_library =
+        ["crates/krylith/src/", "crates/krylith-base/src/"].iter().any(|src| name.starts_with(src))
+            && !name.ends_with("/tests.rs");
     let mut in_tests = false;
     for (i, line) in code.iter().enumerate() {
         in_tests |= line.trim() == "#[cfg(test)]" && code.get(i + 1).is_some_and(|l| l.trim().ends_with('{'));

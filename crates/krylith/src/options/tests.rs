@@ -69,3 +69,32 @@ fn the_first_of_two_wins() {
         assert!(error.contains(&format!("`{key}` is")), "{error}");
     }
 }
+
+/// No word of another program hides a name of ours, and each leads to a name that exists.
+#[test]
+fn no_word_of_others_is_one_of_ours() {
+    let precond = "auto none jacobi block-jacobi ildu stage ras amg coarse lu".split(' ').collect::<Vec<_>>();
+    let method: Vec<&str> = crate::method::MethodName::ALL.iter().map(|m| m.name()).collect();
+    for (what, words) in crate::names::ELSEWHERE {
+        let ours: Vec<&str> = match what {
+            "method" => method.clone(),
+            "preconditioner" => precond.clone(),
+            "device" => vec!["auto", "cpu", "cuda"],
+            "precision" => vec!["f64", "f32"],
+            _ => crate::options::KEYS.iter().map(|key| key.split('=').next().unwrap()).collect(),
+        };
+        let mut seen = Vec::new();
+        for (theirs, to) in words {
+            assert!(ours.contains(to), "{what} {to}");
+            for name in *theirs {
+                assert!(
+                    !ours.iter().any(|ours| crate::names::plain(ours) == crate::names::plain(name)),
+                    "{what} {name} is ours"
+                );
+                assert!(!seen.contains(&crate::names::plain(name)), "{what} {name} stands there twice");
+                seen.push(crate::names::plain(name));
+                assert_eq!(crate::names::meant(what, name, &ours), Some(*to));
+            }
+        }
+    }
+}

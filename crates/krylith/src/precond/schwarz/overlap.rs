@@ -3,9 +3,9 @@
 //! A layer of overlap is what the rows of the layer before use. Columns of own rows are known; rows of others are asked of their
 //! owners, layer by layer, so after δ rounds a rank knows the rows of all nodes that its subdomains reach.
 
+use crate::Error;
 use crate::Result;
 use crate::comm::{Communicator, agree};
-use crate::error::Error;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Halo, RowNumbers, Subdomains, with_ghosts};

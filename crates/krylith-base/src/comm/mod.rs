@@ -2,7 +2,7 @@
 //!
 //! A rank is one share of a distributed system with one device: a thread of a [`Team`] (one process driving several
 //! GPUs, tests of many ranks), or an MPI process, whose library is found at run time. Methods never see this: a
-//! [`Space`](crate::space::Space) sums over its communicator, and an operator exchanges its halo through it.
+//! `Space` sums over its communicator, and an operator exchanges its halo through it.
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
 //! rank that is gone or failed, or at the time limit of [`time_limit`].
@@ -14,7 +14,8 @@ mod mpi;
 mod peers;
 mod solo;
 mod team;
-pub(crate) mod wire;
+#[doc(hidden)]
+pub mod wire;
 
 pub use launch::{check_alone, launched};
 pub use mpi::Mpi;

@@ -327,7 +327,7 @@ impl Communicator for Mpi {
         for (q, &n) in coming.iter().enumerate() {
             let mut bytes = Vec::new();
             let length = if q == rank { 0 } else { n as usize };
-            crate::memory::reserve(&mut bytes, length).map_err(|_| Error::Memory {
+            crate::alloc::reserve(&mut bytes, length).map_err(|_| Error::Memory {
                 what: format!("a message from rank {q}"),
                 needed: n,
                 free: 0,

@@ -5,12 +5,14 @@
 
 /// An unevaluated sum hi + lo.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Twofold {
+#[doc(hidden)]
+pub struct Twofold {
     pub hi: f64,
     pub lo: f64,
 }
 
 impl Twofold {
+    #[inline]
     pub fn from(hi: f64) -> Self {
         Self { hi, lo: 0.0 }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong through the caller or the machine; non-convergence is an [`Outcome`](crate::Outcome).
+//! What can go wrong through the caller or the machine; non-convergence is an `Outcome`.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ pub enum Error {
     /// An option of a solve that does not fit the others, or is out of its range.
     #[error("`{key}` {message}")]
     Option {
-        /// Its name in [`Options`](crate::Options).
+        /// Its name in `Options`.
         key: &'static str,
         /// What is wrong, to be read after the name.
         message: String,
@@ -173,12 +173,12 @@ pub enum Error {
     /// thread compiles.
     #[error("{0}")]
     NoAnswer(String),
-    /// A set-up ended before it was done, for this reason. A solve that is interrupted has an [`Outcome`](crate::Outcome).
+    /// A set-up ended before it was done, for this reason. A solve that is interrupted has an `Outcome`.
     #[error("interrupted before there was anything to solve with: {0}")]
     Interrupted(&'static str),
 }
 
-/// What may help where an error can be mended by other [`Options`](crate::Options).
+/// What may help where an error can be mended by other `Options`.
 ///
 /// # Examples
 /// ```
@@ -215,7 +215,8 @@ const INTERRUPTED: u8 = 130;
 
 impl Error {
     /// A column of a basis in f32, asked for as a vector.
-    pub(crate) fn narrow_column() -> Self {
+    #[doc(hidden)]
+    pub fn narrow_column() -> Self {
         Error::Unsupported(
             "a basis stored in f32 has no columns that operators can write to; store it in f64".into(),
         )
@@ -271,7 +272,8 @@ impl Error {
     }
 
     /// True where the machine failed in a way that no other choice mends: a device, a library, a rank that is gone.
-    pub(crate) fn is_fatal(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_fatal(&self) -> bool {
         self.exit_code() == 3 && !self.is_memory()
     }
 

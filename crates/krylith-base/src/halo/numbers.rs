@@ -4,7 +4,8 @@ use std::ops::Range;
 
 /// A run of rows, or a list of them by local number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum OwnRows {
+#[doc(hidden)]
+pub enum OwnRows {
     /// Rows that follow one another.
     Run(Range<u64>),
     /// Any others.
@@ -44,6 +45,7 @@ impl OwnRows {
 
 impl RowNumbers<'_> {
     /// How many rows.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             RowNumbers::Run { count, .. } => *count,
@@ -52,11 +54,13 @@ impl RowNumbers<'_> {
     }
 
     /// True when there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of local row `i`.
+    #[inline]
     pub fn at(&self, i: usize) -> u64 {
         match self {
             RowNumbers::Run { first, .. } => first + i as u64,
@@ -65,7 +69,8 @@ impl RowNumbers<'_> {
     }
 
     /// The same, owned.
-    pub(crate) fn to_owned(self) -> OwnRows {
+    #[doc(hidden)]
+    pub fn to_owned(self) -> OwnRows {
         match self {
             RowNumbers::Run { first, count } => OwnRows::Run(first..first + count as u64),
             RowNumbers::List(list) => OwnRows::List(list.to_vec()),

@@ -48,7 +48,8 @@ fn parse_limit(text: Option<String>) -> Result<Duration> {
 }
 
 /// How long this process waits for a GPU.
-pub(crate) fn limit() -> Duration {
+#[doc(hidden)]
+pub fn limit() -> Duration {
     static LIMIT: OnceLock<Duration> = OnceLock::new();
     *LIMIT.get_or_init(|| time_limit().unwrap_or(USUAL))
 }
@@ -59,7 +60,8 @@ fn limit_of_threads() -> Duration {
 }
 
 /// The error of having waited in vain for `what`.
-pub(crate) fn late(what: &str, waited: Duration) -> Error {
+#[doc(hidden)]
+pub fn late(what: &str, waited: Duration) -> Error {
     Error::NoAnswer(format!(
         "waited {} s for {what}; KRYLITH_TIMEOUT sets the limit in seconds",
         waited.as_secs_f64()
@@ -67,21 +69,20 @@ pub(crate) fn late(what: &str, waited: Duration) -> Error {
 }
 
 /// Notes that a GPU does not answer: from here on nothing is freed there, because to free may be to wait.
-pub(crate) fn give_up_gpus() {
+#[doc(hidden)]
+pub fn give_up_gpus() {
     HANGS.store(true, Relaxed);
 }
 
 /// True where a GPU did not answer in time.
-pub(crate) fn gpus_are_given_up() -> bool {
+#[doc(hidden)]
+pub fn gpus_are_given_up() -> bool {
     HANGS.load(Relaxed)
 }
 
 /// Looks until `look` finds something; `None` after `limit`. Awake at first, then asleep between looks.
-pub(crate) fn poll<T>(
-    limit: Duration,
-    what: &dyn Fn() -> String,
-    mut look: impl FnMut() -> Option<T>,
-) -> Option<T> {
+#[doc(hidden)]
+pub fn poll<T>(limit: Duration, what: &dyn Fn() -> String, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     let mut listed = None;
     loop {
@@ -110,7 +111,8 @@ pub(crate) fn poll<T>(
 }
 
 /// Waits until a thread has ended, which has told what went wrong; one that does not end in time is left alone.
-pub(crate) fn join(thread: JoinHandle<()>, what: &str) {
+#[doc(hidden)]
+pub fn join(thread: JoinHandle<()>, what: &str) {
     let limit = if gpus_are_given_up() { GIVEN_UP } else { limit_of_threads() };
     if poll(limit, &|| what.into(), || thread.is_finished().then_some(())).is_some() {
         let _ = thread.join();
@@ -118,7 +120,8 @@ pub(crate) fn join(thread: JoinHandle<()>, what: &str) {
 }
 
 /// A value that whoever asks first makes, while others who ask wait.
-pub(crate) struct Once<T> {
+#[doc(hidden)]
+pub struct Once<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
@@ -146,11 +149,8 @@ impl<T: Clone> Once<T> {
     ///
     /// # Errors
     /// What `make` says; a thread that makes it and is not done in time.
-    pub(crate) fn get_or_make(
-        &self,
-        what: &dyn Fn() -> String,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    #[doc(hidden)]
+    pub fn get_or_make(&self, what: &dyn Fn() -> String, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.within(limit_of_threads(), what, make)
     }
 
@@ -196,20 +196,23 @@ impl<T> Drop for Making<'_, T> {
 
 /// Something that one thread does at a time.
 #[derive(Default)]
-pub(crate) struct Turn {
+#[doc(hidden)]
+pub struct Turn {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
 /// A turn, until it is dropped.
-pub(crate) struct Taken<'a>(&'a Turn);
+#[doc(hidden)]
+pub struct Taken<'a>(&'a Turn);
 
 impl Turn {
     /// Waits for a turn.
     ///
     /// # Errors
     /// Another thread that does not end its own in time.
-    pub(crate) fn take(&self, what: &str) -> Result<Taken<'_>> {
+    #[doc(hidden)]
+    pub fn take(&self, what: &str) -> Result<Taken<'_>> {
         self.take_within(limit_of_threads(), what)
     }
 
@@ -248,10 +251,12 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
 }
 
 /// A line of the list, as long as this lives.
-pub(crate) struct Listed(u64);
+#[doc(hidden)]
+pub struct Listed(u64);
 
 /// Puts on the list what this thread waits for or is at.
-pub(crate) fn list(what: String, since: Instant) -> Listed {
+#[doc(hidden)]
+pub fn list(what: String, since: Instant) -> Listed {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
     entries().push(Entry { number, thread: own_name(), what, since });

@@ -4,6 +4,8 @@ mod crowd;
 mod pages;
 mod pool;
 
-pub(crate) use pages::{prefetch, room, zeros};
+#[doc(hidden)]
+pub use pages::{prefetch, room, zeros};
 pub use pool::Pool;
-pub(crate) use pool::{ALONE, Disjoint, share};
+#[doc(hidden)]
+pub use pool::{ALONE, Disjoint, share};

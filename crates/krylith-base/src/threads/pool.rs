@@ -49,7 +49,8 @@ pub struct Pool {
 /// Pieces of a region for each member: what another has not begun can still be taken over.
 const PIECES: usize = 4;
 /// Bytes that one thread moves in some 10 µs: what a region of less would gain, it loses where a member is late.
-pub(crate) const ALONE: usize = 256 << 10;
+#[doc(hidden)]
+pub const ALONE: usize = 256 << 10;
 /// How long a member polls before it sleeps: longer than the host gaps inside a solve.
 const POLL: Duration = Duration::from_micros(50);
 /// A wait that is not yet blamed on the system; and in pieces, because not all are equal.
@@ -145,12 +146,14 @@ impl Pool {
     }
 
     /// Members of the team.
+    #[inline]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
     /// Pieces into which a region of so many bytes is best cut: several a member, and one where a single thread is done
     /// before others have begun.
+    #[inline]
     pub fn pieces(&self, bytes: usize) -> usize {
         if self.workers.is_empty() || bytes < self.cut_from { 1 } else { PIECES * self.threads() }
     }
@@ -377,6 +380,7 @@ impl Drop for Pool {
 }
 
 /// Part `rank` of `parts` nearly equal contiguous parts of `0..n`.
+#[inline]
 pub fn share(n: usize, rank: usize, parts: usize) -> Range<usize> {
     (n * rank / parts)..(n * (rank + 1) / parts)
 }

@@ -6,11 +6,13 @@
 mod ghosts;
 mod numbers;
 
-pub(crate) use ghosts::to_owners;
+#[doc(hidden)]
+pub use ghosts::to_owners;
 pub use ghosts::with_ghosts;
-#[cfg(feature = "cuda")]
-pub(crate) use ghosts::{from_bytes, to_bytes};
-pub(crate) use numbers::OwnRows;
+#[doc(hidden)]
+pub use ghosts::{from_bytes, to_bytes};
+#[doc(hidden)]
+pub use numbers::OwnRows;
 pub use numbers::RowNumbers;
 
 use crate::comm::{Communicator, agree};
@@ -126,7 +128,8 @@ impl Halo {
     }
 
     /// Puts a halo together from the ghosts that each rank owns and the own nodes that each rank needs.
-    pub(crate) fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
+    #[doc(hidden)]
+    pub fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
         let mut halo = Halo { own, ghosts: receive.iter().sum(), ..Halo::default() };
         let mut first = 0;
         for (rank, (&count, nodes)) in receive.iter().zip(to).enumerate() {
@@ -248,7 +251,8 @@ impl Numbering {
 }
 
 /// Refuses more nodes than local numbers take.
-pub(crate) fn check_local(rank: usize, nodes: usize) -> Result<()> {
+#[doc(hidden)]
+pub fn check_local(rank: usize, nodes: usize) -> Result<()> {
     if nodes > u32::MAX as usize {
         return Err(Error::invalid(format!(
             "rank {rank} has {nodes} own and ghost block rows; local numbers are 32-bit: use more ranks"

@@ -105,7 +105,8 @@ impl SetupParts {
     }
 
     /// Adds those of another thread.
-    pub(super) fn add(&mut self, other: SetupParts) {
+    #[doc(hidden)]
+    pub fn add(&mut self, other: SetupParts) {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
     }
 }
@@ -118,20 +119,22 @@ thread_local! {
 
 /// A part whose clock runs; the one before goes on when this is dropped. It belongs to its thread.
 #[must_use = "the part ends when this is dropped"]
-pub(crate) struct Running {
+#[doc(hidden)]
+pub struct Running {
     before: Option<SetupPart>,
     began: bool,
     _thread: PhantomData<*const ()>,
 }
 
 /// Starts the clock of a part, and stops that of the part around it.
-pub(crate) fn begin(part: SetupPart) -> Running {
+#[doc(hidden)]
+pub fn begin(part: SetupPart) -> Running {
     Running { before: switch(Some(part)), began: true, _thread: PhantomData }
 }
 
 /// As [`begin`] where a set-up is under way on this thread: a kernel that is loaded in a solve belongs to the solve.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // CPUs compile nothing
-pub(crate) fn begin_inside(part: SetupPart) -> Running {
+#[doc(hidden)]
+pub fn begin_inside(part: SetupPart) -> Running {
     match RUNNING.get() {
         Some(_) => begin(part),
         None => Running { before: None, began: false, _thread: PhantomData },
@@ -139,7 +142,8 @@ pub(crate) fn begin_inside(part: SetupPart) -> Running {
 }
 
 /// The parts of this thread since they were last taken.
-pub(super) fn take() -> SetupParts {
+#[doc(hidden)]
+pub fn take() -> SetupParts {
     SPENT.take()
 }
 

@@ -28,7 +28,7 @@ impl MpiChannel {
         let (table, double) = (&world.library().table, world.library().constants.double);
         let room = |n: usize| {
             let mut numbers = Vec::new();
-            crate::memory::reserve(&mut numbers, n).map_err(|_| Error::Memory {
+            crate::alloc::reserve(&mut numbers, n).map_err(|_| Error::Memory {
                 what: "a halo's buffer".into(),
                 needed: 8 * n as u64,
                 free: 0,

@@ -41,7 +41,8 @@ pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]
 ///
 /// # Errors
 /// A vector of the wrong length; a rank that is gone or failed.
-pub(crate) fn to_owners(
+#[doc(hidden)]
+pub fn to_owners(
     comm: &dyn Communicator,
     halo: &Halo,
     run: usize,
@@ -80,14 +81,16 @@ pub(crate) fn to_owners(
 }
 
 /// Numbers as a message.
-pub(crate) fn to_bytes(numbers: &[f64]) -> Vec<u8> {
+#[doc(hidden)]
+pub fn to_bytes(numbers: &[f64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 * numbers.len());
     numbers.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
     bytes
 }
 
 /// The numbers of a message from `rank`, which must be as many as there is room for.
-pub(crate) fn from_bytes(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
+#[doc(hidden)]
+pub fn from_bytes(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
     if bytes.len() != 8 * to.len() {
         return Err(Error::invalid(format!(
             "rank {rank} sent {} bytes of ghosts; {} were expected",

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Stops a solve from another thread: the best x so far is kept, and the outcome is
-/// [`Interrupted`](crate::Outcome::Interrupted). New values and a set-up that [has it](crate::Solver::new_watched) end with
+/// `Interrupted`. New values and a set-up that has it (`Solver::new_watched`) end with
 /// [`Error::Interrupted`](crate::Error::Interrupted).
 ///
 /// # Examples
@@ -54,7 +54,8 @@ impl Cancel {
 
 /// When work ends though it is not done.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+#[doc(hidden)]
+pub struct Limits {
     /// From outside.
     pub cancel: Cancel,
     /// When its seconds are over.
@@ -75,6 +76,7 @@ impl Limits {
 
     /// # Errors
     /// [`Error::Interrupted`] once the work shall end.
+    #[inline]
     pub fn check(&self) -> Result<()> {
         self.reached().map_or(Ok(()), |why| Err(Error::Interrupted(why)))
     }
@@ -91,7 +93,8 @@ thread_local! {
 
 /// Limits that hold on this thread; those around them hold again when this is dropped.
 #[must_use = "the limits end when this is dropped"]
-pub(crate) struct Entered(Option<Limits>);
+#[doc(hidden)]
+pub struct Entered(Option<Limits>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -100,7 +103,9 @@ impl Drop for Entered {
 }
 
 /// The limits of this thread's work, for threads that help with it; `None` where nothing limits it.
-pub(crate) fn limits() -> Option<Limits> {
+#[doc(hidden)]
+#[inline]
+pub fn limits() -> Option<Limits> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -108,12 +113,15 @@ pub(crate) fn limits() -> Option<Limits> {
 ///
 /// # Errors
 /// [`Error::Interrupted`] where it shall not.
-pub(crate) fn check() -> Result<()> {
+#[doc(hidden)]
+#[inline]
+pub fn check() -> Result<()> {
     CURRENT.with_borrow(|limits| limits.as_ref().map_or(Ok(()), Limits::check))
 }
 
 /// This thread's limits for loops of threads that work for it: they leave off once one has seen the end, and the caller hears of it.
-pub(crate) struct Lookout {
+#[doc(hidden)]
+pub struct Lookout {
     limits: Option<Limits>,
     ended: OnceLock<&'static str>,
 }
@@ -142,7 +150,8 @@ impl Lookout {
 
 /// What a part of a set-up may take before it is given up for something else: not an interrupt, but an error of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Bounds {
+#[doc(hidden)]
+pub struct Bounds {
     /// Operations on the pattern alone, such as finding fill: a count, so that ranks and runs decide alike.
     pub operations: Option<u64>,
     /// Seconds that a prediction of another library's work may not exceed.
@@ -155,7 +164,8 @@ thread_local! {
 
 /// Bounds that hold on this thread; those before hold again when this is dropped.
 #[must_use = "the bounds end when this is dropped"]
-pub(crate) struct Bounded(Bounds);
+#[doc(hidden)]
+pub struct Bounded(Bounds);
 
 impl Drop for Bounded {
     fn drop(&mut self) {
@@ -180,7 +190,8 @@ impl Bounds {
 }
 
 /// This thread's limits and bounds for threads that work for it, which count what they do together.
-pub(crate) struct Allowance {
+#[doc(hidden)]
+pub struct Allowance {
     limits: Option<Limits>,
     operations: Option<u64>,
     spent: AtomicU64,
@@ -204,6 +215,7 @@ impl Allowance {
     ///
     /// # Errors
     /// The limits; [`Error::TooLong`] where the bound is passed.
+    #[inline]
     pub fn spend(&self, operations: u64) -> Result<()> {
         let spent = self.spent.fetch_add(operations, Relaxed) + operations;
         match self.operations.filter(|most| spent > *most) {
@@ -220,11 +232,8 @@ impl Allowance {
 ///
 /// # Errors
 /// [`Error::Interrupted`]; no thread can be started, or it panicked.
-#[cfg(any(feature = "lu", feature = "metis", test))]
-pub(crate) fn apart<T: Send + 'static>(
-    name: &'static str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
+#[doc(hidden)]
+pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     use std::sync::mpsc::{self, RecvTimeoutError};
     const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
     let Some(limits) = limits() else { return Ok(work()) };
@@ -259,7 +268,8 @@ pub(crate) fn apart<T: Send + 'static>(
 ///
 /// # Errors
 /// On every rank where one shall not go on; a rank that is gone or failed.
-pub(crate) fn check_together(comm: &dyn Communicator) -> Result<()> {
+#[doc(hidden)]
+pub fn check_together(comm: &dyn Communicator) -> Result<()> {
     agree(comm, check())
 }
 

@@ -4,7 +4,8 @@ use crate::{Error, Result};
 
 /// Asks for the cache line at an address that will be read soon; any address will do.
 #[inline(always)]
-pub(crate) fn prefetch<T>(at: *const T) {
+#[doc(hidden)]
+pub fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch is a hint; an address outside of any allocation is allowed.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -16,7 +17,8 @@ pub(crate) fn prefetch<T>(at: *const T) {
 
 /// `n` zeros, or an error that names the bytes. Nothing of a large array is touched: its zeros are the system's, page by
 /// page at the first touch, by the thread that comes there first.
-pub(crate) fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
+#[doc(hidden)]
+pub fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
     drop(room::<T>(n, what)?); // is there enough?
     let mut zeros = vec![T::default(); n];
     ask_for_large_pages(&mut zeros);
@@ -24,9 +26,10 @@ pub(crate) fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
 }
 
 /// Room for `n` numbers, or an error that names the bytes.
-pub(crate) fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
+#[doc(hidden)]
+pub fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
     let mut room = Vec::new();
-    crate::memory::reserve(&mut room, n).map_err(|_| Error::Memory {
+    crate::alloc::reserve(&mut room, n).map_err(|_| Error::Memory {
         what: what.into(),
         needed: (n * size_of::<T>()) as u64,
         free: 0,
