@@ -132,6 +132,13 @@ def test_ranks_solve_as_one(ranks):
             solver.update_values(2 * rows)
             assert np.abs(2 * solver.solve(b[own]).x - whole.x[own]).max() < 1e-9
             assert np.abs(solver.multiply(b[own]) - 2 * (A @ b)[own]).max() < 1e-12
+
+        class Wrapped:  # as petsc4py has it
+            def tompi4py(self):
+                return comm
+
+        wrapped = krylith.solve(A[own], b[own], comm=Wrapped(), rtol=1e-12, device="cpu", threads=1)
+        assert np.abs(wrapped.x - whole.x[own]).max() < 1e-9
         two = krylith.solve(A[own], np.stack([b, 3 * b], axis=1)[own], comm=comm, rtol=1e-12, device="cpu", threads=1)
         assert np.abs(two.x[:, 1] - 3 * whole.x[own]).max() < 1e-9
         say(comm.rank, "blocks 2×2" in str(solution))
