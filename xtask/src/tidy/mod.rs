@@ -101,14 +101,14 @@ pub fn check() -> Result<usize, String> {
             findings += 1;
         }
     }
-    for (folder, order) in layers::CRATES {
+    for (folder, order, left) in layers::CRATES {
         let own = files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(folder)?, text(bytes)?)));
         let graph = Graph::read(own);
-        for finding in layers::check(&graph, order) {
-            println!("{folder}: {}", finding.message);
+        for finding in layers::check(&graph, order, left) {
+            println!("{folder}: {finding}");
             findings += 1;
         }
-        println!("{folder}: {}", layers::describe(&graph));
+        println!("{folder}: {}", layers::describe(&graph, left));
     }
     let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text(bytes)?)));
     for (name, line, function) in forgotten::find(texts) {

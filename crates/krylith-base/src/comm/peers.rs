@@ -58,13 +58,23 @@ impl Identity {
     }
 }
 
-/// State letter and start time of a process; `None` if there is none.
-fn state(pid: u32) -> Option<(char, u64)> {
+/// What the system knows of a process, from field 3 of its line on; `None` if there is none.
+fn fields_of(pid: u32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything. After it comes field 3, the state; field 22 is the start.
-    let (_, fields) = text.rsplit_once(") ")?;
+    // The name in parentheses, field 2, may hold anything.
+    text.rsplit_once(") ").map(|(_, fields)| fields.into())
+}
+
+/// State letter and start time of a process, fields 3 and 22; `None` if there is none.
+fn state(pid: u32) -> Option<(char, u64)> {
+    let fields = fields_of(pid)?;
     let mut fields = fields.split(' ');
     Some((fields.next()?.chars().next()?, fields.nth(18)?.parse().ok()?))
+}
+
+/// The process that started another, field 4.
+pub(super) fn parent_of(pid: u32) -> Option<u32> {
+    fields_of(pid)?.split(' ').nth(1)?.parse().ok()
 }
 
 /// The ranks of a job, seen from one of them.

@@ -4,9 +4,10 @@
 //! `KRYLITH_MPI` names, the launcher's. A library stays open for ever.
 
 use super::abi::{Abi, Constants, ERROR_TEXT, VERSION_TEXT};
-use super::functions::{Handle, Symbols, Table};
+use super::functions::{Functions, Handle, Symbols, Table};
 use super::loaded;
 use crate::comm::launch::{Launch, Launcher};
+use crate::comm::peers::parent_of;
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub struct Library {
 
 // SAFETY: addresses of functions and objects of a library that stays open.
 unsafe impl Send for Library {}
-// SAFETY: as above; who may call MPI at which time is the matter of `World`.
+// SAFETY: as above; `World` lets one thread call MPI at a time.
 unsafe impl Sync for Library {}
 
 static CHOSEN: OnceLock<Library> = OnceLock::new();
@@ -108,7 +109,7 @@ impl Library {
         (self.table.width(), self.constants.status_bytes)
     }
 
-    /// True if MPI has been started by whomever.
+    /// True if MPI has been started, here or by the program.
     pub fn is_initialised(&self) -> bool {
         let mut flag = 0;
         // SAFETY: may be called at any time; writes one int.
@@ -116,7 +117,7 @@ impl Library {
         flag != 0
     }
 
-    /// True if MPI has been ended by whomever.
+    /// True if MPI has been ended, here or by the program.
     pub fn is_finalised(&self) -> bool {
         let mut flag = 0;
         // SAFETY: may be called at any time; writes one int.
@@ -198,8 +199,8 @@ impl Library {
             .ok_or_else(|| format!("{version}: neither Open MPI, nor MPICH's ABI, nor the standard ABI"))?;
         let missing = |name: &str| format!("{version}: it has no {name}");
         let table = match abi {
-            Abi::Mpich => super::functions::Functions::find(symbols).map(Table::Integers),
-            Abi::OpenMpi | Abi::Standard => super::functions::Functions::find(symbols).map(Table::Pointers),
+            Abi::Mpich => Functions::find(symbols).map(Table::Integers),
+            Abi::OpenMpi | Abi::Standard => Functions::find(symbols).map(Table::Pointers),
         }
         .map_err(missing)?;
         let from_fortran = match abi {
@@ -313,13 +314,6 @@ fn launcher_folders() -> Vec<PathBuf> {
         }
     }
     folders
-}
-
-/// The process that started another.
-fn parent_of(pid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; after it come the state and the parent.
-    text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 fn other_sizes(sizes: Option<Sizes>, found: &[&Library]) -> Error {

@@ -3,7 +3,7 @@
 use super::functions::Symbols;
 use std::ffi::{CStr, CString, c_int, c_void};
 
-/// Each with its name, once: that which the program itself sees first.
+/// Each library once, with its name; the one that the program itself calls comes first.
 pub fn libraries() -> Vec<(String, Symbols)> {
     let mut found: Vec<(String, Symbols)> = Vec::new();
     let mut known = Vec::new();
@@ -14,7 +14,7 @@ pub fn libraries() -> Vec<(String, Symbols)> {
             found.push((name, symbols));
         }
     };
-    // What the program and the libraries linked to it call: also an MPI inside the program, where it exports that.
+    // The library that the program is linked with, or an MPI that is linked into the program and exported by it.
     add("this program".into(), Symbols(libc::RTLD_DEFAULT));
     for name in names() {
         let Ok(text) = CString::new(name.as_bytes()) else { continue };

@@ -20,7 +20,7 @@ use super::{Channel, Communicator, HostShare, Message, gather, messages, time_li
 use crate::{Error, Result};
 use channel::MpiChannel;
 use functions::Handle;
-use library::{Library, Sizes};
+use library::Library;
 use requests::Requests;
 use std::ffi::{c_int, c_void};
 use std::io::Write;
@@ -129,7 +129,7 @@ impl Mpi {
     /// The handle must be that of a live communicator of the MPI library in this process, between processes of one group.
     pub unsafe fn from_handle(handle: c_int, sizes: Option<(usize, usize)>) -> Result<Arc<Self>> {
         let limit = time_limit()?;
-        let library = Library::of_communicator(sizes as Option<Sizes>)?;
+        let library = Library::of_communicator(sizes)?;
         // SAFETY: the caller's promise; MPI runs where the handle is asked for.
         let comm = || unsafe { library.communicator(handle) };
         Self::meet(World::join(library, comm, Launch::here().as_ref(), limit)?)

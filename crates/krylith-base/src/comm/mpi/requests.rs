@@ -4,27 +4,25 @@ use super::functions::{Handle, Handles, Table};
 
 /// Requests, side by side.
 pub(super) struct Requests {
-    /// Room for each at the width of a pointer, which no library exceeds.
+    /// As many words as there are requests: no library's handles are wider, and narrower ones stand side by side at the front.
     words: Vec<usize>,
-    count: usize,
     table: &'static Table,
 }
 
 impl Requests {
     pub(super) fn new(table: &'static Table) -> Self {
-        Self { words: Vec::new(), count: 0, table }
+        Self { words: Vec::new(), table }
     }
 
     pub(super) fn push(&mut self, request: Handle) {
         self.words.push(0);
-        self.count += 1;
-        let at = self.at(self.count - 1);
-        // SAFETY: within `words`, which have room for `count` handles.
+        let at = self.at(self.len() - 1);
+        // SAFETY: within `words`, which have room for as many handles.
         unsafe { self.table.store(request, at) };
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count
+        self.words.len()
     }
 
     /// Where request `i` stands, and after it the others.

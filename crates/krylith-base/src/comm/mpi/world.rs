@@ -73,12 +73,12 @@ impl World {
                 unsafe { library.table.MPI_Init_thread(null, std::ptr::null_mut(), wanted, &mut provided) };
             library.checked("MPI_Init_thread", code)?;
         }
-        let usable = usable(library, launch);
-        if usable.is_err() && owned {
-            // SAFETY: started above, and nothing else of it was called.
-            let _ = unsafe { library.table.MPI_Finalize() }; // the first error is told
-        }
-        usable?;
+        usable(library, launch).inspect_err(|_| {
+            if owned {
+                // SAFETY: started above, and nothing else of it was called.
+                let _ = unsafe { library.table.MPI_Finalize() }; // the first error is reported
+            }
+        })?;
         Self::of(library, library.constants.comm_world, limit, owned)
     }
 
