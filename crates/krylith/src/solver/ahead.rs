@@ -3,10 +3,19 @@
 //! What is missing here is fetched when it is asked for, and costs that moment; what is too much costs a thread's time.
 
 use crate::device::cuda::block_tiles;
-use crate::device::cuda::factors::IlduShape;
+use crate::device::cuda::csr::{CsrShape, csr_lanes};
+use crate::device::cuda::diagonal::{block_diagonal, jacobi, jacobi_invert};
+use crate::device::cuda::factors::{
+    IlduShape, ildu_count, ildu_factor, ildu_form, ildu_pack, ildu_plan, ildu_solve, ildu_stream,
+};
+use crate::device::cuda::launch::Entry;
 use crate::device::cuda::modules::Wanted;
+use crate::device::cuda::passes::{entry_maxima, passes, random_numbers};
+use crate::device::cuda::scan::scan_columns;
 use crate::device::cuda::schwarz;
-use crate::device::cuda::specialisations as special;
+use crate::device::cuda::structure::structure;
+use crate::device::cuda::tiling::tiling_cut;
+use crate::device::cuda::vectors::{bases, step, sweep};
 use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
@@ -57,7 +66,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     let all = &mut wanted.shared;
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
-        all.push(special::CsrShape::choose(store).kernel("csr_product"));
+        all.extend(CsrShape::choose(store).both());
         if ranks > 1 {
             all.extend(crate::device::cuda::csr_halo::kernels(store));
         }
@@ -66,12 +75,12 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
         all.extend(crate::device::cuda::dia::likely(entries, store));
     } else {
         // The product itself depends on what is found inside the blocks.
-        all.extend([special::structure(), special::tiling("tiling_cut")]);
+        all.extend([structure.with(Vec::new()).into(), tiling_cut.with(Vec::new()).into()]);
     }
-    all.extend([special::passes("entry_maxima", b, false), special::passes("survey", 1, false)]);
+    all.extend([b, 1].map(|block| passes(entry_maxima, block, false).into()));
     // The test for symmetry.
     if options.method.is_none_or(|method| method == MethodName::Auto) {
-        all.push(special::random());
+        all.push(random_numbers::of().into());
     }
     if first.iter().any(|attempt| attempt.equilibrate) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
@@ -97,7 +106,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
             all,
         );
         if matches!(attempt.method, MethodSpec::Gmres(_)) {
-            all.extend(special::bases(store));
+            all.extend(bases(store));
         }
     }
     let mut known = HashSet::new();
@@ -110,7 +119,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
 
 /// The steps and passes of a method.
 fn add_family((steps, passes): (&[StepSource], &[SweepSource]), all: &mut Vec<crate::device::cuda::Kernel>) {
-    all.extend(steps.iter().map(special::step));
+    all.extend(steps.iter().map(|source| step::of(source).into()));
     all.extend(sweeps(passes));
 }
 
@@ -120,7 +129,7 @@ fn by_graph(local: &LocalProblem) -> bool {
 }
 
 fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = crate::device::cuda::Kernel> + '_ {
-    of.iter().map(special::sweep)
+    of.iter().map(|source| sweep::of(source).into())
 }
 
 fn add_preconditioner(
@@ -136,12 +145,12 @@ fn add_preconditioner(
         }
         let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
         // Two terms have one pattern as a rule; to compare them takes longer than to load another kernel.
-        all.extend([special::ildu_plan("ildu_count", 1), special::scan_columns(3)]);
-        all.extend([false, true].map(|write| special::ildu_stream(order, store, &shape, write)));
-        all.extend([special::ildu_form(order), special::ildu_factor(order)]);
+        all.extend([ildu_plan(ildu_count, 1).into(), scan_columns::of(3).into()]);
+        all.extend([false, true].map(|write| ildu_stream::of(order, store, &shape, write).into()));
+        all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
         all.extend([
-            special::ildu_pack(order, store, &shape),
-            special::ildu_solve(order, store, &shape, true),
+            ildu_pack::of(order, store, &shape).into(),
+            ildu_solve::of(order, store, &shape, true).into(),
         ]);
     };
     match precond {
@@ -158,39 +167,38 @@ fn add_preconditioner(
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if order == 1 {
                 // Coarse levels are multiplied by rows, and the last by its inverse.
-                let shape = special::CsrShape::choose(options.store);
-                all.extend([shape.kernel("csr_product"), shape.kernel_that_smooths("csr_product")]);
-                all.push(special::csr_lanes(options.store));
+                all.extend(CsrShape::choose(options.store).both());
+                all.push(csr_lanes::of(options.store).into());
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
                 all.extend(crate::device::cuda::dia::likely_to_smooth(entries, store));
             }
             if order <= 32 {
-                all.push(special::jacobi("jacobi_invert", order, options.store));
-                all.push(special::block_diagonal(order, options.store));
+                all.push(jacobi(jacobi_invert, order, options.store).into());
+                all.push(block_diagonal::of(order, options.store).into());
             }
             if let Smoothing::Ildu { .. } = options.smoothing {
                 factors(all, order, crate::precond::IlduSpec::default().most_rows(order));
             }
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
-            all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
+            all.extend(CYCLE_STEPS.iter().map(|source| step::of(source).into()).filter(|_| amg.varies()));
         }
         PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
-            all.extend(CYCLE_STEPS.iter().map(special::step).filter(|_| amg.varies()));
+            all.extend(CYCLE_STEPS.iter().map(|source| step::of(source).into()).filter(|_| amg.varies()));
         }
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {
-                all.push(special::jacobi("jacobi_invert", order, store));
-                all.push(special::block_diagonal(order, store));
+                all.push(jacobi(jacobi_invert, order, store).into());
+                all.push(block_diagonal::of(order, store).into());
             }
         }
         // The kind that most values take.
         PrecondSpec::BlockJacobi(tiles) => {
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
             all.extend([
-                block_tiles::tile_factor(factor, store),
-                block_tiles::tile_solve([32, 8, 4], factor, store, 0),
+                block_tiles::tile_factor::of(factor, store).into(),
+                block_tiles::tile_solve::of([32, 8, 4], factor, store, 0).into(),
             ]);
         }
         PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),
@@ -230,8 +238,10 @@ mod tests {
     /// Every kernel is one of those that CI compiles, so that nothing is fetched that cannot be.
     #[test]
     fn what_is_fetched_ahead_is_compiled_in_ci() {
-        let known: HashSet<_> =
-            special::vector_kernels().into_iter().map(|kernel| (kernel.file, kernel.defines)).collect();
+        let known: HashSet<_> = crate::device::cuda::specialisations::vector_kernels()
+            .into_iter()
+            .map(|kernel| (kernel.file, kernel.defines))
+            .collect();
         for b in [1, 3, 4] {
             for text in [
                 "",

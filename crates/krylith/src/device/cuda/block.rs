@@ -1,10 +1,24 @@
 //! Blocks of a few vectors on a GPU: the launches of `kernels/block.cu`.
 
-use super::driver::{Buffer, launch};
+use super::driver::Buffer;
+use super::launch::{Address, At, Entry, Of, Set, kernels};
 use super::specialisations::define;
 use super::{Cuda, Kernel};
 use crate::space::{MOST_COLUMNS, block_sums};
 use crate::{Error, Result};
+
+kernels! {
+    BLOCK in "block.cu", all_kernels;
+    fn block_products(
+        halt: At<i32>, n: i32, x: Block, y: Block, out: At<f64>, scratch: At<f64>, counter: At<u32>,
+        peers: Address,
+    );
+    fn block_update(
+        halt: At<i32>, n: i32, basis: Block, products: Block, r: At<f64>, q: Block, aq: Block,
+        combination: At<f64>, out: At<f64>, scratch: At<f64>, counter: At<u32>, peers: Address,
+    );
+    fn block_advance(halt: At<i32>, n: i32, q: Block, aq: Block, x: At<f64>, r: At<f64>, a: At<f64>);
+}
 
 /// Threads of a block of `block_advance`.
 const THREADS: usize = 256;
@@ -38,7 +52,7 @@ impl BlockShape {
 }
 
 /// A kernel of `block.cu`, for blocks of so many vectors.
-fn kernel(entry: &'static str, columns: usize) -> Kernel {
+fn kernel<K: Entry>(entry: K, columns: usize) -> Of<K> {
     let shape = BlockShape::choose(columns);
     let defines = vec![
         define("COLUMNS", columns),
@@ -49,17 +63,16 @@ fn kernel(entry: &'static str, columns: usize) -> Kernel {
         define("RESIDENT_PRODUCTS", shape.resident),
         define("PIPELINE", shape.pipeline as u32),
     ];
-    Kernel { file: "block.cu", entry, defines }
+    entry.with(defines)
 }
 
-/// All of `block.cu` for some numbers of vectors.
-pub(super) fn kernels(columns: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Kernel> {
-    let entries = ["block_products", "block_update", "block_advance"];
-    columns.into_iter().flat_map(move |s| entries.map(|entry| kernel(entry, s)))
+fn all_kernels(set: Set) -> Vec<Kernel> {
+    let columns = set.choose(1..=MOST_COLUMNS, [8, 12, 16]);
+    columns.into_iter().map(|columns| kernel(block_products, columns).into()).collect()
 }
 
-/// Addresses of a block's columns, as `struct Block` of the kernel.
-type Columns = [u64; MOST_COLUMNS];
+/// Addresses of a block's columns.
+type Block = [u64; MOST_COLUMNS];
 
 impl Cuda {
     /// Numbers that the sums of all blocks of threads take, for s columns.
@@ -80,7 +93,7 @@ impl Cuda {
         (0..columns).map(|_| self.device().zeros(self.vector_len(), "a vector of a block")).collect()
     }
 
-    fn columns(&self, block: &[Buffer<f64>], s: usize) -> Result<Columns> {
+    fn columns(&self, block: &[Buffer<f64>], s: usize) -> Result<Block> {
         let len = self.vector_len();
         if block.len() != s || s > MOST_COLUMNS || block.iter().any(|v| v.len() != len) {
             return Err(Error::invalid(format!(
@@ -106,26 +119,18 @@ impl Cuda {
     pub(super) fn products_of_blocks(&self, x: &[Buffer<f64>], y: &[Buffer<f64>], out: u64) -> Result<()> {
         let s = x.len();
         let (x, y) = (self.columns(x, s)?, self.columns(y, s)?);
-        let function = self.device().function(&kernel("block_products", s))?;
+        let function = self.device().function(&kernel(block_products, s))?;
         let (scratch, shape) = (self.block_room(s)?, BlockShape::choose(s));
-        // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
-        unsafe {
-            launch!(
-                self.device(),
-                &function,
-                self.block_grid(shape.resident),
-                32 * shape.warps[0],
-                0,
-                self.halt(),
-                self.vector_len() as i32,
-                x,
-                y,
-                out,
-                scratch,
-                self.counter_pointer(),
-                self.fabric().group()
-            )?;
-        }
+        function.on(self.device(), self.block_grid(shape.resident), 32 * shape.warps[0]).run(
+            self.halt(),
+            self.vector_len() as i32,
+            x,
+            y,
+            out,
+            scratch,
+            self.counter_pointer(),
+            self.fabric().group(),
+        )?;
         self.fabric().total(out, s * s)
     }
 
@@ -141,30 +146,22 @@ impl Cuda {
         let s = from[0].len();
         let [basis, products] = [self.columns(from[0], s)?, self.columns(from[1], s)?];
         let [q, aq] = [self.columns(to[0], s)?, self.columns(to[1], s)?];
-        let function = self.device().function(&kernel("block_update", s))?;
+        let function = self.device().function(&kernel(block_update, s))?;
         let scratch = self.block_room(s)?;
-        // SAFETY: the parameter types are the kernel's; scratch was made for this grid.
-        unsafe {
-            launch!(
-                self.device(),
-                &function,
-                self.block_grid(1),
-                32 * BlockShape::choose(s).warps[1],
-                0,
-                self.halt(),
-                self.vector_len() as i32,
-                basis,
-                products,
-                r.pointer(),
-                q,
-                aq,
-                b,
-                out,
-                scratch,
-                self.counter_pointer(),
-                self.fabric().group()
-            )?;
-        }
+        function.on(self.device(), self.block_grid(1), 32 * BlockShape::choose(s).warps[1]).run(
+            self.halt(),
+            self.vector_len() as i32,
+            basis,
+            products,
+            r,
+            q,
+            aq,
+            b,
+            out,
+            scratch,
+            self.counter_pointer(),
+            self.fabric().group(),
+        )?;
         self.fabric().total(out, block_sums(s))
     }
 
@@ -177,23 +174,13 @@ impl Cuda {
     ) -> Result<()> {
         let s = by[0].len();
         let [q, aq] = [self.columns(by[0], s)?, self.columns(by[1], s)?];
-        let function = self.device().function(&kernel("block_advance", s))?;
-        // SAFETY: the parameter types are the kernel's.
-        unsafe {
-            launch!(
+        let function = self.device().function(&kernel(block_advance, s))?;
+        function
+            .on(
                 self.device(),
-                &function,
                 self.vector_len().div_ceil(2 * THREADS).clamp(1, 8 * self.device().multiprocessors()),
                 THREADS,
-                0,
-                self.halt(),
-                self.vector_len() as i32,
-                q,
-                aq,
-                to[0].pointer(),
-                to[1].pointer(),
-                a
             )
-        }
+            .run(self.halt(), self.vector_len() as i32, q, aq, &*to[0], &*to[1], a)
     }
 }

@@ -1,16 +1,33 @@
 //! Block-Jacobi with tiles on a GPU: launches of `kernels/tile_factor.cu` and `kernels/tile_solve.cu`.
 
 use super::Cuda;
-use super::compiler::Kernel;
-use super::driver::{Buffer, Device, launch};
-use super::specialisations as special;
+use super::compiler::{Defines, Kernel};
+use super::driver::{Buffer, Device};
+use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::specialisations::{STORES, define, value};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
 use crate::precond::{PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling};
 use crate::space::Store;
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::cell::OnceCell;
 use std::sync::Arc;
+
+kernels! {
+    TILE_FACTOR in "tile_factor.cu",
+        |set| kinds(set).map(|(factor, store)| tile_factor::of(factor, store).into()).collect();
+    fn tile_factor(
+        b: Boxes, row_ptr: At<i64>, col: At<u32>, values: At<f64>, coefficient: f64, tiny: f64,
+        lower: Reals, upper: Reals, report: At<u64>,
+    );
+}
+
+kernels! {
+    TILE_SOLVE in "tile_solve.cu", solve_kernels;
+    fn tile_solve(
+        halt: At<i32>, b: Boxes, lower: Reals, upper: Reals, r: At<f64>, z: At<f64>, scratch: At<f64>,
+        counter: At<u32>, peers: Address, first_sum: At<f64>, second_sum: At<f64>,
+    );
+}
 
 /// Lanes of a warp: lines of a tile.
 const LANES: usize = 32;
@@ -40,13 +57,13 @@ pub struct CudaTiles {
     counter: Buffer<u32>,
     warps: usize,
     /// By number of sums.
-    functions: [OnceCell<CudaFunction>; 3],
+    functions: [OnceCell<Function<tile_solve>>; 3],
 }
 
 /// The twin of `struct Boxes` in `kernels/tile.cuh`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Boxes {
+pub(in crate::device::cuda) struct Boxes {
     cells: [i32; 3],
     lx: i32,
     log_y: i32,
@@ -214,27 +231,19 @@ impl TileFactors for Cuda {
         let shared = tiles.warps * shared(tile, tiles.factor, tiles.store);
         // A fixed grid for a fixed box: sums come out the same every time.
         let blocks = (tiles.boxes.tiles as usize).div_ceil(tiles.warps).clamp(1, device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; lengths were checked; the shared memory is that of its warps.
-        unsafe {
-            launch!(
-                device,
-                function,
-                blocks,
-                LANES * tiles.warps,
-                shared,
-                self.halt(),
-                tiles.boxes,
-                tiles.lower.pointer(),
-                tiles.upper.pointer(),
-                x.pointer(),
-                y.pointer(),
-                tiles.scratch.pointer(),
-                tiles.counter.pointer(),
-                self.fabric().group(),
-                first,
-                second
-            )?;
-        }
+        function.on(device, blocks, LANES * tiles.warps).shared(shared).run(
+            self.halt(),
+            tiles.boxes,
+            tiles.lower.pointer(),
+            tiles.upper.pointer(),
+            x,
+            y,
+            &tiles.scratch,
+            &tiles.counter,
+            self.fabric().group(),
+            first,
+            second,
+        )?;
         if count > 0 { self.fabric().total(first, count) } else { Ok(()) }
     }
 
@@ -251,30 +260,20 @@ impl CudaTiles {
         let Some((c, numbers)) = values.term(0).filter(|_| self.len > 0) else {
             return Ok(TileReport::default());
         };
-        let function = device.function(&tile_factor(self.factor, self.store))?;
-        let (boxes, report) = (self.boxes, self.report.pointer());
-        let (row_ptr, col) = (self.row_ptr.pointer(), self.col.pointer());
-        let (lower, upper) = (self.lower.pointer(), self.upper.pointer());
+        let function = device.function(&tile_factor::of(self.factor, self.store))?;
+        let boxes = self.boxes;
         device.reading(numbers, &mut self.natural, |numbers| {
-            // SAFETY: the parameter types are the kernel's; there is a value for each entry of the pattern.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    (boxes.tiles as usize).div_ceil(4),
-                    4 * LANES,
-                    0,
-                    boxes,
-                    row_ptr,
-                    col,
-                    numbers,
-                    c[(0, 0)],
-                    TINY_PIVOT,
-                    lower,
-                    upper,
-                    report
-                )
-            }
+            function.on(device, (boxes.tiles as usize).div_ceil(4), 4 * LANES).run(
+                boxes,
+                &self.row_ptr,
+                &self.col,
+                numbers,
+                c[(0, 0)],
+                TINY_PIVOT,
+                self.lower.pointer(),
+                self.upper.pointer(),
+                &self.report,
+            )
         })?;
         let mut found = [0; 4];
         device.read(&self.report, 0, &mut found)?;
@@ -289,56 +288,65 @@ impl CudaTiles {
     }
 
     /// The kernel that makes so many sums, loaded at its first use.
-    fn function(&self, device: &Arc<Device>, sums: usize) -> Result<&CudaFunction> {
+    fn function(&self, device: &Arc<Device>, sums: usize) -> Result<&Function<tile_solve>> {
         if let Some(function) = self.functions[sums].get() {
             return Ok(function);
         }
         let tile = [self.boxes.lx as usize, 1 << self.boxes.log_y, 1 << self.boxes.log_z];
-        let function = device.function(&tile_solve(tile, self.factor, self.store, sums))?;
+        let function = device.function(&tile_solve::of(tile, self.factor, self.store, sums))?;
         let shared = self.warps * shared(tile, self.factor, self.store);
         device.allow_shared(&function, LANES * self.warps, shared)?;
         Ok(self.functions[sums].get_or_init(|| function))
     }
 }
 
-fn kernel(file: &'static str, entry: &'static str, factor: TileFactor, store: Store) -> Kernel {
-    let symmetric = (factor == TileFactor::Ic0) as u32;
-    Kernel { file, entry, defines: vec![special::value(store), ("SYMMETRIC".into(), symmetric.to_string())] }
+/// What both files are compiled with.
+fn common(factor: TileFactor, store: Store) -> Defines {
+    vec![value(store), define("SYMMETRIC", (factor == TileFactor::Ic0) as u32)]
 }
 
-/// Incomplete factors of the tiles of block-Jacobi.
-pub(crate) fn tile_factor(factor: TileFactor, store: Store) -> Kernel {
-    kernel("tile_factor.cu", "tile_factor", factor, store)
+impl tile_factor {
+    /// Incomplete factors of the tiles of block-Jacobi.
+    pub(crate) fn of(factor: TileFactor, store: Store) -> Of<Self> {
+        Self.with(common(factor, store))
+    }
 }
 
-/// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
-pub(crate) fn tile_solve(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Kernel {
-    let mut kernel = kernel("tile_solve.cu", "tile_solve", factor, store);
-    let known = SHAPES.iter().any(|shape| shape.0 == tile);
-    let [lx, log_y, log_z, pitch] = match known {
-        true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
-        false => [0; 4],
+impl tile_solve {
+    /// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
+    pub(crate) fn of(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Of<Self> {
+        let known = SHAPES.iter().any(|shape| shape.0 == tile);
+        let [lx, log_y, log_z, pitch] = match known {
+            true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
+            false => [0; 4],
+        };
+        let numbers = [
+            ("DOTS", sums),
+            ("WARPS", most_warps(tile)),
+            ("LX", lx),
+            ("LOG_Y", log_y),
+            ("LOG_Z", log_z),
+            ("PITCH", pitch),
+        ];
+        let mut defines = common(factor, store);
+        defines.extend(numbers.map(|(name, value)| define(name, value)));
+        Self.with(defines)
+    }
+}
+
+/// Both kinds of factors, in the precisions that are compiled ahead.
+fn kinds(set: Set) -> impl Iterator<Item = (TileFactor, Store)> {
+    let stores = set.choose(STORES.to_vec(), [Store::F64]);
+    stores.into_iter().flat_map(|store| [(TileFactor::Ic0, store), (TileFactor::Ilu0, store)])
+}
+
+fn solve_kernels(set: Set) -> Vec<Kernel> {
+    let tiles = || SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
+    let of = |(factor, store)| {
+        tiles()
+            .flat_map(move |tile| (0..=2).map(move |sums| tile_solve::of(tile, factor, store, sums).into()))
     };
-    let numbers = [
-        ("DOTS", sums),
-        ("WARPS", most_warps(tile)),
-        ("LX", lx),
-        ("LOG_Y", log_y),
-        ("LOG_Z", log_z),
-        ("PITCH", pitch),
-    ];
-    kernel.defines.extend(numbers.map(|(name, value)| (name.to_string(), value.to_string())));
-    kernel
-}
-
-/// All of them, for one precision.
-pub(super) fn kernels(store: Store) -> impl Iterator<Item = Kernel> {
-    [TileFactor::Ic0, TileFactor::Ilu0].into_iter().flat_map(move |factor| {
-        let tiles = SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
-        let solves =
-            tiles.flat_map(move |tile| (0..=2).map(move |sums| tile_solve(tile, factor, store, sums)));
-        solves.chain([tile_factor(factor, store)])
-    })
+    kinds(set).flat_map(of).collect()
 }
 
 #[cfg(test)]

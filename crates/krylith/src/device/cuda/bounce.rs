@@ -66,7 +66,7 @@ impl Bounce {
 
 /// Memory of a GPU: its ordinal and the address there.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At {
+pub(super) struct Spot {
     pub ordinal: usize,
     pub pointer: u64,
 }
@@ -79,7 +79,7 @@ impl Device {
     ///
     /// # Errors
     /// GPUs that cannot reach each other; then nothing was copied.
-    pub(super) unsafe fn copy_between(&self, to: At, from: At, bytes: usize) -> Result<()> {
+    pub(super) unsafe fn copy_between(&self, to: Spot, from: Spot, bytes: usize) -> Result<()> {
         let (source, target) = (Carrier::of(from.ordinal)?, Carrier::of(to.ordinal)?);
         let (near, far) = (&source.device, &target.device);
         let mut bounce = source.bounce.lock().unwrap_or_else(|e| e.into_inner());

@@ -5,7 +5,7 @@
 //! the stream that they are recorded in, which is not ours where the caller made another.
 
 use super::Cuda;
-use super::bounce::{At, Event};
+use super::bounce::{Event, Spot};
 use super::driver::{Buffer, Device, devices, failure};
 use super::resident;
 use super::waiting::wait_for_caller;
@@ -115,8 +115,8 @@ impl Reach for Gpus {
 }
 
 impl Remote {
-    fn at(&self) -> At {
-        At { ordinal: self.ordinal, pointer: self.pointer }
+    fn at(&self) -> Spot {
+        Spot { ordinal: self.ordinal, pointer: self.pointer }
     }
 
     fn of<T: Number>(buffer: &Buffer<T>) -> Self {
@@ -243,15 +243,15 @@ impl Device {
     }
 
     /// An address in the memory of this GPU.
-    fn at(&self, pointer: u64) -> At {
-        At { ordinal: self.info().ordinal, pointer }
+    fn at(&self, pointer: u64) -> Spot {
+        Spot { ordinal: self.info().ordinal, pointer }
     }
 
     /// Copies bytes within this GPU, or between it and another, in the order of this device's stream.
     ///
     /// # Safety
     /// As [`copy_between`](Self::copy_between).
-    unsafe fn copy_to_or_from(&self, to: At, from: At, bytes: usize) -> Result<()> {
+    unsafe fn copy_to_or_from(&self, to: Spot, from: Spot, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
             match to.ordinal == from.ordinal {

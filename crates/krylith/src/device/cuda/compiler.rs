@@ -28,7 +28,7 @@ pub struct Kernel {
     /// Name of the function.
     pub entry: &'static str,
     /// Macros, in order.
-    pub defines: Vec<(String, String)>,
+    pub defines: Defines,
 }
 
 /// A compiled kernel file.
@@ -36,88 +36,13 @@ struct Module {
     image: Vec<u8>,
 }
 
-macro_rules! sources {
-    ($($name:literal => $path:literal),* $(,)?) => {
-        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!($path))),*];
-    };
-}
-sources! {
-    "all_reduce.cu" => "kernels/all_reduce.cu",
-    "amg.cuh" => "kernels/amg.cuh",
-    "amg_aggregate.cu" => "kernels/amg_aggregate.cu",
-    "amg_boundary.cu" => "kernels/amg_boundary.cu",
-    "amg_couplings.cu" => "kernels/amg_couplings.cu",
-    "amg_galerkin.cu" => "kernels/amg_galerkin.cu",
-    "amg_galerkin.cuh" => "kernels/amg_galerkin.cuh",
-    "amg_galerkin_wide.cu" => "kernels/amg_galerkin_wide.cu",
-    "amg_interpolate.cu" => "kernels/amg_interpolate.cu",
-    "amg_multipass.cu" => "kernels/amg_multipass.cu",
-    "amg_paths.cu" => "kernels/amg_paths.cu",
-    "amg_rows.cu" => "kernels/amg_rows.cu",
-    "amg_smooth.cu" => "kernels/amg_smooth.cu",
-    "amg_split.cu" => "kernels/amg_split.cu",
-    "amg_table.cuh" => "kernels/amg_table.cuh",
-    "amg_transfer.cu" => "kernels/amg_transfer.cu",
-    "amg_transpose.cu" => "kernels/amg_transpose.cu",
-    "append.cu" => "kernels/append.cu",
-    "tile.cuh" => "kernels/tile.cuh",
-    "tile_factor.cu" => "kernels/tile_factor.cu",
-    "tile_solve.cu" => "kernels/tile_solve.cu",
-    "arrays.cu" => "kernels/arrays.cu",
-    "block.cu" => "kernels/block.cu",
-    "block_diagonal.cu" => "kernels/block_diagonal.cu",
-    "combine.cu" => "kernels/combine.cu",
-    "csr.cu" => "kernels/csr.cu",
-    "csr_lanes.cu" => "kernels/csr_lanes.cu",
-    "csr_ghosts.cu" => "kernels/csr_ghosts.cu",
-    "csr_split.cu" => "kernels/csr_split.cu",
-    "cut.cuh" => "kernels/cut.cuh",
-    "cut_coarsen.cu" => "kernels/cut_coarsen.cu",
-    "cut_refine.cu" => "kernels/cut_refine.cu",
-    "dia.cu" => "kernels/dia.cu",
-    "dia_detect.cu" => "kernels/dia_detect.cu",
-    "gather.cu" => "kernels/gather.cu",
-    "ildu.cuh" => "kernels/ildu.cuh",
-    "ildu_factor.cu" => "kernels/ildu_factor.cu",
-    "ildu_order.cu" => "kernels/ildu_order.cu",
-    "ildu_plan.cu" => "kernels/ildu_plan.cu",
-    "ildu_plan.cuh" => "kernels/ildu_plan.cuh",
-    "ildu_solve.cu" => "kernels/ildu_solve.cu",
-    "ildu_stream.cu" => "kernels/ildu_stream.cu",
-    "halo.cuh" => "kernels/halo.cuh",
-    "kron_pack.cuh" => "kernels/kron_pack.cuh",
-    "kron_residual.cuh" => "kernels/kron_residual.cuh",
-    "kron_product.cu" => "kernels/kron_product.cu",
-    "peers.cuh" => "kernels/peers.cuh",
-    "part.cu" => "kernels/part.cu",
-    "passes.cu" => "kernels/passes.cu",
-    "random.cu" => "kernels/random.cu",
-    "replicated.cu" => "kernels/replicated.cu",
-    "project.cu" => "kernels/project.cu",
-    "scan.cu" => "kernels/scan.cu",
-    "scan.cuh" => "kernels/scan.cuh",
-    "scan_counts.cu" => "kernels/scan_counts.cu",
-    "schwarz.cuh" => "kernels/schwarz.cuh",
-    "schwarz_factor.cu" => "kernels/schwarz_factor.cu",
-    "schwarz_halo.cu" => "kernels/schwarz_halo.cu",
-    "schwarz_solve.cu" => "kernels/schwarz_solve.cu",
-    "smooth.cuh" => "kernels/smooth.cuh",
-    "step.cu" => "kernels/step.cu",
-    "step.cuh" => "kernels/step.cuh",
-    "twofold.cuh" => "kernels/twofold.cuh",
-    "sweep.cu" => "kernels/sweep.cu",
-    "read.cu" => "kernels/read.cu",
-    "jacobi.cu" => "kernels/jacobi.cu",
-    "structure.cu" => "kernels/structure.cu",
-    "tiling.cu" => "kernels/tiling.cu",
-}
+/// Constants of a kernel file: macros and their values, in order.
+pub type Defines = Vec<(String, String)>;
 
 /// A source with its `#include "…"` lines replaced by what they name, and the constants in front.
-fn source(kernel: &Kernel) -> String {
+pub(super) fn source(kernel: &Kernel) -> String {
     fn expand(name: &str, out: &mut String) {
-        let (_, text) =
-            SOURCES.iter().find(|s| s.0 == name).unwrap_or_else(|| panic!("no kernel file {name}"));
-        for line in text.lines() {
+        for line in super::specialisations::text(name).lines() {
             match line.trim().strip_prefix("#include \"").and_then(|l| l.strip_suffix('"')) {
                 Some(included) => expand(included, out),
                 None => {
@@ -168,7 +93,7 @@ fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
 /// An image, once it was found or compiled.
 type Place = Arc<Once<Arc<[u8]>>>;
 /// Images by file, constants and architecture.
-type Images = HashMap<(&'static str, Vec<(String, String)>, (i32, i32)), Place>;
+type Images = HashMap<(&'static str, Defines, (i32, i32)), Place>;
 
 /// The compiled kernel, kept as long as the process. Threads that ask for different ones do not wait for each other.
 ///
@@ -564,8 +489,8 @@ mod tests {
     #[test]
     fn constants_and_includes_become_one_source() {
         use crate::space::SmallStep;
-        let step = super::super::specialisations::step(&crate::method::gmres::delayed_step::SOURCE);
-        let text = source(&step);
+        let step = crate::method::gmres::delayed_step::SOURCE;
+        let text = source(&super::super::vectors::step::of(&step));
         assert!(text.starts_with("#define NONE 0\n"));
         assert!(!text.contains("#include"));
         assert!(text.contains("double* const dots = history + (m + 1);"), "{text}");

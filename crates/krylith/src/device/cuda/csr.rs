@@ -3,15 +3,155 @@
 //! A set-up finds which rows go together, by two kernels that read `row_ptr`; columns and values are not looked at.
 
 use super::Cuda;
+use super::compiler::{Defines, Kernel};
 use super::dia::ResidualOf;
-use super::driver::{Buffer, Device, launch};
-use super::specialisations::{CsrShape, csr_lanes};
+use super::driver::{Buffer, Device};
+use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::specialisations::{STORES, define, value};
 use crate::memory::Numbers;
 use crate::space::Store;
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::cell::OnceCell;
 use std::sync::Arc;
+
+kernels! {
+    CSR in "csr.cu", all_kernels;
+    fn csr_product(
+        halt: At<i32>, tiles: Address, row_ptr: At<i64>, col: At<u32>, values: Reals, entries: i64,
+        x: At<f64>, y: At<f64>, parts: At<f64>, coefficient: At<f64>,
+    );
+    fn csr_product_to = "csr_product"(
+        halt: At<i32>, tiles: Address, row_ptr: At<i64>, col: At<u32>, values: Reals, entries: i64,
+        x: At<f64>, y: At<f64>, parts: At<f64>, coefficient: At<f64>, others: Others,
+    );
+    fn csr_smooth_product = "csr_product"(
+        halt: At<i32>, tiles: Address, row_ptr: At<i64>, col: At<u32>, values: Reals, entries: i64,
+        x: At<f64>, y: At<f64>, parts: At<f64>, coefficient: At<f64>, of: Smooth,
+    );
+    fn csr_cut_rows(halt: At<i32>, count: i32, cuts: At<i32>, parts: At<f64>, y: At<f64>);
+    fn csr_cut_rows_to = "csr_cut_rows"(
+        halt: At<i32>, count: i32, cuts: At<i32>, parts: At<f64>, y: At<f64>, others: Others,
+    );
+    fn csr_smooth_cut_rows = "csr_cut_rows"(
+        halt: At<i32>, count: i32, cuts: At<i32>, parts: At<f64>, y: At<f64>, of: Smooth,
+    );
+    fn csr_residual(
+        halt: At<i32>, tiles: Address, row_ptr: At<i64>, col: At<u32>, values: Reals, x: At<f64>,
+        b: At<f64>, r: At<f64>, m: At<f64>, parts: At<f64>, coefficient: At<f64>, low: At<f64>,
+    );
+    fn csr_residual_cut(
+        halt: At<i32>, count: i32, cuts: At<i32>, parts: At<f64>, b: At<f64>, r: At<f64>, m: At<f64>,
+        low: At<f64>,
+    );
+    fn csr_tiles(row_ptr: At<i64>, rows: i32, count: i32, tiles: Address, cuts: At<i32>, cut_rows: At<i32>);
+    fn csr_values(from: At<f64>, to: Reals, count: i64, broken: At<i32>);
+}
+
+kernels! {
+    CSR_LANES in "csr_lanes.cu", |_| STORES.map(|store| csr_lanes::of(store).into()).into();
+    fn csr_lanes(
+        halt: At<i32>, rows: i64, shift: i32, row_ptr: At<i64>, col: At<u32>, values: Reals, x: At<f64>,
+        y: At<f64>, coefficient: At<f64>, smooths: i32, of: Smooth,
+    );
+}
+
+/// How products of scalar rows are mapped: constants of `kernels/csr.cu`, tuned on an H200.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CsrShape {
+    /// Threads a block of threads.
+    pub threads: usize,
+    /// Most entries of a tile.
+    capacity: usize,
+    /// Blocks of threads a multiprocessor, as far as registers go.
+    resident: usize,
+    store: Store,
+}
+
+impl CsrShape {
+    /// Rows up to this length stand in one tile.
+    const LONG: usize = 64;
+
+    /// The mapping for a precision: of 4 to 16 entries a thread and 64 to 512 threads, the one that was fastest in the mean of ten kinds of
+    /// matrix.
+    pub fn choose(store: Store) -> Self {
+        Self { threads: 128, capacity: 1280, resident: 8, store }
+    }
+
+    /// Tiles of a matrix: windows of equal work, a row counting as much as an eighth of an entry.
+    pub fn tiles(&self, rows: usize, entries: usize) -> usize {
+        match rows {
+            0 => 0,
+            _ => (entries + (rows - 1) / 8 + 1).div_ceil(self.capacity - Self::LONG - 2),
+        }
+    }
+
+    /// A kernel of `csr.cu`.
+    pub(super) fn kernel<K: Entry>(&self, entry: K) -> Of<K> {
+        entry.with(self.defines())
+    }
+
+    fn defines(&self) -> Defines {
+        vec![
+            value(self.store),
+            define("THREADS", self.threads),
+            define("CTAS", self.resident),
+            define("CAPACITY", self.capacity),
+            define("LONG", Self::LONG),
+        ]
+    }
+
+    /// The same that makes a residual, or a step of a smoother, of each number of y.
+    fn kernel_that_smooths<K: Entry>(&self, entry: K) -> Of<K> {
+        entry.with([self.defines(), vec![define("SMOOTH", 1)]].concat())
+    }
+
+    /// The same that stores each number of y into the vectors of other GPUs as well.
+    fn kernel_for_others<K: Entry>(&self, entry: K) -> Of<K> {
+        entry.with([self.defines(), vec![define("PEERS", 1)]].concat())
+    }
+
+    /// Products, and products that smooth; one entry stands for all of its file.
+    pub(crate) fn both(&self) -> [Kernel; 2] {
+        [self.kernel(csr_product).into(), self.kernel_that_smooths(csr_smooth_product).into()]
+    }
+}
+
+impl csr_lanes {
+    /// Products of small matrices of scalar rows.
+    pub(crate) fn of(store: Store) -> Of<Self> {
+        Self.with(vec![value(store)])
+    }
+}
+
+fn all_kernels(set: Set) -> Vec<Kernel> {
+    let to_others = set.choose(STORES.to_vec(), [Store::F64]);
+    let to_others =
+        to_others.into_iter().map(|store| CsrShape::choose(store).kernel_for_others(csr_product_to).into());
+    STORES.iter().flat_map(|&store| CsrShape::choose(store).both()).chain(to_others).collect()
+}
+
+/// Addresses of vectors on other GPUs, and in the last place how many.
+type Others = [u64; 16];
+
+/// The launches of a product, with one argument more where the kernels do more than store y.
+macro_rules! launch_product {
+    ($of:expr, $space:expr, $product:expr, $cut_rows:expr, $x:expr, $y:expr $(, $more:expr)?) => {{
+        let (of, space, t) = ($of, $space, &$of.tiles);
+        let (device, pattern, values) = (space.device(), &of.pattern, of.values());
+        if t.count > 0 {
+            let launch = $product.on(device, t.count, of.kernels.shape.threads);
+            let (entries, c) = (of.entries() as i64, &of.coefficient);
+            launch.run(
+                space.halt(), &t.records, &pattern.row_ptr, &pattern.col, values, entries, $x, $y, &t.parts, c $(, $more)?
+            )?;
+        }
+        if t.cut_rows > 0 {
+            let launch = $cut_rows.on(device, t.cut_rows.div_ceil(4), 128);
+            launch.run(space.halt(), t.cut_rows as i32, &t.cuts, &t.parts, $y $(, $more)?)?;
+        }
+        Ok(())
+    }};
+}
 
 /// One matrix of scalar rows in device memory, and its coefficient.
 pub(super) struct CsrProduct {
@@ -25,9 +165,9 @@ pub(super) struct CsrProduct {
     /// Of a small matrix that no residual is asked of: lanes share rows, and there are no tiles.
     lanes: Option<Lanes>,
     /// The kernels of [`multiply_to`](Self::multiply_to).
-    to_others: Option<(CudaFunction, CudaFunction)>,
+    to_others: Option<(Function<csr_product_to>, Function<csr_cut_rows_to>)>,
     /// The kernels of [`smooth`](Self::smooth), once they were asked for.
-    smoothing: OnceCell<[CudaFunction; 2]>,
+    smoothing: OnceCell<(Function<csr_smooth_product>, Function<csr_smooth_cut_rows>)>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
     /// Set by `csr_values`: a value is not finite.
@@ -49,7 +189,7 @@ enum Values {
 
 /// The kernel of `kernels/csr_lanes.cu`, and the binary logarithm of the lanes of a row.
 struct Lanes {
-    function: CudaFunction,
+    function: Function<csr_lanes>,
     shift: u32,
 }
 
@@ -88,11 +228,11 @@ struct Tiles {
 
 struct Kernels {
     shape: CsrShape,
-    product: CudaFunction,
-    cut_rows: CudaFunction,
-    residual: CudaFunction,
-    residual_cut: CudaFunction,
-    values: CudaFunction,
+    product: Function<csr_product>,
+    cut_rows: Function<csr_cut_rows>,
+    residual: Function<csr_residual>,
+    residual_cut: Function<csr_residual_cut>,
+    values: Function<csr_values>,
 }
 
 impl CsrProduct {
@@ -138,20 +278,19 @@ impl CsrProduct {
     ) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(store);
-        let kernel = |entry: &'static str| device.function(&shape.kernel(entry));
         let kernels = Kernels {
             shape,
-            product: kernel("csr_product")?,
-            cut_rows: kernel("csr_cut_rows")?,
-            residual: kernel("csr_residual")?,
-            residual_cut: kernel("csr_residual_cut")?,
-            values: kernel("csr_values")?,
+            product: device.function(&shape.kernel(csr_product))?,
+            cut_rows: device.function(&shape.kernel(csr_cut_rows))?,
+            residual: device.function(&shape.kernel(csr_residual))?,
+            residual_cut: device.function(&shape.kernel(csr_residual_cut))?,
+            values: device.function(&shape.kernel(csr_values))?,
         };
         let lanes = match small {
             true => {
                 let mean = pattern.col.len() / rows.max(1);
                 let shift = (mean / EACH).clamp(1, 32).next_power_of_two().ilog2();
-                Some(Lanes { function: device.function(&csr_lanes(store))?, shift })
+                Some(Lanes { function: device.function(&csr_lanes::of(store))?, shift })
             }
             false => None,
         };
@@ -210,8 +349,8 @@ impl CsrProduct {
     /// for another rank.
     pub fn load(&self, device: &Device) -> Result<()> {
         let Kernels { shape, product, cut_rows, residual, residual_cut, .. } = &self.kernels;
-        let others = self.to_others.iter().flat_map(|(product, cut_rows)| [product, cut_rows]);
-        let all = [product, cut_rows, residual, residual_cut].into_iter().chain(others);
+        let others = self.to_others.iter().flat_map(|(product, cut_rows)| [&**product, cut_rows]);
+        let all = [&**product, cut_rows, residual, residual_cut].into_iter().chain(others);
         // What is asked about a function is known when it is loaded.
         all.map(|function| device.allow_shared(function, shape.threads, 0))
             .try_for_each(|asked| asked.map(drop))
@@ -220,8 +359,8 @@ impl CsrProduct {
     /// Loads what [`multiply_to`](Self::multiply_to) needs.
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;
-        let kernel = |entry| device.function(&shape.kernel_for_others(entry));
-        self.to_others = Some((kernel("csr_product")?, kernel("csr_cut_rows")?));
+        let product = device.function(&shape.kernel_for_others(csr_product_to))?;
+        self.to_others = Some((product, device.function(&shape.kernel_for_others(csr_cut_rows_to))?));
         Ok(())
     }
 
@@ -231,14 +370,14 @@ impl CsrProduct {
             return self.launch_lanes(space, lanes, Smooth { x, ..Smooth::default() }, y, false);
         }
         let Kernels { product, cut_rows, .. } = &self.kernels;
-        self.launch_product(space, product, cut_rows, x, y, [0; 16])
+        launch_product!(self, space, product, cut_rows, x, y)
     }
 
     /// The same, each number stored into the vectors of other GPUs as well: their addresses, and in the last place how many.
-    pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: [u64; 16]) -> Result<()> {
+    pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: Others) -> Result<()> {
         let lacking = || Error::Internal("a product that was not prepared for other GPUs".into());
         let (product, cut_rows) = self.to_others.as_ref().ok_or_else(lacking)?;
-        self.launch_product(space, product, cut_rows, x, y, others)
+        launch_product!(self, space, product, cut_rows, x, y, others)
     }
 
     /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked.
@@ -246,15 +385,16 @@ impl CsrProduct {
         if let Some(lanes) = &self.lanes {
             return self.launch_lanes(space, lanes, of, to, true);
         }
-        let [product, cut_rows] = match self.smoothing.get() {
+        let (product, cut_rows) = match self.smoothing.get() {
             Some(kernels) => kernels,
             None => {
-                let kernel = |entry| space.device().function(&self.kernels.shape.kernel_that_smooths(entry));
-                let made = [kernel("csr_product")?, kernel("csr_cut_rows")?];
-                self.smoothing.get_or_init(|| made)
+                let (device, shape) = (space.device(), &self.kernels.shape);
+                let product = device.function(&shape.kernel_that_smooths(csr_smooth_product))?;
+                let cut_rows = device.function(&shape.kernel_that_smooths(csr_smooth_cut_rows))?;
+                self.smoothing.get_or_init(|| (product, cut_rows))
             }
         };
-        self.launch_product(space, product, cut_rows, of.x, to, of)
+        launch_product!(self, space, product, cut_rows, of.x, to, of)
     }
 
     fn launch_lanes(&self, space: &Cuda, lanes: &Lanes, of: Smooth, y: u64, smooths: bool) -> Result<()> {
@@ -263,81 +403,19 @@ impl CsrProduct {
             return Ok(());
         }
         let grid = (self.rows << lanes.shift).div_ceil(256).min(64 * device.multiprocessors());
-        let (ptr, col) = (self.pattern.row_ptr.pointer(), self.pattern.col.pointer());
-        // SAFETY: the parameter types are the kernel's; lengths were checked.
-        unsafe {
-            launch!(
-                device,
-                &lanes.function,
-                grid,
-                256,
-                0,
-                space.halt(),
-                self.rows as i64,
-                lanes.shift as i32,
-                ptr,
-                col,
-                self.values(),
-                of.x,
-                y,
-                self.coefficient.pointer(),
-                i32::from(smooths),
-                of
-            )
-        }
-    }
-
-    /// `more` is one argument more than kernels take that store into y alone; they do not see it.
-    fn launch_product<T: Copy>(
-        &self,
-        space: &Cuda,
-        product: &CudaFunction,
-        cut_rows: &CudaFunction,
-        x: u64,
-        y: u64,
-        more: T,
-    ) -> Result<()> {
-        let (device, t) = (space.device(), &self.tiles);
-        if t.count == 0 {
-            return Ok(());
-        }
-        // SAFETY: the parameter types are the kernels'; lengths were checked, tiles belong to these arrays.
-        unsafe {
-            launch!(
-                device,
-                product,
-                t.count,
-                self.kernels.shape.threads,
-                0,
-                space.halt(),
-                t.records.pointer(),
-                self.pattern.row_ptr.pointer(),
-                self.pattern.col.pointer(),
-                self.values(),
-                self.entries() as i64,
-                x,
-                y,
-                t.parts.pointer(),
-                self.coefficient.pointer(),
-                more
-            )?;
-            if t.cut_rows > 0 {
-                launch!(
-                    device,
-                    cut_rows,
-                    t.cut_rows.div_ceil(4),
-                    128,
-                    0,
-                    space.halt(),
-                    t.cut_rows as i32,
-                    t.cuts.pointer(),
-                    t.parts.pointer(),
-                    y,
-                    more
-                )?;
-            }
-        }
-        Ok(())
+        lanes.function.on(device, grid, 256).run(
+            space.halt(),
+            self.rows as i64,
+            lanes.shift as i32,
+            &self.pattern.row_ptr,
+            &self.pattern.col,
+            self.values(),
+            of.x,
+            y,
+            &self.coefficient,
+            i32::from(smooths),
+            of,
+        )
     }
 
     /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of `b` 0 stands for zeros. What r lacks goes to `low`,
@@ -351,44 +429,31 @@ impl CsrProduct {
         if t.count == 0 {
             return Ok(());
         }
-        // SAFETY: the parameter types are the kernels'; lengths were checked, tiles belong to these arrays.
-        unsafe {
-            launch!(
-                device,
-                &self.kernels.residual,
-                t.count,
-                self.kernels.shape.threads,
-                0,
+        self.kernels.residual.on(device, t.count, self.kernels.shape.threads).run(
+            space.halt(),
+            &t.records,
+            &self.pattern.row_ptr,
+            &self.pattern.col,
+            self.values(),
+            x,
+            b,
+            r,
+            m,
+            &t.parts,
+            &self.coefficient,
+            low,
+        )?;
+        if t.cut_rows > 0 {
+            self.kernels.residual_cut.on(device, t.cut_rows.div_ceil(4), 128).run(
                 space.halt(),
-                t.records.pointer(),
-                self.pattern.row_ptr.pointer(),
-                self.pattern.col.pointer(),
-                self.values(),
-                x,
+                t.cut_rows as i32,
+                &t.cuts,
+                &t.parts,
                 b,
                 r,
                 m,
-                t.parts.pointer(),
-                self.coefficient.pointer(),
-                low
+                low,
             )?;
-            if t.cut_rows > 0 {
-                launch!(
-                    device,
-                    &self.kernels.residual_cut,
-                    t.cut_rows.div_ceil(4),
-                    128,
-                    0,
-                    space.halt(),
-                    t.cut_rows as i32,
-                    t.cuts.pointer(),
-                    t.parts.pointer(),
-                    b,
-                    r,
-                    m,
-                    low
-                )?;
-            }
         }
         Ok(())
     }
@@ -483,8 +548,7 @@ fn convert(
     broken: &mut Buffer<i32>,
 ) -> Result<()> {
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
-    // SAFETY: the parameter types are the kernel's; both arrays have that many numbers.
-    unsafe { launch!(device, &kernels.values, grid, 256, 0, from, to, count as i64, broken.pointer()) }
+    kernels.values.on(device, grid, 256).run(from, to, count as i64, &*broken)
 }
 
 impl Tiles {
@@ -510,23 +574,15 @@ impl Tiles {
         let cuts = device.zeros(3 * count + 1, what)?;
         let mut cut_rows = [0i32];
         if count > 0 {
-            let function = device.function(&shape.kernel("csr_tiles"))?;
-            // SAFETY: the parameter types are the kernel's; a row that is cut has a tile in which it begins.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    (count + 1).div_ceil(4),
-                    128,
-                    0,
-                    pattern.row_ptr.pointer(),
-                    rows as i32,
-                    count as i32,
-                    records.pointer(),
-                    cuts.pointer(),
-                    cuts.at(3 * count)
-                )?;
-            }
+            let function = device.function(&shape.kernel(csr_tiles))?;
+            function.on(device, (count + 1).div_ceil(4), 128).run(
+                &pattern.row_ptr,
+                rows as i32,
+                count as i32,
+                &records,
+                &cuts,
+                cuts.at(3 * count),
+            )?;
             device.read(&cuts, 3 * count, &mut cut_rows)?;
         }
         let cut_rows = cut_rows[0] as usize;

@@ -9,15 +9,45 @@ use super::Cuda;
 use super::compiler::Kernel;
 use super::csr::{CsrPattern, CsrProduct, check_new_values, not_finite};
 use super::dia::ResidualOf;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
-use super::specialisations::{self as special, define, value};
+use super::launch::Function;
+use super::launch::{Address, At, Entry, Of, Reals, kernels};
+use super::scan::scan_columns;
+use super::specialisations::{STORES, define, value};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::space::Store;
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
+
+kernels! {
+    CSR_GHOSTS in "csr_ghosts.cu", |_| STORES.map(|store| ghosts_kernel(csr_ghosts, store).into()).into();
+    fn csr_send(halt: At<i32>, x: At<f64>, exchange: Address);
+    fn csr_ghosts(
+        halt: At<i32>, count: i32, rows: At<u32>, starts: At<i64>, columns: At<u32>, values: Reals,
+        log: i32, ghosts: At<f64>, y: At<f64>, coefficient: At<f64>, exchange: Address,
+    );
+    fn csr_await(halt: At<i32>, count: i32, to: At<f64>, exchange: Address);
+    fn csr_add_rows(halt: At<i32>, count: i32, rows: At<u32>, sums: At<f64>, y: At<f64>);
+    fn csr_add_residuals(
+        halt: At<i32>, count: i32, rows: At<u32>, more_r: At<f64>, more_low: At<f64>, more_m: At<f64>,
+        low: At<f64>, r: At<f64>, m: At<f64>,
+    );
+}
+
+kernels! {
+    CSR_SPLIT in "csr_split.cu", |_| STORES.map(|store| split_kernel(split_entries, store).into()).into();
+    fn split_mark(entries: i64, own: u32, col: At<u32>, words: Address, sums: At<i64>);
+    fn split_rows(
+        rows: i32, pass: i32, row_ptr: At<i64>, words: Address, sums: At<i64>, own_ptr: At<i64>,
+        blocks: At<i64>, longest: At<i64>, ghost_rows: At<u32>, ghost_ptr: At<i64>,
+    );
+    fn split_entries(
+        entries: i64, own: u32, words: Address, sums: At<i64>, col: At<u32>, values: At<f64>,
+        own_col: At<u32>, own_values: Reals, ghost_col: At<u32>, ghost_values: Reals, broken: At<i32>,
+    );
+}
 
 /// Threads of a block.
 const THREADS: usize = 256;
@@ -59,32 +89,32 @@ struct Split {
     sums: Buffer<i64>,
     /// Set where a value is not finite.
     broken: Buffer<i32>,
-    place: CudaFunction,
+    place: Function<split_entries>,
     /// Values on their way to the device, kept after the first update.
     staging: Option<Buffer<f64>>,
 }
 
 struct Kernels {
-    send: CudaFunction,
-    ghosts: CudaFunction,
-    wait: CudaFunction,
-    add_rows: CudaFunction,
-    add_residuals: CudaFunction,
+    send: Function<csr_send>,
+    ghosts: Function<csr_ghosts>,
+    wait: Function<csr_await>,
+    add_rows: Function<csr_add_rows>,
+    add_residuals: Function<csr_add_residuals>,
 }
 
 /// A kernel of `csr_split.cu`.
-fn split_kernel(entry: &'static str, store: Store) -> Kernel {
-    Kernel { file: "csr_split.cu", entry, defines: vec![value(store), define("THREADS", THREADS)] }
+fn split_kernel<K: Entry>(entry: K, store: Store) -> Of<K> {
+    entry.with(vec![value(store), define("THREADS", THREADS)])
 }
 
 /// A kernel of `csr_ghosts.cu`.
-fn ghosts_kernel(entry: &'static str, store: Store) -> Kernel {
-    Kernel { file: "csr_ghosts.cu", entry, defines: vec![value(store), define("THREADS", THREADS)] }
+fn ghosts_kernel<K: Entry>(entry: K, store: Store) -> Of<K> {
+    entry.with(vec![value(store), define("THREADS", THREADS)])
 }
 
 /// What ranks need beside the kernels of one GPU: one entry stands for all of its file.
 pub(crate) fn kernels(store: Store) -> [Kernel; 2] {
-    [split_kernel("split_entries", store), ghosts_kernel("csr_ghosts", store)]
+    [split_kernel(split_entries, store).into(), ghosts_kernel(csr_ghosts, store).into()]
 }
 
 /// Blocks of threads for so many items of one thread, as many as run at once.
@@ -114,18 +144,17 @@ impl CsrHalo {
                 (own, Some(part))
             }
         };
-        let kernel = |entry| device.function(&ghosts_kernel(entry, store));
         Ok(Self {
             own,
             here: device.zeros(ghosts, "ghosts")?,
             low: device.zeros(if ghosts_part.is_some() { rows } else { 0 }, "a residual")?,
             ghosts: ghosts_part,
             kernels: Kernels {
-                send: kernel("csr_send")?,
-                ghosts: kernel("csr_ghosts")?,
-                wait: kernel("csr_await")?,
-                add_rows: kernel("csr_add_rows")?,
-                add_residuals: kernel("csr_add_residuals")?,
+                send: device.function(&ghosts_kernel(csr_send, store))?,
+                ghosts: device.function(&ghosts_kernel(csr_ghosts, store))?,
+                wait: device.function(&ghosts_kernel(csr_await, store))?,
+                add_rows: device.function(&ghosts_kernel(csr_add_rows, store))?,
+                add_residuals: device.function(&ghosts_kernel(csr_add_residuals, store))?,
             },
         })
     }
@@ -140,46 +169,30 @@ impl CsrHalo {
             let ghosts = self.wait(space, exchange)?;
             part.product.multiply(space, ghosts, part.sums[0].pointer())?;
             let count = part.rows.len();
-            // SAFETY: the parameter types are the kernel's; there is a sum for every row of the list, and rows are those of y.
-            return unsafe {
-                launch!(
-                    device,
-                    &self.kernels.add_rows,
-                    count.div_ceil(THREADS),
-                    THREADS,
-                    0,
-                    space.halt(),
-                    count as i32,
-                    part.rows.pointer(),
-                    part.sums[0].pointer(),
-                    y
-                )
-            };
+            return self.kernels.add_rows.on(device, count.div_ceil(THREADS), THREADS).run(
+                space.halt(),
+                count as i32,
+                &part.rows,
+                &part.sums[0],
+                y,
+            );
         }
         exchange.finish(device)?;
         let lanes = part.product.entries().div_ceil(part.rows.len()).clamp(1, 32).next_power_of_two();
         let pattern = part.product.pattern();
-        // SAFETY: the parameter types are the kernel's; rows are those of y, and columns ghosts of the exchange.
-        unsafe {
-            launch!(
-                device,
-                &self.kernels.ghosts,
-                blocks(device, part.rows.len() * lanes),
-                THREADS,
-                0,
-                space.halt(),
-                part.rows.len() as i32,
-                part.rows.pointer(),
-                pattern.row_ptr.pointer(),
-                pattern.col.pointer(),
-                part.product.values(),
-                lanes.ilog2() as i32,
-                exchange.ghosts(),
-                y,
-                part.product.coefficient(),
-                exchange.inside().unwrap_or(0)
-            )
-        }
+        self.kernels.ghosts.on(device, blocks(device, part.rows.len() * lanes), THREADS).run(
+            space.halt(),
+            part.rows.len() as i32,
+            &part.rows,
+            &pattern.row_ptr,
+            &pattern.col,
+            part.product.values(),
+            lanes.ilog2() as i32,
+            exchange.ghosts(),
+            y,
+            part.product.coefficient(),
+            exchange.inside().unwrap_or(0),
+        )
     }
 
     /// Begins the exchange of x.
@@ -187,8 +200,7 @@ impl CsrHalo {
         let Some(inside) = exchange.inside() else { return exchange.start(space, x) };
         let device = space.device();
         let grid = exchange.halo().send.len().div_ceil(THREADS).clamp(1, 2 * device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; the exchange names own numbers of x.
-        unsafe { launch!(device, &self.kernels.send, grid, THREADS, 0, space.halt(), x, inside) }
+        self.kernels.send.on(device, grid, THREADS).run(space.halt(), x, inside)
     }
 
     /// Waits for the ghosts; where they are.
@@ -199,11 +211,7 @@ impl CsrHalo {
             return Ok(exchange.ghosts());
         };
         let (count, grid) = (self.here.len(), blocks(device, self.here.len().div_ceil(4)));
-        // SAFETY: the parameter types are the kernel's; the halo has as many ghosts as there is room for.
-        unsafe {
-            let here = self.here.pointer();
-            launch!(device, &self.kernels.wait, grid, THREADS, 0, space.halt(), count as i32, here, inside)?;
-        }
+        self.kernels.wait.on(device, grid, THREADS).run(space.halt(), count as i32, &self.here, inside)?;
         Ok(self.here.pointer())
     }
 
@@ -217,25 +225,17 @@ impl CsrHalo {
         let [r, low, m] = [0, 1, 2].map(|k| part.sums[k].pointer());
         part.product.residual(space, &ResidualOf { b: 0, x: ghosts, r, m }, low)?;
         let count = part.rows.len();
-        // SAFETY: the parameter types are the kernel's; there are three sums for every row of the list.
-        unsafe {
-            launch!(
-                device,
-                &self.kernels.add_residuals,
-                count.div_ceil(THREADS),
-                THREADS,
-                0,
-                space.halt(),
-                count as i32,
-                part.rows.pointer(),
-                r,
-                low,
-                m,
-                self.low.pointer(),
-                on.r,
-                on.m
-            )
-        }
+        self.kernels.add_residuals.on(device, count.div_ceil(THREADS), THREADS).run(
+            space.halt(),
+            count as i32,
+            &part.rows,
+            r,
+            low,
+            m,
+            &self.low,
+            on.r,
+            on.m,
+        )
     }
 
     /// New values in the order of the entries, from the host or from device memory.
@@ -281,16 +281,10 @@ impl Split {
         let windows = entries / WINDOW + 1;
         let words = device.room::<[u32; 2]>(windows * THREADS, what)?;
         let sums = device.zeros::<i64>(windows + 1, what)?;
-        let (mark, scan) = (
-            device.function(&split_kernel("split_mark", store))?,
-            device.function(&special::scan_columns(1))?,
-        );
-        // SAFETY: the parameter types are the kernels'; there is a word for every 32 entries, and a sum for every window.
-        unsafe {
-            let (col, words, sums) = (whole.col.pointer(), words.pointer(), sums.pointer());
-            launch!(device, &mark, windows, THREADS, 0, entries as i64, own as u32, col, words, sums)?;
-            launch!(device, &scan, 1, 1024, 0, windows as i64, sums)?;
-        }
+        let (mark, scan) =
+            (device.function(&split_kernel(split_mark, store))?, device.function(&scan_columns::of(1))?);
+        mark.on(device, windows, THREADS).run(entries as i64, own as u32, &whole.col, &words, &sums)?;
+        scan.on(device, 1, 1024).run(windows as i64, &sums)?;
         let mut total = [0i64];
         device.read(&sums, windows, &mut total)?;
         if total == [0] {
@@ -302,7 +296,7 @@ impl Split {
             words,
             sums,
             broken: device.zeros(1, "a flag")?,
-            place: device.function(&split_kernel("split_entries", store))?,
+            place: device.function(&split_kernel(split_entries, store))?,
             staging: None,
         };
         Ok(Some((split, total[0] as usize)))
@@ -312,33 +306,25 @@ impl Split {
     fn place(
         &self,
         device: &Device,
-        place: &CudaFunction,
+        place: &Function<split_entries>,
         own: usize,
         columns: [u64; 3],
         values: [u64; 3],
     ) -> Result<()> {
         let grid = self.entries.div_ceil(THREADS).clamp(1, 32 * device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; arrays are as long as was counted.
-        unsafe {
-            launch!(
-                device,
-                place,
-                grid,
-                THREADS,
-                0,
-                self.entries as i64,
-                own as u32,
-                self.words.pointer(),
-                self.sums.pointer(),
-                columns[0],
-                values[0],
-                columns[1],
-                values[1],
-                columns[2],
-                values[2],
-                self.broken.pointer()
-            )
-        }
+        place.on(device, grid, THREADS).run(
+            self.entries as i64,
+            own as u32,
+            &self.words,
+            &self.sums,
+            columns[0],
+            values[0],
+            columns[1],
+            values[1],
+            columns[2],
+            values[2],
+            &self.broken,
+        )
     }
 
     /// New values in the order of the whole to those of A_own and of A_ghost.
@@ -380,35 +366,24 @@ impl GhostPart {
         let own_ptr = device.room::<i64>(rows + 1, what)?;
         // Rows of each block of threads, their sum, and the most entries of a row.
         let counts = device.zeros::<i64>(count_of + 2, what)?;
-        let (function, scan) = (
-            device.function(&split_kernel("split_rows", store))?,
-            device.function(&special::scan_columns(1))?,
-        );
+        let (function, scan) =
+            (device.function(&split_kernel(split_rows, store))?, device.function(&scan_columns::of(1))?);
         let pass = |number: i32, ghost_rows: u64, ghost_ptr: u64| {
-            // SAFETY: the parameter types are the kernel's; row pointers have a place more than rows.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    count_of,
-                    THREADS,
-                    0,
-                    rows as i32,
-                    number,
-                    whole.row_ptr.pointer(),
-                    split.words.pointer(),
-                    split.sums.pointer(),
-                    own_ptr.pointer(),
-                    counts.pointer(),
-                    counts.at(count_of + 1),
-                    ghost_rows,
-                    ghost_ptr
-                )
-            }
+            function.on(device, count_of, THREADS).run(
+                rows as i32,
+                number,
+                &whole.row_ptr,
+                &split.words,
+                &split.sums,
+                &own_ptr,
+                &counts,
+                counts.at(count_of + 1),
+                ghost_rows,
+                ghost_ptr,
+            )
         };
         pass(0, 0, 0)?;
-        // SAFETY: the parameter types are the kernel's; the sum has its place.
-        unsafe { launch!(device, &scan, 1, 1024, 0, count_of as i64, counts.pointer())? };
+        scan.on(device, 1, 1024).run(count_of as i64, &counts)?;
         let mut found = [0i64; 2];
         device.read(&counts, count_of, &mut found)?;
         let (count, longest) = (found[0] as usize, found[1]);
@@ -420,7 +395,7 @@ impl GhostPart {
         let own_values = device.room::<f64>(entries, "matrix values")?;
         let ghost_values = device.room::<f64>(beyond, "matrix values")?;
         // As they are given; a product narrows them itself.
-        let place = device.function(&split_kernel("split_entries", Store::F64))?;
+        let place = device.function(&split_kernel(split_entries, Store::F64))?;
         let columns = [whole.col.pointer(), own_col.pointer(), ghost_col.pointer()];
         split.place(device, &place, own, columns, [values, own_values.pointer(), ghost_values.pointer()])?;
         let product = |columns: usize, row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>| {

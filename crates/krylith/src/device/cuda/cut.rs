@@ -7,7 +7,8 @@
 
 use super::Cuda;
 use super::compiler::Kernel;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
+use super::launch::{At, Entry, Of, kernels};
 use super::scan::{last as number, scan};
 use super::specialisations::define;
 use crate::matrix::Bsr;
@@ -16,6 +17,43 @@ use crate::partition::{Subdomains, multilevel};
 use crate::{Error, Result};
 use multilevel::{Graph, Room};
 use std::sync::Arc;
+
+kernels! {
+    COARSEN in "cut_coarsen.cu", |_| vec![coarsen(contract).into()];
+    fn symmetric(n: i64, ptr: At<i64>, col: At<u32>, unfit: At<u32>);
+    fn alone(n: i64, mate: At<u32>);
+    fn propose(
+        n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, level: u32, limit: u64,
+        mate: At<u32>, want: At<u32>,
+    );
+    fn join(n: i64, want: At<u32>, mate: At<u32>);
+    fn leaders(n: i64, mate: At<u32>, leads: At<u32>, lonely: At<u32>);
+    fn pair(
+        n: i64, size: At<u32>, mate: At<u32>, number: At<i64>, map: At<u32>, pairs: At<u32>, sizes: At<u32>,
+    );
+    fn contract(
+        n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, count: i64, pairs: At<u32>,
+        map: At<u32>, place: At<i64>, degree: At<u32>, to: At<u32>, weights: At<u32>, overflow: At<u32>,
+    );
+}
+
+kernels! {
+    REFINE in "cut_refine.cu", |_| vec![refine(admit).into()];
+    fn spread(n: i64, map: At<u32>, coarse: At<u32>, label: At<u32>);
+    fn wish(
+        n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, round: u32, cap: u64,
+        label: At<u32>, rows: At<u32>, resting: At<u32>, to: At<u32>, gain: At<i32>,
+    );
+    fn weigh_again(
+        n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, round: u32, label: At<u32>,
+        to: At<u32>, gain: At<i32>, keep: At<i32>, moves: At<u32>,
+    );
+    fn enlist(n: i64, to: At<u32>, keep: At<i32>, begin: At<i64>, cursor: At<u32>, list: At<u32>);
+    fn admit(
+        n: i64, size: At<u32>, round: u32, cap: u64, to: At<u32>, keep: At<i32>, begin: At<i64>,
+        list: At<u32>, rows: At<u32>, after: At<u32>, label: At<u32>, resting: At<u32>,
+    );
+}
 
 /// Nodes that a part has at least, on average, where the host cuts.
 const NODES: usize = 24;
@@ -29,23 +67,19 @@ const LINKS: usize = 16;
 const WARPS: usize = 4;
 const SLOTS: usize = 512;
 
-/// A kernel of the graph cut.
-fn kernel(file: &'static str, entry: &'static str) -> Kernel {
-    let defines = match file {
-        "cut_coarsen.cu" => {
-            vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)]
-        }
-        _ => vec![define("LINKS", LINKS)],
-    };
-    Kernel { file, entry, defines }
+/// A kernel of `cut_coarsen.cu`.
+fn coarsen<K: Entry>(entry: K) -> Of<K> {
+    entry.with(vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)])
 }
 
-/// All of them.
-pub(crate) fn kernels() -> Vec<Kernel> {
-    let coarsen = ["symmetric", "alone", "propose", "join", "leaders", "pair", "contract"];
-    let refine = ["spread", "wish", "weigh_again", "enlist", "admit"];
-    let coarsen = coarsen.map(|entry| kernel("cut_coarsen.cu", entry));
-    coarsen.into_iter().chain(refine.map(|entry| kernel("cut_refine.cu", entry))).collect()
+/// A kernel of `cut_refine.cu`.
+fn refine<K: Entry>(entry: K) -> Of<K> {
+    entry.with(vec![define("LINKS", LINKS)])
+}
+
+/// All of them; one entry stands for all of its file.
+pub(crate) fn kernels() -> [Kernel; 2] {
+    [coarsen(contract).into(), refine(admit).into()]
 }
 
 /// One level on the GPU. No weights or sizes: 1 each.
@@ -58,36 +92,32 @@ struct Level {
 }
 
 impl Level {
-    fn weights(&self) -> u64 {
-        self.weight.as_ref().map_or(0, Buffer::pointer)
+    fn weights(&self) -> Option<&Buffer<u32>> {
+        self.weight.as_ref()
     }
 
-    fn sizes(&self) -> u64 {
-        self.size.as_ref().map_or(0, Buffer::pointer)
+    fn sizes(&self) -> Option<&Buffer<u32>> {
+        self.size.as_ref()
     }
 }
 
 /// Launches a kernel whose first parameters are a level's graph, a thread a node.
 macro_rules! on_nodes {
-    ($device:expr, $entry:literal, $file:literal, $level:expr, $($argument:expr),* $(,)?) => {{
+    ($device:expr, $kernel:expr, $level:expr, $($argument:expr),* $(,)?) => {{
         let (device, level): (&Arc<Device>, &Level) = ($device, $level);
-        let function = device.function(&kernel($file, $entry))?;
-        let (n, ptr, col) = (level.nodes as i64, level.ptr.pointer(), level.col.pointer());
-        let (weight, size) = (level.weights(), level.sizes());
-        // SAFETY: the parameter types are the kernel's, and its arrays are as long as the level says.
-        unsafe {
-            launch!(device, &function, grid(device, level.nodes), 256, 0, n, ptr, col, weight, size, $($argument),*)
-        }?
+        let function = device.function(&$kernel)?;
+        let launch = function.on(device, grid(device, level.nodes), 256);
+        let (ptr, col) = (&*level.ptr, &*level.col);
+        launch.run(level.nodes as i64, ptr, col, level.weights(), level.sizes(), $($argument), *)?
     }};
 }
 
 /// Launches a kernel over `n` nodes, whose number is its first argument.
 macro_rules! on_each {
-    ($device:expr, $entry:literal, $file:literal, $n:expr, $($argument:expr),* $(,)?) => {{
+    ($device:expr, $kernel:expr, $n:expr, $($argument:expr),* $(,)?) => {{
         let (device, n): (&Arc<Device>, usize) = ($device, $n);
-        let function = device.function(&kernel($file, $entry))?;
-        // SAFETY: the parameter types are the kernel's, and its arrays have `n` elements.
-        unsafe { launch!(device, &function, grid(device, n), 256, 0, n as i64, $($argument),*) }?
+        let function = device.function(&$kernel)?;
+        function.on(device, grid(device, n), 256).run(n as i64, $($argument), *)?
     }};
 }
 
@@ -128,14 +158,14 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     let matrix = space.resident(a)?;
     let unfit = device.zeros::<u32>(1, WHAT)?;
     let (ptr, col) = (matrix.row_ptr.clone(), matrix.col.clone());
-    on_each!(device, "symmetric", "cut_coarsen.cu", n, ptr.pointer(), col.pointer(), unfit.pointer());
+    on_each!(device, coarsen(symmetric), n, ptr.pointer(), col.pointer(), unfit.pointer());
     if number(device, &unfit)? != 0 {
         return Ok(None);
     }
     let mut levels = vec![Level { nodes: n, ptr, col, weight: None, size: None }];
     let mut maps = Vec::new();
     while is_fine(levels[levels.len() - 1].nodes, n, rows) {
-        let Some((map, coarser)) = coarsen(device, &levels[levels.len() - 1], levels.len(), n)? else {
+        let Some((map, coarser)) = coarser(device, &levels[levels.len() - 1], levels.len(), n)? else {
             break;
         };
         maps.push(map);
@@ -167,9 +197,9 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     for level in (0..at).rev() {
         let finer = device.room::<u32>(levels[level].nodes, WHAT)?;
         let (map, coarse) = (maps[level].pointer(), labels.pointer());
-        on_each!(device, "spread", "cut_refine.cu", levels[level].nodes, map, coarse, finer.pointer());
+        on_each!(device, refine(spread), levels[level].nodes, map, coarse, finer.pointer());
         labels = finer;
-        weights = refine(device, &levels[level], &labels, weights, rows, multilevel::rounds(level))?;
+        weights = refined(device, &levels[level], &labels, weights, rows, multilevel::rounds(level))?;
     }
     let mut label = vec![0; n];
     device.read(&labels, 0, &mut label)?;
@@ -177,7 +207,7 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
 }
 
 /// The pair of each node and the graph of the pairs; `None` where too many nodes found nobody, or a pair has too many neighbours.
-fn coarsen(
+fn coarser(
     device: &Arc<Device>,
     level: &Level,
     next: usize,
@@ -185,15 +215,15 @@ fn coarsen(
 ) -> Result<Option<(Buffer<u32>, Level)>> {
     let n = level.nodes;
     let (mate, want) = (device.room::<u32>(n, WHAT)?, device.room::<u32>(n, WHAT)?);
-    on_each!(device, "alone", "cut_coarsen.cu", n, mate.pointer());
+    on_each!(device, coarsen(alone), n, mate.pointer());
     let limit = multilevel::most(rows as u64, n);
     for _ in 0..multilevel::MATCHING_ROUNDS {
         let (mate, want) = (mate.pointer(), want.pointer());
-        on_nodes!(device, "propose", "cut_coarsen.cu", level, next as u32, limit, mate, want);
-        on_each!(device, "join", "cut_coarsen.cu", n, want, mate);
+        on_nodes!(device, coarsen(propose), level, next as u32, limit, mate, want);
+        on_each!(device, coarsen(join), n, want, mate);
     }
     let (leads, lonely) = (want, device.zeros::<u32>(1, WHAT)?);
-    on_each!(device, "leaders", "cut_coarsen.cu", n, mate.pointer(), leads.pointer(), lonely.pointer());
+    on_each!(device, coarsen(leaders), n, mate.pointer(), leads.pointer(), lonely.pointer());
     let numbers = scan(device, &leads)?;
     if number(device, &lonely)? as usize > n / multilevel::LONELY {
         return Ok(None);
@@ -201,51 +231,26 @@ fn coarsen(
     let count = number(device, &numbers)? as usize;
     let (map, pairs) = (leads, device.room::<u32>(2 * count, WHAT)?);
     let size = device.room::<u32>(count, WHAT)?;
-    {
-        let (mate, numbers) = (mate.pointer(), numbers.pointer());
-        let (map, pairs, sizes) = (map.pointer(), pairs.pointer(), size.pointer());
-        on_each!(device, "pair", "cut_coarsen.cu", n, level.sizes(), mate, numbers, map, pairs, sizes);
-    }
+    on_each!(device, coarsen(pair), n, level.sizes(), &mate, &numbers, &map, &pairs, &size);
     let overflow = device.zeros::<u32>(1, WHAT)?;
-    let function = device.function(&kernel("cut_coarsen.cu", "contract"))?;
+    let function = device.function(&coarsen(contract))?;
     let blocks = count.div_ceil(WARPS).clamp(1, 64 * device.multiprocessors());
-    let contract = |place: u64, degree: u64, to: u64, weights: u64| {
-        let (nodes, ptr, col) = (n as i64, level.ptr.pointer(), level.col.pointer());
-        let (weight, size, pairs, map) = (level.weights(), level.sizes(), pairs.pointer(), map.pointer());
-        let (count, overflow) = (count as i64, overflow.pointer());
-        // SAFETY: the parameter types are the kernel's; places and edges are those of the degrees that it found itself.
-        unsafe {
-            launch!(
-                device,
-                &function,
-                blocks,
-                32 * WARPS,
-                0,
-                nodes,
-                ptr,
-                col,
-                weight,
-                size,
-                count,
-                pairs,
-                map,
-                place,
-                degree,
-                to,
-                weights,
-                overflow
-            )
-        }
+    let join_pairs = |place: u64, degree: u64, to: u64, weights: u64| {
+        let (nodes, count, weight, size) = (n as i64, count as i64, level.weights(), level.sizes());
+        function.on(device, blocks, 32 * WARPS).run(
+            nodes, &level.ptr, &level.col, weight, size, count, &pairs, &map, place, degree, to, weights,
+            &overflow,
+        )
     };
     let degree = device.room::<u32>(count, WHAT)?;
-    contract(0, degree.pointer(), 0, 0)?;
+    join_pairs(0, degree.pointer(), 0, 0)?;
     let ptr = scan(device, &degree)?;
     if number(device, &overflow)? != 0 {
         return Ok(None);
     }
     let edges = number(device, &ptr)? as usize;
     let (col, weight) = (device.room::<u32>(edges, WHAT)?, device.room::<u32>(edges, WHAT)?);
-    contract(ptr.pointer(), 0, col.pointer(), weight.pointer())?;
+    join_pairs(ptr.pointer(), 0, col.pointer(), weight.pointer())?;
     let coarse = Level {
         nodes: count,
         ptr: Arc::new(ptr),
@@ -276,7 +281,7 @@ fn download(device: &Device, level: &Level) -> Result<Graph> {
 }
 
 /// Rounds of moves at one level; groups have `weights` rows, and have those that are returned afterwards.
-fn refine(
+fn refined(
     device: &Arc<Device>,
     level: &Level,
     labels: &Buffer<u32>,
@@ -293,19 +298,18 @@ fn refine(
     for round in 0..rounds as u32 {
         let (label, to, gain, keep) = (labels.pointer(), to.pointer(), gain.pointer(), keep.pointer());
         let (own, resting, list) = (weights.pointer(), resting.pointer(), list.pointer());
-        on_nodes!(device, "wish", "cut_refine.cu", level, round, cap, label, own, resting, to, gain);
+        on_nodes!(device, refine(wish), level, round, cap, label, own, resting, to, gain);
         device.clear(&mut moves)?;
         let counts = moves.pointer();
-        on_nodes!(device, "weigh_again", "cut_refine.cu", level, round, label, to, gain, keep, counts);
+        on_nodes!(device, refine(weigh_again), level, round, label, to, gain, keep, counts);
         let begin = scan(device, &moves)?;
         device.clear(&mut moves)?;
-        on_each!(device, "enlist", "cut_refine.cu", n, to, keep, begin.pointer(), counts, list);
+        on_each!(device, refine(enlist), n, to, keep, begin.pointer(), counts, list);
         device.copy(&weights, &mut after, groups)?;
         let (size, begin, left) = (level.sizes(), begin.pointer(), after.pointer());
         on_each!(
             device,
-            "admit",
-            "cut_refine.cu",
+            refine(admit),
             n,
             size,
             round,

@@ -6,22 +6,25 @@
 mod detect;
 mod shape;
 
-pub(super) use shape::{common, kernels};
+pub(super) use shape::{DIA, DIA_DETECT};
 pub(crate) use shape::{likely, likely_to_smooth};
 
 use super::Cuda;
 use super::csr::{Smooth, check_new_values, not_finite};
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
+use super::launch::Function;
 use super::scalars::CudaScalars;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals};
 use crate::space::Store;
-use cudarc::driver::CudaFunction;
 use detect::{GhostRows, Values, blocks, diagonals_on_device};
-use shape::{DiaShape, dia, dia_that_smooths};
+use shape::{
+    DiaShape, dia, dia_ghosts, dia_mirror, dia_named, dia_pack, dia_pack_ghosts, dia_product, dia_residual,
+    dia_smooth, dia_that_smooths,
+};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -84,20 +87,20 @@ struct Walk {
 struct Kernels {
     shape: DiaShape,
     walk: Walk,
-    product: [CudaFunction; 3],
+    product: [Function<dia_product>; 3],
     /// What [`DiaProduct::smooth`] launches, once it was asked for, and the same from zero; fewer blocks of threads are resident.
-    smoothing: [OnceCell<(CudaFunction, Walk)>; 2],
-    ghosts: [CudaFunction; 3],
-    residual: CudaFunction,
-    pack: CudaFunction,
-    mirror: CudaFunction,
-    pack_ghosts: CudaFunction,
+    smoothing: [OnceCell<(Function<dia_smooth>, Walk)>; 2],
+    ghosts: [Function<dia_ghosts>; 3],
+    residual: Function<dia_residual>,
+    pack: Function<dia_pack>,
+    mirror: Function<dia_mirror>,
+    pack_ghosts: Function<dia_pack_ghosts>,
 }
 
 /// The twin of `struct Sums` in `kernels/dia.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Sums {
+pub(in crate::device::cuda) struct Sums {
     parts: u64,
     counter: u64,
     places: [u64; 2],
@@ -207,14 +210,9 @@ impl DiaProduct {
         if let Some(e) = exchange.filter(|e| e.inside().is_none()) {
             e.start(space, x)?;
         }
-        // SAFETY: the parameter types are the kernels'; lengths were checked, and parts were made for both grids.
-        unsafe {
-            launch!(
-                device,
-                &stored.kernels.product[sums.max(walk.with_sum as usize)],
-                walk.grid,
-                DiaShape::THREADS,
-                0,
+        stored.kernels.product[sums.max(walk.with_sum as usize)]
+            .on(device, walk.grid, DiaShape::THREADS)
+            .run(
                 space.halt(),
                 self.rows as u32,
                 stored.count as i32,
@@ -223,33 +221,27 @@ impl DiaProduct {
                 stored.stride as i64,
                 x,
                 y,
-                self.coefficient.pointer(),
+                &self.coefficient,
                 walk.items as i32,
                 walk.steps as i32,
                 to,
-                inside
+                inside,
             )?;
-            if let Some(e) = exchange.filter(|_| inside == 0) {
-                e.finish(device)?;
-            }
-            if second {
-                (to.first, to.last) = (walk.grid as i32, 1);
-                launch!(
-                    device,
-                    &stored.kernels.ghosts[sums],
-                    beyond,
-                    DiaShape::THREADS,
-                    0,
-                    space.halt(),
-                    self.ghosts.twin(),
-                    exchange.map_or(0, |e| e.ghosts()),
-                    x,
-                    y,
-                    self.coefficient.pointer(),
-                    to,
-                    inside
-                )?;
-            }
+        if let Some(e) = exchange.filter(|_| inside == 0) {
+            e.finish(device)?;
+        }
+        if second {
+            (to.first, to.last) = (walk.grid as i32, 1);
+            stored.kernels.ghosts[sums].on(device, beyond, DiaShape::THREADS).run(
+                space.halt(),
+                self.ghosts.twin(),
+                exchange.map_or(0, |e| e.ghosts()),
+                x,
+                y,
+                &self.coefficient,
+                to,
+                inside,
+            )?;
         }
         match dots {
             Some((dots, scalars)) => space.fabric().total(scalars.value(dots.slot()), sums),
@@ -277,30 +269,22 @@ impl DiaProduct {
                 cell.get_or_init(|| made)
             }
         };
-        // SAFETY: the parameter types are the kernel's; lengths were checked.
-        unsafe {
-            launch!(
-                device,
-                function,
-                walk.grid,
-                DiaShape::THREADS,
-                0,
-                space.halt(),
-                self.rows as u32,
-                stored.count as i32,
-                stored.offsets,
-                stored.values.pointer(),
-                stored.stride as i64,
-                of.x,
-                to,
-                self.coefficient.pointer(),
-                walk.items as i32,
-                walk.steps as i32,
-                Sums::default(),
-                0u64,
-                of
-            )
-        }
+        function.on(device, walk.grid, DiaShape::THREADS).run(
+            space.halt(),
+            self.rows as u32,
+            stored.count as i32,
+            stored.offsets,
+            stored.values.pointer(),
+            stored.stride as i64,
+            of.x,
+            to,
+            &self.coefficient,
+            walk.items as i32,
+            walk.steps as i32,
+            Sums::default(),
+            0u64,
+            of,
+        )
     }
 
     /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of an exchange the ghosts that the last product
@@ -312,14 +296,11 @@ impl DiaProduct {
         }
         let inside = exchange.and_then(|e| e.inside()).unwrap_or(0);
         let ghosts = exchange.map_or(0, |e| e.ghosts());
-        // SAFETY: the parameter types are the kernel's; lengths were checked.
-        unsafe {
-            launch!(
-                device,
-                &stored.kernels.residual,
-                blocks(self.rows).min(8 * device.multiprocessors()),
-                DiaShape::THREADS,
-                0,
+        stored
+            .kernels
+            .residual
+            .on(device, blocks(self.rows).min(8 * device.multiprocessors()), DiaShape::THREADS)
+            .run(
                 space.halt(),
                 self.rows as u32,
                 stored.count as i32,
@@ -330,12 +311,11 @@ impl DiaProduct {
                 on.b,
                 on.r,
                 on.m,
-                self.coefficient.pointer(),
+                &self.coefficient,
                 self.ghosts.twin(),
                 ghosts,
-                inside
+                inside,
             )
-        }
     }
 
     /// New values in the order of the entries, from the host or from device memory. Where they are not symmetric and the old were, all
@@ -383,64 +363,45 @@ impl DiaProduct {
 
     fn launch_pack(&mut self, device: &Device, natural: u64) -> Result<()> {
         let (stored, kernels) = (&self.stored, &self.stored.kernels);
-        let (row_ptr, masks, broken) = (self.row_ptr.pointer(), self.masks.pointer(), self.broken.pointer());
         let (rows, count) = (self.rows as u32, stored.count as i32);
-        let (values, stride) = (stored.values.pointer(), stored.stride as i64);
+        let stride = stored.stride as i64;
         let threads = DiaShape::THREADS;
-        // SAFETY: the parameter types are the kernels'; `natural` holds a value for each entry of the pattern.
-        unsafe {
-            if self.rows > 0 {
-                launch!(
-                    device,
-                    &kernels.pack,
-                    blocks(self.rows),
-                    threads,
-                    0,
-                    rows,
-                    count,
-                    row_ptr,
-                    masks,
-                    natural,
-                    values,
-                    stride,
-                    broken
-                )?;
-            }
-            if self.rows > 0 && stored.symmetric && stored.count > 1 {
-                launch!(
-                    device,
-                    &kernels.mirror,
-                    blocks(self.rows),
-                    threads,
-                    0,
-                    rows,
-                    count,
-                    stored.offsets,
-                    row_ptr,
-                    masks,
-                    natural,
-                    values,
-                    stride,
-                    broken
-                )?;
-            }
-            let ghosts = self.ghosts.twin();
-            if ghosts.count > 0 {
-                launch!(
-                    device,
-                    &kernels.pack_ghosts,
-                    blocks(ghosts.count as usize),
-                    threads,
-                    0,
-                    ghosts.count,
-                    ghosts.rows,
-                    ghosts.starts,
-                    row_ptr,
-                    natural,
-                    ghosts.values,
-                    broken
-                )?;
-            }
+        if self.rows > 0 {
+            kernels.pack.on(device, blocks(self.rows), threads).run(
+                rows,
+                count,
+                &self.row_ptr,
+                &self.masks,
+                natural,
+                stored.values.pointer(),
+                stride,
+                &self.broken,
+            )?;
+        }
+        if self.rows > 0 && stored.symmetric && stored.count > 1 {
+            kernels.mirror.on(device, blocks(self.rows), threads).run(
+                rows,
+                count,
+                stored.offsets,
+                &self.row_ptr,
+                &self.masks,
+                natural,
+                stored.values.pointer(),
+                stride,
+                &self.broken,
+            )?;
+        }
+        let ghosts = self.ghosts.twin();
+        if ghosts.count > 0 {
+            kernels.pack_ghosts.on(device, blocks(ghosts.count as usize), threads).run(
+                ghosts.count,
+                ghosts.rows,
+                ghosts.starts,
+                &self.row_ptr,
+                natural,
+                ghosts.values,
+                &self.broken,
+            )?;
         }
         Ok(())
     }
@@ -478,7 +439,12 @@ impl Stored {
     }
 
     /// The kernel of [`DiaProduct::smooth`], and how it walks.
-    fn smoothing(&self, device: &Arc<Device>, rows: usize, from_zero: bool) -> Result<(CudaFunction, Walk)> {
+    fn smoothing(
+        &self,
+        device: &Arc<Device>,
+        rows: usize,
+        from_zero: bool,
+    ) -> Result<(Function<dia_smooth>, Walk)> {
         let Kernels { shape, walk, .. } = &self.kernels;
         let entry = if walk.march { "dia_march" } else { "dia_product" };
         let function = device.function(&dia_that_smooths(shape, entry, from_zero))?;
@@ -504,14 +470,15 @@ impl Kernels {
         offsets: &[i32],
         mirrored: bool,
     ) -> Result<Self> {
-        let kernel = |entry: &'static str| device.function(&dia(shape, entry));
         let outermost = offsets[offsets.len() - 1] as usize;
         let march = shape.exact() && mirrored && outermost >= PLANE && rows >= 4 * outermost;
+        let ghosts = |name| device.function(&dia_named(shape, dia_ghosts, name));
+        let product = |name| device.function(&dia_named(shape, dia_product, name));
         let names = match march {
             false => ["dia_product", "dia_product_xy", "dia_product_xxxy"],
             true => ["dia_march", "dia_march_xy", "dia_march_xxxy"],
         };
-        let product = [kernel(names[0])?, kernel(names[1])?, kernel(names[2])?];
+        let product = [product(names[0])?, product(names[1])?, product(names[2])?];
         let resident = device.allow_shared(&product[2], DiaShape::THREADS, 0)?;
         let grid = device.multiprocessors() * resident;
         Ok(Self {
@@ -522,11 +489,11 @@ impl Kernels {
                 false => Walk::rows(rows, grid),
             },
             product,
-            ghosts: [kernel("dia_ghosts")?, kernel("dia_ghosts_xy")?, kernel("dia_ghosts_xxxy")?],
-            residual: kernel("dia_residual")?,
-            pack: kernel("dia_pack")?,
-            mirror: kernel("dia_mirror")?,
-            pack_ghosts: kernel("dia_pack_ghosts")?,
+            ghosts: [ghosts("dia_ghosts")?, ghosts("dia_ghosts_xy")?, ghosts("dia_ghosts_xxxy")?],
+            residual: device.function(&dia(shape, dia_residual))?,
+            pack: device.function(&dia(shape, dia_pack))?,
+            mirror: device.function(&dia(shape, dia_mirror))?,
+            pack_ghosts: device.function(&dia(shape, dia_pack_ghosts))?,
         })
     }
 }

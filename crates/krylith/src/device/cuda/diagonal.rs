@@ -1,15 +1,49 @@
 //! Block-diagonal matrices on a GPU.
 
 use super::Cuda;
-use super::driver::{Buffer, Device, launch};
-use super::specialisations;
+use super::compiler::Kernel;
+use super::driver::{Buffer, Device};
+use super::launch::{At, Entry, Of, Reals, kernels};
+use super::launch::{Function, Set};
+use super::specialisations::{STORES, define, value};
 use crate::memory::{Numbers, check_len};
 use crate::operator::{TermValues, Terms};
 use crate::precond::{BAD_BLOCKS, BlockDiagonal, TINY_PIVOT, bad_block};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
+
+kernels! {
+    BLOCK_DIAGONAL in "block_diagonal.cu", |set| orders(set, |order, store| block_diagonal::of(order, store).into());
+    fn block_diagonal(halt: At<i32>, nodes: i64, d: Reals, x: At<f64>, y: At<f64>);
+}
+
+kernels! {
+    JACOBI in "jacobi.cu", |set| orders(set, |order, store| jacobi(jacobi_invert, order, store).into());
+    fn jacobi_find(rows: i64, row_ptr: At<i64>, col: At<u32>, positions: At<i64>);
+    fn jacobi_invert(
+        nodes: i64, stages: i32, first: Term, second: Term, tiny: f64, out: Reals, worst: At<u64>,
+    );
+}
+
+impl block_diagonal {
+    /// Block-diagonal product.
+    pub(crate) fn of(order: usize, store: Store) -> Of<Self> {
+        Self.with(vec![define("ORDER", order), value(store)])
+    }
+}
+
+/// A kernel that makes the blocks of point-block Jacobi.
+pub(crate) fn jacobi<K: Entry>(entry: K, order: usize, store: Store) -> Of<K> {
+    entry.with(vec![define("ORDER", order), value(store)])
+}
+
+/// Orders and precisions that are compiled ahead.
+fn orders(set: Set, of: fn(usize, Store) -> Kernel) -> Vec<Kernel> {
+    let stores = set.choose(STORES.to_vec(), [Store::F64]);
+    let orders = set.choose(1..=32, [1, 2, 3, 4, 5, 6, 8, 9, 12, 16]);
+    stores.iter().flat_map(|&store| orders.iter().map(move |&order| of(order, store))).collect()
+}
 
 /// Blocks by columns, nodes in groups side by side (see `kernels/block_diagonal.cu`).
 #[doc(hidden)]
@@ -17,7 +51,7 @@ pub struct CudaBlocks {
     order: usize,
     nodes: usize,
     values: Values,
-    function: CudaFunction,
+    function: Function<block_diagonal>,
     inverter: Option<Inverter>,
 }
 
@@ -31,13 +65,13 @@ struct Inverter {
     worst: Buffer<u64>,
     /// Values that are not in the memory of this GPU.
     natural: [Buffer<f64>; 2],
-    function: CudaFunction,
+    function: Function<jacobi_invert>,
 }
 
 /// A term as the kernel takes it: addresses, 0 where there is none.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Term {
+pub(in crate::device::cuda) struct Term {
     positions: u64,
     values: u64,
     coefficients: u64,
@@ -100,23 +134,15 @@ impl CudaBlocks {
             for &to in to {
                 device.write(&[u64::MAX], worst, 0)?;
                 let (of_a_block, threads) = inverter_shape(order);
-                // SAFETY: the parameter types are the kernel's; positions name blocks of the values, whose number was checked.
-                unsafe {
-                    launch!(
-                        device,
-                        function,
-                        nodes.div_ceil(of_a_block),
-                        threads,
-                        0,
-                        nodes as i64,
-                        stages as i32,
-                        first,
-                        second,
-                        TINY_PIVOT,
-                        to,
-                        worst.pointer()
-                    )?;
-                }
+                function.on(device, nodes.div_ceil(of_a_block), threads).run(
+                    nodes as i64,
+                    stages as i32,
+                    first,
+                    second,
+                    TINY_PIVOT,
+                    to,
+                    &*worst,
+                )?;
                 let mut found = [0];
                 device.read(worst, 0, &mut found)?;
                 if found[0] != u64::MAX {
@@ -157,7 +183,7 @@ impl BlockDiagonal for Cuda {
                 Values::F32(self.device().upload(&narrow, what)?)
             }
         };
-        let function = self.device().function(&specialisations::block_diagonal(order, store))?;
+        let function = self.device().function(&block_diagonal::of(order, store))?;
         Ok(CudaBlocks { order, nodes: blocks.len() / (order * order), values, function, inverter: None })
     }
 
@@ -176,13 +202,13 @@ impl BlockDiagonal for Cuda {
             }
             let (found, resident) = (device.room::<i64>(nodes, what)?, self.resident(a)?);
             if nodes > 0 {
-                let find = device.function(&specialisations::jacobi("jacobi_find", order, store))?;
-                let (row_ptr, col) = (resident.row_ptr.pointer(), resident.col.pointer());
-                // SAFETY: the parameter types are the kernel's; the pattern has that many rows.
-                unsafe {
-                    let at = found.pointer();
-                    launch!(device, &find, nodes.div_ceil(256), 256, 0, nodes as i64, row_ptr, col, at)?;
-                }
+                let find = device.function(&jacobi(jacobi_find, order, store))?;
+                find.on(device, nodes.div_ceil(256), 256).run(
+                    nodes as i64,
+                    &resident.row_ptr,
+                    &resident.col,
+                    &found,
+                )?;
             }
             positions.push(Arc::new(found));
         }
@@ -191,14 +217,14 @@ impl BlockDiagonal for Cuda {
             coefficients: device.room(2 * terms.stages() * terms.stages(), what)?,
             worst: device.room(1, what)?,
             natural: [device.room(0, what)?, device.room(0, what)?],
-            function: device.function(&specialisations::jacobi("jacobi_invert", order, store))?,
+            function: device.function(&jacobi(jacobi_invert, order, store))?,
         };
         let numbers = nodes.next_multiple_of(shape(order).0) * order * order;
         let values = match store {
             Store::F64 => Values::F64(device.zeros(numbers, what)?),
             Store::F32 => Values::F32(device.zeros(numbers, what)?),
         };
-        let function = device.function(&specialisations::block_diagonal(order, store))?;
+        let function = device.function(&block_diagonal::of(order, store))?;
         let mut blocks = CudaBlocks { order, nodes, values, function, inverter: Some(inverter) };
         let to = blocks.pointer();
         blocks.invert(device, &TermValues::from(terms), &[to])?;
@@ -240,22 +266,13 @@ impl BlockDiagonal for Cuda {
             return Ok(()); // a rank without rows
         }
         let (_, nodes) = shape(d.order);
-        let values = d.pointer();
-        // SAFETY: the parameter types are the kernel's; lengths were checked.
-        unsafe {
-            launch!(
-                self.device(),
-                &d.function,
-                d.nodes.div_ceil(nodes),
-                nodes * d.order,
-                0,
-                self.halt(),
-                d.nodes as i64,
-                values,
-                x.pointer(),
-                y.pointer()
-            )
-        }
+        d.function.on(self.device(), d.nodes.div_ceil(nodes), nodes * d.order).run(
+            self.halt(),
+            d.nodes as i64,
+            d.pointer(),
+            x,
+            &*y,
+        )
     }
 
     fn blocks_bytes(d: &CudaBlocks) -> u64 {

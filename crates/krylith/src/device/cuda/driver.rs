@@ -5,6 +5,7 @@ pub use super::buffer::Buffer;
 use super::buffer::Pool;
 use super::compiler::Kernel;
 use super::fabric::Watch;
+use super::launch::{At, Entry, kernels};
 use super::modules::{Ahead, Held, Modules, Wanted};
 use crate::profile::{self, SetupPart};
 use crate::waiting::Taken;
@@ -17,14 +18,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Launches `$function` with the values `$argument`, each of exactly the kernel's parameter type.
-macro_rules! launch {
-    ($device:expr, $function:expr, $grid:expr, $block:expr, $shared:expr, $($argument:expr),* $(,)?) => {{
-        let mut arguments = [$(&mut { $argument } as *mut _ as *mut std::ffi::c_void),*];
-        $device.launch($function, $grid, $block, $shared, &mut arguments)
-    }};
+kernels! {
+    READ in "read.cu", |_| vec![read.with(Vec::new()).into()];
+    fn read(a: At<[f64; 2]>, out: At<f64>, n: i64);
 }
-pub(super) use launch;
 
 /// Events that keep time.
 const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
@@ -308,7 +305,7 @@ impl Device {
     }
 
     /// The function of a specialised kernel, compiled or loaded at its first use.
-    pub(super) fn function(&self, kernel: &Kernel) -> Result<CudaFunction> {
+    pub(super) fn load(&self, kernel: &Kernel) -> Result<CudaFunction> {
         let kernels = || self.kernels.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(function) = kernels().get(kernel) {
             return Ok(function.clone());
@@ -337,12 +334,12 @@ impl Device {
     }
 
     /// The function of a kernel that is made from static text, put together at its first use.
-    pub(super) fn function_of(&self, key: TextKey, kernel: &dyn Fn() -> Kernel) -> Result<CudaFunction> {
+    pub(super) fn load_text(&self, key: TextKey, kernel: impl FnOnce() -> Kernel) -> Result<CudaFunction> {
         let known = || self.by_text.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(function) = known().get(&key) {
             return Ok(function.clone());
         }
-        let function = self.function(&kernel())?; // may take seconds, without the lock
+        let function = self.load(&kernel())?; // may take seconds, without the lock
         known().insert(key, function.clone());
         Ok(function)
     }
@@ -418,16 +415,13 @@ impl Device {
         let pairs = (self.free_memory()? / 4).min(1 << 30) as usize / 16;
         let (data, out) =
             (self.zeros::<[f64; 2]>(pairs, "a bandwidth measurement")?, self.zeros::<f64>(1, "a sum")?);
-        let function = self.function(&super::specialisations::read())?;
+        let function = self.function(&read.with(Vec::new()))?;
         let mut best = f64::INFINITY;
         for _ in 0..20 {
             self.wait()?;
             let start = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
-            // SAFETY: the parameter types are the kernel's; it reads `pairs` pairs.
-            unsafe {
-                let grid = 16 * self.multiprocessors;
-                launch!(self, &function, grid, 512, 0, data.pointer(), out.pointer(), pairs as i64)?;
-            }
+            let grid = 16 * self.multiprocessors;
+            function.on(self, grid, 512).run(&data, &out, pairs as i64)?;
             let end = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
             self.wait()?;
             let milliseconds = self.check("cuEventElapsedTime", start.elapsed_ms(&end))?;
@@ -492,27 +486,10 @@ impl Device {
         })
     }
 
-    /// Launches a kernel.
+    /// Launches a kernel in a stream of this device.
     ///
     /// # Safety
-    /// `arguments` must point to values of the kernel's parameter types, and its pointers to live buffers that are
-    /// large enough.
-    pub(super) unsafe fn launch(
-        &self,
-        function: &CudaFunction,
-        grid: usize,
-        block: usize,
-        shared: usize,
-        arguments: &mut [*mut c_void],
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.launch_in(&self.stream, function, grid, block, shared, arguments) }
-    }
-
-    /// The same in another stream of this device.
-    ///
-    /// # Safety
-    /// As [`launch`](Self::launch).
+    /// `arguments` must point to values of the kernel's parameter types.
     pub(super) unsafe fn launch_in(
         &self,
         stream: &CudaStream,

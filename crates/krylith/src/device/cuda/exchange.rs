@@ -5,16 +5,29 @@
 //! two: tiles without ghosts while messages travel, the others after.
 
 use super::Cuda;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
+use super::launch::Function;
+use super::launch::{At, Entry, Of, kernels};
 use super::nccl::Nccl;
 use super::peers::{MAX_RANKS, Shared};
-use super::specialisations as special;
 use crate::comm::{agree, gather};
 use crate::halo::Halo;
 use crate::space::Space;
 use crate::{Error, Result};
-use cudarc::driver::{CudaFunction, CudaStream};
+use cudarc::driver::CudaStream;
 use std::sync::Arc;
+
+kernels! {
+    GATHER in "gather.cu", |_| vec![gather_runs::of().into()];
+    fn gather_runs(halt: At<i32>, count: i32, run: i32, nodes: At<i32>, x: At<f64>, packed: At<f64>);
+}
+
+impl gather_runs {
+    /// The nodes that a neighbour needs, in one message.
+    pub(super) fn of() -> Of<Self> {
+        Self.with(Vec::new())
+    }
+}
 
 /// One halo for nodes of `run` numbers.
 pub(super) struct Exchange {
@@ -34,7 +47,7 @@ enum Way {
         nccl: Arc<Nccl>,
         packed: Buffer<f64>,
         ghosts: Buffer<f64>,
-        gather: CudaFunction,
+        gather: Function<gather_runs>,
         stream: Arc<CudaStream>,
     },
 }
@@ -83,7 +96,7 @@ impl Exchange {
                 let buffers = (|| {
                     let packed = device.zeros(halo.send.len() * run, "a message")?;
                     let ghosts = device.zeros(halo.ghosts * run, "ghosts")?;
-                    Ok((packed, ghosts, device.function(&special::gather())?, device.second_stream()?))
+                    Ok((packed, ghosts, device.function(&gather_runs::of())?, device.second_stream()?))
                 })();
                 let (packed, ghosts, gather, stream) = agree(comm, buffers)?;
                 Way::Nccl { nccl: nccl.clone(), packed, ghosts, gather, stream }
@@ -173,23 +186,14 @@ impl Exchange {
         let (device, count, run) = (space.device(), self.halo.send.len(), self.run);
         if count > 0 {
             let blocks = (count * run).div_ceil(512).clamp(1, device.multiprocessors());
-            let (nodes, packed) = (self.nodes.pointer(), packed.pointer());
-            // SAFETY: the parameter types are the kernel's; nodes lie in x, and the message holds their runs.
-            unsafe {
-                launch!(
-                    device,
-                    gather,
-                    blocks,
-                    256,
-                    0,
-                    space.halt(),
-                    count as i32,
-                    run as i32,
-                    nodes,
-                    x,
-                    packed
-                )?;
-            }
+            gather.on(device, blocks, 256).run(
+                space.halt(),
+                count as i32,
+                run as i32,
+                &self.nodes,
+                x,
+                packed,
+            )?;
         }
         device.fork(stream)?;
         let part = |r: &std::ops::Range<usize>| (r.start * run, r.len() * run);

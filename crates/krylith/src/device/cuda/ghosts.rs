@@ -2,8 +2,9 @@
 //! what travels comes to the host.
 
 use super::Cuda;
-use super::driver::{Buffer, launch};
-use super::specialisations as special;
+use super::driver::Buffer;
+use super::exchange::gather_runs;
+use super::passes::{passes, raise};
 use crate::Result;
 use crate::halo::{Halo, from_bytes, to_bytes};
 use crate::space::Space;
@@ -21,25 +22,10 @@ impl Cuda {
         let mut own = vec![0.0; packed.len()];
         if !own.is_empty() {
             let nodes: Vec<i32> = halo.send.iter().map(|&node| node as i32).collect();
-            let (nodes, function) = (device.upload(&nodes, what)?, device.function(&special::gather())?);
+            let (nodes, function) = (device.upload(&nodes, what)?, device.function(&gather_runs::of())?);
             let grid = own.len().div_ceil(THREADS).min(16 * device.multiprocessors());
-            // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for all of them.
-            unsafe {
-                let (count, run, nodes) = (halo.send.len() as i32, run as i32, nodes.pointer());
-                launch!(
-                    device,
-                    &function,
-                    grid,
-                    THREADS,
-                    0,
-                    0u64,
-                    count,
-                    run,
-                    nodes,
-                    all.pointer(),
-                    packed.pointer()
-                )?;
-            }
+            let (count, run) = (halo.send.len() as i32, run as i32);
+            function.on(device, grid, THREADS).run(0u64, count, run, &nodes, &*all, &packed)?;
             device.read(&packed, 0, &mut own)?;
         }
         let mut out = vec![Vec::new(); self.comm().size()];
@@ -79,23 +65,9 @@ impl Cuda {
             return Ok(());
         }
         let (nodes, theirs) = (device.upload(&halo.send, what)?, device.upload(&theirs, what)?);
-        let function = device.function(&special::passes("raise", 1, false))?;
-        // SAFETY: the parameter types are the kernel's; nodes are own ones, with `run` numbers each.
-        unsafe {
-            let (count, run) = (theirs.len() as i32, run as i32);
-            let grid = theirs.len().div_ceil(THREADS);
-            launch!(
-                device,
-                &function,
-                grid,
-                THREADS,
-                0,
-                count,
-                run,
-                nodes.pointer(),
-                theirs.pointer(),
-                all.pointer()
-            )
-        }
+        let function = device.function(&passes(raise, 1, false))?;
+        let (count, run) = (theirs.len() as i32, run as i32);
+        let grid = theirs.len().div_ceil(THREADS);
+        function.on(device, grid, THREADS).run(count, run, &nodes, &theirs, &*all)
     }
 }

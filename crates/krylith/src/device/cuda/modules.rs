@@ -1,7 +1,7 @@
 //! Kernels of the GPUs of this process: a file with its constants is compiled and loaded once, by whichever thread asks first,
 //! and stays loaded. Threads that ask for different ones do not wait for each other.
 
-use super::compiler::{self, Kernel};
+use super::compiler::{self, Defines, Kernel};
 use super::driver::failure;
 use crate::Result;
 use crate::waiting::{Once, Taken, Turn, join};
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 const THREADS: usize = 8;
 
 /// What makes a module: the file and its constants, whichever of its functions is wanted.
-type Source = (&'static str, Vec<(String, String)>);
+type Source = (&'static str, Defines);
 
 fn source(kernel: &Kernel) -> Source {
     (kernel.file, kernel.defines.clone())

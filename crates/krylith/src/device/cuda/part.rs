@@ -4,11 +4,11 @@
 //! Only the run travels: from the host, from this GPU, or from another. Its columns are renumbered here, and the numbers of its ghosts
 //! are all that comes back.
 
-use super::bounce::At;
-use super::compiler::Kernel;
-use super::driver::{Buffer, Device, launch};
+use super::bounce::Spot;
+use super::driver::{Buffer, Device};
+use super::launch::{At, Entry, Of, kernels};
 use super::resident::Resident;
-use super::specialisations as special;
+use super::scan::scan_columns;
 use crate::halo::Halo;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
@@ -18,15 +18,27 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A kernel of `part.cu`.
-fn kernel_of(entry: &'static str) -> Kernel {
-    Kernel { file: "part.cu", entry, defines: Vec::new() }
+kernels! {
+    PART in "part.cu", |_| vec![kernel_of(part_mark).into()];
+    fn part_mark(entries: i64, run: Run, col: At<u32>, bits: At<u32>);
+    fn part_words(words: i64, pass: i32, bits: At<u32>, sums: At<i64>, before: At<u32>);
+    fn part_ghosts(words: i64, bits: At<u32>, before: At<u32>, ghosts: At<u32>);
+    fn part_rows(
+        rows: i64, run: Run, square: i32, row_ptr: At<i64>, col: At<u32>, values: At<f64>, bits: At<u32>,
+        before: At<u32>, to_ptr: At<i64>, to_col: At<u32>, to_values: At<f64>,
+    );
+    fn part_values(
+        rows: i64, run: Run, square: i32, row_ptr: At<i64>, col: At<u32>, values: At<f64>,
+        to_values: At<f64>,
+    );
 }
 
-/// Everything that cuts a run of rows out of a matrix.
-pub(super) fn kernels() -> Vec<Kernel> {
-    let entries = ["part_mark", "part_words", "part_ghosts", "part_rows", "part_values"];
-    entries.map(kernel_of).into_iter().chain([special::scan_columns(1)]).collect()
+/// First row and end of a run, entries before it in the whole, ghosts before it.
+type Run = [i64; 4];
+
+/// A kernel of `part.cu`.
+fn kernel_of<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
 }
 
 /// What its buffers are for, in errors.
@@ -78,53 +90,29 @@ impl RunOnDevice {
         let blocks = words.div_ceil(WORDS);
         let sums = device.zeros::<i64>(blocks + 1, WHAT)?;
         let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let kernel = |entry| device.function(&kernel_of(entry));
-        // SAFETY: the parameter types are the kernels', here and below; there is a bit for every column, and a number before every
-        // word.
-        unsafe {
-            let mark = kernel("part_mark")?;
-            for t in 0..patterns {
-                let (count, described) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
-                launch!(
-                    device,
-                    &mark,
-                    grid(count),
-                    256,
-                    0,
-                    count as i64,
-                    described,
-                    raw[t].col,
-                    bits.pointer()
-                )?;
-            }
-            let (count, scan) = (kernel("part_words")?, device.function(&special::scan_columns(1))?);
-            for pass in 0..2i32 {
-                let (bits, sums, before) = (bits.pointer(), sums.pointer(), before.pointer());
-                launch!(device, &count, blocks, WORDS, 0, words as i64, pass, bits, sums, before)?;
-                if pass == 0 {
-                    launch!(device, &scan, 1, 1024, 0, blocks as i64, sums)?;
-                }
+        let mark = device.function(&kernel_of(part_mark))?;
+        for t in 0..patterns {
+            let (count, described) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
+            mark.on(&device, grid(count), 256).run(count as i64, described, raw[t].col, &bits)?;
+        }
+        let (count, scan) =
+            (device.function(&kernel_of(part_words))?, device.function(&scan_columns::of(1))?);
+        for pass in 0..2i32 {
+            count.on(&device, blocks, WORDS).run(words as i64, pass, &bits, &sums, &before)?;
+            if pass == 0 {
+                scan.on(&device, 1, 1024).run(blocks as i64, &sums)?;
             }
         }
         let mut total = [0i64];
         device.read(&sums, blocks, &mut total)?;
         let mut ghosts = vec![0u32; total[0] as usize];
         let list = device.room::<u32>(ghosts.len(), WHAT)?;
-        // SAFETY: as above; the list has room for every set bit.
-        unsafe {
-            let (bits, before) = (bits.pointer(), before.pointer());
-            launch!(
-                device,
-                &kernel("part_ghosts")?,
-                grid(words),
-                256,
-                0,
-                words as i64,
-                bits,
-                before,
-                list.pointer()
-            )?;
-        }
+        device.function(&kernel_of(part_ghosts))?.on(&device, grid(words), 256).run(
+            words as i64,
+            &bits,
+            &before,
+            &list,
+        )?;
         if !ghosts.is_empty() {
             device.read(&list, 0, &mut ghosts)?;
         }
@@ -149,27 +137,22 @@ impl RunOnDevice {
             }
             let to = Resident::room(&device, rows, count, square)?;
             let described = made.described(made.entries[t].start);
-            // SAFETY: as above; the new arrays are as long as the run's.
-            unsafe {
-                launch!(
-                    device,
-                    &kernel("part_rows")?,
-                    (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors()),
-                    256,
-                    0,
+            device
+                .function(&kernel_of(part_rows))?
+                .on(&device, (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors()), 256)
+                .run(
                     rows as i64,
                     described,
                     square as i32,
                     raw[t].row_ptr,
                     raw[t].col,
                     raw[t].values,
-                    bits.pointer(),
-                    before.pointer(),
-                    to.row_ptr.pointer(),
-                    to.col.pointer(),
-                    to.values.pointer()
+                    &bits,
+                    &before,
+                    &to.row_ptr,
+                    &to.col,
+                    &to.values,
                 )?;
-            }
             let to = Arc::new(to);
             first = Some(to.clone());
             let storage = Storage::device(rows, nodes, count, to);
@@ -228,26 +211,17 @@ impl RunOnDevice {
         let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
         let run = self.described(0);
         let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let function = device.function(&kernel_of("part_values"))?;
-        let (row_ptr, col) = (pattern.row_ptr.pointer(), pattern.col.pointer());
-        // SAFETY: the parameter types are the kernel's; both arrays of values are as long as the pattern.
-        unsafe {
-            let square = square as i32;
-            launch!(
-                device,
-                &function,
-                grid,
-                256,
-                0,
-                rows as i64,
-                run,
-                square,
-                row_ptr,
-                col,
-                values,
-                to.pointer()
-            )?;
-        }
+        let function = device.function(&kernel_of(part_values))?;
+        let square = square as i32;
+        function.on(device, grid, 256).run(
+            rows as i64,
+            run,
+            square,
+            &pattern.row_ptr,
+            &pattern.col,
+            values,
+            &to,
+        )?;
         Ok(to)
     }
 }
@@ -282,9 +256,9 @@ fn bring(
         }
         let copy = |from: u64, bytes: usize| -> Result<Buffer<u8>> {
             let to = device.room::<u8>(bytes, WHAT)?;
-            let own = At { ordinal: device.info().ordinal, pointer: to.pointer() };
+            let own = Spot { ordinal: device.info().ordinal, pointer: to.pointer() };
             // SAFETY: as many bytes of a live array, whose device has finished with it.
-            unsafe { device.copy_between(own, At { ordinal: resident.ordinal(), pointer: from }, bytes)? };
+            unsafe { device.copy_between(own, Spot { ordinal: resident.ordinal(), pointer: from }, bytes)? };
             Ok(to)
         };
         resident.settled()?;

@@ -3,9 +3,11 @@
 //! Where a system is shared by ranks, what others have in a column goes to its owner through the host, as on a CPU.
 
 use super::Cuda;
-use super::driver::{Buffer, launch};
+use super::compiler::Kernel;
+use super::driver::Buffer;
+use super::launch::{Address, At, Entry, Of, kernels};
 use super::resident::Resident;
-use super::specialisations as special;
+use super::specialisations::define;
 use crate::comm::agree;
 use crate::halo::RowNumbers;
 use crate::matching::WEAK;
@@ -16,6 +18,59 @@ use crate::space::Space;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+kernels! {
+    PASSES in "passes.cu", |set| maxima_of(set.choose(1..=8, [1, 2, 3, 4, 5]));
+    fn entry_maxima(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, blocks: i64, weight: f64,
+        row_maxima: At<u64>, column_maxima: At<u64>, diagonal: At<f64>, extent: At<u64>,
+    );
+    fn scaled_maxima = "entry_maxima"(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, blocks: i64, weight: f64,
+        row_maxima: At<u64>, column_maxima: At<u64>, row_factors: At<f64>, column_factors: At<f64>,
+    );
+    fn survey(
+        count: i32, terms: i32, stages: i32, of: Address, rows0: At<f64>, rows1: At<f64>, columns0: At<f64>,
+        columns1: At<f64>, diagonal0: At<f64>, diagonal1: At<f64>, weak: f64, found: At<u64>,
+    );
+    fn scale_factors(count: i32, maxima: At<f64>, factors: At<f64>);
+    fn ones(count: i32, to: At<f64>);
+    fn raise(count: i32, run: i32, nodes: At<u32>, theirs: At<f64>, own: At<f64>);
+    fn repeat(count: i32, stages: i32, from: At<f64>, to: At<f64>);
+    fn powers_of_two(count: i32, factors: At<f64>);
+    fn scaled_values(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, blocks: i64, row_factors: At<f64>,
+        column_factors: At<f64>, to: At<f64>, wrong: At<i32>,
+    );
+}
+
+kernels! {
+    RANDOM in "random.cu", |_| vec![random_numbers::of().into()];
+    fn random_numbers(count: i64, seed: u64, numbers: At<u64>, first: u64, order: i32, to: At<f64>);
+}
+
+/// Blocks of a matrix that a block of threads of `passes.cu` looks at.
+fn window(block: usize) -> usize {
+    2048 / block
+}
+
+/// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
+pub(crate) fn passes<K: Entry>(entry: K, block: usize, scaled: bool) -> Of<K> {
+    entry.with(vec![define("BLOCK", block), define("SCALED", scaled as u32)])
+}
+
+/// The passes over matrices of some block sizes.
+fn maxima_of(blocks: Vec<usize>) -> Vec<Kernel> {
+    let of = |block| [passes(entry_maxima, block, false).into(), passes(scaled_maxima, block, true).into()];
+    blocks.into_iter().flat_map(of).collect()
+}
+
+impl random_numbers {
+    /// Random numbers.
+    pub(crate) fn of() -> Of<Self> {
+        Self.with(Vec::new())
+    }
+}
 
 /// Threads of a block where each takes a number.
 const THREADS: usize = 256;
@@ -101,60 +156,44 @@ impl Cuda {
                 columns: device.zeros::<f64>(a.columns(), what)?,
                 diagonal: device.zeros::<f64>(n * b, what)?,
             };
-            let function = device.function(&special::passes("entry_maxima", b, false))?;
-            let windows = a.blocks().div_ceil(special::passes_window(b));
+            let function = device.function(&passes(entry_maxima, b, false))?;
+            let windows = a.blocks().div_ceil(window(b));
             if windows > 0 {
-                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
-                unsafe {
-                    launch!(
-                        device,
-                        &function,
-                        windows,
-                        THREADS,
-                        0,
-                        on.row_ptr.pointer(),
-                        on.col.pointer(),
-                        on.values.pointer(),
-                        n as i32,
-                        a.blocks() as i64,
-                        c.largest(),
-                        of.rows.pointer(),
-                        of.columns.pointer(),
-                        of.diagonal.pointer(),
-                        found.pointer()
-                    )?;
-                }
+                function.on(device, windows, THREADS).run(
+                    &on.row_ptr,
+                    &on.col,
+                    &on.values,
+                    n as i32,
+                    a.blocks() as i64,
+                    c.largest(),
+                    of.rows.pointer(),
+                    of.columns.pointer(),
+                    &of.diagonal,
+                    &found,
+                )?;
             }
             self.columns_to_owners(terms, &mut of.columns)?;
             maxima.push(of);
         }
         let coefficients: Vec<[f64; 7]> = terms.terms.iter().map(|(c, _)| coefficient(c)).collect();
         let coefficients = device.upload(&coefficients, what)?;
-        let function = device.function(&special::passes("survey", 1, false))?;
+        let function = device.function(&passes(survey, 1, false))?;
         let second = maxima.last();
         if let (Some(one), Some(two), true) = (maxima.first(), second, n > 0) {
-            // SAFETY: the parameter types are the kernel's; all arrays have a number for each own row.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    (n * b).div_ceil(THREADS).min(8 * device.multiprocessors()),
-                    THREADS,
-                    0,
-                    (n * b) as i32,
-                    maxima.len() as i32,
-                    terms.stages() as i32,
-                    coefficients.pointer(),
-                    one.rows.pointer(),
-                    two.rows.pointer(),
-                    one.columns.pointer(),
-                    two.columns.pointer(),
-                    one.diagonal.pointer(),
-                    two.diagonal.pointer(),
-                    WEAK,
-                    found.at(2)
-                )?;
-            }
+            function.on(device, (n * b).div_ceil(THREADS).min(8 * device.multiprocessors()), THREADS).run(
+                (n * b) as i32,
+                maxima.len() as i32,
+                terms.stages() as i32,
+                &coefficients,
+                &one.rows,
+                &two.rows,
+                &one.columns,
+                &two.columns,
+                &one.diagonal,
+                &two.diagonal,
+                WEAK,
+                found.at(2),
+            )?;
         }
         let mut host = [0; 11];
         device.read(&found, 0, &mut host)?;
@@ -178,52 +217,45 @@ impl Cuda {
         let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
         let (b, device, what) = (terms.block(), self.device(), "scale factors");
         let (own, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
-        let ones = device.function(&special::passes("ones", 1, false))?;
+        let one = device.function(&passes(ones, 1, false))?;
         let (r, mut c) = (device.room(own, what)?, device.room(columns, what)?);
-        self.each(&ones, &r, None)?;
-        self.each(&ones, &c, None)?;
+        for factors in [&r, &c] {
+            self.each(factors, |grid, n| one.on(device, grid, THREADS).run(n, factors))?;
+        }
         let row_maxima = device.zeros::<f64>(own, what)?;
         let mut column_maxima = device.zeros::<f64>(columns, what)?;
-        let maxima = device.function(&special::passes("entry_maxima", b, true))?;
-        let factors = device.function(&special::passes("scale_factors", 1, false))?;
-        let powers = device.function(&special::passes("powers_of_two", 1, false))?;
+        let maxima = device.function(&passes(scaled_maxima, b, true))?;
+        let factors = device.function(&passes(scale_factors, 1, false))?;
+        let powers = device.function(&passes(powers_of_two, 1, false))?;
         for _ in 0..Scaling::PASSES {
             for ((coefficient, a), on) in terms.terms.iter().zip(&matrices) {
-                let windows = a.blocks().div_ceil(special::passes_window(b));
+                let windows = a.blocks().div_ceil(window(b));
                 if windows == 0 {
                     continue;
                 }
-                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
-                unsafe {
-                    launch!(
-                        device,
-                        &maxima,
-                        windows,
-                        THREADS,
-                        0,
-                        on.row_ptr.pointer(),
-                        on.col.pointer(),
-                        on.values.pointer(),
-                        a.block_rows() as i32,
-                        a.blocks() as i64,
-                        coefficient.largest(),
-                        row_maxima.pointer(),
-                        column_maxima.pointer(),
-                        r.pointer(),
-                        c.pointer()
-                    )?;
-                }
+                maxima.on(device, windows, THREADS).run(
+                    &on.row_ptr,
+                    &on.col,
+                    &on.values,
+                    a.block_rows() as i32,
+                    a.blocks() as i64,
+                    coefficient.largest(),
+                    row_maxima.pointer(),
+                    column_maxima.pointer(),
+                    &r,
+                    &c,
+                )?;
             }
             self.columns_to_owners(terms, &mut column_maxima)?;
             for (maxima, of) in [(&row_maxima, &r), (&column_maxima, &c)] {
-                self.each(&factors, maxima, Some(of))?;
+                self.each(maxima, |grid, n| factors.on(device, grid, THREADS).run(n, maxima, of))?;
             }
             if let Some(halo) = terms.halo.as_ref().filter(|_| self.comm().size() > 1) {
                 self.ghosts_from_owners(halo, b, &mut c)?;
             }
         }
         for of in [&r, &c] {
-            self.each(&powers, of, None)?;
+            self.each(of, |grid, n| powers.on(device, grid, THREADS).run(n, of))?;
         }
         let made = self.scaled(terms, &matrices, &r, &c).and_then(|scaled| {
             let stages = terms.stages();
@@ -235,14 +267,11 @@ impl Cuda {
     /// The first factors, as many times over as there are stages: a vector of this space.
     fn repeated(&self, factors: &Buffer<f64>, stages: usize) -> Result<Buffer<f64>> {
         let (device, to) = (self.device(), self.vector()?);
-        let function = device.function(&special::passes("repeat", 1, false))?;
+        let function = device.function(&passes(repeat, 1, false))?;
         let grid = to.len().div_ceil(THREADS);
         if grid > 0 {
-            // SAFETY: the parameter types are the kernel's; there is a factor for `stages` numbers each.
-            unsafe {
-                let (count, stages) = (to.len() as i32, stages as i32);
-                launch!(device, &function, grid, THREADS, 0, count, stages, factors.pointer(), to.pointer())?
-            }
+            let (count, stages) = (to.len() as i32, stages as i32);
+            function.on(device, grid, THREADS).run(count, stages, factors, &to)?
         }
         Ok(to)
     }
@@ -256,32 +285,24 @@ impl Cuda {
         c: &Buffer<f64>,
     ) -> Result<Terms<'static>> {
         let (b, device) = (terms.block(), self.device());
-        let function = device.function(&special::passes("scaled_values", b, false))?;
+        let function = device.function(&passes(scaled_values, b, false))?;
         let wrong = device.zeros::<i32>(1, "a flag")?;
         let mut scaled = Vec::with_capacity(matrices.len());
         for ((coefficient, a), on) in terms.terms.iter().zip(matrices) {
             let values = device.room::<f64>(on.values.len(), "a scaled matrix")?;
-            let windows = a.blocks().div_ceil(special::passes_window(b));
+            let windows = a.blocks().div_ceil(window(b));
             if windows > 0 {
-                // SAFETY: the parameter types are the kernel's; the arrays are those of one matrix.
-                unsafe {
-                    launch!(
-                        device,
-                        &function,
-                        windows,
-                        THREADS,
-                        0,
-                        on.row_ptr.pointer(),
-                        on.col.pointer(),
-                        on.values.pointer(),
-                        a.block_rows() as i32,
-                        a.blocks() as i64,
-                        r.pointer(),
-                        c.pointer(),
-                        values.pointer(),
-                        wrong.pointer()
-                    )?;
-                }
+                function.on(device, windows, THREADS).run(
+                    &on.row_ptr,
+                    &on.col,
+                    &on.values,
+                    a.block_rows() as i32,
+                    a.blocks() as i64,
+                    r,
+                    c,
+                    &values,
+                    &wrong,
+                )?;
             }
             let storage = a.storage().with_device_values(Arc::new(on.with_values(values)));
             scaled.push((coefficient.clone(), Cow::Owned(a.with_storage(storage))));
@@ -310,7 +331,7 @@ impl Cuda {
         to: &mut Buffer<f64>,
     ) -> Result<()> {
         let (count, device) = (to.len(), self.device());
-        let function = device.function(&special::random())?;
+        let function = device.function(&random_numbers::of())?;
         let (mut first, mut list) = (0, None);
         match numbers {
             Some(RowNumbers::Run { first: at, .. }) => first = at * order as u64,
@@ -319,11 +340,8 @@ impl Cuda {
         }
         let at = list.as_ref().map_or(0, |n| n.pointer());
         let grid = count.div_ceil(THREADS).clamp(1, 16 * device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; there is a number for each node.
-        unsafe {
-            let (count, order, to) = (count as i64, order as i32, to.pointer());
-            launch!(device, &function, grid, THREADS, 0, count, seed, at, first, order, to)
-        }
+        let (count, order) = (count as i64, order as i32);
+        function.on(device, grid, THREADS).run(count, seed, at, first, order, &*to)
     }
 
     /// What other ranks have in the columns of this one, as maxima. Collective where the terms are shared.
@@ -334,38 +352,15 @@ impl Cuda {
         }
     }
 
-    /// A kernel that takes a count and one or two arrays.
-    fn each(
-        &self,
-        function: &cudarc::driver::CudaFunction,
-        first: &Buffer<f64>,
-        second: Option<&Buffer<f64>>,
-    ) -> Result<()> {
-        let (count, device) = (first.len(), self.device());
-        if count == 0 {
-            return Ok(());
-        }
-        let grid = count.div_ceil(THREADS);
-        if i32::try_from(count).is_err() {
-            return Err(Error::Unsupported(format!(
-                "{count} columns on one GPU; share the matrix among several"
-            )));
-        }
-        // SAFETY: the parameter types are the kernels'; both arrays have `count` numbers.
-        unsafe {
-            match second {
-                Some(second) => launch!(
-                    device,
-                    function,
-                    grid,
-                    THREADS,
-                    0,
-                    count as i32,
-                    first.pointer(),
-                    second.pointer()
-                ),
-                None => launch!(device, function, grid, THREADS, 0, count as i32, first.pointer()),
-            }
+    /// Launches a kernel of one thread a number, if there are any numbers: with its grid, and how many there are.
+    fn each(&self, of: &Buffer<f64>, launch: impl FnOnce(usize, i32) -> Result<()>) -> Result<()> {
+        match i32::try_from(of.len()) {
+            Ok(0) => Ok(()),
+            Ok(count) => launch(of.len().div_ceil(THREADS), count),
+            Err(_) => Err(Error::Unsupported(format!(
+                "{} columns on one GPU; share the matrix among several",
+                of.len()
+            ))),
         }
     }
 }

@@ -5,8 +5,10 @@
 //! on few (`dia.rs`), else by rows (`csr.rs`, among ranks `csr_halo.rs`). Block sizes over 8 and more than 4 stages are refused by name.
 
 mod group;
+mod shape;
 
 pub(super) use group::Group;
+pub(super) use shape::KRON_PRODUCT;
 
 use super::Cuda;
 use super::csr::{CsrPattern, CsrProduct};

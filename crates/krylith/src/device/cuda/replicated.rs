@@ -11,12 +11,12 @@
 //! mapped, so ranks that are processes are refused.
 
 use super::Cuda;
-use super::bounce::At;
-use super::compiler::Kernel;
+use super::bounce::Spot;
 use super::csr::{CsrPattern, CsrProduct};
 use super::dia::ResidualOf;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
 use super::fabric::{Fabric, Transport};
+use super::launch::{Address, At, Entry, Function, Of, kernels};
 use super::peers::{MAX_RANKS, Shared};
 use super::resident::Resident;
 use crate::comm::{Communicator, agree, gather};
@@ -25,19 +25,26 @@ use crate::operator::cuts::{Cuts, Mode, OnHost, RowPointers, Run, Search};
 use crate::operator::{SharedRows, Terms, check_lengths};
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use cudarc::driver::{CudaFunction, CudaStream};
+use cudarc::driver::CudaStream;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A kernel of `replicated.cu`.
-fn kernel_of(entry: &'static str) -> Kernel {
-    Kernel { file: "replicated.cu", entry, defines: Vec::new() }
+kernels! {
+    REPLICATED in "replicated.cu", |_| vec![kernel_of(longest_row).into()];
+    fn longest_row(rows: i64, row_ptr: At<i64>, key: At<u64>);
+    fn row_pointers(asked: Rows, count: i32, row_ptr: At<i64>, to: At<i64>);
+    fn search_rows(all: Searches, count: i32, row_ptr: At<i64>, to: At<i64>);
+    fn rebase(count: i64, base: i64, from: At<i64>, to: At<i64>);
+    fn wait_for_all(meeting: Address, broken: At<f64>);
 }
 
-/// Everything that cuts rows and lets GPUs wait for each other.
-pub(super) fn kernels() -> Vec<Kernel> {
-    ["longest_row", "row_pointers", "search_rows", "rebase", "wait_for_all"].map(kernel_of).into()
+type Rows = [i64; POINTERS];
+type Searches = [[i64; 6]; SEARCHES];
+
+/// A kernel of `replicated.cu`.
+fn kernel_of<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
 }
 
 /// What its buffers are for, in errors.
@@ -68,7 +75,7 @@ struct Joined {
     fabric: Arc<Fabric>,
     meeting: Buffer<Meeting>,
     _flags: Shared<u64>,
-    wait: CudaFunction,
+    wait: Function<wait_for_all>,
     /// One for each other rank, in their order.
     streams: Vec<Arc<CudaStream>>,
     /// Addresses in halves of 32 bits, which a sum over the ranks leaves as they are.
@@ -96,7 +103,7 @@ impl CudaLinks {
             _ => space.fabric().clone(),
         };
         let mine = (|| {
-            let wait = device.function(&kernel_of("wait_for_all"))?;
+            let wait = device.function(&kernel_of(wait_for_all))?;
             device.allow_shared(&wait, 32, 0)?; // loaded before anything waits
             let streams = (1..size).map(|_| device.second_stream()).collect::<Result<_>>()?;
             Ok((wait, streams, device.peer_zeros::<u64>(MAX_RANKS, "flags")?))
@@ -165,10 +172,7 @@ impl Joined {
 
     /// Waits in a stream until all GPUs have come here; the number at `broken` becomes NaN if one does not.
     fn meet(&self, stream: &CudaStream, broken: u64) -> Result<()> {
-        let (mut meeting, mut broken) = (self.meeting.pointer(), broken);
-        let mut arguments = [&raw mut meeting, &raw mut broken].map(|argument| argument.cast());
-        // SAFETY: the parameter types are the kernel's; a null address is not used.
-        unsafe { self.fabric.device().launch_in(stream, &self.wait, 1, 32, 0, &mut arguments) }
+        self.wait.on(self.fabric.device(), 1, 32).in_stream(stream).run(self.meeting.pointer(), broken)
     }
 
     /// Lets the streams of the copies wait until all GPUs have come here; what follows in the device's own stream does not wait.
@@ -428,11 +432,10 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             (row_ptr.pointer(), col, device.upload(&a.values()[first..entries.end], WHAT)?)
         }
     };
-    let rebase = device.function(&kernel_of("rebase"))?;
+    let function = device.function(&kernel_of(rebase))?;
     let count = row_ptr.len();
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
-    // SAFETY: the parameter types are the kernel's; both arrays have that many numbers.
-    unsafe { launch!(device, &rebase, grid, 256, 0, count as i64, first as i64, from, row_ptr.pointer())? };
+    function.on(device, grid, 256).run(count as i64, first as i64, from, &row_ptr)?;
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
     let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
     Ok((product, kept))
@@ -453,8 +456,8 @@ fn rows_from(
     // SAFETY: room for as many numbers; the caller holds the matrix until the copies are done.
     unsafe {
         let copy = |to: u64, pointer: u64, bytes: usize| {
-            let own = At { ordinal: device.info().ordinal, pointer: to };
-            device.copy_between(own, At { ordinal: from.ordinal(), pointer }, bytes)
+            let own = Spot { ordinal: device.info().ordinal, pointer: to };
+            device.copy_between(own, Spot { ordinal: from.ordinal(), pointer }, bytes)
         };
         copy(row_ptr.pointer(), from.row_ptr.at(rows.start), 8 * row_ptr.len())?;
         copy(col.pointer(), from.col.at(first), 4 * count)?;
@@ -498,33 +501,33 @@ impl RowPointers for OnDevice {
             return Ok(0);
         }
         let key = device.zeros::<u64>(1, WHAT)?;
-        let function = device.function(&kernel_of("longest_row"))?;
+        let function = device.function(&kernel_of(longest_row))?;
         let grid = rows.div_ceil(1024).clamp(1, 8 * device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; there is one row pointer more than rows.
-        unsafe {
-            launch!(device, &function, grid, 256, 0, rows as i64, self.on.row_ptr.pointer(), key.pointer())?;
-        }
+        function.on(device, grid, 256).run(rows as i64, &self.on.row_ptr, &key)?;
         let mut found = [0];
         device.read(&key, 0, &mut found)?;
         Ok((u32::MAX - found[0] as u32) as usize)
     }
 
     fn at(&self, rows: &[usize]) -> Result<Vec<u64>> {
-        let function = self.device.function(&kernel_of("row_pointers"))?;
+        let function = self.device.function(&kernel_of(row_pointers))?;
         let mut all = Vec::with_capacity(rows.len());
         for rows in rows.chunks(POINTERS) {
             let (mut asked, count) = ([0i64; POINTERS], rows.len());
             asked.iter_mut().zip(rows).for_each(|(to, &row)| *to = row as i64);
-            let (row_ptr, to) = (self.on.row_ptr.pointer(), self.answers.pointer());
-            // SAFETY: the parameter types are the kernel's; rows are at most as many as the matrix has.
-            unsafe { launch!(self.device, &function, 1, POINTERS, 0, asked, count as i32, row_ptr, to)? };
+            function.on(&self.device, 1, POINTERS).run(
+                asked,
+                count as i32,
+                &self.on.row_ptr,
+                &self.answers,
+            )?;
             all.extend(self.read(count)?);
         }
         Ok(all)
     }
 
     fn search(&self, searches: &[Search]) -> Result<Vec<(usize, u64)>> {
-        let function = self.device.function(&kernel_of("search_rows"))?;
+        let function = self.device.function(&kernel_of(search_rows))?;
         let mut all = Vec::with_capacity(searches.len());
         for some in searches.chunks(SEARCHES) {
             let mut asked = [[0i64; 6]; SEARCHES];
@@ -533,9 +536,8 @@ impl RowPointers for OnDevice {
                 let (start, skipped) = (fold.start as i64, fold.skipped as i64);
                 *to = [start, skipped, fold.entries as i64, s.low as i64, s.high as i64, wanted];
             }
-            let (count, row_ptr, to) = (some.len() as i32, self.on.row_ptr.pointer(), self.answers.pointer());
-            // SAFETY: the parameter types are the kernel's; searches are among the rows of the matrix.
-            unsafe { launch!(self.device, &function, 1, SEARCHES, 0, asked, count, row_ptr, to)? };
+            let count = some.len() as i32;
+            function.on(&self.device, 1, SEARCHES).run(asked, count, &self.on.row_ptr, &self.answers)?;
             let found = self.read(2 * some.len())?;
             all.extend(found.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1])));
         }

@@ -4,8 +4,11 @@
 //! copied there, so that the caller's arrays are the caller's again.
 
 use super::Cuda;
-use super::driver::{Buffer, Device, launch};
-use super::specialisations as special;
+use super::compiler::Kernel;
+use super::driver::{Buffer, Device};
+use super::launch::Set;
+use super::launch::{Address, At, Entry, Of, kernels};
+use super::specialisations::define;
 use crate::matrix::Bsr;
 use crate::memory::{Lent, Numbers, OnDevice, Pattern, Remote};
 use crate::operator::Terms;
@@ -13,6 +16,34 @@ use crate::{Error, Result};
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
+
+kernels! {
+    ARRAYS in "arrays.cu", all_arrays;
+    fn take_row_pointers(
+        rows: i64, entries: i64, from: Address, to: At<i64>, base: At<i32>, wrong: At<i32>,
+    );
+    fn take_columns(entries: i64, columns: i64, from: Address, to: At<u32>, base: At<i32>, wrong: At<i32>);
+    fn check_columns(rows: i64, entries: i64, row_ptr: At<i64>, col: At<u32>, wrong: At<i32>);
+    fn take_values(count: i64, from: At<f64>, to: At<f64>, wrong: At<i32>);
+    fn compare_patterns(
+        pointers: i64, entries: i64, one: At<i64>, two: At<i64>, col: At<u32>, other: At<u32>,
+        differ: At<i32>,
+    );
+}
+
+/// A kernel that takes over a caller's matrix; names of C types of its row pointers and columns.
+fn arrays<K: Entry>(entry: K, row: &str, column: &str) -> Of<K> {
+    entry.with(vec![define("ROW", row), define("COLUMN", column)])
+}
+
+/// Widths of row pointers and columns.
+fn all_arrays(set: Set) -> Vec<Kernel> {
+    let common = [("int", "int"), ("long long", "int")];
+    let all = ["int", "long long", "unsigned", "unsigned long long"].map(|width| (width, width));
+    let all = all.into_iter().chain([common[1]]).collect::<Vec<_>>();
+    let widths = set.choose(all, common);
+    widths.into_iter().map(|(row, column)| arrays(take_columns, row, column).into()).collect()
+}
 
 /// Row pointers, columns and values of a matrix. Patterns may be those of another matrix too.
 #[derive(Clone)]
@@ -78,17 +109,20 @@ impl Resident {
     /// True where row pointers and columns of both, as many, are the same.
     fn compare(&self, other: &Self) -> Result<bool> {
         let device = &self.device;
-        let function = device.function(&special::arrays("compare_patterns", "int", "int"))?;
+        let function = device.function(&arrays(compare_patterns, "int", "int"))?;
         let differ = device.zeros::<i32>(1, "a flag")?;
         let (rows, entries) = (self.row_ptr.len(), self.col.len());
         let grid = rows.max(entries).div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        // SAFETY: the parameter types are the kernel's; both have as many row pointers and columns.
-        unsafe {
-            let (one, two) = (self.row_ptr.pointer(), other.row_ptr.pointer());
-            let (col, other_col) = (self.col.pointer(), other.col.pointer());
-            let (rows, entries, differ) = (rows as i64, entries as i64, differ.pointer());
-            launch!(device, &function, grid, 256, 0, rows, entries, one, two, col, other_col, differ)?;
-        }
+        let (rows, entries) = (rows as i64, entries as i64);
+        function.on(device, grid, 256).run(
+            rows,
+            entries,
+            &self.row_ptr,
+            &other.row_ptr,
+            &self.col,
+            &other.col,
+            &differ,
+        )?;
         let mut found = [0];
         device.read(&differ, 0, &mut found)?;
         Ok(found[0] == 0)
@@ -190,59 +224,33 @@ pub(crate) fn take(
 ) -> Result<Option<Arc<dyn OnDevice>>> {
     let device = Device::open(row_ptr.remote.ordinal)?;
     let (rows, entries, what) = (row_ptr.remote.len - 1, col.remote.len, "a matrix");
-    let function = |entry| device.function(&special::arrays(entry, row_ptr.name, col.name));
     let mut wrong = device.zeros::<i32>(1, what)?;
     let base = device.room::<i32>(1, what)?;
     let (pointers, columns_of) = (device.room::<i64>(rows + 1, what)?, device.room::<u32>(entries, what)?);
     let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
-    // SAFETY: the parameter types are the kernels'; lengths are those of the buffers.
-    unsafe {
-        let take = function("take_row_pointers")?;
-        device.lent(row_ptr.remote, row_ptr.size, |from| {
-            let (to, base, wrong) = (pointers.pointer(), base.pointer(), wrong.pointer());
-            launch!(device, &take, grid(rows + 1), 256, 0, rows as i64, entries as i64, from, to, base, wrong)
-        })?;
-        let take = function("take_columns")?;
-        device.lent(col.remote, col.size, |from| {
-            let (to, base, wrong) = (columns_of.pointer(), base.pointer(), wrong.pointer());
-            launch!(
-                device,
-                &take,
-                grid(col.remote.len),
-                256,
-                0,
-                entries as i64,
-                columns as i64,
-                from,
-                to,
-                base,
-                wrong
-            )
-        })?;
-    }
+    let take = device.function(&arrays(take_row_pointers, row_ptr.name, col.name))?;
+    device.lent(row_ptr.remote, row_ptr.size, |from| {
+        take.on(&device, grid(rows + 1), 256).run(rows as i64, entries as i64, from, &pointers, &base, &wrong)
+    })?;
+    let take = device.function(&arrays(take_columns, row_ptr.name, col.name))?;
+    device.lent(col.remote, col.size, |from| {
+        take.on(&device, grid(col.remote.len), 256).run(
+            entries as i64,
+            columns as i64,
+            from,
+            &columns_of,
+            &base,
+            &wrong,
+        )
+    })?;
     let copied = copy_finite(&device, values, &mut wrong)?;
     let mut found = [0];
     device.read(&wrong, 0, &mut found)?;
     if found[0] == 0 {
         // Pointers are within the columns by now.
-        let check = function("check_columns")?;
-        // SAFETY: as above.
-        unsafe {
-            let (rows_at, columns_at) = (pointers.pointer(), columns_of.pointer());
-            let (rows, entries) = (rows as i64, entries as i64);
-            launch!(
-                device,
-                &check,
-                grid(col.remote.len),
-                256,
-                0,
-                rows,
-                entries,
-                rows_at,
-                columns_at,
-                wrong.pointer()
-            )?;
-        }
+        let check = device.function(&arrays(check_columns, row_ptr.name, col.name))?;
+        let (rows, entries) = (rows as i64, entries as i64);
+        check.on(&device, grid(col.remote.len), 256).run(rows, entries, &pointers, &columns_of, &wrong)?;
         device.read(&wrong, 0, &mut found)?;
     }
     if found[0] != 0 {
@@ -298,12 +306,11 @@ fn upload_pattern(device: &Arc<Device>, pointers: &[usize], col: &[u32]) -> Resu
 /// A copy of a caller's values; raises `wrong` where one is not finite.
 fn copy_finite(device: &Arc<Device>, values: Remote, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
     let to = device.room::<f64>(values.len, "a matrix")?;
-    let function = device.function(&special::arrays("take_values", "int", "int"))?;
-    let (count, wrong) = (values.len as i64, wrong.pointer());
+    let function = device.function(&arrays(take_values, "int", "int"))?;
+    let count = values.len as i64;
     let grid = values.len.div_ceil(256).clamp(1, 32 * device.multiprocessors());
     device.lent(values, size_of::<f64>(), |from| {
-        // SAFETY: the parameter types are the kernel's; both have that many numbers.
-        unsafe { launch!(device, &function, grid, 256, 0, count, from, to.pointer(), wrong) }
+        function.on(device, grid, 256).run(count, from, &to, &*wrong)
     })?;
     Ok(to)
 }

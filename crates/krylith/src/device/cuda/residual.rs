@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::dia::ResidualOf;
-use super::driver::{Buffer, launch};
+use super::driver::Buffer;
 use super::product::{CudaProduct, Group};
 use crate::Result;
 use crate::operator::{PointBlockSum, check_lengths};
@@ -82,70 +82,29 @@ impl Group {
             return Ok(());
         }
         let grid = t.count.min(device.multiprocessors() * RESIDENT);
-        let (count, starts, records) = (t.count as i32, t.starts.pointer(), t.records.pointer());
-        let (values, parts) = (self.values(), self.parts.pointer());
-        // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
-        unsafe {
-            match ghosts {
-                None => launch!(
-                    device,
-                    &k.residual,
-                    grid,
-                    THREADS,
-                    0,
-                    space.halt(),
-                    count,
-                    starts,
-                    records,
-                    values,
-                    on.x,
-                    on.b,
-                    on.r,
-                    on.low,
-                    on.m,
-                    parts
-                )?,
-                Some((own, at, exchange)) => launch!(
-                    device,
-                    &k.residual,
-                    grid,
-                    THREADS,
-                    0,
-                    space.halt(),
-                    count,
-                    starts,
-                    records,
-                    values,
-                    on.x,
-                    on.b,
-                    on.r,
-                    on.low,
-                    on.m,
-                    parts,
-                    own,
-                    at,
-                    exchange
-                )?,
-            }
-            let rows = t.long_rows.len() / 3;
-            if rows > 0 {
-                let long = t.long_rows.pointer();
-                launch!(
-                    device,
-                    &k.residual_long,
-                    (rows * run).div_ceil(THREADS),
-                    THREADS,
-                    0,
-                    space.halt(),
-                    rows as i32,
-                    long,
-                    parts,
-                    on.b,
-                    on.r,
-                    on.low,
-                    on.m
-                )?;
-            }
+        let (count, values) = (t.count as i32, self.values());
+        // The kernel without ghosts does not read the last arguments.
+        let (own, at, exchange) = ghosts.unwrap_or_default();
+        k.residual.on(device, grid, THREADS).run(
+            space.halt(),
+            count,
+            &t.starts,
+            &t.records,
+            values,
+            on.x,
+            on.b,
+            on.r,
+            on.low,
+            on.m,
+            &self.parts,
+            own,
+            at,
+            exchange,
+        )?;
+        let rows = t.long_rows.len() / 3;
+        if rows > 0 {
+            let launch = k.residual_long.on(device, (rows * run).div_ceil(THREADS), THREADS);
+            launch.run(space.halt(), rows as i32, &t.long_rows, &self.parts, on.b, on.r, on.low, on.m)?;
         }
         Ok(())
     }

@@ -1,23 +1,37 @@
 //! Exclusive prefix sums of counts: where the entries of each row begin, or which number a chosen node gets.
 
-use super::compiler::Kernel;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
+use super::launch::{At, Entry, Of, kernels};
 use super::specialisations::define;
 use crate::Result;
 use std::sync::Arc;
+
+kernels! {
+    SCAN_COLUMNS in "scan.cu", |_| [1, 3].map(|columns| scan_columns::of(columns).into()).into();
+    fn scan_columns(count: i64, values: At<i64>);
+}
+
+kernels! {
+    SCAN in "scan_counts.cu", |_| vec![kernel(scan_blocks).into()];
+    fn scan_blocks(n: i64, counts: At<u32>, sums: At<i64>);
+    fn scan_sums(blocks: i64, sums: At<i64>, end: At<i64>);
+    fn scan_places(n: i64, counts: At<u32>, sums: At<i64>, places: At<i64>);
+}
 
 /// Threads of a block that scans, and numbers of a thread.
 const THREADS: usize = 256;
 const ITEMS: usize = 8;
 
-fn kernel(entry: &'static str) -> Kernel {
-    let defines = vec![define("THREADS", THREADS), define("ITEMS", ITEMS)];
-    Kernel { file: "scan_counts.cu", entry, defines }
+impl scan_columns {
+    /// Exclusive sums down interleaved columns.
+    pub(crate) fn of(columns: usize) -> Of<Self> {
+        Self.with(vec![define("COLUMNS", columns)])
+    }
 }
 
-/// The kernels of [`scan`].
-pub(super) fn kernels() -> [Kernel; 3] {
-    ["scan_blocks", "scan_sums", "scan_places"].map(kernel)
+fn kernel<K: Entry>(entry: K) -> Of<K> {
+    let defines = vec![define("THREADS", THREADS), define("ITEMS", ITEMS)];
+    entry.with(defines)
 }
 
 /// Exclusive prefix sums of counts, and the total behind them: one number more than there are counts.
@@ -26,17 +40,10 @@ pub(super) fn scan(device: &Arc<Device>, counts: &Buffer<u32>) -> Result<Buffer<
     let places = device.room::<i64>(n + 1, what)?;
     let blocks = n.div_ceil(THREADS * ITEMS).max(1);
     let sums = device.room::<i64>(blocks, what)?;
-    let function = |entry| device.function(&kernel(entry));
-    let (length, counts, sums_at) = (n as i64, counts.pointer(), sums.pointer());
-    // SAFETY: the parameter types are the kernels'; `sums` has a number for each block, `places` one more than `counts`.
-    unsafe {
-        let scan = function("scan_blocks")?;
-        launch!(device, &scan, blocks, THREADS, 0, length, counts, sums_at)?;
-        let scan = function("scan_sums")?;
-        launch!(device, &scan, 1, THREADS, 0, blocks as i64, sums_at, places.at(n))?;
-        let scan = function("scan_places")?;
-        launch!(device, &scan, blocks, THREADS, 0, length, counts, sums_at, places.pointer())?;
-    }
+    let length = n as i64;
+    device.function(&kernel(scan_blocks))?.on(device, blocks, THREADS).run(length, counts, &sums)?;
+    device.function(&kernel(scan_sums))?.on(device, 1, THREADS).run(blocks as i64, &sums, places.at(n))?;
+    device.function(&kernel(scan_places))?.on(device, blocks, THREADS).run(length, counts, &sums, &places)?;
     Ok(places)
 }
 

@@ -1,9 +1,11 @@
 //! What methods ask of one GPU.
 
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
 use super::fabric::Fabric;
 use super::scalars::CudaScalars;
-use super::specialisations as special;
+use super::vectors::{
+    STEP_THREADS, append, combine, combine_pair, project, step, step_key, sweep, sweep_key,
+};
 use crate::comm::Communicator;
 use crate::space::{COLUMNS, Phase, SmallStep, Space, Store, Sweep, SweepSource};
 use crate::{Error, Result};
@@ -161,33 +163,25 @@ impl Cuda {
     ) -> Result<()> {
         let store = v.store();
         let vectors = if w == 0 { 1 } else { 2 };
-        let function = self.device.function(&special::project(store, vectors))?;
+        let function = self.device.function(&project::of(store, vectors))?;
         let keep = if followed { self.keep(columns.len(), store) } else { 0 };
         let sums = vectors * columns.len() + if norm { 2 * vectors - 1 } else { 0 };
-        // SAFETY: the parameter types are the kernel's; scratch and counters were sized for all columns.
-        unsafe {
-            launch!(
-                self.device,
-                &function,
-                self.device.multiprocessors(),
-                512,
-                0,
-                self.halt(),
-                v.pointer(0),
-                v.stride as i64,
-                self.len as i32,
-                columns.start as i32,
-                columns.end as i32,
-                w,
-                z,
-                norm as i32,
-                keep,
-                out,
-                v.scratch.pointer(),
-                v.counter.pointer(),
-                self.fabric.group()
-            )?;
-        }
+        function.on(&self.device, self.device.multiprocessors(), 512).run(
+            self.halt(),
+            v.pointer(0),
+            v.stride as i64,
+            self.len as i32,
+            columns.start as i32,
+            columns.end as i32,
+            w,
+            z,
+            norm as i32,
+            keep,
+            out,
+            &v.scratch,
+            &v.counter,
+            self.fabric.group(),
+        )?;
         self.fabric.total(out, sums)
     }
 
@@ -200,29 +194,21 @@ impl Cuda {
         alpha: f64,
         x: u64,
     ) -> Result<()> {
-        let function = self.device.function(&special::combine(v.store()))?;
+        let function = self.device.function(&combine::of(v.store()))?;
         let shared = 8 * columns.len().div_ceil(8).max(1) * 8;
-        // SAFETY: the parameter types are the kernel's; columns lie in the basis.
-        unsafe {
-            launch!(
-                self.device,
-                &function,
-                2 * self.device.multiprocessors(),
-                256,
-                shared,
-                self.halt(),
-                v.pointer(0),
-                v.stride as i64,
-                self.len as i32,
-                columns.start as i32,
-                columns.end as i32,
-                count,
-                coefficients,
-                alpha,
-                0u64,
-                x
-            )
-        }
+        function.on(&self.device, 2 * self.device.multiprocessors(), 256).shared(shared).run(
+            self.halt(),
+            v.pointer(0),
+            v.stride as i64,
+            self.len as i32,
+            columns.start as i32,
+            columns.end as i32,
+            count,
+            coefficients,
+            alpha,
+            0u64,
+            x,
+        )
     }
 
     /// A sweep with all that its kernel is given; compiled once, not for every sweep.
@@ -238,7 +224,7 @@ impl Cuda {
         for n in x.iter().map(|x| x.len()).chain(y.iter().map(|y| y.len())) {
             self.check_len(n)?;
         }
-        let function = self.device.function_of(special::sweep_key(source), &|| special::sweep(source))?;
+        let function = self.device.function_of(sweep_key(source), || sweep::of(source))?;
         // A fixed grid for a fixed length: sums come out the same every time.
         let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
         let (mut halt, mut n) = (self.halt(), self.len as i64);
@@ -263,7 +249,7 @@ impl Cuda {
             arguments[5 + k] = &mut pointers[k] as *mut u64 as _;
         }
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
-        unsafe { self.device.launch(&function, blocks, SWEEP_THREADS, 0, &mut arguments[..5 + count])? };
+        unsafe { function.on(&self.device, blocks, SWEEP_THREADS).launch(&mut arguments[..5 + count])? };
         match o.windows(2).all(|pair| pair[1] == pair[0] + 1) {
             // Slots that lie together travel in one message.
             true if !o.is_empty() => self.fabric.total(scalars.value(o[0]), o.len()),
@@ -415,24 +401,10 @@ impl Space for Cuda {
         scalars: &mut CudaScalars,
         norm: usize,
     ) -> Result<()> {
-        let function = self.device.function(&special::append(v.store()))?;
+        let function = self.device.function(&append::of(v.store()))?;
         let blocks = self.len.div_ceil(256).clamp(1, 8 * self.device.multiprocessors());
         let (norm, to) = (scalars.value(norm), v.pointer(column));
-        // SAFETY: the parameter types are the kernel's; the column lies in the basis.
-        unsafe {
-            launch!(
-                self.device,
-                &function,
-                blocks,
-                256,
-                0,
-                self.halt(),
-                self.len as i64,
-                norm,
-                to,
-                x.pointer()
-            )
-        }
+        function.on(&self.device, blocks, 256).run(self.halt(), self.len as i64, norm, to, &*x)
     }
 
     fn with_column(
@@ -467,28 +439,20 @@ impl Space for Cuda {
         from: usize,
         _: T,
     ) -> Result<()> {
-        let key = special::step_key(&T::SOURCE, 1 + v.store().bytes());
-        let function = self.device.function_of(key, &|| special::update_pair(v.store(), &T::SOURCE))?;
+        let key = step_key(&T::SOURCE, 1 + v.store().bytes());
+        let function = self.device.function_of(key, || combine_pair::of(v.store(), &T::SOURCE))?;
         let shared = 2 * 8 * j.div_ceil(8).max(1) * 8;
-        // SAFETY: the parameter types are the kernel's; column j lies in the basis.
-        unsafe {
-            launch!(
-                self.device,
-                &function,
-                2 * self.device.multiprocessors(),
-                256,
-                shared,
-                self.halt(),
-                v.pointer(0),
-                v.stride as i64,
-                self.len as i32,
-                j as i32,
-                scalars.value(from),
-                z.pointer(),
-                w.pointer(),
-                scalars.flag(0)
-            )
-        }
+        function.on(&self.device, 2 * self.device.multiprocessors(), 256).shared(shared).run(
+            self.halt(),
+            v.pointer(0),
+            v.stride as i64,
+            self.len as i32,
+            j as i32,
+            scalars.value(from),
+            z,
+            &*w,
+            scalars.flag(0),
+        )
     }
     fn block_products(
         &self,
@@ -527,10 +491,9 @@ impl Space for Cuda {
         self.advance_by_blocks([q, aq], [x, r], scalars.value(a))
     }
     fn step<T: SmallStep>(&self, _: T, scalars: &mut CudaScalars, j: usize) -> Result<()> {
-        let key = special::step_key(&T::SOURCE, 0);
-        let function = self.device.function_of(key, &|| special::step(&T::SOURCE))?;
-        let threads = if T::SOURCE.parallel { special::STEP_THREADS } else { 1 };
-        // SAFETY: the parameter types are the kernel's; scalars were made as long as the step's arrays need.
-        unsafe { launch!(self.device, &function, 1, threads, 0, self.halt(), scalars.flag(0), j as u64) }
+        let key = step_key(&T::SOURCE, 0);
+        let function = self.device.function_of(key, || step::of(&T::SOURCE))?;
+        let threads = if T::SOURCE.parallel { STEP_THREADS } else { 1 };
+        function.on(&self.device, 1, threads).run(self.halt(), scalars.flag(0), j as u64)
     }
 }

@@ -1,10 +1,14 @@
 //! Structure inside the blocks, found on the GPU (`kernels/structure.cu`).
 
 use super::Cuda;
-use super::driver::launch;
-use super::specialisations;
+use super::launch::{At, Entry, kernels};
 use crate::Result;
 use crate::operator::{Structure, Terms};
+
+kernels! {
+    STRUCTURE in "structure.cu", |_| vec![structure.with(Vec::new()).into()];
+    fn structure(entries: i32, blocks: i64, values: At<f64>, found: At<u64>);
+}
 
 /// Entries of a block that the kernel takes.
 const MOST: usize = 64;
@@ -25,7 +29,7 @@ impl Cuda {
         }
         let each = entries + 1;
         let found = device.zeros::<u64>(each * terms.terms.len(), "structure inside the blocks")?;
-        let function = device.function(&specialisations::structure())?;
+        let function = device.function(&structure.with(Vec::new()))?;
         let mut empty = Vec::new();
         for (t, (_, a)) in terms.terms.iter().enumerate() {
             empty.push(a.blocks() == 0);
@@ -34,20 +38,12 @@ impl Cuda {
             }
             let resident = self.resident(a)?;
             let grid = a.blocks().div_ceil(ROOM / entries).min(8 * device.multiprocessors());
-            // SAFETY: the parameter types are the kernel's; there are that many values, and room for the bits.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    grid,
-                    256,
-                    0,
-                    entries as i32,
-                    a.blocks() as i64,
-                    resident.values.pointer(),
-                    found.at(each * t)
-                )?;
-            }
+            function.on(device, grid, 256).run(
+                entries as i32,
+                a.blocks() as i64,
+                &resident.values,
+                found.at(each * t),
+            )?;
         }
         let mut bits = vec![0u64; found.len()];
         device.read(&found, 0, &mut bits)?;

@@ -3,13 +3,37 @@
 //! The host reads back three times: the stride of the rows, how many tiles there are, and how long their records.
 
 use super::Cuda;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
+use super::launch::{Address, At, Entry, Of, kernels};
 use super::resident::Resident;
-use super::specialisations;
-use super::tiles::{HEADER, Pattern, SAMPLES, Tiling, WINDOW, Windows, most_nodes};
+use super::tiles::{self, HEADER, Pattern, SAMPLES, Tiling, WINDOW, most_nodes};
 use crate::matrix::Bsr;
 use crate::{Error, Result};
 use std::sync::Arc;
+
+kernels! {
+    TILING in "tiling.cu", |_| vec![kernel(tiling_cut).into()];
+    fn tiling_stride(rows: i32, row_ptr: At<i64>, col: At<u32>, own: u32, stride: At<i32>);
+    fn tiling_cut(
+        all: Windows, windows: i32, row_ptr: At<i64>, col: At<u32>, own: u32, halo: i32, tile: i32,
+        most_nodes: i32, order: At<u32>, first: At<u32>, tiles: At<[i32; 2]>, counts: At<u32>,
+    );
+    fn tiling_scan(data: At<u32>, n: i64);
+    fn tiling_place(
+        windows: i32, row_ptr: At<i64>, col: At<u32>, own: u32, halo: i32, tile: i32, order: At<u32>,
+        first: At<u32>, tiles: At<[i32; 2]>, sums: At<u32>, out: Address, long_rows: At<i32>,
+        part_starts: At<i64>,
+    );
+    fn tiling_records(
+        row_ptr: At<i64>, col: At<u32>, order: At<u32>, tiles: Address, tile: i32, unsorted: i32,
+        starts: At<u32>, positions: At<u32>, limits: At<u32>, records: At<u8>,
+    );
+}
+
+/// A kernel that makes tiles.
+fn kernel<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
+}
 
 /// A block pattern in the memory of a GPU.
 #[derive(Clone, Copy)]
@@ -48,10 +72,10 @@ pub(super) struct DeviceTiling {
     pub(super) record: usize,
 }
 
-/// [`Windows`] as the kernels take them.
+/// [`tiles::Windows`] as the kernels take them.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Cut {
+pub(in crate::device::cuda) struct Windows {
     rows: i32,
     planes: i32,
     stride: i32,
@@ -87,23 +111,18 @@ impl DeviceTiling {
                 record: HEADER,
             });
         }
-        let kernel = |entry| device.function(&specialisations::tiling(entry));
         let windows = if cluster {
             let stride = device.zeros::<i32>(1, what)?;
-            // SAFETY: the parameter types are the kernel's; the pattern is one of `rows` rows.
-            unsafe {
-                let function = kernel("tiling_stride")?;
-                let at = stride.pointer();
-                launch!(device, &function, 1, SAMPLES, 0, rows as i32, row_ptr, col, own as u32, at)?;
-            }
+            let function = device.function(&kernel(tiling_stride))?;
+            function.on(device, 1, SAMPLES).run(rows as i32, row_ptr, col, own as u32, &stride)?;
             let mut found = [0];
             device.read(&stride, 0, &mut found)?;
-            Windows::strided(rows, found[0] as usize)
+            tiles::Windows::strided(rows, found[0] as usize)
         } else {
-            Windows::consecutive(rows)
+            tiles::Windows::consecutive(rows)
         };
         let n = windows.count;
-        let cut = Cut {
+        let cut = Windows {
             rows: rows as i32,
             planes: windows.planes as i32,
             stride: windows.stride as i32,
@@ -115,30 +134,22 @@ impl DeviceTiling {
         let first = device.zeros::<u32>(n * (WINDOW + 1), what)?;
         let short = device.zeros::<[i32; 2]>(n, what)?;
         let sums = device.zeros::<u32>(4 * (n + 1), what)?;
-        let scan = kernel("tiling_scan")?;
-        // SAFETY: the parameter types are the kernels'; buffers have the lengths that the kernels' heads ask for.
-        unsafe {
-            launch!(
-                device,
-                &kernel("tiling_cut")?,
-                n,
-                THREADS,
-                0,
-                cut,
-                n as i32,
-                row_ptr,
-                col,
-                own as u32,
-                halo,
-                tile as i32,
-                most,
-                order.pointer(),
-                first.pointer(),
-                short.pointer(),
-                sums.pointer()
-            )?;
-            launch!(device, &scan, 4, 1024, 0, sums.pointer(), n as i64)?;
-        }
+        let scan = device.function(&kernel(tiling_scan))?;
+        device.function(&kernel(tiling_cut))?.on(device, n, THREADS).run(
+            cut,
+            n as i32,
+            row_ptr,
+            col,
+            own as u32,
+            halo,
+            tile as i32,
+            most,
+            &order,
+            &first,
+            &short,
+            &sums,
+        )?;
+        scan.on(device, 4, 1024).run(&sums, n as i64)?;
         let mut totals = vec![0; 4 * (n + 1)];
         device.read(&sums, 0, &mut totals)?;
         let [interior, boundary, parts, longs] = [0, 1, 2, 3].map(|k| totals[k * (n + 1) + n] as usize);
@@ -150,56 +161,40 @@ impl DeviceTiling {
         let starts = device.zeros::<u32>(count + 1, what)?;
         let positions = device.zeros::<u32>(count + 1, what)?;
         let limits = device.zeros::<u32>(2, what)?;
-        let function = kernel("tiling_records")?;
+        let function = device.function(&kernel(tiling_records))?;
         let shared = 4 * (tile.next_power_of_two() + 3 * tile);
         let records = |to: u64| {
-            // SAFETY: as above; without records lengths are written, with them what they add up to was allocated.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    count,
-                    THREADS,
-                    shared,
-                    row_ptr,
-                    col,
-                    order.pointer(),
-                    tiles.pointer(),
-                    tile as i32,
-                    cluster as i32,
-                    starts.pointer(),
-                    positions.pointer(),
-                    limits.pointer(),
-                    to
-                )
-            }
-        };
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                device,
-                &kernel("tiling_place")?,
-                n,
-                THREADS,
-                0,
-                n as i32,
+            function.on(device, count, THREADS).shared(shared).run(
                 row_ptr,
                 col,
-                own as u32,
-                halo,
+                &order,
+                &tiles,
                 tile as i32,
-                order.pointer(),
-                first.pointer(),
-                short.pointer(),
-                sums.pointer(),
-                tiles.pointer(),
-                long_rows.pointer(),
-                part_starts.pointer()
-            )?;
-            records(0)?;
-            launch!(device, &scan, 1, 1024, 0, starts.pointer(), count as i64)?;
-            launch!(device, &scan, 1, 1024, 0, positions.pointer(), count as i64)?;
-        }
+                cluster as i32,
+                &starts,
+                &positions,
+                &limits,
+                to,
+            )
+        };
+        device.function(&kernel(tiling_place))?.on(device, n, THREADS).run(
+            n as i32,
+            row_ptr,
+            col,
+            own as u32,
+            halo,
+            tile as i32,
+            &order,
+            &first,
+            &short,
+            &sums,
+            &tiles,
+            &long_rows,
+            &part_starts,
+        )?;
+        records(0)?;
+        scan.on(device, 1, 1024).run(&starts, count as i64)?;
+        scan.on(device, 1, 1024).run(&positions, count as i64)?;
         let (mut end, mut blocks, mut most) = ([0], [0], [0; 2]);
         device.read(&starts, count, &mut end)?;
         device.read(&positions, count, &mut blocks)?;

@@ -2,8 +2,8 @@
 //! columns of other ranks.
 
 use super::super::Cuda;
-use super::super::driver::{Buffer, Device, launch};
-use super::shape::{DiaShape, dia_detect};
+use super::super::driver::{Buffer, Device};
+use super::shape::{DiaShape, dia_detect, dia_ghost_rows, dia_masks, dia_offsets};
 use crate::matrix::Bsr;
 use crate::operator::{MOST_DIAGONALS, worth_diagonals};
 use crate::space::Store;
@@ -47,7 +47,7 @@ pub(super) struct GhostRows {
 /// The twin of `struct Ghosts` in `kernels/dia.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Ghosts {
+pub(in crate::device::cuda) struct Ghosts {
     pub count: i32,
     unused: i32,
     pub rows: u64,
@@ -75,29 +75,19 @@ impl GhostRows {
         let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
         let mut all = [i32::MAX; MOST_DIAGONALS];
         all[..offsets.len()].copy_from_slice(offsets);
-        let (row_ptr, col) = (resident.row_ptr.pointer(), resident.col.pointer());
         let (threads, grid) = (DiaShape::THREADS, blocks(rows));
         let mut counts = device.zeros::<u64>(grid, "ghosts of rows")?;
         if rows > 0 {
-            let function = device.function(&dia_detect("dia_masks"))?;
-            // SAFETY: the parameter types are the kernel's; masks are as long as the rows.
-            unsafe {
-                let (masks, counts) = (masks.pointer(), counts.pointer());
-                launch!(
-                    device,
-                    &function,
-                    grid,
-                    threads,
-                    0,
-                    rows as u32,
-                    own as u32,
-                    row_ptr,
-                    col,
-                    all,
-                    masks,
-                    counts
-                )?;
-            }
+            let function = device.function(&dia_detect(dia_masks))?;
+            function.on(device, grid, threads).run(
+                rows as u32,
+                own as u32,
+                &resident.row_ptr,
+                &resident.col,
+                all,
+                masks,
+                &counts,
+            )?;
         }
         let (mut count, mut entries) = (0, 0);
         if a.block_columns() > own {
@@ -123,29 +113,18 @@ impl GhostRows {
             values: Values::new(device, store, entries)?,
         };
         if count > 0 {
-            let function = device.function(&dia_detect("dia_ghost_rows"))?;
-            // SAFETY: the parameter types are the kernel's; the arrays are as long as was counted.
-            unsafe {
-                let (masks, before) = (masks.pointer(), counts.pointer());
-                let (to, starts, columns) =
-                    (found.rows.pointer(), found.starts.pointer(), found.columns.pointer());
-                launch!(
-                    device,
-                    &function,
-                    grid,
-                    threads,
-                    0,
-                    rows as u32,
-                    own as u32,
-                    row_ptr,
-                    col,
-                    masks,
-                    before,
-                    to,
-                    starts,
-                    columns
-                )?;
-            }
+            let function = device.function(&dia_detect(dia_ghost_rows))?;
+            function.on(device, grid, threads).run(
+                rows as u32,
+                own as u32,
+                &resident.row_ptr,
+                &resident.col,
+                masks,
+                &counts,
+                &found.rows,
+                &found.starts,
+                &found.columns,
+            )?;
         }
         Ok(found)
     }
@@ -178,25 +157,17 @@ pub(super) fn diagonals_on_device(space: &Cuda, a: &Bsr) -> Result<Option<Vec<i3
     let mut state = [EMPTY; SLOTS + 4];
     state[SLOTS..].fill(0);
     let found = device.upload(&state, "diagonals of a matrix")?;
-    let function = device.function(&dia_detect("dia_offsets"))?;
+    let function = device.function(&dia_detect(dia_offsets))?;
     let grid = blocks(rows).min(8 * device.multiprocessors());
-    // SAFETY: the parameter types are the kernel's; the words of the entries begin on a multiple of 8 bytes.
-    unsafe {
-        launch!(
-            device,
-            &function,
-            grid,
-            DiaShape::THREADS,
-            0,
-            rows as u32,
-            rows as u32,
-            resident.row_ptr.pointer(),
-            resident.col.pointer(),
-            found.pointer(),
-            found.at(SLOTS + 1),
-            found.at(SLOTS + 2)
-        )?;
-    }
+    function.on(device, grid, DiaShape::THREADS).run(
+        rows as u32,
+        rows as u32,
+        &resident.row_ptr,
+        &resident.col,
+        &found,
+        found.at(SLOTS + 1),
+        found.at(SLOTS + 2),
+    )?;
     device.read(&found, 0, &mut state)?;
     let entries = state[SLOTS + 2] as u32 as u64 | (state[SLOTS + 3] as u32 as u64) << 32;
     if state[SLOTS + 1] != 0 {

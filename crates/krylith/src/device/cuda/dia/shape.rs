@@ -1,8 +1,64 @@
 //! Which kernels by diagonals there are.
 
-use super::super::compiler::Kernel;
+use super::super::compiler::{Defines, Kernel};
+use super::super::csr::Smooth;
+use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::specialisations::{define, value};
+use super::detect::Ghosts;
+use super::{MOST_DIAGONALS, Sums};
 use crate::space::Store;
+
+/// Distances of diagonals from the main one, the first of them used.
+type Offsets = [i32; MOST_DIAGONALS];
+
+kernels! {
+    DIA in "dia.cu", all_kernels;
+    fn dia_product | "dia_march" | "dia_product_xy" | "dia_product_xxxy" | "dia_march_xy" | "dia_march_xxxy" (
+        halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,
+        y: At<f64>, coefficient: At<f64>, items: i32, steps: i32, to: Sums, exchange: Address,
+    );
+    fn dia_smooth = "dia_product" | "dia_march" (
+        halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,
+        y: At<f64>, coefficient: At<f64>, items: i32, steps: i32, to: Sums, exchange: Address, of: Smooth,
+    );
+    fn dia_ghosts | "dia_ghosts_xy" | "dia_ghosts_xxxy" (
+        halt: At<i32>, on: Ghosts, ghosts: At<f64>, x: At<f64>, y: At<f64>, coefficient: At<f64>, to: Sums,
+        exchange: Address,
+    );
+    fn dia_residual(
+        halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,
+        b: At<f64>, r: At<f64>, m: At<f64>, coefficient: At<f64>, on: Ghosts, ghosts: At<f64>,
+        exchange: Address,
+    );
+    fn dia_pack(
+        rows: u32, count: i32, row_ptr: At<i64>, masks: At<u32>, natural: At<f64>, values: Reals,
+        stride: i64, broken: At<i32>,
+    );
+    fn dia_mirror(
+        rows: u32, count: i32, offsets: Offsets, row_ptr: At<i64>, masks: At<u32>, natural: At<f64>,
+        values: Reals, stride: i64, broken: At<i32>,
+    );
+    fn dia_pack_ghosts(
+        count: i32, ghost_rows: At<i32>, starts: At<i32>, row_ptr: At<i64>, natural: At<f64>,
+        values: Reals, broken: At<i32>,
+    );
+}
+
+kernels! {
+    DIA_DETECT in "dia_detect.cu", |_| vec![dia_detect(dia_offsets).into()];
+    fn dia_offsets(
+        rows: u32, own: u32, row_ptr: At<i64>, col: At<u32>, found: At<i32>, many: At<i32>,
+        entries: At<u64>,
+    );
+    fn dia_masks(
+        rows: u32, own: u32, row_ptr: At<i64>, col: At<u32>, offsets: Offsets, masks: At<u32>,
+        ghosts: At<u64>,
+    );
+    fn dia_ghost_rows(
+        rows: u32, own: u32, row_ptr: At<i64>, col: At<u32>, masks: At<u32>, before: At<u64>,
+        ghost_rows: At<i32>, starts: At<i32>, columns: At<i32>,
+    );
+}
 
 /// How products by diagonals are mapped: constants of `kernels/dia.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,57 +126,57 @@ impl DiaShape {
     }
 }
 
-/// A kernel of `dia.cu`.
-pub(in crate::device::cuda) fn dia(shape: &DiaShape, entry: &'static str) -> Kernel {
-    let defines = vec![
+/// The constants of `dia.cu`.
+fn defines(shape: &DiaShape, resident: usize) -> Defines {
+    vec![
         value(shape.store),
         define("COUNT", shape.most),
         define("EXACT", shape.exact as u32),
         define("SYMMETRIC", shape.symmetric as u32),
         define("AHEAD", shape.ahead() as u32),
         define("THREADS", DiaShape::THREADS),
-        define("CTAS", shape.resident()),
-    ];
-    Kernel { file: "dia.cu", entry, defines }
+        define("CTAS", resident),
+    ]
+}
+
+/// A kernel of `dia.cu`.
+pub(in crate::device::cuda) fn dia<K: Entry>(shape: &DiaShape, entry: K) -> Of<K> {
+    entry.with(defines(shape, shape.resident()))
+}
+
+/// One of the functions of `dia.cu` with the same arguments.
+pub(in crate::device::cuda) fn dia_named<K: Entry>(shape: &DiaShape, entry: K, name: &'static str) -> Of<K> {
+    entry.named(name, defines(shape, shape.resident()))
 }
 
 /// A kernel of `dia.cu` that makes a residual, or a step of a smoother, of each number; it has more of them in registers. `from_zero`: the first two steps.
 pub(in crate::device::cuda) fn dia_that_smooths(
     shape: &DiaShape,
-    entry: &'static str,
+    name: &'static str,
     from_zero: bool,
-) -> Kernel {
-    let mut kernel = dia(shape, entry);
-    kernel.defines.retain(|(name, _)| name != "CTAS");
-    kernel.defines.extend([define("CTAS", shape.resident() - 1), define("SMOOTH", 1 + from_zero as u32)]);
-    kernel
+) -> Of<dia_smooth> {
+    let mut defines = defines(shape, shape.resident() - 1);
+    defines.push(define("SMOOTH", 1 + from_zero as u32));
+    dia_smooth.named(name, defines)
 }
 
 /// A kernel of `dia_detect.cu`.
-pub(in crate::device::cuda) fn dia_detect(entry: &'static str) -> Kernel {
-    Kernel { file: "dia_detect.cu", entry, defines: vec![define("THREADS", DiaShape::THREADS)] }
+pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
+    entry.with(vec![define("THREADS", DiaShape::THREADS)])
 }
 
-/// Every one that a product can ask for: one entry stands for all of its file.
-pub(in crate::device::cuda) fn kernels() -> Vec<Kernel> {
-    let mut all = DiaShape::all();
-    let plain: Vec<_> = all.iter().map(|shape| dia(shape, "dia_product")).collect();
-    // `all` has shapes that are not exact, too.
-    all.retain(DiaShape::smooths);
-    let smoothing = all.iter().flat_map(both_that_smooth);
-    plain.into_iter().chain(smoothing).chain([dia_detect("dia_offsets")]).collect()
-}
-
-/// Those of seven-point grids.
-pub(in crate::device::cuda) fn common() -> Vec<Kernel> {
+/// Every one that a product can ask for, or those of seven-point grids: one entry stands for all of its file.
+fn all_kernels(set: Set) -> Vec<Kernel> {
     let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
-    let of = |shape| std::iter::once(dia(shape, "dia_product")).chain(both_that_smooth(shape));
-    seven.iter().flat_map(of).chain([dia_detect("dia_offsets")]).collect()
+    let shapes = set.choose(DiaShape::all(), seven);
+    let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
+    // `all` has shapes that are not exact, too.
+    plain.chain(shapes.iter().filter(|shape| shape.smooths()).flat_map(both_that_smooth)).collect()
 }
 
 /// With a step from zero and without.
 fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
-    [false, true].map(|from_zero| dia_that_smooths(shape, "dia_product", from_zero))
+    [false, true].map(|from_zero| dia_that_smooths(shape, "dia_product", from_zero).into())
 }
 
 /// The smoothing kernels of a matrix of so many entries in a full row, if it is stored by diagonals and there are any.
@@ -135,5 +191,5 @@ pub(crate) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
         return Vec::new();
     }
     let shape = DiaShape::choose(entries / 2 + 1, true, store);
-    vec![dia_detect("dia_offsets"), dia(&shape, "dia_product")]
+    vec![dia_detect(dia_offsets).into(), dia(&shape, dia_product).into()]
 }

@@ -2,26 +2,31 @@
 //!
 //! The plan's pattern stays on the device beside the factors, so that new values are three kernels and no analysis.
 
+mod kernels;
 mod plan;
 mod shape;
 
+pub(in crate::device::cuda) use kernels::{ILDU_FACTOR, ILDU_ORDER, ILDU_PLAN, ILDU_SOLVE, ILDU_STREAM};
+pub(crate) use kernels::{ildu_count, ildu_factor, ildu_form, ildu_pack, ildu_plan, ildu_solve, ildu_stream};
 pub use plan::CudaPlan;
 pub(in crate::device::cuda) use plan::THREADS as PLAN_THREADS;
 pub use shape::IlduShape;
 
 use super::Cuda;
-use super::driver::{Buffer, Device, launch};
-use super::specialisations;
+use super::driver::{Buffer, Device};
+use super::launch::Function;
+use super::scan::scan_columns;
 use crate::operator::{TermValues, Terms};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Store;
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
 /// Most block rows of a subdomain: positions have 16 bits.
 const MOST_ROWS: usize = (1 << 16) - 1;
+/// Row pointers and columns of a matrix, as kernels take them; 0 where there is none.
+type Matrix = [u64; 2];
 
 /// Pattern and values of all subdomains' factors.
 pub struct CudaFactors {
@@ -48,10 +53,10 @@ struct Stream {
 }
 
 struct Functions {
-    form: CudaFunction,
-    factor: CudaFunction,
-    pack: CudaFunction,
-    solve: CudaFunction,
+    form: Function<ildu_form>,
+    factor: Function<ildu_factor>,
+    pack: Function<ildu_pack>,
+    solve: Function<ildu_solve>,
 }
 
 /// Most block rows of a subdomain where a block of threads may have so many bytes of shared memory.
@@ -110,10 +115,10 @@ impl SubdomainFactors for Cuda {
             )));
         }
         let functions = Functions {
-            form: device.function(&specialisations::ildu_form(order))?,
-            factor: device.function(&specialisations::ildu_factor(order))?,
-            pack: device.function(&specialisations::ildu_pack(order, store, &shape))?,
-            solve: device.function(&specialisations::ildu_solve(order, store, &shape, !plan.consecutive))?,
+            form: device.function(&ildu_form::of(order))?,
+            factor: device.function(&ildu_factor::of(order))?,
+            pack: device.function(&ildu_pack::of(order, store, &shape))?,
+            solve: device.function(&ildu_solve::of(order, store, &shape, !plan.consecutive))?,
         };
         device.allow_shared(&functions.solve, 32 * shape.warps, shared)?;
         device.allow_shared(&functions.factor, IlduShape::FACTOR_THREADS, IlduShape::factor_shared(order))?;
@@ -141,63 +146,45 @@ impl SubdomainFactors for Cuda {
         for (t, (c, values)) in new.iter().enumerate() {
             device.write(c.values(), &mut f.coefficients, 0)?;
             device.reading(values, &mut f.natural, |natural| {
-                // SAFETY: the parameter types are the kernel's; sources name blocks of this pattern, whose number the
-                // caller checked.
-                unsafe {
-                    launch!(
-                        device,
-                        &f.functions.form,
-                        16 * device.multiprocessors(),
-                        256,
-                        0,
-                        entries as i64,
-                        block as i32,
-                        c.rows() as i32,
-                        (t == 0) as i32,
-                        f.coefficients.pointer(),
-                        plan.sources(t).pointer(),
-                        natural,
-                        f.work.pointer()
-                    )
-                }
+                f.functions.form.on(device, 16 * device.multiprocessors(), 256).run(
+                    entries as i64,
+                    block as i32,
+                    c.rows() as i32,
+                    (t == 0) as i32,
+                    &f.coefficients,
+                    plan.sources(t).pointer(),
+                    natural,
+                    &f.work,
+                )
             })?;
         }
         device.write(&[u64::MAX, 0], &mut f.pivots, 0)?;
-        // SAFETY: the parameter types are the kernels'; all arrays are the plan's.
-        unsafe {
-            launch!(
-                device,
-                &f.functions.factor,
-                count,
-                IlduShape::FACTOR_THREADS,
-                IlduShape::factor_shared(plan.outline.order),
-                plan.starts.pointer(),
-                plan.depths.pointer(),
-                plan.levels.pointer(),
-                plan.row_starts.pointer(),
-                plan.columns.pointer(),
-                plan.diagonal.pointer(),
-                plan.rows.pointer(),
+        f.functions
+            .factor
+            .on(device, count, IlduShape::FACTOR_THREADS)
+            .shared(IlduShape::factor_shared(plan.outline.order))
+            .run(
+                &plan.starts,
+                &plan.depths,
+                &plan.levels,
+                &plan.row_starts,
+                &plan.columns,
+                &plan.diagonal,
+                &plan.rows,
                 shift.unwrap_or(0.0),
-                f.work.pointer(),
-                f.pivots.pointer()
+                &f.work,
+                &f.pivots,
             )?;
-            launch!(
-                device,
-                &f.functions.pack,
-                count,
-                IlduShape::FACTOR_THREADS,
-                0,
-                plan.starts.pointer(),
-                f.stream.sums.pointer(),
-                plan.row_starts.pointer(),
-                plan.diagonal.pointer(),
-                f.stream.chunks.pointer(),
-                f.stream.places.pointer(),
-                f.work.pointer(),
-                f.stream.values.pointer()
-            )?;
-        }
+        f.functions.pack.on(device, count, IlduShape::FACTOR_THREADS).run(
+            &plan.starts,
+            &f.stream.sums,
+            &plan.row_starts,
+            &plan.diagonal,
+            &f.stream.chunks,
+            &f.stream.places,
+            &f.work,
+            &f.stream.values,
+        )?;
         let mut found = [0u64; 2];
         device.read(&f.pivots, 0, &mut found)?;
         let kind = match found[0] & 3 {
@@ -223,28 +210,20 @@ impl SubdomainFactors for Cuda {
         if subdomains == 0 {
             return Ok(()); // a rank without rows
         }
-        // SAFETY: the parameter types are the kernel's; lengths were checked, arrays are the plan's.
-        unsafe {
-            launch!(
-                device,
-                &f.functions.solve,
-                subdomains,
-                32 * f.shape.warps,
-                f.shared,
-                self.halt(),
-                plan.starts.pointer(),
-                f.stream.sums.pointer(),
-                if plan.consecutive { 0 } else { plan.ascending.pointer() },
-                plan.slots.pointer(),
-                f.stream.chunks.pointer(),
-                f.stream.places.pointer(),
-                f.stream.values.pointer(),
-                at.step as i32,
-                at.offset as i32,
-                x.pointer(),
-                y.pointer()
-            )
-        }
+        f.functions.solve.on(device, subdomains, 32 * f.shape.warps).shared(f.shared).run(
+            self.halt(),
+            &plan.starts,
+            &f.stream.sums,
+            (!plan.consecutive).then_some(&plan.ascending),
+            &plan.slots,
+            &f.stream.chunks,
+            &f.stream.places,
+            &f.stream.values,
+            at.step as i32,
+            at.offset as i32,
+            x,
+            &*y,
+        )
     }
 
     fn factors_bytes(f: &CudaFactors) -> u64 {
@@ -298,29 +277,21 @@ impl Stream {
         let (order, largest) = (plan.outline.order, plan.outline.largest);
         let sums = device.zeros::<i64>(3 * (count + 1), what)?;
         let run = |write: bool, chunks: u64, places: u64| {
-            let function = device.function(&specialisations::ildu_stream(order, store, shape, write))?;
+            let function = device.function(&ildu_stream::of(order, store, shape, write))?;
             let shared = shape.layout_shared(largest, write);
             device.allow_shared(&function, IlduShape::LAYOUT_THREADS, shared)?;
-            // SAFETY: the parameter types are the kernel's; chunks and places have what was counted.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    count,
-                    IlduShape::LAYOUT_THREADS,
-                    shared,
-                    plan.starts.pointer(),
-                    plan.levels.pointer(),
-                    plan.depths.pointer(),
-                    plan.row_starts.pointer(),
-                    plan.diagonal.pointer(),
-                    plan.columns.pointer(),
-                    sums.pointer(),
-                    chunks,
-                    places,
-                    largest as i32
-                )
-            }
+            function.on(device, count, IlduShape::LAYOUT_THREADS).shared(shared).run(
+                &plan.starts,
+                &plan.levels,
+                &plan.depths,
+                &plan.row_starts,
+                &plan.diagonal,
+                &plan.columns,
+                &sums,
+                chunks,
+                places,
+                largest as i32,
+            )
         };
         let mut totals = [0i64; 3];
         if count > 0 {
@@ -346,7 +317,6 @@ impl Stream {
 /// Exclusive sums down `columns` interleaved columns of `count` numbers, in place; the totals behind them.
 fn scan(device: &Device, columns: usize, count: usize, values: &Buffer<i64>) -> Result<()> {
     assert!(values.len() >= columns * (count + 1));
-    let function = device.function(&specialisations::scan_columns(columns))?;
-    // SAFETY: the parameter types are the kernel's; lengths were checked.
-    unsafe { launch!(device, &function, 1, 1024, 0, count as i64, values.pointer()) }
+    let function = device.function(&scan_columns::of(columns))?;
+    function.on(device, 1, 1024).run(count as i64, values)
 }

@@ -4,14 +4,14 @@
 //! The result is that of [`Plan::new`], number for number.
 
 use super::super::Cuda;
-use super::super::driver::{Buffer, Device, launch};
-use super::super::specialisations as special;
-use super::{MOST_ROWS, scan};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{Entry, Function};
+use super::kernels::{ildu_boxes, ildu_count, ildu_finish, ildu_home, ildu_inspect, ildu_order, ildu_plan};
+use super::{MOST_ROWS, Matrix, scan};
 use crate::operator::Terms;
 use crate::partition::Subdomains;
 use crate::precond::{Outline, Plan};
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
 /// Threads of a subdomain's analysis.
@@ -107,34 +107,17 @@ impl CudaPlan {
         let resident =
             terms.terms[..patterns].iter().map(|t| space.resident(&t.1)).collect::<Result<Vec<_>>>()?;
         // A kernel's argument: row pointers and columns.
-        let pattern = |t: usize| resident.get(t).map_or([0; 2], |m| [m.row_ptr.pointer(), m.col.pointer()]);
+        let pattern = |t: usize| -> Matrix {
+            resident.get(t).map_or([0; 2], |m| [m.row_ptr.pointer(), m.col.pointer()])
+        };
         let (a, b) = (pattern(0), pattern(1));
-        let kernel = |entry| device.function(&special::ildu_plan(entry, patterns));
-
         let (starts, ascending, home) = rows(device, subdomains)?;
         let counts = device.room::<u32>(n, what)?;
         let totals = device.room::<i64>(3 * (count + 1), what)?;
         let scattered = device.zeros::<i32>(1, what)?;
-        // SAFETY: the parameter types are the kernels', here and below; every array has a number for each row, entry or
-        // subdomain as the kernel's head says, and patterns were checked when the matrices were made.
-        unsafe {
-            launch!(
-                device,
-                &kernel("ildu_count")?,
-                count,
-                THREADS,
-                0,
-                starts.pointer(),
-                ascending.pointer(),
-                home.pointer(),
-                n as u32,
-                a,
-                b,
-                counts.pointer(),
-                totals.pointer(),
-                scattered.pointer()
-            )?;
-        }
+        load(device, ildu_count, patterns)?
+            .on(device, count, THREADS)
+            .run(&starts, &ascending, &home, n as u32, a, b, &counts, &totals, &scattered)?;
         scan(device, 3, count, &totals)?;
         let (mut sums, mut flag, mut suspected) = ([0i64; 3], [0i32], [0i32]);
         device.read(&totals, 3 * count, &mut sums)?;
@@ -145,70 +128,53 @@ impl CudaPlan {
         let offsets = device.room::<u32>(n, what)?;
         let at = device.room::<u16>(entries, what)?;
         let from = (0..patterns).map(|_| device.room::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
-        let second = |all: &[Buffer<u32>]| all.get(1).map_or(0, Buffer::pointer);
         let (words, spare) = (device.room::<u32>(n, what)?, device.room::<u32>(n, what)?);
         let (suspect, suspects) = (device.room::<u32>(count, what)?, device.zeros::<i32>(1, what)?);
-        let shared = |kernel: &CudaFunction, row: usize| {
+        let shared = |kernel: &cudarc::driver::CudaFunction, row: usize| {
             let bytes = (row * largest).next_multiple_of(16);
             device.allow_shared(kernel, THREADS, bytes).map(|_| bytes)
         };
-        let inspect = kernel("ildu_inspect")?;
+        let inspect = load(device, ildu_inspect, patterns)?;
         let bytes = shared(&inspect, 5)?;
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                device,
-                &inspect,
-                count,
-                THREADS,
-                bytes,
-                starts.pointer(),
-                ascending.pointer(),
-                home.pointer(),
-                n as u32,
-                a,
-                b,
-                counts.pointer(),
-                totals.pointer(),
-                offsets.pointer(),
-                at.pointer(),
-                from[0].pointer(),
-                second(&from),
-                words.pointer(),
-                spare.pointer(),
-                suspect.pointer(),
-                suspects.pointer(),
-                largest as i32
-            )?;
-        }
+        inspect.on(device, count, THREADS).shared(bytes).run(
+            &starts,
+            &ascending,
+            &home,
+            n as u32,
+            a,
+            b,
+            &counts,
+            &totals,
+            &offsets,
+            &at,
+            &from[0],
+            from.get(1),
+            &words,
+            &spare,
+            &suspect,
+            &suspects,
+            largest as i32,
+        )?;
         device.read(&suspects, 0, &mut suspected)?;
         if suspected[0] > 0 {
-            let order = device.function(&special::ildu_order())?;
+            let order = device.function(&ildu_order::of())?;
             let bytes = shared(&order, 6)?;
             let room = || device.room::<u32>(n, what);
             let (place, parent, degree) = (room()?, room()?, room()?);
-            // SAFETY: as above.
-            unsafe {
-                launch!(
-                    device,
-                    &order,
-                    count,
-                    THREADS,
-                    bytes,
-                    starts.pointer(),
-                    counts.pointer(),
-                    totals.pointer(),
-                    offsets.pointer(),
-                    at.pointer(),
-                    suspect.pointer(),
-                    words.pointer(),
-                    place.pointer(),
-                    parent.pointer(),
-                    degree.pointer(),
-                    spare.pointer(),
-                    largest as i32
-                )?;
-            }
+            order.on(device, count, THREADS).shared(bytes).run(
+                &starts,
+                &counts,
+                &totals,
+                &offsets,
+                &at,
+                &suspect,
+                &words,
+                &place,
+                &parent,
+                &degree,
+                &spare,
+                largest as i32,
+            )?;
         }
         let mut plan = Self {
             outline: Outline {
@@ -234,38 +200,30 @@ impl CudaPlan {
             slots: device.room(n, what)?,
             sources: (0..patterns).map(|_| device.room(entries, what)).collect::<Result<_>>()?,
         };
-        let finish = kernel("ildu_finish")?;
+        let finish = load(device, ildu_finish, patterns)?;
         let bytes = shared(&finish, 6)?;
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                device,
-                &finish,
-                count,
-                THREADS,
-                bytes,
-                plan.starts.pointer(),
-                plan.ascending.pointer(),
-                words.pointer(),
-                counts.pointer(),
-                totals.pointer(),
-                offsets.pointer(),
-                at.pointer(),
-                from[0].pointer(),
-                second(&from),
-                spare.pointer(),
-                plan.rows.pointer(),
-                plan.slots.pointer(),
-                plan.levels.pointer(),
-                plan.depths.pointer(),
-                plan.row_starts.pointer(),
-                plan.columns.pointer(),
-                plan.diagonal.pointer(),
-                plan.sources[0].pointer(),
-                second(&plan.sources),
-                largest as i32
-            )?;
-        }
+        finish.on(device, count, THREADS).shared(bytes).run(
+            &plan.starts,
+            &plan.ascending,
+            &words,
+            &counts,
+            &totals,
+            &offsets,
+            &at,
+            &from[0],
+            from.get(1),
+            spare.pointer(),
+            &plan.rows,
+            &plan.slots,
+            &plan.levels,
+            &plan.depths,
+            &plan.row_starts,
+            &plan.columns,
+            &plan.diagonal,
+            &plan.sources[0],
+            plan.sources.get(1),
+            largest as i32,
+        )?;
         let mut depths = vec![0u32; count];
         device.read(&plan.depths, 0, &mut depths)?;
         plan.outline.deepest = depths.into_iter().max().unwrap_or(0) as usize;
@@ -319,6 +277,10 @@ impl CudaPlan {
     }
 }
 
+fn load<K: Entry>(device: &Device, entry: K, patterns: usize) -> Result<Function<K>> {
+    device.function(&ildu_plan(entry, patterns))
+}
+
 /// First position of each subdomain, block rows ascending in each, and the subdomain of each row with its number there.
 type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
 
@@ -326,16 +288,11 @@ type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
 fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let (what, n, count) = ("subdomains", subdomains.block_rows(), subdomains.count());
     let home = device.room::<[u32; 2]>(n, what)?;
-    let kernel = |entry| device.function(&special::ildu_plan(entry, 1));
     if let Some(boxes) = subdomains.as_boxes() {
         let (starts, rows) = (device.room::<i64>(count + 1, what)?, device.room::<u32>(n, what)?);
         let ([nx, ny, nz], [sx, sy, sz]) = (boxes.grid.map(|n| n as i32), boxes.size.map(|n| n as i32));
-        let (kernel, threads) = (kernel("ildu_boxes")?, THREADS);
-        let (to, at) = (rows.pointer(), home.pointer());
-        // SAFETY: the parameter types are the kernel's; the boxes make up the grid, which has n points.
-        unsafe {
-            launch!(device, &kernel, count, threads, 0, nx, ny, nz, sx, sy, sz, starts.pointer(), to, at)?
-        };
+        let (kernel, threads) = (load(device, ildu_boxes, 1)?, THREADS);
+        kernel.on(device, count, threads).run(nx, ny, nz, sx, sy, sz, &starts, &rows, &home)?;
         return Ok((starts, rows, home));
     }
     let (lists, ptr) = subdomains.all_rows();
@@ -343,10 +300,6 @@ fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let starts = device.room::<i64>(count + 1, what)?;
     // SAFETY: room for as many numbers of the same size, which are below 2⁶³.
     unsafe { device.send(ptr, starts.pointer())? };
-    // SAFETY: the parameter types are the kernel's; rows are below n.
-    unsafe {
-        let kernel = kernel("ildu_home")?;
-        launch!(device, &kernel, count, THREADS, 0, starts.pointer(), rows.pointer(), home.pointer())?
-    };
+    load(device, ildu_home, 1)?.on(device, count, THREADS).run(&starts, &rows, &home)?;
     Ok((starts, rows, home))
 }

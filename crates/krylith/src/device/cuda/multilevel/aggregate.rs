@@ -2,8 +2,8 @@
 //! `precond/multilevel/host/aggregate.rs`, and the same bit by bit.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Function, Of, kernels};
 use super::super::scan;
 use super::boundary::{Boundary, States};
 use super::check_rounds;
@@ -12,23 +12,65 @@ use super::split::{grid, shift};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::split::SEED;
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
 
-const SMOOTH: &str = "amg_smooth.cu";
+kernels! {
+    AGGREGATE in "amg_aggregate.cu", |_| vec![kernel(aggregate_strong).into()];
+    fn aggregate_diagonal(n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, size: At<f64>);
+    fn aggregate_strong(
+        n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, theta: f64, size: At<f64>,
+        flags: At<u8>, counts: At<u32>, coupled: At<u8>,
+    );
+    fn roots_begin(
+        n: i64, seed: u64, numbers: At<u64>, counts: At<u32>, coupled: At<u8>, weight: At<u64>,
+        state: At<u8>,
+    );
+    fn roots_greatest(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, weight: At<u64>, numbers: At<u64>,
+        greatest: At<u32>, left: At<u32>,
+    );
+    fn roots_choose(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, here: i64, weight: At<u64>,
+        numbers: At<u64>, greatest: At<u32>, state: At<u8>,
+    );
+    fn roots_touch(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, round: u32, weight: At<u64>,
+        state: At<u8>, touched: At<u32>,
+    );
+    fn roots_lose(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, round: u32, weight: At<u64>,
+        state: At<u8>, touched: At<u32>,
+    );
+    fn join_begin(n: i64, state: At<u8>, root: At<u32>, first: At<u32>);
+    fn join_wish(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, own: i64, values: At<f64>,
+        numbers: At<u64>, coupled: At<u8>, member: At<u32>, wish: At<u32>, chosen: At<u32>,
+    );
+    fn join_take(
+        n: i64, coupled: At<u8>, wish: At<u32>, chosen: At<u32>, alone: i32, member: At<u32>, left: At<u32>,
+    );
+    fn first_members(n: i64, member: At<u32>, first: At<u32>);
+    fn first_marks(n: i64, member: At<u32>, first: At<u32>, marks: At<u32>);
+    fn root_marks(n: i64, member: At<u32>, marks: At<u32>);
+    fn root_numbers(n: i64, member: At<u32>, number: At<i64>, aggregate: At<u32>);
+    fn aggregate_numbers(n: i64, member: At<u32>, first: At<u32>, number: At<i64>, aggregate: At<u32>);
+}
+
+kernels! {
+    SMOOTH in "amg_smooth.cu", |_| Shape::ALL.map(|shape| shape.kernel(smooth_rows).into()).into();
+    fn smooth_rows(
+        n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, flags: At<u8>, aggregate: At<u32>,
+        place: At<i64>, counts: At<u32>, to_col: At<u32>, to_values: At<f64>, full: At<u32>,
+    );
+}
+
 const WHAT: &str = "aggregates";
 /// Rounds that look for roots, and rounds in which nodes join aggregates, before the host looks how many are left.
 const ROUNDS: u32 = 4;
 const JOINS: usize = 2;
 
-fn kernel(entry: &'static str) -> Kernel {
-    Kernel { file: "amg_aggregate.cu", entry, defines: Vec::new() }
-}
-
-/// Every kernel, where one entry stands for all of its file.
-pub(super) fn kernels() -> impl Iterator<Item = Kernel> {
-    let smooth = Shape::ALL.map(|shape| shape.kernel(SMOOTH, "smooth_rows"));
-    std::iter::once(kernel("aggregate_strong")).chain(smooth)
+fn kernel<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
 }
 
 /// The aggregates of the nodes of a matrix.
@@ -48,34 +90,23 @@ pub(super) struct Aggregates {
 pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let shape = Shape::choose(rows, a.blocks());
-    let function = device.function(&shape.kernel(SMOOTH, "smooth_rows"))?;
+    let function = device.function(&shape.kernel(smooth_rows))?;
     let (counts, full) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(1, WHAT)?);
     let (n, blocks) = (rows as i64, shape.blocks(device, rows));
-    let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
-    let (flags, of) = (aggregates.flags.pointer(), aggregates.of.pointer());
     let make = |place: u64, counts: u64, to_col: u64, to_values: u64| {
-        let full = full.pointer();
-        // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry, and places are sums of what it has counted itself.
-        unsafe {
-            launch!(
-                device,
-                &function,
-                blocks,
-                shape.threads,
-                0,
-                n,
-                ptr,
-                col,
-                values,
-                flags,
-                of,
-                place,
-                counts,
-                to_col,
-                to_values,
-                full
-            )
-        }
+        function.on(device, blocks, shape.threads).run(
+            n,
+            &on.row_ptr,
+            &on.col,
+            &on.values,
+            &aggregates.flags,
+            &aggregates.of,
+            place,
+            counts,
+            to_col,
+            to_values,
+            &full,
+        )
     };
     make(0, counts.pointer(), 0, 0)?;
     let mut overflow = [0];
@@ -103,62 +134,83 @@ pub(super) fn by_independent_set(
     let (n, shift) = (rows as i64, shift(rows, a.blocks()));
     let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
     let (by_rows, by_nodes) = (grid(device, rows << shift), grid(device, rows));
-    let function = |entry| device.function(&kernel(entry));
     let flags_of = device.room::<u8>(a.blocks(), WHAT)?;
     let counts_of = device.zeros::<u32>(rows, WHAT)?;
     let (mut size_of, coupled_of) = (device.room::<f64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
     let (weight_of, state_of) = (device.room::<u64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
     let (greatest_of, touched_of) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(rows, WHAT)?);
-    let (flags, counts, size) = (flags_of.pointer(), counts_of.pointer(), size_of.pointer());
-    let (coupled, weight, state) = (coupled_of.pointer(), weight_of.pointer(), state_of.pointer());
-    let (greatest, touched) = (greatest_of.pointer(), touched_of.pointer());
-    let (diagonal, strong) = (function("aggregate_diagonal")?, function("aggregate_strong")?);
-    let (begin, most, choose) =
-        (function("roots_begin")?, function("roots_greatest")?, function("roots_choose")?);
-    let (touch, lose) = (function("roots_touch")?, function("roots_lose")?);
+    let flags = flags_of.pointer();
+    let coupled = coupled_of.pointer();
+    let (diagonal, strong) =
+        (device.function(&kernel(aggregate_diagonal))?, device.function(&kernel(aggregate_strong))?);
+    let (begin, most, choose) = (
+        device.function(&kernel(roots_begin))?,
+        device.function(&kernel(roots_greatest))?,
+        device.function(&kernel(roots_choose))?,
+    );
+    let (touch, lose) = (device.function(&kernel(roots_touch))?, device.function(&kernel(roots_lose))?);
     let numbers = boundary.map_or(0, |boundary| boundary.numbers.pointer());
     let own = boundary.map_or(rows, |boundary| boundary.own) as i64;
-    // SAFETY: the parameter types are the kernels', here and below; arrays have a number for each row or entry.
-    unsafe {
-        launch!(device, &diagonal, by_rows, 256, 0, n, ptr, col, values, shift, size)?;
-    }
+    diagonal.on(device, by_rows, 256).run(n, ptr, col, values, shift, &size_of)?;
     if let Some(boundary) = boundary {
         boundary.take_sizes(&mut size_of)?;
     }
-    // SAFETY: as above.
-    unsafe {
-        launch!(
-            device, &strong, by_rows, 256, 0, n, ptr, col, values, shift, theta, size, flags, counts, coupled
-        )?;
-    }
+    strong
+        .on(device, by_rows, 256)
+        .run(n, ptr, col, values, shift, theta, &size_of, flags, &counts_of, coupled)?;
     if let Some(boundary) = boundary {
         boundary.take_numbers(None, &counts_of)?;
     }
-    // SAFETY: as above.
-    unsafe {
-        let seed = SEED + level as u64;
-        launch!(device, &begin, by_nodes, 256, 0, n, seed, numbers, counts, coupled, weight, state)?;
-    }
+    let seed = SEED + level as u64;
+    begin.on(device, by_nodes, 256).run(n, seed, numbers, &counts_of, coupled, &weight_of, &state_of)?;
     let find = |left: u64| -> Result<()> {
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                device, &most, by_rows, 256, 0, n, ptr, col, shift, flags, weight, numbers, greatest, left
-            )?;
-            launch!(
-                device, &choose, by_rows, 256, 0, n, ptr, col, shift, flags, own, weight, numbers, greatest,
-                state
-            )
-        }
+        most.on(device, by_rows, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            &weight_of,
+            numbers,
+            &greatest_of,
+            left,
+        )?;
+        choose.on(device, by_rows, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            own,
+            &weight_of,
+            numbers,
+            &greatest_of,
+            &state_of,
+        )
     };
     let exclude = |round: u32| -> Result<()> {
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                device, &touch, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched
-            )?;
-            launch!(device, &lose, by_rows, 256, 0, n, ptr, col, shift, flags, round, weight, state, touched)
-        }
+        touch.on(device, by_rows, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            round,
+            &weight_of,
+            &state_of,
+            &touched_of,
+        )?;
+        lose.on(device, by_rows, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            round,
+            &weight_of,
+            &state_of,
+            &touched_of,
+        )
     };
     let mut round = 0u32;
     match boundary {
@@ -206,42 +258,36 @@ pub(super) fn by_independent_set(
         coupled,
         numbers,
         own,
-        ask: function("join_wish")?,
-        take: function("join_take")?,
+        ask: device.function(&kernel(join_wish))?,
+        take: device.function(&kernel(join_take))?,
     };
     // What these arrays had is not needed any more.
     let (member_of, wish_of, first_of) = (greatest_of, touched_of, counts_of);
-    let (member, wish, first) = (member_of.pointer(), wish_of.pointer(), first_of.pointer());
-    let begin = function("join_begin")?;
-    // SAFETY: as above.
-    unsafe { launch!(device, &begin, by_nodes, 256, 0, n, state, member, first) }?;
+    let (member, wish) = (member_of.pointer(), wish_of.pointer());
+    let begin = device.function(&kernel(join_begin))?;
+    begin.on(device, by_nodes, 256).run(n, &state_of, member, &first_of)?;
     match boundary {
         Some(boundary) => joins.together(boundary, &member_of, wish)?,
         None => joins.alone(member, wish)?,
     }
     if boundary.is_some() {
-        let (marks, numbers) = (function("root_marks")?, function("root_numbers")?);
-        // SAFETY: as above.
-        unsafe { launch!(device, &marks, by_nodes, 256, 0, n, member, wish)? };
+        let (marks, numbers) =
+            (device.function(&kernel(root_marks))?, device.function(&kernel(root_numbers))?);
+        marks.on(device, by_nodes, 256).run(n, member, wish)?;
         let number = scan::scan(device, &wish_of)?;
         let count = scan::last(device, &number)? as usize;
-        // SAFETY: as above; members are nodes that are marked, or none.
-        unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, number.pointer(), wish) }?;
+        numbers.on(device, by_nodes, 256).run(n, member, &number, wish)?;
         let mut found = [0];
         device.read(&number, own as usize, &mut found)?;
         return Ok(Aggregates { flags: flags_of, of: wish_of, count, own: found[0] as usize, number });
     }
-    let (mins, marks) = (function("first_members")?, function("first_marks")?);
-    // SAFETY: as above.
-    unsafe {
-        launch!(device, &mins, by_nodes, 256, 0, n, member, first)?;
-        launch!(device, &marks, by_nodes, 256, 0, n, member, first, wish)?;
-    }
+    let (mins, marks) = (device.function(&kernel(first_members))?, device.function(&kernel(first_marks))?);
+    mins.on(device, by_nodes, 256).run(n, member, &first_of)?;
+    marks.on(device, by_nodes, 256).run(n, member, &first_of, wish)?;
     let number = scan::scan(device, &wish_of)?;
     let count = scan::last(device, &number)? as usize;
-    let numbers = function("aggregate_numbers")?;
-    // SAFETY: as above.
-    unsafe { launch!(device, &numbers, by_nodes, 256, 0, n, member, first, number.pointer(), wish) }?;
+    let numbers = device.function(&kernel(aggregate_numbers))?;
+    numbers.on(device, by_nodes, 256).run(n, member, &first_of, &number, wish)?;
     Ok(Aggregates { flags: flags_of, of: wish_of, count, own: count, number })
 }
 
@@ -255,8 +301,8 @@ struct Joins<'a> {
     coupled: u64,
     numbers: u64,
     own: i64,
-    ask: CudaFunction,
-    take: CudaFunction,
+    ask: Function<join_wish>,
+    take: Function<join_take>,
 }
 
 impl Joins<'_> {
@@ -264,50 +310,15 @@ impl Joins<'_> {
     fn ask(&self, member: u64, wish: u64, chosen: u64) -> Result<()> {
         let ((n, ptr, col, shift, flags), own) = (self.graph, self.own);
         let (values, numbers, coupled) = (self.values, self.numbers, self.coupled);
-        // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry.
-        unsafe {
-            launch!(
-                self.device,
-                &self.ask,
-                self.grids[0],
-                256,
-                0,
-                n,
-                ptr,
-                col,
-                shift,
-                flags,
-                own,
-                values,
-                numbers,
-                coupled,
-                member,
-                wish,
-                chosen
-            )
-        }
+        self.ask
+            .on(self.device, self.grids[0], 256)
+            .run(n, ptr, col, shift, flags, own, values, numbers, coupled, member, wish, chosen)
     }
 
     /// They join; `left` goes up by those that do not.
     fn take(&self, member: u64, wish: u64, chosen: u64, alone: bool, left: u64) -> Result<()> {
         let (own, alone, coupled) = (self.own, i32::from(alone), self.coupled);
-        // SAFETY: as above.
-        unsafe {
-            launch!(
-                self.device,
-                &self.take,
-                self.grids[1],
-                256,
-                0,
-                own,
-                coupled,
-                wish,
-                chosen,
-                alone,
-                member,
-                left
-            )
-        }
+        self.take.on(self.device, self.grids[1], 256).run(own, coupled, wish, chosen, alone, member, left)
     }
 
     fn alone(&self, member: u64, wish: u64) -> Result<()> {

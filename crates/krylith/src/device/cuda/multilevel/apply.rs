@@ -2,24 +2,28 @@
 //! blocks; residuals and steps of smoothers in the pass of their products (`kernels/smooth.cuh`).
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
 use super::super::csr::Smooth;
-use super::super::driver::{Buffer, launch};
+use super::super::driver::Buffer;
+use super::super::launch::{At, Entry, Of, kernels};
 use super::super::product::CudaProduct;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
 use crate::precond::{Direction, Fused};
 use crate::{Error, Result};
 
+kernels! {
+    TRANSFER in "amg_transfer.cu", |_| vec![kernel().into()];
+    fn amg_transfer(
+        halt: At<i32>, rows: i64, order: i32, shift: i32, row_ptr: At<i64>, col: At<u32>, weight: At<f64>,
+        x: At<f64>, y: At<f64>, add: i32,
+    );
+}
+
 /// Entries that a lane takes, about, where lanes share a row.
 const EACH: usize = 4;
 
-fn kernel() -> Kernel {
-    Kernel { file: "amg_transfer.cu", entry: "amg_transfer", defines: Vec::new() }
-}
-
-pub(super) fn kernels() -> [Kernel; 1] {
-    [kernel()]
+fn kernel() -> Of<amg_transfer> {
+    amg_transfer.with(Vec::new())
 }
 
 impl CudaProduct {
@@ -99,27 +103,18 @@ impl Cuda {
         let lanes = if order > 1 { 1 } else { (w.blocks() / (EACH * rows)).clamp(1, 32).next_power_of_two() };
         let threads = rows * order * lanes;
         let grid = threads.div_ceil(256).min(64 * device.multiprocessors());
-        let (ptr, col, values) = (at.row_ptr.pointer(), at.col.pointer(), at.values.pointer());
-        let (halt, x, y, add) = (self.halt(), x.pointer(), y.pointer(), i32::from(add));
-        // SAFETY: the parameter types are the kernel's; columns are below the number of nodes of x.
-        unsafe {
-            launch!(
-                device,
-                &function,
-                grid,
-                256,
-                0,
-                halt,
-                rows as i64,
-                order as i32,
-                lanes.ilog2() as i32,
-                ptr,
-                col,
-                values,
-                x,
-                y,
-                add
-            )
-        }
+        let (halt, add) = (self.halt(), i32::from(add));
+        function.on(device, grid, 256).run(
+            halt,
+            rows as i64,
+            order as i32,
+            lanes.ilog2() as i32,
+            &at.row_ptr,
+            &at.col,
+            &at.values,
+            x,
+            &*y,
+            add,
+        )
     }
 }

@@ -2,8 +2,8 @@
 //! the GPU (`kernels/amg_boundary.cu`). A message is one copy each way.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Of, kernels};
 use super::split::grid;
 use crate::comm::agree;
 use crate::halo::RowNumbers;
@@ -11,16 +11,41 @@ use crate::precond::multilevel::Neighbourhood;
 use crate::{Error, Result};
 use std::sync::Arc;
 
+kernels! {
+    BOUNDARY in "amg_boundary.cu", |_| vec![kernel(boundary_states).into()];
+    fn boundary_numbers(count: i64, nodes: At<u32>, number: At<i64>, from: At<u32>, out: At<u32>);
+    fn boundary_take_numbers(ghosts: i64, own: i64, number: At<i64>, in_: At<u32>, to: At<u32>);
+    fn boundary_states(
+        count: i64, nodes: At<u32>, number: At<i64>, state: At<u8>, lost: At<u8>, round: u32, left: At<u32>,
+        out: At<u32>,
+    );
+    fn boundary_take_states(
+        ghosts: i64, own: i64, number: At<i64>, in_: At<u8>, round: u32, state: At<u8>, weight: At<u64>,
+        lost: At<u8>,
+    );
+    fn boundary_run(count: i64, first: u64, out: At<u64>);
+    fn boundary_names(count: i64, nodes: At<u32>, numbers: At<u64>, out: At<u64>);
+    fn boundary_lengths(count: i64, nodes: At<u32>, ptr: At<i64>, lengths: At<u32>);
+    fn boundary_rows(
+        count: i64, nodes: At<u32>, square: i64, ptr: At<i64>, col: At<u32>, values: At<f64>,
+        place: At<i64>, to_col: At<u32>, to_values: At<f64>,
+    );
+    fn boundary_own_lengths(own: i64, ptr: At<i64>, col: At<u32>, lengths: At<u32>);
+    fn boundary_own_rows(
+        own: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, place: At<i64>, to_col: At<u32>,
+        to_values: At<f64>,
+    );
+    fn boundary_renumber(
+        rows: i64, sort: i32, ptr: At<i64>, col: At<u32>, values: At<f64>, numbers: At<u32>,
+        to_col: At<u32>, to_values: At<f64>,
+    );
+}
+
 const WHAT: &str = "the boundary of a level";
 
 /// A kernel of `amg_boundary.cu`.
-pub(super) fn kernel(entry: &'static str) -> Kernel {
-    Kernel { file: "amg_boundary.cu", entry, defines: Vec::new() }
-}
-
-/// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 1] {
-    [kernel("boundary_states")]
+pub(super) fn kernel<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
 }
 
 /// A neighbourhood as a GPU knows it.
@@ -57,10 +82,8 @@ impl<'a> Boundary<'a> {
         match near.numbers {
             RowNumbers::List(list) => device.write(list, &mut numbers, 0)?,
             RowNumbers::Run { first, count } => {
-                let (name, n, to) =
-                    (device.function(&kernel("boundary_run"))?, count as i64, numbers.pointer());
-                // SAFETY: the parameter types are the kernel's; there is room for as many own nodes.
-                unsafe { launch!(device, &name, grid(device, count), 256, 0, n, first, to)? };
+                let (name, n) = (device.function(&kernel(boundary_run))?, count as i64);
+                name.on(device, grid(device, count), 256).run(n, first, &numbers)?;
             }
         }
         device.write(&near.far_numbers, &mut numbers, near.own)?;
@@ -89,23 +112,8 @@ impl<'a> Boundary<'a> {
     pub fn numbers_of(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<Vec<u32>> {
         let (device, count) = (self.device, self.nodes.len());
         let out = device.room::<u32>(count, WHAT)?;
-        let pack = device.function(&kernel("boundary_numbers"))?;
-        let (nodes, number, from) = (self.nodes.pointer(), number.map_or(0, Buffer::pointer), of.pointer());
-        // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for each.
-        unsafe {
-            launch!(
-                device,
-                &pack,
-                grid(device, count),
-                256,
-                0,
-                count as i64,
-                nodes,
-                number,
-                from,
-                out.pointer()
-            )?
-        };
+        let pack = device.function(&kernel(boundary_numbers))?;
+        pack.on(device, grid(device, count), 256).run(count as i64, &self.nodes, number, of, &out)?;
         let mut found = vec![0; count];
         device.read(&out, 0, &mut found)?;
         Ok(found)
@@ -114,11 +122,9 @@ impl<'a> Boundary<'a> {
     /// Gives each ghost its number of these.
     pub fn put_numbers(&self, number: Option<&Buffer<i64>>, numbers: &[u32], to: &Buffer<u32>) -> Result<()> {
         let (device, count) = (self.device, self.ghosts);
-        let (put, from) = (device.function(&kernel("boundary_take_numbers"))?, device.upload(numbers, WHAT)?);
-        let (own, number, from, to) =
-            (self.own as i64, number.map_or(0, Buffer::pointer), from.pointer(), to.pointer());
-        // SAFETY: the parameter types are the kernel's; there is a number for each ghost.
-        unsafe { launch!(device, &put, grid(device, count), 256, 0, count as i64, own, number, from, to) }
+        let (put, from) = (device.function(&kernel(boundary_take_numbers))?, device.upload(numbers, WHAT)?);
+        let own = self.own as i64;
+        put.on(device, grid(device, count), 256).run(count as i64, own, number, &from, to)
     }
 
     /// Makes ghosts what their owners say that they are, and sums over the ranks how many nodes are undecided. `begun` is what came before, which
@@ -127,28 +133,11 @@ impl<'a> Boundary<'a> {
         let (sum, states) = self.sum(begun.and_then(|()| self.states(&of)))?;
         let states = self.near.exchange(&states)?;
         let (device, count) = (self.device, self.ghosts);
-        let (take, from) = (device.function(&kernel("boundary_take_states"))?, device.upload(&states, WHAT)?);
-        let (n, own, number) = (count as i64, self.own as i64, of.number.map_or(0, Buffer::pointer));
-        let (state, weight) = (of.state.pointer(), of.weight.pointer());
-        let (from, lost, round) = (from.pointer(), of.lost.map_or(0, Buffer::pointer), of.round);
-        // SAFETY: the parameter types are the kernel's; there is a state for each ghost.
-        unsafe {
-            launch!(
-                device,
-                &take,
-                grid(device, count),
-                256,
-                0,
-                n,
-                own,
-                number,
-                from,
-                round,
-                state,
-                weight,
-                lost
-            )?
-        };
+        let (take, from) = (device.function(&kernel(boundary_take_states))?, device.upload(&states, WHAT)?);
+        let (n, own) = (count as i64, self.own as i64);
+        let round = of.round;
+        take.on(device, grid(device, count), 256)
+            .run(n, own, of.number, &from, round, of.state, of.weight, of.lost)?;
         Ok(sum)
     }
 
@@ -157,28 +146,19 @@ impl<'a> Boundary<'a> {
         const HEADER: usize = size_of::<u32>();
         let (device, count) = (self.device, self.nodes.len());
         let out = device.room::<u8>(HEADER + count, WHAT)?;
-        let pack = device.function(&kernel("boundary_states"))?;
-        let (n, nodes, number) = (count as i64, self.nodes.pointer(), of.number.map_or(0, Buffer::pointer));
-        let (state, lost) = (of.state.pointer(), of.lost.map_or(0, Buffer::pointer));
-        let (round, left, to) = (of.round, of.left, out.pointer());
-        // SAFETY: the parameter types are the kernel's; nodes are own ones, and there is room for each behind the header.
-        unsafe {
-            launch!(
-                device,
-                &pack,
-                grid(device, count),
-                256,
-                0,
-                n,
-                nodes,
-                number,
-                state,
-                lost,
-                round,
-                left,
-                to
-            )?
-        };
+        let pack = device.function(&kernel(boundary_states))?;
+        let n = count as i64;
+        let (round, left) = (of.round, of.left);
+        pack.on(device, grid(device, count), 256).run(
+            n,
+            &self.nodes,
+            of.number,
+            of.state,
+            of.lost,
+            round,
+            left,
+            out.pointer(),
+        )?;
         let mut found = vec![0; HEADER + count];
         device.read(&out, 0, &mut found)?;
         let states = found.split_off(HEADER);
@@ -228,10 +208,9 @@ impl<'a> Boundary<'a> {
     fn gathered(&self, nodes: &Buffer<u32>, from: u64) -> Result<Buffer<u64>> {
         let (device, count) = (self.device, nodes.len());
         let to = device.room::<u64>(count, WHAT)?;
-        let gather = device.function(&kernel("boundary_names"))?;
-        let (n, nodes) = (count as i64, nodes.pointer());
-        // SAFETY: the parameter types are the kernel's; the array has a number for every node.
-        unsafe { launch!(device, &gather, grid(device, count), 256, 0, n, nodes, from, to.pointer())? };
+        let gather = device.function(&kernel(boundary_names))?;
+        let n = count as i64;
+        gather.on(device, grid(device, count), 256).run(n, nodes, from, &to)?;
         Ok(to)
     }
 }

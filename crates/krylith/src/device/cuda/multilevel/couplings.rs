@@ -2,7 +2,8 @@
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, launch};
+use super::super::driver::Buffer;
+use super::super::launch::{At, Entry, Of, kernels};
 use super::super::resident::Resident;
 use super::super::scan::{last, scan};
 use super::super::specialisations::define;
@@ -12,21 +13,36 @@ use crate::matrix::Bsr;
 use crate::operator::Terms;
 use std::sync::Arc;
 
-const WHAT: &str = "couplings of nodes";
-
-fn kernel(entry: &'static str, block: usize) -> Kernel {
-    Kernel { file: "amg_couplings.cu", entry, defines: vec![define("BLOCK", block)] }
+kernels! {
+    COUPLINGS in "amg_couplings.cu", |set| super::blocks(set).into_iter().map(|b| kernel(amg_l1, b).into()).collect();
+    fn amg_norms(entries: i64, val: At<f64>, norms: At<f64>);
+    fn amg_scale(count: i64, factor: f64, from: At<f64>, to: At<f64>);
+    fn amg_union(
+        rows: i64, first: Term, second: Term, norm: f64, other: f64, counts: At<u32>, to: At<i64>,
+        to_col: At<u32>, to_val: At<f64>,
+    );
+    fn amg_l1(
+        nodes: i64, stages: i32, first: Term, second: Term, coefficients: At<f64>, ptr: At<i64>,
+        col: At<u32>, to: At<f64>,
+    );
 }
 
-pub(super) fn kernels(blocks: impl IntoIterator<Item = usize>) -> Vec<Kernel> {
-    let of = blocks.into_iter().flat_map(|b| [kernel("amg_norms", b), kernel("amg_l1", b)]);
-    [kernel("amg_scale", 1), kernel("amg_union", 1)].into_iter().chain(of).collect()
+const WHAT: &str = "couplings of nodes";
+
+fn kernel<K: Entry>(entry: K, block: usize) -> Of<K> {
+    entry.with(vec![define("BLOCK", block)])
+}
+
+/// Those of blocks of this size; `scalar`: of one matrix of scalars.
+pub(super) fn kernels(block: usize, scalar: bool) -> Vec<Kernel> {
+    let own = kernel(amg_l1, block).into();
+    if scalar { vec![own] } else { vec![own, kernel(amg_union, 1).into()] }
 }
 
 /// A term as kernels take it: addresses, 0 where there is none.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Term {
+pub(in crate::device::cuda) struct Term {
     ptr: u64,
     col: u64,
     values: u64,
@@ -44,11 +60,10 @@ impl Cuda {
         let (device, from) = (self.device(), self.resident(a)?);
         let to = device.room::<f64>(a.stored(), WHAT)?;
         if !to.is_empty() {
-            let function = device.function(&kernel("amg_scale", 1))?;
+            let function = device.function(&kernel(amg_scale, 1))?;
             let grid = to.len().div_ceil(256).min(32 * device.multiprocessors());
-            let (count, values) = (to.len() as i64, from.values.pointer());
-            // SAFETY: the parameter types are the kernel's; both have that many numbers.
-            unsafe { launch!(device, &function, grid, 256, 0, count, factor, values, to.pointer())? };
+            let count = to.len() as i64;
+            function.on(device, grid, 256).run(count, factor, &from.values, &to)?;
         }
         Ok(a.with_storage(a.storage().with_device_values(Arc::new(from.with_values(to)))))
     }
@@ -61,11 +76,10 @@ impl Cuda {
         for ((_, a), resident) in terms.terms.iter().zip(&residents) {
             let to = device.room::<f64>(a.blocks(), WHAT)?;
             if a.blocks() > 0 {
-                let function = device.function(&kernel("amg_norms", a.block()))?;
+                let function = device.function(&kernel(amg_norms, a.block()))?;
                 let grid = a.blocks().div_ceil(256).min(32 * device.multiprocessors());
-                let (entries, values) = (a.blocks() as i64, resident.values.pointer());
-                // SAFETY: the parameter types are the kernel's; a norm a block.
-                unsafe { launch!(device, &function, grid, 256, 0, entries, values, to.pointer())? };
+                let entries = a.blocks() as i64;
+                function.on(device, grid, 256).run(entries, &resident.values, &to)?;
             }
             norms.push(to);
         }
@@ -74,29 +88,13 @@ impl Cuda {
             let squares = |(c, _): &(crate::matrix::Dense, _)| c.values().iter().map(|v| v * v).sum::<f64>();
             terms.terms.get(t).map_or(0.0, squares).sqrt()
         };
-        let function = device.function(&kernel("amg_union", 1))?;
+        let function = device.function(&kernel(amg_union, 1))?;
         let counts = device.room::<u32>(n, WHAT)?;
         let fill = |counts: u64, to: u64, col: u64, values: u64| {
             let (first, second, one, two) = (term(0), term(1), norm(0), norm(1));
-            // SAFETY: the parameter types are the kernel's; there is room for what it counted itself.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    n.div_ceil(256).max(1),
-                    256,
-                    0,
-                    n as i64,
-                    first,
-                    second,
-                    one,
-                    two,
-                    counts,
-                    to,
-                    col,
-                    values
-                )
-            }
+            function
+                .on(device, n.div_ceil(256).max(1), 256)
+                .run(n as i64, first, second, one, two, counts, to, col, values)
         };
         fill(counts.pointer(), 0, 0, 0)?;
         let row_ptr = scan(device, &counts)?;
@@ -121,14 +119,19 @@ impl Cuda {
         if n > 0 {
             let term =
                 |t: usize| residents.get(t).map_or(Term::default(), |a| Term::new(a, a.values.pointer()));
-            let function = device.function(&kernel("amg_l1", terms.block()))?;
+            let function = device.function(&kernel(amg_l1, terms.block()))?;
             let (grid, first, second) = ((n * order).div_ceil(256), term(0), term(1));
-            let (nodes, stages, c) = (n as i64, s as i32, coefficients.pointer());
-            let (ptr, col, to) = (row_ptr.pointer(), col.pointer(), to.pointer());
-            // SAFETY: the parameter types are the kernel's; a block a node.
-            unsafe {
-                launch!(device, &function, grid, 256, 0, nodes, stages, first, second, c, ptr, col, to)?
-            };
+            let (nodes, stages) = (n as i64, s as i32);
+            function.on(device, grid, 256).run(
+                nodes,
+                stages,
+                first,
+                second,
+                &coefficients,
+                &row_ptr,
+                &col,
+                &to,
+            )?;
         }
         Ok(stored(order, n, n, Resident::new(row_ptr, col, to)))
     }

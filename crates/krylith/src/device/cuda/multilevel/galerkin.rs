@@ -4,7 +4,8 @@
 //! take the same stand in one launch. With the pattern there, only values are summed.
 
 use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Of, kernels};
 use super::super::resident::Resident;
 use super::super::scan::scan;
 use super::super::specialisations::define;
@@ -15,6 +16,35 @@ use crate::precond::Transfer;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+kernels! {
+    GALERKIN in "amg_galerkin.cu", |set| kernels(super::blocks(set));
+    fn amg_rows(
+        count: i64, rows: At<u32>, left: Matrix, right: Matrix, diagonal: i32, known: i32, counts: At<u32>,
+        to: At<i64>, to_col: At<u32>, to_val: At<f64>, wrong: At<i32>,
+    );
+}
+
+kernels! {
+    WIDE in "amg_galerkin_wide.cu",
+        |set| Shape::of_blocks(super::blocks(set)).map(|shape| shape.wide().into()).collect();
+    fn amg_wide_rows(
+        count: i64, rows: At<u32>, left: Matrix, right: Matrix, diagonal: i32, known: i32, counts: At<u32>,
+        to: At<i64>, to_col: At<u32>, to_val: At<f64>, wrong: At<i32>, words: i64, maps: At<u32>,
+    );
+}
+
+kernels! {
+    ROWS in "amg_rows.cu", |_| vec![rows_kernel(amg_bounds).into()];
+    fn amg_bounds(
+        rows: i64, ptr: At<i64>, col: At<u32>, right: At<i64>, diagonal: i32, columns: i64, bounds: At<u32>,
+    );
+    fn amg_lengths(rows: i64, ptr: At<i64>, lengths: At<u32>);
+    fn amg_bin_sizes(rows: i64, counts: At<u32>, limits: Limits, total: At<i64>, sizes: At<u64>);
+    fn amg_bin_rows(
+        rows: i64, counts: At<u32>, limits: Limits, sizes: At<u64>, taken: At<u64>, list: At<u32>,
+    );
+}
 
 /// Largest blocks.
 pub(super) const MOST_BLOCK: usize = 8;
@@ -74,14 +104,14 @@ impl Shape {
         vec![flag("FILL", self.fill), define("BLOCK", self.block), flag("LEFT", self.left)]
     }
 
-    fn kernel(self, table: usize, lanes: usize, expand: bool) -> Kernel {
+    fn kernel(self, table: usize, lanes: usize, expand: bool) -> Of<amg_rows> {
         let mut defines = self.defines();
         defines.extend([define("TABLE", table), define("GROUP", lanes), define("EXPAND", expand as u32)]);
-        Kernel { file: "amg_galerkin.cu", entry: "amg_rows", defines }
+        amg_rows.with(defines)
     }
 
-    fn wide(self) -> Kernel {
-        Kernel { file: "amg_galerkin_wide.cu", entry: "amg_wide_rows", defines: self.defines() }
+    fn wide(self) -> Of<amg_wide_rows> {
+        amg_wide_rows.with(self.defines())
     }
 
     /// Rows of a block of threads, and threads.
@@ -91,39 +121,36 @@ impl Shape {
     }
 
     fn all(self) -> Vec<Kernel> {
-        let mut all = vec![self.wide()];
-        for &(_, table) in self.tables() {
+        let of = |&(_, table): &(u32, usize)| {
             let mut lanes = [1, SHORT, 10, 20, 30].map(|mean| self.lanes(table, mean)).to_vec();
             lanes.dedup();
-            all.extend(lanes.into_iter().map(|(lanes, expand)| self.kernel(table, lanes, expand)));
-        }
-        all
+            lanes.into_iter().map(move |(lanes, expand)| self.kernel(table, lanes, expand).into())
+        };
+        self.tables().iter().flat_map(of).collect()
+    }
+
+    /// That which counts, and those that sum, of blocks of these sizes.
+    fn of_blocks(blocks: Vec<usize>) -> impl Iterator<Item = Self> {
+        let fills = blocks.into_iter().flat_map(|block| [(block, false), (block, true)]);
+        let fills = fills.filter(|&(block, left)| block > 1 || !left);
+        let count = Self { fill: false, block: 1, left: false };
+        std::iter::once(count).chain(fills.map(|(block, left)| Self { fill: true, block, left }))
     }
 }
 
-fn rows_kernel(entry: &'static str) -> Kernel {
-    Kernel { file: "amg_rows.cu", entry, defines: vec![define("BINS", BINS)] }
+fn rows_kernel<K: Entry>(entry: K) -> Of<K> {
+    entry.with(vec![define("BINS", BINS)])
 }
 
-/// The kernels of products with blocks of these sizes.
-pub(super) fn kernels(blocks: impl IntoIterator<Item = usize>) -> Vec<Kernel> {
-    let mut all: Vec<Kernel> =
-        ["amg_bounds", "amg_lengths", "amg_bin_sizes", "amg_bin_rows"].map(rows_kernel).into();
-    all.extend(Shape { fill: false, block: 1, left: false }.all());
-    for block in blocks {
-        for left in [false, true] {
-            if block > 1 || !left {
-                all.extend(Shape { fill: true, block, left }.all());
-            }
-        }
-    }
-    all
+/// The kernels of products with blocks of these sizes, but for the widest rows.
+pub(super) fn kernels(blocks: Vec<usize>) -> Vec<Kernel> {
+    Shape::of_blocks(blocks).flat_map(Shape::all).collect()
 }
 
 /// A matrix as kernels take it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Matrix {
+pub(in crate::device::cuda) struct Matrix {
     ptr: u64,
     col: u64,
     values: u64,
@@ -138,7 +165,7 @@ impl From<&Resident> for Matrix {
 /// Most columns of the rows of each bin.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Limits([u32; BINS]);
+pub(in crate::device::cuda) struct Limits([u32; BINS]);
 
 /// Rows by what table they take: numbers of rows, those of one bin behind those of the one before.
 struct Bins {
@@ -173,22 +200,17 @@ impl Product<'_> {
         let mut limits = Limits([u32::MAX; BINS]);
         tables.iter().zip(&mut limits.0).for_each(|((most, _), to)| *to = *most);
         let sizes = device.zeros::<u64>(BINS + 1, WHAT)?;
-        let function = device.function(&rows_kernel("amg_bin_sizes"))?;
+        let function = device.function(&rows_kernel(amg_bin_sizes))?;
         let grid = rows.div_ceil(256).clamp(1, 8 * device.multiprocessors());
-        let (n, at) = (rows as i64, counts.pointer());
-        // SAFETY: the parameter types are the kernel's; there is a count for each row.
-        unsafe { launch!(device, &function, grid, 256, 0, n, at, limits, total, sizes.pointer())? };
+        let n = rows as i64;
+        function.on(device, grid, 256).run(n, counts, limits, total, &sizes)?;
         let mut found = [0; BINS + 1];
         device.read(&sizes, 0, &mut found)?;
         let mut bins = Bins { sizes: std::array::from_fn(|b| found[b] as usize), rows: None };
         if rows > 0 && !bins.sizes.contains(&rows) {
             let (taken, list) = (device.zeros::<u64>(BINS, WHAT)?, device.room::<u32>(rows, WHAT)?);
-            let function = device.function(&rows_kernel("amg_bin_rows"))?;
-            let (sizes, taken, to) = (sizes.pointer(), taken.pointer(), list.pointer());
-            // SAFETY: as above.
-            unsafe {
-                launch!(device, &function, rows.div_ceil(256), 256, 0, n, at, limits, sizes, taken, to)?
-            };
+            let function = device.function(&rows_kernel(amg_bin_rows))?;
+            function.on(device, rows.div_ceil(256), 256).run(n, counts, limits, &sizes, &taken, &list)?;
             bins.rows = Some(list);
         }
         Ok((bins, found[BINS] as usize))
@@ -208,7 +230,7 @@ impl Product<'_> {
         let none = Matrix { ptr: 0, col: 0, values: 0 };
         let Matrix { ptr, col, values } = to.map_or(none, Matrix::from);
         let mean = self.right.col.len() / (self.right.row_ptr.len() - 1).max(1);
-        let (diagonal, known, wrong) = (self.diagonal as i32, known as i32, self.wrong.pointer());
+        let (diagonal, known) = (self.diagonal as i32, known as i32);
         let mut begin = 0;
         for (bin, &count) in bins.sizes.iter().enumerate() {
             let rows = bins.rows.as_ref().map_or(0, |rows| rows.at(begin));
@@ -222,42 +244,30 @@ impl Product<'_> {
                 let (of_a_block, threads) = Shape::rows(table, lanes);
                 let function = device.function(&shape.kernel(table, lanes, expand))?;
                 let grid = count.div_ceil(of_a_block);
-                // SAFETY: the parameter types are the kernel's; rows of the product have room for what was counted.
-                unsafe {
-                    launch!(
-                        device, &function, grid, threads, 0, n, rows, left, right, diagonal, known, counts,
-                        ptr, col, values, wrong
-                    )?;
-                }
+                function
+                    .on(device, grid, threads)
+                    .run(n, rows, left, right, diagonal, known, counts, ptr, col, values, self.wrong)?;
                 continue;
             }
             let words = self.columns.div_ceil(32);
             let grid = count.min(2 * device.multiprocessors());
             let maps = device.zeros::<u32>(grid * words, WHAT)?;
-            let (function, maps) = (device.function(&shape.wide())?, maps.pointer());
-            // SAFETY: as above; there is a map of all columns for each block of threads.
-            unsafe {
-                launch!(
-                    device,
-                    &function,
-                    grid,
-                    256,
-                    0,
-                    n,
-                    rows,
-                    left,
-                    right,
-                    diagonal,
-                    known,
-                    counts,
-                    ptr,
-                    col,
-                    values,
-                    wrong,
-                    words as i64,
-                    maps
-                )?;
-            }
+            let function = device.function(&shape.wide())?;
+            function.on(device, grid, 256).run(
+                n,
+                rows,
+                left,
+                right,
+                diagonal,
+                known,
+                counts,
+                ptr,
+                col,
+                values,
+                self.wrong,
+                words as i64,
+                &maps,
+            )?;
         }
         Ok(())
     }
@@ -275,13 +285,19 @@ impl Product<'_> {
         if rows == 0 {
             return Ok(());
         }
-        let function = device.function(&rows_kernel("amg_bounds"))?;
-        let (ptr, col) = (self.left.row_ptr.pointer(), self.left.col.pointer());
-        let (right, diagonal) = (self.right.row_ptr.pointer(), self.diagonal as i32);
-        let (n, columns, to) = (rows as i64, self.columns as i64, counts.pointer());
+        let function = device.function(&rows_kernel(amg_bounds))?;
+        let diagonal = self.diagonal as i32;
+        let (n, columns) = (rows as i64, self.columns as i64);
         let grid = (4 * rows).div_ceil(256);
-        // SAFETY: the parameter types are the kernel's; columns of the left factor are rows of the right one.
-        unsafe { launch!(device, &function, grid, 256, 0, n, ptr, col, right, diagonal, columns, to) }
+        function.on(device, grid, 256).run(
+            n,
+            &self.left.row_ptr,
+            &self.left.col,
+            &self.right.row_ptr,
+            diagonal,
+            columns,
+            counts,
+        )
     }
 
     /// Pattern and values.
@@ -313,10 +329,9 @@ impl Product<'_> {
         let (device, rows) = (self.device, self.rows());
         let counts = device.room::<u32>(rows, WHAT)?;
         if rows > 0 {
-            let function = device.function(&rows_kernel("amg_lengths"))?;
-            let (n, ptr, to) = (rows as i64, known.row_ptr.pointer(), counts.pointer());
-            // SAFETY: the parameter types are the kernel's; the pattern has as many rows as the left factor.
-            unsafe { launch!(device, &function, rows.div_ceil(256), 256, 0, n, ptr, to)? };
+            let function = device.function(&rows_kernel(amg_lengths))?;
+            let n = rows as i64;
+            function.on(device, rows.div_ceil(256), 256).run(n, &known.row_ptr, &counts)?;
         }
         let shape = self.shape(true);
         let (bins, _) = self.bins(&counts, shape.tables(), 0)?;
@@ -455,11 +470,13 @@ impl super::super::Cuda {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::launch::Set;
     use super::*;
 
     #[test]
     fn every_kernel_that_a_product_launches_is_listed() {
-        let listed = kernels(1..=MOST_BLOCK);
+        let files = [&GALERKIN, &WIDE].into_iter();
+        let listed: Vec<Kernel> = files.flat_map(|file| (file.specialisations)(Set::All)).collect();
         for block in 1..=MOST_BLOCK {
             for (fill, left) in [(false, false), (true, false), (true, block > 1)] {
                 let shape = Shape { fill, block: if fill { block } else { 1 }, left };

@@ -1,8 +1,8 @@
 //! Extended+i interpolation on a GPU: `kernels/amg_interpolate.cu`. The host's is `precond/multilevel/host/interpolate.rs`, and the same bit by bit.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Of, kernels};
 use super::super::resident::Resident;
 use super::super::scan;
 use super::super::specialisations::define;
@@ -12,12 +12,31 @@ use crate::Result;
 use crate::matrix::Bsr;
 use std::sync::Arc;
 
+kernels! {
+    INTERPOLATE in "amg_interpolate.cu", |_| Shape::ALL.map(|shape| shape.kernel(interpolate).into()).into();
+    fn interpolate(
+        n: i64, a: Matrix, most: u32, numbers: At<u64>, place: At<i64>, stride: i64, counts: At<u32>,
+        to_col: At<u32>, to_values: At<f64>, rows: At<u32>, found: At<u32>,
+    );
+    fn interpolate_long(
+        n: i64, a: Matrix, most: u32, numbers: At<u64>, place: At<i64>, stride: i64, counts: At<u32>,
+        to_col: At<u32>, to_values: At<f64>, rows: At<u32>, count: u32, slots: u32, keys: At<u32>,
+        sums: At<f64>, orders: At<u32>,
+    );
+    fn close_up(
+        n: i64, stride: i64, place: At<i64>, col: At<u32>, values: At<f64>, to_col: At<u32>,
+        to_values: At<f64>,
+    );
+}
+
 /// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
 pub(super) const STRIDE: usize = 8;
 /// Bytes of all tables of long rows, at most, where one of them is smaller.
 const LONG_BYTES: usize = 256 << 20;
-const FILE: &str = "amg_interpolate.cu";
 const WHAT: &str = "interpolation weights";
+
+/// Addresses of a matrix, its strong entries and its part: `Matrix` of the kernels.
+pub(super) type Matrix = [u64; 8];
 
 /// How rows are mapped to threads: lanes that share a row, threads of a block, slots of a row's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +63,9 @@ impl Shape {
         }
     }
 
-    pub fn kernel(&self, file: &'static str, entry: &'static str) -> Kernel {
+    pub fn kernel<K: Entry>(&self, entry: K) -> Of<K> {
         let numbers = [("LANES", self.lanes), ("THREADS", self.threads), ("SLOTS", self.slots)];
-        Kernel { file, entry, defines: numbers.map(|(name, n)| define(name, n)).into() }
+        entry.with(numbers.map(|(name, n)| define(name, n)).into())
     }
 
     /// Blocks of threads for so many rows, as many as a grid of loops needs.
@@ -58,11 +77,6 @@ impl Shape {
     pub fn blocks_of(&self, device: &Device, threads: usize) -> usize {
         threads.div_ceil(self.threads).clamp(1, 32 * device.multiprocessors())
     }
-}
-
-/// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 3] {
-    Shape::ALL.map(|shape| shape.kernel(FILE, "interpolate"))
 }
 
 /// Rows with more nodes than a table in shared memory has slots.
@@ -141,7 +155,7 @@ pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr
 }
 
 /// Rows of `stride` places, one behind the other.
-pub(super) fn close_up(
+pub(super) fn move_together(
     device: &Arc<Device>,
     shape: Shape,
     stride: usize,
@@ -153,15 +167,10 @@ pub(super) fn close_up(
     let places = scan::scan(device, counts)?;
     let entries = scan::last(device, &places)? as usize;
     let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
-    let function = device.function(&shape.kernel(FILE, "close_up"))?;
+    let function = device.function(&shape.kernel(close_up))?;
     let blocks = shape.blocks_of(device, n * stride);
-    // SAFETY: the parameter types are the kernel's; the counts of which the places are sums are at most `stride` each.
-    unsafe {
-        let (n, stride, at) = (n as i64, stride as i64, places.pointer());
-        let (from, weights) = (col.pointer(), values.pointer());
-        let (to, to_weights) = (to_col.pointer(), to_values.pointer());
-        launch!(device, &function, blocks, shape.threads, 0, n, stride, at, from, weights, to, to_weights)?;
-    }
+    let (n, stride) = (n as i64, stride as i64);
+    function.on(device, blocks, shape.threads).run(n, stride, &places, col, values, &to_col, &to_values)?;
     Ok((places, to_col, to_values))
 }
 
@@ -173,7 +182,7 @@ impl Rows<'_> {
         let (col, values) = (device.room::<u32>(n * stride, WHAT)?, device.room::<f64>(n * stride, WHAT)?);
         let (counts_at, to_col, to_values) = (counts.pointer(), col.pointer(), values.pointer());
         self.compute(Output { place: 0, stride, counts: counts_at, col: to_col, values: to_values })?;
-        close_up(device, self.shape, stride, &counts, &col, &values)
+        move_together(device, self.shape, stride, &counts, &col, &values)
     }
 
     /// Computed twice: to count weights, and to keep them.
@@ -193,7 +202,7 @@ impl Rows<'_> {
     fn compute(&self, to: Output) -> Result<()> {
         let (device, shape) = (self.device, self.shape);
         let long = LongRows::new(device, self.n)?;
-        let function = device.function(&shape.kernel(FILE, "interpolate"))?;
+        let function = device.function(&shape.kernel(interpolate))?;
         let (a, split, part) = (&self.a, self.split, &self.split.part);
         // `Matrix` of the kernels.
         let matrix = [
@@ -208,47 +217,30 @@ impl Rows<'_> {
         ];
         let (n, most, numbers, threads) = (self.n as i64, self.most, self.numbers, shape.threads);
         let (place, stride, counts, col, values) = (to.place, to.stride as i64, to.counts, to.col, to.values);
-        let (blocks, rows, found) = (shape.blocks(device, self.n), long.rows.pointer(), long.found.pointer());
-        // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry of the matrix, and the output has room for
-        // every weight of a row.
-        unsafe {
-            launch!(
-                device, &function, blocks, threads, 0, n, matrix, most, numbers, place, stride, counts, col,
-                values, rows, found
-            )?;
-        }
+        let blocks = shape.blocks(device, self.n);
+        function.on(device, blocks, threads).run(
+            n,
+            matrix,
+            most,
+            numbers,
+            place,
+            stride,
+            counts,
+            col,
+            values,
+            &long.rows,
+            &long.found,
+        )?;
         let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
         let room = tables.warps * tables.slots;
         let (keys, orders) = (device.room::<u32>(room, WHAT)?, device.room::<u32>(room, WHAT)?);
         let sums = device.room::<f64>(room, WHAT)?;
-        let function = device.function(&shape.kernel(FILE, "interpolate_long"))?;
+        let function = device.function(&shape.kernel(interpolate_long))?;
         let (length, slots) = (tables.rows as u32, tables.slots as u32);
-        let (keys, sums, orders) = (keys.pointer(), sums.pointer(), orders.pointer());
-        // SAFETY: as above; each warp has a table of `slots`, more than its rows have nodes.
-        unsafe {
-            launch!(
-                device,
-                &function,
-                tables.warps,
-                32,
-                0,
-                n,
-                matrix,
-                most,
-                numbers,
-                place,
-                stride,
-                counts,
-                col,
-                values,
-                rows,
-                length,
-                slots,
-                keys,
-                sums,
-                orders
-            )
-        }
+        function.on(device, tables.warps, 32).run(
+            n, matrix, most, numbers, place, stride, counts, col, values, &long.rows, length, slots, &keys,
+            &sums, &orders,
+        )
     }
 }
 

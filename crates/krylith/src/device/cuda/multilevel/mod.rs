@@ -15,6 +15,7 @@ mod transpose;
 use super::Cuda;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
+use super::launch::{File, Set};
 use super::product::CudaProduct;
 use super::resident::Resident;
 use crate::matrix::Bsr;
@@ -26,42 +27,43 @@ use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Tra
 use crate::space::Store;
 use crate::threads::Pool;
 use crate::{Error, Result};
+pub(super) use aggregate::{AGGREGATE, SMOOTH};
+pub(super) use apply::TRANSFER;
+pub(super) use boundary::BOUNDARY;
 use boundary::Boundary;
+pub(super) use couplings::COUPLINGS;
 use galerkin::MOST_BLOCK;
+pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
+pub(super) use interpolate::INTERPOLATE;
+pub(super) use multipass::MULTIPASS;
+pub(super) use split::{PATHS, SPLIT};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+pub(super) use transpose::TRANSPOSE;
 
-/// The kernels of coarse levels, for blocks of these sizes.
-pub(super) fn kernels(blocks: impl IntoIterator<Item = usize> + Clone) -> Vec<Kernel> {
-    let mut all = galerkin::kernels(blocks.clone());
-    all.extend(couplings::kernels(blocks));
-    all.extend(transpose::kernels());
-    all.extend(apply::kernels());
-    all.extend(split::kernels().chain(interpolate::kernels()));
-    all.extend(multipass::kernels().into_iter().chain(aggregate::kernels()).chain(boundary::kernels()));
-    all
+/// Block sizes that are compiled ahead.
+fn blocks(set: Set) -> Vec<usize> {
+    set.choose(1..=MOST_BLOCK, [1, 3, 4])
 }
 
 /// Those that a hierarchy of nodes with blocks of this size will want; of a block of scalars alone, products of scalars.
 pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
-    let mut all = galerkin::kernels([block]);
+    let all = |file: &File| (file.specialisations)(Set::Common);
     // Rows of a product longer than any table are seldom met.
-    all.retain(|kernel| kernel.file != "amg_galerkin_wide.cu");
-    let couplings = couplings::kernels([block])
-        .into_iter()
-        .filter(|kernel| !scalar || !matches!(kernel.entry, "amg_scale" | "amg_union" | "amg_norms"));
-    all.extend(couplings);
-    all.extend(transpose::kernels());
-    all.extend(apply::kernels());
-    all.extend(super::scan::kernels());
+    let mut kernels = galerkin::kernels(vec![block]);
+    kernels.extend(all(&ROWS));
+    kernels.extend(couplings::kernels(block, scalar));
+    kernels.extend([&TRANSPOSE, &TRANSFER, &super::scan::SCAN].into_iter().flat_map(all));
     match kind {
         CoarsenKind::Classical => {
-            all.extend(split::kernels().chain(interpolate::kernels()).chain(multipass::kernels()));
+            kernels.extend([&SPLIT, &PATHS, &INTERPOLATE, &MULTIPASS].into_iter().flat_map(all));
         }
-        CoarsenKind::Aggregation { smoothed: true } => all.extend(aggregate::kernels()),
+        CoarsenKind::Aggregation { smoothed: true } => {
+            kernels.extend([&AGGREGATE, &SMOOTH].into_iter().flat_map(all))
+        }
         CoarsenKind::Aggregation { smoothed: false } => {}
     }
-    all
+    kernels
 }
 
 /// A matrix whose arrays are on the device alone.

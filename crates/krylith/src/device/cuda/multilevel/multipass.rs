@@ -3,15 +3,28 @@
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Set, kernels};
 use super::check_rounds;
-use super::interpolate::{STRIDE, Shape, close_up, prolongation};
+use super::interpolate::{STRIDE, Shape, move_together, prolongation};
 use super::split::{Split, grid, shift};
 use crate::Result;
 use crate::matrix::Bsr;
 use std::sync::Arc;
 
-const FILE: &str = "amg_multipass.cu";
+kernels! {
+    MULTIPASS in "amg_multipass.cu", all_kernels;
+    fn multipass_begin(n: i64, stride: i64, number: At<i64>, pass: At<u32>, to: Rows);
+    fn multipass_reach(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, pass: At<u32>, last: u32,
+        list: At<u32>, count: At<u32>,
+    );
+    fn multipass_rows(
+        n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, flags: At<u8>, list: At<u32>, count: At<u32>,
+        last: u32, stride: i64, numbers: At<u64>, pass: At<u32>, from: Rows, to: Rows, full: At<u32>,
+    );
+}
+
 const WHAT: &str = "interpolation weights";
 /// Passes that are launched before the host looks whether the last of them reached anything: most levels need three or four.
 const AT_ONCE: usize = 5;
@@ -20,27 +33,29 @@ const AT_ONCE: usize = 5;
 /// of [`Shape::ALL`], which takes the level where a row needs more.
 const SMALL: Shape = Shape { lanes: 4, threads: 256, slots: 32 };
 
-/// One entry stands for all of its file.
-pub(super) fn kernels() -> [Kernel; 4] {
-    let [small, middle, large] = Shape::ALL;
-    [SMALL, small, middle, large].map(|shape| shape.kernel(FILE, "multipass_rows"))
+fn all_kernels(_: Set) -> Vec<Kernel> {
+    let shapes = std::iter::once(SMALL).chain(Shape::ALL);
+    shapes.map(|shape| shape.kernel(multipass_rows).into()).collect()
 }
 
+/// [`Weights`] as the kernels take them.
+type Rows = [u64; 3];
+
 /// Rows of as many places.
-struct Rows {
+struct Weights {
     counts: Buffer<u32>,
     col: Buffer<u32>,
     values: Buffer<f64>,
 }
 
-impl Rows {
+impl Weights {
     fn new(device: &Arc<Device>, rows: usize, stride: usize) -> Result<Self> {
         let (counts, col) = (device.room(rows, WHAT)?, device.room(rows * stride, WHAT)?);
         Ok(Self { counts, col, values: device.room(rows * stride, WHAT)? })
     }
 
-    /// `Rows` of the kernels.
-    fn addresses(&self) -> [u64; 3] {
+    /// Where they lie.
+    fn addresses(&self) -> Rows {
         [self.counts.pointer(), self.col.pointer(), self.values.pointer()]
     }
 }
@@ -65,22 +80,17 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
 fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let (n, stride) = (rows as i64, most as i64);
-    let (before, after) = (Rows::new(device, rows, most)?, Rows::new(device, rows, most)?);
+    let (before, after) = (Weights::new(device, rows, most)?, Weights::new(device, rows, most)?);
     let (pass, list) = (device.room::<u32>(rows, WHAT)?, device.room::<u32>(rows, WHAT)?);
     let full = device.zeros::<u32>(1, WHAT)?;
-    let function = |entry| device.function(&shape.kernel(FILE, entry));
-    let (begin, reach, combine) =
-        (function("multipass_begin")?, function("multipass_reach")?, function("multipass_rows")?);
-    let (pass, list, full_at) = (pass.pointer(), list.pointer(), full.pointer());
-    let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
-    let (flags, from, to) = (split.flags.pointer(), before.addresses(), after.addresses());
-    let names = split.names.as_ref().map_or(0, Buffer::pointer);
-    // SAFETY: the parameter types are the kernel's, here and below; arrays have a number for each row or entry, rows room for `most` weights, and the list for
-    // every row.
-    unsafe {
-        let (blocks, number) = (shape.blocks_of(device, rows), split.number.pointer());
-        launch!(device, &begin, blocks, shape.threads, 0, n, stride, number, pass, from)?;
-    }
+    let (begin, reach, combine) = (
+        device.function(&shape.kernel(multipass_begin))?,
+        device.function(&shape.kernel(multipass_reach))?,
+        device.function(&shape.kernel(multipass_rows))?,
+    );
+    let (from, to) = (before.addresses(), after.addresses());
+    let blocks = shape.blocks_of(device, rows);
+    begin.on(device, blocks, shape.threads).run(n, stride, &split.number, &pass, from)?;
     let (shift, blocks) = (shift(rows, a.blocks()), shape.blocks(device, rows));
     let mut last = 0u32;
     loop {
@@ -88,32 +98,34 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
         let found = device.zeros::<u32>(AT_ONCE, WHAT)?;
         for k in 0..AT_ONCE {
             let count = found.at(k);
-            // SAFETY: as above.
-            unsafe {
-                let by_rows = grid(device, rows << shift);
-                launch!(device, &reach, by_rows, 256, 0, n, ptr, col, shift, flags, pass, last, list, count)?;
-                launch!(
-                    device,
-                    &combine,
-                    blocks,
-                    shape.threads,
-                    0,
-                    n,
-                    ptr,
-                    col,
-                    values,
-                    flags,
-                    list,
-                    count,
-                    last,
-                    stride,
-                    names,
-                    pass,
-                    from,
-                    from,
-                    full_at
-                )?;
-            }
+            let by_rows = grid(device, rows << shift);
+            reach.on(device, by_rows, 256).run(
+                n,
+                &on.row_ptr,
+                &on.col,
+                shift,
+                &split.flags,
+                &pass,
+                last,
+                &list,
+                count,
+            )?;
+            combine.on(device, blocks, shape.threads).run(
+                n,
+                &on.row_ptr,
+                &on.col,
+                &on.values,
+                &split.flags,
+                &list,
+                count,
+                last,
+                stride,
+                split.names.as_ref(),
+                &pass,
+                from,
+                from,
+                &full,
+            )?;
             last += 1;
         }
         let mut reached = [0];
@@ -122,36 +134,34 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
             break;
         }
     }
-    // SAFETY: as above.
-    unsafe {
-        launch!(
-            device,
-            &combine,
-            blocks,
-            shape.threads,
-            0,
-            n,
-            ptr,
-            col,
-            values,
-            flags,
-            0u64,
-            0u64,
-            last,
-            stride,
-            names,
-            pass,
-            from,
-            to,
-            full_at
-        )?;
-    }
+    combine.on(device, blocks, shape.threads).run(
+        n,
+        &on.row_ptr,
+        &on.col,
+        &on.values,
+        &split.flags,
+        0u64,
+        0u64,
+        last,
+        stride,
+        split.names.as_ref(),
+        &pass,
+        from,
+        to,
+        &full,
+    )?;
     let mut overflow = [0];
     device.read(&full, 0, &mut overflow)?;
     if overflow != [0] {
         return Ok(None);
     }
-    let arrays =
-        close_up(device, Shape::choose(rows, a.blocks()), most, &after.counts, &after.col, &after.values)?;
+    let arrays = move_together(
+        device,
+        Shape::choose(rows, a.blocks()),
+        most,
+        &after.counts,
+        &after.col,
+        &after.values,
+    )?;
     Ok(Some(prolongation(arrays, split.coarse)))
 }

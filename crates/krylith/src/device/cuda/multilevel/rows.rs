@@ -1,10 +1,11 @@
 //! Rows of a matrix on a GPU that go to other ranks, and rows that come from there: only these travel through the host.
 
 use super::super::Cuda;
-use super::super::driver::launch;
 use super::super::resident::Resident;
 use super::super::scan;
-use super::boundary::kernel;
+use super::boundary::{
+    boundary_lengths, boundary_own_lengths, boundary_own_rows, boundary_renumber, boundary_rows, kernel,
+};
 use super::split::grid;
 use super::stored;
 use crate::matrix::Bsr;
@@ -24,36 +25,25 @@ impl Cuda {
         let nodes = device.upload(nodes, WHAT)?;
         let lengths = device.room::<u32>(count, WHAT)?;
         let (measure, pack) =
-            (device.function(&kernel("boundary_lengths"))?, device.function(&kernel("boundary_rows"))?);
-        let (n, list, ptr) = (count as i64, nodes.pointer(), on.row_ptr.pointer());
-        // SAFETY: the parameter types are the kernel's; nodes are rows.
-        unsafe { launch!(device, &measure, grid(device, count), 256, 0, n, list, ptr, lengths.pointer())? };
+            (device.function(&kernel(boundary_lengths))?, device.function(&kernel(boundary_rows))?);
+        let n = count as i64;
+        measure.on(device, grid(device, count), 256).run(n, &nodes, &on.row_ptr, &lengths)?;
         let places = scan::scan(device, &lengths)?;
         let mut begins = vec![0i64; count + 1];
         device.read(&places, 0, &mut begins)?;
         let entries = begins[count] as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries * square, WHAT)?);
-        // SAFETY: as above; there is room for as many entries as were counted.
-        unsafe {
-            let (from_col, from, place) = (on.col.pointer(), on.values.pointer(), places.pointer());
-            let (to_col, to) = (col.pointer(), values.pointer());
-            launch!(
-                device,
-                &pack,
-                grid(device, 32 * count),
-                256,
-                0,
-                n,
-                list,
-                square as i64,
-                ptr,
-                from_col,
-                from,
-                place,
-                to_col,
-                to
-            )?;
-        }
+        pack.on(device, grid(device, 32 * count), 256).run(
+            n,
+            &nodes,
+            square as i64,
+            &on.row_ptr,
+            &on.col,
+            &on.values,
+            &places,
+            &col,
+            &values,
+        )?;
         let mut rows = Rows {
             row_ptr: begins.into_iter().map(|begin| begin as usize).collect(),
             col: vec![0; entries],
@@ -87,29 +77,19 @@ impl Cuda {
         let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
         let numbers = device.upload(numbers, WHAT)?;
         let col = device.room::<u32>(on.col.len(), WHAT)?;
-        let (rename, square) = (device.function(&kernel("boundary_renumber"))?, a.block() * a.block());
+        let (rename, square) = (device.function(&kernel(boundary_renumber))?, a.block() * a.block());
         let values = device.room::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
-        // SAFETY: the parameter types are the kernel's; there is a number for each column, and room for every entry.
-        unsafe {
-            let (n, sort, ptr) = (rows as i64, i32::from(square == 1), on.row_ptr.pointer());
-            let (from_col, from, numbers) = (on.col.pointer(), on.values.pointer(), numbers.pointer());
-            let (to_col, to) = (col.pointer(), values.pointer());
-            launch!(
-                device,
-                &rename,
-                grid(device, 8 * rows),
-                256,
-                0,
-                n,
-                sort,
-                ptr,
-                from_col,
-                from,
-                numbers,
-                to_col,
-                to
-            )?;
-        }
+        let (n, sort) = (rows as i64, i32::from(square == 1));
+        rename.on(device, grid(device, 8 * rows), 256).run(
+            n,
+            sort,
+            &on.row_ptr,
+            &on.col,
+            &on.values,
+            &numbers,
+            &col,
+            &values,
+        )?;
         let arrays = match square {
             1 => on.with_pattern(col, values),
             _ => on.with_columns(col),
@@ -121,23 +101,17 @@ impl Cuda {
     pub(super) fn own_rows(&self, a: &Bsr, own: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let lengths = device.room::<u32>(own, WHAT)?;
-        let measure = device.function(&kernel("boundary_own_lengths"))?;
-        let pack = device.function(&kernel("boundary_own_rows"))?;
-        let (n, ptr, from_col, from) =
-            (own as i64, on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
+        let measure = device.function(&kernel(boundary_own_lengths))?;
+        let pack = device.function(&kernel(boundary_own_rows))?;
+        let n = own as i64;
         let blocks = grid(device, 8 * own);
-        // SAFETY: the parameter types are the kernel's; own nodes are rows.
-        unsafe { launch!(device, &measure, blocks, 256, 0, n, ptr, from_col, lengths.pointer())? };
+        measure.on(device, blocks, 256).run(n, &on.row_ptr, &on.col, &lengths)?;
         let places = scan::scan(device, &lengths)?;
         let mut end = [0i64];
         device.read(&places, own, &mut end)?;
         let entries = end[0] as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
-        // SAFETY: as above; there is room for as many entries as were counted.
-        unsafe {
-            let (place, to_col, to) = (places.pointer(), col.pointer(), values.pointer());
-            launch!(device, &pack, blocks, 256, 0, n, ptr, from_col, from, place, to_col, to)?;
-        }
+        pack.on(device, blocks, 256).run(n, &on.row_ptr, &on.col, &on.values, &places, &col, &values)?;
         Ok(stored(1, own, own, Resident::new(places, col, values)))
     }
 

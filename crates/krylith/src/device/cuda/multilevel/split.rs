@@ -2,23 +2,63 @@
 //! `precond/multilevel/host/split.rs`, and the same.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Function, Of, kernels};
 use super::super::resident::Resident;
 use super::super::scan;
 use super::boundary::{Boundary, States};
 use super::check_rounds;
-use super::interpolate::{LongRows, Shape, Tables};
+use super::interpolate::{LongRows, Matrix, Shape, Tables};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::split::{SEED, TWICE};
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
+
+kernels! {
+    SPLIT in "amg_split.cu", |_| vec![kernel(strong_entries).into()];
+    fn strong_entries(
+        n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, theta: f64, flags: At<u8>,
+        counts: At<u32>,
+    );
+    fn pmis_begin(
+        n: i64, seed: u64, nodes: At<u32>, numbers: At<u64>, lonely_stay: i32, counts: At<u32>,
+        weight: At<u64>, state: At<u8>,
+    );
+    fn pmis_lose(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, weight: At<u64>, numbers: At<u64>,
+        list: At<u32>, count: At<u32>, round: u32, lost: At<u8>, left: At<u32>,
+    );
+    fn pmis_decide(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, flags: At<u8>, weight: At<u64>, list: At<u32>,
+        count: At<u32>, round: u32, own: i64, lost: At<u8>, state: At<u8>, next: At<u32>, left: At<u32>,
+    );
+    fn pmis_staying(n: i64, state: At<u8>, stays: At<u32>);
+    fn coarse_columns(
+        n: i64, ptr: At<i64>, col: At<u32>, shift: i32, state: At<u8>, flags: At<u8>, counts: At<u32>,
+    );
+    fn coarse_part(
+        n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, flags: At<u8>, place: At<i64>,
+        to_col: At<u32>, to_values: At<f64>,
+    );
+    fn staying_nodes(n: i64, number: At<i64>, nodes: At<u32>);
+    fn stay_again(count: i64, nodes: At<u32>, again: At<u8>, state: At<u8>);
+}
+
+kernels! {
+    PATHS in "amg_paths.cu", |_| Shape::ALL.map(|shape| shape.kernel(strong_paths).into()).into();
+    fn strong_paths(
+        count: i64, a: Matrix, nodes: At<u32>, place: At<i64>, counts: At<u32>, to: At<u32>, rows: At<u32>,
+        found: At<u32>,
+    );
+    fn strong_paths_long(
+        count: i64, a: Matrix, nodes: At<u32>, place: At<i64>, counts: At<u32>, to: At<u32>, rows: At<u32>,
+        length: u32, slots: u32, keys: At<u32>,
+    );
+}
 
 /// Rounds of PMIS that are launched at first, and between two looks at how many nodes are undecided: most graphs need five to seven.
 const FIRST_ROUNDS: u32 = 6;
 const MORE_ROUNDS: u32 = 3;
-const PATHS: &str = "amg_paths.cu";
 const WHAT: &str = "the nodes of a coarse level";
 
 /// What strength and PMIS say of a matrix.
@@ -44,14 +84,8 @@ impl Split {
     }
 }
 
-fn kernel(entry: &'static str) -> Kernel {
-    Kernel { file: "amg_split.cu", entry, defines: Vec::new() }
-}
-
-/// Every kernel, where one entry stands for all of its file.
-pub(super) fn kernels() -> impl Iterator<Item = Kernel> {
-    let paths = Shape::ALL.map(|shape| shape.kernel(PATHS, "strong_paths"));
-    std::iter::once(kernel("strong_entries")).chain(paths)
+fn kernel<K: Entry>(entry: K) -> Of<K> {
+    entry.with(Vec::new())
 }
 
 /// Blocks of 256 threads for so many threads, as many as a grid of loops needs.
@@ -89,13 +123,9 @@ pub(super) fn split(
     let (ptr, col) = (on.row_ptr.pointer(), on.col.pointer());
     let flags = device.room::<u8>(entries, WHAT)?;
     let counts = device.zeros::<u32>(rows, WHAT)?;
-    let strong = device.function(&kernel("strong_entries"))?;
-    // SAFETY: the parameter types are the kernel's; arrays have a number for each row or entry.
-    unsafe {
-        let (values, blocks) = (on.values.pointer(), grid(device, rows << shift));
-        let (flags, counts) = (flags.pointer(), counts.pointer());
-        launch!(device, &strong, blocks, 256, 0, n, ptr, col, values, shift, theta, flags, counts)?;
-    }
+    let strong = device.function(&kernel(strong_entries))?;
+    let blocks = grid(device, rows << shift);
+    strong.on(device, blocks, 256).run(n, ptr, col, &on.values, shift, theta, &flags, &counts)?;
     let graph = Graph { rows, shift, ptr, col, flags: flags.pointer() };
     let all = Nodes { list: 0, numbers: boundary.map_or(0, |b| b.numbers.pointer()), lonely_stay: false };
     let among = boundary.map(|boundary| Among { boundary, number: None });
@@ -109,13 +139,9 @@ pub(super) fn split(
         let matrix = [ptr, col, 0, graph.flags, part.ptr.pointer(), part.col.pointer(), 0, number.pointer()];
         let shape = Shape::choose(rows, entries);
         let again =
-            stay_again(device, matrix, shape, &nodes, SEED + TWICE + level as u64, boundary, &number)?;
-        let keep = device.function(&kernel("stay_again"))?;
-        // SAFETY: as above.
-        unsafe {
-            let (nodes, again, state) = (nodes.pointer(), again.pointer(), state.pointer());
-            launch!(device, &keep, grid(device, coarse), 256, 0, coarse as i64, nodes, again, state)?;
-        }
+            stay_within_two(device, matrix, shape, &nodes, SEED + TWICE + level as u64, boundary, &number)?;
+        let keep = device.function(&kernel(stay_again))?;
+        keep.on(device, grid(device, coarse), 256).run(coarse as i64, &nodes, &again, &state)?;
         part = Part::none(device)?;
         (number, coarse) = numbers(device, &state, &device.room(rows, WHAT)?)?;
         names = boundary.map(|boundary| boundary.names(&staying(device, &number, coarse)?)).transpose()?;
@@ -126,11 +152,8 @@ pub(super) fn split(
 /// The `count` nodes that stay, ascending.
 fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<Buffer<u32>> {
     let (nodes, rows) = (device.room::<u32>(count, WHAT)?, number.len() - 1);
-    let list = device.function(&kernel("staying_nodes"))?;
-    // SAFETY: the parameter types are the kernel's; as many nodes stay as there is room for.
-    unsafe {
-        launch!(device, &list, grid(device, rows), 256, 0, rows as i64, number.pointer(), nodes.pointer())?;
-    }
+    let list = device.function(&kernel(staying_nodes))?;
+    list.on(device, grid(device, rows), 256).run(rows as i64, number, &nodes)?;
     Ok(nodes)
 }
 
@@ -158,23 +181,15 @@ impl Part {
     ) -> Result<Self> {
         let Graph { rows, shift, ptr, col, flags } = graph;
         let (mark, take) =
-            (device.function(&kernel("coarse_columns"))?, device.function(&kernel("coarse_part"))?);
+            (device.function(&kernel(coarse_columns))?, device.function(&kernel(coarse_part))?);
         let (n, blocks) = (rows as i64, grid(device, rows << shift));
-        // SAFETY: the parameter types are the kernels', here and below; columns are rows of this matrix.
-        unsafe {
-            let (state, counts) = (state.pointer(), room.pointer());
-            launch!(device, &mark, blocks, 256, 0, n, ptr, col, shift, state, flags, counts)?;
-        }
+        mark.on(device, blocks, 256).run(n, ptr, col, shift, state, flags, &room)?;
         let places = scan::scan(device, &room)?;
         let entries = scan::last(device, &places)? as usize;
         let to_col = device.room::<u32>(entries, WHAT)?;
         let to_values = device.room::<f64>(if with_values { entries } else { 0 }, WHAT)?;
-        // SAFETY: places are sums of as many entries as the kernel takes.
-        unsafe {
-            let (values, place, to) = (a.values.pointer(), places.pointer(), to_col.pointer());
-            let to_values = if with_values { to_values.pointer() } else { 0 };
-            launch!(device, &take, blocks, 256, 0, n, ptr, col, values, shift, flags, place, to, to_values)?;
-        }
+        let to = with_values.then_some(&to_values);
+        take.on(device, blocks, 256).run(n, ptr, col, &a.values, shift, flags, &places, &to_col, to)?;
         Ok(Self { ptr: places, col: to_col, values: to_values })
     }
 }
@@ -220,8 +235,8 @@ struct Rounds<'a> {
     /// Of three rounds how many nodes they left undecided, and how many own ones where others are ghosts.
     left: Buffer<u32>,
     own: i64,
-    lose: CudaFunction,
-    decide: CudaFunction,
+    lose: Function<pmis_lose>,
+    decide: Function<pmis_decide>,
 }
 
 /// The state of each node after PMIS; `counts` nodes depend on each. Collective where there are other ranks.
@@ -237,7 +252,6 @@ fn pmis(
     if let Some(Among { boundary, number }) = among {
         boundary.take_numbers(number, counts)?;
     }
-    let function = |entry| device.function(&kernel(entry));
     let rounds = Rounds {
         device,
         graph,
@@ -249,17 +263,13 @@ fn pmis(
         // Before the first round some are.
         left: device.upload(&[1, 1, 0, 0, 0, 0], WHAT)?,
         own: among.map_or(Ok(-1), |among| among.own().map(|own| own as i64))?,
-        lose: function("pmis_lose")?,
-        decide: function("pmis_decide")?,
+        lose: device.function(&kernel(pmis_lose))?,
+        decide: device.function(&kernel(pmis_decide))?,
     };
-    let begin = function("pmis_begin")?;
-    // SAFETY: the parameter types are the kernel's; arrays have a number for each row.
-    unsafe {
-        let Nodes { list, numbers, lonely_stay } = nodes;
-        let (n, stay, blocks) = (rows as i64, i32::from(lonely_stay), grid(device, rows));
-        let (counts, weight, state) = (counts.pointer(), rounds.weight.pointer(), rounds.state.pointer());
-        launch!(device, &begin, blocks, 256, 0, n, seed, list, numbers, stay, counts, weight, state)?;
-    }
+    let begin = device.function(&kernel(pmis_begin))?;
+    let Nodes { list, numbers, lonely_stay } = nodes;
+    let (n, stay, blocks) = (rows as i64, i32::from(lonely_stay), grid(device, rows));
+    begin.on(device, blocks, 256).run(n, seed, list, numbers, stay, counts, &rounds.weight, &rounds.state)?;
     match among {
         Some(among) => rounds.together(among),
         None => rounds.alone(),
@@ -281,48 +291,46 @@ impl Rounds<'_> {
     fn lose(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
-        let (weight, numbers, lost) = (self.weight.pointer(), self.numbers, self.lost.pointer());
+        let numbers = self.numbers;
         let (list, count, to) = (self.list(round), self.left(round + 2), self.left(round));
-        // SAFETY: the parameter types are the kernel's; arrays have a number for each row, and lists room for every one.
-        unsafe {
-            launch!(
-                device, &self.lose, blocks, 256, 0, n, ptr, col, shift, flags, weight, numbers, list, count,
-                round, lost, to
-            )
-        }
+        self.lose.on(device, blocks, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            &self.weight,
+            numbers,
+            list,
+            count,
+            round,
+            &self.lost,
+            to,
+        )
     }
 
     /// Nodes that did not lose stay, and those that depend on them go.
     fn decide(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
-        let (weight, lost, state) = (self.weight.pointer(), self.lost.pointer(), self.state.pointer());
         let (list, count, to) = (self.list(round), self.left(round + 2), self.left(round));
         let (next, own) = (self.lists[((round + 1) % 2) as usize].pointer(), self.own);
-        // SAFETY: as above; no list is read and written in one round.
-        unsafe {
-            launch!(
-                device,
-                &self.decide,
-                blocks,
-                256,
-                0,
-                n,
-                ptr,
-                col,
-                shift,
-                flags,
-                weight,
-                list,
-                count,
-                round,
-                own,
-                lost,
-                state,
-                next,
-                to
-            )
-        }
+        self.decide.on(device, blocks, 256).run(
+            n,
+            ptr,
+            col,
+            shift,
+            flags,
+            &self.weight,
+            list,
+            count,
+            round,
+            own,
+            &self.lost,
+            &self.state,
+            next,
+            to,
+        )
     }
 
     /// Rounds until all nodes are decided.
@@ -369,12 +377,9 @@ impl Rounds<'_> {
 
 /// Numbers of the nodes that stay, and how many they are; `room` is for a number a node.
 fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
-    let staying = device.function(&kernel("pmis_staying"))?;
+    let staying = device.function(&kernel(pmis_staying))?;
     let n = state.len();
-    // SAFETY: the parameter types are the kernel's; both arrays have a number for each row.
-    unsafe {
-        launch!(device, &staying, grid(device, n), 256, 0, n as i64, state.pointer(), room.pointer())?;
-    }
+    staying.on(device, grid(device, n), 256).run(n as i64, state, room)?;
     let number = scan::scan(device, room)?;
     let coarse = scan::last(device, &number)? as usize;
     Ok((number, coarse))
@@ -382,9 +387,9 @@ fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Resu
 
 /// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them. `matrix` is `Matrix` of the kernels, `number` that of each
 /// node among those that stay.
-fn stay_again(
+fn stay_within_two(
     device: &Arc<Device>,
-    matrix: [u64; 8],
+    matrix: Matrix,
     shape: Shape,
     nodes: &Buffer<u32>,
     seed: u64,
@@ -394,27 +399,18 @@ fn stay_again(
     let count = nodes.len();
     let walk = |place: u64, counts: &Buffer<u32>, to: u64| -> Result<()> {
         let long = LongRows::new(device, count)?;
-        let function = device.function(&shape.kernel(PATHS, "strong_paths"))?;
-        let (n, nodes, counts) = (count as i64, nodes.pointer(), counts.pointer());
-        let (blocks, rows, found) = (shape.blocks(device, count), long.rows.pointer(), long.found.pointer());
-        // SAFETY: the parameter types are the kernel's; places are sums of what it has counted itself.
-        unsafe {
-            let threads = shape.threads;
-            launch!(device, &function, blocks, threads, 0, n, matrix, nodes, place, counts, to, rows, found)?;
-        }
+        let function = device.function(&shape.kernel(strong_paths))?;
+        let n = count as i64;
+        let (blocks, rows) = (shape.blocks(device, count), long.rows.pointer());
+        let threads = shape.threads;
+        function.on(device, blocks, threads).run(n, matrix, nodes, place, counts, to, rows, &long.found)?;
         let Some(Tables { rows: length, warps, slots }) = long.tables(device, count, 4)? else {
             return Ok(());
         };
         let keys = device.room::<u32>(warps * slots, WHAT)?;
-        let function = device.function(&shape.kernel(PATHS, "strong_paths_long"))?;
-        // SAFETY: as above; each warp has a table of `slots`.
-        unsafe {
-            let (length, slots, keys) = (length as u32, slots as u32, keys.pointer());
-            launch!(
-                device, &function, warps, 32, 0, n, matrix, nodes, place, counts, to, rows, length, slots,
-                keys
-            )
-        }
+        let function = device.function(&shape.kernel(strong_paths_long))?;
+        let (length, slots) = (length as u32, slots as u32);
+        function.on(device, warps, 32).run(n, matrix, nodes, place, counts, to, rows, length, slots, &keys)
     };
     let lengths = device.room::<u32>(count, WHAT)?;
     walk(0, &lengths, 0)?;

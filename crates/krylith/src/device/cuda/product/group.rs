@@ -1,17 +1,15 @@
 //! Terms that share a pattern: their tiles, packed values and kernels, and the launches that walk them.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Constant, Device, launch};
+use super::super::driver::{Buffer, Constant, Device};
+use super::super::launch::{Function, Of};
 use super::super::modules::Held;
-use super::super::specialisations::{self as special, Shape};
 use super::super::tiling::{DevicePattern, DeviceTiling};
+use super::shape::{Shape, kron_long_rows, kron_pack, kron_product, kron_residual, kron_residual_long};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Structure, Terms};
 use crate::space::Store;
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
-use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,11 +77,11 @@ impl std::ops::Deref for Tiles {
 
 /// The kernels of one group, and what they are launched with.
 pub(in crate::device::cuda) struct Kernels {
-    pub residual: CudaFunction,
-    pub residual_long: CudaFunction,
-    product: CudaFunction,
-    long_rows: CudaFunction,
-    pack: CudaFunction,
+    pub residual: Function<kron_residual>,
+    pub residual_long: Function<kron_residual_long>,
+    product: Function<kron_product>,
+    long_rows: Function<kron_long_rows>,
+    pack: Function<kron_pack>,
     /// The module, which all operators of these coefficients share, and what stands in its constant memory.
     held: Arc<Held>,
     numbers: Vec<f64>,
@@ -111,7 +109,7 @@ impl Group {
             Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
         };
         let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
-        let of = special::kron_product(&tiles.shape, b, s, &structure, store, first > 0, halo);
+        let of = kron_product::of(&tiles.shape, b, s, &structure, store, first > 0, halo);
         let shared = tiles.shared(b, s, &structure, store);
         let kernels = Kernels::new(device, &tiles, &of, shared, &coefficients[first..first + count], false)?;
         let parts = device.zeros(3 * tiles.part_starts.len() * b * s, "partial sums")?;
@@ -166,53 +164,31 @@ impl Group {
             return Ok(());
         }
         let values = self.values();
-        // SAFETY: the parameter types are the kernels'; lengths were checked, buffers belong to this tiling.
-        unsafe {
-            let mut halt = space.halt();
-            let (mut end, mut starts, mut records) =
-                (tiles.end as i32, t.starts.pointer(), t.records.pointer());
-            let (mut values, mut x, mut y, mut parts) = (values, x, y, self.parts.pointer());
-            let (mut nodes, mut record) = (t.nodes as i32, t.record as i32);
-            let (mut begin, mut first_boundary) = (tiles.start as i32, t.first_boundary as i32);
-            let mut g = ghosts.unwrap_or_default();
-            let mut arguments = [
-                &mut halt as *mut u64 as *mut c_void,
-                &mut end as *mut i32 as _,
-                &mut starts as *mut u64 as _,
-                &mut records as *mut u64 as _,
-                &mut values as *mut u64 as _,
-                &mut x as *mut u64 as _,
-                &mut y as *mut u64 as _,
-                &mut parts as *mut u64 as _,
-                &mut nodes as *mut i32 as _,
-                &mut record as *mut i32 as _,
-                &mut begin as *mut i32 as _,
-                &mut first_boundary as *mut i32 as _,
-                &mut g.own as *mut i32 as _,
-                &mut g.at as *mut u64 as _,
-                &mut g.exchange as *mut u64 as _,
-                &mut g.send as *mut i32 as _,
-            ];
-            // The kernel without ghosts takes the first ten.
-            let count = if ghosts.is_some() { 16 } else { 10 };
-            let grid = k.grid.min(tiles.len()).max(1);
-            device.launch(&k.product, grid, t.shape.threads, k.shared, &mut arguments[..count])?;
-            let rows = t.long_rows.len() / 3;
-            if rows > 0 && tiles.end == t.count {
-                let (long, parts) = (t.long_rows.pointer(), self.parts.pointer());
-                launch!(
-                    device,
-                    &k.long_rows,
-                    (rows * run).div_ceil(128),
-                    128,
-                    0,
-                    space.halt(),
-                    rows as i32,
-                    long,
-                    parts,
-                    y
-                )?;
-            }
+        let grid = k.grid.min(tiles.len()).max(1);
+        // The kernel without ghosts does not read the last arguments.
+        let g = ghosts.unwrap_or_default();
+        k.product.on(device, grid, t.shape.threads).shared(k.shared).run(
+            space.halt(),
+            tiles.end as i32,
+            &t.starts,
+            &t.records,
+            values,
+            x,
+            y,
+            &self.parts,
+            t.nodes as i32,
+            t.record as i32,
+            tiles.start as i32,
+            t.first_boundary as i32,
+            g.own,
+            g.at,
+            g.exchange,
+            g.send,
+        )?;
+        let rows = t.long_rows.len() / 3;
+        if rows > 0 && tiles.end == t.count {
+            let launch = k.long_rows.on(device, (rows * run).div_ceil(128), 128);
+            launch.run(space.halt(), rows as i32, &t.long_rows, &self.parts, y)?;
         }
         Ok(())
     }
@@ -239,25 +215,17 @@ impl Group {
             return Ok(());
         }
         let values = self.values();
-        // SAFETY: the parameter types are the kernel's; `natural` holds the values of one term.
-        unsafe {
-            launch!(
-                device,
-                &self.kernels.pack,
-                tiles.count,
-                256,
-                0,
-                tiles.starts.pointer(),
-                tiles.records.pointer(),
-                tiles.row_starts.pointer(),
-                tiles.part_starts.pointer(),
-                tiles.sources.pointer(),
-                natural,
-                (t - self.terms.0) as i32,
-                values,
-                self.broken.pointer()
-            )
-        }
+        self.kernels.pack.on(device, tiles.count, 256).run(
+            &tiles.starts,
+            &tiles.records,
+            &tiles.row_starts,
+            &tiles.part_starts,
+            &tiles.sources,
+            natural,
+            (t - self.terms.0) as i32,
+            values,
+            &self.broken,
+        )
     }
 
     /// Other coefficients, of s stages where there were `before`; true where other kernels take the place of those that were recorded. A module that other
@@ -285,8 +253,7 @@ impl Group {
             }
         }
         // Another number of stages needs another kernel; tiles and values stay.
-        let of =
-            special::kron_product(&self.tiles.shape, b, s, &self.structure, self.store, self.add, self.halo);
+        let of = kron_product::of(&self.tiles.shape, b, s, &self.structure, self.store, self.add, self.halo);
         let shared = self.tiles.shared(b, s, &self.structure, self.store);
         self.kernels = Kernels::new(device, &self.tiles, &of, shared, own, s == before)?;
         let parts = 3 * self.tiles.part_starts.len() * b * s;
@@ -343,7 +310,7 @@ impl Kernels {
     fn new(
         device: &Arc<Device>,
         tiles: &Tiles,
-        kernel: &Kernel,
+        kernel: &Of<kron_product>,
         shared: usize,
         coefficients: &[Dense],
         alone: bool,
@@ -351,14 +318,14 @@ impl Kernels {
         let numbers: Vec<f64> = coefficients.iter().flat_map(|c| c.values()).copied().collect();
         let held = device.module_with(kernel, COEFFICIENTS, &numbers, alone)?;
         let module = &held.module;
-        let product = device.entry(module, "kron_product")?;
+        let product = device.function_in(module, kron_product)?;
         let resident = device.allow_shared(&product, tiles.shape.threads, shared)?;
         Ok(Self {
             product,
-            residual: device.entry(module, "kron_residual")?,
-            residual_long: device.entry(module, "kron_residual_long")?,
-            long_rows: device.entry(module, "kron_long_rows")?,
-            pack: device.entry(module, "kron_pack")?,
+            residual: device.function_in(module, kron_residual)?,
+            residual_long: device.function_in(module, kron_residual_long)?,
+            long_rows: device.function_in(module, kron_long_rows)?,
+            pack: device.function_in(module, kron_pack)?,
             numbers,
             grid: tiles.count.min(device.multiprocessors() * resident).max(1),
             shared,

@@ -1,15 +1,28 @@
 //! Factors of Schwarz's subdomains on a GPU: launches of `kernels/schwarz_factor.cu`.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{Address, At, Entry, Function, Of, kernels};
 use super::super::specialisations::define;
 use super::order::{self, Order};
 use crate::comm::time_limit;
 use crate::precond::{FactorQuality, PivotKind, Pivots, SchwarzPlan};
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
+
+kernels! {
+    SCHWARZ_FACTOR in "schwarz_factor.cu", |set| super::blocks(set).map(|b| kernel(schwarz_sweep, b).into()).collect();
+    fn schwarz_diagonal(s: Rows);
+    fn schwarz_guess(s: Rows);
+    fn schwarz_eliminate(
+        s: Rows, order: At<u32>, ticket: At<u32>, ready: At<u32>, epoch: u32, limit: u64, pivots: Address,
+    );
+    fn schwarz_sweep(
+        s: Rows, count: i32, runs: At<u32>, sweeps: i32, from: At<f64>, from_inverses: At<f64>,
+    );
+    fn schwarz_defect(s: Rows, compare: i32, partial: At<f64>);
+    fn schwarz_total(count: i32, partial: At<f64>, total: At<f64>);
+}
 
 /// Most warps of a block of threads.
 const MOST_WARPS: usize = 8;
@@ -47,18 +60,18 @@ pub(super) struct Factorizer {
 }
 
 struct Functions {
-    diagonal: CudaFunction,
-    guess: CudaFunction,
-    eliminate: CudaFunction,
-    sweep: CudaFunction,
-    defect: CudaFunction,
-    total: CudaFunction,
+    diagonal: Function<schwarz_diagonal>,
+    guess: Function<schwarz_guess>,
+    eliminate: Function<schwarz_eliminate>,
+    sweep: Function<schwarz_sweep>,
+    defect: Function<schwarz_defect>,
+    total: Function<schwarz_total>,
 }
 
 /// The twin of `struct Rows` in `kernels/schwarz_factor.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Rows {
+pub(in crate::device::cuda) struct Rows {
     rows: i32,
     longest: i32,
     row_ptr: u64,
@@ -72,8 +85,8 @@ struct Rows {
 }
 
 /// A kernel of `schwarz_factor.cu`.
-pub(super) fn kernel(entry: &'static str, block: usize) -> Kernel {
-    Kernel { file: "schwarz_factor.cu", entry, defines: vec![define("ORDER", block)] }
+pub(super) fn kernel<K: Entry>(entry: K, block: usize) -> Of<K> {
+    entry.with(vec![define("ORDER", block)])
 }
 
 /// Shared memory of a warp whose rows have up to `longest` blocks.
@@ -101,20 +114,26 @@ impl Factorizer {
             )));
         }
         let warps = (1..=MOST_WARPS).rev().find(|w| w.is_power_of_two() && w * bytes <= SHARED).unwrap_or(1);
-        let function = |entry| -> Result<CudaFunction> {
+        fn load<K: Entry>(
+            device: &Device,
+            entry: K,
+            b: usize,
+            warps: usize,
+            bytes: usize,
+        ) -> Result<Function<K>> {
             let function = device.function(&kernel(entry, b))?;
             device.allow_shared(&function, 32 * warps, warps * bytes)?;
             Ok(function)
-        };
+        }
         let runs = order::runs(plan, per);
         let shared = order.shared(device, warps, warps * bytes);
         let functions = Functions {
-            diagonal: function("schwarz_diagonal")?,
-            guess: function("schwarz_guess")?,
-            eliminate: function("schwarz_eliminate")?,
-            sweep: function("schwarz_sweep")?,
-            defect: function("schwarz_defect")?,
-            total: device.function(&kernel("schwarz_total", b))?,
+            diagonal: load(device, schwarz_diagonal, b, warps, bytes)?,
+            guess: load(device, schwarz_guess, b, warps, bytes)?,
+            eliminate: load(device, schwarz_eliminate, b, warps, bytes)?,
+            sweep: load(device, schwarz_sweep, b, warps, bytes)?,
+            defect: load(device, schwarz_defect, b, warps, bytes)?,
+            total: device.function(&kernel(schwarz_total, b))?,
         };
         device.allow_shared(&functions.eliminate, 32 * warps, shared)?;
         let numbers = plan.entries() * size;
@@ -182,23 +201,11 @@ impl Factorizer {
         self.epoch = self.epoch.wrapping_add(1).max(1);
         device.clear(&mut self.ticket)?;
         device.write(&[u64::MAX, 0], &mut self.pivots, 0)?;
-        // SAFETY: the parameter types are the kernel's; arrays are the plan's.
-        unsafe {
-            launch!(
-                device,
-                &self.functions.eliminate,
-                self.rows().div_ceil(self.warps),
-                32 * self.warps,
-                self.shared,
-                self.twin(),
-                self.order.pointer(),
-                self.ticket.pointer(),
-                self.ready.pointer(),
-                self.epoch,
-                self.limit,
-                self.pivots.pointer()
-            )
-        }
+        self.functions
+            .eliminate
+            .on(device, self.rows().div_ceil(self.warps), 32 * self.warps)
+            .shared(self.shared)
+            .run(self.twin(), &self.order, &self.ticket, &self.ready, self.epoch, self.limit, &self.pivots)
     }
 
     /// Randomized sweeps, from A or from the factors at hand.
@@ -206,11 +213,8 @@ impl Factorizer {
         let (device, warps, shared) = (space.device(), self.warps, self.shared(b));
         let (grid, threads) = (Self::grid_of(device, self.rows(), warps), 32 * warps);
         if !warm {
-            // SAFETY: the parameter types are the kernels'; arrays are the plan's.
-            unsafe {
-                launch!(device, &self.functions.diagonal, grid, threads, shared, self.twin())?;
-                launch!(device, &self.functions.guess, grid, threads, 0, self.twin())?;
-            }
+            self.functions.diagonal.on(device, grid, threads).shared(shared).run(self.twin())?;
+            self.functions.guess.on(device, grid, threads).run(self.twin())?;
         }
         let count = self.runs.len() - 1;
         let rounds = if self.before.is_some() { sweeps } else { 1 };
@@ -223,22 +227,14 @@ impl Factorizer {
                 }
                 None => [0; 2],
             };
-            // SAFETY: as above.
-            unsafe {
-                launch!(
-                    device,
-                    &self.functions.sweep,
-                    count.div_ceil(warps),
-                    threads,
-                    shared,
-                    self.twin(),
-                    count as i32,
-                    self.runs.pointer(),
-                    (sweeps / rounds) as i32,
-                    from[0],
-                    from[1]
-                )?;
-            }
+            self.functions.sweep.on(device, count.div_ceil(warps), threads).shared(shared).run(
+                self.twin(),
+                count as i32,
+                &self.runs,
+                (sweeps / rounds) as i32,
+                from[0],
+                from[1],
+            )?;
         }
         Ok(())
     }
@@ -246,21 +242,12 @@ impl Factorizer {
     /// Sets out the sums of squares of (A − LU)_S, where `compare`, and of A.
     pub fn measure(&mut self, space: &Cuda, b: usize, compare: bool) -> Result<()> {
         let (device, grid) = (space.device(), self.partial.len() / 2);
-        // SAFETY: the parameter types are the kernels'; there are two sums for each block of threads.
-        unsafe {
-            launch!(
-                device,
-                &self.functions.defect,
-                grid,
-                32 * self.warps,
-                self.shared(b),
-                self.twin(),
-                compare as i32,
-                self.partial.pointer()
-            )?;
-            let (partial, total) = (self.partial.pointer(), self.total.pointer());
-            launch!(device, &self.functions.total, 1, 1024, 0, grid as i32, partial, total)
-        }
+        self.functions.defect.on(device, grid, 32 * self.warps).shared(self.shared(b)).run(
+            self.twin(),
+            compare as i32,
+            &self.partial,
+        )?;
+        self.functions.total.on(device, 1, 1024).run(grid as i32, &self.partial, &self.total)
     }
 
     /// What was measured, and how exact pivots were; waits.

@@ -9,8 +9,9 @@ mod solve;
 
 use super::Cuda;
 use super::compiler::Kernel;
-use super::driver::{Buffer, Device, launch};
+use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
+use super::launch::{Address, At, Entry, Function, Of, Set, kernels};
 use super::specialisations::define;
 use crate::comm::{agree, largest};
 use crate::halo::Halo;
@@ -20,11 +21,22 @@ use crate::precond::{
 };
 use crate::space::{Space, Store};
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
-use factor::Factorizer;
+pub(super) use factor::SCHWARZ_FACTOR;
+use factor::{Factorizer, schwarz_sweep};
 use order::Orders;
-use solve::{EXACT_ROWS, Solves};
+pub(super) use solve::SCHWARZ_SOLVE;
+use solve::{EXACT_ROWS, Solves, schwarz_exact};
 use std::sync::Arc;
+
+kernels! {
+    SCHWARZ_HALO in "schwarz_halo.cu", |set| blocks(set).flat_map(halo_kernels).collect();
+    fn schwarz_send(halt: At<i32>, x: At<f64>, exchange: Address);
+    fn schwarz_import(halt: At<i32>, count: i64, ghosts: At<f64>, to: At<f64>, exchange: Address);
+    fn schwarz_start(
+        halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: At<f64>,
+        v: At<f64>, how: i32, tickets: At<u32>, exchange: Address,
+    );
+}
 
 /// Threads of a block of `schwarz_halo.cu`.
 const THREADS: usize = 256;
@@ -36,7 +48,7 @@ pub struct CudaSchwarz {
     options: SchwarzOptions,
     by: Factorizer,
     solves: Solves,
-    start: CudaFunction,
+    start: Function<schwarz_start>,
     nodes: Option<Import>,
     blocks: Option<Import>,
 }
@@ -44,23 +56,33 @@ pub struct CudaSchwarz {
 /// An exchange, with the kernels that begin and end it.
 struct Import {
     exchange: Exchange,
-    send: CudaFunction,
-    import: CudaFunction,
+    send: Function<schwarz_send>,
+    import: Function<schwarz_import>,
 }
 
 /// A kernel of `schwarz_halo.cu` for nodes of `run` numbers.
-fn halo_kernel(entry: &'static str, run: usize) -> Kernel {
+fn halo_kernel<K: Entry>(entry: K, run: usize) -> Of<K> {
     let pair = if run.is_multiple_of(2) { 2 } else { 1 };
     let defines = vec![define("RUN", run), define("PAIR", pair), define("THREADS", THREADS)];
-    Kernel { file: "schwarz_halo.cu", entry, defines }
+    entry.with(defines)
+}
+
+/// Those that start with vectors, and those that import blocks.
+fn halo_kernels(b: usize) -> [Kernel; 2] {
+    [halo_kernel(schwarz_start, b).into(), halo_kernel(schwarz_import, b * b).into()]
+}
+
+/// Block sizes that are compiled ahead.
+fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
+    if set == Set::All { 1..=8 } else { 1..=5 }
 }
 
 /// The kernels for some block sizes and one precision; one entry stands for all of its file.
 pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, store: Store) -> Vec<Kernel> {
     let of = |b: usize| {
-        let factor = factor::kernel("schwarz_sweep", b);
-        let solve = solve::kernel("schwarz_random", b, store);
-        [factor, solve, halo_kernel("schwarz_start", b), halo_kernel("schwarz_import", b * b)]
+        let factors =
+            [factor::kernel(schwarz_sweep, b).into(), solve::kernel(schwarz_exact, b, store).into()];
+        factors.into_iter().chain(halo_kernels(b))
     };
     blocks.into_iter().flat_map(of).collect()
 }
@@ -77,9 +99,12 @@ impl Import {
             return Ok(None);
         }
         let exchange = Exchange::new(space, halo, run)?;
-        let kernel = |entry| space.device().function(&halo_kernel(entry, run));
-        let both = || Ok([kernel("schwarz_send")?, kernel("schwarz_import")?]);
-        let [send, import] = agree(space.comm(), both())?;
+        let device = space.device();
+        let both = || {
+            let send = device.function(&halo_kernel(schwarz_send, run))?;
+            Ok((send, device.function(&halo_kernel(schwarz_import, run))?))
+        };
+        let (send, import) = agree(space.comm(), both())?;
         Ok(Some(Self { exchange, send, import }))
     }
 
@@ -88,8 +113,7 @@ impl Import {
         let Some(inside) = self.exchange.inside() else { return self.exchange.start(space, x) };
         let numbers = self.exchange.halo().send.len() * self.exchange.run();
         let grid = numbers.div_ceil(THREADS).clamp(1, 2 * space.device().multiprocessors());
-        // SAFETY: the parameter types are the kernel's; the exchange names own numbers of x.
-        unsafe { launch!(space.device(), &self.send, grid, THREADS, 0, space.halt(), x, inside) }
+        self.send.on(space.device(), grid, THREADS).run(space.halt(), x, inside)
     }
 
     /// Copies what neighbours have sent.
@@ -97,21 +121,13 @@ impl Import {
         let (device, exchange) = (space.device(), &self.exchange);
         exchange.finish(device)?;
         let count = exchange.halo().ghosts * exchange.run();
-        // SAFETY: the parameter types are the kernel's; there is room for all ghosts.
-        unsafe {
-            launch!(
-                device,
-                &self.import,
-                grid(device, count),
-                THREADS,
-                0,
-                space.halt(),
-                count as i64,
-                exchange.ghosts(),
-                to,
-                exchange.inside().unwrap_or(0)
-            )
-        }
+        self.import.on(device, grid(device, count), THREADS).run(
+            space.halt(),
+            count as i64,
+            exchange.ghosts(),
+            to,
+            exchange.inside().unwrap_or(0),
+        )
     }
 }
 
@@ -142,7 +158,7 @@ impl SchwarzFactors for Cuda {
             let orders = Orders::new(plan, EXACT_ROWS);
             let by = Factorizer::new(device, plan, &orders.rows, per, options.deterministic)?;
             let solves = Solves::new(device, plan, &by, &orders, options.store, per)?;
-            Ok((by, solves, device.function(&halo_kernel("schwarz_start", plan.block))?))
+            Ok((by, solves, device.function(&halo_kernel(schwarz_start, plan.block))?))
         };
         let (by, solves, start) = agree(self.comm(), local())?;
         let nodes = Import::new(self, &plan.nodes, plan.block)?;
@@ -199,27 +215,19 @@ impl SchwarzFactors for Cuda {
             _ => 0,
         };
         let [w, v] = f.solves.begin();
-        // SAFETY: the parameter types are the kernel's; nodes are those of x and of its ghosts.
-        unsafe {
-            launch!(
-                device,
-                &f.start,
-                grid(device, rows * plan.block),
-                THREADS,
-                0,
-                self.halt(),
-                rows as i32,
-                plan.nodes.own as i32,
-                f.by.node.pointer(),
-                x.pointer(),
-                ghosts,
-                w,
-                v,
-                set,
-                f.solves.tickets.pointer(),
-                inside
-            )?;
-        }
+        f.start.on(device, grid(device, rows * plan.block), THREADS).run(
+            self.halt(),
+            rows as i32,
+            plan.nodes.own as i32,
+            &f.by.node,
+            x,
+            ghosts,
+            w,
+            v,
+            set,
+            &f.solves.tickets,
+            inside,
+        )?;
         match rows {
             0 => Ok(()),
             _ => f.solves.solve(self, how, f.options.deterministic, y.pointer()),

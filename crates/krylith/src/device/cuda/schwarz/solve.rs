@@ -1,17 +1,31 @@
 //! Solves with the factors of Schwarz's subdomains on a GPU: launches of `kernels/schwarz_solve.cu`.
 
 use super::super::Cuda;
-use super::super::compiler::Kernel;
-use super::super::driver::{Buffer, Device, launch};
-use super::super::specialisations::{define, value};
+use super::super::compiler::{Defines, Kernel};
+use super::super::driver::{Buffer, Device};
+use super::super::launch::{At, Entry, Function, Of, Reals, Set, kernels};
+use super::super::specialisations::{STORES, define, value};
 use super::factor::Factorizer;
 use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::precond::{SchwarzPlan, TriangularSolve};
 use crate::space::Store;
-use cudarc::driver::CudaFunction;
 use std::sync::Arc;
+
+kernels! {
+    SCHWARZ_SOLVE in "schwarz_solve.cu", all_kernels;
+    fn schwarz_exact
+        | "schwarz_exact_rows" | "schwarz_random" | "schwarz_ordered" | "schwarz_jacobi" (s: Sweep);
+    fn schwarz_split(
+        rows: i32, row_ptr: At<i64>, column: At<u32>, diagonal: At<i64>, lower_begin: At<i64>,
+        upper_begin: At<i64>, lower: At<u32>, upper: At<u32>,
+    );
+    fn schwarz_pack(
+        rows: i32, row_ptr: At<i64>, diagonal: At<i64>, lower_begin: At<i64>, upper_begin: At<i64>,
+        factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, faulty: At<u32>,
+    );
+}
 
 /// Warps of a block of threads.
 const WARPS: usize = 4;
@@ -59,17 +73,17 @@ pub(super) struct Solves {
 }
 
 struct Functions {
-    pack: CudaFunction,
-    exact: CudaFunction,
-    exact_rows: CudaFunction,
-    random: CudaFunction,
-    ordered: CudaFunction,
-    jacobi: CudaFunction,
+    pack: Function<schwarz_pack>,
+    exact: Function<schwarz_exact>,
+    exact_rows: Function<schwarz_exact>,
+    random: Function<schwarz_exact>,
+    ordered: Function<schwarz_exact>,
+    jacobi: Function<schwarz_exact>,
 }
 
 impl Functions {
     /// The exact solve with a triangle.
-    fn substitution(&self, triangle: &Triangle) -> &CudaFunction {
+    fn substitution(&self, triangle: &Triangle) -> &Function<schwarz_exact> {
         if triangle.per == 1 { &self.exact_rows } else { &self.exact }
     }
 }
@@ -77,7 +91,7 @@ impl Functions {
 /// The twin of `struct Sweep` in `kernels/schwarz_solve.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Sweep {
+pub(in crate::device::cuda) struct Sweep {
     halt: u64,
     rows: i32,
     most: i32,
@@ -101,10 +115,18 @@ struct Sweep {
     out: u64,
 }
 
+fn defines(block: usize, store: Store) -> Defines {
+    vec![define("ORDER", block), value(store), define("WARPS", WARPS)]
+}
+
+fn all_kernels(set: Set) -> Vec<Kernel> {
+    let of = |store| super::blocks(set).map(move |b| kernel(schwarz_exact, b, store).into());
+    set.choose(STORES.to_vec(), [Store::F64]).into_iter().flat_map(of).collect()
+}
+
 /// A kernel of `schwarz_solve.cu`.
-pub(super) fn kernel(entry: &'static str, block: usize, store: Store) -> Kernel {
-    let defines = vec![define("ORDER", block), value(store), define("WARPS", WARPS)];
-    Kernel { file: "schwarz_solve.cu", entry, defines }
+pub(super) fn kernel<K: Entry>(entry: K, block: usize, store: Store) -> Of<K> {
+    entry.with(defines(block, store))
 }
 
 /// Prefix sums of the lengths of rows, which come in order.
@@ -149,7 +171,7 @@ impl Solves {
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
-        let function = |entry| device.function(&kernel(entry, b, store));
+        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, store)));
         let solves = Self {
             lower: triangle(&lower, &runs, &orders.lower)?,
             upper: triangle(&upper, &from_end, &orders.upper)?,
@@ -160,37 +182,29 @@ impl Solves {
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
-                pack: function("schwarz_pack")?,
-                exact: function("schwarz_exact")?,
-                exact_rows: function("schwarz_exact_rows")?,
-                random: function("schwarz_random")?,
-                ordered: function("schwarz_ordered")?,
-                jacobi: function("schwarz_jacobi")?,
+                pack: device.function(&kernel(schwarz_pack, b, store))?,
+                exact: sweep("schwarz_exact")?,
+                exact_rows: sweep("schwarz_exact_rows")?,
+                random: sweep("schwarz_random")?,
+                ordered: sweep("schwarz_ordered")?,
+                jacobi: sweep("schwarz_jacobi")?,
             },
         };
         for triangle in [&solves.lower, &solves.upper] {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
-            let split = function("schwarz_split")?;
-            // SAFETY: the parameter types are the kernel's; both triangles have the rows' blocks but the diagonal.
-            unsafe {
-                launch!(
-                    device,
-                    &split,
-                    grid(device, rows),
-                    32 * WARPS,
-                    0,
-                    rows as i32,
-                    by.row_ptr.pointer(),
-                    by.column.pointer(),
-                    by.diagonal.pointer(),
-                    solves.lower.begin.pointer(),
-                    solves.upper.begin.pointer(),
-                    solves.lower.column.pointer(),
-                    solves.upper.column.pointer()
-                )?;
-            }
+            let split = device.function(&kernel(schwarz_split, b, store))?;
+            split.on(device, grid(device, rows), 32 * WARPS).run(
+                rows as i32,
+                &by.row_ptr,
+                &by.column,
+                &by.diagonal,
+                &solves.lower.begin,
+                &solves.upper.begin,
+                &solves.lower.column,
+                &solves.upper.column,
+            )?;
         }
         Ok(solves)
     }
@@ -204,27 +218,19 @@ impl Solves {
     pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
         let rows = self.target.len();
         device.clear(&mut self.faulty)?;
-        // SAFETY: as in `new`.
-        unsafe {
-            launch!(
-                device,
-                &self.functions.pack,
-                grid(device, rows),
-                32 * WARPS,
-                0,
-                rows as i32,
-                by.row_ptr.pointer(),
-                by.diagonal.pointer(),
-                self.lower.begin.pointer(),
-                self.upper.begin.pointer(),
-                by.factors.pointer(),
-                by.inverses.pointer(),
-                self.lower.values.pointer(),
-                self.inverse.pointer(),
-                self.upper.values.pointer(),
-                self.faulty.pointer()
-            )
-        }
+        self.functions.pack.on(device, grid(device, rows), 32 * WARPS).run(
+            rows as i32,
+            &by.row_ptr,
+            &by.diagonal,
+            &self.lower.begin,
+            &self.upper.begin,
+            &by.factors,
+            &by.inverses,
+            self.lower.values.pointer(),
+            self.inverse.pointer(),
+            self.upper.values.pointer(),
+            &self.faulty,
+        )
     }
 
     /// Whether a number of what was packed is not finite; waits.
@@ -292,7 +298,13 @@ impl Solves {
     }
 
     /// Sweeps each of which reads what the one before wrote; the first one reads w.
-    fn ping_pong(&self, space: &Cuda, function: &CudaFunction, sweeps: usize, one: Sweep) -> Result<()> {
+    fn ping_pong(
+        &self,
+        space: &Cuda,
+        function: &Function<schwarz_exact>,
+        sweeps: usize,
+        one: Sweep,
+    ) -> Result<()> {
         let to = [self.lower.v.pointer(), self.upper.v.pointer()];
         let mut from = one.w;
         for k in 0..sweeps {
@@ -303,10 +315,15 @@ impl Solves {
         Ok(())
     }
 
-    fn run(&self, space: &Cuda, function: &CudaFunction, shared: usize, sweep: Sweep) -> Result<()> {
+    fn run(
+        &self,
+        space: &Cuda,
+        function: &Function<schwarz_exact>,
+        shared: usize,
+        sweep: Sweep,
+    ) -> Result<()> {
         let (device, grid) = (space.device(), (sweep.count as usize).div_ceil(WARPS));
-        // SAFETY: the parameter type is the kernel's; all arrays are as long as the plan says.
-        unsafe { launch!(device, function, grid, 32 * WARPS, shared, sweep) }
+        function.on(device, grid, 32 * WARPS).shared(shared).run(sweep)
     }
 
     /// Whether substitution is expected to be faster than randomized sweeps. A level takes what a number takes from one multiprocessor
