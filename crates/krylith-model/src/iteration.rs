@@ -192,9 +192,7 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
             CgForm::OneReduction => [1.0, 2.0 + 2.0, 1.0],
             CgForm::Pipelined => [1.0, 1.0 + 2.0, 1.0],
             // Where z is r, (r, z) is summed in the pass that updates r.
-            CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked => {
-                [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0]
-            }
+            CgForm::Textbook | CgForm::Flexible => [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0],
         },
         // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r where there is a preconditioner.
         MethodSpec::Cbcg(cbcg) => {
@@ -257,7 +255,7 @@ impl Machine {
             _ => {
                 let mut bytes = method.iteration_bytes(0.0, preconditioned, unknowns, 100);
                 let mut kernels = kernels;
-                let textbook = matches!(method, MethodSpec::Cg(cg) if matches!(cg.form, CgForm::Textbook | CgForm::Unchecked));
+                let textbook = matches!(method, MethodSpec::Cg(cg) if cg.form == CgForm::Textbook);
                 // Neither r and z are read again for their sums, nor p and q where the product goes by diagonals.
                 let sums_elsewhere = f64::from(applied.sums) + f64::from(shape.diagonals > 0);
                 if textbook {

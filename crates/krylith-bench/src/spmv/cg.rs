@@ -7,9 +7,9 @@ use super::found::Row;
 use super::ground::Ground;
 use super::matrix::Case;
 use super::multi::{self, Mode, Way, rows_of};
+use super::unchecked::UncheckedCg;
 use crate::samples::together;
 use krylith::comm::{Communicator, Solo, Team};
-use krylith::method::{Cg, CgForm, CgOptions};
 use krylith::operator::{Gathered, LinearOperator, PointBlock};
 use krylith::space::Space;
 use krylith::{Result, Stop, Store};
@@ -98,7 +98,7 @@ fn solves<S: Space>(
     rhs: &[f64],
     iterations: usize,
 ) -> Result<Vec<f64>> {
-    let mut cg = Cg::new(space, CgOptions { form: CgForm::Unchecked })?;
+    let mut cg = UncheckedCg::new(space, ())?;
     let (mut b, mut x) = (space.vector()?, space.vector()?);
     space.write(rhs, &mut b)?;
     let zero = space.vector()?;
@@ -123,27 +123,34 @@ mod tests {
     use crate::options::Asked;
     use krylith::device::cpu::Cpu;
     use krylith::matrix::Csr;
+    use krylith::method::{Cg, CgOptions, Method};
 
-    /// Iterations and norms of CG in a form.
-    fn history(a: &Csr, form: CgForm, max_iterations: usize) -> (usize, Vec<f64>) {
+    /// Iterations and norms.
+    fn history<M: Method<Cpu>>(
+        a: &Csr,
+        max_iterations: usize,
+        make: fn(&Cpu) -> Result<M>,
+    ) -> (usize, Vec<f64>) {
         let space = Cpu::new(a.rows(), 1);
         let operator = PointBlock::csr(&space, a, Store::F64).unwrap();
-        let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
         let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
         let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let mut cg = make(&space).unwrap();
         let made = cg.solve(&space, &operator, None, &b, &mut x, &stop, &mut ()).unwrap();
         (made.iterations, made.residuals.clone())
     }
 
     #[test]
     fn a_fixed_number_of_iterations_is_the_textbook_s_and_ends_for_nothing() {
+        let unchecked = |space: &Cpu| UncheckedCg::new(space, ());
+        let textbook = |space: &Cpu| Cg::new(space, CgOptions::default());
         let laplace = Case::new("laplace:6x5x4", &Plan::new(&Asked::default()).unwrap()).unwrap().a;
-        assert_eq!(history(&laplace, CgForm::Unchecked, 12), history(&laplace, CgForm::Textbook, 12));
+        assert_eq!(history(&laplace, 12, unchecked), history(&laplace, 12, textbook));
         // (p, A p) changes its sign at once, and nobody may stop for that.
         let n = 50;
         let values = (0..n).map(|i| if i % 3 == 0 { -2.0 - i as f64 } else { 1.0 + i as f64 }).collect();
         let indefinite = Csr::new(n, n, (0..=n).collect(), (0..n as u32).collect(), values).unwrap();
-        assert!(history(&indefinite, CgForm::Textbook, 40).0 < 40);
-        assert_eq!(history(&indefinite, CgForm::Unchecked, 40).0, 40);
+        assert!(history(&indefinite, 40, textbook).0 < 40);
+        assert_eq!(history(&indefinite, 40, unchecked).0, 40);
     }
 }

@@ -15,6 +15,7 @@ mod multi;
 mod report;
 mod run;
 mod single;
+mod unchecked;
 
 use crate::options::{self, Asked, DeviceChoice};
 use crate::publish::Report;

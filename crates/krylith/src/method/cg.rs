@@ -34,11 +34,20 @@
 //! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
 //! changes, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that says which.
 
+mod flexible;
+mod one_reduction;
+mod pipelined;
+mod textbook;
+
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
 use crate::operator::Dots;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
+use flexible::Flexible;
+use one_reduction::OneReduction;
+use pipelined::Pipelined;
+use textbook::Textbook;
 
 steps! {
     /// The scalars of CG.
@@ -106,17 +115,6 @@ steps! {
     find_beta_late(s, _) { s.beta = s.rho_next / s.rho; s.rho = s.rho_next; }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
-    /// α without a look at signs and sizes.
-    find_alpha_unchecked(s, _) { s.alpha = s.rho / s.pq; s.rho_old = s.rho; s.pending = 0.0; }
-    /// β and the end of an iteration that nothing but the limit ends.
-    find_beta_unchecked(s, _) {
-        s.beta = s.rho_next / s.rho;
-        s.rho = s.rho_next;
-        s.norm_recurrence = sqrt(s.rr);
-        s.completed += 1;
-        history[at(s.completed)] = s.norm_recurrence;
-        if (s.completed >= s.remaining) { s.halt = 1; s.pending = s.alpha; }
-    }
     /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
     find_beta_flexible(s, _) { s.beta = -s.alpha * s.zq / s.rho; end_iteration(s, history); }
     /// The end of an iteration whose β comes later.
@@ -197,9 +195,6 @@ pub enum CgForm {
     Flexible,
     /// One reduction, on its way during the next preconditioner and product; for very many ranks.
     Pipelined,
-    /// The textbook's, which goes on to the last iteration whatever becomes of the numbers: for measuring the time of a fixed number of
-    /// iterations with any matrix, and no way to an answer.
-    Unchecked,
 }
 
 /// What [`Cg`] is built with.
@@ -234,81 +229,27 @@ pub struct CgOptions {
 /// ```
 pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 
-/// The vectors of CG.
+/// The vectors of CG, and how they are worked on.
 #[doc(hidden)]
-pub struct CgRecurrence<S: Space> {
-    form: CgForm,
-    /// An iteration may end before P is applied.
-    early: bool,
-    r: S::Vector,
-    z: S::Vector,
-    p: S::Vector,
-    q: S::Vector,
-    /// A p, where it is a recurrence.
-    s: Option<S::Vector>,
-    pipeline: Option<Pipeline<S>>,
+pub struct CgRecurrence<S: Space>(Form<S>);
+
+enum Form<S: Space> {
+    Textbook(Textbook<S>),
+    Flexible(Flexible<S>),
+    OneReduction(OneReduction<S>),
+    Pipelined(Pipelined<S>),
 }
 
-/// What `pipelined` has besides: w = A z, m = P⁻¹ w, n = A m, v = A q.
-struct Pipeline<S: Space> {
-    w: S::Vector,
-    m: S::Vector,
-    n: S::Vector,
-    v: S::Vector,
-}
-
-impl<S: Space> Pipeline<S> {
-    fn new(space: &S) -> Result<Self> {
-        Ok(Self { w: space.vector()?, m: space.vector()?, n: space.vector()?, v: space.vector()? })
-    }
-
-    /// m = P⁻¹ w and n = A m, while the sums of the last pass arrive.
-    fn ahead(&mut self, on: &mut Work<S>) -> Result<()> {
-        let m = on.precondition(&self.w, &mut self.m)?;
-        on.multiply(m, &mut self.n)?;
-        on.arrive()
-    }
-}
-
-impl<S: Space> CgRecurrence<S> {
-    /// The residual, P⁻¹ r and the sums over both; β and the end of the iteration.
-    fn end_textbook(&mut self, on: &mut Work<S>, j: usize) -> Result<()> {
-        let Self { r, z, q, .. } = self;
-        let unchecked = self.form == CgForm::Unchecked;
-        if !on.preconditioned() {
-            on.sweep(reduce_plain, [q], [r])?;
-            return if unchecked { on.step(find_beta_unchecked, j) } else { on.step(find_beta, j) };
+/// Calls a method of the form at hand.
+macro_rules! form {
+    ($self:ident, $form:pat => $call:expr) => {
+        match &mut $self.0 {
+            Form::Textbook($form) => $call,
+            Form::Flexible($form) => $call,
+            Form::OneReduction($form) => $call,
+            Form::Pipelined($form) => $call,
         }
-        if self.early {
-            on.sweep(reduce_summed, [q], [r])?;
-            on.step(end_early, j)?;
-            if on.halted() {
-                return Ok(());
-            }
-            let z = on.precondition(r, z)?;
-            on.sweep(dot, [r, z], [])?;
-            return on.step(find_beta_late, j);
-        }
-        on.sweep(reduce, [q], [r])?;
-        let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
-        if !summed {
-            on.sweep(dots, [r, z], [])?;
-        }
-        if unchecked { on.step(find_beta_unchecked, j) } else { on.step(find_beta, j) }
-    }
-
-    /// The same with (z, q), which no preconditioner sums.
-    fn end_flexible(&mut self, on: &mut Work<S>, j: usize) -> Result<()> {
-        let Self { r, z, q, .. } = self;
-        if !on.preconditioned() {
-            on.sweep(reduce_flexible_plain, [q], [r])?;
-            return on.step(find_beta_flexible, j);
-        }
-        on.sweep(reduce, [q], [r])?;
-        let z = on.precondition(r, z)?;
-        on.sweep(dots_flexible, [r, z, q], [])?;
-        on.step(find_beta_flexible, j)
-    }
+    };
 }
 
 impl<S: Space> Recurrence<S> for CgRecurrence<S> {
@@ -317,20 +258,23 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     const PATIENCE: usize = 3; // ‖r‖₂ is not monotone: one restart without progress is no verdict
 
     fn new(space: &S, CgOptions { form }: CgOptions) -> Result<Self> {
-        let (r, z, p, q) = (space.vector()?, space.vector()?, space.vector()?, space.vector()?);
-        let s =
-            matches!(form, CgForm::OneReduction | CgForm::Pipelined).then(|| space.vector()).transpose()?;
-        let pipeline = (form == CgForm::Pipelined).then(|| Pipeline::new(space)).transpose()?;
-        Ok(Self { form, early: false, r, z, p, q, s, pipeline })
+        Ok(Self(match form {
+            CgForm::Textbook => Form::Textbook(Textbook::new(space)?),
+            CgForm::Flexible => Form::Flexible(Flexible::new(space)?),
+            CgForm::OneReduction => Form::OneReduction(OneReduction::new(space)?),
+            CgForm::Pipelined => Form::Pipelined(Pipelined::new(space)?),
+        }))
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
         let lost = reason.is_final() || reason == Reason::NotFinite;
-        if self.early {
-            return 3 * iterations + usize::from(lost)
-                - usize::from(iterations > 0 && reason != Reason::None);
+        match &self.0 {
+            Form::Textbook(form) if form.ends_early() => {
+                3 * iterations + usize::from(lost) - usize::from(iterations > 0 && reason != Reason::None)
+            }
+            Form::Textbook(_) | Form::Flexible(_) => 2 * iterations + usize::from(lost),
+            Form::OneReduction(_) | Form::Pipelined(_) => iterations,
         }
-        iterations * if self.s.is_some() { 1 } else { 2 } + usize::from(lost && self.s.is_none())
     }
 
     fn restarts_by_preconditioning(&self) -> bool {
@@ -338,82 +282,47 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     }
 
     fn prepare(&mut self, on: &mut Work<S>, _: Option<u64>) -> Result<()> {
-        self.early = on.costly && self.form == CgForm::Textbook;
+        if let Form::Textbook(form) = &mut self.0 {
+            form.end_early(on.costly);
+        }
         Ok(())
     }
 
     fn residual(&mut self) -> &mut S::Vector {
-        &mut self.r
+        form!(self, form => form.residual())
     }
 
     fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
-        let Self { r, z, p, q, s, pipeline, .. } = self;
-        if let (Some(s), Some(pipeline)) = (&mut *s, pipeline) {
-            let z = on.precondition(r, z)?;
-            on.multiply(z, &mut pipeline.w)?;
-            on.sweep(clear_all, [], [p, s, q, &mut pipeline.v])?;
-            on.sweep_ahead(dots_flexible, [r, z, &pipeline.w], [])?;
-            pipeline.ahead(on)?;
-            return on.step(adopt, 0);
-        }
-        if let Some(s) = s {
-            let z = on.precondition(r, z)?;
-            on.multiply(z, q)?;
-            on.sweep(clear_both, [], [p, s])?;
-            on.sweep(dots_flexible, [r, z, q], [])?;
-            return on.step(adopt, 0);
-        }
-        let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
-        if !summed {
-            on.sweep(dots, [r, z], [])?;
-        }
-        on.step(adopt, 0)?;
-        on.sweep(begin_direction, [z], [p])
+        form!(self, form => form.restart(on))
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
-        let Self { r, z, p, q, s, pipeline, .. } = self;
-        if let (Some(s), Some(pipeline)) = (&mut *s, pipeline) {
-            on.step(find_alpha_beta, j)?;
-            let Pipeline { w, m, n, v } = pipeline;
-            match on.preconditioned() {
-                true => on.sweep_ahead(advance_all, [m, n], [v, q, s, p, x, r, z, w])?,
-                false => on.sweep_ahead(advance_all_plain, [n], [v, s, p, x, r, w])?,
-            }
-            pipeline.ahead(on)?;
-            return on.step(end, j);
-        }
-        if let Some(s) = s {
-            on.step(find_alpha_beta, j)?;
-            match on.preconditioned() {
-                true => on.sweep(advance_both, [z, q], [p, s, x, r])?,
-                false => on.sweep(advance_both_plain, [q], [p, s, x, r])?,
-            }
-            let z = on.precondition(r, z)?;
-            on.multiply(z, q)?;
-            on.sweep(dots_flexible, [r, z, q], [])?;
-            return on.step(end, j);
-        }
-        // q = A p
-        if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
-            on.sweep(curvature, [p, q], [])?;
-        }
-        match self.form {
-            CgForm::Unchecked => on.step(find_alpha_unchecked, j)?,
-            _ => on.step(find_alpha, j)?,
-        }
-        match self.form {
-            CgForm::Flexible => self.end_flexible(on, j)?,
-            _ => self.end_textbook(on, j)?,
-        }
-        let z = if on.preconditioned() { &self.z } else { &self.r };
-        on.sweep(advance, [z], [x, &mut self.p])
+        form!(self, form => form.iterate(on, x, j))
     }
 
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
-        match self.form {
-            CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked => on.sweep(settle, [&self.p], [x]),
-            CgForm::OneReduction | CgForm::Pipelined => Ok(()),
+        match &self.0 {
+            Form::Textbook(form) => form.finish(on, x),
+            Form::Flexible(form) => form.finish(on, x),
+            Form::OneReduction(_) | Form::Pipelined(_) => Ok(()),
         }
     }
+}
+
+/// z = P⁻¹ r, (r, r), (r, z) and p = z: how the two forms with two reductions begin.
+fn begin<S: Space>(on: &mut Work<S>, r: &S::Vector, z: &mut S::Vector, p: &mut S::Vector) -> Result<()> {
+    let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
+    if !summed {
+        on.sweep(dots, [r, z], [])?;
+    }
+    on.step(adopt, 0)?;
+    on.sweep(begin_direction, [z], [p])
+}
+
+/// q = A p and α = ρ/(p, q).
+fn product_and_step<S: Space>(on: &mut Work<S>, p: &S::Vector, q: &mut S::Vector, j: usize) -> Result<()> {
+    if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
+        on.sweep(curvature, [p, q], [])?;
+    }
+    on.step(find_alpha, j)
 }

@@ -138,7 +138,6 @@ impl CgForm {
             CgForm::OneReduction => "one-reduction",
             CgForm::Flexible => "flexible",
             CgForm::Pipelined => "pipelined",
-            CgForm::Unchecked => "unchecked",
         }
     }
 }
@@ -324,11 +323,11 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
 /// Bytes an unknown of the vector passes of an iteration, at most: the ledger of `method/cg.rs`.
 fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     let vectors = match (form, preconditioned) {
-        (CgForm::Textbook | CgForm::Unchecked, true) => 12,
+        (CgForm::Textbook, true) => 12,
         (CgForm::Flexible | CgForm::OneReduction, true) => 13,
         (CgForm::Pipelined, true) => 18,
         // z is r, which is read once.
-        (CgForm::Textbook | CgForm::Flexible | CgForm::Unchecked, false) => 10,
+        (CgForm::Textbook | CgForm::Flexible, false) => 10,
         (CgForm::OneReduction, false) => 11,
         (CgForm::Pipelined, false) => 13,
     };

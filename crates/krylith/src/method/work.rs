@@ -60,7 +60,7 @@ impl<S: Space> Work<'_, S> {
     /// `r = b − A x`.
     pub(super) fn residual(&mut self, b: &S::Vector, x: &S::Vector, r: &mut S::Vector) -> Result<()> {
         self.space.mark(Phase::Product);
-        self.a.apply_exact(self.space, x, r)?;
+        self.a.apply(self.space, x, r)?;
         self.space.mark(Phase::Other);
         self.sweep(subtract, [b], [r])
     }

@@ -2,12 +2,11 @@
 //!
 //! [`LinearOperator`] is the trait, for matrices, preconditioners and what an application computes itself. [`PointBlock`] is the product
 //! with a matrix of any format or a Kronecker sum, on any device, made of [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of one
-//! matrix among ranks in other ways, and [`Mixed`] iterates on a rounded copy.
+//! matrix among ranks in other ways.
 
 pub(crate) mod cuts;
 mod format;
 mod maxima;
-mod mixed;
 pub(crate) mod original;
 mod point_block;
 mod replicated;
@@ -19,7 +18,6 @@ pub use format::Format;
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
 pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
-pub use mixed::Mixed;
 pub use original::OriginalSystem;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
@@ -118,14 +116,9 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
-    /// The product for true residuals; the same, unless the iteration works on a rounded copy (see [`Mixed`]).
-    fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.apply(space, x, y)
-    }
-
     /// `r ← b − A x`, each entry computed in twice the working precision and then rounded, and `m ← |b| + |A| |x|`, by which
     /// rounding is measured. False where the operator knows no such product; then nothing was done, and residuals come from
-    /// [`apply_exact`](Self::apply_exact).
+    /// [`apply`](Self::apply).
     fn residual(
         &self,
         _space: &S,
@@ -175,9 +168,6 @@ macro_rules! behind {
             ) -> Result<bool> {
                 (**self).apply_with_dots(space, x, y, scalars, dots)
             }
-            fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-                (**self).apply_exact(space, x, y)
-            }
             fn residual(
                 &self,
                 space: &S,
@@ -219,9 +209,6 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
         dots: Dots,
     ) -> Result<bool> {
         self.borrow().apply_with_dots(space, x, y, scalars, dots)
-    }
-    fn apply_exact(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.borrow().apply_exact(space, x, y)
     }
     fn residual(
         &self,

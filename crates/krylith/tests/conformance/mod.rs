@@ -41,7 +41,7 @@ pub mod transfers;
 use crate::common::*;
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Orthogonalization, Reductions};
-use krylith::operator::{LinearOperator, Mixed, PointBlock, PointBlockSum, Terms};
+use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith::precond::{BlockDiagonal, BlockJacobi};
 use krylith::space::Space;
 use krylith::{Outcome, Stop, Store};

@@ -4,7 +4,7 @@ use crate::common::*;
 use krylith::device::cpu::Cpu;
 use krylith::matrix::Csr;
 use krylith::method::{Bicgstab, BicgstabOptions, Reductions};
-use krylith::operator::{LinearOperator, Mixed, PointBlock, Terms};
+use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::precond::BlockJacobi;
 use krylith::{History, Observer, Outcome, Progress, Result, Stop, Store};
 use std::cell::Cell;

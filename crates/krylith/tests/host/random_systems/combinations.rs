@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const RTOL: f64 = 1e-7;
 
-const METHODS: [&str; 18] = [
+const METHODS: [&str; 17] = [
     "auto",
     "gmres",
     "gmres:restart=1",
@@ -26,7 +26,6 @@ const METHODS: [&str; 18] = [
     "cg:form=one-reduction",
     "cg:form=flexible",
     "cg:form=pipelined",
-    "cg:form=unchecked",
     "cbcg:s=3",
     "cbcg:s=16,basis=newton",
 ];

@@ -1,0 +1,102 @@
+//! CG that goes on to the last iteration whatever becomes of the numbers: the time of a fixed number of iterations with any matrix, and no
+//! way to an answer.
+
+use krylith::method::krylov::Recurrence;
+use krylith::method::{Krylov, Work};
+use krylith::operator::Dots;
+use krylith::space::{Reason, Space};
+use krylith::{Result, steps, sweeps};
+
+/// The textbook's recurrence without a look at signs and sizes, and without a preconditioner.
+pub(super) type UncheckedCg<S> = Krylov<S, Unchecked<S>>;
+
+steps! {
+    /// The scalars of CG.
+    pub(super) struct Scalars {
+        /// (r, r) as it was summed last, and (p, A p).
+        rho_next, pq,
+        /// (r, r) that the iteration works with.
+        rho, alpha, beta,
+        /// Share of p that x still lacks where the batch ended, else 0.
+        pending
+    }
+    /// Its array.
+    arrays Arrays(m) { history: m + 1 }
+    constants [];
+    functions {}
+    /// Every step.
+    pub(super) const STEPS;
+    /// A restart: there is no last direction.
+    adopt(s, _) { s.rho = s.rho_next; s.beta = 0.0; }
+    /// α = ρ/(p, q).
+    find_alpha(s, _) { s.alpha = s.rho / s.pq; s.pending = 0.0; }
+    /// β = ρ/ρ₋₁; nothing but the limit ends a batch.
+    find_beta(s, _) {
+        s.beta = s.rho_next / s.rho;
+        s.rho = s.rho_next;
+        s.norm_recurrence = sqrt(s.rr);
+        s.completed += 1;
+        history[at(s.completed)] = s.norm_recurrence;
+        if (s.completed >= s.remaining) { s.halt = 1; s.pending = s.alpha; }
+    }
+}
+
+sweeps! {
+    /// The vector passes.
+    pub(super) const SWEEPS for Scalars;
+    /// p = r, (r, r).
+    begin: () [r] [p] -> [rr, rho_next] { p = r; rr += r * r; rho_next += r * r; }
+    /// (p, q).
+    curvature: () [p, q] [] -> [pq] { pq += p * q; }
+    /// r −= α q, (r, r).
+    reduce: (alpha) [q] [r] -> [rr, rho_next] { r -= alpha * q; rr += r * r; rho_next += r * r; }
+    /// x += α p, p = r + β p.
+    advance: (alpha, beta) [r] [x, p] -> [] { x += alpha * p; p = r + beta * p; }
+    /// x += α p of the last iteration.
+    settle: (pending) [p] [x] -> [] { x += pending * p; }
+}
+
+/// Its vectors.
+pub(super) struct Unchecked<S: Space> {
+    r: S::Vector,
+    p: S::Vector,
+    q: S::Vector,
+}
+
+impl<S: Space> Recurrence<S> for Unchecked<S> {
+    type Options = ();
+    const SCALARS: usize = Scalars::LEN;
+    const PATIENCE: usize = usize::MAX;
+
+    fn new(space: &S, (): ()) -> Result<Self> {
+        Ok(Self { r: space.vector()?, p: space.vector()?, q: space.vector()? })
+    }
+
+    fn reductions(&self, iterations: usize, _: Reason) -> usize {
+        2 * iterations
+    }
+
+    fn residual(&mut self) -> &mut S::Vector {
+        &mut self.r
+    }
+
+    fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
+        on.sweep(begin, [&self.r], [&mut self.p])?;
+        on.step(adopt, 0)
+    }
+
+    fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
+        let Self { r, p, q } = self;
+        if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
+            on.sweep(curvature, [p, q], [])?;
+        }
+        on.step(find_alpha, j)?;
+        on.sweep(reduce, [q], [r])?;
+        on.step(find_beta, j)?;
+        on.sweep(advance, [r], [x, p])
+    }
+
+    fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
+        on.sweep(settle, [&self.p], [x])
+    }
+}
