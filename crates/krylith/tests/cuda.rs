@@ -47,7 +47,7 @@ fn main() {
         each!(products_of_awkward_patterns),
         each!(updates_equal_a_fresh_operator),
         each!(operators_keep_their_coefficients),
-        each!(rounded_storage_reaches_the_tolerance),
+        each!(rounded_bases_reach_the_tolerance),
         each!(structure_changes_nothing),
         each!(csr::scalar_rows_of_every_length),
         each!(csr::residuals_of_scalar_rows),

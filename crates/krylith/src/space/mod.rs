@@ -9,6 +9,7 @@
 //!   that finds the batch finished raises [`HALT`], and guarded launches return at once.
 
 mod monitor;
+pub(crate) mod plain;
 mod reason;
 mod schedule;
 pub mod step;
@@ -127,7 +128,10 @@ pub const fn block_sums(s: usize) -> usize {
 /// assert_eq!(norm_of_difference(&Cpu::new(2, 1), &[4.0, 5.0], &[1.0, 1.0])?, 5.0);
 /// # Ok::<(), krylith::Error>(())
 /// ```
-pub trait Space: Schedule + Clock {
+/// # A new device
+/// What has a body here works on every device by reads, writes and sweeps; a device says better where that is faster. `PlainDevice` of the
+/// tests (`tests/host/plain.rs`) implements what has none, and passes the conformance of spaces, methods, products and Jacobi.
+pub trait Space: Schedule + Clock + Sized {
     /// A vector of [`len`](Self::len) f64.
     type Vector;
     /// Columns of the same length, stored as [`Store`] says.
@@ -149,20 +153,26 @@ pub trait Space: Schedule + Clock {
     ///
     /// # Errors
     /// A device without room; too many columns.
-    fn block(&self, columns: usize) -> Result<Vec<Self::Vector>>;
+    fn block(&self, columns: usize) -> Result<Vec<Self::Vector>> {
+        plain::block(self, columns)
+    }
 
     /// Copies from the host; lengths must agree.
     fn write(&self, host: &[f64], to: &mut Self::Vector) -> Result<()>;
     /// Copies to the host, and waits.
     fn read(&self, from: &Self::Vector, host: &mut [f64]) -> Result<()>;
     /// `to ← from`.
-    fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()>;
+    fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()> {
+        plain::copy(self, from, to)
+    }
 
     /// Random numbers in (−1, 1), which depend on the seed and their places on this device alone.
     ///
     /// # Errors
     /// What the device says.
-    fn fill_random(&self, seed: u64, to: &mut Self::Vector) -> Result<()>;
+    fn fill_random(&self, seed: u64, to: &mut Self::Vector) -> Result<()> {
+        plain::fill_random(self, seed, to)
+    }
 
     /// Waits for everything asked for.
     fn wait(&self) -> Result<()>;
@@ -259,7 +269,9 @@ pub trait Space: Schedule + Clock {
         z: &Self::Vector,
         scalars: &mut Self::Scalars,
         to: usize,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        plain::project_pair(self, v, j, [w, z], scalars, to)
+    }
     /// Finishes column `j` from `w` and makes the next tentative `w` from `z`, with the sums that
     /// [`project_pair`](Self::project_pair) left at `from`, and runs a small step beside that, of iteration `j`.
     ///
@@ -283,7 +295,9 @@ pub trait Space: Schedule + Clock {
         y: &[Self::Vector],
         scalars: &mut Self::Scalars,
         to: usize,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        plain::block_products(self, x, y, scalars, to)
+    }
     /// Takes combinations of s vectors off s others, and sums what comes out, in one pass: `q[j] ← basis[j] − Σ b[j·s + i] q[i]` and the
     /// same of `aq` with `products`; then from slot `to` on, in one reduction of s (s + 3) + 1 numbers,
     /// `[QᵀAQ by rows from the diagonal on | (AQ)ᵀAQ likewise | Qᵀr | (AQ)ᵀr | rᵀr]`.
@@ -297,7 +311,9 @@ pub trait Space: Schedule + Clock {
         scalars: &mut Self::Scalars,
         b: usize,
         to: usize,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        plain::block_update(self, [basis, products], r, [q, aq], scalars, b, to)
+    }
     /// `x ← x + Σ a[i] q[i]`, `r ← r − Σ a[i] aq[i]`.
     fn block_advance(
         &self,
@@ -307,7 +323,9 @@ pub trait Space: Schedule + Clock {
         r: &mut Self::Vector,
         scalars: &mut Self::Scalars,
         a: usize,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        plain::block_advance(self, [q, aq], [x, r], scalars, a)
+    }
     /// One small step on the scalars; `j` is the iteration within the batch.
     fn step<T: SmallStep>(&self, step: T, scalars: &mut Self::Scalars, j: usize) -> Result<()>;
 

@@ -1,6 +1,6 @@
 //! How work is given to a device: recorded stretches, the guard that ends them early, read-backs, and the clock.
 
-use super::FLAGS;
+use super::{FLAGS, HALT};
 use crate::Result;
 
 /// What a stretch of a solve is doing; OKP paper, Table 3.
@@ -129,30 +129,49 @@ pub trait Schedule {
     /// the device's queue: work of every space on that device heeds it.
     fn guard(&self, scalars: Option<&Self::Scalars>);
     /// True when the guard is known to be raised; a device that records answers false.
-    fn halted(&self, scalars: &Self::Scalars) -> bool;
+    fn halted(&self, scalars: &Self::Scalars) -> bool {
+        let mut flags = [0; FLAGS];
+        self.read_scalars(scalars, 0, &mut [], &mut flags).is_ok() && flags[HALT] != 0
+    }
     /// Runs `work`, or replays what it recorded under the same `key`; a key of `None` is never recorded.
     fn record(
         &self,
         recording: &mut Self::Recording,
         key: Option<u64>,
-        work: impl FnMut(&Self) -> Result<()>,
-    ) -> Result<()>;
+        mut work: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let _ = (recording, key);
+        work(self)
+    }
     /// How many launches `work` makes, found without running them, with every kernel loaded; `None` where nothing is recorded.
-    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>>;
+    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
+        let _ = work;
+        Ok(None)
+    }
     /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
     /// answers `None`, and so does one rank of several, which would have to ask the others.
-    fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64>;
+    fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64> {
+        let _ = (scalars, slot);
+        None
+    }
     /// How many batches of work are given to the device before the results of the first are looked at: 0 on a CPU,
     /// 1 where a device would stand still while the host looks.
-    fn pipeline_depth(&self) -> usize;
+    fn pipeline_depth(&self) -> usize {
+        0
+    }
     /// Sets out a copy of the first `len` slots and the flags as they are now, for
     /// [`take_readback`](Self::take_readback); at most `pipeline_depth() + 1` are under way.
-    fn enqueue_readback(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()>;
+    fn enqueue_readback(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()> {
+        let _ = (scalars, len); // nothing runs ahead: what is taken is what was there
+        Ok(())
+    }
     /// The oldest copy that was set out, and waits for it alone.
     fn take_readback(
         &self,
         scalars: &mut Self::Scalars,
         host: &mut [f64],
         flags: &mut [i32; FLAGS],
-    ) -> Result<()>;
+    ) -> Result<()> {
+        self.read_scalars(scalars, 0, host, flags)
+    }
 }

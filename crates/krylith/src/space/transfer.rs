@@ -2,7 +2,7 @@
 
 use super::Space;
 use crate::Result;
-use crate::memory::{Numbers, NumbersMut};
+use crate::memory::{Numbers, NumbersMut, check_len};
 
 /// A space whose vectors can be filled from a caller's memory and read into it, wherever that is.
 ///
@@ -29,12 +29,20 @@ pub trait Transfer: Space {
     ///
     /// # Errors
     /// Another length; device memory that is not what it was said to be.
-    fn write_from(&self, from: Numbers, to: &mut Self::Vector) -> Result<()>;
+    fn write_from(&self, from: Numbers, to: &mut Self::Vector) -> Result<()> {
+        check_len(from.len(), self.len())?;
+        self.write(from.on_host(&mut Vec::new())?, to)
+    }
 
     /// `to ← from`. Numbers for the host are there when this returns; those for device memory when the caller's stream
     /// comes to what it is given next.
     ///
     /// # Errors
     /// Another length; device memory that is not what it was said to be.
-    fn read_into(&self, from: &Self::Vector, to: NumbersMut) -> Result<()>;
+    fn read_into(&self, from: &Self::Vector, mut to: NumbersMut) -> Result<()> {
+        check_len(self.len(), to.len())?;
+        let mut host = vec![0.0; self.len()];
+        self.read(from, &mut host)?;
+        to.write(&host)
+    }
 }

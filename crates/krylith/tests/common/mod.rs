@@ -4,11 +4,8 @@
 pub mod exact;
 pub mod systems;
 
-use krylith::Result;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::operator::LinearOperator;
-use krylith::space::Space;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
@@ -200,32 +197,4 @@ pub fn norm(x: &[f64]) -> f64 {
 pub fn distance(x: &[f64], y: &[f64]) -> f64 {
     let d: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).collect();
     norm(&d) / norm(y).max(f64::MIN_POSITIVE)
-}
-
-/// A matrix stored twice: rounded in iterations, exact in residuals.
-pub struct Mixed<'a, S: Space> {
-    pub exact: &'a dyn LinearOperator<S>,
-    pub rounded: &'a dyn LinearOperator<S>,
-}
-
-impl<S: Space> LinearOperator<S> for Mixed<'_, S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.rounded.apply(space, x, y)
-    }
-    fn residual(
-        &self,
-        space: &S,
-        b: &S::Vector,
-        x: &S::Vector,
-        r: &mut S::Vector,
-        m: &mut S::Vector,
-    ) -> Result<bool> {
-        self.exact.residual(space, b, x, r, m)
-    }
-    fn key(&self) -> u64 {
-        self.exact.key() ^ self.rounded.key().rotate_left(7)
-    }
-    fn bytes(&self) -> u64 {
-        self.rounded.bytes()
-    }
 }

@@ -32,8 +32,8 @@ fn updates_equal_a_fresh_operator() {
 }
 
 #[test]
-fn rounded_storage_reaches_the_tolerance() {
-    each(|space| conformance::rounded_storage_reaches_the_tolerance(space));
+fn rounded_bases_reach_the_tolerance() {
+    each(|space| conformance::rounded_bases_reach_the_tolerance(space));
 }
 
 #[test]

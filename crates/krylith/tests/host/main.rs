@@ -23,6 +23,7 @@ mod multilevel;
 mod newton;
 mod partition;
 mod partitioner;
+mod plain;
 mod random_systems;
 mod rows;
 mod schwarz;

@@ -513,33 +513,13 @@ impl Schedule for Cpu {
     fn guard(&self, scalars: Option<&CpuScalars>) {
         self.guarded.set(scalars.is_some());
     }
-    fn halted(&self, scalars: &CpuScalars) -> bool {
-        scalars.flags[HALT] != 0
-    }
     fn record(&self, _: &mut (), _: Option<u64>, mut work: impl FnMut(&Self) -> Result<()>) -> Result<()> {
         let done = work(self);
         self.mark(Phase::Other);
         done
     }
-    fn launches(&self, _: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
-        Ok(None)
-    }
     fn peek(&self, scalars: &CpuScalars, slot: usize) -> Option<f64> {
         (self.comm.size() == 1).then(|| scalars.values[slot])
-    }
-    fn pipeline_depth(&self) -> usize {
-        0
-    }
-    fn enqueue_readback(&self, _: &mut CpuScalars, _: usize) -> Result<()> {
-        Ok(()) // nothing runs ahead: what is taken is what was there
-    }
-    fn take_readback(
-        &self,
-        scalars: &mut CpuScalars,
-        host: &mut [f64],
-        flags: &mut [i32; FLAGS],
-    ) -> Result<()> {
-        self.read_scalars(scalars, 0, host, flags)
     }
 }
 

@@ -165,7 +165,7 @@ fn all_steps() -> impl Iterator<Item = &'static StepSource> {
 
 /// The sweeps of every method.
 fn all_sweeps() -> impl Iterator<Item = &'static SweepSource> {
-    KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(ALL_SWEEPS).flatten()
+    KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(ALL_SWEEPS).chain([space::plain::SWEEPS]).flatten()
 }
 
 fn combinations(store: Store) -> [Kernel; 2] {

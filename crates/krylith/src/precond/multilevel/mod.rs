@@ -184,9 +184,13 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn host_threads(&self) -> Arc<Pool>;
     /// The scalar matrix by which nodes are coarsened. Of one scalar term that matrix itself, times its coefficient; else on the union of the
     /// patterns, with every diagonal entry stored, a_ij = −Σ_t ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
-    fn couplings(&self, terms: &Terms) -> Result<Bsr>;
+    fn couplings(&self, terms: &Terms) -> Result<Bsr> {
+        host::galerkin::couplings(&self.host_threads(), terms)
+    }
     /// What interpolates level `level` (0 is the finest) from a coarser one; `None` where that would have as many nodes, or none.
-    fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>>;
+    fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
+        host::transfer(&self.host_threads(), couplings, how, level)
+    }
     /// Vectors of this rank's share of `len` numbers on this device and its queue, of the same ranks.
     ///
     /// # Errors
@@ -235,9 +239,13 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         Ok(ranks::rows::sums_of_rows(s, a))
     }
     /// R Aₜ P of every term under the same coefficients, with the diagonal stored in every row.
-    fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>>;
+    fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
+        host::galerkin::terms(&self.host_threads(), terms, transfer)
+    }
     /// The same for new values of `terms`, into what [`galerkin`](Self::galerkin) made of others of the same patterns.
-    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()>;
+    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
+        host::galerkin::terms_again(&self.host_threads(), terms, transfer, coarse)
+    }
     /// Whether this device applies P ⊗ I by a kernel of its own for nodes of `order` unknowns.
     fn interpolates(&self, _order: usize) -> bool {
         false
@@ -280,10 +288,16 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     ///
     /// # Errors
     /// A diagonal block that cannot be inverted all the same, with its row.
-    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks>;
+    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
+        let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
+        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
+    }
     /// The same for new values, in the same place.
     ///
     /// # Errors
     /// As there.
-    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()>;
+    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
+        let new = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
+        self.update_blocks(blocks, (&new[..]).into())
+    }
 }

@@ -1,0 +1,140 @@
+//! What a space does where its device says nothing better: by reads, writes and sweeps alone.
+//!
+//! A sum of several is as many sweeps here, and over ranks as many reductions, where a device makes one of all.
+
+use super::{MOST_COLUMNS, Space, block_sums, random};
+use crate::{Error, Result, sweeps};
+
+sweeps! {
+    /// The passes over pairs of vectors.
+    pub(crate) const SWEEPS;
+    /// (x, y).
+    dot: () [x, y] [] -> [sum] { sum += x * y; }
+    /// (x, x).
+    square: () [x] [] -> [sum] { sum += x * x; }
+    /// (w, w), (w, z), (z, z).
+    dots_of_pair: () [w, z] [] -> [ww, wz, zz] { ww += w * w; wz += w * z; zz += z * z; }
+    /// y = x.
+    put: () [x] [y] -> [] { y = x; }
+    /// y += c x.
+    add_multiple: (c) [x] [y] -> [] { y += c * x; }
+    /// y −= c x.
+    take_multiple: (c) [x] [y] -> [] { y -= c * x; }
+}
+
+/// See [`Space::fill_random`].
+pub(super) fn fill_random<S: Space>(space: &S, seed: u64, to: &mut S::Vector) -> Result<()> {
+    let numbers: Vec<f64> = (0..space.len() as u64).map(|i| random(seed, i)).collect();
+    space.write(&numbers, to)
+}
+
+/// See [`Space::copy`].
+pub(super) fn copy<S: Space>(space: &S, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
+    let mut numbers = vec![0.0; space.len()];
+    space.read(from, &mut numbers)?;
+    space.write(&numbers, to)
+}
+
+/// See [`Space::block`].
+pub(super) fn block<S: Space>(space: &S, columns: usize) -> Result<Vec<S::Vector>> {
+    if columns > MOST_COLUMNS {
+        return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
+    }
+    (0..columns).map(|_| space.vector()).collect()
+}
+
+/// See [`Space::project_pair`].
+pub(super) fn project_pair<S: Space>(
+    space: &S,
+    v: &S::Basis,
+    j: usize,
+    [w, z]: [&S::Vector; 2],
+    scalars: &mut S::Scalars,
+    to: usize,
+) -> Result<()> {
+    space.project(v, 0..j, w, scalars, to)?;
+    space.project(v, 0..j, z, scalars, to + j)?;
+    space.sweep(dots_of_pair, scalars, [], [w, z], [], [to + 2 * j, to + 2 * j + 1, to + 2 * j + 2])
+}
+
+/// See [`Space::block_products`].
+pub(super) fn block_products<S: Space>(
+    space: &S,
+    x: &[S::Vector],
+    y: &[S::Vector],
+    scalars: &mut S::Scalars,
+    to: usize,
+) -> Result<()> {
+    let s = same_width([x, y])?;
+    for (i, x) in x.iter().enumerate() {
+        for (j, y) in y.iter().enumerate() {
+            space.sweep(dot, scalars, [], [x, y], [], [to + i * s + j])?;
+        }
+    }
+    Ok(())
+}
+
+/// See [`Space::block_update`]; takes a block of its own for the new vectors.
+pub(super) fn block_update<S: Space>(
+    space: &S,
+    [basis, products]: [&[S::Vector]; 2],
+    r: &S::Vector,
+    [q, aq]: [&mut [S::Vector]; 2],
+    scalars: &mut S::Scalars,
+    b: usize,
+    to: usize,
+) -> Result<()> {
+    let s = same_width([basis, products, q, aq])?;
+    let mut new = block(space, s)?;
+    for (from, into) in [(basis, &mut *q), (products, &mut *aq)] {
+        for (j, (new, from)) in new.iter_mut().zip(from).enumerate() {
+            space.sweep(put, scalars, [], [from], [new], [])?;
+            for (i, old) in into.iter().enumerate() {
+                space.sweep(take_multiple, scalars, [b + j * s + i], [old], [new], [])?;
+            }
+        }
+        for (new, into) in new.iter().zip(into) {
+            space.sweep(put, scalars, [], [new], [into], [])?;
+        }
+    }
+    let mut slot = to..to + block_sums(s);
+    let mut sum = |scalars: &mut S::Scalars, x: &S::Vector, y: &S::Vector| {
+        let slot = slot.next().ok_or_else(|| Error::Internal("more sums of a block than slots".into()))?;
+        space.sweep(dot, scalars, [], [x, y], [], [slot])
+    };
+    for left in [&*q, &*aq] {
+        for (i, x) in left.iter().enumerate() {
+            aq[i..].iter().try_for_each(|y| sum(scalars, x, y))?;
+        }
+    }
+    for x in q.iter().chain(&*aq) {
+        sum(scalars, x, r)?;
+    }
+    space.sweep(square, scalars, [], [r], [], [to + block_sums(s) - 1])
+}
+
+/// See [`Space::block_advance`].
+pub(super) fn block_advance<S: Space>(
+    space: &S,
+    [q, aq]: [&[S::Vector]; 2],
+    [x, r]: [&mut S::Vector; 2],
+    scalars: &mut S::Scalars,
+    a: usize,
+) -> Result<()> {
+    for i in 0..same_width([q, aq])? {
+        space.sweep(add_multiple, scalars, [a + i], [&q[i]], [&mut *x], [])?;
+        space.sweep(take_multiple, scalars, [a + i], [&aq[i]], [&mut *r], [])?;
+    }
+    Ok(())
+}
+
+/// The vectors of each block.
+fn same_width<V, const N: usize>(blocks: [&[V]; N]) -> Result<usize> {
+    let s = blocks[0].len();
+    match s <= MOST_COLUMNS && blocks.iter().all(|block| block.len() == s) {
+        true => Ok(s),
+        false => Err(Error::invalid(format!(
+            "blocks must have the same number of vectors, at most {MOST_COLUMNS}"
+        ))),
+    }
+}
