@@ -5,8 +5,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Crates in the order in which they are published: each after those that it needs.
-pub const PUBLISHED: [&str; 6] =
-    ["krylith-base", "krylith", "krylith-plot", "krylith-problems", "krylith-model", "krylith-cli"];
+pub const PUBLISHED: [&str; 7] = [
+    "krylith-base",
+    "krylith",
+    "krylith-plot",
+    "krylith-report",
+    "krylith-problems",
+    "krylith-model",
+    "krylith-cli",
+];
 
 /// What every package has to hold.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];

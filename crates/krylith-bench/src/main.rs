@@ -7,9 +7,9 @@ use clap::{CommandFactory, FromArgMatches};
 use krylith::DeviceSpec;
 use krylith_bench::{Asked, DeviceChoice, Report};
 use krylith_cli::failure::{self, DONE, Failure, Result};
-use krylith_cli::process::Memory;
 use krylith_cli::{files, output, term};
 use krylith_model::Machine;
+use krylith_report::process::Memory;
 use std::process::ExitCode;
 use std::time::Instant;
 

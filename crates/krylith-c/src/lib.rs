@@ -23,7 +23,7 @@ mod solver;
 
 mod functions;
 
-use krylith_cli::process::Memory;
+use krylith_report::process::Memory;
 
 #[global_allocator]
 static MEMORY: Memory = Memory;

@@ -6,7 +6,7 @@ use crate::status::{Result, Status, given, guard};
 use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::memory::{Array, Number};
 use krylith::{Error, Problem as System};
-use krylith_cli::words;
+use krylith_report::words;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
 

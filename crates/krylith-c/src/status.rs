@@ -1,7 +1,7 @@
 //! How a call ended, and its words for the thread that made it.
 
 use krylith::Error;
-use krylith_cli::words::Language;
+use krylith_report::words::Language;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};

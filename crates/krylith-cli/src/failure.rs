@@ -1,6 +1,6 @@
 //! How a command ends when it cannot do what was asked: one line on stderr and an exit code, never a backtrace.
 
-use crate::words::Language;
+use krylith_report::words::Language;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ pub const NOT_CONVERGED: u8 = 1;
 /// What the caller can mend: usage, input, output files.
 pub const USAGE: u8 = 2;
 /// The machine's part: memory, driver, library, device; or a bug of ours.
-pub const MACHINE: u8 = 3;
+pub use krylith_report::process::MACHINE;
 /// Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 

@@ -4,6 +4,7 @@
 use crate::failure::{INTERRUPTED, Result};
 use crate::{output, process};
 use krylith::solver::Cancel;
+use krylith_report::process::{end, remove_at_end, write};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// Nothing is worth keeping yet.
@@ -24,7 +25,7 @@ static STATE: AtomicU8 = AtomicU8::new(SETTING_UP);
 /// # Errors
 /// What the operating system says.
 pub fn watch() -> Result<()> {
-    krylith::io::atomic::on_temporary(process::remove_at_end);
+    krylith::io::atomic::on_temporary(remove_at_end);
     #[cfg(unix)]
     process::on_interrupt(on_signal)?;
     Ok(())
@@ -47,8 +48,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     };
     let line = if output::speaks() { line } else { &[] };
     match went_on {
-        Ok(_) => process::write(line),
-        Err(_) => process::end(line, INTERRUPTED),
+        Ok(_) => write(line),
+        Err(_) => end(line, INTERRUPTED),
     }
 }
 

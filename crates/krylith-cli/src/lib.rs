@@ -1,11 +1,10 @@
 //! The `krylith` command: solve sparse point-block systems and nonlinear ones, write generated ones, measure, look at the machine.
 //!
-//! A library, so that the Python package has the command too, and shows a solve in the same words and pictures.
+//! A library, so that the Python package has the command too.
 
 mod args;
 mod bench;
 mod blocks;
-pub mod callers;
 mod complete;
 mod defaults;
 pub mod failure;
@@ -20,10 +19,9 @@ pub mod options;
 pub mod output;
 mod partitions;
 pub mod picture;
-pub mod plot;
 mod portrait;
 mod problem;
-pub mod process;
+mod process;
 mod progress;
 mod ranks;
 mod report;
@@ -33,7 +31,6 @@ mod spy;
 mod summary;
 mod system;
 pub mod term;
-pub mod words;
 
 use std::ffi::OsString;
 

@@ -1,6 +1,6 @@
 //! The `krylith` command.
 
-use krylith_cli::process::Memory;
+use krylith_report::process::Memory;
 use std::process::ExitCode;
 
 #[global_allocator]

@@ -6,6 +6,8 @@ use anstream::AutoStream;
 use krylith::io::VectorFormat;
 use krylith::io::atomic::Pending;
 use krylith::text::name;
+use krylith_plot::scene::Scene;
+use krylith_report::plot::encode;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -214,6 +216,15 @@ impl Target {
             content(&mut out).and_then(|()| out.flush())
         }));
         Ok(())
+    }
+
+    /// Writes a picture, as SVG or PNG by the file's name.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); a name that ends neither in .png nor in .svg.
+    pub fn write_picture(self, scene: &Scene) -> krylith::Result<()> {
+        let data = encode(scene, &self.path)?;
+        self.write(|out| out.write_all(&data))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use krylith::text::count;
 use krylith::{Observer, Progress};
+use krylith_report::words::rate_text;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -109,11 +110,6 @@ fn narrow() -> bool {
 fn travelled(first: f64, now: f64, target: f64) -> f64 {
     let share = (first / now).ln() / (first / target).ln();
     if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
-}
-
-/// Iterations a second with sensible digits.
-pub fn rate_text(rate: f64) -> String {
-    if rate >= 100.0 { count(rate.round() as usize) } else { format!("{rate:.1}") }
 }
 
 #[cfg(test)]

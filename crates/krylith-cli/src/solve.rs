@@ -7,11 +7,12 @@ use crate::output::{self, Target, Targets, check_target};
 use crate::progress::Watch;
 use crate::summary;
 use crate::system::{self, System};
-use crate::words::{self, Language};
-use crate::{defaults, field, files, interrupt, null_space, picture, plot, ranks, report, share};
+use crate::{defaults, field, files, interrupt, null_space, picture, ranks, report, share};
 use krylith::solver::{Cancel, Solution, check_gpus, open_ahead};
 use krylith::text::name;
 use krylith::{DeviceSpec, History, Options, Outcome, Solver};
+use krylith_report::plot;
+use krylith_report::words::{self, Language};
 use std::time::Instant;
 
 /// One right-hand side's solve.
@@ -230,13 +231,13 @@ fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8
     }
     if let Some(target) = targets.plot {
         let scene = plot::residuals(&summary::label(&done), &done.shown().solution);
-        keep(target, "residuals", &|target| plot::write_to(&scene, target));
+        keep(target, "residuals", &|target| target.write_picture(&scene));
     }
     if let Some(target) = targets.picture {
         match krylith_problems::picture(&done.system.name, &done.x[0])? {
             Some(shown) => {
                 let scene = picture::draw(&shown, &done.system.name);
-                keep(target, "solution", &|target| plot::write_to(&scene, target));
+                keep(target, "solution", &|target| target.write_picture(&scene));
             }
             None => output::note(&format!("{target} is not written: the problem has no grid")),
         }

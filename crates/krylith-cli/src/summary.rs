@@ -4,9 +4,10 @@ use crate::options::Ordering;
 use crate::report::Choice;
 use crate::solve::{Finished, Solved};
 use crate::system::{Operator, System};
-use crate::{term, words};
+use crate::term;
 use krylith::solver::Solution;
 use krylith::text::{bytes, count, plural, seconds, shown};
+use krylith_report::words;
 
 /// The name on the command line.
 pub fn ordering(ordering: Ordering) -> &'static str {

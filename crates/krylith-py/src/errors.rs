@@ -1,7 +1,7 @@
 //! Krylith's errors as exceptions with the same words.
 
 use krylith::Error;
-use krylith_cli::words::Language;
+use krylith_report::words::Language;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::panic::{AssertUnwindSafe, catch_unwind};

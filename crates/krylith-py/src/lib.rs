@@ -13,7 +13,7 @@ mod solver;
 mod system;
 mod told;
 
-use krylith_cli::process::Memory;
+use krylith_report::process::Memory;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 

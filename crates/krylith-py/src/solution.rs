@@ -2,8 +2,8 @@
 
 use crate::errors::exception;
 use krylith::Options;
-use krylith_cli::plot;
-use krylith_cli::words::{self, Language};
+use krylith_report::plot;
+use krylith_report::words::{self, Language};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

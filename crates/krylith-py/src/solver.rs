@@ -9,7 +9,7 @@ use crate::told::{Raised, Told};
 use krylith::solver::host::is_forked;
 use krylith::solver::{Cancel, Refresh};
 use krylith::{Observer, Options, Progress};
-use krylith_cli::callers::{Callers, SolverId};
+use krylith_report::callers::{Callers, SolverId};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;

@@ -6,7 +6,7 @@ use crate::ranks;
 use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::memory::Numbers;
 use krylith::{Error, Problem};
-use krylith_cli::words;
+use krylith_report::words;
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 type Left = (&'static str, &'static str, usize);
 
 /// A crate's folder of sources, its modules from the bottom to the top, and its arrows up.
-pub const CRATES: [(&str, &[&str], &[Left]); 2] = [
+pub const CRATES: [(&str, &[&str], &[Left]); 3] = [
     (
         "crates/krylith-base/src/",
         &[
@@ -46,6 +46,7 @@ pub const CRATES: [(&str, &[&str], &[Left]); 2] = [
         ],
         &[],
     ),
+    ("crates/krylith-report/src/", &["process", "callers", "words", "plot"], &[]),
 ];
 
 /// Modules without a place, arrows up beyond those that are left, and those that are gone from the code but not from the list.

@@ -20,8 +20,8 @@ const LINES: usize = 600;
 
 /// Where `unsafe` may stand: the devices, the calls of MPI, the map of an input file, the allocators that count
 /// in tests, an application's device memory there, the bandwidth that CPU products are measured against, the vendor's libraries as baselines,
-/// the command's signals and allocator, which the standard library has no safe words for, and memory that programs in C and Python lend.
-const UNSAFE: [&str; 18] = [
+/// the command's signals and the allocator of our processes, which the standard library has no safe words for, and memory that programs in C and Python lend.
+const UNSAFE: [&str; 19] = [
     "crates/krylith-base/src/comm/mpi/",
     "crates/krylith/src/device/cpu/",
     "crates/krylith/src/device/cuda/",
@@ -36,6 +36,7 @@ const UNSAFE: [&str; 18] = [
     "crates/krylith-bench/src/cuda/",
     "crates/krylith-bench/src/triad.rs",
     "crates/krylith-cli/src/process.rs",
+    "crates/krylith-report/src/process.rs",
     "crates/krylith-c/src/",
     "crates/krylith-py/src/arrays.rs",
     "crates/krylith-py/src/ranks.rs",
@@ -198,8 +199,7 @@ fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(u
     let text: Vec<&str> = text.lines().collect();
     let may_be_unsafe = UNSAFE.iter().any(|place| name.starts_with(place));
     let is_library =
-        ["crates/krylith/src/", "crates/krylith-base/src/"].iter().any(|src| name.starts_with(src))
-            && !name.ends_with("/tests.rs");
+        layers::CRATES.iter().any(|(folder, ..)| name.starts_with(folder)) && !name.ends_with("/tests.rs");
     let mut in_tests = false;
     for (i, line) in code.iter().enumerate() {
         in_tests |= line.trim() == "#[cfg(test)]" && code.get(i + 1).is_some_and(|l| l.trim().ends_with('{'));

@@ -196,13 +196,13 @@ fn conclude(
         keep(target, "report", &|target| report::write(&done, target));
     }
     if let Some(target) = targets.plot {
-        keep(target, "steps", &|target| crate::plot::write_to(&plot::draw(&done), target));
+        keep(target, "steps", &|target| target.write_picture(&plot::draw(&done)));
     }
     if let Some(target) = targets.picture {
         match problem.picture(&x) {
             Some(shown) => {
                 let scene = picture::draw(&shown, &done.spec);
-                keep(target, "picture", &|target| crate::plot::write_to(&scene, target));
+                keep(target, "picture", &|target| target.write_picture(&scene));
             }
             None => output::note(&format!("{target} is not written: the problem has no picture")),
         }

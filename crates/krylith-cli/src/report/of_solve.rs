@@ -139,7 +139,7 @@ fn column(solved: &Solved) -> Column {
         rounding: finite(history.rounding),
         field_residuals: fields.iter().map(|r| finite(*r)).collect(),
         rhs_norm: finite(history.rhs_norm),
-        method: crate::words::method(solution),
+        method: krylith_report::words::method(solution),
         seconds: solution.setup_seconds + solution.solve_seconds,
         events: solution.events.iter().map(Event::from).collect(),
     }

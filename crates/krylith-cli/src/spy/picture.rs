@@ -27,7 +27,7 @@ pub struct Picture<'a> {
 /// # Errors
 /// What the file system says; a picture that would not fit the memory.
 pub fn write(picture: &Picture, path: &Path) -> krylith::Result<()> {
-    crate::plot::write(&draw(picture), path)
+    krylith_report::plot::write(&draw(picture), path)
 }
 
 fn draw(picture: &Picture) -> Scene {

@@ -1,6 +1,5 @@
 //! What a solution says in words, whoever asks for it: the command, Python or C.
 
-use crate::progress::rate_text;
 use krylith::method::MethodName;
 use krylith::operator::Format;
 use krylith::precond::PrecondSpec;
@@ -294,6 +293,11 @@ pub fn residual(solution: &Solution) -> String {
 /// Iterations a second.
 pub fn rate(solution: &Solution) -> f64 {
     solution.history.iterations as f64 / solution.solve_seconds.max(1e-9)
+}
+
+/// Iterations a second with sensible digits.
+pub fn rate_text(rate: f64) -> String {
+    if rate >= 100.0 { count(rate.round() as usize) } else { format!("{rate:.1}") }
 }
 
 /// Where the time went: the whole, the parts of the set-up after `first`, the shares of an iteration.

@@ -1,14 +1,12 @@
 //! Pictures of a solve, as SVG or PNG by the name of their file.
 
+use crate::words;
 use krylith::solver::Solution;
+use krylith::text::name;
 use krylith::{Error, Result};
 use krylith_plot::residuals::{self, Residuals};
 use krylith_plot::scene::Scene;
 use std::path::Path;
-
-use crate::output::Target;
-use crate::words;
-use krylith::text::name;
 
 /// The residuals of a solve over its iterations.
 pub fn residuals(title: &str, solution: &Solution) -> Scene {
@@ -31,21 +29,15 @@ pub fn residuals(title: &str, solution: &Solution) -> Scene {
 /// # Errors
 /// A name that ends neither in .png nor in .svg; what the file system says.
 pub fn write(scene: &Scene, path: &Path) -> Result<()> {
-    let data = file(scene, path)?;
+    let data = encode(scene, path)?;
     krylith::io::atomic::write(path, |out| out.write_all(&data))
 }
 
-/// Writes a picture to a place that is ready.
+/// The bytes of a picture, by the ending of its name.
 ///
 /// # Errors
-/// As [`write()`].
-pub fn write_to(scene: &Scene, target: Target) -> Result<()> {
-    let data = file(scene, target.path())?;
-    target.write(|out| out.write_all(&data))
-}
-
-/// The bytes of a picture, by the ending of its name.
-fn file(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
+/// A name that ends neither in .png nor in .svg; no memory for a PNG.
+pub fn encode(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
     let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     match ending.as_str() {
         "svg" => Ok(scene.svg().into_bytes()),
