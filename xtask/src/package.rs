@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Crates in the order in which they are published: each after those that it needs.
-pub const PUBLISHED: [&str; 7] = [
+pub const PUBLISHED: [&str; 8] = [
     "krylith-base",
+    "krylith-matrix",
     "krylith",
     "krylith-plot",
     "krylith-report",

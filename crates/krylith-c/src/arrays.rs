@@ -1,5 +1,6 @@
 //! Arrays that a program lends: on the host, or in the memory of a GPU.
 
+use krylith::device::cuda::FromDevice;
 use krylith::memory::{Array, ArrayMut, Number};
 use krylith::{Error, Result};
 use std::ffi::c_void;

@@ -241,8 +241,6 @@
 pub mod device;
 pub mod io;
 pub mod matching;
-pub mod matrix;
-pub mod memory;
 pub mod method;
 pub mod newton;
 pub mod operator;
@@ -257,6 +255,8 @@ mod problem;
 #[doc(inline)]
 pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
 pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
+#[doc(inline)]
+pub use krylith_matrix::{matrix, memory};
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 type Left = (&'static str, &'static str, usize);
 
 /// A crate's folder of sources, its modules from the bottom to the top, and its arrows up.
-pub const CRATES: [(&str, &[&str], &[Left]); 3] = [
+pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
     (
         "crates/krylith-base/src/",
         &[
@@ -26,11 +26,10 @@ pub const CRATES: [(&str, &[&str], &[Left]); 3] = [
         ],
         &[],
     ),
+    ("crates/krylith-matrix/src/", &["memory", "matrix"], &[]),
     (
         "crates/krylith/src/",
         &[
-            "memory",
-            "matrix",
             "space",
             "operator",
             "partition",

@@ -381,3 +381,17 @@ impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
         S::product_bytes(&self.product)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_takes_new_values() {
+        let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)]).unwrap();
+        let (mut terms, twice) = (Terms::csr(&a).unwrap(), [8.0, 2.0, 4.0]);
+        terms.update_values(0, &twice).unwrap();
+        assert_eq!(terms.terms[0].1.values(), twice);
+        assert!(terms.update_values(1, &twice).unwrap_err().to_string().contains("no term 1"));
+    }
+}

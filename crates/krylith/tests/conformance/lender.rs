@@ -2,6 +2,7 @@
 
 use super::memory::Lender;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
+use krylith::device::cuda::FromDevice;
 use krylith::matrix::{Bsr, Csr};
 use krylith::memory::{Array, Numbers, NumbersMut};
 use std::cell::RefCell;

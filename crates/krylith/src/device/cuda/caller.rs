@@ -10,7 +10,8 @@ use super::driver::{Buffer, Device, devices, failure};
 use super::resident;
 use super::waiting::wait_for_caller;
 use crate::memory::{
-    Array, ArrayMut, Lent, Number, Numbers, NumbersMut, OnDevice, Pattern, Place, Reach, Remote, check_len,
+    Array, ArrayMut, Lease, Lent, Number, Numbers, NumbersMut, OnDevice, Pattern, Place, Reach, Remote,
+    check_len,
 };
 use crate::space::Space;
 use crate::space::Transfer;
@@ -24,7 +25,25 @@ const PER_THREAD: usize = 2;
 /// The largest value of CUstream that names a default stream, of the context that is current.
 const LAST_SPECIAL: usize = 2;
 
-impl<'a, T: Number> Array<'a, T> {
+/// Arrays in the memory of a GPU: [`Array`] to be read, [`ArrayMut`] to be written.
+///
+/// # Examples
+/// ```no_run
+/// # fn main() -> krylith::Result<()> {
+/// use krylith::device::cuda::{Device, FromDevice};
+/// use krylith::memory::Numbers;
+///
+/// // What an application has: memory, and a stream that fills it.
+/// let device = Device::open(0)?;
+/// let theirs = device.upload(&[1.0, 2.0, 3.0], "values")?;
+/// let stream = device.stream().cu_stream().cast();
+///
+/// // SAFETY: three numbers that live until the end, written by that stream alone.
+/// let values = unsafe { Numbers::from_device(theirs.pointer(), 3, 0, Some(stream)) };
+/// assert_eq!(values.to_vec()?, [1.0, 2.0, 3.0]);
+/// # Ok(()) }
+/// ```
+pub trait FromDevice: sealed::Sealed + Sized {
     /// `len` numbers at the address `pointer` of GPU `ordinal`, as CUDA counts them.
     ///
     /// `stream` is the CUstream (or cudaStream_t) in which the caller produced them: Krylith reads them after what it
@@ -35,49 +54,39 @@ impl<'a, T: Number> Array<'a, T> {
     /// Until the last call that is given this array (or a copy of it) has returned, and with a stream until that stream
     /// has then come to its end: `pointer` must be device, managed or pinned memory of at least `len` numbers that GPU
     /// `ordinal` can read, and nothing outside of `stream` may write to it. `stream` must be alive as long.
-    ///
-    /// # Example
-    /// ```no_run
-    /// # fn main() -> krylith::Result<()> {
-    /// use krylith::device::cuda::Device;
-    /// use krylith::memory::Numbers;
-    ///
-    /// // What an application has: memory, and a stream that fills it.
-    /// let device = Device::open(0)?;
-    /// let theirs = device.upload(&[1.0, 2.0, 3.0], "values")?;
-    /// let stream = device.stream().cu_stream().cast();
-    ///
-    /// // SAFETY: three numbers that live until the end, written by that stream alone.
-    /// let values = unsafe { Numbers::from_device(theirs.pointer(), 3, 0, Some(stream)) };
-    /// assert_eq!(values.to_vec()?, [1.0, 2.0, 3.0]);
-    /// # Ok(()) }
-    /// ```
-    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
-        let stream = stream.map(|s| s as usize);
-        Self { place: Place::Device(Remote { pointer, len, ordinal, stream, reach: &Gpus }) }
+    /// An array to be written: nothing outside of `stream` may read the memory either.
+    unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: super::Number> Sealed for super::Array<'_, T> {}
+    impl<T: super::Number> Sealed for super::ArrayMut<'_, T> {}
+}
+
+impl<T: Number> FromDevice for Array<'_, T> {
+    unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
+        // SAFETY: the caller's promise.
+        Self::of_remote(unsafe { remote(pointer, len, ordinal, stream) })
     }
 }
 
-impl<'a, T: Number> ArrayMut<'a, T> {
-    /// `len` numbers to be written at the address `pointer` of GPU `ordinal`; see [`Array::from_device`].
-    ///
-    /// # Safety
-    /// As [`Array::from_device`], and nothing outside of `stream` may read the memory either.
-    pub unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
-        let stream = stream.map(|s| s as usize);
-        Self { place: Place::Device(Remote { pointer, len, ordinal, stream, reach: &Gpus }) }
+impl<T: Number> FromDevice for ArrayMut<'_, T> {
+    unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self {
+        // SAFETY: the caller's promise.
+        Self::of_remote(unsafe { remote(pointer, len, ordinal, stream) })
     }
 }
 
 impl<'a, T: Number> From<&'a Buffer<T>> for Array<'a, T> {
     fn from(buffer: &'a Buffer<T>) -> Self {
-        Self { place: Place::Device(Remote::of(buffer)) }
+        Self::of_remote(of_buffer(buffer))
     }
 }
 
 impl<'a, T: Number> From<&'a mut Buffer<T>> for ArrayMut<'a, T> {
     fn from(buffer: &'a mut Buffer<T>) -> Self {
-        Self { place: Place::Device(Remote::of(buffer)) }
+        Self::of_remote(of_buffer(buffer))
     }
 }
 
@@ -114,21 +123,26 @@ impl Reach for Gpus {
     }
 }
 
-impl Remote {
-    fn at(&self) -> Spot {
-        Spot { ordinal: self.ordinal, pointer: self.pointer }
-    }
+/// Memory of a GPU of this process.
+///
+/// # Safety
+/// As [`Remote::new`].
+unsafe fn remote(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Remote {
+    let stream = stream.map(|s| s as usize);
+    // SAFETY: the caller's promise.
+    unsafe { Remote::new(Lease { pointer, len, ordinal, stream, reach: &Gpus }) }
+}
 
-    fn of<T: Number>(buffer: &Buffer<T>) -> Self {
-        let device = buffer.device();
-        let stream = Some(device.stream().cu_stream() as usize);
-        Self {
-            pointer: buffer.pointer(),
-            len: buffer.len(),
-            ordinal: device.info().ordinal,
-            stream,
-            reach: &Gpus,
-        }
+fn of_buffer<T: Number>(buffer: &Buffer<T>) -> Remote {
+    let device = buffer.device();
+    let stream = Some(device.stream().cu_stream().cast());
+    // SAFETY: the buffer's own numbers; arrays made of them borrow it.
+    unsafe { remote(buffer.pointer(), buffer.len(), device.info().ordinal, stream) }
+}
+
+impl Spot {
+    fn of(memory: &Remote) -> Self {
+        Self { ordinal: memory.ordinal, pointer: memory.pointer }
     }
 }
 
@@ -139,7 +153,7 @@ impl Transfer for Cuda {
 
     fn read_into(&self, from: &Buffer<f64>, to: NumbersMut) -> Result<()> {
         check_len(from.len(), to.len())?;
-        match to.place {
+        match to.into_place() {
             Place::Host(host) => self.read(from, host),
             Place::Device(remote) => self.device().copy_out(from, &remote),
         }
@@ -150,7 +164,7 @@ impl Device {
     /// Fills a buffer from the host, from this GPU or another; what is on the host may be changed at once.
     pub(super) fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
         check_len(from.len(), to.len())?;
-        match from.place {
+        match from.place() {
             Place::Host(host) => {
                 self.write(host, to, 0)?;
                 self.wait()
@@ -167,7 +181,7 @@ impl Device {
         staging: &mut Buffer<f64>,
         work: impl FnOnce(u64) -> Result<R>,
     ) -> Result<R> {
-        if let Place::Device(remote) = from.place
+        if let Place::Device(remote) = from.place()
             && remote.ordinal == self.info().ordinal
             && remote.len > 0
         {
@@ -177,7 +191,7 @@ impl Device {
         if staging.len() < from.len() {
             *staging = self.zeros(from.len(), "values on their way to the device")?;
         }
-        match from.place {
+        match from.place() {
             Place::Host(host) => self.write(host, staging, 0)?,
             Place::Device(remote) => self.copy_in(&remote, staging)?,
         }
@@ -210,7 +224,7 @@ impl Device {
         if from.len == 0 {
             return Ok(());
         }
-        let (own, theirs) = (self.at(to.pointer()), from.at());
+        let (own, theirs) = (self.at(to.pointer()), Spot::of(from));
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
         let done = Caller::of(from, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(own, theirs, from.len * size_of::<T>()) });
@@ -230,7 +244,7 @@ impl Device {
         if to.len == 0 {
             return Ok(());
         }
-        let (own, theirs) = (self.at(from.pointer()), to.at());
+        let (own, theirs) = (self.at(from.pointer()), Spot::of(to));
         // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
         let done = Caller::of(to, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(theirs, own, to.len * size_of::<T>()) });

@@ -50,6 +50,7 @@ mod versions;
 mod waiting;
 
 pub use block_tiles::CudaTiles;
+pub use caller::FromDevice;
 pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
 pub use diagonal::CudaBlocks;
 pub use driver::{Buffer, Device, DeviceInfo, devices};

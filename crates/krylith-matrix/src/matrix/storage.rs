@@ -9,11 +9,11 @@ use crate::{Error, Result};
 use std::sync::{Arc, OnceLock};
 
 /// A pattern that a matrix and others hold.
-pub(crate) type SharedPattern = Arc<OnceLock<Pattern>>;
+pub type SharedPattern = Arc<OnceLock<Pattern>>;
 
 /// Pattern and values; `rows`, `columns` and `entries` count blocks where there are some.
 #[derive(Clone)]
-pub(crate) struct Storage {
+pub struct Storage {
     pub rows: usize,
     pub columns: usize,
     pub entries: usize,
@@ -31,19 +31,16 @@ impl Storage {
     }
 
     /// Arrays on a device, checked by the caller.
-    #[cfg(feature = "cuda")]
     pub fn device(rows: usize, columns: usize, entries: usize, device: Arc<dyn OnDevice>) -> Self {
         Self { rows, columns, entries, pattern: Arc::default(), values: Arc::default(), device: Some(device) }
     }
 
     /// The same matrix, whose arrays are on this device too.
-    #[cfg(feature = "cuda")]
     pub fn with_device(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), ..self.clone() }
     }
 
     /// The same pattern with other values, which are on this device alone.
-    #[cfg(feature = "cuda")]
     pub fn with_device_values(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), values: Arc::default(), ..self.clone() }
     }
@@ -52,7 +49,6 @@ impl Storage {
     ///
     /// # Errors
     /// Another number of values than are stored; one that is not finite; a device without memory for them.
-    #[cfg(feature = "cuda")]
     pub fn with_values_of(&self, values: Numbers, stored: usize) -> Result<Option<Self>> {
         let Some(lent) = values.lent() else { return Ok(None) };
         if values.len() != stored {
@@ -66,22 +62,23 @@ impl Storage {
     }
 
     /// The arrays on a device of this type.
-    #[cfg(feature = "cuda")]
     pub fn on<D: OnDevice>(&self) -> Option<Arc<D>> {
         self.device.clone()?.as_any().downcast().ok()
     }
 
     /// True where nothing of the values is on the host.
+    #[inline]
     pub fn is_on_device_alone(&self) -> bool {
         self.values.get().is_none()
     }
 
     /// True where the pattern is on the host.
-    #[cfg(feature = "cuda")]
+    #[inline]
     pub fn has_host_pattern(&self) -> bool {
         self.pattern.get().is_some()
     }
 
+    #[inline]
     fn pattern(&self) -> &Pattern {
         self.pattern.get_or_init(|| self.fetch(|device| device.pattern()))
     }
@@ -100,19 +97,23 @@ impl Storage {
         fetched.unwrap_or_else(|e| panic!("{e}"))
     }
 
+    #[inline]
     pub fn row_ptr(&self) -> &[usize] {
         &self.pattern().row_ptr
     }
 
+    #[inline]
     pub fn col(&self) -> &[u32] {
         &self.pattern().col
     }
 
+    #[inline]
     pub fn values(&self) -> &[f64] {
         self.values.get_or_init(|| self.fetch(|device| device.values()))
     }
 
     /// The values where they can be read without a copy by whoever placed them.
+    #[inline]
     pub fn numbers(&self) -> Numbers<'_> {
         match &self.device {
             Some(device) => device.numbers(),
@@ -160,7 +161,6 @@ impl Storage {
     }
 
     /// The same values with the pattern of `other`, which is the same.
-    #[cfg(any(test, feature = "cuda"))]
     pub fn sharing_pattern(&self, other: &Self) -> Self {
         Self { pattern: other.pattern.clone(), ..self.clone() }
     }

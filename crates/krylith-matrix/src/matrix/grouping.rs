@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 
 /// Which entry of a scalar matrix each number of its blocks is, so that new values come in the order of the scalar matrix and go
-/// to a [`Solver`](crate::Solver) of the blocks. Found out once, and used on all threads.
+/// to a `Solver` of the blocks. Found out once, and used on all threads.
 ///
 /// # Examples
 /// ```
@@ -82,13 +82,15 @@ impl Grouping {
     }
 
     /// Of blocks of `unit` numbers that were put into another order: the block that each was; `None` where the order is the same.
-    pub(crate) fn of_order(unit: usize, sources: Vec<usize>) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn of_order(unit: usize, sources: Vec<usize>) -> Option<Self> {
         let same = sources.iter().enumerate().all(|(i, &from)| i == from);
         (!same).then(|| Self { entries: sources.len() * unit, unit, sources })
     }
 
     /// The same where what was made of the entries is put into another order afterwards.
-    pub(crate) fn then(self, next: Option<&Grouping>) -> Self {
+    #[doc(hidden)]
+    pub fn then(self, next: Option<&Grouping>) -> Self {
         let Some(next) = next else { return self };
         let moved = next.sources.iter().flat_map(|&from| from * next.unit..(from + 1) * next.unit);
         Self { sources: moved.map(|number| self.sources[number]).collect(), ..self }

@@ -108,7 +108,8 @@ impl Bsr {
     }
 
     /// Refuses a block size that does not divide rows and columns.
-    pub(crate) fn check_divides(rows: usize, columns: usize, block: usize) -> Result<()> {
+    #[doc(hidden)]
+    pub fn check_divides(rows: usize, columns: usize, block: usize) -> Result<()> {
         if block > 0 && rows % block == 0 && columns % block == 0 {
             return Ok(());
         }
@@ -141,62 +142,76 @@ impl Bsr {
     }
 
     /// Block size b.
+    #[inline]
     pub fn block(&self) -> usize {
         self.block
     }
     /// Block rows n.
+    #[inline]
     pub fn block_rows(&self) -> usize {
         self.storage.rows
     }
     /// Block columns.
+    #[inline]
     pub fn block_columns(&self) -> usize {
         self.storage.columns
     }
     /// Scalar rows N = n·b.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.block_rows() * self.block
     }
     /// Scalar columns.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.block_columns() * self.block
     }
     /// Stored blocks.
+    #[inline]
     pub fn blocks(&self) -> usize {
         self.storage.entries
     }
     /// Stored numbers: b² a block.
+    #[inline]
     pub fn stored(&self) -> usize {
         self.blocks() * self.block * self.block
     }
     /// `block_rows + 1` offsets, counted in blocks.
+    #[inline]
     pub fn row_ptr(&self) -> &[usize] {
         self.storage.row_ptr()
     }
     /// Block column of each block.
+    #[inline]
     pub fn col(&self) -> &[u32] {
         self.storage.col()
     }
     /// b² numbers a block, row by row.
+    #[inline]
     pub fn values(&self) -> &[f64] {
         self.storage.values()
     }
     /// Values, to be changed in place under the same pattern.
+    #[inline]
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.storage.values_mut()
     }
 
     /// The b² numbers of block `p`.
+    #[inline]
     pub fn block_values(&self, p: usize) -> &[f64] {
         let bb = self.block * self.block;
         &self.values()[p * bb..(p + 1) * bb]
     }
 
     /// The diagonal block of block row `i`, if it is stored.
+    #[inline]
     pub fn diagonal_block(&self, i: usize) -> Option<&[f64]> {
         self.diagonal_position(i).map(|p| self.block_values(p))
     }
 
     /// The number of the diagonal block of block row `i`, if it is stored.
+    #[inline]
     pub fn diagonal_position(&self, i: usize) -> Option<usize> {
         let row = &self.col()[self.row_ptr()[i]..self.row_ptr()[i + 1]];
         row.binary_search(&(i as u32)).ok().map(|p| self.row_ptr()[i] + p)
@@ -207,23 +222,28 @@ impl Bsr {
         self.block == other.block && self.storage.same_pattern(&other.storage)
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    #[doc(hidden)]
+    #[inline]
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
     /// The same matrix with its arrays elsewhere.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn with_storage(&self, storage: Storage) -> Self {
+    #[doc(hidden)]
+    pub fn with_storage(&self, storage: Storage) -> Self {
         Self { block: self.block, storage }
     }
 
     /// A matrix whose arrays were checked where they lie, or are right by construction.
-    pub(crate) fn from_storage(block: usize, storage: Storage) -> Self {
+    #[doc(hidden)]
+    pub fn from_storage(block: usize, storage: Storage) -> Self {
         Self { block, storage }
     }
 
     /// Its values on the device where it was placed, else on the host.
-    pub(crate) fn numbers(&self) -> Numbers<'_> {
+    #[doc(hidden)]
+    #[inline]
+    pub fn numbers(&self) -> Numbers<'_> {
         self.storage.numbers()
     }
 
@@ -248,7 +268,8 @@ impl Bsr {
 
 /// The arrays of a matrix on the host, which a loop looks up once: each look asks whether they are there.
 #[derive(Clone, Copy)]
-pub(crate) struct Arrays<'a> {
+#[doc(hidden)]
+pub struct Arrays<'a> {
     /// Where each row begins, and where the last ends.
     pub row_ptr: &'a [usize],
     /// Block columns.
@@ -259,11 +280,13 @@ pub(crate) struct Arrays<'a> {
 
 impl<'a> Arrays<'a> {
     /// Those of `a`.
+    #[inline]
     pub fn of(a: &'a Bsr) -> Self {
         Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
     }
 
     /// Those of a matrix of scalars.
+    #[inline]
     pub fn of_csr(a: &'a Csr) -> Self {
         Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
     }

@@ -103,18 +103,22 @@ impl Dia {
     }
 
     /// Rows.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
     /// Columns.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.columns
     }
     /// Column minus row of each stored diagonal, ascending.
+    #[inline]
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
     /// `rows` numbers a diagonal.
+    #[inline]
     pub fn values(&self) -> &[f64] {
         &self.values
     }

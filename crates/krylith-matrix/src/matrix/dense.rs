@@ -50,31 +50,37 @@ impl Dense {
     }
 
     /// Rows.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
     /// Columns.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.columns
     }
     /// All numbers, row by row.
+    #[inline]
     pub fn values(&self) -> &[f64] {
         &self.values
     }
     /// max|aᵢⱼ|.
-    pub(crate) fn largest(&self) -> f64 {
+    #[doc(hidden)]
+    pub fn largest(&self) -> f64 {
         self.values.iter().fold(0.0, |m, v| m.max(v.abs()))
     }
 }
 
 impl std::ops::Index<(usize, usize)> for Dense {
     type Output = f64;
+    #[inline]
     fn index(&self, (i, j): (usize, usize)) -> &f64 {
         &self.values[i * self.columns + j]
     }
 }
 
 impl std::ops::IndexMut<(usize, usize)> for Dense {
+    #[inline]
     fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut f64 {
         &mut self.values[i * self.columns + j]
     }

@@ -45,7 +45,8 @@ impl KroneckerSum {
     }
 
     /// What [`new`](Self::new) asks of its parts, from block sizes and shapes (rows, columns) of M and L.
-    pub(crate) fn check(
+    #[doc(hidden)]
+    pub fn check(
         a: &Dense,
         b: &Dense,
         tau: f64,
@@ -88,18 +89,22 @@ impl KroneckerSum {
     }
 
     /// Stages s.
+    #[inline]
     pub fn stages(&self) -> usize {
         self.a.rows()
     }
     /// Block size b of M and L.
+    #[inline]
     pub fn block(&self) -> usize {
         self.m.block()
     }
     /// Scalar rows of the whole system, N·s.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.m.rows() * self.stages()
     }
     /// Scalar columns of the whole system.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.m.columns() * self.stages()
     }

@@ -100,53 +100,64 @@ impl Csr {
     }
 
     /// Rows.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.storage.rows
     }
     /// Columns.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.storage.columns
     }
     /// Stored entries.
+    #[inline]
     pub fn nonzeros(&self) -> usize {
         self.storage.entries
     }
     /// `rows + 1` offsets into [`col`](Self::col) and [`values`](Self::values).
+    #[inline]
     pub fn row_ptr(&self) -> &[usize] {
         self.storage.row_ptr()
     }
     /// Column of each entry.
+    #[inline]
     pub fn col(&self) -> &[u32] {
         self.storage.col()
     }
     /// Value of each entry.
+    #[inline]
     pub fn values(&self) -> &[f64] {
         self.storage.values()
     }
     /// Values, to be changed in place under the same pattern.
+    #[inline]
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.storage.values_mut()
     }
 
     /// Columns and values of row `i`.
+    #[inline]
     pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
         let range = self.row_ptr()[i]..self.row_ptr()[i + 1];
         (&self.col()[range.clone()], &self.values()[range])
     }
 
     /// The entry at (i, j), zero where none is stored.
+    #[inline]
     pub fn get(&self, i: usize, j: usize) -> f64 {
         let (col, values) = self.row(i);
         col.binary_search(&(j as u32)).map_or(0.0, |p| values[p])
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    #[doc(hidden)]
+    #[inline]
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
     /// A matrix whose arrays were checked where they lie.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn from_storage(storage: Storage) -> Self {
+    #[doc(hidden)]
+    pub fn from_storage(storage: Storage) -> Self {
         Self { storage }
     }
 

@@ -57,7 +57,7 @@ impl Display for ZerosChoice {
 const RUN: usize = 1 << 14;
 
 /// How many blocks are zero in all of these matrices, which have one pattern.
-pub(crate) fn zeros(matrices: &[&Bsr]) -> usize {
+pub fn zeros(matrices: &[&Bsr]) -> usize {
     let Some((first, others)) = matrices.split_first() else { return 0 };
     let unit = first.block() * first.block();
     let chunk = |(chunk, values): (usize, &[f64])| {
@@ -76,7 +76,7 @@ pub(crate) fn zeros(matrices: &[&Bsr]) -> usize {
 }
 
 /// For each block, whether it is zero in all of these matrices, which have one pattern. Off the diagonal alone: a zero diagonal block stays.
-pub(crate) fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
+pub fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
     let Some((first, others)) = matrices.split_first() else { return Vec::new() };
     let mut zero = vec![false; first.blocks()];
     let unit = first.block() * first.block();
@@ -97,7 +97,7 @@ pub(crate) fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
 
 /// Keeps zero blocks where the mirrored block is stored and is not zero, so that a symmetric pattern stays one, and those of the diagonal.
 /// Blocks of ghost columns, whose mirrored block another rank has, are left as they are.
-pub(crate) fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
+pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
     let (rows, arrays) = (a.block_rows(), Arrays { values: &[], ..Arrays::of(a) });
     let stays: Vec<usize> = (0..rows)
         .into_par_iter()
@@ -120,7 +120,7 @@ pub(crate) fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
 
 /// The blocks that stay where others are dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub struct Kept {
     /// Their places among all blocks, ascending.
     places: Vec<usize>,
     all: usize,

@@ -1,7 +1,8 @@
 //! Arrays that a caller hands in or wants filled: on the host, or in the memory of a GPU.
 //!
 //! Every function that takes numbers from a caller takes `impl Into<Numbers>`: a slice, a vector, or
-//! [`Array::from_device`] with an address, a length, the GPU and the stream that the caller works in. Nothing needs to
+//! `Array::from_device` with an address, a length, the GPU and the stream that the caller works in, by the trait
+//! `krylith::device::cuda::FromDevice`. Nothing needs to
 //! be synchronised by hand: what Krylith does with the memory comes after what the caller's stream holds at the time of
 //! the call, and what the caller adds to that stream afterwards comes after what Krylith did.
 //!
@@ -20,9 +21,8 @@
 
 use crate::{Error, Result};
 use std::any::Any;
-#[cfg(feature = "cuda")]
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 pub use krylith_base::alloc::may_fail;
@@ -59,8 +59,8 @@ numbers!(f64: "double" f32: "float" i32: "int" i64: "long long" u32: "unsigned" 
 
 /// Numbers to be read: a host slice, or memory of a GPU.
 ///
-/// Made from slices and vectors by `From`, from device memory by [`from_device`](Self::from_device), with feature
-/// `cuda`. Copying one copies the reference.
+/// Made from slices and vectors by `From`, from device memory by `from_device` of `krylith::device::cuda::FromDevice`, with
+/// feature `cuda`. Copying one copies the reference.
 ///
 /// # Examples
 /// ```
@@ -73,7 +73,7 @@ numbers!(f64: "double" f32: "float" i32: "int" i64: "long long" u32: "unsigned" 
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Array<'a, T: Number = f64> {
-    pub(crate) place: Place<&'a [T]>,
+    place: Place<&'a [T]>,
 }
 
 /// Numbers to be written: a host slice, or memory of a GPU.
@@ -90,7 +90,7 @@ pub struct Array<'a, T: Number = f64> {
 /// ```
 #[derive(Debug)]
 pub struct ArrayMut<'a, T: Number = f64> {
-    pub(crate) place: Place<&'a mut [T]>,
+    place: Place<&'a mut [T]>,
 }
 
 /// f64 to be read.
@@ -98,18 +98,24 @@ pub type Numbers<'a> = Array<'a, f64>;
 /// f64 to be written.
 pub type NumbersMut<'a> = ArrayMut<'a, f64>;
 
+/// Where the numbers of an array are.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<H> {
+pub enum Place<H> {
     Host(H),
-    #[cfg(feature = "cuda")]
     Device(Remote),
 }
 
-/// Memory of a GPU that its owner lends.
-#[cfg(feature = "cuda")]
+/// Memory of a device that its owner lends. A copy is not to be used longer than the array that it was taken from.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Remote {
-    /// Address on the GPU.
+pub struct Remote(Lease);
+
+/// What there is to know of memory that is lent; read through [`Remote`], and made by it alone.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Lease {
+    /// Address on the device.
     pub pointer: u64,
     /// How many numbers.
     pub len: usize,
@@ -122,8 +128,8 @@ pub(crate) struct Remote {
 }
 
 /// What can get at memory that is not the host's: a kind of device. Modules below devices know it by this alone.
-#[cfg(feature = "cuda")]
-pub(crate) trait Reach: Debug + Sync {
+#[doc(hidden)]
+pub trait Reach: Debug + Sync {
     /// Copies numbers of `size` bytes to the host, and waits.
     ///
     /// # Errors
@@ -161,9 +167,9 @@ pub(crate) trait Reach: Debug + Sync {
 }
 
 /// Numbers of a type that the device is to convert.
-#[cfg(feature = "cuda")]
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lent {
+pub struct Lent {
     pub remote: Remote,
     /// The type's name in CUDA C++, and its bytes.
     pub name: &'static str,
@@ -171,14 +177,16 @@ pub(crate) struct Lent {
 }
 
 /// Row pointers and columns of a sparse matrix.
+#[doc(hidden)]
 #[derive(Debug, PartialEq)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     pub row_ptr: Vec<usize>,
     pub col: Vec<u32>,
 }
 
 /// The arrays of a matrix in the memory of a device.
-pub(crate) trait OnDevice: Any + Send + Sync {
+#[doc(hidden)]
+pub trait OnDevice: Any + Send + Sync {
     /// A copy of the pattern on the host.
     fn pattern(&self) -> Result<Pattern>;
     /// A copy of the values on the host.
@@ -188,55 +196,85 @@ pub(crate) trait OnDevice: Any + Send + Sync {
     /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
     fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
     /// The same, to be told what it is.
-    #[cfg(feature = "cuda")]
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-#[cfg(feature = "cuda")]
 impl Remote {
+    /// Memory by what there is to know of it.
+    ///
+    /// # Safety
+    /// While this, copies of it and arrays made of them are used: the memory must have that many numbers, which the device can read, and
+    /// write where an array to be written is made of it; nothing outside of the stream may write to it meanwhile. The stream must be alive
+    /// as long. `reach` must know the device by that number.
+    pub unsafe fn new(lease: Lease) -> Self {
+        Self(lease)
+    }
+
     /// Part of it, of numbers of `size` bytes.
     fn range(self, range: Range<usize>, size: usize) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} numbers", self.len);
-        Self { pointer: self.pointer + (range.start * size) as u64, len: range.len(), ..self }
+        Self(Lease { pointer: self.pointer + (range.start * size) as u64, len: range.len(), ..self.0 })
+    }
+}
+
+impl Deref for Remote {
+    type Target = Lease;
+    #[inline]
+    fn deref(&self) -> &Lease {
+        &self.0
     }
 }
 
 impl<'a, T: Number> Array<'a, T> {
+    /// Numbers in memory that a device's owner lends.
+    #[doc(hidden)]
+    pub fn of_remote(remote: Remote) -> Self {
+        Self { place: Place::Device(remote) }
+    }
+
+    /// Where the numbers are.
+    #[doc(hidden)]
+    #[inline]
+    pub fn place(&self) -> Place<&'a [T]> {
+        self.place
+    }
+
     /// How many numbers.
+    #[inline]
     pub fn len(&self) -> usize {
         match self.place {
             Place::Host(host) => host.len(),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => remote.len,
         }
     }
 
     /// True when there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The slice, if the numbers are on the host.
+    #[inline]
     pub fn as_host(&self) -> Option<&'a [T]> {
         match self.place {
             Place::Host(host) => Some(host),
-            #[cfg(feature = "cuda")]
             Place::Device(_) => None,
         }
     }
 
     /// The GPU that holds the numbers, as CUDA counts them; `None` on the host.
+    #[inline]
     pub fn gpu(&self) -> Option<usize> {
         match self.place {
             Place::Host(_) => None,
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => Some(remote.ordinal),
         }
     }
 
     /// Memory of a device, to be taken by it.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn lent(&self) -> Option<Lent> {
+    #[doc(hidden)]
+    pub fn lent(&self) -> Option<Lent> {
         match self.place {
             Place::Host(_) => None,
             Place::Device(remote) => Some(Lent { remote, name: T::NAME, size: size_of::<T>() }),
@@ -250,7 +288,6 @@ impl<'a, T: Number> Array<'a, T> {
     pub fn range(self, range: Range<usize>) -> Array<'a, T> {
         match self.place {
             Place::Host(host) => Array::from(&host[range]),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => Array { place: Place::Device(remote.range(range, size_of::<T>())) },
         }
     }
@@ -263,7 +300,6 @@ impl<'a, T: Number> Array<'a, T> {
         check_len(self.len(), to.len())?;
         match self.place {
             Place::Host(host) => to.copy_from_slice(host),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => {
                 remote.reach.read(&remote, size_of::<T>(), bytemuck::cast_slice_mut(to))?
             }
@@ -299,34 +335,48 @@ impl<'a, T: Number> Array<'a, T> {
 }
 
 impl<'a, T: Number> ArrayMut<'a, T> {
+    /// Numbers in memory that a device's owner lends to be written.
+    #[doc(hidden)]
+    pub fn of_remote(remote: Remote) -> Self {
+        Self { place: Place::Device(remote) }
+    }
+
+    /// Where the numbers are.
+    #[doc(hidden)]
+    #[inline]
+    pub fn into_place(self) -> Place<&'a mut [T]> {
+        self.place
+    }
+
     /// How many numbers.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.place {
             Place::Host(host) => host.len(),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => remote.len,
         }
     }
 
     /// True when there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The slice, if the numbers are on the host.
+    #[inline]
     pub fn as_host(&mut self) -> Option<&mut [T]> {
         match &mut self.place {
             Place::Host(host) => Some(host),
-            #[cfg(feature = "cuda")]
             Place::Device(_) => None,
         }
     }
 
     /// The GPU that holds the numbers, as CUDA counts them; `None` on the host.
+    #[inline]
     pub fn gpu(&self) -> Option<usize> {
         match &self.place {
             Place::Host(_) => None,
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => Some(remote.ordinal),
         }
     }
@@ -335,7 +385,6 @@ impl<'a, T: Number> ArrayMut<'a, T> {
     pub fn as_array(&self) -> Array<'_, T> {
         match &self.place {
             Place::Host(host) => Array::from(&**host),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => Array { place: Place::Device(*remote) },
         }
     }
@@ -353,7 +402,6 @@ impl<'a, T: Number> ArrayMut<'a, T> {
     pub fn range(&mut self, range: Range<usize>) -> ArrayMut<'_, T> {
         match &mut self.place {
             Place::Host(host) => ArrayMut::from(&mut host[range]),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => ArrayMut { place: Place::Device(remote.range(range, size_of::<T>())) },
         }
     }
@@ -368,7 +416,6 @@ impl<'a, T: Number> ArrayMut<'a, T> {
                 let (first, second) = host.split_at_mut(mid);
                 (ArrayMut::from(first), ArrayMut::from(second))
             }
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => {
                 let part = |range| ArrayMut { place: Place::Device(remote.range(range, size_of::<T>())) };
                 (part(0..mid), part(mid..remote.len))
@@ -384,7 +431,6 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         check_len(from.len(), self.len())?;
         match &mut self.place {
             Place::Host(host) => host.copy_from_slice(from),
-            #[cfg(feature = "cuda")]
             Place::Device(remote) => {
                 remote.reach.write(bytemuck::cast_slice(from), size_of::<T>(), remote)?
             }
@@ -424,7 +470,8 @@ impl<'a, T: Number, const N: usize> From<&'a mut [T; N]> for ArrayMut<'a, T> {
     }
 }
 
-pub(crate) fn check_len(from: usize, to: usize) -> Result<()> {
+#[doc(hidden)]
+pub fn check_len(from: usize, to: usize) -> Result<()> {
     if from == to {
         return Ok(());
     }

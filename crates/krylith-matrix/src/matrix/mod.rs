@@ -25,10 +25,13 @@ mod grouping;
 mod kronecker;
 mod matching;
 mod shape;
-pub(crate) mod storage;
-pub(crate) mod zeros;
+#[doc(hidden)]
+pub mod storage;
+#[doc(hidden)]
+pub mod zeros;
 
-pub(crate) use bsr::Arrays;
+#[doc(hidden)]
+pub use bsr::Arrays;
 pub use bsr::Bsr;
 pub use butcher::Butcher;
 pub use csr::Csr;
@@ -89,7 +92,8 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
 }
 
 /// Where the first value that is not finite stands.
-pub(crate) fn first_not_finite(values: &[f64]) -> Option<usize> {
+#[doc(hidden)]
+pub fn first_not_finite(values: &[f64]) -> Option<usize> {
     const CHUNK: usize = 1 << 16;
     let look = |(c, chunk): (usize, &[f64])| {
         // A fold of flags and no early end, so that the compiler takes several at once.
@@ -103,7 +107,8 @@ pub(crate) fn first_not_finite(values: &[f64]) -> Option<usize> {
 }
 
 /// Refuses a vector with a number that is not finite.
-pub(crate) fn check_finite(name: &str, vector: &[f64]) -> Result<()> {
+#[doc(hidden)]
+pub fn check_finite(name: &str, vector: &[f64]) -> Result<()> {
     match first_not_finite(vector) {
         Some(i) => {
             Err(Error::invalid(format!("{name}: entry {i} is {}; every value must be finite", vector[i])))

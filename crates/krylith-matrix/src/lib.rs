@@ -1,0 +1,10 @@
+//! Matrices as data, and arrays on the host or in the memory of a device.
+//!
+//! A part of [krylith](https://crates.io/crates/krylith), which passes on what is meant for users: use that. Nothing here is promised.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod matrix;
+pub mod memory;
+
+use krylith_base::{Error, Result, names};
