@@ -26,7 +26,7 @@ pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
         ],
         &[],
     ),
-    ("crates/krylith-matrix/src/", &["memory", "matrix"], &[]),
+    ("crates/krylith-matrix/src/", &["memory", "matrix", "io"], &[]),
     (
         "crates/krylith/src/",
         &[

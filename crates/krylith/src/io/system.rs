@@ -398,7 +398,7 @@ fn dense(path: &Path, name: &str, rows: &[Vec<f64>]) -> Result<Dense> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::matrix_market;
+    use super::super::{matrix_market, petsc};
     use super::*;
     use crate::matrix::Csr;
 
@@ -448,6 +448,15 @@ mod tests {
         let system =
             read(&dir, "matrix = 'M.mtx'\nblock = 2\nrhs = 'b4.txt'\ncoordinates = 'x.txt'\n").unwrap();
         assert_eq!((system.operator.rows(), system.block_hint), (4, Some(2)));
+        // A file of PETSc's with a right-hand side, and its block size beside it.
+        let (SystemMatrix::Matrix(a), b) = (system.operator.clone(), [1.0, 2.0, 3.0, 4.0]) else {
+            panic!("one")
+        };
+        let items = [petsc::Item::Matrix(&a.into_csr()), petsc::Item::Vector(&b)];
+        petsc::write(dir.path().join("M.out"), &items).unwrap();
+        std::fs::write(dir.path().join("M.out.info"), "-matload_block_size 2\n").unwrap();
+        let read = read_system(dir.path().join("M.out")).unwrap();
+        assert_eq!((read.rhs, read.block_hint), (Some(Array::vector(b.to_vec())), Some(2)));
         let plain = read_system(dir.path().join("M.mtx")).unwrap();
         assert_eq!((plain.operator, plain.rhs), (system.operator, None));
     }

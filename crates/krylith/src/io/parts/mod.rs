@@ -30,7 +30,7 @@ pub use blocks::{SuitedBlock, suited_block};
 pub use vector::{own_unknowns, read_unknowns};
 
 use super::Array;
-use super::array::points_columns;
+use super::points_columns;
 use super::source::{map, name_file};
 use super::system::{KroneckerFile, Parts, SystemFile, check_points, coefficients, is_toml, kronecker_block};
 use crate::Options;

@@ -1,8 +1,11 @@
 //! Reading by parts against the whole-file readers: values, block sizes, errors, for 1 to 8 ranks.
 
+// Files that readers of whole files are tested with.
+#[path = "../../../../krylith-matrix/src/io/samples.rs"]
+mod samples;
+
 use super::*;
 use crate::comm::Team;
-use crate::io::matrix_market::tests::malformed;
 use crate::io::{self, Matrix, SystemMatrix, numpy, petsc as whole_petsc, read_system};
 use crate::operator::Terms;
 
@@ -195,7 +198,7 @@ fn matrix_market_as_the_whole_file() {
 fn malformed_matrix_market_as_the_whole_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.mtx");
-    for (text, ..) in malformed() {
+    for (text, ..) in samples::malformed() {
         std::fs::write(&path, text).unwrap();
         compare_errors(&path, &[1, 2, 3, 8], 4);
     }
@@ -296,15 +299,15 @@ fn vectors_as_the_whole_file() {
     let singles: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_be_bytes()).collect();
     numpy::write(at("square.npy"), &Array::new(vec![11, 2], values.clone()).unwrap()).unwrap();
     numpy::write(at("flat.npy"), &Array::vector(values.clone())).unwrap();
-    std::fs::write(at("fortran.npy"), numpy::tests::npy("<f8", true, "(11, 2)", &doubles(&values))).unwrap();
-    std::fs::write(at("single.npy"), numpy::tests::npy(">f4", true, "(22, 1)", &singles)).unwrap();
+    std::fs::write(at("fortran.npy"), samples::npy("<f8", true, "(11, 2)", &doubles(&values))).unwrap();
+    std::fs::write(at("single.npy"), samples::npy(">f4", true, "(22, 1)", &singles)).unwrap();
     whole_petsc::write(at("x.petsc"), &[whole_petsc::Item::Vector(&values)]).unwrap();
     io::matrix_market::write_array(at("x.mtx"), &Array::new(vec![11, 2], values.clone()).unwrap()).unwrap();
     let mut bad = values.clone();
     (bad[9], bad[13]) = (f64::NAN, f64::INFINITY);
     numpy::write(at("bad.npy"), &Array::new(vec![11, 2], bad.clone()).unwrap()).unwrap();
     numpy::write(at("bad-flat.npy"), &Array::vector(bad.clone())).unwrap();
-    std::fs::write(at("bad-fortran.npy"), numpy::tests::npy("<f8", true, "(11, 2)", &doubles(&bad))).unwrap();
+    std::fs::write(at("bad-fortran.npy"), samples::npy("<f8", true, "(11, 2)", &doubles(&bad))).unwrap();
     whole_petsc::write(at("bad.petsc"), &[whole_petsc::Item::Vector(&bad)]).unwrap();
     numpy::write(at("row.npy"), &Array::new(vec![1, 22], values.clone()).unwrap()).unwrap();
     numpy::write(at("bad-row.npy"), &Array::new(vec![1, 22], bad.clone()).unwrap()).unwrap();
@@ -371,24 +374,27 @@ fn systems_as_the_whole_file() {
     assert!(refused.map(|_| ()).unwrap_err().contains("by graph"));
 }
 
+/// Files of SciPy.
+fn data() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../krylith-matrix/tests/data")
+}
+
 #[test]
 fn what_cannot_be_cut_is_read_whole() {
     use std::io::Write;
     let dir = tempfile::tempdir().unwrap();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let path = dir.path().join("a.mtx.gz");
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gz.write_all(text(&mut Random(1), 2, 12, "real", "general", "\n").as_bytes()).unwrap();
     std::fs::write(&path, gz.finish().unwrap()).unwrap();
-    let (hb, mat) = (dir.path().join("a"), dir.path().join("a.mat"));
-    std::fs::write(&hb, io::harwell_boeing::tests::UNSYMMETRIC).unwrap();
-    std::fs::write(&mat, io::matlab::tests::sample()).unwrap();
+    let hb = dir.path().join("a");
+    std::fs::write(&hb, samples::UNSYMMETRIC).unwrap();
     for (path, word) in [
         (path, "gzip"),
-        (data.join("scipy-bsr.npz"), "npz"),
-        (data.join("scipy-dia.npz"), "npz"),
+        (data().join("scipy-bsr.npz"), "npz"),
+        (data().join("scipy-dia.npz"), "npz"),
         (hb, "columns"),
-        (mat, "MATLAB"),
+        (data().join("scipy.mat"), "MATLAB"),
     ] {
         compare(&path, None, 64);
         compare(&path, Some(1), 64);
@@ -401,8 +407,8 @@ fn what_cannot_be_cut_is_read_whole() {
 fn what_is_wrong_with_a_whole_file_is_said_by_every_rank() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    std::fs::write(at("a.rua"), io::harwell_boeing::tests::UNSYMMETRIC.replace("RUA", "CUA")).unwrap();
-    std::fs::write(at("a.mat"), &io::matlab::tests::sample()[..200]).unwrap();
+    std::fs::write(at("a.rua"), samples::UNSYMMETRIC.replace("RUA", "CUA")).unwrap();
+    std::fs::write(at("a.mat"), &std::fs::read(data().join("scipy.mat")).unwrap()[..200]).unwrap();
     for name in ["a.rua", "a.mat"] {
         compare_errors(&at(name), &[1, 3], 64);
     }

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use super::errors::same;
 use super::petsc::{self, VecAt};
 use crate::comm::Communicator;
-use crate::io::array::unexpected_shape;
 use crate::io::petsc::Cursor;
 use crate::io::source::{Bytes, is_gzip, map, name_file};
-use crate::io::{Array, Kind, kind, numpy, read_vector_of};
+use crate::io::{Array, Kind, kind, numpy, read_vector_of, unexpected_shape};
 use crate::{Error, Result};
 
 /// A rank's unknowns from a vector's file, in the solver's order `row · stages + k`: those of the scalar rows `own` of

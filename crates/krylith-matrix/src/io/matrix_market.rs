@@ -22,7 +22,8 @@ use amgx::AmgX;
 
 /// What the values of a file are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
+#[doc(hidden)]
+pub enum Field {
     Real,
     Integer,
     Pattern,
@@ -30,14 +31,16 @@ pub(super) enum Field {
 
 /// Which entries stand for their mirror image too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Symmetry {
+#[doc(hidden)]
+pub enum Symmetry {
     General,
     Symmetric,
     SkewSymmetric,
 }
 
 /// The first line and the line of sizes.
-pub(super) struct Header {
+#[doc(hidden)]
+pub struct Header {
     pub coordinate: bool,
     field: Field,
     symmetry: Symmetry,
@@ -153,7 +156,8 @@ pub(super) fn parse_array(path: &Path, text: &[u8]) -> Result<Array> {
         .map_err(|e| name_file(path, e))
 }
 
-pub(super) fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Result<Coordinates<'a>> {
+#[doc(hidden)]
+pub fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Result<Coordinates<'a>> {
     Ok(Coordinates {
         path,
         text,
@@ -166,7 +170,8 @@ pub(super) fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -
     })
 }
 
-pub(super) fn header(path: &Path, text: &[u8]) -> Result<Header> {
+#[doc(hidden)]
+pub fn header(path: &Path, text: &[u8]) -> Result<Header> {
     let header = announced(path, text)?;
     // The shortest line of an entry is "1 1", of an array "1", and line ends stand between them.
     let (shortest, rest) = (if header.coordinate { 4 } else { 2 }, text.len() - header.body);

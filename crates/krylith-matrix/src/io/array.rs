@@ -138,7 +138,8 @@ impl Array {
 }
 
 /// Columns of an array of points: one to three.
-pub(super) fn points_columns(shape: &[usize]) -> Result<usize> {
+#[doc(hidden)]
+pub fn points_columns(shape: &[usize]) -> Result<usize> {
     match shape.get(1).copied().unwrap_or(1) {
         d @ 1..=3 => Ok(d),
         _ => Err(Error::invalid(format!(
@@ -148,7 +149,8 @@ pub(super) fn points_columns(shape: &[usize]) -> Result<usize> {
 }
 
 /// The error for an array that is none of a system's unknowns.
-pub(super) fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
+#[doc(hidden)]
+pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
     let expected = if stages == 1 {
         format!("{rows} numbers, or shape ({rows}, k) where k vectors are taken")
     } else {

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn files_of_others_are_not_our_own() {
-        let numpy = numpy::tests::npy("<f8", false, "(2,)", &[0; 16]);
+        let numpy = crate::io::samples::npy("<f8", false, "(2,)", &[0; 16]);
         for other in [
             &numpy[..],
             b"",

@@ -41,7 +41,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
 }
 
 /// The header of an array of one or two dimensions, and where its data is.
-pub(super) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
+#[doc(hidden)]
+pub fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
     let npy = Npy::parse(path, "the array", bytes)?;
     if !(1..=2).contains(&npy.shape.len()) {
         let message = format!("the array has shape {:?}; one or two dimensions are expected", npy.shape);
@@ -89,7 +90,8 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
 }
 
 /// An array as its file holds it.
-pub(super) struct Npy<'a> {
+#[doc(hidden)]
+pub struct Npy<'a> {
     /// What it is called in errors.
     name: String,
     /// NumPy's letter: `f`, `i`, `u`, `b`, `S`, `U`.
@@ -308,20 +310,10 @@ impl<'a> Npy<'a> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::samples::npy;
     use super::super::source::torture;
     use super::*;
-
-    pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
-        let order = if fortran { "True" } else { "False" };
-        let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
-        let mut out = MAGIC.to_vec();
-        out.extend([1, 0]);
-        out.extend((header.len() as u16).to_le_bytes());
-        out.extend(header.as_bytes());
-        out.extend(data);
-        out
-    }
 
     fn read(bytes: &[u8]) -> Result<Array> {
         parse(Path::new("x.npy"), bytes)

@@ -21,7 +21,7 @@ pub(super) const COMPLEX: &str = "complex systems are not solved: give the equiv
 const BELIEVED: usize = 1 << 24;
 
 /// A file's content: mapped where that is possible, else read.
-pub(super) enum Bytes {
+pub enum Bytes {
     Map(memmap2::Mmap),
     Heap(Vec<u8>),
 }
@@ -79,22 +79,22 @@ impl Read for Members<'_> {
 }
 
 /// Bytes of a byte-order mark at the beginning: 0 or 3.
-pub(super) fn mark(text: &[u8]) -> usize {
+pub fn mark(text: &[u8]) -> usize {
     if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
 /// Whether these bytes begin as a gzip stream does.
-pub(super) fn is_gzip(bytes: &[u8]) -> bool {
+pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
 /// A file's content as it is, gzip or not.
-pub(super) fn map(path: &Path) -> Result<Bytes> {
+pub fn map(path: &Path) -> Result<Bytes> {
     open(path, None)
 }
 
 /// The text of a small file, such as a `system.toml`.
-pub(super) fn text(path: &Path) -> Result<String> {
+pub fn text(path: &Path) -> Result<String> {
     const MOST: usize = 1 << 24;
     let bytes = open(path, Some(0))?;
     if bytes.len() > MOST {
@@ -145,7 +145,7 @@ fn is_device(_: &std::fs::Metadata) -> bool {
 }
 
 /// One-based line of the byte at `at`.
-pub(super) fn line_of(text: &[u8], at: usize) -> usize {
+pub fn line_of(text: &[u8], at: usize) -> usize {
     1 + text[..at.min(text.len())].iter().filter(|&&c| c == b'\n').count()
 }
 
@@ -176,7 +176,7 @@ pub(super) fn believable(path: &Path, what: &str, count: Option<usize>, len: usi
 }
 
 /// Gives an error about matrix data the file it came from.
-pub(super) fn name_file(path: &Path, error: Error) -> Error {
+pub fn name_file(path: &Path, error: Error) -> Error {
     match error {
         Error::Invalid(message) => Error::format(path, message),
         Error::NotFinite { row, column, value, .. } => {
@@ -187,22 +187,17 @@ pub(super) fn name_file(path: &Path, error: Error) -> Error {
 }
 
 /// The error for a column that the matrix does not have.
-pub(super) fn no_such_column(
-    path: &Path,
-    column: impl std::fmt::Display,
-    row: usize,
-    columns: usize,
-) -> Error {
+pub fn no_such_column(path: &Path, column: impl std::fmt::Display, row: usize, columns: usize) -> Error {
     Error::format(path, format!("column {column} in row {row} is out of range; there are {columns}"))
 }
 
 /// Rows of `width` values an entry: pointers, columns, values.
-pub(super) type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
+pub type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
 
 /// Checks compressed rows as files hold them, sorts each row's columns and sums duplicates.
 ///
 /// Rows that are sorted already, as nearly all files are, are left where they lie.
-pub(super) fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Result<Rows> {
+pub fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Result<Rows> {
     let (mut row_ptr, mut col, mut values) = rows;
     let bad = |message: String| Err(Error::format(path, message));
     if row_ptr.first() != Some(&0) || row_ptr.last() != Some(&col.len()) {

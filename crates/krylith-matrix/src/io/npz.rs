@@ -288,7 +288,7 @@ fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numpy::tests::npy;
+    use super::super::samples::npy;
     use super::super::source::torture;
     use super::*;
     use std::io::Write;

@@ -11,8 +11,10 @@ use super::source::{load, name_file, no_such_column, tidy_rows};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
-pub(super) const MAT: i64 = 1_211_216;
-pub(super) const VEC: i64 = 1_211_214;
+#[doc(hidden)]
+pub const MAT: i64 = 1_211_216;
+#[doc(hidden)]
+pub const VEC: i64 = 1_211_214;
 /// PETSc's names for what else its files may hold.
 const OTHERS: [(i64, &str); 4] =
     [(1_211_218, "index set (IS)"), (1_211_219, "bag"), (1_211_221, "DM"), (1_211_223, "solver (KSP)")];
@@ -76,7 +78,8 @@ pub(super) fn is_petsc(bytes: &[u8]) -> bool {
 }
 
 /// Where PETSc writes what its binary file cannot say.
-pub(super) fn info_name(path: impl AsRef<Path>) -> PathBuf {
+#[doc(hidden)]
+pub fn info_name(path: impl AsRef<Path>) -> PathBuf {
     let mut name = path.as_ref().as_os_str().to_owned();
     name.push(".info");
     PathBuf::from(name)
@@ -95,7 +98,8 @@ pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
 
 /// A place in a file.
 #[derive(Clone)]
-pub(super) struct Cursor<'a> {
+#[doc(hidden)]
+pub struct Cursor<'a> {
     pub bytes: &'a [u8],
     pub at: usize,
     /// Whether integers have 64 bits.
@@ -122,13 +126,16 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
+    #[inline]
     pub fn integer(&mut self) -> Option<i64> {
         let width = self.width();
         self.take(1, width).map(integer)
     }
 }
 
-pub(super) fn integer(bytes: &[u8]) -> i64 {
+#[doc(hidden)]
+#[inline]
+pub fn integer(bytes: &[u8]) -> i64 {
     match *bytes {
         [a, b, c, d] => i32::from_be_bytes([a, b, c, d]).into(),
         [a, b, c, d, e, f, g, h] => i64::from_be_bytes([a, b, c, d, e, f, g, h]),
@@ -136,7 +143,8 @@ pub(super) fn integer(bytes: &[u8]) -> i64 {
     }
 }
 
-pub(super) fn reals(bytes: &[u8]) -> Vec<f64> {
+#[doc(hidden)]
+pub fn reals(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&c| f64::from_be_bytes(c)).collect()
 }
 
@@ -194,14 +202,16 @@ fn size(path: &Path, what: &str, n: i64) -> Result<usize> {
 }
 
 /// What a Mat says of itself.
-pub(super) struct MatHeader {
+#[doc(hidden)]
+pub struct MatHeader {
     pub rows: usize,
     pub columns: usize,
     nonzeros: i64,
 }
 
 /// Reads what follows a Mat's class identifier.
-pub(super) fn mat_header(path: &Path, cursor: &mut Cursor) -> Result<MatHeader> {
+#[doc(hidden)]
+pub fn mat_header(path: &Path, cursor: &mut Cursor) -> Result<MatHeader> {
     let at = cursor.at;
     let mut next = || cursor.integer().ok_or_else(|| short(path, "the header of a Mat", at));
     let (rows, columns, nonzeros) = (next()?, next()?, next()?);
@@ -233,7 +243,8 @@ impl MatHeader {
 }
 
 /// The error for a row that ends behind the file.
-pub(super) fn long_row(path: &Path, row: usize, length: i64) -> Error {
+#[doc(hidden)]
+pub fn long_row(path: &Path, row: usize, length: i64) -> Error {
     Error::format(path, format!("row {row} has {length} entries, more than the file"))
 }
 

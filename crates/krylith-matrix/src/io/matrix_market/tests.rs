@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use super::super::samples::malformed;
 use super::super::source::torture;
 use super::*;
 
@@ -95,62 +96,6 @@ fn vectors_behind_the_entries_of_amgx() {
     }
 }
 
-/// Files that are wrong: text, line, a word of the message.
-pub(in crate::io) fn malformed() -> Vec<(String, usize, &'static str)> {
-    let real = "%%MatrixMarket matrix coordinate real general\n";
-    let cases = [
-        ("", 1, "first line"),
-        ("1 2 3\n", 1, "first line"),
-        ("%%MatrixMarket matrix coordinate real\n", 1, "first line"),
-        ("%%MatrixMarket vector coordinate real general\n", 1, "vector"),
-        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 1\n", 1, "complex"),
-        ("%%MatrixMarket matrix coordinate real hermitian\n1 1 1\n1 1 1\n", 1, "hermitian"),
-        ("%%MatrixMarket matrix coordinate quaternion general\n", 1, "quaternion"),
-        ("%%MatrixMarket matrix array pattern general\n", 1, "pattern"),
-        ("%%MatrixMarket matrix coordinate real general\n% c\n", 3, "sizes"),
-        ("%%MatrixMarket matrix coordinate real general\n% c\n2 2\n", 3, "sizes"),
-        ("%%MatrixMarket matrix coordinate real general\n2 -2 1\n", 2, "sizes"),
-        ("%%MatrixMarket matrix coordinate real general\n2 99999999999 1\n1 1 1\n", 2, "32-bit"),
-        ("%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n1 1 1\n", 2, "2×3"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 900\n1 1 1\n", 2, "cut short"),
-        ("%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1\n1 2 1\n", 4, "general"),
-        ("%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 1.0\n", 3, "diagonal"),
-        ("%%MatrixMarket matrix coordinate integer general\n2 2 1\n2 2 1.5\n", 3, "integer"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1.0\n2 2\n", 4, "follows"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1.0000\n", 4, "1 of 2"),
-        ("%%MatrixMarket matrix array real general\n1 1\n1\n% c\n2\n", 5, "more than"),
-        ("%%MatrixMarket matrix array real general\n1 1\nnan\n", 3, "finite"),
-    ];
-    let bodies = [
-        ("2 2 2\n1 1 1\n2 2 2\n\n% c\n1 2 3\n", 7, "more than the 2"),
-        ("2 2 2\n1 1 1.0000\n", 4, "1 of 2"),
-        ("2 2 1\n0 1 1\n", 3, "row index is 0"),
-        ("2 2 1\n1 0 1\n", 3, "column index is 0"),
-        ("2 2 1\n3 1 1\n", 3, "out of range"),
-        ("2 2 1\n1 3 1\n", 3, "out of range"),
-        ("2 2 1\n1 99999999999999999999999 1\n", 3, "out of range"),
-        ("2 2 1\n1 -1 1\n", 3, "column index"),
-        ("2 2 1\n1.0 1 1\n", 3, "row index"),
-        ("2 2 1\n1 1 \n", 3, "missing"),
-        ("2 2 1\n1 1 abc\n", 3, "no number"),
-        ("2 2 1\n1 1 1.0x\n", 3, "follows"),
-        ("2 2 1\n1 1 1.0 2.0\n", 3, "follows"),
-        ("2 2 1\n1 1 1.0D\n", 3, "no number"),
-        ("2 2 1\n1 1 NaN\n", 3, "finite"),
-        ("2 2 1\n1 1 -inf\n", 3, "finite"),
-        ("2 2 1\n1 1 1e999\n", 3, "`1e999` is too large for double precision; every value must be finite"),
-        (
-            "2 2 1\n1 1 1,5\n",
-            3,
-            "the value `1,5` is no number: write a decimal point for the comma in `1 1 1,5`",
-        ),
-        ("2 2 1\n1 1 1.0+\n", 3, "its exponent has no digits"),
-        ("2 2 1\n1 1 *****\n", 3, "asterisks"),
-    ];
-    let bodies = bodies.map(|(body, line, word)| (real.to_string() + body, line, word));
-    cases.map(|(t, l, w)| (t.to_string(), l, w)).into_iter().chain(bodies).collect()
-}
-
 #[test]
 fn errors_name_line_and_reason() {
     for (text, line, word) in malformed() {
@@ -240,7 +185,7 @@ fn gzip_and_round_trips() {
     }
 }
 
-/// `KRYLITH_MTX=FILE cargo test --release -p krylith -- --ignored --nocapture parse_speed`
+/// `KRYLITH_MTX=FILE cargo test --release -p krylith-matrix -- --ignored --nocapture parse_speed`
 #[test]
 #[ignore = "a measurement: writes or reads a file of some 400 MB"]
 fn parse_speed() {

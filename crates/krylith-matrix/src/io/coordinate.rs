@@ -16,13 +16,13 @@ use super::source::{excerpt, line_of, name_file};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
+pub const CHUNK_BYTES: usize = 1 << 20;
 /// Entries that a bucket should hold: half a megabyte of them, for a second-level cache.
 const BUCKET_ENTRIES: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1024;
 
 /// A body with what its header says.
-pub(super) struct Coordinates<'a> {
+pub struct Coordinates<'a> {
     pub path: &'a Path,
     pub text: &'a [u8],
     /// Where the first line after the sizes begins.
@@ -37,14 +37,14 @@ pub(super) struct Coordinates<'a> {
 
 /// One stored number, by zero-based indices.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Entry {
+pub struct Entry {
     pub row: u32,
     pub column: u32,
     pub value: f64,
 }
 
 /// What a run of lines holds.
-pub(super) struct Lines {
+pub struct Lines {
     /// In the file's order, each followed by its mirror image.
     pub entries: Vec<Entry>,
     /// Lines with an entry.
@@ -55,7 +55,7 @@ pub(super) struct Lines {
 }
 
 /// The entries of one chunk, mirror images included, sorted by bucket.
-pub(super) struct Chunk {
+pub struct Chunk {
     entries: Vec<Entry>,
     /// Where each bucket begins in `entries`, and the end.
     starts: Vec<u32>,
@@ -76,7 +76,7 @@ impl Chunk {
 }
 
 /// What is wrong with the line at an offset.
-pub(super) struct Fault {
+pub struct Fault {
     pub at: usize,
     pub message: String,
 }
@@ -110,7 +110,7 @@ pub(super) fn read(body: &Coordinates) -> Result<Csr> {
     assemble(body, &buckets, &chunks)
 }
 
-pub(super) fn two_triangles(text: &[u8], at: usize) -> String {
+pub fn two_triangles(text: &[u8], at: usize) -> String {
     format!(
         "an entry on the other side of the diagonal, {}: a symmetric file holds one triangle only; \
          call it `general` when both are stored",
@@ -119,7 +119,7 @@ pub(super) fn two_triangles(text: &[u8], at: usize) -> String {
 }
 
 /// Chunks of about `bytes` that end at line ends and cover a range that does.
-pub(super) fn cut(text: &[u8], range: Range<usize>, bytes: usize) -> Vec<Range<usize>> {
+pub fn cut(text: &[u8], range: Range<usize>, bytes: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::with_capacity(range.len() / bytes + 1);
     let mut begin = range.start;
     while begin < range.end {
@@ -131,7 +131,7 @@ pub(super) fn cut(text: &[u8], range: Range<usize>, bytes: usize) -> Vec<Range<u
 }
 
 /// Runs of 2^shift rows.
-pub(super) struct Buckets {
+pub struct Buckets {
     shift: u32,
     count: usize,
 }
@@ -163,16 +163,17 @@ fn check_count(body: &Coordinates, ranges: &[Range<usize>], chunks: &[Chunk]) ->
     Ok(())
 }
 
-pub(super) fn too_many(entries: usize) -> String {
+pub fn too_many(entries: usize) -> String {
     format!("more than the {entries} entries that the header announces")
 }
 
-pub(super) fn too_few(seen: usize, entries: usize) -> String {
+pub fn too_few(seen: usize, entries: usize) -> String {
     format!("the file ends after {seen} of {entries} entries: it is cut short")
 }
 
 /// Moves `at` past blank lines, comments and one line of content, and says where that one's content begins.
-pub(super) fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
+#[inline]
+pub fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
         let begin = skip_blanks(text, *at);
         *at = next_line_start(text, begin);
@@ -183,7 +184,8 @@ pub(super) fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
-pub(super) fn next_line_start(text: &[u8], at: usize) -> usize {
+#[inline]
+pub fn next_line_start(text: &[u8], at: usize) -> usize {
     text[at..].iter().position(|&c| c == b'\n').map_or(text.len(), |p| at + p + 1)
 }
 
@@ -196,7 +198,7 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
 }
 
 /// Parses a range of whole lines.
-pub(super) fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
+pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
     let text = &body.text[..range.end];
     let mirrored = body.symmetry != Symmetry::General;
     // The file's average line, and a sixteenth for luck; no more than the chunk has room for.
@@ -362,7 +364,7 @@ struct Part<'a> {
 }
 
 /// The matrix of all entries, duplicates summed in the order of the chunks.
-pub(super) fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
+pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
     let sizes: Vec<usize> = (0..buckets.count)
         .into_par_iter()
         .map(|b| chunks.iter().map(|c| (c.starts[b + 1] - c.starts[b]) as usize).sum())

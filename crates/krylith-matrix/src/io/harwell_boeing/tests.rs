@@ -1,24 +1,8 @@
 //! Hand-written files in the fixed formats, and what is wrong with damaged ones.
 
+use super::super::samples::UNSYMMETRIC;
 use super::super::source::torture;
 use super::*;
-
-/// 5×5 with 11 entries, in the layout of the Harwell–Boeing guide:
-///
-/// [1 −3 0 −1 0; 0 0 −2 0 3; 2 0 0 0 0; 0 4 0 −4 0; 5 0 −5 0 6], with a right-hand side.
-pub const UNSYMMETRIC: &str = concat!(
-    "1Title of the example                                                   KEY     \n",
-    "             6             1             1             3             1\n",
-    "RUA                        5             5            11             0\n",
-    "(6I3)           (13I3)          (5E15.8)            (5E15.8)            \n",
-    "F                          1             0\n",
-    "  1  4  6  8 10 12\n",
-    "  1  3  5  1  4  2  5  1  4  2  5\n",
-    " 1.00000000E+00 2.00000000E+00 5.00000000E+00-3.00000000E+00 4.00000000E+00\n",
-    "-2.00000000E+00-5.00000000E+00-1.00000000E+00-4.00000000E+00 3.00000000E+00\n",
-    " 6.00000000E+00\n",
-    " 1.00000000E+00 2.00000000E+00 3.00000000E+00 4.00000000E+00 5.00000000E+00\n",
-);
 
 fn expected() -> Csr {
     let rows: [[f64; 5]; 5] = [
