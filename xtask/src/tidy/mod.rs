@@ -5,6 +5,7 @@ mod forgotten;
 mod graph;
 mod layers;
 mod links;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -113,6 +114,12 @@ pub fn check() -> Result<usize, String> {
         println!("{folder}: {}", layers::describe(&graph, left));
     }
     let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text(bytes)?)));
+    let (sizes, too_large) = sizes::check(texts.clone());
+    println!("{sizes}");
+    for finding in too_large {
+        println!("{finding}");
+        findings += 1;
+    }
     for (name, line, function) in forgotten::find(texts) {
         println!("{name}:{line}: no device runs `{function}`");
         findings += 1;
