@@ -147,6 +147,14 @@ pub fn take() -> SetupParts {
     SPENT.take()
 }
 
+/// Adds parts of another thread to this one's.
+#[doc(hidden)]
+pub fn put(parts: SetupParts) {
+    let mut all = SPENT.take();
+    all.add(parts);
+    SPENT.set(all);
+}
+
 /// Lets the clock run for another part, and says which one it ran for.
 fn switch(next: Option<SetupPart>) -> Option<SetupPart> {
     let now = Instant::now();

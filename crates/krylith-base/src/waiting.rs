@@ -119,6 +119,14 @@ pub fn join(thread: JoinHandle<()>, what: &str) {
     }
 }
 
+/// Waits for the end of a thread that says so when it ends, as long as [`join`] does; true once it has.
+#[doc(hidden)]
+pub fn hear(end: &std::sync::mpsc::Receiver<()>, what: &str) -> bool {
+    let limit = if gpus_are_given_up() { GIVEN_UP } else { limit_of_threads() };
+    let heard = || (end.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty)).then_some(());
+    poll(limit, &|| what.into(), heard).is_some()
+}
+
 /// A value that whoever asks first makes, while others who ask wait.
 #[doc(hidden)]
 pub struct Once<T> {

@@ -1,11 +1,29 @@
 //! The threads of a solver on the host, and the memory that they work on.
+//!
+//! There are two ways to work on several, and one number bounds both. A [`Pool`] runs the regions of a solve, of which each may take no more
+//! than some microseconds; a [`TaskPool`] the loops of set-ups and readers, which are written with rayon. The thread that begins a
+//! region is one that loops run on, and it does one thing at a time, so one team sleeps while the other works.
+//!
+//! Nothing else starts a pool of rayon's.
 
 mod crowd;
 mod pages;
 mod pool;
+mod tasks;
+
+use std::sync::OnceLock;
 
 #[doc(hidden)]
 pub use pages::{prefetch, room, zeros};
 pub use pool::Pool;
 #[doc(hidden)]
 pub use pool::{ALONE, Disjoint, share};
+#[doc(hidden)]
+pub use tasks::{TaskPool, refused, within};
+
+/// Cores that this process may use, or might when it asked for the first time.
+#[doc(hidden)]
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+}

@@ -1,0 +1,254 @@
+//! The threads on which a solver's loops by rayon run: as many as it may use, and gone when it is.
+//!
+//! rayon takes its threads from the pool of the thread that calls it, and from one of the whole machine where that thread is in none. So
+//! all that a solver does is done by threads of a [`TaskPool`]: the thread that owns a device is one of them, and what its caller
+//! would do before and after is handed to it. Then `threads` bounds all of it, whatever is called.
+//!
+//! A pool of rayon's own would leave threads behind for a while when it goes; here they are waited for.
+
+use crate::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Some threads of rayon's.
+#[doc(hidden)]
+pub struct TaskPool {
+    /// There until this is dropped.
+    threads: Option<Threads>,
+    /// It is one of those that stay.
+    stands_by: bool,
+}
+
+struct Threads {
+    /// There until this is dropped.
+    pool: Option<rayon::ThreadPool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// Most threads that stand by or are lent.
+const MOST: usize = 8;
+
+/// Pools of one thread that outlive what they serve, for small systems: to start a thread takes longer than those.
+struct Standby {
+    made: usize,
+    idle: Vec<Threads>,
+}
+
+static STANDBY: Mutex<Standby> = Mutex::new(Standby { made: 0, idle: Vec::new() });
+
+fn standby() -> MutexGuard<'static, Standby> {
+    STANDBY.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl TaskPool {
+    /// Starts so many threads, at least one.
+    ///
+    /// # Errors
+    /// The system refuses some; then there are none.
+    pub fn new(threads: usize) -> Result<Self> {
+        Ok(Self { threads: Some(Threads::start(threads.max(1))?), stands_by: false })
+    }
+
+    /// One thread that stood by and will again; where all are lent, one as any other.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn of_one() -> Result<Self> {
+        let mut all = standby();
+        let threads = match all.idle.pop() {
+            Some(threads) => threads,
+            None if all.made == MOST => {
+                drop(all);
+                return Self::new(1);
+            }
+            None => {
+                let threads = Threads::start(1)?;
+                all.made += 1;
+                threads
+            }
+        };
+        Ok(Self { threads: Some(threads), stands_by: true })
+    }
+
+    /// How many.
+    pub fn threads(&self) -> usize {
+        self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
+    }
+
+    /// Does something on one of the threads and waits for it; its loops run on all of them. A panic there is raised again here.
+    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match self.pool() {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
+    /// Has something done by one of the threads, and does not wait; the receiver hears of its end, whether it panicked or not.
+    pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> Receiver<()> {
+        let (tell, end) = channel();
+        let work = move || {
+            let _ = catch_unwind(AssertUnwindSafe(work)); // the work tells of its own panics
+            let _ = tell.send(()); // nobody waits where what it serves was leaked
+        };
+        match self.pool() {
+            Some(pool) => pool.spawn(work),
+            None => work(),
+        }
+        end
+    }
+
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.threads.as_ref().and_then(|threads| threads.pool.as_ref())
+    }
+}
+
+impl Drop for TaskPool {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take().filter(|_| self.stands_by) {
+            standby().idle.push(threads);
+        }
+    }
+}
+
+impl Threads {
+    fn start(count: usize) -> Result<Self> {
+        let mut handles = Vec::with_capacity(count);
+        let start = |thread: rayon::ThreadBuilder| {
+            let name = format!("krylith-task-{}", thread.index());
+            handles.push(std::thread::Builder::new().name(name).spawn(|| thread.run())?);
+            Ok(())
+        };
+        let built = rayon::ThreadPoolBuilder::new().num_threads(count).spawn_handler(start).build();
+        let refused = built.as_ref().err().map(|e| refused(count, e));
+        let threads = Self { pool: built.ok(), handles }; // those that were started end where others were not
+        refused.map_or(Ok(threads), Err)
+    }
+}
+
+/// The error of a system that starts fewer than so many threads.
+#[doc(hidden)]
+pub fn refused(threads: usize, why: &dyn std::fmt::Display) -> Error {
+    Error::Device {
+        device: "the host".into(),
+        call: format!("a team of {}", crate::text::plural(threads, "thread")),
+        message: format!(
+            "the system refuses to start them ({why}); ask for fewer, or raise the limit of processes (ulimit -u)"
+        ),
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        drop(self.pool.take()); // tells the threads to end
+        let here = std::thread::current().id();
+        if self.handles.iter().all(|thread| thread.thread().id() != here) {
+            self.handles.drain(..).for_each(|thread| drop(thread.join())); // one that panicked has said so
+        } // else they end after what is done here
+    }
+}
+
+/// Does something whose loops by rayon run on at most `threads` threads: those of the pool that this thread is in, if there are no more,
+/// else others, which are gone afterwards. Without a number it is the program's own pool.
+///
+/// # Errors
+/// The system refuses threads; then nothing was done.
+#[doc(hidden)]
+pub fn within<R: Send>(threads: Option<usize>, work: impl FnOnce() -> R + Send) -> Result<R> {
+    let Some(threads) = threads else { return Ok(work()) };
+    if rayon::current_thread_index().is_some() && rayon::current_num_threads() <= threads {
+        return Ok(work());
+    }
+    let tasks = if threads <= 1 { TaskPool::of_one()? } else { TaskPool::new(threads)? };
+    Ok(tasks.install(work))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rayon::prelude::*;
+    use std::collections::HashSet;
+    use std::thread::{ThreadId, current};
+
+    /// The threads that loops of this one run on.
+    fn seen() -> HashSet<ThreadId> {
+        let pause = |_| {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            current().id()
+        };
+        (0..300).into_par_iter().map(pause).collect()
+    }
+
+    #[test]
+    fn loops_stay_in_the_pool() {
+        for threads in [1, 2, 3] {
+            let tasks = TaskPool::new(threads).unwrap();
+            assert_eq!(tasks.threads(), threads);
+            let seen = tasks.install(seen);
+            assert!(seen.len() <= threads && !seen.contains(&current().id()), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_lasts_has_the_other_threads() {
+        for threads in [1, 2, 3] {
+            let tasks = TaskPool::new(threads).unwrap();
+            let (tell, told) = channel();
+            let end = tasks.begin(move || {
+                let all = seen();
+                let _ = tell.send((all.len(), all.contains(&current().id())));
+                panic!("a test of ours");
+            });
+            let (count, own) = told.recv().unwrap();
+            assert!(own && count <= threads, "{count} of {threads}");
+            end.recv().unwrap();
+        }
+    }
+
+    #[test]
+    fn one_thread_serves_one_after_the_other() {
+        let mut all = HashSet::new();
+        for _ in 0..50 {
+            let tasks = TaskPool::of_one().unwrap();
+            assert_eq!(tasks.threads(), 1);
+            all.insert(tasks.install(|| current().id()));
+        }
+        assert!(all.len() <= MOST, "{} threads", all.len());
+        // More at once than stand by.
+        let many: Vec<TaskPool> = (0..2 * MOST).map(|_| TaskPool::of_one().unwrap()).collect();
+        let all: HashSet<_> = many.iter().map(|tasks| tasks.install(|| current().id())).collect();
+        assert_eq!(all.len(), 2 * MOST);
+    }
+
+    #[test]
+    fn work_is_bounded_where_a_number_is_given() {
+        for threads in [1, 2, 3] {
+            let inner = || within(Some(4), rayon::current_num_threads).unwrap();
+            let found = within(Some(threads), || (seen().len(), inner())).unwrap();
+            assert!(found.0 <= threads && found.1 == threads, "{found:?}"); // a larger bound is met already
+        }
+        let smaller = || within(Some(2), rayon::current_num_threads).unwrap();
+        assert_eq!(within(Some(3), smaller).unwrap(), 2);
+        let here = current().id();
+        assert!(within(None, || current().id() == here).unwrap());
+    }
+
+    #[test]
+    fn a_panic_comes_back_and_the_thread_stays() {
+        for _ in 0..2 * MOST {
+            let raised = catch_unwind(|| within(Some(1), || panic!("a test of ours")));
+            assert!(raised.is_err());
+        }
+        assert!(standby().made <= MOST);
+    }
+
+    #[test]
+    fn a_pool_may_go_on_one_of_its_own_threads() {
+        let tasks = TaskPool::new(2).unwrap();
+        let (give, take) = channel::<TaskPool>();
+        let end = tasks.begin(move || drop(take.recv()));
+        give.send(tasks).unwrap();
+        end.recv().unwrap();
+    }
+}
