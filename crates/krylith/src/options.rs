@@ -4,6 +4,7 @@
 //! the `[solver]` section of a file, and both before the defaults ([`Options::or`]).
 
 mod method;
+mod threads;
 
 pub use crate::names::{tolerance, whole_number};
 
@@ -93,7 +94,7 @@ pub struct Options {
     /// Where to run. The default is `auto`.
     #[serde(with = "as_text", skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceSpec>,
-    /// Threads on a CPU. The default is one a core, shared among the ranks of a host.
+    /// Threads of the host that work at once, of each rank, for set-up and solve. The default is one a core, shared among the ranks of a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     /// Bitwise equal results from run to run. Results of this version are, whatever is asked.

@@ -135,6 +135,11 @@ impl Pool {
         Self { shared, workers, absences, cut_from: ALONE, cores }
     }
 
+    /// A team as large as the pool that this thread's loops by rayon run in.
+    pub fn like_tasks() -> Self {
+        Self::new(rayon::current_num_threads())
+    }
+
     /// A team that shares the smallest regions too, asks for no free core, and is there from the beginning: for tests.
     pub fn eager(threads: usize) -> Self {
         let mut team = Self::new(threads);

@@ -91,18 +91,21 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
     }
 }
 
+/// Numbers up to which no other thread is asked whether they are finite.
+#[doc(hidden)]
+pub const FEW: usize = 1 << 16;
+
 /// Where the first value that is not finite stands.
 #[doc(hidden)]
 pub fn first_not_finite(values: &[f64]) -> Option<usize> {
-    const CHUNK: usize = 1 << 16;
     let look = |(c, chunk): (usize, &[f64])| {
         // A fold of flags and no early end, so that the compiler takes several at once.
         let wrong = chunk.iter().fold(false, |wrong, v| wrong | !v.is_finite());
-        if wrong { chunk.iter().position(|v| !v.is_finite()).map(|i| c * CHUNK + i) } else { None }
+        if wrong { chunk.iter().position(|v| !v.is_finite()).map(|i| c * FEW + i) } else { None }
     };
-    match values.len() <= CHUNK {
+    match values.len() <= FEW {
         true => look((0, values)), // other threads are not woken for so little, which may allocate
-        false => values.par_chunks(CHUNK).enumerate().find_map_first(look),
+        false => values.par_chunks(FEW).enumerate().find_map_first(look),
     }
 }
 

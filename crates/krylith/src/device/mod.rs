@@ -7,5 +7,4 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-mod standby;
 pub(crate) mod workers;

@@ -3,15 +3,19 @@
 //! Spaces, operators and recorded graphs belong to the thread that made them. [`Workers::run`] hands the same borrowed closure
 //! to every thread, with its number and its state, and returns when all are done: what the closure borrows is not copied, and
 //! nothing is allocated.
+//!
+//! Each is one of a [`TaskPool`]'s threads, and loops by rayon that it begins run on those.
 
-use super::standby;
-use crate::waiting::{gpus_are_given_up, join};
+use crate::Result;
+use crate::interrupt::{self, Limits};
+use crate::profile;
+use crate::threads::TaskPool;
+use crate::waiting::{self, gpus_are_given_up};
 use std::cell::UnsafeCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What every thread runs: its number, and its state if it has one.
@@ -33,10 +37,11 @@ pub(crate) struct Workers<T: 'static> {
     pub waiting: Option<Waiting>,
 }
 
-enum Thread {
-    Own(JoinHandle<()>),
-    /// One that stands by again when this says so.
-    Lent(Receiver<()>),
+struct Thread {
+    /// It, and those that its loops run on.
+    tasks: TaskPool,
+    /// Hears when it has dropped its state and takes no command any more.
+    end: Receiver<()>,
 }
 
 struct Shared<T: 'static> {
@@ -86,15 +91,28 @@ impl<T> Shared<T> {
 }
 
 impl<T: 'static> Workers<T> {
-    /// Starts `count` threads, named after what they serve.
+    /// Starts `count` threads, each with loops on `tasks` threads, itself one of them.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn new(count: usize, name: &str) -> std::io::Result<Self> {
-        Self::patient(count, name, Duration::ZERO)
+    pub(crate) fn new(count: usize, tasks: usize) -> Result<Self> {
+        let mut workers = Self::none(count, Duration::ZERO);
+        (0..count).try_for_each(|_| TaskPool::new(tasks).map(|tasks| workers.begin(tasks)))?;
+        Ok(workers)
     }
 
-    fn patient(count: usize, name: &str, patience: Duration) -> std::io::Result<Self> {
+    /// One thread that stood by, whose parallel loops it does alone: for what is so small that a thread takes longer to start, and
+    /// others longer to wake, than the work.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn standby() -> Result<Self> {
+        let mut workers = Self::none(1, PATIENCE);
+        workers.begin(TaskPool::of_one()?);
+        Ok(workers)
+    }
+
+    fn none(room: usize, patience: Duration) -> Self {
         let shared = Arc::new(Shared {
             command: UnsafeCell::new(None),
             turn: Mutex::default(),
@@ -104,28 +122,47 @@ impl<T: 'static> Workers<T> {
             given: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
         });
-        let mut workers = Self { shared, threads: Vec::with_capacity(count), waiting: None };
-        for number in 0..count {
-            let shared = workers.shared.clone();
-            let thread = std::thread::Builder::new().name(format!("{name}-{number}"));
-            workers.threads.push(Thread::Own(thread.spawn(move || work(&shared, number))?));
-        }
-        Ok(workers)
+        Self { shared, threads: Vec::with_capacity(room), waiting: None }
     }
 
-    /// One thread that stood by, whose parallel loops it does alone: for what is so small that a thread takes longer to start, and
-    /// others longer to wake, than the work. Where none is left, a thread as any other.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub(crate) fn standby(name: &str) -> std::io::Result<Self> {
-        let mut workers = Self::patient(0, name, PATIENCE)?;
-        let shared = workers.shared.clone();
-        match standby::lend(Box::new(move || work(&shared, 0))) {
-            Some(end) => workers.threads.push(Thread::Lent(end)),
-            None => return Self::new(1, name),
+    fn begin(&mut self, tasks: TaskPool) {
+        let (shared, number) = (self.shared.clone(), self.threads.len());
+        let end = tasks.begin(move || work(&shared, number));
+        self.threads.push(Thread { tasks, end });
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// True for one thread that stood by.
+    pub(crate) fn is_standby(&self) -> bool {
+        !self.shared.patience.is_zero()
+    }
+
+    /// Does something on the first thread, its loops on the threads of that, and waits for it: what a caller would do itself, were it not for
+    /// whose threads it took. The limits and the clock of the caller are there too. A panic is raised again here.
+    pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
+        let (limits, done) = (interrupt::limits(), Mutex::new(None));
+        let work = Mutex::new(Some(work));
+        self.run(&|number, _| {
+            let taken = if number == 0 { lock(&work).take() } else { None };
+            let Some(work) = taken else { return };
+            let _entered = limits.as_ref().map(Limits::enter);
+            let before = profile::take();
+            let made = catch_unwind(AssertUnwindSafe(work));
+            *lock(&done) = Some((made, profile::take()));
+            profile::put(before);
+        });
+        match done.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some((Ok(made), parts)) => {
+                profile::put(parts);
+                made
+            }
+            Some((Err(panic), _)) => resume_unwind(panic),
+            None => panic!("a thread of a solver is gone"),
         }
-        Ok(workers)
     }
 
     /// Runs `command` on every thread and waits for all of them. A command must not panic; one that does has its state dropped.
@@ -170,12 +207,14 @@ impl<T: 'static> Workers<T> {
         self.shared.turn().stop = true;
         self.shared.given.store(u64::MAX, Relaxed); // whoever looks out sees that there is something
         self.shared.begin.notify_all();
-        for thread in self.threads.drain(..) {
-            match thread {
-                // A state that panics when it is dropped has said so; one whose GPU does not answer may wait for it.
-                Thread::Own(thread) if gpus_are_given_up() => join(thread, "the threads of a solver"),
-                Thread::Own(thread) => drop(thread.join()),
-                Thread::Lent(end) => drop(end.recv()),
+        for Thread { tasks, end } in self.threads.drain(..) {
+            // A state that panics when it is dropped has said so; one whose GPU does not answer may wait for it.
+            let ended = match gpus_are_given_up() {
+                true => waiting::hear(&end, "the threads of a solver"),
+                false => end.recv().is_ok(),
+            };
+            if !ended {
+                std::mem::forget(tasks); // to drop it is to wait
             }
         }
     }
@@ -185,6 +224,10 @@ impl<T: 'static> Drop for Workers<T> {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 fn work<T>(shared: &Shared<T>, number: usize) {
@@ -224,7 +267,7 @@ mod tests {
     fn states_stay_on_their_threads() {
         for count in [1, 3] {
             // An Rc cannot travel; it counts the commands that its thread has run.
-            let mut workers: Workers<Rc<UnsafeCell<usize>>> = Workers::new(count, "test").unwrap();
+            let mut workers: Workers<Rc<UnsafeCell<usize>>> = Workers::new(count, 2).unwrap();
             let total = Mutex::new(0);
             workers.run(&|number, state| *state = Some(Rc::new(UnsafeCell::new(number))));
             for _ in 0..1000 {
@@ -246,7 +289,7 @@ mod tests {
         let name = || std::thread::current().id();
         let mut seen = Vec::new();
         for round in 0..20 {
-            let mut workers: Workers<Rc<()>> = Workers::standby("test").unwrap();
+            let mut workers: Workers<Rc<()>> = Workers::standby().unwrap();
             let told = Mutex::new(None);
             workers.run(&|number, state| {
                 assert!(number == 0 && state.is_none(), "round {round}");
@@ -266,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_caller_is_called_while_it_waits() {
-        let mut workers: Workers<()> = Workers::new(2, "test").unwrap();
+        let mut workers: Workers<()> = Workers::new(2, 1).unwrap();
         let called = Arc::new(Mutex::new(0));
         let count = called.clone();
         workers.waiting = Some(Box::new(move || *count.lock().unwrap() += 1));
@@ -288,8 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn the_first_thread_does_what_its_caller_would() {
+        let cancel = interrupt::Cancel::default();
+        for mut workers in [Workers::<Rc<()>>::new(2, 3).unwrap(), Workers::standby().unwrap()] {
+            let threads = if workers.is_standby() { 1 } else { 3 };
+            workers.run(&|_, state| *state = Some(Rc::new(())));
+            let here = std::thread::current().id();
+            let _ = profile::take();
+            let limits = Limits { cancel: cancel.clone(), deadline: None };
+            let _entered = limits.enter();
+            let mut borrowed = 0;
+            let found = workers.first(|| {
+                assert!(std::thread::current().id() != here && rayon::current_num_threads() == threads);
+                assert!(interrupt::limits().is_some());
+                let _clock = profile::begin(profile::SetupPart::Device);
+                std::thread::sleep(Duration::from_millis(1));
+                borrowed += 1;
+                "found"
+            });
+            assert!(found == "found" && borrowed == 1);
+            assert!(profile::take().of(profile::SetupPart::Device) > 0.0);
+            let raised = catch_unwind(AssertUnwindSafe(|| workers.first(|| panic!("a test of ours"))));
+            assert_eq!(raised.unwrap_err().downcast_ref(), Some(&"a test of ours"));
+            workers.run(&|_, state| assert!(state.is_some()));
+        }
+    }
+
+    #[test]
     fn a_command_that_panics_loses_its_state_alone() {
-        let mut workers: Workers<Rc<()>> = Workers::new(2, "test").unwrap();
+        let mut workers: Workers<Rc<()>> = Workers::new(2, 1).unwrap();
         workers.run(&|_, state| *state = Some(Rc::new(())));
         workers.run(&|number, _| assert!(number == 0, "a test of ours"));
         workers.run(&|number, state| assert_eq!(state.is_some(), number == 0));

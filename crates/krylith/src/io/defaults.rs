@@ -49,6 +49,9 @@ pub struct Defaults {
     /// Where the solution on its mesh goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vtu: Option<PathBuf>,
+    /// Of the solver's options the one that is wanted before the system is read.
+    #[serde(skip)]
+    pub threads: Option<usize>,
 }
 
 /// Their keys, as the file spells them.
@@ -65,8 +68,8 @@ impl Defaults {
         if !is_toml(path) {
             return Ok(Self::default());
         }
-        let Self { ordering, nullspace, near_nullspace, out, report, plot, vtu } =
-            SystemFile::open(path)?.defaults;
+        let SystemFile { solver, defaults, .. } = SystemFile::open(path)?;
+        let Self { ordering, nullspace, near_nullspace, out, report, plot, vtu, .. } = defaults;
         let folder = path.parent().unwrap_or(Path::new(""));
         // Words and standard output are no files.
         let place = |name: Option<PathBuf>, word: &str| {
@@ -80,6 +83,7 @@ impl Defaults {
             report: place(report, "-"),
             plot: place(plot, ""),
             vtu: place(vtu, ""),
+            threads: solver.threads,
         })
     }
 

@@ -138,7 +138,7 @@ impl Newton {
         self.report = NewtonReport::new();
         let clock = Instant::now();
         system.residual(x, &mut self.f)?;
-        let mut norm = norm(&self.f);
+        let mut norm = self.linear.within(|| norm(&self.f))?;
         self.report.seconds.residual = clock.elapsed().as_secs_f64();
         let target = (self.options.rtol * norm).max(self.options.atol);
         (self.report.first, self.report.last, self.report.target) = (norm, norm, target);
@@ -187,10 +187,10 @@ impl Newton {
         seconds.setup = clock.elapsed().as_secs_f64();
 
         let clock = Instant::now();
-        let solver = self.solver.as_mut().ok_or_else(|| Error::Internal("Newton without a solver".into()))?;
+        let solver = self.solver.as_mut().ok_or_else(without)?;
         let most = self.linear.stop().max_iterations;
         solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iterations: most });
-        self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f);
+        solver.first(|| self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f));
         self.direction.fill(0.0);
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };
         let solution = solver.solve_watched(&self.f, &mut self.direction, &mut inner)?;
@@ -256,7 +256,7 @@ impl Newton {
         self.solver = None; // its memory first
         let mut matrix = pattern.clone();
         matrix.values_mut().copy_from_slice(&self.values);
-        matrix.check_finite()?;
+        self.linear.within(|| matrix.check_finite())??;
         let mut problem = Problem::bsr(&matrix)?;
         if let Some(points) = system.coordinates() {
             problem = problem.with_coordinates(points)?;
@@ -274,17 +274,15 @@ impl Newton {
         x: &mut [f64],
         before: f64,
     ) -> Result<Option<Found>> {
+        let solver = self.solver.as_mut().ok_or_else(without)?;
         let (mut damping, mut trials) = (1.0, 0);
         while damping >= LEAST {
             let along = self.direction.par_iter().zip(&*x);
-            self.trial
-                .par_iter_mut()
-                .with_min_len(CHUNK)
-                .zip(along)
-                .for_each(|(t, (s, x))| *t = x + damping * s);
+            let trial = self.trial.par_iter_mut().with_min_len(CHUNK).zip(along);
+            solver.first(|| trial.for_each(|(t, (s, x))| *t = x + damping * s));
             trials += 1;
             system.residual(&self.trial, &mut self.f)?;
-            let after = norm(&self.f);
+            let after = solver.first(|| norm(&self.f));
             if after <= (1.0 - ARMIJO * damping) * before {
                 x.copy_from_slice(&self.trial);
                 return Ok(Some(Found { damping, norm: after, trials }));
@@ -317,6 +315,10 @@ impl Newton {
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()
     }
+}
+
+fn without() -> Error {
+    Error::Internal("Newton without a solver".into())
 }
 
 /// ‖v‖₂, the same on any number of threads.

@@ -4,7 +4,7 @@ use super::attempt::{Engine, Operand};
 use super::crew::{Crew, Seat};
 use super::{Solution, Solver, lock, lost_thread};
 use crate::comm::agree;
-use crate::matrix::check_finite;
+use crate::matrix::{FEW, check_finite};
 use crate::memory::{Numbers, NumbersMut};
 use crate::problem::{LocalProblem, Problem};
 use crate::space::{Observer, Outcome, Progress};
@@ -202,9 +202,11 @@ impl Solver<'_> {
     }
 
     /// Refuses numbers on the host that are not finite, on every rank where one has some. Collective.
-    pub(super) fn check_finite(&self, vectors: [(&str, Numbers); 2]) -> Result<()> {
+    pub(super) fn check_finite(&mut self, vectors: [(&str, Numbers); 2]) -> Result<()> {
         let host = |(name, v): &(&str, Numbers)| v.as_host().map_or(Ok(()), |v| check_finite(name, v));
-        let (own, comm) = (vectors.iter().try_for_each(host), &*self.problem.comm);
+        let look = || vectors.iter().try_for_each(host);
+        let few = vectors.iter().all(|(_, v)| v.len() <= FEW);
+        let (own, comm) = (if few { look() } else { self.crew.first(look) }, &*self.problem.comm);
         if comm.size() == 1 {
             return own;
         }
@@ -214,13 +216,13 @@ impl Solver<'_> {
     }
 
     /// Names the number of b for which a solve did not begin, where b is in device memory: its norm was not finite. Collective.
-    pub(super) fn check_begun(&self, b: Numbers) -> Result<()> {
+    pub(super) fn check_begun(&mut self, b: Numbers) -> Result<()> {
         let history = &self.solution.history;
         if history.outcome != Outcome::NotFinite || history.iterations > 0 || history.rhs_norm.is_finite() {
             return Ok(());
         }
         let own = match b.gpu() {
-            Some(_) => b.to_vec().and_then(|b| check_finite("b", &b)),
+            Some(_) => self.crew.first(|| b.to_vec().and_then(|b| check_finite("b", &b))),
             None => Ok(()), // it was looked at before; the norm itself overflows
         };
         agree(&*self.problem.comm, own)

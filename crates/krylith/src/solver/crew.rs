@@ -41,19 +41,22 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts the threads, and opens the device of each. What is done `meanwhile` stays with the caller if that fails.
-    pub fn new(
-        problem: &Problem,
-        options: &Arc<Options>,
-        choice: &Choice,
-        meanwhile: &mut Option<Waiting>,
-    ) -> Result<Self> {
+    /// Starts the threads that a device of the host would have; they have no seats yet. Collective.
+    pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
+        let mut workers = device::workers(problem, options, 1)?;
+        workers.waiting = waiting;
+        let (queues, team, errors) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { parts: None, workers, queues, team, errors, lost: false })
+    }
+
+    /// Opens the devices of a choice, each on a thread, in place of those that are open. Collective.
+    pub fn open(&mut self, problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<()> {
         let ordinals = choice.together(problem.comm.size());
         let parts = match ordinals {
             [] => None,
             _ => {
                 let _cutting = profile::begin(SetupPart::Subdomains);
-                Some(Parts::new(problem, options, ordinals)?)
+                Some(self.first(|| Parts::new(problem, options, ordinals))?)
             }
         };
         let choice = match (choice, &parts) {
@@ -63,21 +66,21 @@ impl Crew {
             (choice, _) => choice.clone(),
         };
         let count = ordinals.len().max(1);
-        let small = matches!(choice, Choice::Cpu { .. }) && device::is_small(problem);
-        let workers = if small { Workers::standby("krylith") } else { Workers::new(count, "krylith") };
-        let workers = workers.map_err(|e| Error::Device {
-            device: "the host".into(),
-            call: "a new thread".into(),
-            message: format!("{e}; raise the limit of processes (ulimit -u)"),
-        })?;
+        // GPUs share the threads of the host, and none is driven by a thread that stands by.
+        let is_other = self.workers.count() != count;
+        if is_other || matches!(choice, Choice::Cuda { .. }) && self.workers.is_standby() {
+            let waiting = self.workers.waiting.take();
+            self.workers.stop();
+            self.workers = device::workers(problem, options, count)?;
+            self.workers.waiting = waiting;
+        }
         // Where a failure ends the whole job, it is the caller's to say so: it may want to print the reason before.
         let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };
-        let team = parts.as_ref().map_or_else(own, |parts| parts.team());
-        let errors = (0..count).map(|_| Mutex::new(None)).collect();
-        let mut crew = Self { parts: None, workers, queues: queue::of(ordinals), team, errors, lost: false };
-        crew.workers.waiting = meanwhile.take();
+        self.team = parts.as_ref().map_or_else(own, |parts| parts.team());
+        self.errors = (0..count).map(|_| Mutex::new(None)).collect();
+        (self.queues, self.lost) = (queue::of(ordinals), false);
         let limits = interrupt::limits();
-        let done = crew.command(&|number, seat| {
+        self.command(&|number, seat| {
             let _entered = limits.as_ref().map(Limits::enter);
             let open = |own, local: &_, comm: &_| device::open(&choice, own, local, comm, options);
             let engine = match &parts {
@@ -88,13 +91,9 @@ impl Crew {
             };
             *seat = Some(Seat { engine, own: [Vec::new(), Vec::new()] });
             Ok(())
-        });
-        if done.is_err() {
-            *meanwhile = crew.workers.waiting.take();
-        }
-        done?;
-        crew.parts = parts;
-        Ok(crew)
+        })?;
+        self.parts = parts;
+        Ok(())
     }
 
     /// What the caller's thread does now and then while it waits for commands.
@@ -102,9 +101,9 @@ impl Crew {
         self.workers.waiting = call;
     }
 
-    /// Takes that away.
-    pub fn take_waiting(&mut self) -> Option<Waiting> {
-        self.workers.waiting.take()
+    /// Does something on the first of its threads, whose loops run on the threads of the solver: what a caller would do himself.
+    pub fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
+        self.workers.first(work)
     }
 
     /// Runs a command on every thread. A thread that fails ends the waits of the others; the error is that of the thread

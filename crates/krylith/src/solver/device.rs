@@ -7,13 +7,14 @@ use super::solution::DeviceUsed;
 use super::{SolverSpace, host, ladder};
 use crate::comm::{Communicator, agree, gather};
 use crate::device::cpu::Cpu;
+use crate::device::workers::Workers;
 use crate::method::MethodSpec;
 use crate::operator::Terms;
 use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
 use crate::profile::{self, SetupPart};
-use crate::threads::{ALONE, Pool};
+use crate::threads::{ALONE, Pool, refused};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -141,8 +142,29 @@ pub(super) fn open(
     }
 }
 
+/// Threads of `count` devices whose work on the host is shared by as many as the options say: each has its part of them. One that stands by where
+/// that does. Collective.
+pub(super) fn workers<T>(problem: &Problem, options: &Options, count: usize) -> Result<Workers<T>> {
+    let (comm, small) = (&*problem.comm, is_small(problem));
+    let on_host = !matches!(options.device, Some(DeviceSpec::Cuda(_)));
+    let (_, threads) = threads(comm, options, small);
+    let started = match small && on_host && count == 1 {
+        true => Workers::standby(),
+        false => Workers::new(count, (threads / count).max(1)),
+    };
+    if comm.size() == 1 { started } else { agree(comm, started) }
+}
+
+/// Threads of the host that this rank is asked to take, and those that it takes.
+fn threads(comm: &dyn Communicator, options: &Options, small: bool) -> (usize, usize) {
+    let (cores, here) = (host::cores(), comm.host().ranks_on_host.len());
+    let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });
+    // More threads than cores would only take the cores from each other.
+    (asked, asked.min(cores))
+}
+
 /// True for a system that one thread of the host solves before others would have started.
-pub(super) fn is_small(problem: &Problem) -> bool {
+fn is_small(problem: &Problem) -> bool {
     problem.comm.size() == 1 && one_thread_does(&problem.terms)
 }
 
@@ -161,13 +183,17 @@ fn open_cpu(
     let free = host::memory().map(|(_, free)| free / here as u64);
     let room = room(free, options);
     agree(&**comm, fits(local, options, room, "the host"))?;
-    let cores = host::cores();
-    let small = comm.size() == 1 && one_thread_does(local.terms);
-    let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });
-    // More threads than cores would only take the cores from each other.
-    let threads = asked.min(cores);
+    let (cores, small) = (host::cores(), comm.size() == 1 && one_thread_does(local.terms));
+    let (asked, threads) = threads(&**comm, options, small);
     let pool = Pool::new(threads);
-    agree(&**comm, if pool.threads() == threads { Ok(()) } else { Err(refused(threads, pool.threads())) })?;
+    agree(
+        &**comm,
+        if pool.threads() == threads {
+            Ok(())
+        } else {
+            Err(refused(threads, &format!("{} ran", pool.threads())))
+        },
+    )?;
     let reason = match asked > cores {
         true => format!("{reason}; {asked} threads were asked for, and this process may use {cores} cores"),
         false => reason.into(),
@@ -181,17 +207,6 @@ fn open_cpu(
         ranks: comm.size(),
     };
     Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
-}
-
-/// The system started only `started` of `threads` threads.
-fn refused(threads: usize, started: usize) -> Error {
-    Error::Device {
-        device: "cpu".into(),
-        call: format!("a team of {threads} threads"),
-        message: format!(
-            "the system refuses to start more than {started}; ask for that many, or raise the limit of processes (ulimit -u)"
-        ),
-    }
 }
 
 /// Every device's name, by rank.

@@ -1,7 +1,7 @@
 //! Solves with operators that a program gives as functions, on the host: for matrices that are nowhere stored.
 
 use crate::device::cpu::Cpu;
-use crate::matrix::check_finite;
+use crate::matrix::{FEW, check_finite};
 use crate::method::{GmresOptions, MethodName, MethodSpec};
 use crate::operator::{LinearOperator, fresh_key};
 use crate::options::{DeviceSpec, Options};
@@ -88,10 +88,10 @@ pub fn solve_functions<'f>(
     if b.len() != x.len() || b.is_empty() {
         return Err(Error::invalid(format!("b has {} numbers and x has {}", b.len(), x.len())));
     }
-    check_finite("b", b)?;
-    check_finite("x0", x)?;
-    let small = size_of_val(b) < ALONE;
-    let threads = options.threads.unwrap_or_else(|| if small { 1 } else { super::host::cores() });
+    let check = || check_finite("b", b).and_then(|()| check_finite("x0", x));
+    if b.len() <= FEW { check() } else { options.within(check)? }?;
+    let (small, cores) = (size_of_val(b) < ALONE, super::host::cores());
+    let threads = options.threads.unwrap_or(if small { 1 } else { cores }).min(cores);
     let space = Cpu::new(b.len(), threads);
     let name = match MethodSpec::meant(&options)? {
         MethodName::Auto => MethodName::Gmres,

@@ -67,8 +67,7 @@ fn read_model() -> String {
 
 /// Cores that this process may use, or might when it asked for the first time.
 pub fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+    crate::threads::cores()
 }
 
 /// The widest vector instructions, which the kernels pick at run time.

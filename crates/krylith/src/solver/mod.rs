@@ -47,7 +47,6 @@ pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use survey::{Extent, Survey};
 pub use update::Refresh;
 
-use crate::device::workers::Waiting;
 use crate::halo::RowNumbers;
 use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
@@ -255,7 +254,7 @@ impl<'a> Solver<'a> {
         problem: impl TryInto<Problem<'a>, Error: Into<Error>>,
         options: &Options,
         cancel: &Cancel,
-        mut waiting: Option<Box<dyn FnMut() + Send>>,
+        waiting: Option<Box<dyn FnMut() + Send>>,
     ) -> Result<Self> {
         let problem = problem.try_into().map_err(Into::into)?;
         let limits = Limits { cancel: cancel.clone(), deadline: None };
@@ -263,9 +262,10 @@ impl<'a> Solver<'a> {
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // what an error has left
-        let (problem, dropped) = zeros::without(problem, &options)?;
+        let mut crew = Crew::new(&problem, &options, waiting)?;
+        let (problem, dropped) = crew.first(|| zeros::without(problem, &options))?;
         let trial = device::trial(&problem, &options);
-        let (crew, solution) = engines(&problem, &options, &mut waiting)?;
+        let solution = engines(&problem, &options, &mut crew)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: profile::take(),
@@ -451,11 +451,18 @@ impl<'a> Solver<'a> {
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    pub fn field_residuals(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
+    pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let original = self.problem.original();
-        let norm = original.norm(b)?;
-        let fields = original.by_field(&original.residual(b, x)?)?;
-        Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
+        self.crew.first(|| {
+            let norm = original.norm(b)?;
+            let fields = original.by_field(&original.residual(b, x)?)?;
+            Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
+        })
+    }
+
+    /// Does something whose loops run on the threads of this solver, on one of them.
+    pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
+        self.crew.first(work)
     }
 
     /// Bytes a second that the devices read together, measured now, where that can be.
@@ -472,21 +479,17 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// The threads of a solver with the problem on their devices, and how solutions begin. Collective.
-fn engines(
-    problem: &Problem,
-    options: &Arc<Options>,
-    waiting: &mut Option<Waiting>,
-) -> Result<(Crew, Solution)> {
+/// Puts the problem on the devices of a solver's threads; how solutions begin. Collective.
+fn engines(problem: &Problem, options: &Arc<Options>, crew: &mut Crew) -> Result<Solution> {
     let choice = device::choose(problem, options)?;
     let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
-    let mut crew = match (&choice, Crew::new(problem, options, &choice, waiting)) {
+    match (&choice, crew.open(problem, options, &choice)) {
         (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
             let reason = format!("auto: the GPU failed, {e}");
-            Crew::new(problem, options, &Choice::Cpu { reason }, waiting)?
+            crew.open(problem, options, &Choice::Cpu { reason })?;
         }
-        (_, crew) => crew?,
-    };
+        (_, opened) => opened?,
+    }
     let told = Mutex::new(None);
     crew.command(&|number, seat| {
         if let (0, Some(seat)) = (number, seat) {
@@ -495,7 +498,7 @@ fn engines(
         Ok(())
     })?;
     let solution = told.into_inner().unwrap_or_else(|e| e.into_inner());
-    Ok((crew, solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))?))
+    solution.ok_or_else(|| Error::Internal("a solver without a thread".into()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

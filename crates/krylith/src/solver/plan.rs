@@ -83,7 +83,7 @@ impl Plan {
         let choice = device::choose(problem, &options)?;
         let place = device::look(&choice, problem.part_of_one().order(), &options)?;
         let (device::Choice::Cpu { reason } | device::Choice::Cuda { reason, .. }) = choice;
-        Self::at(problem, diagnosis, &options, place, reason)
+        options.within(|| Self::at(problem, diagnosis, &options, place, reason))?
     }
 
     /// The same on one NVIDIA GPU that need not be here: a GPU like an H100 or an H200, whatever device the options name.
@@ -104,7 +104,8 @@ impl Plan {
     pub fn on_gpu(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
         alone(problem)?;
         let place = device::suppose(problem.part_of_one().order());
-        Self::at(problem, diagnosis, &options.settled()?, place, "supposed".into())
+        let options = options.settled()?;
+        options.within(|| Self::at(problem, diagnosis, &options, place, "supposed".into()))?
     }
 
     /// The attempts at one place.
@@ -127,7 +128,8 @@ impl Plan {
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
         let mut tiles = false;
         let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
-            let space = Cpu::new(local.terms.rows(), super::host::cores());
+            let cores = super::host::cores();
+            let space = Cpu::new(local.terms.rows(), options.threads.unwrap_or(cores).min(cores));
             let operator = PointBlock::new(&space, local.terms, options.store.unwrap_or_default(), false)?;
             let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
             tiles = ladder::tiles_fit(&space, &local)?;

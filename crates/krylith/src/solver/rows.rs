@@ -102,7 +102,7 @@ impl Solver<'_> {
         // Stays `None` if anything below fails.
         let mut rows = match self.rows.take() {
             Some(rows) => rows,
-            None => Rows::of(self)?,
+            None => self.look_at_rows()?,
         };
         if rows.inverses.is_empty() {
             self.rows = Some(rows);
@@ -112,7 +112,7 @@ impl Solver<'_> {
         let b = b.on_host(&mut b_here)?;
         let now = x.as_array();
         let now = now.on_host(&mut x_here)?;
-        let before = rows.residuals(self.problem.original(), b, now)?;
+        let before = self.crew.first(|| residuals(&rows.inverses, self.problem.original(), b, now))?;
         self.solution.row_scaled_residual = Some(before.by_rows);
         let open = matches!(self.options.method, None | Some(MethodName::Auto));
         if before.by_rows > rtol && !open {
@@ -181,7 +181,7 @@ impl Solver<'_> {
                 None => y.clone(),
             };
             let inverses = &rows.inverses;
-            let found = residuals(inverses, self.problem.original(), b, &answer)?;
+            let found = self.crew.first(|| residuals(inverses, self.problem.original(), b, &answer))?;
             // Keep an x that meets the tolerance for ‖b − A x‖.
             let keeps = found.plain <= plain_target.max(best.plain);
             if keeps && found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
@@ -213,6 +213,29 @@ impl Solver<'_> {
         Ok(improved)
     }
 
+    /// Rows of the values that there are. What the set-up has seen holds until new ones come, and of values that are on a GPU alone. Collective.
+    fn look_at_rows(&mut self) -> Result<Rows> {
+        let Self { problem, crew, solution, is_renewed, .. } = self;
+        let (terms, comm) = (&problem.terms, &*problem.comm);
+        let away = terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
+        let is_known = largest(comm, f64::from(u8::from(away || !*is_renewed)))? > 0.0;
+        if is_known && solution.diagnosis.rows.ratio() <= UNEVEN {
+            return Ok(Rows::default());
+        }
+        crew.first(|| {
+            if !is_known {
+                let [least, most] = extent(terms);
+                let (most, inverse) = (largest(comm, most)?, largest(comm, 1.0 / least)?);
+                if !(most * inverse > UNEVEN) {
+                    return Ok(Rows::default());
+                }
+            }
+            let mut norms = norms(terms);
+            norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
+            Ok(Rows { inverses: norms, ..Rows::default() })
+        })
+    }
+
     /// The rows that carry ‖b‖, up to the verb. Collective.
     fn carriers(&self, b: &[f64]) -> Result<String> {
         let local = self.problem.part_of_one();
@@ -221,33 +244,6 @@ impl Solver<'_> {
         let rows = Indices::of_own(&local, &own)?;
         let (row, carry) = if rows.count == 1 { ("row", "carries") } else { ("rows", "carry") };
         Ok(format!("{row} {} {carry}", rows.named(local.terms)))
-    }
-}
-
-impl Rows {
-    /// Of the values that the solver has. What its set-up has seen holds until new ones come, and of values that are on a GPU alone. Collective.
-    fn of(solver: &Solver) -> Result<Self> {
-        let terms = &solver.problem.terms;
-        let away = terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
-        let comm = &*solver.problem.comm;
-        let is_known = largest(comm, f64::from(u8::from(away || !solver.is_renewed)))? > 0.0;
-        if is_known && solver.solution.diagnosis.rows.ratio() <= UNEVEN {
-            return Ok(Self::default());
-        }
-        if !is_known {
-            let [least, most] = extent(terms);
-            let (most, inverse) = (largest(comm, most)?, largest(comm, 1.0 / least)?);
-            if !(most * inverse > UNEVEN) {
-                return Ok(Self::default());
-            }
-        }
-        let mut norms = norms(terms);
-        norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
-        Ok(Self { inverses: norms, ..Self::default() })
-    }
-
-    fn residuals(&self, system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
-        residuals(&self.inverses, system, b, x)
     }
 }
 
@@ -367,20 +363,20 @@ fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
 
 impl Scaled {
     /// The system of a solver with its rows scaled to norm 1. Collective.
-    fn of(solver: &Solver) -> Result<Self> {
-        let problem = &solver.problem;
+    fn of(solver: &mut Solver) -> Result<Self> {
+        let Solver { problem, crew, .. } = solver;
         let (n, s) = (problem.own_len(), problem.stages());
-        let half = scales(&problem.terms, 0.5);
-        let mut terms = scaled(problem, &half, Some(&half))?;
-        let symmetric = is_symmetric(OriginalSystem { terms: &terms, comm: &*problem.comm }, n)?;
-        let (left, right) = match symmetric {
-            true => (half.clone(), Some(half)),
-            false => {
-                let left = scales(&problem.terms, 1.0);
-                terms = scaled(problem, &left, None)?;
-                (left, None)
+        let scale = || -> Result<_> {
+            let half = scales(&problem.terms, 0.5);
+            let terms = scaled(problem, &half, Some(&half))?;
+            let original = OriginalSystem { terms: &terms, comm: &*problem.comm };
+            if is_symmetric(original, n)? {
+                return Ok((terms, half.clone(), Some(half)));
             }
+            let left = scales(&problem.terms, 1.0);
+            Ok((scaled(problem, &left, None)?, left, None))
         };
+        let (terms, left, right) = crew.first(scale)?;
         let by_stage = |scales: Vec<f64>| -> Vec<f64> {
             scales.into_iter().flat_map(|v| std::iter::repeat_n(v, s)).collect()
         };

@@ -3,7 +3,7 @@
 use super::attempt::{Coefficients, Update};
 use super::{Solver, lost_thread};
 use crate::interrupt::Limits;
-use crate::matrix::Dense;
+use crate::matrix::{Dense, FEW};
 use crate::memory::Numbers;
 use crate::{Error, Result};
 use std::str::FromStr;
@@ -105,7 +105,7 @@ impl Solver<'_> {
         let (m, l) = (m.into(), l.into());
         self.check_whole()?;
         let Some((old_a, old_b)) = &self.problem.stages else { return Err(no_sum()) };
-        let s = old_a.rows();
+        let (s, changed) = (old_a.rows(), a != old_a || b != old_b);
         if [a, b].iter().any(|c| c.rows() != s || c.columns() != s) {
             return Err(Error::invalid(format!(
                 "A is {}×{} and B is {}×{}; this solver's have order {s}: make another for other stages",
@@ -122,7 +122,7 @@ impl Solver<'_> {
         check_tau(b, tau)?;
         self.check_values(0, m)?;
         self.check_values(1, l)?;
-        let new = (a != old_a || b != old_b).then(|| (a.clone(), b.clone()));
+        let new = changed.then(|| (a.clone(), b.clone()));
         let coefficients = match new {
             None => Coefficients::Tau(tau),
             Some(stages) => {
@@ -134,7 +134,7 @@ impl Solver<'_> {
     }
 
     /// Refuses what cannot be the values of a term, before anything is changed.
-    fn check_values(&self, term: usize, values: Numbers) -> Result<()> {
+    fn check_values(&mut self, term: usize, values: Numbers) -> Result<()> {
         let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
         let terms = &whole.terms.terms;
         let Some((_, matrix)) = terms.get(term) else {
@@ -147,7 +147,10 @@ impl Solver<'_> {
                 values.len()
             )));
         }
-        values.as_host().map_or(Ok(()), finite)
+        match values.as_host() {
+            Some(values) if values.len() > FEW => self.crew.first(|| finite(values)),
+            values => values.map_or(Ok(()), finite),
+        }
     }
 
     /// New values of one or two terms, which were checked, and new coefficients.
@@ -165,22 +168,29 @@ impl Solver<'_> {
         coefficients: Option<Coefficients>,
     ) -> Result<()> {
         let (mut values, mut anew) = ([(0, None); 2], false);
-        for ((&(term, given), blocks), to) in new.iter().zip(blocks).zip(&mut values) {
-            let whole = self.dropped.as_mut().map_or(&mut self.problem, |dropped| &mut dropped.whole);
-            let stored = match whole.gather(term, given, blocks)? {
-                true => Numbers::from(&*blocks),
-                false => given,
-            };
-            whole.terms.terms[term].1.to_mut().update_values(stored)?;
-            if let Some(dropped) = &self.dropped {
-                anew |= !dropped.update(term, &mut self.problem.terms)?;
+        let Self { problem, dropped, crew, .. } = self;
+        let mut parts = crew.parts.take();
+        let taken: Result<()> = crew.first(|| {
+            for ((&(term, given), blocks), to) in new.iter().zip(blocks).zip(&mut values) {
+                let whole = dropped.as_mut().map_or(&mut *problem, |dropped| &mut dropped.whole);
+                let stored = match whole.gather(term, given, blocks)? {
+                    true => Numbers::from(&*blocks),
+                    false => given,
+                };
+                whole.terms.terms[term].1.to_mut().update_values(stored)?;
+                if let Some(dropped) = dropped {
+                    anew |= !dropped.update(term, &mut problem.terms)?;
+                }
+                if let Some(parts) = &mut parts {
+                    parts.update_values(&problem.terms, term)?;
+                }
+                let lent = parts.is_none() && dropped.is_none();
+                *to = (term, stored.gpu().filter(|_| lent).map(|_| stored));
             }
-            if let Some(parts) = &mut self.crew.parts {
-                parts.update_values(&self.problem.terms, term)?;
-            }
-            let lent = self.crew.parts.is_none() && self.dropped.is_none();
-            *to = (term, stored.gpu().filter(|_| lent).map(|_| stored));
-        }
+            Ok(())
+        });
+        crew.parts = parts;
+        taken?;
         self.scale(coefficients);
         if anew {
             return self.take_whole();

@@ -167,19 +167,17 @@ impl Solver<'_> {
         self.problem = whole;
         self.rows = None;
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
-        let mut waiting = self.crew.take_waiting();
         let made = {
             let _entered = limits.enter();
-            engines(&self.problem, &self.options, &mut waiting)
+            engines(&self.problem, &self.options, &mut self.crew)
         };
         match made {
-            Ok((crew, solution)) => (self.crew, self.solution) = (crew, solution),
+            Ok(solution) => self.solution = solution,
             Err(e) => {
                 self.broken = Some(e.to_string()); // what there is belongs to the pattern before
                 return Err(e);
             }
         }
-        self.crew.while_waiting(waiting);
         self.setup = profile::take();
         let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
         self.pending = Some(Event::new(EventKind::Choice, None, why));

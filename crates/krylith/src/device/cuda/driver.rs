@@ -221,8 +221,6 @@ pub struct Device {
     pub(super) host: OnceLock<Arc<crate::threads::Pool>>,
     /// The address of the function that was launched last, for errors.
     pub(super) last: AtomicUsize,
-    /// Ranks that share the host.
-    pub(super) ranks_here: AtomicUsize,
 }
 
 impl Device {
@@ -263,7 +261,6 @@ impl Device {
             watch: Mutex::default(),
             host: OnceLock::new(),
             last: AtomicUsize::new(0),
-            ranks_here: AtomicUsize::new(1),
         }))
     }
 

@@ -11,7 +11,6 @@ use super::pinned::Word;
 use crate::comm::{Communicator, Solo, agree, time_limit};
 use crate::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Most values of one all-reduce by peer stores; GMRES sums 2m + 3.
 const CAPACITY: usize = 4096;
@@ -130,7 +129,6 @@ impl Fabric {
         if comm.size() == 1 {
             return Ok(Self::alone(device));
         }
-        device.ranks_here.store(comm.host().ranks_on_host.len().max(1), Relaxed);
         let seconds = time_limit()?.as_secs_f64();
         let reach = match wanted {
             Transport::Nccl => Err("asked for".to_string()),

@@ -54,7 +54,8 @@ impl Staging {
 
     fn new(context: &Arc<CudaContext>) -> std::result::Result<Self, DriverError> {
         context.bind_to_thread()?;
-        let threads = rayon::current_num_threads().clamp(1, THREADS);
+        // For whichever solver comes: this is kept, and one with fewer threads leaves lanes unused.
+        let threads = crate::threads::cores().clamp(1, THREADS);
         let mut memory = std::ptr::null_mut();
         let (bytes, flags) = (threads * OWN * PIECE, sys::CU_MEMHOSTALLOC_PORTABLE);
         // SAFETY: writes one pointer.

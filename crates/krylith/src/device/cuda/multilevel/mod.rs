@@ -38,7 +38,6 @@ pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
 pub(super) use split::{PATHS, SPLIT};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 pub(super) use transpose::TRANSPOSE;
 
 /// Block sizes that are compiled ahead.
@@ -99,13 +98,9 @@ enum Made {
 }
 
 impl Device {
-    /// The threads of the host: this rank's share of its cores, the same team as long as the device is open.
+    /// The threads of the host: as many as loops of this device's thread have, the same team as long as the device is open.
     fn host_threads(&self) -> Arc<Pool> {
-        let start = || {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            Arc::new(Pool::new(cores / self.ranks_here.load(Relaxed)))
-        };
-        self.host.get_or_init(start).clone()
+        self.host.get_or_init(|| Arc::new(Pool::like_tasks())).clone()
     }
 }
 
