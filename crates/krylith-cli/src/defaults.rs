@@ -21,7 +21,9 @@ pub type Named = (&'static str, PathBuf);
 /// # Errors
 /// A file that cannot be read, or that names an output outside its folder.
 pub fn take(args: &mut SolveArgs) -> Result<Vec<Named>> {
-    let Defaults { nullspace, near_nullspace, out, report, plot, vtu, .. } = Defaults::read(&args.system)?;
+    let Defaults { nullspace, near_nullspace, out, report, plot, vtu, threads, .. } =
+        Defaults::read(&args.system)?;
+    args.machine.threads = args.machine.threads.or(threads);
     args.ordering = system::ordering(&args.system, args.ordering)?;
     args.nullspace = args.nullspace.take().or(nullspace.map(|path| match path.to_str() {
         Some("constant") => Null::Constant,

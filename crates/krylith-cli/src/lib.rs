@@ -49,26 +49,23 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
         match args.command {
             None => args::print_help(),
-            Some(args::Command::Solve(args)) => {
-                process::start_threads()?;
-                solve::solve(*args)
-            }
+            Some(args::Command::Solve(args)) => solve::solve(*args),
             Some(args::Command::Newton(_)) if ranks::comm().size() > 1 => Err(ranks::alone("krylith newton")),
             // One rank is enough for the rest.
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => {
-                process::start_threads()?;
+                process::start_threads(None)?;
                 problem::problem(args)
             }
             Some(args::Command::Newton(args)) => {
-                process::start_threads()?;
+                process::start_threads(args.machine.threads)?;
                 newton::newton(*args)
             }
             Some(args::Command::Bench(args)) => bench::bench(&args),
             Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
             Some(args::Command::Spy(args)) => {
-                process::start_threads()?;
+                process::start_threads(None)?;
                 spy::spy(args)
             }
             Some(args::Command::Completions(args)) => complete::completions(&args),

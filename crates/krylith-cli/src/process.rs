@@ -2,6 +2,9 @@
 //! it began. The one file of the command with `unsafe`.
 
 use crate::failure::{Failure, Result};
+use crate::ranks;
+use krylith::solver::host;
+use krylith::text::plural;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Whether standard output was closed when the process began.
@@ -55,15 +58,18 @@ pub fn on_interrupt(handler: extern "C" fn(libc::c_int)) -> Result<()> {
     Ok(())
 }
 
-/// Starts the threads that read, cut and generate systems, which otherwise start by themselves and panic if they cannot.
+/// Starts the threads that read, cut and generate systems, which otherwise start by themselves and panic if they cannot: as many as are asked for,
+/// or this rank's share of the cores.
 ///
 /// # Errors
 /// The system refuses some.
-pub fn start_threads() -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    rayon::ThreadPoolBuilder::new().num_threads(cores).build_global().map_err(|e| {
+pub fn start_threads(asked: Option<usize>) -> Result<()> {
+    let (cores, here) = (host::cores(), ranks::comm().host().ranks_on_host.len());
+    let count = asked.unwrap_or(cores / here).clamp(1, cores);
+    rayon::ThreadPoolBuilder::new().num_threads(count).build_global().map_err(|e| {
+        let count = plural(count, "thread");
         Failure::machine(format!(
-            "the system refuses to start {cores} threads ({e}); raise the limit of processes (ulimit -u) or of memory"
+            "the system refuses to start {count} ({e}); raise the limit of processes (ulimit -u) or of memory"
         ))
     })
 }

@@ -7,7 +7,7 @@ use crate::output::{self, Target, Targets, check_target};
 use crate::progress::Watch;
 use crate::summary;
 use crate::system::{self, System};
-use crate::{defaults, field, files, interrupt, null_space, picture, ranks, report, share};
+use crate::{defaults, field, files, interrupt, null_space, picture, process, ranks, report, share};
 use krylith::solver::{Cancel, Solution, check_gpus, open_ahead};
 use krylith::text::name;
 use krylith::{DeviceSpec, History, Options, Outcome, Solver};
@@ -66,6 +66,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
     let mut start = || -> Result<Targets> {
         interrupt::watch()?;
         let named = defaults::take(&mut args)?;
+        process::start_threads(args.machine.threads)?;
         check_targets(&args)?;
         defaults::check_own(&args.system, &named)?;
         if let Some(DeviceSpec::Cuda(list)) = &given.device {
