@@ -1,6 +1,6 @@
 //! Arrays that Python lends: NumPy's on the host, or an address in the memory of a GPU.
 
-use crate::errors::refuse_forked;
+use crate::errors::{bounded, refuse_forked};
 use krylith::device::cuda::FromDevice;
 use krylith::memory::{Array, Number, Numbers, NumbersMut};
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
@@ -108,9 +108,15 @@ macro_rules! of_any_width {
 }
 pub(crate) use of_any_width;
 
-/// True where both are on the host and hold the same numbers, compared on all threads.
+/// True where both are on the host and hold the same numbers, compared on so many threads, or on all.
 #[pyfunction]
-pub fn same_indices(py: Python<'_>, a: Indices<'_>, b: Indices<'_>) -> PyResult<bool> {
+#[pyo3(signature = (a, b, threads=None))]
+pub fn same_indices(
+    py: Python<'_>,
+    a: Indices<'_>,
+    b: Indices<'_>,
+    threads: Option<usize>,
+) -> PyResult<bool> {
     refuse_forked()?;
     fn same<A: Number + Into<i64>, B: Number + Into<i64>>(a: Array<'_, A>, b: Array<'_, B>) -> bool {
         const RUN: usize = 1 << 18;
@@ -120,5 +126,5 @@ pub fn same_indices(py: Python<'_>, a: Indices<'_>, b: Indices<'_>) -> PyResult<
             && runs.all(|(a, b)| a.iter().zip(b).all(|(a, b)| Into::<i64>::into(*a) == (*b).into()))
     }
     let (a, b) = (a.array()?, b.array()?);
-    Ok(of_any_width!(a, b, |a, b| py.detach(|| same(a, b))))
+    of_any_width!(a, b, |a, b| bounded(py, threads, || Ok(same(a, b))))
 }

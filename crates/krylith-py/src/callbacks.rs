@@ -73,6 +73,7 @@ struct Functions<'a> {
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
     raised: &'a Raised,
+    options: &'a Options,
 }
 
 impl NonlinearSystem for Functions<'_> {
@@ -87,7 +88,7 @@ impl NonlinearSystem for Functions<'_> {
             None => self.raised.call(self.jacobian, x, values),
             Some(grouping) => {
                 self.raised.call(self.jacobian, x, &mut self.entries)?;
-                grouping.gather(&self.entries, values)
+                self.options.within(|| grouping.gather(&self.entries, values))?
             }
         }
     }
@@ -126,9 +127,10 @@ pub fn newton<'py>(
         let grouping = system.problem.grouping(0)?;
         let entries = vec![0.0; grouping.map_or(0, |grouping| grouping.entries())];
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
-        let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised };
+        let options = &options;
+        let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised, options };
         let mut told = Told { callback, raised };
-        Ok(Newton::new(newton, &options)?.solve_watched(&mut functions, x, &mut told)?.clone())
+        Ok(Newton::new(newton, options)?.solve_watched(&mut functions, x, &mut told)?.clone())
     });
     let report = raised.instead(done)?;
     let answer = PyDict::new(py);

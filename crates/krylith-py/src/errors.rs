@@ -1,6 +1,6 @@
 //! Krylith's errors as exceptions with the same words.
 
-use krylith::Error;
+use krylith::{Error, Options};
 use krylith_report::words::Language;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -42,4 +42,14 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> krylith::Result<
         Ok(done) => done.map_err(exception),
         Err(panic) => Err(exception(Error::of_panic(&*panic))),
     }
+}
+
+/// The same on at most so many threads, if a number is given: what prepares a solve takes no more than the solve does.
+pub fn bounded<T: Send>(
+    py: Python<'_>,
+    threads: Option<usize>,
+    work: impl FnOnce() -> krylith::Result<T> + Send,
+) -> PyResult<T> {
+    let options = Options { threads, ..Options::default() };
+    detached(py, || options.within(work)?)
 }

@@ -10,10 +10,15 @@ use std::sync::Arc;
 pub type Handle = (i32, Option<(usize, usize)>);
 
 /// The system of this rank's rows, or the error of whichever rank has one.
-pub fn system((comm, sizes): Handle, own: Result<Csr>, block: Option<usize>) -> Result<System> {
+pub fn system(
+    (comm, sizes): Handle,
+    own: Result<Csr>,
+    block: Option<usize>,
+    threads: Option<usize>,
+) -> Result<System> {
     // SAFETY: the Python caller holds the communicator whose handle this is.
     let comm: Arc<dyn Communicator> = unsafe { Mpi::from_handle(comm, sizes) }?;
     let own = agree(&*comm, own)?;
     let problem = krylith::Problem::distributed_csr(comm, &own, block)?;
-    Ok(System::of(problem, own.nonzeros(), "rows of this rank"))
+    Ok(System::of(problem, own.nonzeros(), "rows of this rank", threads))
 }

@@ -1,7 +1,7 @@
 //! Systems from the arrays of Python's matrices.
 
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
-use crate::errors::{detached, exception, refuse_forked};
+use crate::errors::{bounded, exception, refuse_forked};
 use crate::ranks;
 use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::memory::Numbers;
@@ -16,13 +16,15 @@ pub struct System {
     pub problem: Problem<'static>,
     /// The same in a line or two.
     pub lines: Vec<String>,
+    /// The number of threads that its options have, if any.
+    threads: Option<usize>,
 }
 
 #[pymethods]
 impl System {
     /// A scalar matrix by rows; without a block size, the one that suits its pattern.
     #[staticmethod]
-    #[pyo3(signature = (rows, columns, row_ptr, col, values, block))]
+    #[pyo3(signature = (rows, columns, row_ptr, col, values, block, threads=None))]
     fn csr(
         py: Python<'_>,
         rows: usize,
@@ -31,19 +33,20 @@ impl System {
         col: Indices<'_>,
         values: Lent<'_>,
         block: Option<usize>,
+        threads: Option<usize>,
     ) -> PyResult<Self> {
         refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
-        detached(py, || {
+        bounded(py, threads, || {
             let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
-            Ok(Self::of(Problem::csr_in_blocks(&a, block)?, a.nonzeros(), "CSR"))
+            Ok(Self::of(Problem::csr_in_blocks(&a, block)?, a.nonzeros(), "CSR", threads))
         })
     }
 
     /// This rank's run of rows of a scalar matrix that the ranks of a communicator hold together, whose columns are those of the
     /// whole matrix. Collective.
     #[staticmethod]
-    #[pyo3(signature = (comm, rows, columns, row_ptr, col, values, block))]
+    #[pyo3(signature = (comm, rows, columns, row_ptr, col, values, block, threads=None))]
     fn distributed(
         py: Python<'_>,
         comm: ranks::Handle,
@@ -53,17 +56,19 @@ impl System {
         col: Indices<'_>,
         values: Lent<'_>,
         block: Option<usize>,
+        threads: Option<usize>,
     ) -> PyResult<Self> {
         refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
-        detached(py, || {
+        bounded(py, threads, || {
             let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values));
-            ranks::system(comm, a, block)
+            ranks::system(comm, a, block, threads)
         })
     }
 
     /// A matrix of square blocks.
     #[staticmethod]
+    #[pyo3(signature = (block, block_rows, block_columns, row_ptr, col, values, threads=None))]
     fn bsr(
         py: Python<'_>,
         block: usize,
@@ -72,52 +77,53 @@ impl System {
         row_ptr: Indices<'_>,
         col: Indices<'_>,
         values: Lent<'_>,
+        threads: Option<usize>,
     ) -> PyResult<Self> {
         refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
-        detached(py, || {
+        bounded(py, threads, || {
             let a = bsr_of(block, [block_rows, block_columns], row_ptr, col, values)?;
             let entries = a.stored();
-            Ok(Self::of(Problem::bsr(&a)?.into_owned(), entries, "BSR"))
+            Ok(Self::of(Problem::bsr(&a)?.into_owned(), entries, "BSR", threads))
         })
     }
 
     /// A⊗M + τB⊗L; `m` and `l` are systems of one matrix each, with the same blocks.
     #[staticmethod]
     fn kronecker(
+        py: Python<'_>,
         a: PyReadonlyArray2<'_, f64>,
         b: PyReadonlyArray2<'_, f64>,
         tau: f64,
         m: &System,
         l: &System,
     ) -> PyResult<Self> {
-        let entries = m.entries() + l.entries();
-        let build = || {
-            let sum = Problem::kronecker_of(dense(&a)?, dense(&b)?, tau, &m.problem, &l.problem)?;
-            Ok(Self::of(sum, entries, "A⊗M + τB⊗L"))
-        };
-        build().map_err(exception)
+        let (a, b) = (dense(&a).map_err(exception)?, dense(&b).map_err(exception)?);
+        bounded(py, m.threads, || {
+            let sum = Problem::kronecker_of(a, b, tau, &m.problem, &l.problem)?;
+            Ok(Self::of(sum, m.entries() + l.entries(), "A⊗M + τB⊗L", m.threads))
+        })
     }
 
     /// The same with a point for each node, n × 3.
-    fn with_coordinates(&self, points: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
+    fn with_coordinates(&self, py: Python<'_>, points: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
         let view = points.as_array();
         let points: Vec<[f64; 3]> = match view.ncols() {
             3 => view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect(),
             2 => view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect(),
             n => return Err(exception(Error::invalid(format!("points of {n} numbers; they have 2 or 3")))),
         };
-        self.with(|problem| problem.with_coordinates(points))
+        self.with(py, |problem| problem.with_coordinates(points))
     }
 
     /// The same on a grid of nodes.
-    fn with_grid(&self, grid: [usize; 3]) -> PyResult<Self> {
-        self.with(|problem| problem.with_grid(grid))
+    fn with_grid(&self, py: Python<'_>, grid: [usize; 3]) -> PyResult<Self> {
+        self.with(py, |problem| problem.with_grid(grid))
     }
 
     /// The same with null vectors; none means the constants that the system maps to zero.
     fn with_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
-        let vectors = detached(py, || match vectors {
+        let vectors = bounded(py, self.threads, || match vectors {
             None => self.problem.constant_null_vectors(),
             Some(vectors) => {
                 vectors.iter().try_for_each(|v| match v.len() == self.problem.own_len() {
@@ -127,13 +133,13 @@ impl System {
                 Ok(vectors)
             }
         })?;
-        self.with(|problem| problem.with_null_vectors(vectors))
+        self.with(py, |problem| problem.with_null_vectors(vectors))
     }
 
     /// The same with near-null vectors; none means rigid modes.
-    fn with_near_null_vectors(&self, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
+    fn with_near_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
         let vectors = vectors.map_or_else(|| self.problem.rigid_modes(), Ok).map_err(exception)?;
-        self.with(|problem| problem.with_near_null_vectors(vectors))
+        self.with(py, |problem| problem.with_near_null_vectors(vectors))
     }
 
     /// Unknowns.
@@ -162,9 +168,9 @@ impl System {
 }
 
 impl System {
-    pub fn of(problem: Problem<'static>, entries: usize, format: &str) -> Self {
+    pub fn of(problem: Problem<'static>, entries: usize, format: &str, threads: Option<usize>) -> Self {
         let lines = words::system(&problem, entries, format);
-        Self { problem, lines }
+        Self { problem, lines, threads }
     }
 
     /// Stored numbers of its terms.
@@ -174,10 +180,11 @@ impl System {
 
     fn with(
         &self,
-        change: impl FnOnce(Problem<'static>) -> krylith::Result<Problem<'static>>,
+        py: Python<'_>,
+        change: impl FnOnce(Problem<'static>) -> krylith::Result<Problem<'static>> + Send,
     ) -> PyResult<Self> {
-        let problem = change(self.problem.clone()).map_err(exception)?;
-        Ok(Self { problem, lines: self.lines.clone() })
+        let problem = bounded(py, self.threads, || change(self.problem.clone()))?;
+        Ok(Self { problem, lines: self.lines.clone(), threads: self.threads })
     }
 }
 

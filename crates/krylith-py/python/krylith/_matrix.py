@@ -66,16 +66,16 @@ class Pattern(NamedTuple):
     row_ptr: Any
     col: Any
 
-    def is_that_of(self, other: Pattern) -> bool:
-        return all(_same(a, b) for a, b in zip(self, other))
+    def is_that_of(self, other: Pattern, threads: int | None) -> bool:
+        return all(_same(a, b, threads) for a, b in zip(self, other))
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any, threads: int | None) -> bool:
     if len(a) != len(b):
         return False
     if on_device(a) or on_device(b):
         return on_device(a) and on_device(b) and bool((a == b).all())
-    return _native.same_indices(lend_indices(a), lend_indices(b))
+    return _native.same_indices(lend_indices(a), lend_indices(b), threads)
 
 
 class Parts(NamedTuple):
@@ -90,6 +90,8 @@ class Parts(NamedTuple):
     order: Order
     #: True where the caller has the index arrays too, and may change them.
     shared: bool
+    #: On how many threads it is looked at; None for all.
+    threads: int | None = None
 
     def kept(self) -> Parts:
         """What new values are held against, whatever becomes of the caller's arrays."""
@@ -106,11 +108,11 @@ class Parts(NamedTuple):
         row_ptr, col = (lend_indices(a) for a in self.pattern)
         rows, columns = self.shape
         if comm is not None:
-            return _native.System.distributed(comm, rows, columns, row_ptr, col, lend(self.values), block)
+            return _native.System.distributed(comm, rows, columns, row_ptr, col, lend(self.values), block, self.threads)
         if self.block == 0:
-            return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block)
+            return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block, self.threads)
         rows, columns = rows // self.block, columns // self.block
-        return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values))
+        return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values), self.threads)
 
 
 def take_apart(A: Any, block: int | None) -> Parts:
@@ -193,16 +195,18 @@ def _canonical(A: Any) -> Any:
     return A
 
 
-def system_of(A: Any, block: int | None, comm: Any = None) -> tuple[_native.System, list[Parts]]:
-    """The system of a matrix or a Kronecker sum, and its matrices taken apart."""
+def system_of(
+    A: Any, block: int | None, comm: Any = None, threads: int | None = None
+) -> tuple[_native.System, list[Parts]]:
+    """The system of a matrix or a Kronecker sum, and its matrices taken apart, by so many threads or all."""
     handle = handle_of(comm)
     if isinstance(A, KroneckerSum):
         if comm is not None:
             raise InvalidInput("a Kronecker sum is solved by one rank; with `comm` there is one matrix, of whose rows each rank has a run")
         block = block if block is not None else A.block
-        (m, m_parts), (l, l_parts) = (system_of(X, block) for X in (A.M, A.L))
+        (m, m_parts), (l, l_parts) = (system_of(X, block, threads=threads) for X in (A.M, A.L))
         if m.block != l.block:
-            return system_of(A, math.gcd(m.block, l.block))
+            return system_of(A, math.gcd(m.block, l.block), threads=threads)
         return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
     if block is not None and not 1 <= block <= _native.MAX_BLOCK:
         raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {_native.MAX_BLOCK}")
@@ -211,14 +215,14 @@ def system_of(A: Any, block: int | None, comm: Any = None) -> tuple[_native.Syst
         # Rows of ranks come as scalars, and are put into blocks there.
         block = A.blocksize[0] if block is None and getattr(A, "format", "") == "bsr" else block
         apart = 1
-    parts = take_apart(A, apart)
+    parts = take_apart(A, apart)._replace(threads=threads)
     try:
         return parts.system(block, handle), [parts]
     except InvalidInput as e:
         if _UNSORTED not in str(e):
             raise
     # The caller's order is another one than that of sorted rows.
-    parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A))
+    parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A), threads=threads)
     return parts.system(block, handle), [parts]
 
 
@@ -228,11 +232,11 @@ def new_values(A: Any, known: Parts) -> Any:
     if known.order.means(A, known.shape):
         return known.order.values(A, known.pattern, known.shape, block)
     parts = take_apart(A, block)
-    if parts.shape == known.shape and len(parts.values) == len(known.values) and known.pattern.is_that_of(parts.pattern):
+    if parts.shape == known.shape and len(parts.values) == len(known.values) and known.pattern.is_that_of(parts.pattern, known.threads):
         return parts.values
     if hasattr(A, "tocsr") or is_torch(A):
         parts = take_apart(_canonical(A), block)
-    if parts.shape == known.shape and known.pattern.is_that_of(parts.pattern):
+    if parts.shape == known.shape and known.pattern.is_that_of(parts.pattern, known.threads):
         return parts.values
     if parts.shape != known.shape or parts.gpu is not None or is_torch(A):
         raise InvalidInput("new values of another pattern; make another Solver, which analyses it")

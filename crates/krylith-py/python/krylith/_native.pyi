@@ -11,7 +11,7 @@ MAX_BLOCK: int
 
 def main(words: Sequence[str]) -> int: ...
 def meant(what: str, text: str, known: Sequence[str]) -> str | None: ...
-def same_indices(a: Any, b: Any) -> bool: ...
+def same_indices(a: Any, b: Any, threads: int | None = None) -> bool: ...
 
 def solve_operators(
     a: Callable[[np.ndarray], np.ndarray],
@@ -37,15 +37,15 @@ def newton(
 class System:
     @staticmethod
     def csr(
-        rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
+        rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None, threads: int | None = None
     ) -> System: ...
     @staticmethod
     def distributed(
-        comm: tuple[int, tuple[int, int] | None], rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None
+        comm: tuple[int, tuple[int, int] | None], rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None, threads: int | None = None
     ) -> System: ...
     @staticmethod
     def bsr(
-        block: int, block_rows: int, block_columns: int, row_ptr: Any, col: Any, values: Any
+        block: int, block_rows: int, block_columns: int, row_ptr: Any, col: Any, values: Any, threads: int | None = None
     ) -> System: ...
     @staticmethod
     def kronecker(a: np.ndarray, b: np.ndarray, tau: float, m: System, l: System) -> System: ...

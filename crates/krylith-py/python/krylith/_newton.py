@@ -12,7 +12,7 @@ from krylith import _native
 from krylith._arrays import float64
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
-from krylith._options import count, options_text
+from krylith._options import count, options_text, threads_of
 from krylith._solver import check_callback
 
 
@@ -120,7 +120,7 @@ def newton(
     if x.ndim != 1:
         raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
     check_callback(callback)
-    system, parts = system_of(jacobian(x.copy()), block)
+    system, parts = system_of(jacobian(x.copy()), block, threads=threads_of(options))
     parts = [one.kept() for one in parts]
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; give a matrix")

@@ -94,6 +94,13 @@ def _word(name: str, value: Any) -> str:
     return value
 
 
+def threads_of(options: Any) -> int | None:
+    """Threads of the host that options allow; None where they say nothing, or what they say is refused later."""
+    threads = options.get("threads")
+    is_number = isinstance(threads, (int, float, np.number)) and not isinstance(threads, bool)
+    return int(threads) if is_number and threads >= 1 and float(threads).is_integer() else None
+
+
 def count(maxiter: Any) -> int | None:
     """A limit of iterations, which may come as 1e3."""
     if maxiter is None:

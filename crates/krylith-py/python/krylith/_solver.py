@@ -17,7 +17,7 @@ from krylith import _native
 from krylith._arrays import empty_like, float64, is_torch, lend, on_device
 from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
 from krylith._matrix import KroneckerSum, new_values, system_of
-from krylith._options import Options, count, options_text
+from krylith._options import Options, count, options_text, threads_of
 from krylith._solution import Solution
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Solver:
         if nodes is not None and block is None and comm is None:
             block = _block_of_nodes(A, math.prod(nodes))
         with interrupts():
-            system, parts = system_of(A, block, comm)
+            system, parts = system_of(A, block, comm, threads_of(options))
         self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._kronecker = isinstance(A, KroneckerSum)
         self._stages = system.stages
