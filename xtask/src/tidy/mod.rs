@@ -45,6 +45,9 @@ const UNSAFE: [&str; 20] = [
     "crates/krylith-py/src/solver.rs",
 ];
 
+/// Where a pool of rayon's may be made: a solver has one, and the command one for what it does beside that.
+const POOLS: [&str; 2] = ["crates/krylith-base/src/threads/", "crates/krylith-cli/src/process.rs"];
+
 /// Words that mark unfinished work, cut in two so that this file passes.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
@@ -206,6 +209,7 @@ fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(u
     let code: Vec<&str> = code.lines().collect();
     let text: Vec<&str> = text.lines().collect();
     let may_be_unsafe = UNSAFE.iter().any(|place| name.starts_with(place));
+    let may_have_pools = POOLS.iter().any(|place| name.starts_with(place));
     let is_library =
         layers::CRATES.iter().any(|(folder, ..)| name.starts_with(folder)) && !name.ends_with("/tests.rs");
     let mut in_tests = false;
@@ -220,6 +224,10 @@ fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(u
             if is_library && !in_tests && calls(line, name) {
                 find(i, format!("{name}! in the library; give it to an observer or an error"));
             }
+        }
+        let is_product = name.contains("/src/") && !name.ends_with("/tests.rs") && !in_tests;
+        if is_product && !may_have_pools && words(line).any(|w| w == "ThreadPoolBuilder") {
+            find(i, "a pool of rayon's: take that of the solver, or `threads::within`".into());
         }
         if !may_be_unsafe && words(line).any(|w| w == "unsafe") {
             find(i, "unsafe outside the device and FFI files".into());

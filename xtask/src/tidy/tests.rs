@@ -50,6 +50,17 @@ fn printing() {
 }
 
 #[test]
+fn pools() {
+    let pool = "fn f() { rayon::ThreadPoolBuilder::new(); }\n";
+    breaches(LIBRARY, pool, "a pool of rayon's");
+    breaches("crates/krylith-py/src/lib.rs", pool, "a pool of rayon's");
+    passes("crates/krylith-base/src/threads/tasks.rs", pool);
+    passes("crates/krylith/tests/threads.rs", pool);
+    passes("crates/krylith/src/io/tests.rs", pool);
+    passes(LIBRARY, &format!("#[cfg(test)]\nmod tests {{\n{pool}}}\n"));
+}
+
+#[test]
 fn unsafe_code() {
     breaches(LIBRARY, "fn f() { unsafe { g() } }\n", "unsafe outside");
     breaches("crates/krylith-cli/src/main.rs", "unsafe impl Send for A {}\n", "unsafe outside");
