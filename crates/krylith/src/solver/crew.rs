@@ -43,7 +43,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Starts the threads that a device of the host would have; they have no seats yet. Collective.
     pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
-        let mut workers = device::workers(problem, options, 1)?;
+        let mut workers = device::first_workers(problem, options)?;
         workers.waiting = waiting;
         let (queues, team, errors) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { parts: None, workers, queues, team, errors, lost: false })

@@ -142,17 +142,18 @@ pub(super) fn open(
     }
 }
 
-/// Threads of `count` devices whose work on the host is shared by as many as the options say: each has its part of them. One that stands by where
-/// that does. Collective.
+/// Threads of `count` devices, whose work on the host is shared by as many as the options say: each has its part of them. Collective.
 pub(super) fn workers<T>(problem: &Problem, options: &Options, count: usize) -> Result<Workers<T>> {
-    let (comm, small) = (&*problem.comm, is_small(problem));
-    let on_host = !matches!(options.device, Some(DeviceSpec::Cuda(_)));
-    let (_, threads) = threads(comm, options, small);
-    let started = match small && on_host && count == 1 {
-        true => Workers::standby(),
-        false => Workers::new(count, (threads / count).max(1)),
-    };
+    let comm = &*problem.comm;
+    let (_, threads) = threads(comm, options, false);
+    let started = Workers::new(count, (threads / count).max(1));
     if comm.size() == 1 { started } else { agree(comm, started) }
+}
+
+/// The same before a device is chosen: for a small system, one that stands by. Collective.
+pub(super) fn first_workers<T>(problem: &Problem, options: &Options) -> Result<Workers<T>> {
+    let on_host = !matches!(options.device, Some(DeviceSpec::Cuda(_)));
+    if on_host && is_small(problem) { Workers::standby() } else { workers(problem, options, 1) }
 }
 
 /// Threads of the host that this rank is asked to take, and those that it takes.
@@ -186,14 +187,11 @@ fn open_cpu(
     let (cores, small) = (host::cores(), comm.size() == 1 && one_thread_does(local.terms));
     let (asked, threads) = threads(&**comm, options, small);
     let pool = Pool::new(threads);
-    agree(
-        &**comm,
-        if pool.threads() == threads {
-            Ok(())
-        } else {
-            Err(refused(threads, &format!("{} ran", pool.threads())))
-        },
-    )?;
+    let all = match pool.threads() {
+        started if started == threads => Ok(()),
+        started => Err(refused(threads, &format!("{started} run"))),
+    };
+    agree(&**comm, all)?;
     let reason = match asked > cores {
         true => format!("{reason}; {asked} threads were asked for, and this process may use {cores} cores"),
         false => reason.into(),
