@@ -1,11 +1,18 @@
 //! Random systems and dense references shared by the integration tests.
 #![allow(dead_code)]
 
+mod algebra;
 pub mod exact;
+mod matrices;
 pub mod systems;
 
+#[allow(unused_imports)] // a test takes what it needs
+pub use {algebra::*, matrices::*};
+
+use krylith::Result;
 use krylith::device::cpu::{Cpu, Pool};
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
+use krylith::operator::LinearOperator;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
@@ -163,10 +170,6 @@ pub fn by_rows(k: &KroneckerSum, x: &[f64]) -> Vec<f64> {
     y
 }
 
-pub fn multiply(a: &Mat, x: &[f64]) -> Vec<f64> {
-    (0..a.nrows()).map(|i| (0..a.ncols()).map(|j| a[(i, j)] * x[j]).sum()).collect()
-}
-
 /// Direct solution by Gaussian elimination with partial pivoting (Golub & Van Loan 2013, Alg. 3.4.1). NaN where the
 /// matrix is singular.
 pub fn solve(a: &Mat, b: &[f64]) -> Vec<f64> {
@@ -189,12 +192,18 @@ pub fn solve(a: &Mat, b: &[f64]) -> Vec<f64> {
     x
 }
 
-pub fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|v| v * v).sum::<f64>().sqrt()
-}
+/// An operator made of a closure, linear or not.
+pub struct Map<F>(pub F);
 
-/// ‖x − y‖/‖y‖.
-pub fn distance(x: &[f64], y: &[f64]) -> f64 {
-    let d: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).collect();
-    norm(&d) / norm(y).max(f64::MIN_POSITIVE)
+impl<F: Fn(&[f64], &mut [f64])> LinearOperator<Cpu> for Map<F> {
+    fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        self.0(x, y);
+        Ok(())
+    }
+    fn key(&self) -> u64 {
+        0
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
 }

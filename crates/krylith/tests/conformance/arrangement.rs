@@ -12,19 +12,6 @@ use krylith::space::Space;
 use krylith::{Result, Store};
 use std::borrow::Cow;
 
-/// A matrix of 1×1 blocks of ones with these rows.
-fn pattern(rows: Vec<Vec<u32>>, columns: usize) -> Bsr {
-    let (mut row_ptr, mut col) = (vec![0], Vec::new());
-    for mut row in rows {
-        row.sort_unstable();
-        row.dedup();
-        col.extend(row);
-        row_ptr.push(col.len());
-    }
-    let values = vec![1.0; col.len()];
-    Bsr::new(1, row_ptr.len() - 1, columns, row_ptr, col, values).unwrap()
-}
-
 /// n³ nodes, each coupled to those at `offsets` and their opposites; `number` names them.
 fn mesh(n: usize, offsets: &[[usize; 3]], number: impl Fn(usize) -> usize) -> Bsr {
     let mut rows: Vec<Vec<u32>> = (0..n * n * n).map(|i| vec![i as u32]).collect();

@@ -178,7 +178,6 @@ pub fn tiles_sum_what_they_pass<S: TileFactors>(make: Make<S>) {
                 let options = BlockTilesOptions { tile, ..BlockTilesOptions::default() };
                 let p = BlockTiles::new(&space, &Terms::bsr(&a), cells, options).unwrap();
                 let alone = applied(&space, &p, &x);
-                let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
                 let [xx, xy] = [dot(&x, &x), dot(&x, &alone)];
                 for (dots, expected) in
                     [(Dots::Xy(2), [-1.0, -1.0, xy, -1.0]), (Dots::XxXy(1), [-1.0, xx, xy, -1.0])]

@@ -1,5 +1,6 @@
 //! Blocks of vectors against plain loops, and P-CBCG against CG.
 
+use super::method::brief;
 use super::{Make, distributed};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
@@ -18,10 +19,6 @@ fn block<S: Space>(space: &S, rng: &mut Random, s: usize) -> (Vec<S::Vector>, Ve
     let mut block = space.block(s).unwrap();
     block.iter_mut().zip(&host).for_each(|(to, from)| space.write(from, to).unwrap());
     (block, host)
-}
-
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
 /// Sums of n products of numbers below 2 by any order: the largest difference.
@@ -173,13 +170,6 @@ fn solve<S: Space>(
     let mut answer = vec![0.0; rhs.len()];
     space.read(&x, &mut answer).unwrap();
     (history, answer)
-}
-
-fn brief(h: &History) -> String {
-    format!(
-        "{} after {} iterations at {:e}, {:?}",
-        h.outcome, h.iterations, h.true_relative_residual, h.reason
-    )
 }
 
 /// P-CBCG takes as many products as CG, 5 % and s more at most, with two reductions a step.

@@ -1,6 +1,6 @@
 //! Coarse levels as a part of compositions, and compositions that go back.
 
-use super::multilevel::{diffusion, times};
+use super::multilevel::diffusion;
 use super::{Make, applied};
 use crate::common::*;
 use krylith::matrix::{Bsr, Csr};
@@ -24,18 +24,6 @@ const KINDS: [CoarsenKind; 3] = [
 fn part(kind: CoarsenKind) -> MultilevelOptions {
     let coarsening = Coarsening::of(kind);
     MultilevelOptions { coarsening, smooth_finest: false, ..MultilevelOptions::default() }
-}
-
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
-}
-
-fn plus(x: &[f64], y: &[f64]) -> Vec<f64> {
-    x.iter().zip(y).map(|(x, y)| x + y).collect()
-}
-
-fn minus(x: &[f64], y: &[f64]) -> Vec<f64> {
-    x.iter().zip(y).map(|(x, y)| x - y).collect()
 }
 
 /// A matrix of 1×1 blocks times `x`, each number of which stands for `order` components.

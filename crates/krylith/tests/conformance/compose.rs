@@ -17,14 +17,6 @@ fn runs(n: usize, rows: usize) -> Subdomains {
     Subdomains::from_labels(&labels, n.div_ceil(rows)).unwrap()
 }
 
-fn plus(x: &[f64], y: &[f64]) -> Vec<f64> {
-    x.iter().zip(y).map(|(x, y)| x + y).collect()
-}
-
-fn minus(x: &[f64], y: &[f64]) -> Vec<f64> {
-    x.iter().zip(y).map(|(x, y)| x - y).collect()
-}
-
 /// Sums, products and what is nested of both, against the formulas with a dense A.
 pub fn compositions_match_dense_algebra<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(make: Make<S>) {
     let mut rng = Random(61);

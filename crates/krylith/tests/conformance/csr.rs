@@ -2,13 +2,12 @@
 
 use super::distributed::{MakeShare, partitions};
 use super::{Make, apply};
-use crate::common::Random;
+use crate::common::{Random, scaled};
 use krylith::comm::{Communicator, Team};
-use krylith::matrix::{Bsr, Dense};
-use krylith::operator::{Format, LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::matrix::Bsr;
+use krylith::operator::{Format, LinearOperator, PointBlock, PointBlockSum};
 use krylith::partition::{Part, Partition, split};
 use krylith::{Result, Store};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A square matrix whose first rows have these lengths, of distinct columns that begin anywhere; values from `number`.
@@ -61,10 +60,6 @@ fn lengths(rng: &mut Random) -> Vec<(String, Vec<usize>)> {
     all
 }
 
-fn terms(c: f64, a: &Bsr) -> Terms<'_> {
-    Terms { terms: vec![(Dense::new(1, 1, vec![c]).unwrap(), Cow::Borrowed(a))], halo: None }
-}
-
 /// c A x and what rounding may make of each number.
 fn reference(c: f64, a: &Bsr, stored: impl Fn(f64) -> f64, x: &[f64]) -> Vec<(f64, f64)> {
     let row = |i: usize| {
@@ -95,7 +90,7 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
         for c in [1.0, -2.5] {
             for store in [Store::F64, Store::F32] {
                 let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
-                let operator = PointBlock::new(&space, &terms(c, &a), store, false).unwrap();
+                let operator = PointBlock::new(&space, &scaled(c, &a), store, false).unwrap();
                 let y = apply(&space, &operator, &x, a.rows());
                 check(&y, &reference(c, &a, stored, &x), &format!("{what}, {c} times, {store:?}"));
                 assert!(y == apply(&space, &operator, &x, a.rows()), "{what}: other bits the second time");
@@ -118,7 +113,7 @@ pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
     let mut all = Vec::new();
     for store in [Store::F64, Store::F32] {
         let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
-        let mut operator = PointBlock::new(&space, &terms(-2.5, &a), store, false).unwrap();
+        let mut operator = PointBlock::new(&space, &scaled(-2.5, &a), store, false).unwrap();
         for _ in 0..2 {
             let y = apply(&space, &operator, &x, n);
             check(&y, &reference(-2.5, &a, stored, &x), &format!("{store:?}"));
@@ -185,7 +180,7 @@ pub fn residuals_of_scalar_rows<S: PointBlockSum>(make: Make<S>) {
     for (what, lengths) in lengths(&mut rng) {
         let exact = Exact::new(rows_of(&lengths, &mut rng, &mut |_| 1.0), &mut rng);
         let space = make(exact.a.rows());
-        let operator = PointBlock::new(&space, &terms(THREE as f64, &exact.a), Store::F64, false).unwrap();
+        let operator = PointBlock::new(&space, &scaled(THREE as f64, &exact.a), Store::F64, false).unwrap();
         exact.check(&space, &operator, &(0..exact.a.rows()).collect::<Vec<_>>(), &what);
     }
 }
@@ -240,8 +235,8 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
             ways.push(("all on the first rank", Partition::new(vec![0; n], ranks).unwrap()));
             for (shape, partition) in ways {
                 let what = format!("{name}, {ranks} ranks, {shape}");
-                let whole = split(&terms(THREE as f64, &exact.a), &partition).unwrap();
-                let again = split(&terms(THREE as f64, &new), &partition).unwrap();
+                let whole = split(&scaled(THREE as f64, &exact.a), &partition).unwrap();
+                let again = split(&scaled(THREE as f64, &new), &partition).unwrap();
                 let work = |comm: Arc<dyn Communicator>| -> Result<()> {
                     let (part, next): (&Part, &Part) = (&whole[comm.rank()], &again[comm.rank()]);
                     let own: Vec<usize> = part.rows.iter().map(|&i| i as usize).collect();
@@ -292,11 +287,11 @@ pub fn scalar_rows_are_updated<S: PointBlockSum>(make: Make<S>) {
     let mut a = rows_of(&[vec![3; 2000], vec![2500]].concat(), &mut rng, &mut |rng| rng.number());
     let (space, x) = (make(a.rows()), rng.numbers(a.rows()));
     for store in [Store::F64, Store::F32] {
-        let mut operator = PointBlock::new(&space, &terms(1.0, &a), store, false).unwrap();
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
         for _ in 0..2 {
             a.values_mut().iter_mut().for_each(|v| *v = rng.number());
             operator.update_values(&space, 0, a.values()).unwrap();
-            let fresh = PointBlock::new(&space, &terms(1.0, &a), store, false).unwrap();
+            let fresh = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
             assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
         }
@@ -325,11 +320,11 @@ pub mod gpu {
         let mut a = rows_of(&[vec![3; 2000], vec![2500]].concat(), &mut rng, &mut |rng| rng.number());
         let (space, x) = (Cuda::new(device, a.rows()).unwrap(), rng.numbers(a.rows()));
         for store in [Store::F64, Store::F32] {
-            let mut operator = PointBlock::new(&space, &terms(1.0, &a), store, false).unwrap();
+            let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
             a.values_mut().iter_mut().for_each(|v| *v = rng.number());
             let values = device.upload(a.values(), "new values").unwrap();
             operator.update_values(&space, 0, &values).unwrap();
-            let fresh = PointBlock::new(&space, &terms(1.0, &a), store, false).unwrap();
+            let fresh = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
             assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
             let mut wrong = a.values().to_vec();
@@ -378,8 +373,8 @@ pub mod gpu {
         ];
         for (name, a) in &all {
             for ranks in [1, ranks] {
-                let partition = Partition::by_nonzeros(&terms(1.0, a), ranks).unwrap();
-                let parts = split(&terms(1.0, a), &partition).unwrap();
+                let partition = Partition::by_nonzeros(&scaled(1.0, a), ranks).unwrap();
+                let parts = split(&scaled(1.0, a), &partition).unwrap();
                 let work = |comm: Arc<dyn Communicator>| -> Result<[f64; 4]> {
                     let part = &parts[comm.rank()];
                     let space = make(&comm, part.rows.len())?;
@@ -450,7 +445,7 @@ pub mod gpu {
         all.push(("3 a row and a row of 2 million", of(&arrow)));
         for (name, a) in all {
             let space = Cuda::new(device, a.rows()).unwrap();
-            let terms = terms(1.0, &a);
+            let terms = scaled(1.0, &a);
             let seconds = |work: &mut dyn FnMut()| {
                 work();
                 space.wait().unwrap();

@@ -1,6 +1,6 @@
 //! Subdomains that a GPU cuts by a matrix's graph: those of the host.
 
-use crate::common::{Random, random_bsr};
+use crate::common::{Random, pattern, random_bsr};
 use krylith::device::cuda::{Cuda, Device};
 use krylith::matrix::Bsr;
 use krylith::operator::Terms;
@@ -31,20 +31,7 @@ fn grid(edge: usize, steps: &[[usize; 3]], shuffled: bool) -> Bsr {
             }
         }
     }
-    from_rows(rows)
-}
-
-fn from_rows(mut rows: Vec<Vec<u32>>) -> Bsr {
-    let n = rows.len();
-    rows.iter_mut().for_each(|row| row.sort_unstable());
-    let ends = rows.iter().scan(0, |end, row| {
-        *end += row.len();
-        Some(*end)
-    });
-    let row_ptr: Vec<usize> = std::iter::once(0).chain(ends).collect();
-    let col = rows.concat();
-    let values = vec![1.0; col.len()];
-    Bsr::new(1, n, n, row_ptr, col, values).unwrap()
+    pattern(rows, n)
 }
 
 /// Meshes and grids, numbered in order and at random, with parts that several levels lie between.
@@ -81,8 +68,8 @@ pub fn other_cuts_are_left_to_the_host(device: &Arc<Device>) {
     left(&random_bsr(&mut rng, 2, 3000, 3000, 5, true), 512, "a pattern that is not symmetric");
     let mut star: Vec<Vec<u32>> = (0..3000).map(|i| vec![0, i]).collect();
     star[0] = (0..3000).collect();
-    left(&from_rows(star), 512, "a long row");
-    left(&from_rows((0..3000).map(|i| vec![i]).collect()), 512, "rows that are coupled to none");
+    left(&pattern(star, 3000), 512, "a long row");
+    left(&pattern((0..3000).map(|i| vec![i]).collect(), 3000), 512, "rows that are coupled to none");
     let mesh = grid(12, &STEPS, true);
     left(&mesh, 4, "subdomains of 4 rows");
     left(&mesh, 2000, "a system that is no larger than a subdomain");

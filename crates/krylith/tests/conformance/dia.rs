@@ -2,16 +2,15 @@
 
 use super::distributed::MakeShare;
 use super::{Make, apply};
-use crate::common::Random;
+use crate::common::{Random, scaled};
 use krylith::Store;
 use krylith::comm::{Communicator, Team};
-use krylith::matrix::{Bsr, Dense, Dia};
-use krylith::operator::{Dots, Format, LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith::matrix::{Bsr, Dia};
+use krylith::operator::{Dots, Format, LinearOperator, PointBlock, PointBlockSum};
 use krylith::partition::{Part, Partition, split};
 use krylith::space::FLAGS;
 #[cfg(feature = "cuda")]
 use krylith::space::{Schedule, Space};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a stencil couples: steps in x, y, z.
@@ -133,10 +132,6 @@ fn matrices() -> Vec<(String, Bsr, Format)> {
     all
 }
 
-fn terms(c: f64, a: &Bsr) -> Terms<'_> {
-    Terms { terms: vec![(Dense::new(1, 1, vec![c]).unwrap(), Cow::Borrowed(a))], halo: None }
-}
-
 /// A x with numbers as stored, and |A| |x|.
 fn reference(c: f64, a: &Bsr, store: Store, x: &[f64]) -> Vec<(f64, f64)> {
     let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
@@ -165,7 +160,7 @@ pub fn products_by_diagonals<S: PointBlockSum>(make: Make<S>) {
             let mut bits: Option<Vec<f64>> = None;
             for format in [Format::Auto, Format::Csr, Format::Dia, Format::DiaFull] {
                 let what = format!("{what}, {c} times, {store:?}, {format}");
-                let made = PointBlock::with_format(&space, &terms(c, &a), store, format);
+                let made = PointBlock::with_format(&space, &scaled(c, &a), store, format);
                 if taken == Format::Csr && !matches!(format, Format::Auto | Format::Csr) {
                     let error = made.err().expect(&what).to_string();
                     assert!(error.contains("format=dia") && error.contains("format=auto"), "{what}: {error}");
@@ -208,7 +203,8 @@ pub fn residuals_by_diagonals<S: PointBlockSum>(make: Make<S>) {
         let formats =
             if taken == Format::Csr { vec![Format::Auto] } else { vec![Format::Dia, Format::DiaFull] };
         for format in formats {
-            let operator = PointBlock::with_format(&space, &terms(c as f64, &a), Store::F64, format).unwrap();
+            let operator =
+                PointBlock::with_format(&space, &scaled(c as f64, &a), Store::F64, format).unwrap();
             let [mut b, mut dx, mut r, mut m] = [(); 4].map(|()| space.vector().unwrap());
             space.write(&rhs, &mut b).unwrap();
             space.write(&x, &mut dx).unwrap();
@@ -240,7 +236,7 @@ pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
     let (space, n) = (make(a.rows()), a.rows());
     let x = Random(134).numbers(n);
     for store in [Store::F64, Store::F32] {
-        let mut operator = PointBlock::new(&space, &terms(1.0, &a), store, false).unwrap();
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
         assert_eq!(operator.format(), Format::Dia);
         let mut key = operator.key();
         for (symmetric, changed) in [(true, false), (false, true), (true, false), (false, false)] {
@@ -300,7 +296,7 @@ pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
         for (store, format) in
             [(Store::F64, Format::Auto), (Store::F32, Format::Auto), (Store::F64, Format::DiaFull)]
         {
-            let Ok(operator) = PointBlock::with_format(&space, &terms(1.5, &a), store, format) else {
+            let Ok(operator) = PointBlock::with_format(&space, &scaled(1.5, &a), store, format) else {
                 assert_eq!(taken, Format::Csr, "{what}");
                 continue;
             };
@@ -365,8 +361,8 @@ pub fn ranks_share_diagonals<S: PointBlockSum>(counts: &[usize], make: MakeShare
         for &ranks in counts {
             for (how, partition, everywhere) in partitions(sides, ranks) {
                 let what = format!("{kind}, {ranks} ranks, {how}");
-                let parts = split(&terms(1.5, a), &partition).unwrap();
-                let again = split(&terms(1.5, &doubled), &partition).unwrap();
+                let parts = split(&scaled(1.5, a), &partition).unwrap();
+                let again = split(&scaled(1.5, &doubled), &partition).unwrap();
                 let work = |comm: Arc<dyn Communicator>| -> krylith::Result<()> {
                     let comm = &comm;
                     let (part, next): (&Part, &Part) = (&parts[comm.rank()], &again[comm.rank()]);
@@ -440,7 +436,7 @@ pub mod gpu {
     pub fn diagonals_are_updated_from_device_memory(device: &Arc<Device>) {
         let a = stencil([17, 13, 11], SEVEN, &mut mutual);
         let (space, x) = (Cuda::new(device, a.rows()).unwrap(), Random(139).numbers(a.rows()));
-        let mut operator = PointBlock::new(&space, &terms(1.0, &a), Store::F64, false).unwrap();
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), Store::F64, false).unwrap();
         let mut b = a.clone();
         b.values_mut().iter_mut().for_each(|v| *v *= -3.0);
         let values = device.upload(b.values(), "new values").unwrap();
@@ -467,7 +463,7 @@ pub mod gpu {
         for (name, sides, near) in cases {
             let a = stencil(sides, near, &mut mutual);
             let space = Cuda::new(device, a.rows()).unwrap();
-            let placed = space.place(&terms(1.0, &a)).unwrap();
+            let placed = space.place(&scaled(1.0, &a)).unwrap();
             let mut scalars = space.scalars(8).unwrap();
             let (mut x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&vec![1.0; a.rows()], &mut x).unwrap();

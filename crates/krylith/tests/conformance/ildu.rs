@@ -11,15 +11,6 @@ use std::collections::BTreeMap;
 
 type Blocks = BTreeMap<(usize, usize), Vec<f64>>;
 
-/// c ← c − a b, row-major of order n.
-fn subtract(c: &mut [f64], a: &[f64], b: &[f64], n: usize) {
-    for r in 0..n {
-        for q in 0..n {
-            c[r * n + q] -= (0..n).map(|m| a[r * n + m] * b[m * n + q]).sum::<f64>();
-        }
-    }
-}
-
 /// The blocks of order b·s that `terms` has among the rows of one subdomain, by number within it.
 fn blocks(terms: &Terms, rows: &[u32]) -> Blocks {
     let (b, s) = (terms.block(), terms.stages());
@@ -50,13 +41,13 @@ fn reference(terms: &Terms, rows: &[u32], x: &[f64]) -> Vec<f64> {
         let lower: Vec<usize> = a.range((i, 0)..(i, i)).map(|(k, _)| k.1).collect();
         for k in lower {
             let mut l = vec![0.0; order * order];
-            subtract(&mut l, &a[&(i, k)], &inverse[k], order);
+            add_product(&mut l, -1.0, &a[&(i, k)], &inverse[k], order);
             l.iter_mut().for_each(|v| *v = -*v);
             let upper: Vec<usize> = a.range((k, k + 1)..(k, n)).map(|(k, _)| k.1).collect();
             for j in upper {
                 let u = a[&(k, j)].clone();
                 if let Some(to) = a.get_mut(&(i, j)) {
-                    subtract(to, &l, &u, order);
+                    add_product(to, -1.0, &l, &u, order);
                 }
             }
             a.insert((i, k), l);

@@ -1,6 +1,6 @@
 //! Systems whose rows stand in each other's places.
 
-use super::multilevel::times;
+use crate::common::times;
 use krylith::Solver;
 use krylith::matrix::Csr;
 

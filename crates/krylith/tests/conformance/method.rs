@@ -209,7 +209,7 @@ pub fn operators_write_to_columns<S: PointBlockSum>(make: Make<S>) {
         space.read_scalars(&scalars, 0, &mut dots, &mut flags).unwrap();
         let mut y = vec![0.0; n];
         space.read(&product, &mut y).unwrap();
-        let square: f64 = y.iter().map(|y| y * y).sum();
+        let square = dot(&y, &y);
         assert!((dots[1] - square).abs() <= 1e-13 * square, "n={n}: {dots:?} and {square}");
         assert_eq!((dots[0], dots[2]), (0.0, 0.0), "n={n}");
         let mut narrow = space.basis(2, Store::F32).unwrap();
@@ -275,12 +275,6 @@ pub fn cg_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>
 
 /// Hestenes and Stiefel's algorithm on arrays, line by line: ‖r‖/‖b‖ before and after `steps` iterations.
 fn textbook(a: &Csr, inverse: &[f64], b: &[f64], steps: usize) -> Vec<f64> {
-    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    let product = |x: &[f64]| -> Vec<f64> {
-        (0..x.len())
-            .map(|i| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum())
-            .collect()
-    };
     let precondition = |r: &[f64]| -> Vec<f64> { r.iter().zip(inverse).map(|(r, d)| r * d).collect() };
     let mut r = b.to_vec();
     let mut z = precondition(&r);
@@ -288,7 +282,7 @@ fn textbook(a: &Csr, inverse: &[f64], b: &[f64], steps: usize) -> Vec<f64> {
     let mut rho = dot(&r, &z);
     let mut history = vec![1.0];
     for _ in 0..steps {
-        let q = product(&p);
+        let q = times(a, &p);
         let alpha = rho / dot(&p, &q);
         r.iter_mut().zip(&q).for_each(|(r, q)| *r -= alpha * q);
         z = precondition(&r);
@@ -409,14 +403,9 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
     let (n, steps) = (120, 7); // of one batch: its end multiplies too
     let (matrix, rhs) = (line(n), Random(63).numbers(n));
     let space = make(n);
-    let product = |x: &[f64]| -> Vec<f64> {
-        let row =
-            |i: usize| matrix.row(i).0.iter().zip(matrix.row(i).1).map(|(&j, v)| v * x[j as usize]).sum();
-        (0..n).map(row).collect()
-    };
     let (factors, calls) = (RefCell::new(Vec::new()), Cell::new(0));
     let a = OnHost(|x: &[f64], y: &mut [f64]| {
-        y.copy_from_slice(&product(x));
+        y.copy_from_slice(&times(&matrix, x));
         factors.borrow_mut().push(x.to_vec());
     });
     let p = OnHost(|x: &[f64], y: &mut [f64]| {
@@ -435,9 +424,8 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
         let factors = factors.borrow();
         let directions = &factors[1..=steps]; // the first product was the residual's
         let cosine = |pair: &[Vec<f64>]| {
-            let q = product(&pair[0]);
-            let dot: f64 = q.iter().zip(&pair[1]).map(|(x, y)| x * y).sum();
-            dot.abs() / (norm(&q) * norm(&pair[1]))
+            let q = times(&matrix, &pair[0]);
+            dot(&q, &pair[1]).abs() / (norm(&q) * norm(&pair[1]))
         };
         directions.windows(2).map(cosine).fold(0.0, f64::max)
     };

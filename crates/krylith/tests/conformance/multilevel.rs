@@ -30,17 +30,6 @@ pub fn options(kind: CoarsenKind) -> MultilevelOptions {
     MultilevelOptions { coarsening: Coarsening::of(kind), ..MultilevelOptions::default() }
 }
 
-/// xᵀ y.
-pub fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
-}
-
-/// A x.
-pub fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
-    let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum();
-    (0..a.rows()).map(row).collect()
-}
-
 /// Diffusion on a grid of `side`³ nodes, coefficients of cells up to a factor `contrast` apart.
 pub fn diffusion(side: usize, contrast: f64) -> Csr {
     let n = side * side * side;
@@ -150,20 +139,6 @@ impl Plain {
         let shares = solve(&gram, &[dot(&c, b), dot(&d, b)]);
         c.iter().zip(d).map(|(c, d)| shares[0] * c + shares[1] * d).collect()
     }
-}
-
-fn transpose(a: &Mat) -> Mat {
-    Mat::from_fn(a.ncols(), a.nrows(), |i, j| a[(j, i)])
-}
-
-fn product(a: &Mat, b: &Mat) -> Mat {
-    let mut out = Mat::zeros(a.nrows(), b.ncols());
-    for i in 0..a.nrows() {
-        for k in (0..a.ncols()).filter(|&k| a[(i, k)] != 0.0) {
-            (0..b.ncols()).for_each(|j| out[(i, j)] += a[(i, k)] * b[(k, j)]);
-        }
-    }
-    out
 }
 
 /// P ⊗ I.

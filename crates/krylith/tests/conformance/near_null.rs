@@ -57,23 +57,6 @@ fn options(smoothed: bool) -> MultilevelOptions {
     MultilevelOptions { cycle: Cycle::W, coarsening, ..MultilevelOptions::default() }
 }
 
-fn dot(x: &[f64], y: &[f64]) -> f64 {
-    x.iter().zip(y).map(|(x, y)| x * y).sum()
-}
-
-/// A x, with scalar rows.
-fn times(a: &Bsr, x: &[f64]) -> Vec<f64> {
-    let (b, mut y) = (a.block(), vec![0.0; a.rows()]);
-    for i in 0..a.block_rows() {
-        for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            for (at, v) in a.block_values(e).iter().enumerate() {
-                y[i * b + at / b] += v * x[a.col()[e] as usize * b + at % b];
-            }
-        }
-    }
-    y
-}
-
 /// Levels of blocks of the number of vectors; A_c = R A P by products with unit vectors; two levels correct what R sees; cycles are symmetric and
 /// definite.
 pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
@@ -98,8 +81,11 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
         for column in (0..coarse.rows()).step_by(7).filter(|column| !filled.contains(column)) {
             let mut unit = vec![0.0; coarse.rows()];
             unit[column] = 1.0;
-            let wanted = times(&transfer.restriction, &times(fine, &times(&transfer.prolongation, &unit)));
-            let found = times(coarse, &unit);
+            let wanted = times_blocks(
+                &transfer.restriction,
+                &times_blocks(fine, &times_blocks(&transfer.prolongation, &unit)),
+            );
+            let found = times_blocks(coarse, &unit);
             assert!(distance(&found, &wanted) <= 1e-12, "{k}, column {column}");
         }
         let (u, v) = (rng.numbers(a.rows()), rng.numbers(a.rows()));
@@ -110,9 +96,9 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
         let part = MultilevelOptions { smooth_finest: false, levels: 2, ..how };
         let p = Multilevel::with_near_null(&space, &terms, part, near.clone()).unwrap();
         assert!(p.levels()[1].is_direct());
-        let ax = times(&a, &applied(&space, &p, &u));
+        let ax = times_blocks(&a, &applied(&space, &p, &u));
         let restriction = &p.levels()[0].transfer().unwrap().restriction;
-        let d = distance(&times(restriction, &ax), &times(restriction, &u));
+        let d = distance(&times_blocks(restriction, &ax), &times_blocks(restriction, &u));
         assert!(d <= 1e-9, "{k}: {d:e}");
     }
     let refused = |near: NearNull, how| Multilevel::with_near_null(&space, &terms, how, near).err().unwrap();
@@ -168,7 +154,7 @@ pub fn rigid_modes_keep_iterations<S: Coarsen>(make: Make<S>) {
             assert_eq!(history.outcome, Outcome::Converged, "{nodes} nodes, {rigid}");
             let mut x = vec![0.0; b.len()];
             space.read(&dx, &mut x).unwrap();
-            assert!(distance(&times(&a, &x), &b) <= 1.01e-8);
+            assert!(distance(&times_blocks(&a, &x), &b) <= 1.01e-8);
             history.iterations
         };
         let [small, large] = [6, 10].map(|nodes| of(nodes, true));

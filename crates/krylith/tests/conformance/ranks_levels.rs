@@ -3,7 +3,7 @@
 use super::Make;
 use super::applied;
 use super::distributed::{MakeShare, grid, partitions};
-use super::multilevel::{diffusion, dot, solved};
+use super::multilevel::{diffusion, solved};
 use crate::common::*;
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr};

@@ -41,19 +41,9 @@ fn made<S: SchwarzFactors>(space: &S, plan: &Arc<SchwarzPlan>, a: &Bsr, how: Sch
     p
 }
 
-fn to_dense(a: &Bsr) -> Mat {
-    let csr = a.to_csr();
-    let mut out = Mat::zeros(a.rows(), a.columns());
-    for i in 0..a.rows() {
-        let (col, values) = csr.row(i);
-        col.iter().zip(values).for_each(|(&j, &v)| out[(i, j as usize)] = v);
-    }
-    out
-}
-
 /// Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x by dense direct solves.
 fn dense_schwarz(a: &Bsr, subdomains: &Subdomains, overlap: usize, x: &[f64]) -> Vec<f64> {
-    let (b, dense) = (a.block(), to_dense(a));
+    let (b, dense) = (a.block(), written_out(&a.to_csr()));
     let mut y = vec![0.0; x.len()];
     for p in 0..subdomains.count() {
         let mut nodes: BTreeSet<u32> = subdomains.rows(p).iter().copied().collect();
@@ -74,26 +64,6 @@ fn dense_schwarz(a: &Bsr, subdomains: &Subdomains, overlap: usize, x: &[f64]) ->
         }
     }
     y
-}
-
-/// c ← c − a b, row-major of order n.
-fn subtract(c: &mut [f64], a: &[f64], b: &[f64], n: usize) {
-    for r in 0..n {
-        for q in 0..n {
-            c[r * n + q] -= (0..n).map(|m| a[r * n + m] * b[m * n + q]).sum::<f64>();
-        }
-    }
-}
-
-/// a⁻¹ column by column.
-fn inverse(a: &[f64], n: usize) -> Vec<f64> {
-    let mat = Mat::from_fn(n, n, |i, j| a[i * n + j]);
-    let mut out = vec![0.0; n * n];
-    for c in 0..n {
-        let unit: Vec<f64> = (0..n).map(|i| f64::from(u8::from(i == c))).collect();
-        solve(&mat, &unit).iter().enumerate().for_each(|(r, v)| out[r * n + c] = *v);
-    }
-    out
 }
 
 /// The plan's matrices and patterns in plain loops.
@@ -156,14 +126,14 @@ impl<'a> Plain<'a> {
                     let k = self.column(l);
                     let from = if k >= self.run(i, rows) { &new } else { old };
                     if let Some(u) = self.at(k, j) {
-                        subtract(&mut t, self.block(&new, l), self.block(from, u), b);
+                        add_product(&mut t, -1.0, self.block(&new, l), self.block(from, u), b);
                     }
                 }
                 if j < i {
                     let from = if j >= self.run(i, rows) { &new } else { old };
                     let d = inverse(self.block(from, self.diagonal(j)), b);
                     let mut l = vec![0.0; b * b];
-                    subtract(&mut l, &t, &d, b);
+                    add_product(&mut l, -1.0, &t, &d, b);
                     t = l.iter().map(|v| -v).collect();
                 }
                 new[e * b * b..][..b * b].copy_from_slice(&t);
@@ -189,7 +159,7 @@ impl<'a> Plain<'a> {
                 let (j, mut t) = (self.column(e), self.block(&self.a, e).to_vec());
                 for l in self.row(i).filter(|&l| self.column(l) < i && self.column(l) <= j) {
                     if let Some(u) = self.at(self.column(l), j) {
-                        subtract(&mut t, self.block(lu, l), self.block(lu, u), b);
+                        add_product(&mut t, -1.0, self.block(lu, l), self.block(lu, u), b);
                     }
                 }
                 if j >= i {

@@ -82,15 +82,6 @@ fn inverse(b: usize, block: &[f64]) -> Vec<f64> {
     inverse
 }
 
-/// c ← c + factor · a b.
-fn add(c: &mut [f64], factor: f64, a: &[f64], b: &[f64], n: usize) {
-    for r in 0..n {
-        for q in 0..n {
-            c[r * n + q] += factor * (0..n).map(|m| a[r * n + m] * b[m * n + q]).sum::<f64>();
-        }
-    }
-}
-
 impl Reference {
     fn values(plan: &SchwarzPlan, a: &[f64]) -> Vec<f64> {
         let size = plan.block * plan.block;
@@ -108,7 +99,7 @@ impl Reference {
                 let (old, j) = (factors[p * size..][..size].to_vec(), plan.column[p] as usize);
                 let new = &mut factors[p * size..][..size];
                 new.fill(0.0);
-                add(new, 1.0, &old, &inverses[j * size..][..size], b);
+                add_product(new, 1.0, &old, &inverses[j * size..][..size], b);
             }
         }
         Self { factors, inverses }
@@ -130,7 +121,7 @@ impl Reference {
                     }
                     let from = if k < first { self } else { &new };
                     if let Some(u) = row_of(plan, k).find(|&u| plan.column[u] as usize == j) {
-                        add(
+                        add_product(
                             &mut t,
                             -1.0,
                             &new.factors[q * size..][..size],
@@ -143,7 +134,7 @@ impl Reference {
                     let by = if j < first { self } else { &new }.inverses[j * size..][..size].to_vec();
                     let to = &mut new.factors[p * size..][..size];
                     to.fill(0.0);
-                    add(to, 1.0, &t, &by, b);
+                    add_product(to, 1.0, &t, &by, b);
                 } else {
                     new.factors[p * size..][..size].copy_from_slice(&t);
                 }
@@ -168,7 +159,7 @@ impl Reference {
                     let u = row_of(plan, k).find(|&u| plan.column[u] as usize == j);
                     let (l, Some(u)) = (&self.factors[q * size..][..size], u) else { continue };
                     if k < i && k <= j {
-                        add(&mut t, -1.0, l, &self.factors[u * size..][..size], b);
+                        add_product(&mut t, -1.0, l, &self.factors[u * size..][..size], b);
                     }
                 }
                 if j >= i {

@@ -4,7 +4,7 @@
 //! `KRYLITH_STRESS=FIRST:COUNT`: numbers of the systems, of which each decides everything about its own; `KRYLITH_STRESS_SECONDS`:
 //! after so many no other one is begun; `KRYLITH_STRESS_SILENCE`: the longest time without a solve. The last line that is printed says where it ended.
 
-use crate::common::{Random, by_rows, norm, random_bsr, random_kronecker};
+use crate::common::{Random, by_rows, minus, norm, random_bsr, random_kronecker, times};
 use krylith::device::cuda::{Buffer, Device};
 use krylith::matrix::{Bsr, Csr, KroneckerSum};
 use krylith::memory::{Array, Numbers, NumbersMut};
@@ -130,7 +130,7 @@ fn solve_of_kind(device: &Arc<Device>, kind: usize, number: usize, options: &str
                     solver.update_values(a.values()).unwrap_or_else(|e| fail(e));
                 }
                 let rows = a.to_csr();
-                check(device, &mut solver, &mut rng, &what, turn, |x| product(&rows, x));
+                check(device, &mut solver, &mut rng, &what, turn, |x| times(&rows, x));
             }
         }
         Given::There(a) => {
@@ -144,7 +144,7 @@ fn solve_of_kind(device: &Arc<Device>, kind: usize, number: usize, options: &str
             let problem = Problem::csr_in_blocks(&matrix, Some(3)).unwrap_or_else(|e| fail(e));
             let mut solver = Solver::new(problem, &parsed).unwrap_or_else(|e| fail(e));
             for turn in 0..SOLVES {
-                check(device, &mut solver, &mut rng, &what, turn, |x| product(&rows, x));
+                check(device, &mut solver, &mut rng, &what, turn, |x| times(&rows, x));
             }
         }
         Given::Stages(mut k) => {
@@ -188,7 +188,7 @@ fn check(
         device.read(&answer, 0, &mut x).unwrap();
         converged
     };
-    let r: Vec<f64> = product(&x).iter().zip(&b).map(|(ax, b)| b - ax).collect();
+    let r = minus(&b, &product(&x));
     let residual = norm(&r) / norm(&b);
     let outcome = solver.solution().history.outcome;
     assert!(converged && residual <= MOST, "{what}, solve {turn}: {outcome}, relative residual {residual:e}");
@@ -237,14 +237,6 @@ fn grid([nx, ny, nz]: [usize; 3], wind: f64, b: usize, rng: &mut Random) -> Bsr 
 fn scale(values: &mut [f64], rng: &mut Random) {
     let factor = 1.5 + 0.4 * rng.number();
     values.iter_mut().for_each(|v| *v *= factor);
-}
-
-fn product(a: &Csr, x: &[f64]) -> Vec<f64> {
-    let row = |i| {
-        let (col, values) = a.row(i);
-        col.iter().zip(values).map(|(&j, v)| v * x[j as usize]).sum()
-    };
-    (0..a.rows()).map(row).collect()
 }
 
 /// Ends the process where no solve ends for too long, and says where each of its threads is.

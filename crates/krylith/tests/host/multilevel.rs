@@ -1,7 +1,7 @@
 //! Coarse levels on the CPU, alone and through a solver.
 
 use crate::common::*;
-use crate::conformance::multilevel::{self, diffusion, times};
+use crate::conformance::multilevel::{self, diffusion};
 use crate::conformance::{coarse, near_null, ranks_levels};
 use krylith::comm::Communicator;
 use krylith::device::cpu::{Cpu, Pool};

@@ -1,10 +1,8 @@
 //! Ways to give rows to ranks, and the quality that is reported of them.
 
-use crate::common::{Random, random_kronecker};
-use krylith::matrix::{Bsr, Dense};
+use crate::common::{Random, grid_of_points, random_kronecker, square_pattern};
 use krylith::operator::Terms;
 use krylith::partition::{Partition, Partitioner, Quality, Share, split};
-use std::borrow::Cow;
 
 /// Scalar matrix with a diagonal and these couplings, both ways.
 fn graph(n: usize, edges: &[(usize, usize)]) -> Terms<'static> {
@@ -13,33 +11,7 @@ fn graph(n: usize, edges: &[(usize, usize)]) -> Terms<'static> {
         rows[i].push(j as u32);
         rows[j].push(i as u32);
     }
-    one_way(&rows)
-}
-
-fn one_way(rows: &[Vec<u32>]) -> Terms<'static> {
-    let (mut row_ptr, mut col) = (vec![0], Vec::new());
-    for row in rows {
-        let mut row = row.clone();
-        row.sort_unstable();
-        col.extend(row);
-        row_ptr.push(col.len());
-    }
-    let values = vec![1.0; col.len()];
-    let a = Bsr::new(1, rows.len(), rows.len(), row_ptr, col, values).unwrap();
-    Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None }
-}
-
-/// A grid of nodes with their neighbours along the axes, and where they lie.
-fn grid([nx, ny, nz]: [usize; 3]) -> (Terms<'static>, Vec<[f64; 3]>) {
-    let (mut edges, mut points) = (Vec::new(), Vec::new());
-    for i in 0..nx * ny * nz {
-        let [x, y, z] = [i % nx, i / nx % ny, i / (nx * ny)];
-        points.push([x as f64, y as f64, z as f64]);
-        edges.extend((x + 1 < nx).then_some((i, i + 1)));
-        edges.extend((y + 1 < ny).then_some((i, i + nx)));
-        edges.extend((z + 1 < nz).then_some((i, i + nx * ny)));
-    }
-    (graph(nx * ny * nz, &edges), points)
+    square_pattern(rows)
 }
 
 fn has_metis() -> bool {
@@ -79,7 +51,7 @@ fn weights_are_equal_as_rows_allow() {
         let rows: Vec<Vec<u32>> = (0..n)
             .map(|i| (0..n as u32).filter(|&j| i == 40 || rng.below(n) < i || j == i as u32).collect())
             .collect();
-        let terms = one_way(&rows);
+        let terms = square_pattern(rows.clone());
         let points: Vec<[f64; 3]> = (0..n).map(|i| [i as f64, 0.0, 0.0]).collect();
         let mean = rows.iter().map(Vec::len).sum::<usize>() as f64 / ranks as f64;
         for way in [Partitioner::Rows, Partitioner::Nonzeros, Partitioner::Geometric] {
@@ -101,7 +73,7 @@ fn weights_are_equal_as_rows_allow() {
 
 #[test]
 fn boxes_of_a_grid() {
-    let (terms, points) = grid([8, 8, 8]);
+    let (terms, points) = grid_of_points([8, 8, 8]);
     let partition = Partition::geometric(&terms, &points, 8).unwrap();
     let quality = Quality::of(&terms, &partition).unwrap();
     for share in &quality.shares {
@@ -112,7 +84,7 @@ fn boxes_of_a_grid() {
     assert_eq!(quality.busiest_bytes(), 48 * 8);
     assert_eq!(quality.bytes(), 8 * 48 * 8);
     // A long box is cut across, whatever the way of numbering.
-    let (terms, points) = grid([3, 2, 12]);
+    let (terms, points) = grid_of_points([3, 2, 12]);
     let partition = Partition::geometric(&terms, &points, 2).unwrap();
     assert!(points.iter().zip(&partition.owner).all(|(x, &r)| (x[2] / 6.0) as u32 == r));
     // Cuts for 3 ranks run within a layer, because the end layers weigh less; none reaches into the next.
@@ -153,7 +125,7 @@ fn cliques(way: Partitioner) {
     let lower: Vec<Vec<u32>> = (0..30)
         .map(|i| edges.iter().filter(|e| e.0.max(e.1) == i).map(|e| e.0.min(e.1) as u32).collect())
         .collect();
-    let partition = way.partition(&one_way(&lower), None, 3).unwrap();
+    let partition = way.partition(&square_pattern(lower), None, 3).unwrap();
     assert!((0..30).all(|i| partition.owner[i] == partition.owner[i % 3]));
 }
 
@@ -161,7 +133,7 @@ fn cliques(way: Partitioner) {
 #[cfg(feature = "metis")]
 #[test]
 fn graph_partitions_do_not_depend_on_others() {
-    let (terms, _) = grid([9, 7, 5]);
+    let (terms, _) = grid_of_points([9, 7, 5]);
     let alone = Partition::graph(&terms, 5).unwrap();
     std::thread::scope(|scope| {
         let found: Vec<_> = (0..4).map(|_| scope.spawn(|| Partition::graph(&terms, 5).unwrap())).collect();
@@ -211,7 +183,7 @@ fn shares_of_parts() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let (terms, points) = grid([2, 2, 2]);
+    let (terms, points) = grid_of_points([2, 2, 2]);
     let fails = |found: krylith::Result<Partition>, words: &str| {
         let error = found.unwrap_err();
         assert!(error.to_string().contains(words) && error.exit_code() == 2, "{error}");

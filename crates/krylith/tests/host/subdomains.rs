@@ -1,34 +1,12 @@
 //! Ways to cut subdomains: sizes, and that each row is in one.
 
-use crate::common::{Random, random_bsr};
-use krylith::matrix::{Bsr, Csr, Dense};
+use crate::common::{Random, grid_of_points, random_bsr};
+use krylith::matrix::Csr;
 use krylith::operator::Terms;
 use krylith::partition::{Partition, SubdomainCut, Subdomains, split};
-use std::borrow::Cow;
 
 fn ways() -> impl Iterator<Item = SubdomainCut> {
     SubdomainCut::ALL.into_iter().filter(|way| *way != SubdomainCut::Graph || cfg!(feature = "metis"))
-}
-
-/// A grid of points with their neighbours along the axes, and where they lie.
-fn grid([nx, ny, nz]: [usize; 3]) -> (Terms<'static>, Vec<[f64; 3]>) {
-    let n = nx * ny * nz;
-    let (mut row_ptr, mut col, mut points) = (vec![0], Vec::new(), Vec::new());
-    for i in 0..n {
-        let at = [i % nx, i / nx % ny, i / (nx * ny)];
-        let mut row = vec![i];
-        for (d, (step, edge)) in [(1, nx), (nx, ny), (nx * ny, nz)].into_iter().enumerate() {
-            row.extend((at[d] > 0).then(|| i - step));
-            row.extend((at[d] + 1 < edge).then_some(i + step));
-        }
-        row.sort_unstable();
-        col.extend(row.into_iter().map(|j| j as u32));
-        row_ptr.push(col.len());
-        points.push(at.map(|x| x as f64));
-    }
-    let values = vec![1.0; col.len()];
-    let a = Bsr::new(1, n, n, row_ptr, col, values).unwrap();
-    (Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None }, points)
 }
 
 /// Each row once, ascending in its subdomain, and none above the size.
@@ -67,7 +45,7 @@ fn no_subdomain_is_above_the_size_asked() {
 
 #[test]
 fn sizes_are_balanced_and_few_couplings_are_cut() {
-    let (terms, points) = grid([20, 18, 16]);
+    let (terms, points) = grid_of_points([20, 18, 16]);
     let n = 20 * 18 * 16;
     let a = &terms.terms[0].1;
     let cut = |s: &Subdomains| {
@@ -92,7 +70,7 @@ fn sizes_are_balanced_and_few_couplings_are_cut() {
 
 #[test]
 fn auto_says_why() {
-    let (terms, points) = grid([6, 5, 4]);
+    let (terms, points) = grid_of_points([6, 5, 4]);
     let auto = |points: Option<&[[f64; 3]]>| Subdomains::cut(&terms, points, SubdomainCut::Auto, 30).unwrap();
     let (geometric, why) = auto(Some(&points));
     assert!(why.contains("coordinates are known"), "{why}");
@@ -101,7 +79,7 @@ fn auto_says_why() {
     assert!(why.contains("no coordinates"), "{why}");
     check(&other, 120, 30, "auto");
     // Halves of halves of a grid are boxes.
-    let (boxes, points) = grid([8, 8, 4]);
+    let (boxes, points) = grid_of_points([8, 8, 4]);
     let (cut, _) = Subdomains::cut(&boxes, Some(&points), SubdomainCut::Auto, 64).unwrap();
     let mut expected: Vec<Vec<u32>> = Vec::new();
     let regular = Subdomains::boxes([8, 8, 4], [4, 4, 4]);
@@ -129,7 +107,7 @@ fn loose_rows_are_cut_as_they_stand() {
 
 #[test]
 fn a_part_of_a_distributed_matrix_is_cut() {
-    let (terms, points) = grid([6, 5, 4]);
+    let (terms, points) = grid_of_points([6, 5, 4]);
     for part in split(&terms, &Partition::by_rows(120, 3).unwrap()).unwrap() {
         let own: Vec<[f64; 3]> = part.rows.iter().map(|&i| points[i as usize]).collect();
         for way in ways().filter(|way| *way != SubdomainCut::Whole) {
@@ -141,7 +119,7 @@ fn a_part_of_a_distributed_matrix_is_cut() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let (terms, mut points) = grid([3, 3, 1]);
+    let (terms, mut points) = grid_of_points([3, 3, 1]);
     let fails = |points: Option<&[[f64; 3]]>, way, rows, words: &str| {
         let error = Subdomains::cut(&terms, points, way, rows).unwrap_err();
         assert!(error.to_string().contains(words) && error.exit_code() == 2, "{error}");

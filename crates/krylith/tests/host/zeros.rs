@@ -1,6 +1,6 @@
 //! Stored zeros are dropped, and new values come at every place all the same.
 
-use crate::common::{self, Mat, Random};
+use crate::common::{self, Mat, Random, written_out};
 use krylith::comm::{Communicator, Team};
 use krylith::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith::operator::Terms;
@@ -30,16 +30,6 @@ fn with_zeros(n: usize, share: f64, seed: u64) -> Csr {
     Csr::from_triplets(n, n, &entries).unwrap()
 }
 
-fn dense(a: &Csr) -> Mat {
-    let mut out = Mat::zeros(a.rows(), a.rows());
-    for i in 0..a.rows() {
-        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-            out[(i, a.col()[p] as usize)] += a.values()[p];
-        }
-    }
-    out
-}
-
 fn hold(solver: &mut Solver, a: &Mat, n: usize, what: &str) {
     let b: Vec<f64> = (0..n).map(|i| random(77, i)).collect();
     let mut x = vec![0.0; n];
@@ -64,7 +54,7 @@ fn many_zeros_are_dropped_and_few_are_kept() {
         let a = with_zeros(n, share, 5);
         for zeros in ["auto", "keep", "drop"] {
             let mut solver = Solver::new(&a, &options(zeros)).unwrap();
-            hold(&mut solver, &dense(&a), n, &format!("{n} unknowns, {share} zeros, {zeros}"));
+            hold(&mut solver, &written_out(&a), n, &format!("{n} unknowns, {share} zeros, {zeros}"));
             let dropped = said(&solver, "stored zeros dropped");
             let expected = match zeros {
                 "auto" => share > 0.1,
@@ -83,22 +73,22 @@ fn new_values_come_at_all_places_and_mend_the_pattern_where_they_must() {
     let (n, share) = (120, 0.5);
     let mut a = with_zeros(n, share, 9);
     let mut solver = Solver::new(&a, &options("auto")).unwrap();
-    hold(&mut solver, &dense(&a), n, "first values");
+    hold(&mut solver, &written_out(&a), n, "first values");
     for round in 0..3 {
         a.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * round as f64);
         solver.update_values(a.values()).unwrap();
-        hold(&mut solver, &dense(&a), n, "the same zeros");
+        hold(&mut solver, &written_out(&a), n, "the same zeros");
         assert!(said(&solver, "stored zeros dropped"));
     }
     // A number where a zero was dropped.
     let place = (0..a.nonzeros()).find(|&p| a.values()[p] == 0.0).unwrap();
     a.values_mut()[place] = 0.7;
     solver.update_values(a.values()).unwrap();
-    hold(&mut solver, &dense(&a), n, "a zero is none any more");
+    hold(&mut solver, &written_out(&a), n, "a zero is none any more");
     assert!(said(&solver, "set up anew") && !said(&solver, "stored zeros dropped"));
     a.values_mut()[place] = 0.0;
     solver.update_values(a.values()).unwrap();
-    hold(&mut solver, &dense(&a), n, "zero again");
+    hold(&mut solver, &written_out(&a), n, "zero again");
     assert!(!said(&solver, "set up anew"), "it is said once");
     let wrong = solver.update_values(&a.values()[1..]).unwrap_err().to_string();
     assert!(wrong.contains("new values for a matrix that stores"), "{wrong}");
@@ -121,15 +111,15 @@ fn blocks_go_as_a_whole_and_scalars_of_blocks_find_their_places() {
     let mut a = Csr::from_triplets(nodes * b, nodes * b, &entries).unwrap();
     let problem = Problem::csr_in_blocks(&a, Some(b)).unwrap();
     let mut solver = Solver::new(&problem, &options("auto")).unwrap();
-    hold(&mut solver, &dense(&a), nodes * b, "blocks");
+    hold(&mut solver, &written_out(&a), nodes * b, "blocks");
     assert!(said(&solver, "blocks"));
     a.values_mut().iter_mut().for_each(|v| *v *= 0.5);
     solver.update_values(a.values()).unwrap();
-    hold(&mut solver, &dense(&a), nodes * b, "half of it");
+    hold(&mut solver, &written_out(&a), nodes * b, "half of it");
     let place = (0..a.nonzeros()).find(|&p| a.values()[p] == 0.0).unwrap();
     a.values_mut()[place] = -0.3;
     solver.update_values(a.values()).unwrap();
-    hold(&mut solver, &dense(&a), nodes * b, "an entry of a block that was dropped");
+    hold(&mut solver, &written_out(&a), nodes * b, "an entry of a block that was dropped");
 }
 
 #[test]
@@ -144,7 +134,7 @@ fn terms_of_one_pattern_keep_one() {
     let stages = Dense::new(2, 2, vec![5.0 / 12.0, -1.0 / 12.0, 0.75, 0.25]).unwrap();
     let sum = KroneckerSum::new(Dense::identity(2), stages.clone(), 0.1, m.clone(), l.clone()).unwrap();
     let whole = |m: &Bsr, l: &Bsr, tau: f64| {
-        let (m, l) = (dense(&m.to_csr()), dense(&l.to_csr()));
+        let (m, l) = (written_out(&m.to_csr()), written_out(&l.to_csr()));
         let mut out = Mat::zeros(2 * n, 2 * n);
         for (i, j) in (0..n * n).map(|e| (e / n, e % n)) {
             for (k, q) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -209,7 +199,7 @@ fn ranks_drop_what_one_process_drops() {
     let n = 90;
     let a = with_zeros(n, 0.5, 41);
     let mut alone = Solver::new(&a, &options("auto")).unwrap();
-    hold(&mut alone, &dense(&a), n, "alone");
+    hold(&mut alone, &written_out(&a), n, "alone");
     let kept = alone.problem().terms().terms[0].1.stored();
     for ranks in [2, 3, 5] {
         let counts = Team::run(ranks, |comm| {
