@@ -400,11 +400,13 @@ pub struct CbcgRecurrence<S: Space> {
 
 impl<S: Space> CbcgRecurrence<S> {
     /// λ as the last solve used it: the largest eigenvalue of P⁻¹A, and a little more; negative where A or P is.
+    #[cfg(any(test, feature = "testing"))]
     pub fn lambda(&self) -> f64 {
         self.lambda.0
     }
 
     /// Directions that steps of the last solve left out because they depended on others to working precision.
+    #[cfg(any(test, feature = "testing"))]
     pub fn dropped(&self) -> usize {
         self.dropped
     }

@@ -28,6 +28,9 @@ mod preconditioner;
 mod schwarz;
 pub(crate) mod spec;
 mod stage;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 pub(crate) mod untouched;
 
 use crate::space::SweepSource;

@@ -6,6 +6,7 @@ use krylith::device::cuda::{Cuda, Device};
 use krylith::matrix::Bsr;
 use krylith::memory::Numbers;
 use krylith::partition::Halo;
+use krylith::precond::testing::ReadSchwarz;
 use krylith::precond::{
     FILL, Factorization, PivotKind, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
     invert_block,

@@ -6,7 +6,8 @@ use krylith::matrix::{Bsr, Csr};
 use krylith::method::{Gmres, GmresOptions};
 use krylith::operator::{LinearOperator, PointBlock, Terms};
 use krylith::partition::{Partition, Subdomains, split};
-use krylith::precond::{BlockJacobi, Ildu, IlduOptions, Outline, Plan, SubdomainFactors, invert_block};
+use krylith::precond::testing::ReadFactors;
+use krylith::precond::{BlockJacobi, Ildu, IlduOptions, Outline, Plan, invert_block};
 use krylith::{Error, Outcome, Stop, Store};
 use std::collections::BTreeMap;
 

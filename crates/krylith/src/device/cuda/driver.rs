@@ -273,6 +273,7 @@ impl Device {
         self.multiprocessors
     }
     /// Allocations made so far.
+    #[cfg(any(test, feature = "testing"))]
     pub fn allocations(&self) -> usize {
         self.allocations.load(Ordering::Relaxed)
     }
@@ -289,6 +290,7 @@ impl Device {
         self.guard.store(flag, Ordering::Relaxed);
     }
     /// Kernels loaded so far.
+    #[cfg(any(test, feature = "testing"))]
     pub fn kernels_loaded(&self) -> usize {
         self.compiled.load(Ordering::Relaxed)
     }

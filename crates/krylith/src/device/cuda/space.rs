@@ -271,19 +271,6 @@ impl CudaBasis {
             Data::F32(v) => v.at(column * self.stride),
         }
     }
-    /// Column `k`, widened to f64; for tests.
-    pub fn column(&self, space: &Cuda, k: usize) -> Result<Vec<f64>> {
-        let (mut wide, n) = (vec![0.0; space.len], space.len);
-        match &self.data {
-            Data::F64(v) => space.device.read(v, k * self.stride, &mut wide)?,
-            Data::F32(v) => {
-                let mut narrow = vec![0.0f32; n];
-                space.device.read(v, k * self.stride, &mut narrow)?;
-                wide.iter_mut().zip(narrow).for_each(|(w, n)| *w = n as f64);
-            }
-        }
-        Ok(wide)
-    }
 }
 
 impl Space for Cuda {

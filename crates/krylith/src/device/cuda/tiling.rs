@@ -2,13 +2,15 @@
 //!
 //! The host reads back three times: the stride of the rows, how many tiles there are, and how long their records.
 
-use super::Cuda;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
+
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Of, kernels};
 use super::resident::Resident;
-use super::tiles::{self, HEADER, Pattern, SAMPLES, Tiling, WINDOW, most_nodes};
+use super::tiles::{self, HEADER, SAMPLES, WINDOW, most_nodes};
+use crate::Result;
 use crate::matrix::Bsr;
-use crate::{Error, Result};
 use std::sync::Arc;
 
 kernels! {
@@ -58,7 +60,7 @@ impl DevicePattern {
     }
 }
 
-/// The tiles of a pattern; the fields are those of `Tiling`.
+/// The tiles of a pattern; `tiles/testing.rs` says what the fields are.
 pub(super) struct DeviceTiling {
     pub(super) count: usize,
     pub(super) first_boundary: usize,
@@ -214,54 +216,5 @@ impl DeviceTiling {
             nodes: (most[0] as usize).max(1),
             record: (most[1] as usize).max(HEADER),
         })
-    }
-}
-
-impl Cuda {
-    /// Makes tiles and drops them: to be timed.
-    ///
-    /// # Errors
-    /// A device without room.
-    #[doc(hidden)]
-    pub fn make_tiles(&self, a: &Bsr, tile: usize, cluster: bool) -> Result<()> {
-        let resident = self.resident(a)?;
-        let pattern = DevicePattern::of(a, &resident);
-        DeviceTiling::new(self.device(), pattern, tile, cluster, a.block_columns()).map(drop)
-    }
-
-    /// Makes tiles of at most `tile` blocks, columns from `own` on being ghosts, and compares them with the host's, byte by
-    /// byte: for tests.
-    ///
-    /// # Errors
-    /// What differs; a device without room.
-    #[doc(hidden)]
-    pub fn check_tiles(&self, a: &Bsr, tile: usize, cluster: bool, own: usize) -> Result<()> {
-        let (device, resident) = (self.device(), self.resident(a)?);
-        let here = DeviceTiling::new(device, DevicePattern::of(a, &resident), tile, cluster, own)?;
-        let pattern = Pattern { row_ptr: a.row_ptr(), col: a.col(), columns: a.block_columns() };
-        let host = Tiling::new(pattern, tile, cluster, own);
-        let (mut starts, mut records) = (vec![0; here.starts.len()], vec![0; here.records.len()]);
-        let (mut long_rows, mut part_starts) =
-            (vec![0; here.long_rows.len()], vec![0; here.part_starts.len()]);
-        device.read(&here.starts, 0, &mut starts)?;
-        device.read(&here.records, 0, &mut records)?;
-        device.read(&here.long_rows, 0, &mut long_rows)?;
-        device.read(&here.part_starts, 0, &mut part_starts)?;
-        records.truncate(records.len() - 16);
-        let numbers = [here.first_boundary, here.positions, here.nodes, here.record];
-        let checks = [
-            ("how many there are", starts.len() == host.starts.len()),
-            ("lengths of records", starts == host.starts),
-            ("records", records == host.records),
-            ("rows longer than a tile", long_rows == host.long_rows),
-            ("parts of such rows", part_starts == host.part_starts),
-            ("limits", numbers == [host.first_boundary, host.positions, host.nodes, host.record]),
-        ];
-        match checks.iter().find(|(_, same)| !same) {
-            None => Ok(()),
-            Some((what, _)) => {
-                Err(Error::invalid(format!("tiles of the GPU and of the host differ: {what}")))
-            }
-        }
     }
 }

@@ -166,8 +166,6 @@ pub trait SubdomainFactors: Space {
     ) -> Result<()>;
     /// Bytes that one application must move at least.
     fn factors_bytes(factors: &Self::Factors) -> u64;
-    /// The factors in the plan's order of entries: row-major blocks, D⁻¹ on the diagonal. For tests.
-    fn read_factors(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
 }
 
 /// How factors are computed and stored.

@@ -101,8 +101,6 @@ pub trait SchwarzFactors: Space {
     fn exact_is_faster(_factors: &Self::Factors, _sweeps: TriangularSolve) -> bool {
         true
     }
-    /// L and U in the plan's order of entries, row-major blocks; the diagonal is U_ii, not its inverse. For tests.
-    fn read_schwarz(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
 }
 
 /// How factors are computed at each refresh.

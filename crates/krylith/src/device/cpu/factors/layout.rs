@@ -242,6 +242,7 @@ impl Layout {
     }
 
     /// The reverse of [`store`](Self::store), to the plan's order of all entries.
+    #[cfg(any(test, feature = "testing"))]
     pub fn load<T: Stored>(&self, plan: &Plan, p: usize, from: &[T], to: &mut [f64]) {
         let (m, lanes) = (self.order, self.pieces[p].lanes);
         self.blocks(plan, p, |e, at| {

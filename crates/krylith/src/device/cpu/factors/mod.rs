@@ -171,7 +171,10 @@ impl SubdomainFactors for Cpu {
         let vectors = f.plan.block_rows * (4 + 16 * f.plan.order);
         (values + columns + slices + vectors) as u64
     }
+}
 
+#[cfg(any(test, feature = "testing"))]
+impl crate::precond::testing::ReadFactors for Cpu {
     fn read_factors(&self, f: &CpuFactors) -> Result<Vec<f64>> {
         let mut out = vec![0.0; f.plan.entries() * f.plan.order * f.plan.order];
         for p in 0..f.plan.count() {

@@ -299,7 +299,10 @@ impl SchwarzFactors for Cpu {
         };
         times * once + 16 * b * plan.nodes.own as u64
     }
+}
 
+#[cfg(any(test, feature = "testing"))]
+impl crate::precond::testing::ReadSchwarz for Cpu {
     fn read_schwarz(&self, f: &CpuSchwarz) -> Result<Vec<f64>> {
         Ok(f.factors.clone())
     }

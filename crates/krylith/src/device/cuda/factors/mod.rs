@@ -234,7 +234,10 @@ impl SubdomainFactors for Cuda {
         let rows = block_rows * (2 * (2 + if plan.consecutive { 0 } else { 4 }) + 16 * order);
         (bytes + rows + 32 * (subdomains + 1)) as u64
     }
+}
 
+#[cfg(any(test, feature = "testing"))]
+impl crate::precond::testing::ReadFactors for Cuda {
     fn read_factors(&self, f: &CudaFactors) -> Result<Vec<f64>> {
         let (device, plan) = (self.device(), &f.plan);
         let Outline { order, block_rows, subdomains, entries, .. } = plan.outline;

@@ -234,6 +234,7 @@ impl CudaPlan {
     ///
     /// # Errors
     /// A device that fails.
+    #[cfg(any(test, feature = "testing"))]
     pub fn to_host(&self) -> Result<Plan> {
         let Outline { order, block_rows: n, subdomains, entries, .. } = self.outline;
         let device = self.starts.device();

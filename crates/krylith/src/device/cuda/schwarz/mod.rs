@@ -246,7 +246,10 @@ impl SchwarzFactors for Cuda {
             }
         }
     }
+}
 
+#[cfg(any(test, feature = "testing"))]
+impl crate::precond::testing::ReadSchwarz for Cuda {
     fn read_schwarz(&self, f: &CudaSchwarz) -> Result<Vec<f64>> {
         let mut factors = vec![0.0; f.by.factors.len()];
         self.device().read(&f.by.factors, 0, &mut factors)?;
