@@ -73,3 +73,24 @@ pub const ALL_SWEEPS: [&[SweepSource]; 8] = {
         [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
     [equilibrated, compose, stage, schwarz, untouched::SWEEPS, smoothers, cycles, set_ups]
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks_below(folder: &std::path::Path) -> usize {
+        let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: std::path::PathBuf| match path.is_dir() {
+            true => blocks_below(&path),
+            false => std::fs::read_to_string(path).unwrap().matches("\nsweeps! {").count(),
+        };
+        all.map(of).sum()
+    }
+
+    /// One that is missing would be compiled by no test, and carried by no release.
+    #[test]
+    fn every_block_of_sweeps_is_listed() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/precond");
+        assert_eq!(ALL_SWEEPS.len(), blocks_below(&folder));
+    }
+}
