@@ -143,15 +143,18 @@ impl OnDevice for Resident {
     fn pattern(&self) -> Result<Pattern> {
         let mut row_ptr = vec![0usize; self.row_ptr.len()];
         let mut col = vec![0u32; self.col.len()];
-        // SAFETY: as many numbers of the same size, none negative.
-        unsafe { self.device.fetch(self.row_ptr.pointer(), &mut row_ptr)? };
-        self.device.read(&self.col, 0, &mut col)?;
+        // SAFETY: as many numbers of the same size, none negative; and all columns.
+        unsafe {
+            self.device.fetch_apart(self.row_ptr.pointer(), &mut row_ptr)?;
+            self.device.fetch_apart(self.col.pointer(), &mut col)?;
+        }
         Ok(Pattern { row_ptr, col })
     }
 
     fn values(&self) -> Result<Vec<f64>> {
         let mut values = vec![0.0; self.values.len()];
-        self.device.read(&self.values, 0, &mut values)?;
+        // SAFETY: all values.
+        unsafe { self.device.fetch_apart(self.values.pointer(), &mut values)? };
         Ok(values)
     }
 

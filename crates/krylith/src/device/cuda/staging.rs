@@ -5,7 +5,7 @@
 
 use super::driver::Device;
 use super::pinned::Pinned;
-use crate::{Error, Result};
+use crate::Result;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::{CudaContext, sys};
 use rayon::prelude::*;
@@ -140,6 +140,28 @@ impl Device {
     /// # Safety
     /// `from` must be the address of as many bytes as `host` has.
     pub(super) unsafe fn fetch<T: Copy>(&self, from: u64, host: &mut [T]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.fetch_by(from, host, Self::pieces) }
+    }
+
+    /// The same by threads of its own, for arrays that others wait for ([`OnceLock`](std::sync::OnceLock)): who waits in a loop of
+    /// rayon's takes up other work meanwhile, which may want the same array.
+    ///
+    /// # Safety
+    /// As [`fetch`](Self::fetch).
+    pub(super) unsafe fn fetch_apart<T: Copy>(&self, from: u64, host: &mut [T]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.fetch_by(from, host, Self::pieces_apart) }
+    }
+
+    /// # Safety
+    /// As [`fetch`](Self::fetch).
+    unsafe fn fetch_by<T: Copy>(
+        &self,
+        from: u64,
+        host: &mut [T],
+        by_pieces: fn(&Self, usize, &EachPiece) -> Result<()>,
+    ) -> Result<()> {
         let bytes = size_of_val(host);
         if bytes == 0 {
             return self.wait();
@@ -169,7 +191,7 @@ impl Device {
             copy(to.0, from, bytes)?;
             return self.wait();
         }
-        self.pieces(bytes, &|lane: Lane, at, bytes| {
+        by_pieces(self, bytes, &|lane: Lane, at, bytes| {
             lane.finish()?;
             copy(lane.piece, from + at as u64, bytes)?;
             lane.record()?;
@@ -193,27 +215,56 @@ impl Device {
     }
 
     /// Calls `work` for every piece of `bytes`, on several threads.
-    fn pieces(&self, bytes: usize, work: &(dyn Fn(Lane, usize, usize) -> Result<()> + Sync)) -> Result<()> {
+    fn pieces(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE));
-        (0..lanes).into_par_iter().with_max_len(1).try_for_each(|i| {
-            self.bind()?;
-            let (events, memory) = staging.lane(i);
-            for turn in 0.. {
-                let at = next.fetch_add(PIECE, Relaxed);
-                if at >= bytes {
-                    break;
-                }
-                let own = turn % OWN;
-                // SAFETY: one of the lane's pieces.
-                let piece = unsafe { memory.add(own * PIECE) };
-                let lane = Lane { device: self, piece, event: events[own] };
-                work(lane, at, PIECE.min(bytes - at))?;
-            }
-            Ok::<(), Error>(())
+        let lanes = (0..lanes).into_par_iter().with_max_len(1);
+        lanes.try_for_each(|i| self.pieces_of_lane(&staging, i, &next, bytes, work))
+    }
+
+    /// The same on as many threads of its own, this one among them.
+    fn pieces_apart(&self, bytes: usize, work: &EachPiece) -> Result<()> {
+        let (staging, next) = (self.staging()?, AtomicUsize::new(0));
+        let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE)).min(rayon::current_num_threads());
+        let of_lane = |i: usize| self.pieces_of_lane(&staging, i, &next, bytes, work);
+        std::thread::scope(|scope| {
+            let start = |i: usize| std::thread::Builder::new().spawn_scoped(scope, move || of_lane(i)).ok();
+            let others: Vec<_> = (1..lanes).map_while(start).collect();
+            let first = of_lane(0);
+            let all =
+                others.into_iter().map(|lane| lane.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+            all.fold(first, Result::and)
         })
     }
+
+    /// Calls `work` for pieces from `next` on, one after the other, as long as there are any.
+    fn pieces_of_lane(
+        &self,
+        staging: &Staging,
+        i: usize,
+        next: &AtomicUsize,
+        bytes: usize,
+        work: &EachPiece,
+    ) -> Result<()> {
+        self.bind()?;
+        let (events, memory) = staging.lane(i);
+        for turn in 0.. {
+            let at = next.fetch_add(PIECE, Relaxed);
+            if at >= bytes {
+                break;
+            }
+            let own = turn % OWN;
+            // SAFETY: one of the lane's pieces.
+            let piece = unsafe { memory.add(own * PIECE) };
+            let lane = Lane { device: self, piece, event: events[own] };
+            work(lane, at, PIECE.min(bytes - at))?;
+        }
+        Ok(())
+    }
 }
+
+/// What is done with a piece: its lane, where it begins, and its bytes.
+type EachPiece<'a> = dyn Fn(Lane, usize, usize) -> Result<()> + Sync + 'a;
 
 /// A piece of pinned memory and its event.
 struct Lane<'a> {

@@ -342,9 +342,13 @@ impl Subdomains {
     }
 
     fn lists(&self) -> &Lists {
+        if let Some(lists) = self.lists.get() {
+            return lists;
+        }
+        // Not under the lock: a thread that waits in a loop of rayon's may take up work that wants these lists too.
         let boxes =
-            || self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
-        self.lists.get_or_init(boxes)
+            self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
+        self.lists.get_or_init(|| boxes)
     }
 
     /// Subdomains.
