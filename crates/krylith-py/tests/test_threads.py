@@ -22,8 +22,9 @@ most, done = 0, threading.Event()
 def watch():
     global most
     while not done.is_set():
-        most = max(most, tasks())
-        done.wait(0.0002)
+        first = tasks()
+        done.wait(0.002)
+        most = max(most, min(first, tasks()))  # one that has ended is listed for a moment more
 
 A = laplace(42)
 b = np.ones(A.shape[0])
@@ -60,6 +61,7 @@ def test_threads_bounds_all_of_a_call(threads):
     )
     assert ran.returncode == 0, ran.stderr
     most, left, _ = ran.stdout.split(" ", 2)
-    # Beside a solver's own threads, loops and regions, there is the thread of its set-up, and one that stands by for small systems.
-    assert int(most) <= 2 * threads - 1 + 2, ran.stdout
+    # Beside a solver's own threads, loops and regions, there are the thread of its set-up, one that waits while direct factors run, and one
+    # that stands by for small systems.
+    assert int(most) <= 2 * threads - 1 + 3, ran.stdout
     assert int(left) <= 1, ran.stdout

@@ -1,9 +1,11 @@
 //! Ways to cut subdomains: sizes, and that each row is in one.
 
 use crate::common::{Random, grid_of_points, random_bsr};
+use krylith::Options;
 use krylith::matrix::Csr;
 use krylith::operator::Terms;
 use krylith::partition::{Partition, SubdomainCut, Subdomains, split};
+use rayon::prelude::*;
 
 fn ways() -> impl Iterator<Item = SubdomainCut> {
     SubdomainCut::ALL.into_iter().filter(|way| *way != SubdomainCut::Graph || cfg!(feature = "metis"))
@@ -138,4 +140,15 @@ fn what_does_not_fit_is_refused() {
     assert!(error.to_string().contains("block row 2 is given to subdomain 5; there are 3"), "{error}");
     let gaps = Subdomains::from_labels(&[4, 1, 4], 6).unwrap();
     assert_eq!((gaps.count(), gaps.rows(0), gaps.rows(1)), (2, &[1][..], &[0, 2][..]));
+}
+
+/// Lists of boxes are made when they are first asked for, by a loop of rayon's, and loops ask for them.
+#[test]
+fn lists_of_boxes_are_made_within_loops() {
+    let options: Options = "threads=2".parse().unwrap();
+    for _ in 0..100 {
+        let boxes = Subdomains::boxes([20, 20, 20], [2, 2, 2]);
+        let rows = || (0..boxes.count()).into_par_iter().map(|p| boxes.rows(p).len()).sum::<usize>();
+        assert_eq!(options.within(rows).unwrap(), 8000);
+    }
 }
