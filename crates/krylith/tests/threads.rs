@@ -44,8 +44,8 @@ fn most_of(work: impl FnOnce()) -> usize {
     most.into_inner().saturating_sub(before + 1)
 }
 
-/// Of a solver: those that loops run on; those that regions run on beside their caller, who is one of the former; and one for a call that
-/// nothing ends, such as direct factors, while its caller waits.
+/// Most tasks of a solver: `threads` for its loops, `threads − 1` for parallel regions, and one for a call that cannot be interrupted, such
+/// as direct factors.
 fn of_solver(threads: usize) -> usize {
     threads + (threads - 1) + 1
 }

@@ -1,10 +1,10 @@
-//! The threads on which a solver's loops by rayon run: as many as it may use, and gone when it is.
+//! The threads that run a solver's rayon loops: as many as it may use; they end with it.
 //!
 //! rayon takes its threads from the pool of the thread that calls it, and from one of the whole machine where that thread is in none. So
-//! all that a solver does is done by threads of a [`TaskPool`]: the thread that owns a device is one of them, and what its caller
-//! would do before and after is handed to it. Then `threads` bounds all of it, whatever is called.
+//! a solver does all its work on the threads of a [`TaskPool`]: one of them owns the device, and also runs the work before and after a
+//! solve. So `threads` bounds every loop, whatever is called.
 //!
-//! A pool of rayon's own would leave threads behind for a while when it goes; here they are waited for.
+//! A pool of rayon's own does not join its threads when it is dropped; this one does.
 
 use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,17 +12,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Some threads of rayon's.
+/// A pool of rayon threads.
 #[doc(hidden)]
 pub struct TaskPool {
-    /// There until this is dropped.
+    /// `Some` until the drop.
     threads: Option<Threads>,
-    /// It is one of those that stay.
+    /// The drop returns the thread to [`STANDBY`].
     stands_by: bool,
 }
 
 struct Threads {
-    /// There until this is dropped.
+    /// `Some` until the drop.
     pool: Option<rayon::ThreadPool>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -30,7 +30,7 @@ struct Threads {
 /// Most threads that stand by or are lent.
 const MOST: usize = 8;
 
-/// Pools of one thread that outlive what they serve, for small systems: to start a thread takes longer than those.
+/// Pools of one thread, kept for the next small system: starting a thread takes longer than such a solve.
 struct Standby {
     made: usize,
     idle: Vec<Threads>,
@@ -51,7 +51,7 @@ impl TaskPool {
         Ok(Self { threads: Some(Threads::start(threads.max(1))?), stands_by: false })
     }
 
-    /// One thread that stood by and will again; where all are lent, one as any other.
+    /// A pool of one thread from [`STANDBY`], returned there by the drop; a new one if all [`MOST`] are in use.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -77,7 +77,7 @@ impl TaskPool {
         self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Does something on one of the threads and waits for it; its loops run on all of them. A panic there is raised again here.
+    /// Runs `work` on one of the threads, its rayon loops on all of them, and waits. A panic is raised again here.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.pool() {
             Some(pool) => pool.install(work),
@@ -85,7 +85,7 @@ impl TaskPool {
         }
     }
 
-    /// Has something done by one of the threads, and does not wait; the receiver hears of its end, whether it panicked or not.
+    /// Starts `work` on one of the threads and returns at once. The receiver gets a message when it ends, also after a panic.
     pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> Receiver<()> {
         let (tell, end) = channel();
         let work = move || {

@@ -4,7 +4,7 @@
 //! to every thread, with its number and its state, and returns when all are done: what the closure borrows is not copied, and
 //! nothing is allocated.
 //!
-//! Each is one of a [`TaskPool`]'s threads, and loops by rayon that it begins run on those.
+//! Each worker is a thread of its own [`TaskPool`], whose threads run the worker's rayon loops.
 
 use crate::Result;
 use crate::interrupt::{self, Limits};
@@ -38,9 +38,9 @@ pub(crate) struct Workers<T: 'static> {
 }
 
 struct Thread {
-    /// It, and those that its loops run on.
+    /// The worker's thread and the others that run its loops.
     tasks: TaskPool,
-    /// Hears when it has dropped its state and takes no command any more.
+    /// Gets a message once the worker has dropped its state and ended.
     end: Receiver<()>,
 }
 
@@ -101,8 +101,8 @@ impl<T: 'static> Workers<T> {
         Ok(workers)
     }
 
-    /// One thread that stood by, whose parallel loops it does alone: for what is so small that a thread takes longer to start, and
-    /// others longer to wake, than the work.
+    /// One standby thread, which runs its loops alone: for systems so small that starting a thread, or waking others, takes longer than
+    /// the work.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -141,8 +141,8 @@ impl<T: 'static> Workers<T> {
         !self.shared.patience.is_zero()
     }
 
-    /// Does something on the first thread, its loops on the threads of that, and waits for it: what a caller would do itself, were it not for
-    /// whose threads it took. The limits and the clock of the caller are there too. A panic is raised again here.
+    /// Runs `work` on the first worker, its loops on that worker's threads, and waits. The caller's limits and clock apply. A panic is
+    /// raised again here.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         let (limits, done) = (interrupt::limits(), Mutex::new(None));
         let work = Mutex::new(Some(work));

@@ -75,12 +75,12 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
         all.extend(crate::device::cuda::dia::likely(entries, store));
     } else {
         // The product itself depends on what is found inside the blocks.
-        all.extend([structure.with(Vec::new()).into(), tiling_cut.with(Vec::new()).into()]);
+        all.extend([structure.plain().into(), tiling_cut.plain().into()]);
     }
     all.extend([b, 1].map(|block| passes(entry_maxima, block, false).into()));
     // The test for symmetry.
     if options.method.is_none_or(|method| method == MethodName::Auto) {
-        all.push(random_numbers::of().into());
+        all.push(random_numbers.plain().into());
     }
     if first.iter().any(|attempt| attempt.equilibrate) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));

@@ -101,7 +101,7 @@ impl Crew {
         self.workers.waiting = call;
     }
 
-    /// Does something on the first of its threads, whose loops run on the threads of the solver: what a caller would do himself.
+    /// Runs `work` on the first worker, its loops on the solver's threads, and waits.
     pub fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.workers.first(work)
     }

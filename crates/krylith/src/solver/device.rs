@@ -156,7 +156,7 @@ pub(super) fn first_workers<T>(problem: &Problem, options: &Options) -> Result<W
     if on_host && is_small(problem) { Workers::standby() } else { workers(problem, options, 1) }
 }
 
-/// Threads of the host that this rank is asked to take, and those that it takes.
+/// Threads that the options ask of this rank, and those that it starts: at most one a core.
 fn threads(comm: &dyn Communicator, options: &Options, small: bool) -> (usize, usize) {
     let (cores, here) = (host::cores(), comm.host().ranks_on_host.len());
     let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });

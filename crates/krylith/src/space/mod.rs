@@ -25,8 +25,8 @@ pub use sweep::{BoundSweep, Sweep, SweepSource, side_by_side};
 pub use transfer::Transfer;
 pub(crate) use unit::other_unit;
 
-use crate::Result;
 use crate::comm::Communicator;
+use crate::{Error, Result};
 use std::ops::Range;
 
 /// Precision in which matrices or bases are stored; arithmetic is always f64.
@@ -94,6 +94,14 @@ pub const FLAGS: usize = 8;
 
 /// Most vectors of a block: of [`Space::block_products`] and its like.
 pub const MOST_COLUMNS: usize = 16;
+
+/// Refuses a block of more than [`MOST_COLUMNS`] vectors.
+pub(crate) fn check_columns(columns: usize) -> Result<()> {
+    match columns <= MOST_COLUMNS {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}"))),
+    }
+}
 
 /// Sums of [`Space::block_update`] for blocks of s vectors.
 pub const fn block_sums(s: usize) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! A sum of several is as many sweeps here, and over ranks as many reductions, where a device makes one of all.
 
-use super::{MOST_COLUMNS, Space, block_sums, random};
+use super::{MOST_COLUMNS, Space, block_sums, check_columns, random};
 use crate::{Error, Result, sweeps};
 
 sweeps! {
@@ -37,9 +37,7 @@ pub(super) fn copy<S: Space>(space: &S, from: &S::Vector, to: &mut S::Vector) ->
 
 /// See [`Space::block`].
 pub(super) fn block<S: Space>(space: &S, columns: usize) -> Result<Vec<S::Vector>> {
-    if columns > MOST_COLUMNS {
-        return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
-    }
+    check_columns(columns)?;
     (0..columns).map(|_| space.vector()).collect()
 }
 

@@ -4,7 +4,7 @@
 //! pass over memory whatever is computed. Products are made in tiles of two by two columns, whose sums stay in registers.
 
 use super::Cpu;
-use crate::space::{MOST_COLUMNS, block_sums};
+use crate::space::{MOST_COLUMNS, block_sums, check_columns};
 use crate::threads::Disjoint;
 use crate::{Error, Result};
 use std::ops::Range;
@@ -141,9 +141,7 @@ impl<'a> Writers<'a> {
 impl Cpu {
     /// A block of zeros, and room for what its sums need.
     pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Vec<f64>>> {
-        if columns > MOST_COLUMNS {
-            return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
-        }
+        check_columns(columns)?;
         self.make_room(block_sums(columns));
         (0..columns).map(|_| crate::threads::zeros(self.len, "a vector of a block")).collect()
     }

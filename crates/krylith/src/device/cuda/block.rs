@@ -4,7 +4,7 @@ use super::driver::Buffer;
 use super::launch::{Address, At, Entry, Of, Set, kernels};
 use super::specialisations::define;
 use super::{Cuda, Kernel};
-use crate::space::{MOST_COLUMNS, block_sums};
+use crate::space::{MOST_COLUMNS, block_sums, check_columns};
 use crate::{Error, Result};
 
 kernels! {
@@ -82,9 +82,7 @@ impl Cuda {
 
     /// A block of zeros, and room for what its sums need.
     pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Buffer<f64>>> {
-        if columns > MOST_COLUMNS {
-            return Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}")));
-        }
+        check_columns(columns)?;
         let mut scratch = self.block_sums.borrow_mut();
         let needed = self.block_scratch(columns);
         if scratch.as_ref().is_none_or(|scratch| scratch.len() < needed) {

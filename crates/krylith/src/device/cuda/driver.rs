@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 kernels! {
-    READ in "read.cu", |_| vec![read.with(Vec::new()).into()];
+    READ in "read.cu", |_| vec![read.plain().into()];
     fn read(a: At<[f64; 2]>, out: At<f64>, n: i64);
 }
 
@@ -414,7 +414,7 @@ impl Device {
         let pairs = (self.free_memory()? / 4).min(1 << 30) as usize / 16;
         let (data, out) =
             (self.zeros::<[f64; 2]>(pairs, "a bandwidth measurement")?, self.zeros::<f64>(1, "a sum")?);
-        let function = self.function(&read.with(Vec::new()))?;
+        let function = self.function(&read.plain())?;
         let mut best = f64::INFINITY;
         for _ in 0..20 {
             self.wait()?;

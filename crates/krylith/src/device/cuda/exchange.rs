@@ -7,7 +7,7 @@
 use super::Cuda;
 use super::driver::{Buffer, Device};
 use super::launch::Function;
-use super::launch::{At, Entry, Of, kernels};
+use super::launch::{At, Entry, kernels};
 use super::nccl::Nccl;
 use super::peers::{MAX_RANKS, Shared};
 use crate::comm::{agree, gather};
@@ -18,15 +18,8 @@ use cudarc::driver::CudaStream;
 use std::sync::Arc;
 
 kernels! {
-    GATHER in "gather.cu", |_| vec![gather_runs::of().into()];
+    GATHER in "gather.cu", |_| vec![gather_runs.plain().into()];
     fn gather_runs(halt: At<i32>, count: i32, run: i32, nodes: At<i32>, x: At<f64>, packed: At<f64>);
-}
-
-impl gather_runs {
-    /// The nodes that a neighbour needs, in one message.
-    pub(super) fn of() -> Of<Self> {
-        Self.with(Vec::new())
-    }
 }
 
 /// One halo for nodes of `run` numbers.
@@ -96,7 +89,7 @@ impl Exchange {
                 let buffers = (|| {
                     let packed = device.zeros(halo.send.len() * run, "a message")?;
                     let ghosts = device.zeros(halo.ghosts * run, "ghosts")?;
-                    Ok((packed, ghosts, device.function(&gather_runs::of())?, device.second_stream()?))
+                    Ok((packed, ghosts, device.function(&gather_runs.plain())?, device.second_stream()?))
                 })();
                 let (packed, ghosts, gather, stream) = agree(comm, buffers)?;
                 Way::Nccl { nccl: nccl.clone(), packed, ghosts, gather, stream }

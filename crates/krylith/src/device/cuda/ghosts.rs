@@ -4,6 +4,7 @@
 use super::Cuda;
 use super::driver::Buffer;
 use super::exchange::gather_runs;
+use super::launch::Entry;
 use super::passes::{passes, raise};
 use crate::Result;
 use crate::halo::{Halo, from_bytes, to_bytes};
@@ -22,7 +23,7 @@ impl Cuda {
         let mut own = vec![0.0; packed.len()];
         if !own.is_empty() {
             let nodes: Vec<i32> = halo.send.iter().map(|&node| node as i32).collect();
-            let (nodes, function) = (device.upload(&nodes, what)?, device.function(&gather_runs::of())?);
+            let (nodes, function) = (device.upload(&nodes, what)?, device.function(&gather_runs.plain())?);
             let grid = own.len().div_ceil(THREADS).min(16 * device.multiprocessors());
             let (count, run) = (halo.send.len() as i32, run as i32);
             function.on(device, grid, THREADS).run(0u64, count, run, &nodes, &*all, &packed)?;

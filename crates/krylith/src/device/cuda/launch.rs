@@ -60,6 +60,11 @@ pub(crate) trait Entry: Copy {
     const NAMES: &'static [&'static str];
     const FILE: &'static File;
 
+    /// The kernel of a file that is compiled without constants.
+    fn plain(self) -> Of<Self> {
+        self.with(Vec::new())
+    }
+
     /// The kernel that the file becomes with these constants.
     fn with(self, defines: Defines) -> Of<Self> {
         self.named(Self::NAMES[0], defines)

@@ -6,7 +6,7 @@
 
 use super::bounce::Spot;
 use super::driver::{Buffer, Device};
-use super::launch::{At, Entry, Of, kernels};
+use super::launch::{At, Entry, kernels};
 use super::resident::Resident;
 use super::scan::scan_columns;
 use crate::halo::Halo;
@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 kernels! {
-    PART in "part.cu", |_| vec![kernel_of(part_mark).into()];
+    PART in "part.cu", |_| vec![part_mark.plain().into()];
     fn part_mark(entries: i64, run: Run, col: At<u32>, bits: At<u32>);
     fn part_words(words: i64, pass: i32, bits: At<u32>, sums: At<i64>, before: At<u32>);
     fn part_ghosts(words: i64, bits: At<u32>, before: At<u32>, ghosts: At<u32>);
@@ -35,11 +35,6 @@ kernels! {
 
 /// First row and end of a run, entries before it in the whole, ghosts before it.
 type Run = [i64; 4];
-
-/// A kernel of `part.cu`.
-fn kernel_of<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
-}
 
 /// What its buffers are for, in errors.
 const WHAT: &str = "one GPU's rows of a matrix";
@@ -90,13 +85,12 @@ impl RunOnDevice {
         let blocks = words.div_ceil(WORDS);
         let sums = device.zeros::<i64>(blocks + 1, WHAT)?;
         let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let mark = device.function(&kernel_of(part_mark))?;
+        let mark = device.function(&part_mark.plain())?;
         for t in 0..patterns {
             let (count, described) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
             mark.on(&device, grid(count), 256).run(count as i64, described, raw[t].col, &bits)?;
         }
-        let (count, scan) =
-            (device.function(&kernel_of(part_words))?, device.function(&scan_columns::of(1))?);
+        let (count, scan) = (device.function(&part_words.plain())?, device.function(&scan_columns::of(1))?);
         for pass in 0..2i32 {
             count.on(&device, blocks, WORDS).run(words as i64, pass, &bits, &sums, &before)?;
             if pass == 0 {
@@ -107,7 +101,7 @@ impl RunOnDevice {
         device.read(&sums, blocks, &mut total)?;
         let mut ghosts = vec![0u32; total[0] as usize];
         let list = device.room::<u32>(ghosts.len(), WHAT)?;
-        device.function(&kernel_of(part_ghosts))?.on(&device, grid(words), 256).run(
+        device.function(&part_ghosts.plain())?.on(&device, grid(words), 256).run(
             words as i64,
             &bits,
             &before,
@@ -138,7 +132,7 @@ impl RunOnDevice {
             let to = Resident::room(&device, rows, count, square)?;
             let described = made.described(made.entries[t].start);
             device
-                .function(&kernel_of(part_rows))?
+                .function(&part_rows.plain())?
                 .on(&device, (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors()), 256)
                 .run(
                     rows as i64,
@@ -211,7 +205,7 @@ impl RunOnDevice {
         let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
         let run = self.described(0);
         let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let function = device.function(&kernel_of(part_values))?;
+        let function = device.function(&part_values.plain())?;
         let square = square as i32;
         function.on(device, grid, 256).run(
             rows as i64,

@@ -45,7 +45,7 @@ kernels! {
 }
 
 kernels! {
-    RANDOM in "random.cu", |_| vec![random_numbers::of().into()];
+    RANDOM in "random.cu", |_| vec![random_numbers.plain().into()];
     fn random_numbers(count: i64, seed: u64, numbers: At<u64>, first: u64, order: i32, to: At<f64>);
 }
 
@@ -63,13 +63,6 @@ pub(crate) fn passes<K: Entry>(entry: K, block: usize, scaled: bool) -> Of<K> {
 fn maxima_of(blocks: Vec<usize>) -> Vec<Kernel> {
     let of = |block| [passes(entry_maxima, block, false).into(), passes(scaled_maxima, block, true).into()];
     blocks.into_iter().flat_map(of).collect()
-}
-
-impl random_numbers {
-    /// Random numbers.
-    pub(crate) fn of() -> Of<Self> {
-        Self.with(Vec::new())
-    }
 }
 
 /// Threads of a block where each takes a number.
@@ -331,7 +324,7 @@ impl Cuda {
         to: &mut Buffer<f64>,
     ) -> Result<()> {
         let (count, device) = (to.len(), self.device());
-        let function = device.function(&random_numbers::of())?;
+        let function = device.function(&random_numbers.plain())?;
         let (mut first, mut list) = (0, None);
         match numbers {
             Some(RowNumbers::Run { first: at, .. }) => first = at * order as u64,

@@ -16,7 +16,7 @@ use super::csr::{CsrPattern, CsrProduct};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::fabric::{Fabric, Transport};
-use super::launch::{Address, At, Entry, Function, Of, kernels};
+use super::launch::{Address, At, Entry, Function, kernels};
 use super::peers::{MAX_RANKS, Shared};
 use super::resident::Resident;
 use crate::comm::{Communicator, agree, gather};
@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 kernels! {
-    REPLICATED in "replicated.cu", |_| vec![kernel_of(longest_row).into()];
+    REPLICATED in "replicated.cu", |_| vec![longest_row.plain().into()];
     fn longest_row(rows: i64, row_ptr: At<i64>, key: At<u64>);
     fn row_pointers(asked: Rows, count: i32, row_ptr: At<i64>, to: At<i64>);
     fn search_rows(all: Searches, count: i32, row_ptr: At<i64>, to: At<i64>);
@@ -41,11 +41,6 @@ kernels! {
 
 type Rows = [i64; POINTERS];
 type Searches = [[i64; 6]; SEARCHES];
-
-/// A kernel of `replicated.cu`.
-fn kernel_of<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
-}
 
 /// What its buffers are for, in errors.
 const WHAT: &str = "rows of a shared product";
@@ -103,7 +98,7 @@ impl CudaLinks {
             _ => space.fabric().clone(),
         };
         let mine = (|| {
-            let wait = device.function(&kernel_of(wait_for_all))?;
+            let wait = device.function(&wait_for_all.plain())?;
             device.allow_shared(&wait, 32, 0)?; // loaded before anything waits
             let streams = (1..size).map(|_| device.second_stream()).collect::<Result<_>>()?;
             Ok((wait, streams, device.peer_zeros::<u64>(MAX_RANKS, "flags")?))
@@ -432,7 +427,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             (row_ptr.pointer(), col, device.upload(&a.values()[first..entries.end], WHAT)?)
         }
     };
-    let function = device.function(&kernel_of(rebase))?;
+    let function = device.function(&rebase.plain())?;
     let count = row_ptr.len();
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
     function.on(device, grid, 256).run(count as i64, first as i64, from, &row_ptr)?;
@@ -501,7 +496,7 @@ impl RowPointers for OnDevice {
             return Ok(0);
         }
         let key = device.zeros::<u64>(1, WHAT)?;
-        let function = device.function(&kernel_of(longest_row))?;
+        let function = device.function(&longest_row.plain())?;
         let grid = rows.div_ceil(1024).clamp(1, 8 * device.multiprocessors());
         function.on(device, grid, 256).run(rows as i64, &self.on.row_ptr, &key)?;
         let mut found = [0];
@@ -510,7 +505,7 @@ impl RowPointers for OnDevice {
     }
 
     fn at(&self, rows: &[usize]) -> Result<Vec<u64>> {
-        let function = self.device.function(&kernel_of(row_pointers))?;
+        let function = self.device.function(&row_pointers.plain())?;
         let mut all = Vec::with_capacity(rows.len());
         for rows in rows.chunks(POINTERS) {
             let (mut asked, count) = ([0i64; POINTERS], rows.len());
@@ -527,7 +522,7 @@ impl RowPointers for OnDevice {
     }
 
     fn search(&self, searches: &[Search]) -> Result<Vec<(usize, u64)>> {
-        let function = self.device.function(&kernel_of(search_rows))?;
+        let function = self.device.function(&search_rows.plain())?;
         let mut all = Vec::with_capacity(searches.len());
         for some in searches.chunks(SEARCHES) {
             let mut asked = [[0i64; 6]; SEARCHES];

@@ -144,8 +144,8 @@ impl Device {
         unsafe { self.fetch_by(from, host, Self::pieces) }
     }
 
-    /// The same by threads of its own, for arrays that others wait for ([`OnceLock`](std::sync::OnceLock)): who waits in a loop of
-    /// rayon's takes up other work meanwhile, which may want the same array.
+    /// The same by threads outside rayon, for arrays fetched within a [`OnceLock`](std::sync::OnceLock): a rayon thread that waits for a
+    /// loop may start other work that needs the same array, and deadlock.
     ///
     /// # Safety
     /// As [`fetch`](Self::fetch).

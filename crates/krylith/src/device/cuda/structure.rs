@@ -6,7 +6,7 @@ use crate::Result;
 use crate::operator::{Structure, Terms};
 
 kernels! {
-    STRUCTURE in "structure.cu", |_| vec![structure.with(Vec::new()).into()];
+    STRUCTURE in "structure.cu", |_| vec![structure.plain().into()];
     fn structure(entries: i32, blocks: i64, values: At<f64>, found: At<u64>);
 }
 
@@ -29,7 +29,7 @@ impl Cuda {
         }
         let each = entries + 1;
         let found = device.zeros::<u64>(each * terms.terms.len(), "structure inside the blocks")?;
-        let function = device.function(&structure.with(Vec::new()))?;
+        let function = device.function(&structure.plain())?;
         let mut empty = Vec::new();
         for (t, (_, a)) in terms.terms.iter().enumerate() {
             empty.push(a.blocks() == 0);

@@ -6,7 +6,7 @@
 mod testing;
 
 use super::driver::{Buffer, Device};
-use super::launch::{Address, At, Entry, Of, kernels};
+use super::launch::{Address, At, Entry, kernels};
 use super::resident::Resident;
 use super::tiles::{self, HEADER, SAMPLES, WINDOW, most_nodes};
 use crate::Result;
@@ -14,7 +14,7 @@ use crate::matrix::Bsr;
 use std::sync::Arc;
 
 kernels! {
-    TILING in "tiling.cu", |_| vec![kernel(tiling_cut).into()];
+    TILING in "tiling.cu", |_| vec![tiling_cut.plain().into()];
     fn tiling_stride(rows: i32, row_ptr: At<i64>, col: At<u32>, own: u32, stride: At<i32>);
     fn tiling_cut(
         all: Windows, windows: i32, row_ptr: At<i64>, col: At<u32>, own: u32, halo: i32, tile: i32,
@@ -30,11 +30,6 @@ kernels! {
         row_ptr: At<i64>, col: At<u32>, order: At<u32>, tiles: Address, tile: i32, unsorted: i32,
         starts: At<u32>, positions: At<u32>, limits: At<u32>, records: At<u8>,
     );
-}
-
-/// A kernel that makes tiles.
-fn kernel<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
 }
 
 /// A block pattern in the memory of a GPU.
@@ -115,7 +110,7 @@ impl DeviceTiling {
         }
         let windows = if cluster {
             let stride = device.zeros::<i32>(1, what)?;
-            let function = device.function(&kernel(tiling_stride))?;
+            let function = device.function(&tiling_stride.plain())?;
             function.on(device, 1, SAMPLES).run(rows as i32, row_ptr, col, own as u32, &stride)?;
             let mut found = [0];
             device.read(&stride, 0, &mut found)?;
@@ -136,8 +131,8 @@ impl DeviceTiling {
         let first = device.zeros::<u32>(n * (WINDOW + 1), what)?;
         let short = device.zeros::<[i32; 2]>(n, what)?;
         let sums = device.zeros::<u32>(4 * (n + 1), what)?;
-        let scan = device.function(&kernel(tiling_scan))?;
-        device.function(&kernel(tiling_cut))?.on(device, n, THREADS).run(
+        let scan = device.function(&tiling_scan.plain())?;
+        device.function(&tiling_cut.plain())?.on(device, n, THREADS).run(
             cut,
             n as i32,
             row_ptr,
@@ -163,7 +158,7 @@ impl DeviceTiling {
         let starts = device.zeros::<u32>(count + 1, what)?;
         let positions = device.zeros::<u32>(count + 1, what)?;
         let limits = device.zeros::<u32>(2, what)?;
-        let function = device.function(&kernel(tiling_records))?;
+        let function = device.function(&tiling_records.plain())?;
         let shared = 4 * (tile.next_power_of_two() + 3 * tile);
         let records = |to: u64| {
             function.on(device, count, THREADS).shared(shared).run(
@@ -179,7 +174,7 @@ impl DeviceTiling {
                 to,
             )
         };
-        device.function(&kernel(tiling_place))?.on(device, n, THREADS).run(
+        device.function(&tiling_place.plain())?.on(device, n, THREADS).run(
             n as i32,
             row_ptr,
             col,

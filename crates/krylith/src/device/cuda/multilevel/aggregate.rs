@@ -3,7 +3,7 @@
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
-use super::super::launch::{At, Entry, Function, Of, kernels};
+use super::super::launch::{At, Entry, Function, kernels};
 use super::super::scan;
 use super::boundary::{Boundary, States};
 use super::check_rounds;
@@ -15,7 +15,7 @@ use crate::precond::multilevel::host::split::SEED;
 use std::sync::Arc;
 
 kernels! {
-    AGGREGATE in "amg_aggregate.cu", |_| vec![kernel(aggregate_strong).into()];
+    AGGREGATE in "amg_aggregate.cu", |_| vec![aggregate_strong.plain().into()];
     fn aggregate_diagonal(n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, size: At<f64>);
     fn aggregate_strong(
         n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, theta: f64, size: At<f64>,
@@ -68,10 +68,6 @@ const WHAT: &str = "aggregates";
 /// Rounds that look for roots, and rounds in which nodes join aggregates, before the host looks how many are left.
 const ROUNDS: u32 = 4;
 const JOINS: usize = 2;
-
-fn kernel<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
-}
 
 /// The aggregates of the nodes of a matrix.
 pub(super) struct Aggregates {
@@ -142,13 +138,13 @@ pub(super) fn by_independent_set(
     let flags = flags_of.pointer();
     let coupled = coupled_of.pointer();
     let (diagonal, strong) =
-        (device.function(&kernel(aggregate_diagonal))?, device.function(&kernel(aggregate_strong))?);
+        (device.function(&aggregate_diagonal.plain())?, device.function(&aggregate_strong.plain())?);
     let (begin, most, choose) = (
-        device.function(&kernel(roots_begin))?,
-        device.function(&kernel(roots_greatest))?,
-        device.function(&kernel(roots_choose))?,
+        device.function(&roots_begin.plain())?,
+        device.function(&roots_greatest.plain())?,
+        device.function(&roots_choose.plain())?,
     );
-    let (touch, lose) = (device.function(&kernel(roots_touch))?, device.function(&kernel(roots_lose))?);
+    let (touch, lose) = (device.function(&roots_touch.plain())?, device.function(&roots_lose.plain())?);
     let numbers = boundary.map_or(0, |boundary| boundary.numbers.pointer());
     let own = boundary.map_or(rows, |boundary| boundary.own) as i64;
     diagonal.on(device, by_rows, 256).run(n, ptr, col, values, shift, &size_of)?;
@@ -258,13 +254,13 @@ pub(super) fn by_independent_set(
         coupled,
         numbers,
         own,
-        ask: device.function(&kernel(join_wish))?,
-        take: device.function(&kernel(join_take))?,
+        ask: device.function(&join_wish.plain())?,
+        take: device.function(&join_take.plain())?,
     };
     // What these arrays had is not needed any more.
     let (member_of, wish_of, first_of) = (greatest_of, touched_of, counts_of);
     let (member, wish) = (member_of.pointer(), wish_of.pointer());
-    let begin = device.function(&kernel(join_begin))?;
+    let begin = device.function(&join_begin.plain())?;
     begin.on(device, by_nodes, 256).run(n, &state_of, member, &first_of)?;
     match boundary {
         Some(boundary) => joins.together(boundary, &member_of, wish)?,
@@ -272,7 +268,7 @@ pub(super) fn by_independent_set(
     }
     if boundary.is_some() {
         let (marks, numbers) =
-            (device.function(&kernel(root_marks))?, device.function(&kernel(root_numbers))?);
+            (device.function(&root_marks.plain())?, device.function(&root_numbers.plain())?);
         marks.on(device, by_nodes, 256).run(n, member, wish)?;
         let number = scan::scan(device, &wish_of)?;
         let count = scan::last(device, &number)? as usize;
@@ -281,12 +277,12 @@ pub(super) fn by_independent_set(
         device.read(&number, own as usize, &mut found)?;
         return Ok(Aggregates { flags: flags_of, of: wish_of, count, own: found[0] as usize, number });
     }
-    let (mins, marks) = (device.function(&kernel(first_members))?, device.function(&kernel(first_marks))?);
+    let (mins, marks) = (device.function(&first_members.plain())?, device.function(&first_marks.plain())?);
     mins.on(device, by_nodes, 256).run(n, member, &first_of)?;
     marks.on(device, by_nodes, 256).run(n, member, &first_of, wish)?;
     let number = scan::scan(device, &wish_of)?;
     let count = scan::last(device, &number)? as usize;
-    let numbers = device.function(&kernel(aggregate_numbers))?;
+    let numbers = device.function(&aggregate_numbers.plain())?;
     numbers.on(device, by_nodes, 256).run(n, member, &first_of, &number, wish)?;
     Ok(Aggregates { flags: flags_of, of: wish_of, count, own: count, number })
 }

@@ -4,7 +4,7 @@
 use super::super::Cuda;
 use super::super::csr::Smooth;
 use super::super::driver::Buffer;
-use super::super::launch::{At, Entry, Of, kernels};
+use super::super::launch::{At, Entry, kernels};
 use super::super::product::CudaProduct;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
@@ -12,7 +12,7 @@ use crate::precond::{Direction, Fused};
 use crate::{Error, Result};
 
 kernels! {
-    TRANSFER in "amg_transfer.cu", |_| vec![kernel().into()];
+    TRANSFER in "amg_transfer.cu", |_| vec![amg_transfer.plain().into()];
     fn amg_transfer(
         halt: At<i32>, rows: i64, order: i32, shift: i32, row_ptr: At<i64>, col: At<u32>, weight: At<f64>,
         x: At<f64>, y: At<f64>, add: i32,
@@ -21,10 +21,6 @@ kernels! {
 
 /// Entries that a lane takes, about, where lanes share a row.
 const EACH: usize = 4;
-
-fn kernel() -> Of<amg_transfer> {
-    amg_transfer.with(Vec::new())
-}
 
 impl CudaProduct {
     /// Residuals and steps of smoothers can be made in its pass.
@@ -98,7 +94,7 @@ impl Cuda {
         if rows == 0 {
             return Ok(());
         }
-        let function = device.function(&kernel())?;
+        let function = device.function(&amg_transfer.plain())?;
         // With several unknowns a node, threads of a row share its weights as it is.
         let lanes = if order > 1 { 1 } else { (w.blocks() / (EACH * rows)).clamp(1, 32).next_power_of_two() };
         let threads = rows * order * lanes;

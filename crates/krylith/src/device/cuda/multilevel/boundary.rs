@@ -3,7 +3,7 @@
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
-use super::super::launch::{At, Entry, Of, kernels};
+use super::super::launch::{At, Entry, kernels};
 use super::split::grid;
 use crate::comm::agree;
 use crate::halo::RowNumbers;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use std::sync::Arc;
 
 kernels! {
-    BOUNDARY in "amg_boundary.cu", |_| vec![kernel(boundary_states).into()];
+    BOUNDARY in "amg_boundary.cu", |_| vec![boundary_states.plain().into()];
     fn boundary_numbers(count: i64, nodes: At<u32>, number: At<i64>, from: At<u32>, out: At<u32>);
     fn boundary_take_numbers(ghosts: i64, own: i64, number: At<i64>, in_: At<u32>, to: At<u32>);
     fn boundary_states(
@@ -42,11 +42,6 @@ kernels! {
 }
 
 const WHAT: &str = "the boundary of a level";
-
-/// A kernel of `amg_boundary.cu`.
-pub(super) fn kernel<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
-}
 
 /// A neighbourhood as a GPU knows it.
 pub(super) struct Boundary<'a> {
@@ -82,7 +77,7 @@ impl<'a> Boundary<'a> {
         match near.numbers {
             RowNumbers::List(list) => device.write(list, &mut numbers, 0)?,
             RowNumbers::Run { first, count } => {
-                let (name, n) = (device.function(&kernel(boundary_run))?, count as i64);
+                let (name, n) = (device.function(&boundary_run.plain())?, count as i64);
                 name.on(device, grid(device, count), 256).run(n, first, &numbers)?;
             }
         }
@@ -112,7 +107,7 @@ impl<'a> Boundary<'a> {
     pub fn numbers_of(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<Vec<u32>> {
         let (device, count) = (self.device, self.nodes.len());
         let out = device.room::<u32>(count, WHAT)?;
-        let pack = device.function(&kernel(boundary_numbers))?;
+        let pack = device.function(&boundary_numbers.plain())?;
         pack.on(device, grid(device, count), 256).run(count as i64, &self.nodes, number, of, &out)?;
         let mut found = vec![0; count];
         device.read(&out, 0, &mut found)?;
@@ -122,7 +117,7 @@ impl<'a> Boundary<'a> {
     /// Gives each ghost its number of these.
     pub fn put_numbers(&self, number: Option<&Buffer<i64>>, numbers: &[u32], to: &Buffer<u32>) -> Result<()> {
         let (device, count) = (self.device, self.ghosts);
-        let (put, from) = (device.function(&kernel(boundary_take_numbers))?, device.upload(numbers, WHAT)?);
+        let (put, from) = (device.function(&boundary_take_numbers.plain())?, device.upload(numbers, WHAT)?);
         let own = self.own as i64;
         put.on(device, grid(device, count), 256).run(count as i64, own, number, &from, to)
     }
@@ -133,7 +128,7 @@ impl<'a> Boundary<'a> {
         let (sum, states) = self.sum(begun.and_then(|()| self.states(&of)))?;
         let states = self.near.exchange(&states)?;
         let (device, count) = (self.device, self.ghosts);
-        let (take, from) = (device.function(&kernel(boundary_take_states))?, device.upload(&states, WHAT)?);
+        let (take, from) = (device.function(&boundary_take_states.plain())?, device.upload(&states, WHAT)?);
         let (n, own) = (count as i64, self.own as i64);
         let round = of.round;
         take.on(device, grid(device, count), 256)
@@ -146,7 +141,7 @@ impl<'a> Boundary<'a> {
         const HEADER: usize = size_of::<u32>();
         let (device, count) = (self.device, self.nodes.len());
         let out = device.room::<u8>(HEADER + count, WHAT)?;
-        let pack = device.function(&kernel(boundary_states))?;
+        let pack = device.function(&boundary_states.plain())?;
         let n = count as i64;
         let (round, left) = (of.round, of.left);
         pack.on(device, grid(device, count), 256).run(
@@ -208,7 +203,7 @@ impl<'a> Boundary<'a> {
     fn gathered(&self, nodes: &Buffer<u32>, from: u64) -> Result<Buffer<u64>> {
         let (device, count) = (self.device, nodes.len());
         let to = device.room::<u64>(count, WHAT)?;
-        let gather = device.function(&kernel(boundary_names))?;
+        let gather = device.function(&boundary_names.plain())?;
         let n = count as i64;
         gather.on(device, grid(device, count), 256).run(n, nodes, from, &to)?;
         Ok(to)

@@ -1,10 +1,11 @@
 //! Rows of a matrix on a GPU that go to other ranks, and rows that come from there: only these travel through the host.
 
 use super::super::Cuda;
+use super::super::launch::Entry;
 use super::super::resident::Resident;
 use super::super::scan;
 use super::boundary::{
-    boundary_lengths, boundary_own_lengths, boundary_own_rows, boundary_renumber, boundary_rows, kernel,
+    boundary_lengths, boundary_own_lengths, boundary_own_rows, boundary_renumber, boundary_rows,
 };
 use super::split::grid;
 use super::stored;
@@ -25,7 +26,7 @@ impl Cuda {
         let nodes = device.upload(nodes, WHAT)?;
         let lengths = device.room::<u32>(count, WHAT)?;
         let (measure, pack) =
-            (device.function(&kernel(boundary_lengths))?, device.function(&kernel(boundary_rows))?);
+            (device.function(&boundary_lengths.plain())?, device.function(&boundary_rows.plain())?);
         let n = count as i64;
         measure.on(device, grid(device, count), 256).run(n, &nodes, &on.row_ptr, &lengths)?;
         let places = scan::scan(device, &lengths)?;
@@ -77,7 +78,7 @@ impl Cuda {
         let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
         let numbers = device.upload(numbers, WHAT)?;
         let col = device.room::<u32>(on.col.len(), WHAT)?;
-        let (rename, square) = (device.function(&kernel(boundary_renumber))?, a.block() * a.block());
+        let (rename, square) = (device.function(&boundary_renumber.plain())?, a.block() * a.block());
         let values = device.room::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
         let (n, sort) = (rows as i64, i32::from(square == 1));
         rename.on(device, grid(device, 8 * rows), 256).run(
@@ -101,8 +102,8 @@ impl Cuda {
     pub(super) fn own_rows(&self, a: &Bsr, own: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let lengths = device.room::<u32>(own, WHAT)?;
-        let measure = device.function(&kernel(boundary_own_lengths))?;
-        let pack = device.function(&kernel(boundary_own_rows))?;
+        let measure = device.function(&boundary_own_lengths.plain())?;
+        let pack = device.function(&boundary_own_rows.plain())?;
         let n = own as i64;
         let blocks = grid(device, 8 * own);
         measure.on(device, blocks, 256).run(n, &on.row_ptr, &on.col, &lengths)?;

@@ -3,7 +3,7 @@
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
-use super::super::launch::{At, Entry, Function, Of, kernels};
+use super::super::launch::{At, Entry, Function, kernels};
 use super::super::resident::Resident;
 use super::super::scan;
 use super::boundary::{Boundary, States};
@@ -15,7 +15,7 @@ use crate::precond::multilevel::host::split::{SEED, TWICE};
 use std::sync::Arc;
 
 kernels! {
-    SPLIT in "amg_split.cu", |_| vec![kernel(strong_entries).into()];
+    SPLIT in "amg_split.cu", |_| vec![strong_entries.plain().into()];
     fn strong_entries(
         n: i64, ptr: At<i64>, col: At<u32>, values: At<f64>, shift: i32, theta: f64, flags: At<u8>,
         counts: At<u32>,
@@ -84,10 +84,6 @@ impl Split {
     }
 }
 
-fn kernel<K: Entry>(entry: K) -> Of<K> {
-    entry.with(Vec::new())
-}
-
 /// Blocks of 256 threads for so many threads, as many as a grid of loops needs.
 pub(super) fn grid(device: &Device, threads: usize) -> usize {
     threads.div_ceil(256).clamp(1, 32 * device.multiprocessors())
@@ -123,7 +119,7 @@ pub(super) fn split(
     let (ptr, col) = (on.row_ptr.pointer(), on.col.pointer());
     let flags = device.room::<u8>(entries, WHAT)?;
     let counts = device.zeros::<u32>(rows, WHAT)?;
-    let strong = device.function(&kernel(strong_entries))?;
+    let strong = device.function(&strong_entries.plain())?;
     let blocks = grid(device, rows << shift);
     strong.on(device, blocks, 256).run(n, ptr, col, &on.values, shift, theta, &flags, &counts)?;
     let graph = Graph { rows, shift, ptr, col, flags: flags.pointer() };
@@ -140,7 +136,7 @@ pub(super) fn split(
         let shape = Shape::choose(rows, entries);
         let again =
             stay_within_two(device, matrix, shape, &nodes, SEED + TWICE + level as u64, boundary, &number)?;
-        let keep = device.function(&kernel(stay_again))?;
+        let keep = device.function(&stay_again.plain())?;
         keep.on(device, grid(device, coarse), 256).run(coarse as i64, &nodes, &again, &state)?;
         part = Part::none(device)?;
         (number, coarse) = numbers(device, &state, &device.room(rows, WHAT)?)?;
@@ -152,7 +148,7 @@ pub(super) fn split(
 /// The `count` nodes that stay, ascending.
 fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<Buffer<u32>> {
     let (nodes, rows) = (device.room::<u32>(count, WHAT)?, number.len() - 1);
-    let list = device.function(&kernel(staying_nodes))?;
+    let list = device.function(&staying_nodes.plain())?;
     list.on(device, grid(device, rows), 256).run(rows as i64, number, &nodes)?;
     Ok(nodes)
 }
@@ -181,7 +177,7 @@ impl Part {
     ) -> Result<Self> {
         let Graph { rows, shift, ptr, col, flags } = graph;
         let (mark, take) =
-            (device.function(&kernel(coarse_columns))?, device.function(&kernel(coarse_part))?);
+            (device.function(&coarse_columns.plain())?, device.function(&coarse_part.plain())?);
         let (n, blocks) = (rows as i64, grid(device, rows << shift));
         mark.on(device, blocks, 256).run(n, ptr, col, shift, state, flags, &room)?;
         let places = scan::scan(device, &room)?;
@@ -263,10 +259,10 @@ fn pmis(
         // Before the first round some are.
         left: device.upload(&[1, 1, 0, 0, 0, 0], WHAT)?,
         own: among.map_or(Ok(-1), |among| among.own().map(|own| own as i64))?,
-        lose: device.function(&kernel(pmis_lose))?,
-        decide: device.function(&kernel(pmis_decide))?,
+        lose: device.function(&pmis_lose.plain())?,
+        decide: device.function(&pmis_decide.plain())?,
     };
-    let begin = device.function(&kernel(pmis_begin))?;
+    let begin = device.function(&pmis_begin.plain())?;
     let Nodes { list, numbers, lonely_stay } = nodes;
     let (n, stay, blocks) = (rows as i64, i32::from(lonely_stay), grid(device, rows));
     begin.on(device, blocks, 256).run(n, seed, list, numbers, stay, counts, &rounds.weight, &rounds.state)?;
@@ -377,7 +373,7 @@ impl Rounds<'_> {
 
 /// Numbers of the nodes that stay, and how many they are; `room` is for a number a node.
 fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
-    let staying = device.function(&kernel(pmis_staying))?;
+    let staying = device.function(&pmis_staying.plain())?;
     let n = state.len();
     staying.on(device, grid(device, n), 256).run(n as i64, state, room)?;
     let number = scan::scan(device, room)?;
