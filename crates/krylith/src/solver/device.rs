@@ -44,9 +44,15 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
         DeviceSpec::Cpu => Ok(cpu("as asked for")),
-        DeviceSpec::Cuda(ordinals) => {
+        DeviceSpec::Cuda(mut ordinals) => {
             check(&ordinals)?;
-            Ok(Choice::Cuda { ordinals, reason: "as asked for".into() })
+            let mut reason = String::from("as asked for");
+            let rows = problem.terms.block_rows().max(1);
+            if comm.size() == 1 && ordinals.len() > rows {
+                ordinals.truncate(rows); // each GPU needs a block row
+                reason = format!("{reason}, as many GPUs as there are block rows");
+            }
+            Ok(Choice::Cuda { ordinals, reason })
         }
         DeviceSpec::Auto => {
             let estimate = estimate(problem, options);
