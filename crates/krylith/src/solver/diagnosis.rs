@@ -138,7 +138,7 @@ impl Diagnosis {
         let longest_row = comm::largest(local.comm, own.longest_row as f64)? as usize;
         let empty_rows = Indices::gather(local.comm, empty_rows)?;
         let constants = match local.null {
-            [] => Constants::find(local, depth)?,
+            [] => Constants::find(local, depth, own.missing_diagonal == 0)?,
             _ => Constants::default(),
         };
         let range = OutOfRange::new(local, &constants, own.empty_rows, empty_rows.count)?;

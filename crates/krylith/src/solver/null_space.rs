@@ -42,7 +42,7 @@ impl Problem<'_> {
             found = nulls(original, (0..stages).map(|k| ones(&|p| p % stages == k)))?;
         }
         // Parts that nothing connects have constants of their own, and fields may be no components.
-        let parts = Constants::find(&self.part_of_one(), Depth::Parts)?;
+        let parts = Constants::find(&self.part_of_one(), Depth::Parts, false)?;
         if parts.named && parts.vectors.len() > found.len() {
             found = parts.vectors;
         }

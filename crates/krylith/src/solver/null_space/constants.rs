@@ -73,11 +73,12 @@ impl Constants {
         self.vectors.is_empty()
     }
 
-    /// Those of the entries on the host; none is a result too. The same on every rank. Collective.
+    /// Those of the entries on the host; none is a result too. The same on every rank. Collective. `whole_diagonal`: no own diagonal entry is
+    /// missing or zero, as far as that is known.
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    pub(in crate::solver) fn find(local: &LocalProblem, depth: Depth) -> Result<Self> {
+    pub(in crate::solver) fn find(local: &LocalProblem, depth: Depth, whole_diagonal: bool) -> Result<Self> {
         if depth == Depth::Nothing {
             return Ok(Self::default());
         }
@@ -95,6 +96,9 @@ impl Constants {
             && let Some(parts) = pieces(a, |_| true)
         {
             return Ok(Self::of_parts(parts, "constants"));
+        }
+        if whole_diagonal {
+            return Ok(Self::default());
         }
         let holes = holes(a);
         let some = holes.iter().filter(|hole| **hole).count();
