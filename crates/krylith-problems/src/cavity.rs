@@ -14,6 +14,7 @@
 use krylith::matrix::Bsr;
 use krylith::newton::NonlinearSystem;
 use krylith::{Error, Result};
+use krylith_base::threads::each_chunk;
 use rayon::prelude::*;
 
 use crate::memory;
@@ -208,7 +209,7 @@ impl NonlinearSystem for Cavity {
         self.check("f", f.len(), self.pattern.rows())?;
         let (this, nx, [hx, hy]) = (&*self, self.nodes[0], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
-        f.par_chunks_mut(nx * B).enumerate().for_each(|(j, line)| {
+        each_chunk(f, nx * B, 1, &|j, line| {
             for (i, f) in line.chunks_exact_mut(B).enumerate() {
                 let node = j * nx + i;
                 let at = |point, c| x[this.neighbour(node, point) * B + c];

@@ -7,7 +7,7 @@
 use krylith::matrix::{Bsr, Csr, Dense};
 use krylith::partition::{RowBlocks, Rows};
 use krylith::{Error, Result};
-use rayon::prelude::*;
+use krylith_base::threads::{collect, each_chunk, each_task};
 use std::ops::Range;
 
 use crate::{Generated, GeneratedRows, SystemKind, check_rhs, memory};
@@ -186,7 +186,7 @@ pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Res
         more = rest;
         tasks.push((first..last, own));
     }
-    tasks.into_par_iter().for_each(|(rows, values)| {
+    each_task(tasks, &|(rows, values): (Range<usize>, &mut [f64])| {
         let (mut position, mut at) = (grid.position(rows.start), 0);
         for i in rows {
             let (links, count) = grid.links(i, position);
@@ -231,11 +231,7 @@ fn rows<P: SevenPoint, C: Clone + Default + Send>(
 ) -> RowsOf<C> {
     let (grid, own, bb) = (problem.grid(), problem.own(), problem.block() * problem.block());
     let begin = grid.links_before(own.start);
-    let row_ptr: Vec<usize> = (own.start..own.end + 1)
-        .into_par_iter()
-        .with_min_len(CHUNK)
-        .map(|i| grid.links_before(i) - begin)
-        .collect();
+    let row_ptr = collect(own.start..own.end + 1, CHUNK, &|i| grid.links_before(i) - begin);
     let total = row_ptr[own.len()];
 
     let (mut col, mut values) = (vec![C::default(); total], vec![0.0; total * bb]);
@@ -249,7 +245,7 @@ fn rows<P: SevenPoint, C: Clone + Default + Send>(
         (more_col, more_values) = (rest, others);
         tasks.push((first..last, columns, blocks));
     }
-    tasks.into_par_iter().for_each(|(rows, columns, blocks)| {
+    each_task(tasks, &|(rows, columns, blocks): (Range<usize>, &mut [C], &mut [f64])| {
         let begin = row_ptr[rows.start];
         let mut position = grid.position(own.start + rows.start);
         for p in rows {
@@ -268,16 +264,13 @@ fn rows<P: SevenPoint, C: Clone + Default + Send>(
 fn rhs<P: SevenPoint>(problem: &P) -> Result<Vec<f64>> {
     let (own, b) = (problem.own(), problem.block());
     let mut rhs = vec![0.0; own.len() * b];
-    rhs.par_chunks_mut(b)
-        .enumerate()
-        .with_min_len(CHUNK)
-        .for_each(|(p, out)| problem.rhs(own.start + p, out));
+    each_chunk(&mut rhs, b, CHUNK, &|p, out| problem.rhs(own.start + p, out));
     check_rhs(&rhs, 1, own.start * b)?;
     Ok(rhs)
 }
 
 fn coordinates<P: SevenPoint>(problem: &P) -> Vec<[f64; 3]> {
-    problem.own().into_par_iter().with_min_len(CHUNK).map(|i| problem.coordinate(i)).collect()
+    collect(problem.own(), CHUNK, &|i| problem.coordinate(i))
 }
 
 #[cfg(test)]

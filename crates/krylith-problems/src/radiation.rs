@@ -41,7 +41,7 @@
 
 use krylith::Result;
 use krylith::partition::contiguous;
-use rayon::prelude::*;
+use krylith_base::threads::collect;
 use std::ops::Range;
 
 use crate::grid::{Grid, Link, SevenPoint, check_room};
@@ -119,11 +119,7 @@ impl Radiation {
         check_room("radiation diffusion", own.len(), if three { 3 } else { 1 }, 0)?;
         check_room("radiation diffusion", window.len(), 0, size_of::<State>())?;
         let first = window.start;
-        let state = window
-            .into_par_iter()
-            .with_min_len(1024)
-            .map(|i| state(seed, grid.position(i), grid.sizes(), [drive, cold]))
-            .collect();
+        let state = collect(window, 1024, &|i| state(seed, grid.position(i), grid.sizes(), [drive, cold]));
         let light = Matter { density: 0.1, heat: [0.078, 0.0223], opacity: OPACITY, charge: 3.5 };
         let dense =
             Matter { density: 10.0, heat: [0.0367, 7.35e-4], opacity: contrast * OPACITY, charge: 50.0 };

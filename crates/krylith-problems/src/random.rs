@@ -3,7 +3,7 @@
 use krylith::matrix::{Bsr, Dense, KroneckerSum};
 use krylith::partition::{RowBlocks, Rows, contiguous};
 use krylith::{Error, Result};
-use rayon::prelude::*;
+use krylith_base::threads::each_chunk;
 use std::ops::Range;
 
 use crate::spec::Spec;
@@ -74,7 +74,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
 fn rhs(seed: u64, range: Range<usize>) -> Vec<f64> {
     const CHUNK: usize = 4096;
     let mut rhs = vec![0.0; range.len()];
-    rhs.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
+    each_chunk(&mut rhs, CHUNK, 1, &|chunk, out| {
         let mut random = Random::new(seed, 5, 0);
         random.skip((range.start + chunk * CHUNK) as u64);
         out.iter_mut().for_each(|v| *v = 2.0 * random.unit() - 1.0);
@@ -138,7 +138,7 @@ type Blocks = (Vec<usize>, Vec<u32>, Vec<f64>);
 fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values: u64) -> Blocks {
     let width = BLOCKS.min(n);
     let mut col = vec![0u32; own.len() * width];
-    col.par_chunks_mut(width).enumerate().with_min_len(256).for_each(|(p, row)| {
+    each_chunk(&mut col, width, 256, &|p, row| {
         let i = own.start + p;
         let mut random = Random::new(seed, pattern, i as u64);
         row[0] = i as u32;
@@ -153,7 +153,7 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
         row.sort_unstable();
     });
     let mut numbers = vec![0.0; own.len() * width * b * b];
-    numbers.par_chunks_mut(width * b * b).enumerate().with_min_len(256).for_each(|(p, row)| {
+    each_chunk(&mut numbers, width * b * b, 256, &|p, row| {
         let i = own.start + p;
         let columns = &col[p * width..(p + 1) * width];
         let mut random = Random::new(seed, values, i as u64);
@@ -166,7 +166,7 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
             row[diagonal] = 4.0 * others.max(1.0);
         }
     });
-    ((0..own.len() + 1).into_par_iter().with_min_len(4096).map(|p| p * width).collect(), col, numbers)
+    ((0..own.len() + 1).map(|p| p * width).collect(), col, numbers)
 }
 
 /// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.

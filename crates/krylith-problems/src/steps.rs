@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use krylith::matrix::Butcher;
 use krylith::{Error, Result};
-use rayon::prelude::*;
+use krylith_base::threads::each_chunk;
 use std::ops::Range;
 
 use crate::stencil::{OFFSETS, Stencils, neighbour};
@@ -111,7 +111,7 @@ impl StokesSteps {
         let this = &*self;
         // Grid lines are work enough for a task.
         let line = this.mesh.sizes()[0];
-        rhs.par_chunks_mut(4 * s * line).enumerate().for_each(|(l, rows)| {
+        each_chunk(rhs, 4 * s * line, 1, &|l, rows| {
             for (o, row) in rows.chunks_exact_mut(4 * s).enumerate() {
                 this.row(this.own.start + l * line + o, u, row);
             }
@@ -149,18 +149,18 @@ impl StokesSteps {
                 (0..3).for_each(|d| out[d * s + k] = v[d]);
             }
         };
-        rate.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+        each_chunk(rate, 3 * s, 1024, &|p, out| {
             let i = first + p;
             if mesh.is_dirichlet(i) {
                 let x = mesh.coordinate(i);
                 put(out, &|t| data.velocity_rate(x, t));
             }
         });
-        force.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+        each_chunk(force, 3 * s, 1024, &|p, out| {
             let x = mesh.coordinate(first + p);
             put(out, &|t| data.force(x, t));
         });
-        traction.par_chunks_mut(3 * s).enumerate().with_min_len(1024).for_each(|(p, out)| {
+        each_chunk(traction, 3 * s, 1024, &|p, out| {
             let i = first + p;
             if mesh.is_outlet(i) {
                 let x = mesh.coordinate(i);

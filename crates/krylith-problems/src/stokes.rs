@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 use krylith::matrix::{Bsr, Butcher, Dense, KroneckerSum};
 use krylith::{Error, Result};
+use krylith_base::threads::each_task;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -274,7 +275,7 @@ pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u3
         tasks.push((first..last, rows));
         rest = tail;
     }
-    tasks.into_par_iter().for_each(|(nodes, col)| {
+    each_task(tasks, &|(nodes, col)| {
         col.iter_mut().zip(nodes.flat_map(neighbours)).for_each(|(to, j)| *to = j as u32);
     });
     (row_ptr, col)
@@ -321,7 +322,7 @@ fn fill(
         tasks.push((first..last, line));
         rest = tail;
     }
-    tasks.into_par_iter().for_each(|(nodes, line)| {
+    each_task(tasks, &|(nodes, line)| {
         let mut blocks = line.chunks_exact_mut(16);
         for i in nodes {
             let at = mesh.position(i);

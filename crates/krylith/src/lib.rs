@@ -232,7 +232,7 @@
 //! | feature | | what it needs |
 //! |---|---|---|
 //! | `cuda` | default | nothing to build; an NVIDIA driver of release 580 or later to run, and NVRTC for kernels that are not in the binary |
-//! | `metis` | default | a C compiler; cuts of graphs by METIS |
+//! | `metis` | | a C compiler; cuts of graphs by METIS, beside our own |
 //! | `lu` | default | sparse direct factors, those of the crate `faer` |
 //! | `faer`, `nalgebra-sparse`, `sprs` | | conversions from the sparse matrices of these crates |
 

@@ -35,7 +35,7 @@ wire!(u8, u32, u64, f64);
 /// The bytes of numbers.
 pub fn packed<T: Wire>(numbers: &[T]) -> Vec<u8> {
     let mut letter = Letter::new(numbers.len() * T::SIZE);
-    letter.put(numbers.par_iter().copied());
+    letter.put(numbers);
     letter.bytes()
 }
 
@@ -52,16 +52,25 @@ impl Letter {
     }
 
     /// The next array. What does not fit is left out, and missed by who reads it.
-    pub fn put<T: Wire>(&mut self, numbers: impl IndexedParallelIterator<Item = T>) {
-        let end = self.bytes.len().min(self.written + numbers.len() * T::SIZE);
-        let to = self.bytes[self.written..end].par_chunks_exact_mut(T::SIZE).with_min_len(FEW);
-        to.zip(numbers).for_each(|(to, number)| number.put(to));
-        self.written = end;
+    pub fn put<T: Wire>(&mut self, numbers: &[T]) {
+        self.put_by(numbers.len(), &|i| numbers[i]);
+    }
+
+    /// The next array: what `number` makes of each of these.
+    pub fn put_each<T: Wire>(&mut self, of: &[u32], number: &(dyn Fn(u32) -> T + Sync)) {
+        self.put_by(of.len(), &|i| number(of[i]));
     }
 
     /// The lengths of rows that end and begin at these, as `u32`.
     pub fn put_lengths(&mut self, row_ptr: &[usize]) {
-        self.put(row_ptr.par_windows(2).map(|w| (w[1] - w[0]) as u32));
+        self.put_by(row_ptr.len().saturating_sub(1), &|i| (row_ptr[i + 1] - row_ptr[i]) as u32);
+    }
+
+    fn put_by<T: Wire>(&mut self, count: usize, number: &(dyn Fn(usize) -> T + Sync)) {
+        let end = self.bytes.len().min(self.written + count * T::SIZE);
+        let to = self.bytes[self.written..end].par_chunks_exact_mut(T::SIZE).with_min_len(FEW);
+        to.enumerate().for_each(|(i, to)| number(i).put(to));
+        self.written = end;
     }
 
     /// The message.

@@ -7,12 +7,15 @@
 //! Nothing else starts a pool of rayon's.
 
 mod crowd;
+mod loops;
 mod pages;
 mod pool;
 mod tasks;
 
 use std::sync::OnceLock;
 
+#[doc(hidden)]
+pub use loops::{collect, each, each_chunk, each_task};
 #[doc(hidden)]
 pub use pages::{prefetch, room, zeros};
 pub use pool::Pool;

@@ -84,7 +84,7 @@ pub struct MachineArgs {
     #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
     pub device: Option<DeviceSpec>,
     /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
-    /// multilevel (parts of the graph), graph (the same by METIS)
+    /// multilevel (parts of the graph), graph (the same by METIS, in builds that have it)
     /// [default: auto, runs of rows unless the graph leaves much less to exchange]
     #[arg(long, value_name = "auto|NAME", help_heading = "Machine")]
     pub partition: Option<PartitionSpec>,

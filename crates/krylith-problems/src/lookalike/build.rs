@@ -1,9 +1,9 @@
 //! Rows of a pattern, made on all threads.
 
+use super::hash::{Permutation, mix};
+use krylith_base::threads::each_task;
 use rayon::prelude::*;
 use std::ops::Range;
-
-use super::hash::{Permutation, mix};
 
 /// Rows that one task makes.
 const CHUNK: usize = 4096;
@@ -80,7 +80,7 @@ pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
     own: Range<usize>,
 ) -> Arrays<C> {
     let before = |row: usize| order.map_or(row, |order| order.inverse(row));
-    let row_ptr = offsets(own.len(), |p| pattern.length(before(own.start + p)));
+    let row_ptr = offsets(own.len(), &|p| pattern.length(before(own.start + p)));
     let total = row_ptr[own.len()];
     let (mut col, mut numbers) = (vec![C::default(); total], vec![0.0; total]);
 
@@ -94,7 +94,7 @@ pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
         (more_col, more_numbers) = (rest, others);
         tasks.push((first..last, columns, entries));
     }
-    tasks.into_par_iter().for_each(|(rows, columns, entries)| {
+    let make = |(rows, columns, entries): (Range<usize>, &mut [C], &mut [f64])| {
         let (mut scratch, mut list, mut renumbered) = (P::Scratch::default(), Vec::new(), Vec::new());
         let (begin, end) = (row_ptr[rows.start], |p: usize| row_ptr[p + 1]);
         for p in rows {
@@ -117,12 +117,13 @@ pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
                 (*column, *entry) = (((pair >> 32) as u32).into(), values.of(i, pair as u32 as usize));
             }
         }
-    });
+    };
+    each_task(tasks, &make);
     Arrays { row_ptr, col, values: numbers }
 }
 
 /// Where each of `n` runs begins, and where the last ends.
-pub(super) fn offsets(n: usize, length: impl Fn(usize) -> usize + Sync) -> Vec<usize> {
+pub(super) fn offsets(n: usize, length: &(dyn Fn(usize) -> usize + Sync)) -> Vec<usize> {
     let mut ends = vec![0usize; n + 1];
     let lengths: Vec<usize> = ends[1..]
         .par_chunks_mut(CHUNK)
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn offsets_are_running_sums() {
         for n in [0, 1, CHUNK, 3 * CHUNK + 7] {
-            let ends = offsets(n, |i| i % 5);
+            let ends = offsets(n, &|i| i % 5);
             let mut sum = 0;
             for i in 0..n {
                 assert_eq!(ends[i], sum, "run {i} of {n}");

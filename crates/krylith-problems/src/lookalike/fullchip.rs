@@ -73,10 +73,10 @@ impl FullChip {
             net.or((i == shortest).then_some(min))
         };
         let reached = |i: usize| 1 + chip.nets.iter().filter(|net| net.reaches(i)).count() as u32;
-        let mut lengths = draw(n, |i| {
+        let mut lengths = draw(n, &|i| {
             fixed(i).unwrap_or_else(|| reached(i) + tail.length(1.0 - Random::new(seed, 1, i as u64).unit()))
         });
-        settle(&mut lengths, shape.nonzeros, |i, length, longer| {
+        settle(&mut lengths, shape.nonzeros, &|i, length, longer| {
             fixed(i).is_none() && if longer { length + 1 < max } else { length > reached(i) + 1 }
         });
         chip.lengths = lengths;

@@ -1,5 +1,6 @@
 //! Row lengths that fall like a power of their rank, and add up to what is wanted.
 
+use krylith_base::threads::collect;
 use rayon::prelude::*;
 
 use super::Shape;
@@ -84,8 +85,8 @@ pub(super) fn beside(i: usize, distance: usize, before: bool, n: usize) -> usize
 }
 
 /// `n` numbers, each by its place.
-pub(super) fn draw(n: usize, length: impl Fn(usize) -> u32 + Send + Sync) -> Vec<u32> {
-    (0..n).into_par_iter().with_min_len(CHUNK).map(length).collect()
+pub(super) fn draw(n: usize, length: &(dyn Fn(usize) -> u32 + Sync)) -> Vec<u32> {
+    collect(0..n, CHUNK, length)
 }
 
 /// Lengths of a power law with the shape's sum, minimum and maximum: one row has the maximum, at a random place; `empty`
@@ -98,7 +99,7 @@ pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Ve
     // Few rows come near the longest.
     let high = (max / 2).max((2.0 * rest) as u32).min(max - 1);
     let tail = Tail::new(rest, 1, high, heavy);
-    let mut lengths = draw(n, |i| {
+    let mut lengths = draw(n, &|i| {
         let mut random = Random::new(seed, 1, i as u64);
         match i {
             _ if i == longest => max,
@@ -107,7 +108,7 @@ pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Ve
             _ => tail.length(1.0 - random.unit()),
         }
     });
-    settle(&mut lengths, shape.nonzeros, |_, length, longer| match longer {
+    settle(&mut lengths, shape.nonzeros, &|_, length, longer| match longer {
         true => length > min && length + 1 < max,
         false => length > min + 1 && length < max,
     });
@@ -115,7 +116,7 @@ pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Ve
 }
 
 /// Makes rows longer or shorter by one, spread evenly over those that `may` change, until they add up to `total`.
-pub(super) fn settle(lengths: &mut [u32], total: u64, may: impl Fn(usize, u32, bool) -> bool + Sync) {
+pub(super) fn settle(lengths: &mut [u32], total: u64, may: &(dyn Fn(usize, u32, bool) -> bool + Sync)) {
     loop {
         let sum: u64 = lengths.par_chunks(CHUNK).map(|c| c.iter().map(|&l| u64::from(l)).sum::<u64>()).sum();
         let longer = sum < total;
@@ -153,16 +154,16 @@ mod tests {
         let n = 3 * CHUNK + 5;
         for total in [0, 17, n as u64 - 1, n as u64, 7 * n as u64 + 3] {
             let mut lengths = vec![1u32; n];
-            settle(&mut lengths, total, |_, length, longer| longer || length > 0);
+            settle(&mut lengths, total, &|_, length, longer| longer || length > 0);
             assert_eq!(lengths.iter().map(|&l| u64::from(l)).sum::<u64>(), total);
             let (low, high) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
             assert!(high - low <= 1, "{total}: {low} to {high}");
         }
         // What may not change does not.
         let mut lengths = vec![4, 9, 4];
-        settle(&mut lengths, 100, |i, _, _| i == 1);
+        settle(&mut lengths, 100, &|i, _, _| i == 1);
         assert_eq!(lengths, [4, 92, 4]);
-        settle(&mut lengths, 0, |_, length, _| length > 2);
+        settle(&mut lengths, 0, &|_, length, _| length > 2);
         assert_eq!(lengths, [2, 2, 2]);
     }
 

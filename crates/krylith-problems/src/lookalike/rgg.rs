@@ -71,9 +71,9 @@ impl Rgg {
         }
         // Room to correct r.
         let side = ((1.0 / (1.1 * r)) as usize).max(1);
-        let mut lengths = draw(side * side, poisson(n as f64 / (side * side) as f64, seed));
-        settle(&mut lengths, n as u64, |_, length, longer| longer || length > 0);
-        let begin = offsets(side * side, |cell| lengths[cell] as usize);
+        let mut lengths = draw(side * side, &poisson(n as f64 / (side * side) as f64, seed));
+        settle(&mut lengths, n as u64, &|_, length, longer| longer || length > 0);
+        let begin = offsets(side * side, &|cell| lengths[cell] as usize);
         let (lonely, reach) = (below(mix(seed), n), (r * side as f64).powi(2));
         let mut rgg = Self { side, begin, lengths: Vec::new(), reach, lonely, changed: Vec::new(), seed };
 
@@ -85,11 +85,13 @@ impl Rgg {
     }
 
     fn degrees(&self) -> Vec<u32> {
-        self.over_cells(|near| near.own.clone().map(|i| near.count(i, self.reach) as u32).collect::<Vec<_>>())
+        self.over_cells(&|near| {
+            near.own.clone().map(|i| near.count(i, self.reach) as u32).collect::<Vec<_>>()
+        })
     }
 
     /// What `of` makes of each cell, one after the other.
-    fn over_cells<T: Send>(&self, of: impl Fn(&Near) -> Vec<T> + Sync) -> Vec<T> {
+    fn over_cells<T: Send>(&self, of: &(dyn Fn(&Near) -> Vec<T> + Sync)) -> Vec<T> {
         let rows: Vec<Vec<T>> = (0..self.side)
             .into_par_iter()
             .map(|row| {
@@ -130,7 +132,7 @@ impl Rgg {
                 true => (self.reach, (self.reach * (1.0 + 2.0 * off + 1e-6)).min(1.0)),
                 false => (self.reach * (1.0 + 2.0 * off - 1e-6), self.reach),
             };
-            let mut between = self.over_cells(|near| {
+            let mut between = self.over_cells(&|near| {
                 let mut found = Vec::new();
                 for i in near.own.clone() {
                     let after = near.apart(i).zip(&near.number).filter(|(_, j)| **j as usize > i);

@@ -25,7 +25,7 @@ impl Stokes {
         let shortest = (longest + n / 2) % n;
         let tail = Tail::new(120.0, 60, max / 2, false);
         let usual = shape.mean * 1.03 - 10.0;
-        let mut lengths = draw(n, |i| {
+        let mut lengths = draw(n, &|i| {
             let mut random = Random::new(seed, 1, i as u64);
             let u = random.unit();
             match i {
@@ -35,7 +35,7 @@ impl Stokes {
                 _ => (usual + 10.0 * (random.unit() + random.unit())).max(2.0) as u32,
             }
         });
-        settle(&mut lengths, shape.nonzeros, |_, length, longer| match longer {
+        settle(&mut lengths, shape.nonzeros, &|_, length, longer| match longer {
             true => length > min && length + 1 < max,
             false => length > min + 1 && length < max,
         });

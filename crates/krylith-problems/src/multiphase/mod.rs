@@ -27,7 +27,7 @@ mod projection;
 
 use krylith::Result;
 use krylith::partition::contiguous;
-use rayon::prelude::*;
+use krylith_base::threads::collect;
 use std::ops::Range;
 
 use crate::grid::{Grid, Link, SevenPoint, check_room};
@@ -76,11 +76,7 @@ impl Multiphase {
         check_room("the pressure equation", window.len(), 0, 8)?;
         let (first, seed) = (window.start, options.seed);
         let phases = Phases::new(cells, [1.0, 1.0, dz], options);
-        let density = window
-            .into_par_iter()
-            .with_min_len(1024)
-            .map(|i| phases.density(phases.fractions(grid.position(i))))
-            .collect();
+        let density = collect(window, 1024, &|i| phases.density(phases.fractions(grid.position(i))));
         let eddies = EDDIES / projection.shortest_edge();
         Ok(Self { projection, own, density, first, seed, eddies })
     }

@@ -6,7 +6,7 @@
 //! upper one (Kuhn's rule), so tetrahedra meet face to face and an interior node has 14 neighbours.
 
 use krylith::{Error, Result};
-use rayon::prelude::*;
+use krylith_base::threads::{collect, each_chunk};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::{Surface, TetMesh};
@@ -166,7 +166,7 @@ pub fn extrude(
         Numbering::Discs => (l * m) as u32 + p,
         Numbering::Lines => p * (count + 1) as u32 + l as u32,
     };
-    let points = (0..m * (count + 1)).into_par_iter().with_min_len(256).map(|i| {
+    let points = collect(0..m * (count + 1), 256, &|i| {
         let (p, l) = match layers.numbering {
             Numbering::Discs => (i % m, i / m),
             Numbering::Lines => (i / (count + 1), i % (count + 1)),
@@ -184,7 +184,7 @@ pub fn extrude(
     };
     let triangles = disc.triangles();
     let mut tetrahedra = vec![[0u32; 4]; triangles * count * 3];
-    tetrahedra.par_chunks_mut(3).with_min_len(1024).enumerate().for_each(|(k, own)| {
+    each_chunk(&mut tetrahedra, 3, 1024, &|k, own| {
         let (t, l) = match layers.numbering {
             Numbering::Discs => (k % triangles, k / triangles),
             Numbering::Lines => (k / count, k % count),
@@ -202,5 +202,5 @@ pub fn extrude(
     let faces: [Vec<[u32; 3]>; 3] = [end(0), end(count), sides.flatten().collect()];
     let surfaces = layers.surfaces.iter().zip(faces);
     let surfaces = surfaces.map(|(name, faces)| Surface { name: name.to_string(), faces }).collect();
-    TetMesh::new(points.collect(), tetrahedra, surfaces)
+    TetMesh::new(points, tetrahedra, surfaces)
 }

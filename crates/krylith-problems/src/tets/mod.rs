@@ -8,6 +8,7 @@ mod rows;
 mod slice;
 
 use krylith::{Error, Result};
+use krylith_base::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -206,23 +207,23 @@ pub(crate) fn area([a, b, c]: [[f64; 3]; 3]) -> [f64; 3] {
 /// For every node the corners of tetrahedra that it is, on all threads.
 fn corners_of_nodes(n: usize, tetrahedra: &[[u32; 4]]) -> (Vec<usize>, Vec<u32>) {
     let corners = tetrahedra.as_flattened();
-    let counts: Vec<AtomicUsize> = (0..n + 1).into_par_iter().map(|_| AtomicUsize::new(0)).collect();
-    corners.par_iter().with_min_len(CHUNK).for_each(|&p| {
-        counts[p as usize + 1].fetch_add(1, Ordering::Relaxed);
+    let counts = collect(0..n + 1, CHUNK, &|_| AtomicUsize::new(0));
+    each(corners.len(), CHUNK, &|c| {
+        counts[corners[c] as usize + 1].fetch_add(1, Ordering::Relaxed);
     });
-    let mut begin: Vec<usize> = counts.into_par_iter().map(AtomicUsize::into_inner).collect();
+    let mut begin: Vec<usize> = counts.into_iter().map(AtomicUsize::into_inner).collect();
     for i in 0..n {
         begin[i + 1] += begin[i];
     }
-    let next: Vec<AtomicUsize> = begin.par_iter().map(|&at| AtomicUsize::new(at)).collect();
-    let around: Vec<AtomicU32> = (0..corners.len()).into_par_iter().map(|_| AtomicU32::new(0)).collect();
-    corners.par_iter().with_min_len(CHUNK).enumerate().for_each(|(c, &p)| {
-        let at = next[p as usize].fetch_add(1, Ordering::Relaxed);
+    let next = collect(0..n + 1, CHUNK, &|i| AtomicUsize::new(begin[i]));
+    let around = collect(0..corners.len(), CHUNK, &|_| AtomicU32::new(0));
+    each(corners.len(), CHUNK, &|c| {
+        let at = next[corners[c] as usize].fetch_add(1, Ordering::Relaxed);
         around[at].store(c as u32, Ordering::Relaxed);
     });
-    let mut around: Vec<u32> = around.into_par_iter().map(AtomicU32::into_inner).collect();
+    let mut around: Vec<u32> = around.into_iter().map(AtomicU32::into_inner).collect();
     // Threads fill a node's list in any order.
-    for_chunks(&begin, 1, &mut around, |first, own| {
+    for_chunks(&begin, 1, &mut around, &|first, own| {
         let mut rest = own;
         for i in first.. {
             if rest.is_empty() {

@@ -3,7 +3,7 @@
 
 use krylith::matrix::Bsr;
 use krylith::{Error, Result};
-use rayon::prelude::*;
+use krylith_base::threads::{each_chunk, each_task};
 
 use super::TetMesh;
 use crate::memory;
@@ -23,7 +23,7 @@ pub(crate) fn for_chunks<T: Send>(
     begin: &[usize],
     factor: usize,
     mut out: &mut [T],
-    work: impl Fn(usize, &mut [T]) + Sync,
+    work: &(dyn Fn(usize, &mut [T]) + Sync),
 ) {
     let n = begin.len() - 1;
     let mut tasks = Vec::with_capacity(n.div_ceil(CHUNK));
@@ -33,7 +33,7 @@ pub(crate) fn for_chunks<T: Send>(
         tasks.push((first, own));
         out = rest;
     }
-    tasks.into_par_iter().for_each(|(first, own)| work(first, own));
+    each_task(tasks, &|(first, own)| work(first, own));
 }
 
 /// The matrix of a mesh: which nodes share an element with node i, and where each element's corners stand among them.
@@ -60,7 +60,7 @@ impl Rows {
             list.dedup();
         };
         let mut row_ptr = vec![0usize; n + 1];
-        row_ptr[1..].par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, counts)| {
+        each_chunk(&mut row_ptr[1..], CHUNK, 1, &|chunk, counts| {
             let mut list = Vec::new();
             for (k, count) in counts.iter_mut().enumerate() {
                 neighbours(chunk * CHUNK + k, &mut list);
@@ -83,7 +83,7 @@ impl Rows {
             (blocks * (4 + 8 * block * block) + corners * 4 + n * 16) as u64,
         )?;
         let mut col = vec![0u32; blocks];
-        for_chunks(&row_ptr, 1, &mut col, |first, own| {
+        for_chunks(&row_ptr, 1, &mut col, &|first, own| {
             let (mut list, mut at) = (Vec::new(), 0);
             for i in first.. {
                 if at == own.len() {
@@ -96,7 +96,7 @@ impl Rows {
         });
         let begin = mesh.begin.clone();
         let mut places = vec![[0u8; 4]; corners];
-        for_chunks(&begin, 1, &mut places, |first, own| {
+        for_chunks(&begin, 1, &mut places, &|first, own| {
             let mut own = own.iter_mut();
             for i in first.. {
                 let row = &col[row_ptr[i]..row_ptr[i + 1]];
@@ -121,7 +121,7 @@ impl Rows {
     /// f ← the sum over elements, of b numbers a node: `row(i, its numbers)` on all threads.
     pub fn residual(&self, f: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
         let b = self.pattern.block();
-        f.par_chunks_mut(CHUNK * b).enumerate().for_each(|(chunk, own)| {
+        each_chunk(f, CHUNK * b, 1, &|chunk, own| {
             for (k, own) in own.chunks_mut(b).enumerate() {
                 row(chunk * CHUNK + k, own);
             }
@@ -131,7 +131,7 @@ impl Rows {
     /// values ← `row(i, its blocks)` for every row, on all threads; blocks are zero before.
     pub fn jacobian(&self, values: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
         let (row_ptr, bb) = (self.pattern.row_ptr(), self.pattern.block().pow(2));
-        for_chunks(row_ptr, bb, values, |first, own| {
+        for_chunks(row_ptr, bb, values, &|first, own| {
             own.fill(0.0);
             let mut rest = own;
             for i in first.. {

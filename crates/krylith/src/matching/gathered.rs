@@ -29,13 +29,13 @@ pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u
         Some(halo) => with_ghosts(comm, halo, 1, &nodes)?,
         None => nodes,
     };
-    let column = |&j: &u32| nodes[j as usize / block] as u32 * block as u32 + j % block as u32;
+    let column = |j: u32| nodes[j as usize / block] as u32 * block as u32 + j % block as u32;
     let mut letter = Letter::new(8 + 12 * (rows.len() + own.nonzeros()));
-    letter.put([rows.len() as u64].par_iter().copied());
-    letter.put(rows.par_iter().copied());
+    letter.put(&[rows.len() as u64]);
+    letter.put(rows);
     letter.put_lengths(own.row_ptr());
-    letter.put(own.col().par_iter().map(column));
-    letter.put(own.values().par_iter().copied());
+    letter.put_each(own.col(), &column);
+    letter.put(own.values());
     let letters = gather(comm, &letter.bytes())?;
     agree(comm, assembled(&letters))
 }

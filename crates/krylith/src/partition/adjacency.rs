@@ -1,6 +1,7 @@
 //! The graph of A + Aᵀ: which own block rows are coupled, by any term, either way.
 
 use crate::operator::Terms;
+use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -60,20 +61,20 @@ impl Adjacency {
     /// Who has each node for a neighbour, in any order.
     fn transposed(&self) -> Self {
         let n = self.row_ptr.len() - 1;
-        let degree: Vec<AtomicUsize> = (0..n).into_par_iter().map(|_| AtomicUsize::new(0)).collect();
-        self.col.par_iter().for_each(|&j| {
-            degree[j as usize].fetch_add(1, Relaxed);
+        let degree = collect(0..n, LEAST, &|_| AtomicUsize::new(0));
+        each(self.col.len(), LEAST, &|p| {
+            degree[self.col[p] as usize].fetch_add(1, Relaxed);
         });
-        let degree: Vec<usize> = degree.into_par_iter().map(AtomicUsize::into_inner).collect();
+        let degree: Vec<usize> = degree.into_iter().map(AtomicUsize::into_inner).collect();
         let row_ptr = offsets(degree.iter());
-        let next: Vec<AtomicUsize> = row_ptr[..n].par_iter().map(|&p| AtomicUsize::new(p)).collect();
-        let col: Vec<AtomicU32> = (0..self.col.len()).into_par_iter().map(|_| AtomicU32::new(0)).collect();
-        (0..n).into_par_iter().for_each(|i| {
+        let next = collect(0..n, LEAST, &|i| AtomicUsize::new(row_ptr[i]));
+        let col = atomics(self.col.len(), &|_| 0);
+        each(n, LEAST, &|i| {
             for &j in self.neighbours(i as u32) {
                 col[next[j as usize].fetch_add(1, Relaxed)].store(i as u32, Relaxed);
             }
         });
-        Self { row_ptr, col: col.into_par_iter().map(AtomicU32::into_inner).collect() }
+        Self { row_ptr, col: plain(col) }
     }
 
     /// Neighbours of node `i`.
@@ -85,6 +86,19 @@ impl Adjacency {
     fn has(&self, i: u32, j: u32) -> bool {
         self.neighbours(i).binary_search(&j).is_ok()
     }
+}
+
+/// Numbers that a thread takes at once, at least.
+pub(super) const LEAST: usize = 1024;
+
+/// Numbers that several threads change.
+pub(super) fn atomics(n: usize, first: &(dyn Fn(usize) -> u32 + Sync)) -> Vec<AtomicU32> {
+    collect(0..n, LEAST, &|i| AtomicU32::new(first(i)))
+}
+
+/// What they are in the end, in the same memory.
+pub(super) fn plain(numbers: Vec<AtomicU32>) -> Vec<u32> {
+    numbers.into_iter().map(AtomicU32::into_inner).collect()
 }
 
 /// Where each of several rows begins, and the end of the last.

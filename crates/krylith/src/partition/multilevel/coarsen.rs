@@ -1,9 +1,10 @@
 //! The next coarser level: pairs of nodes matched by handshakes, and the graph of the pairs.
 
-use super::super::adjacency::{joined, offsets};
+use super::super::adjacency::{LEAST, atomics, joined, offsets, plain};
 use super::{Graph, NONE, mix};
+use crate::threads::{collect, each};
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Rounds of proposals. On a mesh the first joins about half of the nodes, and the fourth leaves 5 to 9 in a hundred.
 pub(crate) const ROUNDS: usize = 4;
@@ -24,11 +25,9 @@ pub(super) fn coarsen(graph: &Graph, level: u32) -> Option<(Vec<u32>, Graph)> {
     if pairs.len() as f64 > STALLED * n as f64 {
         return None;
     }
-    let map: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(0)).collect();
-    pairs.par_iter().enumerate().for_each(|(c, pair)| {
-        pair.iter().for_each(|&v| map[v as usize].store(c as u32, Relaxed));
-    });
-    let map: Vec<u32> = map.into_par_iter().map(AtomicU32::into_inner).collect();
+    let map = atomics(n, &|_| 0);
+    each(pairs.len(), LEAST, &|c| pairs[c].iter().for_each(|&v| map[v as usize].store(c as u32, Relaxed)));
+    let map = plain(map);
     let coarse = contract(graph, &pairs, &map);
     Some((map, coarse))
 }
@@ -63,14 +62,14 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
     let limit = most(graph.size.par_iter().map(|&s| u64::from(s)).sum(), n);
     let fits =
         |v: u32, u: u32| u64::from(graph.size[v as usize]) + u64::from(graph.size[u as usize]) <= limit;
-    let mate: Vec<AtomicU32> = (0..n as u32).into_par_iter().map(AtomicU32::new).collect();
-    let want: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(NONE)).collect();
+    let (mate, want) = (atomics(n, &|v| v as u32), atomics(n, &|_| NONE));
     // The size of a node that is free, else 0: one look for both.
-    let open: Vec<AtomicU32> = graph.size.par_iter().map(|&s| AtomicU32::new(s)).collect();
+    let open = atomics(n, &|v| graph.size[v]);
     let rows_alone = graph.weight.is_empty();
     let mut free: Vec<u32> = (0..n as u32).collect();
     for round in 0..ROUNDS {
-        free.par_iter().for_each(|&v| {
+        each(free.len(), LEAST, &|k| {
+            let v = free[k];
             let own = graph.size[v as usize];
             let rate = |u: u32, w: u32| {
                 let other = open[u as usize].load(Relaxed);
@@ -86,7 +85,8 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
             };
             want[v as usize].store(best, Relaxed);
         });
-        free.par_iter().for_each(|&v| {
+        each(free.len(), LEAST, &|k| {
+            let v = free[k];
             let u = want[v as usize].load(Relaxed);
             if u != NONE && want[u as usize].load(Relaxed) == v {
                 mate[v as usize].store(u, Relaxed);
@@ -101,7 +101,7 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
             let sizes = |u: u32| [graph.size[v as usize], graph.size[u as usize]];
             favourite(graph, v, |u, w| 1 << 63 | rating(v, u, w, sizes(u), level))
         };
-        let mut wanting: Vec<(u32, u32)> = free.par_iter().map(|&v| (any(v), v)).collect();
+        let mut wanting = collect(0..free.len(), LEAST, &|k| (any(free[k]), free[k]));
         wanting.par_sort_unstable();
         wanting.par_chunk_by(|a, b| a.0 == b.0).for_each(|same| {
             for pair in same.chunks_exact(2) {
@@ -113,7 +113,7 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
             }
         });
     }
-    mate.into_par_iter().map(AtomicU32::into_inner).collect()
+    plain(mate)
 }
 
 /// The graph of pairs: edges between the same two are one, with the sum of their weights.
@@ -175,11 +175,14 @@ fn contract(graph: &Graph, pairs: &[[u32; 2]], map: &[u32]) -> Graph {
         col.push(piece.col);
         weight.push(piece.weight);
     }
-    let size = |&[v, u]: &[u32; 2]| graph.size[v as usize] + if v == u { 0 } else { graph.size[u as usize] };
+    let size = |c: usize| {
+        let [v, u] = pairs[c];
+        graph.size[v as usize] + if v == u { 0 } else { graph.size[u as usize] }
+    };
     Graph {
         ptr: offsets(degree.iter().flatten()),
         col: joined(&col),
         weight: joined(&weight),
-        size: pairs.par_iter().map(size).collect(),
+        size: collect(0..pairs.len(), LEAST, &size),
     }
 }

@@ -5,7 +5,9 @@
 //! been made already (the second filter of Jet, Gilbert et al. 2023), and groups admit the best of what is left, in a
 //! sorted order: what a round does depends on no order of execution.
 
+use super::super::adjacency::{LEAST, atomics};
 use super::{Graph, NONE, hash};
+use crate::threads::{collect, each, each_chunk};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -100,8 +102,8 @@ fn links(graph: &Graph, label: &[u32], v: usize, links: &mut Links) {
 /// Rows of each group.
 fn weigh(graph: &Graph, label: &[u32], groups: usize) -> Vec<u64> {
     let weight: Vec<AtomicU64> = (0..groups).map(|_| AtomicU64::new(0)).collect();
-    label.par_iter().zip(&graph.size).for_each(|(&g, &s)| {
-        weight[g as usize].fetch_add(u64::from(s), Relaxed); // whole numbers: in any order
+    each(label.len(), LEAST, &|v| {
+        weight[label[v] as usize].fetch_add(u64::from(graph.size[v]), Relaxed); // whole numbers: in any order
     });
     weight.into_iter().map(AtomicU64::into_inner).collect()
 }
@@ -115,13 +117,13 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
     let cap: Vec<u64> = room.parts.iter().map(|&p| room.cap(p)).collect();
     let mut weight = weigh(graph, label, groups);
     let n = graph.len();
-    let to: Vec<AtomicU32> = (0..n).into_par_iter().map(|_| AtomicU32::new(NONE)).collect();
-    let gain: Vec<AtomicI64> = (0..n).into_par_iter().map(|_| AtomicI64::new(0)).collect();
+    let (to, gain) = (atomics(n, &|_| NONE), collect(0..n, LEAST, &|_| AtomicI64::new(0)));
     let mut resting = vec![false; n];
     for round in 0..rounds as u32 {
         relieve(graph, label, &cap, &mut weight);
         let wishes = wishes(graph, label, &cap, &weight, &resting, round);
-        wishes.par_iter().for_each(|m| {
+        each(wishes.len(), LEAST, &|k| {
+            let m = &wishes[k];
             to[m.node as usize].store(m.to, Relaxed);
             gain[m.node as usize].store(m.gain, Relaxed);
         });
@@ -143,12 +145,10 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
                 (sum > 0).then_some(Move { gain: sum, ..*m })
             })
             .collect();
-        wishes.par_iter().for_each(|m| to[m.node as usize].store(NONE, Relaxed));
+        each(wishes.len(), LEAST, &|k| to[wishes[k].node as usize].store(NONE, Relaxed));
         let admitted = admit(graph, kept, &cap, &weight, round);
         apply(graph, label, &mut weight, &admitted, &to);
-        resting.par_iter_mut().zip(&to).for_each(|(rests, to)| {
-            *rests = to.swap(NONE, Relaxed) != NONE;
-        });
+        resting = collect(0..n, LEAST, &|v| to[v].swap(NONE, Relaxed) != NONE);
     }
     for _ in 0..8 {
         if !relieve(graph, label, &cap, &mut weight) {
@@ -212,15 +212,18 @@ fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round
 fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move], to: &[AtomicU32]) {
     let (came, went): (Vec<_>, Vec<_>) =
         weight.iter().map(|_| (AtomicU64::new(0), AtomicU64::new(0))).unzip();
-    moves.par_iter().for_each(|m| {
+    each(moves.len(), LEAST, &|k| {
+        let m = &moves[k];
         let size = u64::from(graph.size[m.node as usize]);
         came[m.to as usize].fetch_add(size, Relaxed);
         went[label[m.node as usize] as usize].fetch_add(size, Relaxed);
         to[m.node as usize].store(m.to, Relaxed);
     });
-    label.par_iter_mut().zip(to).for_each(|(label, to)| {
-        let to = to.load(Relaxed);
-        *label = if to == NONE { *label } else { to };
+    each_chunk(label, LEAST, 1, &|chunk, label| {
+        for (label, to) in label.iter_mut().zip(&to[chunk * LEAST..]) {
+            let to = to.load(Relaxed);
+            *label = if to == NONE { *label } else { to };
+        }
     });
     for (weight, (came, went)) in weight.iter_mut().zip(came.into_iter().zip(went)) {
         *weight = *weight + came.into_inner() - went.into_inner();

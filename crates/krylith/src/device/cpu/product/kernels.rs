@@ -22,9 +22,6 @@ pub(super) fn kernel(b: usize, s: usize) -> Kernel {
             }
         };
     }
-    if matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64") {
-        return run_any; // without a fused multiply–add the others would call a function for each
-    }
     table!((1, 1, 2, 4, 4)(2, 2, 4, 2, 2)(3, 4, 8, 2, 1)(4, 4, 8, 2, 1)(5, 8, 16, 1, 1)(6, 8, 16, 1, 1)(
         7, 8, 16, 1, 1
     )(8, 8, 16, 1, 1))
@@ -37,7 +34,7 @@ fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U
     y: &mut [f64],
 ) {
     let (len, y) = (y.len(), Disjoint::new(y));
-    pulp::Arch::new().dispatch(Wide(
+    let body = Wide(
         #[inline(always)]
         || {
             // SAFETY: the closure runs once, and y is not used beside it.
@@ -61,7 +58,17 @@ fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U
                 }
             }
         },
-    ))
+    );
+    #[cfg(target_arch = "x86_64")]
+    match pulp::Arch::new() {
+        pulp::Arch::V4(simd) => simd.vectorize(body),
+        pulp::Arch::V3(simd) => simd.vectorize(body),
+        // Without a fused multiply–add the body would call a function for each.
+        // SAFETY: `body` does not run, and nobody else has y.
+        _ => run_any(p, rows.clone(), x, unsafe { y.range(0..len) }),
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    pulp::Arch::new().dispatch(body);
 }
 
 /// A stored number.

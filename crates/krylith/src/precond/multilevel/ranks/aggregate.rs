@@ -10,8 +10,7 @@ use super::super::host::split::{numbers, pieces_of};
 use super::{NearTransfer, Neighbourhood};
 use crate::Result;
 use crate::matrix::Bsr;
-use crate::threads::Pool;
-use rayon::prelude::*;
+use crate::threads::{Pool, collect, each};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -43,8 +42,8 @@ pub fn transfer(
     if !near.coarsens(own)? {
         return Ok(None);
     }
-    let of = |&root: &u32| number.get(root as usize).copied().unwrap_or(FINE);
-    let aggregates: Vec<u32> = member.par_iter().with_min_len(FEW).map(of).collect();
+    let of = |i: usize| number.get(member[i] as usize).copied().unwrap_or(FINE);
+    let aggregates = collect(0..member.len(), FEW, &of);
     let prolongation = smoothed(pool, a, &strong, &aggregates);
     Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&number)? }))
 }
@@ -53,7 +52,7 @@ pub fn transfer(
 fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     let (n, own) = (near.nodes(), near.own);
     let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
-    (0..n).into_par_iter().with_min_len(FEW).for_each(|i| {
+    each(n, FEW, &|i| {
         for (j, _) in graph.neighbours(i) {
             counts[j].fetch_add(1, Relaxed);
         }
@@ -63,7 +62,7 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     far.for_each(|(count, there)| count.store(there, Relaxed));
     let count = |i: usize| counts[i].load(Relaxed);
     let weight = |i: usize| (key(count(i), level, near.number(i)), near.number(i));
-    let weights: Vec<(u64, u64)> = (0..n).into_par_iter().with_min_len(FEW).map(weight).collect();
+    let weights = collect(0..n, FEW, &weight);
     let lonely = |i: usize| i < own && count(i) == 0 && graph.neighbours(i).next().is_none();
     let begin = |i: usize| AtomicU8::new(if lonely(i) { NO_ROOT } else { UNDECIDED });
     let state: Vec<AtomicU8> = (0..n).map(begin).collect();
@@ -85,13 +84,18 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
         if left == [0.0] {
             return Ok(state.into_iter().map(AtomicU8::into_inner).collect());
         }
-        around.par_iter().with_min_len(FEW).for_each(|&i| {
+        each(around.len(), FEW, &|k| {
+            let i = around[k];
             let all = std::iter::once(i).chain(graph.neighbours(i).map(|(j, _)| j));
             let most = all.filter(|&j| is(j, UNDECIDED)).max_by_key(|&j| weights[j]);
             heaviest[i].store(most.map_or(FINE, |j| j as u32), Relaxed);
         });
         around.retain(|&i| heaviest[i].load(Relaxed) != FINE);
-        undecided.par_iter().with_min_len(FEW).filter(|&&i| i < own).for_each(|&i| {
+        each(undecided.len(), FEW, &|k| {
+            let i = undecided[k];
+            if i >= own {
+                return;
+            }
             let mut all = std::iter::once(i).chain(graph.neighbours(i).map(|(j, _)| j));
             let lighter = |j: usize| {
                 weights.get(heaviest[j].load(Relaxed) as usize).is_none_or(|&other| other <= weights[i])
@@ -104,8 +108,9 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
         let lose = |j: usize| {
             let _ = state[j].compare_exchange(UNDECIDED, NO_ROOT, Relaxed, Relaxed);
         };
-        undecided.par_iter().with_min_len(FEW).filter(|&&i| is(i, ROOT)).for_each(|&i| {
-            for (j, _) in graph.neighbours(i) {
+        each(undecided.len(), FEW, &|k| {
+            let i = undecided[k];
+            for (j, _) in graph.neighbours(i).filter(|_| is(i, ROOT)) {
                 lose(j);
                 graph.neighbours(j).for_each(|(k, _)| lose(k));
             }
@@ -136,7 +141,7 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
         best.map_or(FINE, |(.., j)| member[j])
     };
     for round in 0.. {
-        let chosen: Vec<u32> = left.par_iter().with_min_len(FEW).map(|&i| strongest(&member, i)).collect();
+        let chosen = collect(0..left.len(), FEW, &|k| strongest(&member, left[k]));
         let found = chosen.iter().filter(|&&root| root != FINE).count();
         let mut sums = [found as f64, (left.len() - found) as f64];
         near.comm().sum(&mut sums)?;

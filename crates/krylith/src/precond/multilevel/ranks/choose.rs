@@ -12,7 +12,7 @@ use super::{NearTransfer, Neighbourhood};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::space::splitmix64;
-use crate::threads::Pool;
+use crate::threads::{Pool, collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -125,15 +125,14 @@ fn select<N: Iterator<Item = usize>>(
     among: Among,
 ) -> Result<Vec<u8>> {
     let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
-    (0..n).into_par_iter().with_min_len(FEW).for_each(|i| {
+    each(n, FEW, &|i| {
         for j in neighbours(i) {
             counts[j].fetch_add(1, Relaxed);
         }
     });
     among.exchange(|k| counts[k].load(Relaxed), |k, count: u32| counts[k].store(count, Relaxed))?;
     let key = |i: usize| u64::from(counts[i].load(Relaxed)) << 40 | splitmix64(seed, name(i)) >> 24;
-    let weights: Vec<(u64, u64)> =
-        (0..n).into_par_iter().with_min_len(FEW).map(|i| (key(i), name(i))).collect();
+    let weights = collect(0..n, FEW, &|i| (key(i), name(i)));
     let goes = |i: usize| counts[i].load(Relaxed) == 0 && !lonely;
     let state: Vec<AtomicU8> =
         (0..n).map(|i| AtomicU8::new(if goes(i) { GOES } else { UNDECIDED })).collect();
@@ -142,7 +141,8 @@ fn select<N: Iterator<Item = usize>>(
     let own = among.own();
     let mut undecided: Vec<usize> = (0..n).filter(|&i| is(i, UNDECIDED)).collect();
     for round in 1.. {
-        undecided.par_iter().with_min_len(FEW).for_each(|&i| {
+        each(undecided.len(), FEW, &|k| {
+            let i = undecided[k];
             for j in neighbours(i).filter(|&j| is(j, UNDECIDED)) {
                 lost[if weights[i] > weights[j] { j } else { i }].store(round, Relaxed);
             }
@@ -158,9 +158,13 @@ fn select<N: Iterator<Item = usize>>(
         if left == [0.0] {
             break;
         }
-        let winners = undecided.par_iter().with_min_len(FEW).filter(|&&i| wins(i));
-        winners.for_each(|&i| state[i].store(STAYS, Relaxed));
-        undecided.par_iter().with_min_len(FEW).for_each(|&i| {
+        each(undecided.len(), FEW, &|k| {
+            if wins(undecided[k]) {
+                state[undecided[k]].store(STAYS, Relaxed);
+            }
+        });
+        each(undecided.len(), FEW, &|k| {
+            let i = undecided[k];
             if is(i, UNDECIDED) && neighbours(i).any(|j| is(j, STAYS)) {
                 state[i].store(GOES, Relaxed);
             }

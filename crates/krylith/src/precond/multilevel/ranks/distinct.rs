@@ -1,7 +1,11 @@
 //! Which numbers a list has, each once.
 
+use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Numbers that a thread takes at once, at least.
+const FEW: usize = 4096;
 
 /// The numbers of a list, each once.
 pub struct Distinct {
@@ -15,11 +19,11 @@ impl Distinct {
     /// Of numbers below `limit`.
     pub fn of(numbers: &[u32], limit: usize) -> Self {
         const ABSENT: u32 = u32::MAX;
-        let places: Vec<AtomicU32> = (0..limit).into_par_iter().map(|_| AtomicU32::new(ABSENT)).collect();
-        numbers.par_iter().for_each(|&j| places[j as usize].store(0, Relaxed));
+        let places = collect(0..limit, FEW, &|_| AtomicU32::new(ABSENT));
+        each(numbers.len(), FEW, &|k| places[numbers[k] as usize].store(0, Relaxed));
         let is_there = |j: &u32| places[*j as usize].load(Relaxed) != ABSENT;
         let list: Vec<u32> = (0..limit as u32).into_par_iter().filter(is_there).collect();
-        list.par_iter().enumerate().for_each(|(k, &j)| places[j as usize].store(k as u32, Relaxed));
+        each(list.len(), FEW, &|k| places[list[k] as usize].store(k as u32, Relaxed));
         Self { list, places }
     }
 

@@ -95,9 +95,9 @@ impl<'a> Neighbourhood<'a> {
         let letters = halo.neighbours.iter().map(|n| {
             let nodes = &halo.send[n.send.clone()];
             let mut letter = Letter::new(if near.listed { 12 } else { 4 } * nodes.len());
-            letter.put(nodes.par_iter().copied());
+            letter.put(nodes);
             if near.listed {
-                letter.put(nodes.par_iter().map(|&i| near.number(i as usize)));
+                letter.put_each(nodes, &|i| near.number(i as usize));
             }
             (n.rank, letter.bytes())
         });
@@ -187,11 +187,11 @@ impl<'a> Neighbourhood<'a> {
             let col = &rows.col[entries.clone()];
             let mut letter = Letter::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
             letter.put_lengths(ends);
-            letter.put(col.par_iter().map(|&j| self.name(j)));
+            letter.put_each(col, &|j| self.name(j));
             if self.listed {
-                letter.put(col.par_iter().map(|&j| self.number(j as usize)));
+                letter.put_each(col, &|j| self.number(j as usize));
             }
-            letter.put(rows.values[entries].par_iter().copied());
+            letter.put(&rows.values[entries]);
             letter.bytes()
         });
         let replies = comm.all_to_all(replies.collect())?;

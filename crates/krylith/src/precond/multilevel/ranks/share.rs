@@ -44,14 +44,14 @@ impl FarRows {
         rows: &Rows,
         range: Range<usize>,
         square: usize,
-        number: impl Fn(u32) -> u64 + Sync + Send,
+        number: &(dyn Fn(u32) -> u64 + Sync),
     ) -> Vec<u8> {
         let ends = &rows.row_ptr[range.start..=range.end];
         let entries = ends[0]..ends[ends.len() - 1];
         let mut letter = Letter::new(4 * range.len() + 8 * (1 + square) * entries.len());
         letter.put_lengths(ends);
-        letter.put(rows.col[entries.clone()].par_iter().map(|&j| number(j)));
-        letter.put(rows.values[entries.start * square..entries.end * square].par_iter().copied());
+        letter.put_each(&rows.col[entries.clone()], number);
+        letter.put(&rows.values[entries.start * square..entries.end * square]);
         letter.bytes()
     }
 
@@ -78,17 +78,17 @@ fn interpolation_letter(
     rows: &Rows,
     range: Range<usize>,
     columns: usize,
-    number: impl Fn(u32) -> u64 + Sync + Send,
+    number: &(dyn Fn(u32) -> u64 + Sync),
 ) -> Vec<u8> {
     let ends = &rows.row_ptr[range.start..=range.end];
     let entries = ends[0]..ends[range.len()];
     let named = Distinct::of(&rows.col[entries.clone()], columns);
     let mut letter = Letter::new(4 * range.len() + 8 + 8 * named.list.len() + 12 * entries.len());
     letter.put_lengths(ends);
-    letter.put([named.list.len() as u64].par_iter().copied());
-    letter.put(named.list.par_iter().map(|&j| number(j)));
-    letter.put(rows.col[entries.clone()].par_iter().map(|&j| named.place(j)));
-    letter.put(rows.values[entries].par_iter().copied());
+    letter.put(&[named.list.len() as u64]);
+    letter.put_each(&named.list, number);
+    letter.put_each(&rows.col[entries.clone()], &|j| named.place(j));
+    letter.put(&rows.values[entries]);
     letter.bytes()
 }
 
@@ -206,7 +206,7 @@ impl Share {
         };
         let places = first.block_columns();
         let letters = halo.neighbours.iter();
-        let letters = letters.map(|n| (n.rank, interpolation_letter(&rows, n.send.clone(), places, number)));
+        let letters = letters.map(|n| (n.rank, interpolation_letter(&rows, n.send.clone(), places, &number)));
         let letters = all_to_all(comm, letters)?;
         let read =
             |n: &Neighbour| Interpolation::read(Reader::new(&letters[n.rank], n.rank), n.receive.len());
@@ -258,7 +258,7 @@ impl Share {
             let number = |j: u32| self.coarse.number(&self.ghosts, j);
             let letters = self.down.neighbours.iter();
             let letters =
-                letters.map(|n| (n.rank, FarRows::letter(&rows, n.receive.clone(), square, number)));
+                letters.map(|n| (n.rank, FarRows::letter(&rows, n.receive.clone(), square, &number)));
             let letters = all_to_all(comm, letters)?;
             let mut far = FarRows::default();
             for n in &self.down.neighbours {
@@ -303,8 +303,8 @@ impl Share {
         let number = |j: u32| self.coarse.number(ghosts, j) as u32;
         let mut letter = Letter::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
         letter.put_lengths(a.row_ptr());
-        letter.put(own_col.par_iter().map(|&j| number(j)));
-        letter.put(own_values.par_iter().copied());
+        letter.put_each(own_col, &number);
+        letter.put(own_values);
         let letters = to_others(comm, letter.bytes())?;
         let (mut row_ptr, mut parts) = (vec![0], Vec::new());
         for (rank, bytes) in letters.iter().enumerate() {
