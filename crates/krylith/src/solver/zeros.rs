@@ -5,7 +5,7 @@ use super::{Solver, engines};
 use crate::comm::Communicator;
 use crate::halo::Halo;
 use crate::interrupt::Limits;
-use crate::matrix::zeros::{Kept, keep_mirrored, zero_blocks, zeros};
+use crate::matrix::zeros::{Kept, keep_mirrored, zero_blocks, zeros, zeros_of_sample};
 use crate::matrix::{Bsr, ZerosChoice};
 use crate::operator::Terms;
 use crate::options::Options;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Zeros are dropped where they are more than this share of the blocks that a term stores.
 const MANY: f64 = 0.1;
+/// They are counted where they are more than this share of a sample.
+const FEW: f64 = 0.05;
 
 /// What was dropped.
 pub(super) struct Dropped<'a> {
@@ -92,6 +94,13 @@ fn kept_of(
     let away = choice == ZerosChoice::Auto && matrices.iter().any(|a| a.storage().is_on_device_alone());
     let all = matrices[0].blocks() as f64;
     let enough = |zeros: f64, all: f64| zeros > 0.0 && (choice == ZerosChoice::Drop || zeros > MANY * all);
+    if choice == ZerosChoice::Auto {
+        let mut counts = [if away { 0.0 } else { zeros_of_sample(matrices) }, all];
+        comm.sum(&mut counts)?;
+        if !(counts[0] > FEW * counts[1]) {
+            return Ok(None);
+        }
+    }
     let mut counts = [if away { 0.0 } else { zeros(matrices) as f64 }, all];
     comm.sum(&mut counts)?;
     if !enough(counts[0], counts[1]) {
