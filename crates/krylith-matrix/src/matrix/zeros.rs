@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn a_sample_tells_about_how_many_zeros_there_are() {
         let n = 1 << 18;
-        let orders: [fn(usize) -> usize; 3] = [|k| k, |k| k % 512 * 512 + k / 512, |k| k * 97_003 % (1 << 18)];
+        let orders: [fn(usize) -> usize; 3] =
+            [|k| k, |k| k % 512 * 512 + k / 512, |k| k * 97_003 % (1 << 18)];
         for (share, order) in [0.0, 0.04, 0.11, 0.5, 1.0].iter().flat_map(|s| orders.map(|o| (s, o))) {
             let zeros = (share * n as f64) as usize;
             let values = (0..n).map(|k| if order(k) < zeros { 0.0 } else { 1.0 }).collect();

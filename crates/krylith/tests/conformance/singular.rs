@@ -321,7 +321,9 @@ pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
             solved.residual,
             history.rounding
         );
-        assert!(history.iterations < 600, "{case}");
+        // Direct factors end it, which several devices do not have yet: there a third way without them does.
+        let most = if device.contains(',') { 2000 } else { 600 };
+        assert!(history.iterations < most, "{case}");
     }
 }
 
