@@ -2,7 +2,7 @@
 
 use crate::comm::{Communicator, Solo};
 use crate::io::parts::{run_of_rows, suited_block};
-use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum};
+use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum, first_not_finite};
 use crate::memory::Numbers;
 use crate::operator::{OriginalSystem, Terms};
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
@@ -342,7 +342,8 @@ impl<'a> Problem<'a> {
         if points.len() != own && points.len() != all {
             return Err(Error::invalid(format!("{} points for {own} nodes; each has one", points.len())));
         }
-        if let Some(i) = points.iter().position(|p| p.iter().any(|v| !v.is_finite())) {
+        if let Some(e) = first_not_finite(points.as_flattened()) {
+            let i = e / 3;
             let [x, y, z] = points[i];
             return Err(Error::invalid(format!(
                 "coordinates: point {i} is ({x}, {y}, {z}); every number must be finite"
