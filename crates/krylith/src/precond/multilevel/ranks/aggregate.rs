@@ -110,7 +110,10 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
         };
         each(undecided.len(), FEW, &|k| {
             let i = undecided[k];
-            for (j, _) in graph.neighbours(i).filter(|_| is(i, ROOT)) {
+            if !is(i, ROOT) {
+                return;
+            }
+            for (j, _) in graph.neighbours(i) {
                 lose(j);
                 graph.neighbours(j).for_each(|(k, _)| lose(k));
             }
