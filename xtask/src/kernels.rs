@@ -22,7 +22,7 @@ pub fn run(file: &str) -> ExitCode {
 /// Writes the archive to `file`.
 pub fn pack(file: &Path) -> Result<(), String> {
     let library = nvrtc::install()?;
-    let example = ["run", "--package", "krylith", "--example", "embed_kernels", "--"];
+    let example = ["run", "--package", "krylith-core", "--example", "embed_kernels", "--"];
     let mut command = cargo(&example);
     command.arg(absolute(file));
     library.tell(&mut command);

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Crates in the order in which they are published: each after those that it needs.
-pub const PUBLISHED: [&str; 8] = [
+pub const PUBLISHED: [&str; 9] = [
     "krylith-base",
     "krylith-matrix",
+    "krylith-core",
     "krylith",
     "krylith-plot",
     "krylith-report",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Crates whose types need examples, as rustdoc names them.
-const PUBLISHED: [&str; 4] = ["krylith", "krylith_problems", "krylith_plot", "krylith_model"];
+const PUBLISHED: [&str; 5] = ["krylith", "krylith_core", "krylith_problems", "krylith_plot", "krylith_model"];
 
 /// Pages of these kinds are looked at.
 const KINDS: [&str; 5] = ["struct.", "enum.", "trait.", "union.", "macro."];

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// All features, as those of what the extension module depends on.
-const OF_ALL: &str = "krylith/faer,krylith/nalgebra-sparse,krylith/sprs";
+const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-core/sprs";
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
@@ -31,7 +31,7 @@ pub fn run() -> ExitCode {
     // All that follows is compiled once: each set of features builds the library again.
     steps.step("lints", || clippy(&["--workspace", "--all-targets", "--all-features"]));
     steps.step("lints without cuda", || {
-        clippy(&["--package", "krylith", "--no-default-features", "--all-targets"])
+        clippy(&["--package", "krylith-core", "--no-default-features", "--all-targets"])
     });
     steps.step("documentation", rustdoc::build);
     steps.step("site", docs::build);

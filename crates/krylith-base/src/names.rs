@@ -96,8 +96,8 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
 /// True for names that differ in case alone, or in `_` for `-`.
 ///
 /// ```
-/// assert!(krylith::names::same("Radau_IIA-2", "radau-iia-2"));
-/// assert!(!krylith::names::same("radau-2", "radau-iia-2"));
+/// assert!(krylith_base::names::same("Radau_IIA-2", "radau-iia-2"));
+/// assert!(!krylith_base::names::same("radau-2", "radau-iia-2"));
 /// ```
 pub fn same(a: &str, b: &str) -> bool {
     let plain = |c: u8| if c == b'_' { b'-' } else { c.to_ascii_lowercase() };
@@ -108,7 +108,7 @@ pub fn same(a: &str, b: &str) -> bool {
 /// without a list of other programs' words.
 ///
 /// ```
-/// use krylith::names::meant;
+/// use krylith_base::names::meant;
 /// assert_eq!(meant("preconditioner", "ILU", &["none", "ildu"]), Some("ildu"));
 /// assert_eq!(meant("scheme", "raddau", &["gauss", "radau"]), Some("radau"));
 /// assert_eq!(meant("scheme", "euler", &["gauss", "radau"]), None);

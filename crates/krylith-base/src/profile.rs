@@ -11,7 +11,7 @@ use std::time::Instant;
 ///
 /// # Examples
 /// ```
-/// use krylith::solver::SetupPart;
+/// use krylith_base::profile::SetupPart;
 /// let names: Vec<_> = SetupPart::ALL.iter().map(|part| part.name()).collect();
 /// assert_eq!(names[..3], ["device", "upload", "survey"]);
 /// ```

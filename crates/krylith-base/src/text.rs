@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 //!
 //! ```
-//! use krylith::text::{bytes, count, plural, seconds};
+//! use krylith_base::text::{bytes, count, plural, seconds};
 //! assert_eq!((count(1234567), bytes(3 << 20)), ("1 234 567".into(), "3.0 MiB".into()));
 //! assert_eq!((seconds(0.0123), plural(2, "row")), ("12.3 ms".into(), "2 rows".into()));
 //! ```
@@ -10,8 +10,8 @@
 /// replaced.
 ///
 /// ```
-/// assert_eq!(krylith::text::name("a\u{1b}[31m.mtx"), "a\\u{1b}[31m.mtx");
-/// assert_eq!(krylith::text::name("größe 1.mtx"), "größe 1.mtx");
+/// assert_eq!(krylith_base::text::name("a\u{1b}[31m.mtx"), "a\\u{1b}[31m.mtx");
+/// assert_eq!(krylith_base::text::name("größe 1.mtx"), "größe 1.mtx");
 /// ```
 pub fn name(path: impl AsRef<std::path::Path>) -> String {
     shown(&path.as_ref().to_string_lossy())

@@ -285,7 +285,7 @@ fn own_name() -> String {
 ///
 /// # Examples
 /// ```
-/// for line in krylith::waiting::report() {
+/// for line in krylith_base::waiting::report() {
 ///     println!("{line}"); // krylith-0: stream work of GPU 0, 12 s; the last launch was sweep of sweep.cu
 /// }
 /// ```

@@ -2,9 +2,9 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Parser, ValueEnum};
-use krylith::DeviceSpec;
 use krylith_cli::failure::{Failure, Result};
 use krylith_cli::options;
+use krylith_core::DeviceSpec;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

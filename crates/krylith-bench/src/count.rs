@@ -1,8 +1,8 @@
 //! Flops and bytes of the Kronecker product, by formula, so that no implementation counts for itself.
 
-use krylith::Store;
-use krylith::matrix::KroneckerSum;
-use krylith::operator::Terms;
+use krylith_core::Store;
+use krylith_core::matrix::KroneckerSum;
+use krylith_core::operator::Terms;
 use krylith_model::Shape;
 
 /// What one product y = (A⊗M + τB⊗L)x costs.

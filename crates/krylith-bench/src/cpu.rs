@@ -5,12 +5,12 @@ use crate::platform::{Effort, OnHost, Order, Orthogonalizer, Platform, Product, 
 use crate::systems::Random;
 use crate::textbook::{Machine, Part, Times};
 use crate::triad;
-use krylith::Result;
-use krylith::device::cpu::{Cpu, Pool};
-use krylith::io::{from_stage_by_stage, to_stage_by_stage};
-use krylith::matrix::{Bsr, KroneckerSum};
-use krylith::operator::Terms;
-use krylith::space::Clock;
+use krylith_core::Result;
+use krylith_core::device::cpu::{Cpu, Pool};
+use krylith_core::io::{from_stage_by_stage, to_stage_by_stage};
+use krylith_core::matrix::{Bsr, KroneckerSum};
+use krylith_core::operator::Terms;
+use krylith_core::space::Clock;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -394,9 +394,9 @@ impl Machine for CpuMachine<'_> {
 mod tests {
     use super::*;
     use crate::systems;
-    use krylith::Store;
-    use krylith::operator::{LinearOperator, PointBlock};
-    use krylith::space::Space;
+    use krylith_core::Store;
+    use krylith_core::operator::{LinearOperator, PointBlock};
+    use krylith_core::space::Space;
 
     #[test]
     fn the_unfused_product_is_the_library_s() {

@@ -51,4 +51,4 @@ pub use samples::Samples;
 pub use spmv::spmv;
 
 /// A suite: it is asked, tells a line before each part, and reports.
-pub type Suite = fn(&Asked, &mut dyn FnMut(&str)) -> krylith::Result<Report>;
+pub type Suite = fn(&Asked, &mut dyn FnMut(&str)) -> krylith_core::Result<Report>;

@@ -4,10 +4,10 @@ mod args;
 
 use args::{BenchArgs, Suite};
 use clap::{CommandFactory, FromArgMatches};
-use krylith::DeviceSpec;
 use krylith_bench::{Asked, DeviceChoice, Report};
 use krylith_cli::failure::{self, DONE, Failure, Result};
 use krylith_cli::{files, output, term};
+use krylith_core::DeviceSpec;
 use krylith_model::Machine;
 use krylith_report::process::Memory;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         let given = term::fit_help(BenchArgs::command()).try_get_matches();
         match given.and_then(|given| Ok((BenchArgs::from_arg_matches(&given)?, given))) {
             Ok((args, given)) => {
-                krylith::comm::check_alone("krylith bench")?;
+                krylith_core::comm::check_alone("krylith bench")?;
                 args.suite.check(&given)?;
                 bench(args)
             }
@@ -93,7 +93,7 @@ fn asked(args: BenchArgs) -> Result<Asked> {
 
 /// Where a suite runs: on one device, baselines and Krylith beside each other, or on several GPUs.
 fn device(suite: Suite, asked: Option<DeviceSpec>) -> Result<DeviceChoice> {
-    let there = krylith::device::cuda::devices();
+    let there = krylith_core::device::cuda::devices();
     let gpus = match asked.unwrap_or_default() {
         DeviceSpec::Cpu => return Ok(DeviceChoice::Cpu),
         DeviceSpec::Auto if suite == Suite::Links => there?.iter().map(|gpu| gpu.ordinal).collect(),

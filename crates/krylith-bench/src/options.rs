@@ -1,6 +1,6 @@
 //! What is asked of a suite: options of all of them, devices, parts by name, checks.
 
-use krylith::{DeviceSpec, Error, Result};
+use krylith_core::{DeviceSpec, Error, Result};
 use krylith_model::Machine;
 use std::path::PathBuf;
 
@@ -178,7 +178,7 @@ macro_rules! parts {
             const ALL: &[(&'static str, $name)] = &[$(($text, $name::$part),)*];
 
             /// Those that words of an option name; all where none does.
-            fn named(option: &str, words: &[String]) -> krylith::Result<Vec<$name>> {
+            fn named(option: &str, words: &[String]) -> krylith_core::Result<Vec<$name>> {
                 crate::options::named(Self::ALL, option, words)
             }
         }
@@ -210,7 +210,7 @@ macro_rules! on_device {
             }
             #[cfg(feature = "cuda")]
             crate::options::DeviceChoice::Cuda(gpus) => match gpus[..] {
-                [] => Err(krylith::Error::invalid("no GPU is named; use cuda:0")),
+                [] => Err(krylith_core::Error::invalid("no GPU is named; use cuda:0")),
                 $([_, _, ..] => {
                     let $gpus = gpus;
                     $several

@@ -6,11 +6,11 @@ use crate::ildu0::system::SubdomainSystem;
 use crate::ras;
 use crate::ras::cases::Case;
 use crate::textbook::Machine;
-use krylith::io::{from_stage_by_stage, to_stage_by_stage};
-use krylith::matrix::{Bsr, KroneckerSum};
-use krylith::operator::{LinearOperator, PointBlockSum};
-use krylith::space::Space;
-use krylith::{Error, Options, Result};
+use krylith_core::io::{from_stage_by_stage, to_stage_by_stage};
+use krylith_core::matrix::{Bsr, KroneckerSum};
+use krylith_core::operator::{LinearOperator, PointBlockSum};
+use krylith_core::space::Space;
+use krylith_core::{Error, Options, Result};
 use serde_json::Value;
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! What suites hand out: tables for a terminal and as Markdown, raw data, a page, a picture for each figure, and the summary of
 //! targets for programs.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use krylith_plot::bars::{self, Bars};
 use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(crate) fn write<T: AsRef<[u8]>>(folder: Option<&Path>, texts: &[(String, T)]
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
     let one = |(name, text): &(String, T)| {
         let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_ref()))?;
+        krylith_core::io::atomic::write(&path, |file| file.write_all(text.as_ref()))?;
         Ok(path)
     };
     texts.iter().map(one).collect()

@@ -1,8 +1,8 @@
 //! Repeated measurements.
 
-use krylith::Result;
-use krylith::comm::{Communicator, largest};
-use krylith::space::Space;
+use krylith_core::Result;
+use krylith_core::comm::{Communicator, largest};
+use krylith_core::space::Space;
 pub use krylith_model::Samples;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! What is measured on: the Stokes duct, and random blocks on the same stencil; and the reference for products.
 
-use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::{Error, Result, Store};
+use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
+use krylith_core::{Error, Result, Store};
 use krylith_problems::SystemKind;
 
 /// The mesh of the paper's case, or near: 151,686 nodes where the paper has 151,090.

@@ -1,10 +1,10 @@
 //! Restarted GMRES as a user of vendor libraries writes it, where the host holds the Hessenberg matrix and steers; beside Krylith's,
 //! as what is solved and timed.
 
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{PointBlock, PointBlockSum, Terms};
-use krylith::space::Phases;
-use krylith::{Result, Stop, Store};
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
+use krylith_core::space::Phases;
+use krylith_core::{Result, Stop, Store};
 use std::rc::Rc;
 
 /// Where an iteration's time goes: Table 3 of the OKP paper.

@@ -1,6 +1,6 @@
 //! The CPU's ceiling: a = b + 3c with stores that bypass the caches, 24 bytes an element.
 
-use krylith::device::cpu::Pool;
+use krylith_core::device::cpu::Pool;
 use std::sync::Mutex;
 use std::time::Instant;
 

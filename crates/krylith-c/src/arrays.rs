@@ -1,8 +1,8 @@
 //! Arrays that a program lends: on the host, or in the memory of a GPU.
 
-use krylith::device::cuda::FromDevice;
-use krylith::memory::{Array, ArrayMut, Number};
-use krylith::{Error, Result};
+use krylith_core::device::cuda::FromDevice;
+use krylith_core::memory::{Array, ArrayMut, Number};
+use krylith_core::{Error, Result};
 use std::ffi::c_void;
 
 /// Where the arrays of a call lie. In its place a null pointer means host memory.

@@ -3,13 +3,13 @@
 use crate::arrays::{length, slice};
 use crate::problem::Problem;
 use crate::status::Result;
-use krylith::comm::{Communicator, Mpi, agree};
-use krylith::matrix::{Csr, Dense};
-use krylith::partition::{RowBlocks, Rows};
-use krylith::{Error, Problem as System};
+use krylith_core::comm::{Communicator, Mpi, agree};
+use krylith_core::matrix::{Csr, Dense};
+use krylith_core::partition::{RowBlocks, Rows};
+use krylith_core::{Error, Problem as System};
 use std::sync::Arc;
 
-fn ranks(comm: i32) -> krylith::Result<Arc<dyn Communicator>> {
+fn ranks(comm: i32) -> krylith_core::Result<Arc<dyn Communicator>> {
     // SAFETY: the caller's promise: the handle of a live communicator.
     Ok(unsafe { Mpi::from_handle(comm, None) }?)
 }
@@ -51,7 +51,7 @@ pub fn bsr(
         let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;
         // From 0 or, in Fortran, from 1: then all do.
         let base = i64::from(row_ptr[0] == 1);
-        let whole = |from: &[i64], what: &str| -> krylith::Result<Vec<u64>> {
+        let whole = |from: &[i64], what: &str| -> krylith_core::Result<Vec<u64>> {
             from.iter().map(|&i| length(i - base, what).map(|i| i as u64)).collect()
         };
         let numbers = match numbers.is_null() {

@@ -3,8 +3,8 @@
 use crate::arrays::{length, slice, slice_mut};
 use crate::solution::Solution;
 use crate::status::{Failure, Status, given, guard, text};
-use krylith::solver::{Function as HostFunction, solve_functions};
-use krylith::{Error, Observer, Options, Progress};
+use krylith_core::solver::{Function as HostFunction, solve_functions};
+use krylith_core::{Error, Observer, Options, Progress};
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;

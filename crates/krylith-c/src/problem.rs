@@ -3,9 +3,9 @@
 use crate::arrays::{Memory, array, length, slice};
 use crate::distributed;
 use crate::status::{Result, Status, given, guard};
-use krylith::matrix::{Bsr, Csr, Dense};
-use krylith::memory::{Array, Number};
-use krylith::{Error, Problem as System};
+use krylith_core::matrix::{Bsr, Csr, Dense};
+use krylith_core::memory::{Array, Number};
+use krylith_core::{Error, Problem as System};
 use krylith_report::words;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
@@ -328,7 +328,7 @@ pub extern "C" fn krylith_problem_free(problem: *mut Problem) {
 }
 
 /// A dense matrix of the caller's, s × s.
-pub fn dense(s: usize, from: *const f64, what: &str) -> krylith::Result<Dense> {
+pub fn dense(s: usize, from: *const f64, what: &str) -> krylith_core::Result<Dense> {
     let count = s.checked_mul(s).ok_or_else(|| Error::invalid(format!("{s} stages")))?;
     Dense::new(s, s, slice(from, count, what)?.to_vec())
 }
@@ -336,7 +336,7 @@ pub fn dense(s: usize, from: *const f64, what: &str) -> krylith::Result<Dense> {
 /// Puts a changed system in the place of the one there was; after an error that one is still there.
 fn change(
     problem: Option<&mut Problem>,
-    how: impl FnOnce(System<'static>) -> krylith::Result<System<'static>>,
+    how: impl FnOnce(System<'static>) -> krylith_core::Result<System<'static>>,
 ) -> Result<()> {
     let problem = given(problem, "problem")?;
     problem.system = how(problem.system.clone())?;
@@ -344,7 +344,7 @@ fn change(
 }
 
 /// Vectors that stand one after the other.
-fn columns(system: &System, count: i32, vectors: *const f64) -> krylith::Result<Vec<Vec<f64>>> {
+fn columns(system: &System, count: i32, vectors: *const f64) -> krylith_core::Result<Vec<Vec<f64>>> {
     let (n, count) = (system.own_len(), length(count.into(), "count")?);
     let numbers = slice(vectors, n * count, "vectors")?;
     Ok(numbers.chunks_exact(n.max(1)).map(<[f64]>::to_vec).collect())

@@ -1,7 +1,7 @@
 //! How a solve went.
 
 use crate::status::say;
-use krylith::space::History;
+use krylith_core::space::History;
 use std::ffi::c_char;
 
 /// How a solve ended.
@@ -28,9 +28,9 @@ pub enum Outcome {
     KrylithInterrupted = 8,
 }
 
-impl From<krylith::Outcome> for Outcome {
-    fn from(outcome: krylith::Outcome) -> Self {
-        use krylith::Outcome as From;
+impl From<krylith_core::Outcome> for Outcome {
+    fn from(outcome: krylith_core::Outcome) -> Self {
+        use krylith_core::Outcome as From;
         match outcome {
             From::Converged => Self::KrylithConverged,
             From::MaxIterations => Self::KrylithMaxIterations,
@@ -65,8 +65,8 @@ pub struct Solution {
     pub solve_seconds: f64,
 }
 
-impl From<&krylith::solver::Solution> for Solution {
-    fn from(solution: &krylith::solver::Solution) -> Self {
+impl From<&krylith_core::solver::Solution> for Solution {
+    fn from(solution: &krylith_core::solver::Solution) -> Self {
         let (setup_seconds, solve_seconds) = (solution.setup_seconds, solution.solve_seconds);
         Self { setup_seconds, solve_seconds, ..Self::of(&solution.history, solution.target) }
     }
@@ -90,6 +90,6 @@ impl Solution {
 /// asks for another.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_outcome_name(outcome: i32) -> *const c_char {
-    let found = krylith::Outcome::ALL.into_iter().find(|&known| Outcome::from(known) as i32 == outcome);
+    let found = krylith_core::Outcome::ALL.into_iter().find(|&known| Outcome::from(known) as i32 == outcome);
     say(found.map_or("unknown", |known| known.name()).into())
 }

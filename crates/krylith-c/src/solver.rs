@@ -5,9 +5,9 @@ use crate::functions::{Monitor, Watch};
 use crate::problem::{Problem, dense, free, hand_over};
 use crate::solution::Solution;
 use crate::status::{Result, Status, given, guard, say, text};
-use krylith::memory::{Numbers, NumbersMut};
-use krylith::solver::{Cancel, Refresh, host};
-use krylith::{Error, Observer, Options, Progress};
+use krylith_core::memory::{Numbers, NumbersMut};
+use krylith_core::solver::{Cancel, Refresh, host};
+use krylith_core::{Error, Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
 use krylith_report::words::{self, Language};
 use std::ffi::{c_char, c_void};
@@ -24,7 +24,7 @@ pub struct Solver {
 }
 
 struct State {
-    solver: krylith::Solver<'static>,
+    solver: krylith_core::Solver<'static>,
     options: Options,
     lines: Vec<String>,
     watch: Watch,
@@ -33,7 +33,7 @@ struct State {
 impl Solver {
     fn new(problem: &Problem, options: *const c_char) -> Result<Self> {
         let options: Options = text(options, "options")?.parse()?;
-        let solver = krylith::Solver::new(problem.system.clone(), &options)?;
+        let solver = krylith_core::Solver::new(problem.system.clone(), &options)?;
         let (cancel, unknowns) = (solver.cancel_token(), problem.system.own_len());
         let watch = Watch { monitor: None, user: std::ptr::null_mut() };
         let state = State { solver, options, lines: problem.lines.clone(), watch };
@@ -70,7 +70,7 @@ impl Solver {
             };
             let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;
             each(k, Solution::from(solution));
-            if solution.outcome() == krylith::Outcome::Interrupted {
+            if solution.outcome() == krylith_core::Outcome::Interrupted {
                 // The columns that are left keep their guesses, and are told so.
                 let told = Solution { iterations: 0, ..Solution::from(solution) };
                 (k + 1..columns).for_each(|k| each(k, told));
@@ -81,7 +81,10 @@ impl Solver {
     }
 
     /// New values or coefficients; what was cancelled before is over.
-    fn update(&self, how: impl FnOnce(&mut krylith::Solver<'static>) -> krylith::Result<()>) -> Result<()> {
+    fn update(
+        &self,
+        how: impl FnOnce(&mut krylith_core::Solver<'static>) -> krylith_core::Result<()>,
+    ) -> Result<()> {
         let state = &mut **self.lock()?;
         self.cancel.reset();
         Ok(how(&mut state.solver)?)
@@ -93,7 +96,7 @@ impl Solver {
         x: *const f64,
         y: *mut f64,
         memory: Option<&Memory>,
-        how: impl FnOnce(&mut krylith::Solver<'static>, Numbers, NumbersMut) -> krylith::Result<()>,
+        how: impl FnOnce(&mut krylith_core::Solver<'static>, Numbers, NumbersMut) -> krylith_core::Result<()>,
     ) -> Result<()> {
         let n = self.unknowns;
         let (x, y) = (array(x, n, memory, "x")?, array_mut(y, n, memory, "y")?);
@@ -126,7 +129,7 @@ impl Observer for Told {
 }
 
 /// The solver behind a handle. Threads may share one, so it is never borrowed mutably.
-fn handle<'a>(solver: *mut Solver) -> krylith::Result<&'a Solver> {
+fn handle<'a>(solver: *mut Solver) -> krylith_core::Result<&'a Solver> {
     // SAFETY: the caller's promise: a handle that is not freed during the call.
     given(unsafe { solver.as_ref() }, "solver")
 }

@@ -1,6 +1,6 @@
 //! How a call ended, and its words for the thread that made it.
 
-use krylith::Error;
+use krylith_core::Error;
 use krylith_report::words::Language;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -62,7 +62,7 @@ pub fn say(text: String) -> *const c_char {
 /// Does the work of a call; an error or a panic of it becomes a status, and words for this thread.
 pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
     let done = catch_unwind(AssertUnwindSafe(|| {
-        krylith::solver::host::refuse_forked()?;
+        krylith_core::solver::host::refuse_forked()?;
         work()
     }));
     let error = match done {
@@ -86,7 +86,7 @@ pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
 }
 
 /// A text of the caller; a null pointer is an empty one.
-pub fn text<'a>(text: *const c_char, what: &str) -> krylith::Result<&'a str> {
+pub fn text<'a>(text: *const c_char, what: &str) -> krylith_core::Result<&'a str> {
     if text.is_null() {
         return Ok("");
     }
@@ -96,7 +96,7 @@ pub fn text<'a>(text: *const c_char, what: &str) -> krylith::Result<&'a str> {
 }
 
 /// What a pointer of the caller shows, which must not be null.
-pub fn given<T>(pointer: Option<T>, what: &str) -> krylith::Result<T> {
+pub fn given<T>(pointer: Option<T>, what: &str) -> krylith_core::Result<T> {
     pointer.ok_or_else(|| Error::invalid(format!("{what} is a null pointer")))
 }
 

@@ -17,7 +17,7 @@ pub fn bench(args: &BenchArgs) -> Result<u8> {
         ));
     };
     become_it(Command::new(&program).args(&args.words))
-        .map_err(|e| Failure::machine(format!("{}: {e}", krylith::text::name(program))))
+        .map_err(|e| Failure::machine(format!("{}: {e}", krylith_core::text::name(program))))
 }
 
 /// Beside this program, else on the PATH.

@@ -1,6 +1,6 @@
 //! A picture of what stands inside the blocks.
 
-use krylith::operator::Structure;
+use krylith_core::operator::Structure;
 
 /// One line a row of the block: a letter for each number that is stored once, a dot for what is zero in every block.
 pub fn picture(structure: &Structure) -> Vec<String> {
@@ -17,8 +17,8 @@ pub fn picture(structure: &Structure) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::matrix::Bsr;
-    use krylith::operator::Terms;
+    use krylith_core::matrix::Bsr;
+    use krylith_core::operator::Terms;
 
     #[test]
     fn pictures_show_equal_and_zero_places() {

@@ -4,8 +4,8 @@ use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
 use clap_mangen::Man;
-use krylith::names::did_you_mean;
-use krylith::text::name;
+use krylith_core::names::did_you_mean;
+use krylith_core::text::name;
 use std::path::Path;
 
 /// Prints the completions of a shell.
@@ -41,7 +41,8 @@ pub fn man(args: &ManArgs) -> Result<u8> {
         None => command.clone(),
         Some(name) => {
             let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-            let found = command.get_subcommands().find(|page| krylith::names::same(page.get_name(), name));
+            let found =
+                command.get_subcommands().find(|page| krylith_core::names::same(page.get_name(), name));
             found.cloned().ok_or_else(|| {
                 let hint = did_you_mean("command", name, &known);
                 Failure::usage(format!("no page is called `{name}`; there are {}{hint}", known.join(", ")))

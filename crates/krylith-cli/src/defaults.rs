@@ -7,9 +7,9 @@ use crate::args::SolveArgs;
 use crate::failure::{Failure, Result};
 use crate::options::{NearNull, Null};
 use crate::{output, system};
-use krylith::io::atomic::destination;
-use krylith::io::{Defaults, is_own};
-use krylith::text::name;
+use krylith_core::io::atomic::destination;
+use krylith_core::io::{Defaults, is_own};
+use krylith_core::text::name;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 

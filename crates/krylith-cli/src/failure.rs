@@ -48,9 +48,9 @@ impl Failure {
     }
 }
 
-impl From<krylith::Error> for Failure {
-    fn from(error: krylith::Error) -> Self {
-        let rank = if let krylith::Error::Rank { rank, .. } = &error { Some(*rank) } else { None };
+impl From<krylith_core::Error> for Failure {
+    fn from(error: krylith_core::Error) -> Self {
+        let rank = if let krylith_core::Error::Rank { rank, .. } = &error { Some(*rank) } else { None };
         let flags = Language::Flags.remedies(&error);
         Self { code: error.exit_code(), message: format!("{error}{flags}"), rank, agreed: false }
     }

@@ -4,8 +4,8 @@ use crate::failure::{Failure, Result};
 use crate::output::Target;
 use crate::share;
 use crate::system::System;
-use krylith::io::vtu::{self, Values};
-use krylith::text::plural;
+use krylith_core::io::vtu::{self, Values};
+use krylith_core::text::plural;
 use krylith_problems::DuctMesh;
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// # Errors
 /// That, and what to do.
 pub fn check(system: &System, path: &Path) -> Result<()> {
-    let option = format!("--vtu {}", krylith::text::name(path));
+    let option = format!("--vtu {}", krylith_core::text::name(path));
     let Some(points) = &system.coordinates else {
         let message =
             "it is not known where the nodes lie: name their `coordinates` in a system.toml beside `matrix`";
@@ -56,7 +56,12 @@ enum Column {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write(system: &System, points: &[[f64; 3]], x: &[Vec<f64>], target: Target) -> krylith::Result<()> {
+pub fn write(
+    system: &System,
+    points: &[[f64; 3]],
+    x: &[Vec<f64>],
+    target: Target,
+) -> krylith_core::Result<()> {
     let (b, s) = (system.order.block, system.order.stages);
     let mut fields: Vec<(String, Column)> = Vec::new();
     for (which, x) in x.iter().enumerate() {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::is_stdout;
 use crate::system::is_problem;
-use krylith::text::name;
+use krylith_core::text::name;
 use std::path::{Path, PathBuf};
 
 /// A file of a command, and the option that names it; none for SYSTEM and what it names.
@@ -14,7 +14,7 @@ pub fn of_system<'a>(system: &Path) -> Vec<Named<'a>> {
     if is_problem(system) {
         return Vec::new();
     }
-    krylith::io::system::files(system).into_iter().map(|path| ("", path)).collect()
+    krylith_core::io::system::files(system).into_iter().map(|path| ("", path)).collect()
 }
 
 /// Refuses outputs that are inputs, or one another.
@@ -63,7 +63,7 @@ fn one_inode(_: &Path, _: &Path) -> bool {
 
 /// The path without links and dots; of a file that is not there yet, that of its folder and its name.
 fn place(path: &Path) -> Option<PathBuf> {
-    let path = &krylith::io::atomic::destination(path).ok()?;
+    let path = &krylith_core::io::atomic::destination(path).ok()?;
     if let Ok(there) = path.canonicalize() {
         return Some(there);
     }

@@ -7,13 +7,13 @@ use crate::failure::{DONE, Result};
 use crate::output;
 use crate::system::{self, Operator, System};
 use crate::{partitions, portrait, summary, term};
-use krylith::comm::Mpi;
-use krylith::device::cuda::specialisations::vector_kernels;
-use krylith::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
-use krylith::matrix::Bsr;
-use krylith::operator::{Structure, Terms};
-use krylith::solver::host;
-use krylith::text::{bytes, count, name, plural};
+use krylith_core::comm::Mpi;
+use krylith_core::device::cuda::specialisations::vector_kernels;
+use krylith_core::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
+use krylith_core::matrix::Bsr;
+use krylith_core::operator::{Structure, Terms};
+use krylith_core::solver::host;
+use krylith_core::text::{bytes, count, name, plural};
 
 /// Runs the command.
 ///

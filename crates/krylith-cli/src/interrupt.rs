@@ -3,7 +3,7 @@
 
 use crate::failure::{INTERRUPTED, Result};
 use crate::{output, process};
-use krylith::solver::Cancel;
+use krylith_core::solver::Cancel;
 use krylith_report::process::{end, remove_at_end, write};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -25,7 +25,7 @@ static STATE: AtomicU8 = AtomicU8::new(SETTING_UP);
 /// # Errors
 /// What the operating system says.
 pub fn watch() -> Result<()> {
-    krylith::io::atomic::on_temporary(remove_at_end);
+    krylith_core::io::atomic::on_temporary(remove_at_end);
     #[cfg(unix)]
     process::on_interrupt(on_signal)?;
     Ok(())

@@ -4,12 +4,12 @@ use crate::args::ModelArgs;
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
 use crate::system::System;
 use crate::{files, output, partitions, system};
-use krylith::Options;
-use krylith::method::MethodName;
-use krylith::partition::Partitioner;
-use krylith::precond::PrecondSpec;
-use krylith::solver::Plan;
-use krylith::text::name;
+use krylith_core::Options;
+use krylith_core::method::MethodName;
+use krylith_core::partition::Partitioner;
+use krylith_core::precond::PrecondSpec;
+use krylith_core::solver::Plan;
+use krylith_core::text::name;
 use krylith_model::report::{self, About, Row, Study};
 use krylith_model::{Applied, Load, Machine, Shape, loads, machines, multilevel, poisson, scaling, spmv};
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     }
     check_apart(&args)?;
     let machines =
-        args.machine.iter().map(|path| Machine::open(path)).collect::<krylith::Result<Vec<_>>>()?;
+        args.machine.iter().map(|path| Machine::open(path)).collect::<krylith_core::Result<Vec<_>>>()?;
     let mut files = Files { folder: args.out.clone(), written: Vec::new() };
     match &args.system {
         Some(system) if is_of_levels(&args) => coarse_levels(&args, system, &machines, &mut files)?,
@@ -97,9 +97,9 @@ struct Files {
 impl Files {
     fn write(&mut self, name: &str, text: &str) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|e| krylith::Error::io(folder, e))?;
+        std::fs::create_dir_all(folder).map_err(|e| krylith_core::Error::io(folder, e))?;
         let path = folder.join(name);
-        krylith::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
+        krylith_core::io::atomic::write(&path, |file| file.write_all(text.as_bytes()))?;
         self.written.push(path);
         Ok(())
     }
@@ -199,7 +199,7 @@ fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     let options = crate::options::settle(&asked, &shared.system.solver, &shared.system.label)?;
     let problem = shared.system.problem()?;
     let plan = Plan::on_gpu(&problem, &problem.diagnosis()?, &options)?;
-    let threads = options.threads.unwrap_or_else(krylith::solver::host::cores);
+    let threads = options.threads.unwrap_or_else(krylith_core::solver::host::cores);
     let (mut before, mut found) = (Vec::new(), None);
     for (k, attempt) in plan.attempts.iter().enumerate() {
         match Applied::of(&attempt.precond, &terms, threads) {
@@ -296,7 +296,7 @@ fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<
         let studies = machines
             .iter()
             .map(|m| Ok(Study { points: points(m)?, machine: m.clone() }))
-            .collect::<krylith::Result<Vec<_>>>()?;
+            .collect::<krylith_core::Result<Vec<_>>>()?;
         let tables = report::tables(&title, &studies, weak);
         output::print(&tables);
         files.write(&format!("{name}.txt"), &tables)?;
@@ -355,6 +355,6 @@ fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
 }
 
 fn json(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).map_err(|e| krylith::Error::io(path, e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| krylith_core::Error::io(path, e))?;
     serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: no JSON: {e}", name(path))))
 }

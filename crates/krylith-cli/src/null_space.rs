@@ -3,8 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::options::{NearNull, Null};
 use crate::system::System;
-use krylith::Problem;
-use krylith::text::name;
+use krylith_core::Problem;
+use krylith_core::text::name;
 
 /// The null vectors that were asked for, in the solver's order. Collective.
 ///

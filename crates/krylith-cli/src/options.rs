@@ -2,16 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use krylith::matrix::MAX_BLOCK;
-use krylith::names::{did_you_mean, same};
-use krylith::options::whole_number;
-use krylith::partition::Partitioner;
-use krylith::{Error, Options};
+use krylith_core::matrix::MAX_BLOCK;
+use krylith_core::names::{did_you_mean, same};
+use krylith_core::options::whole_number;
+use krylith_core::partition::Partitioner;
+use krylith_core::{Error, Options};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A value, or why the text is none.
-pub type Parsed<T> = krylith::Result<T>;
+pub type Parsed<T> = krylith_core::Result<T>;
 
 /// Refuses a name and lists the known ones.
 fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
@@ -138,7 +138,7 @@ pub fn block_size(text: &str) -> Parsed<usize> {
 
 /// Threads of a team; more than this is a slip of the finger.
 pub fn threads(text: &str) -> Parsed<usize> {
-    whole_number(text, 1, krylith::options::MOST_THREADS)
+    whole_number(text, 1, krylith_core::options::MOST_THREADS)
 }
 
 /// Ranks of a partition; each is a process with a device of its own.
@@ -163,12 +163,12 @@ pub fn method(text: &str) -> Parsed<Options> {
 
 /// Iterations before a restart.
 pub fn restart(text: &str) -> Parsed<usize> {
-    whole_number(text, 1, krylith::options::MOST_RESTART)
+    whole_number(text, 1, krylith_core::options::MOST_RESTART)
 }
 
 /// Most iterations.
 pub fn max_iters(text: &str) -> Parsed<usize> {
-    whole_number(text, 0, krylith::options::MOST_ITERATIONS)
+    whole_number(text, 0, krylith_core::options::MOST_ITERATIONS)
 }
 
 /// The command line first, then the file's `[solver]` section.

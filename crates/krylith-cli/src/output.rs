@@ -3,9 +3,9 @@
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result, USAGE};
 use crate::{process, term};
 use anstream::AutoStream;
-use krylith::io::VectorFormat;
-use krylith::io::atomic::Pending;
-use krylith::text::name;
+use krylith_core::io::VectorFormat;
+use krylith_core::io::atomic::Pending;
+use krylith_core::text::name;
 use krylith_plot::scene::Scene;
 use krylith_report::plot::encode;
 use std::io::{IsTerminal, Write};
@@ -129,8 +129,8 @@ fn say(style: anstyle::Style, who: &str, message: &str) {
 pub fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> krylith::Result<()> {
-    krylith::io::atomic::write(path, content)
+) -> krylith_core::Result<()> {
+    krylith_core::io::atomic::write(path, content)
 }
 
 /// Where a file goes that is written later: standard output, or a place that was found writable.
@@ -179,7 +179,7 @@ impl Target {
         let pending = match speaks() && !is_stdout(path) {
             false => None,
             true => Some(Pending::new(path).map_err(|e| {
-                let why = if let krylith::Error::Io { source, .. } = &e {
+                let why = if let krylith_core::Error::Io { source, .. } = &e {
                     source.to_string()
                 } else {
                     e.to_string()
@@ -207,7 +207,10 @@ impl Target {
     ///
     /// # Errors
     /// What the file system says; what cannot be written to standard output is told by [`close`].
-    pub fn write(self, content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> krylith::Result<()> {
+    pub fn write(
+        self,
+        content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> krylith_core::Result<()> {
         if let Some(pending) = self.pending {
             return pending.write(content);
         }
@@ -222,7 +225,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`write`](Self::write); a name that ends neither in .png nor in .svg.
-    pub fn write_picture(self, scene: &Scene) -> krylith::Result<()> {
+    pub fn write_picture(self, scene: &Scene) -> krylith_core::Result<()> {
         let data = encode(scene, &self.path)?;
         self.write(|out| out.write_all(&data))
     }

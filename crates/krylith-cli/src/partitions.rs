@@ -3,9 +3,9 @@
 use crate::failure::{Failure, Result};
 use crate::system::System;
 use comfy_table::{CellAlignment, Table, presets};
-use krylith::partition::enough_rows;
-use krylith::partition::{Partitioner, Quality};
-use krylith::text::{bytes, count, plural};
+use krylith_core::partition::enough_rows;
+use krylith_core::partition::{Partitioner, Quality};
+use krylith_core::text::{bytes, count, plural};
 
 /// Refuses more ranks than block rows.
 ///

@@ -3,11 +3,11 @@
 use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::system::{Operator, Order, System};
-use krylith::matching::MatchingChoice;
-use krylith::matrix::Shape;
-use krylith::operator::Terms;
-use krylith::solver::{Diagnosis, Extent, Indices, Memory, Plan};
-use krylith::text::{bytes, count, plural};
+use krylith_core::matching::MatchingChoice;
+use krylith_core::matrix::Shape;
+use krylith_core::operator::Terms;
+use krylith_core::solver::{Diagnosis, Extent, Indices, Memory, Plan};
+use krylith_core::text::{bytes, count, plural};
 
 /// A label and its lines.
 type Row = (&'static str, Vec<String>);

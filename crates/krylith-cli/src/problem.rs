@@ -4,10 +4,10 @@ use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
 use crate::term;
-use krylith::io::system::{KroneckerFile, SystemFile};
-use krylith::io::{Array, matrix_market, numpy, petsc, vtu};
-use krylith::matrix::{Csr, Dense};
-use krylith::text::{name, plural};
+use krylith_core::io::system::{KroneckerFile, SystemFile};
+use krylith_core::io::{Array, matrix_market, numpy, petsc, vtu};
+use krylith_core::matrix::{Csr, Dense};
+use krylith_core::text::{name, plural};
 use krylith_problems::{Generated, SystemKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,7 @@ fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<
         wrote.push(dir.join("mesh.vtu"));
     }
     // Last: a folder with a system.toml has everything that it names.
-    krylith::io::system::write(dir.join("system.toml"), &file)?;
+    krylith_core::io::system::write(dir.join("system.toml"), &file)?;
     wrote.push(dir.join("system.toml"));
     Ok(wrote)
 }

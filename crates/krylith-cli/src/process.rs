@@ -3,8 +3,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::ranks;
-use krylith::solver::host;
-use krylith::text::plural;
+use krylith_core::solver::host;
+use krylith_core::text::plural;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Whether standard output was closed when the process began.

@@ -2,8 +2,8 @@
 
 use crate::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use krylith::text::count;
-use krylith::{Observer, Progress};
+use krylith_core::text::count;
+use krylith_core::{Observer, Progress};
 use krylith_report::words::rate_text;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;

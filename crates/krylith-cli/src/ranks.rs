@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use krylith::comm::{self, Communicator, Solo};
+use krylith_core::comm::{self, Communicator, Solo};
 use std::sync::Arc;
 use std::sync::OnceLock;
 

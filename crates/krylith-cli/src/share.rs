@@ -4,11 +4,11 @@ use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::ranks;
 use crate::system::{self, Operator, Order, Share, System};
-use krylith::Options;
-use krylith::comm::{self, Communicator};
-use krylith::io::parts::{BlockSource, ReadRows, read_rows};
-use krylith::operator::Terms;
-use krylith::partition::{
+use krylith_core::Options;
+use krylith_core::comm::{self, Communicator};
+use krylith_core::io::parts::{BlockSource, ReadRows, read_rows};
+use krylith_core::operator::Terms;
+use krylith_core::partition::{
     MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, assign_planes, distribute, enough_rows, slabs_fit,
     split,
 };
@@ -116,7 +116,7 @@ fn by_parts(
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());
     Ok(Some(System {
-        label: krylith::text::name(path),
+        label: krylith_core::text::name(path),
         name: path.display().to_string(),
         format,
         nonzeros: stored,
@@ -244,8 +244,8 @@ fn digest(name: &str, terms: &Terms) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::comm::Team;
-    use krylith::matrix::Bsr;
+    use krylith_core::comm::Team;
+    use krylith_core::matrix::Bsr;
 
     fn line(n: usize) -> Bsr {
         let (mut row_ptr, mut col) = (vec![0], Vec::<u32>::new());
@@ -271,11 +271,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (line, star) = (dir.path().join("line.mtx"), dir.path().join("star.mtx"));
         let a = self::line(60).to_csr();
-        krylith::io::matrix_market::write(&line, &a).unwrap();
+        krylith_core::io::matrix_market::write(&line, &a).unwrap();
         // Each row reaches across the whole: runs have many ghosts.
         let far = (0..60u32).flat_map(|i| [(i, i, 4.0), (i, i * 7 % 60, 1.0)]).collect::<Vec<_>>();
-        let far = krylith::matrix::Csr::from_triplets(60, 60, &far).unwrap();
-        krylith::io::matrix_market::write(&star, &far).unwrap();
+        let far = krylith_core::matrix::Csr::from_triplets(60, 60, &far).unwrap();
+        krylith_core::io::matrix_market::write(&star, &far).unwrap();
         for (path, wanted, words) in [
             (&line, PartitionSpec::Auto, "each rank reads its rows"),
             (&line, PartitionSpec::By(Partitioner::Rows), "each rank reads its rows"),
@@ -287,7 +287,7 @@ mod tests {
                 let comm: Arc<dyn Communicator> = comm;
                 let given: Options = format!("precond=none partition={wanted}").parse()?;
                 let system = load(&comm, path, None, Ordering::Interleaved, &given)
-                    .map_err(|f| krylith::Error::invalid(f.message))?;
+                    .map_err(|f| krylith_core::Error::invalid(f.message))?;
                 let terms = system.operator.terms();
                 let stored: usize = terms.terms.iter().map(|t| t.1.values().len()).sum();
                 let b = system.own(vec![1.0; system.len()]).len();

@@ -8,9 +8,9 @@ use crate::progress::Watch;
 use crate::summary;
 use crate::system::{self, System};
 use crate::{defaults, field, files, interrupt, null_space, picture, process, ranks, report, share};
-use krylith::solver::{Cancel, Solution, check_gpus, open_ahead};
-use krylith::text::name;
-use krylith::{DeviceSpec, History, Options, Outcome, Solver};
+use krylith_core::solver::{Cancel, Solution, check_gpus, open_ahead};
+use krylith_core::text::name;
+use krylith_core::{DeviceSpec, History, Options, Outcome, Solver};
 use krylith_report::plot;
 use krylith_report::words::{self, Language};
 use std::time::Instant;
@@ -128,11 +128,11 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         }
         if let Some(wanted) = &args.near_nullspace {
             let vectors = ranks::together(null_space::near_vectors(wanted, &system, &problem))?;
-            let given = |e: krylith::Error| Failure::from(e).within("--near-nullspace");
+            let given = |e: krylith_core::Error| Failure::from(e).within("--near-nullspace");
             problem = ranks::together(problem.with_near_null_vectors(vectors).map_err(given))?;
         }
         // Every step of a set-up fails on all ranks or on none.
-        let all = |e: krylith::Error| Failure { agreed: true, ..explained(e, &options) };
+        let all = |e: krylith_core::Error| Failure { agreed: true, ..explained(e, &options) };
         let cancel = Cancel::default();
         let meanwhile = interrupt::passed_on_to(&cancel);
         let mut solver = Solver::new_watched(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
@@ -188,8 +188,9 @@ fn worth_measuring(solution: &Solution) -> bool {
 }
 
 /// An error of the library under the option that it belongs to.
-fn explained(error: krylith::Error, options: &Options) -> Failure {
-    let of_device = matches!(&error, krylith::Error::NoDevice { .. } | krylith::Error::Device { .. });
+fn explained(error: krylith_core::Error, options: &Options) -> Failure {
+    let of_device =
+        matches!(&error, krylith_core::Error::NoDevice { .. } | krylith_core::Error::Device { .. });
     let failure = Failure::from(error);
     match &options.device {
         Some(DeviceSpec::Cuda(_)) if of_device => failure.within("--device cuda"),
@@ -206,7 +207,7 @@ fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8
     if !output::speaks() {
         return ranks::together(Ok(())).map(|()| code);
     }
-    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith::Result<()>| {
+    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith_core::Result<()>| {
         let name = target.to_string();
         match write(target) {
             Ok(()) => wrote.push(format!("{name} ({what})")),

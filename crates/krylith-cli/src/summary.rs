@@ -5,8 +5,8 @@ use crate::report::Choice;
 use crate::solve::{Finished, Solved};
 use crate::system::{Operator, System};
 use crate::term;
-use krylith::solver::Solution;
-use krylith::text::{bytes, count, plural, seconds, shown};
+use krylith_core::solver::Solution;
+use krylith_core::text::{bytes, count, plural, seconds, shown};
 use krylith_report::words;
 
 /// The name on the command line.
@@ -177,7 +177,7 @@ pub fn choices(all: &[Choice]) -> Vec<String> {
 
 /// Everything that happened, in order.
 fn events(solution: &Solution) -> Vec<String> {
-    let line = |e: &krylith::solver::Event| match e.iteration {
+    let line = |e: &krylith_core::solver::Event| match e.iteration {
         Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
         None => format!("{}: {}", e.kind.name(), e.detail),
     };
@@ -188,7 +188,7 @@ fn events(solution: &Solution) -> Vec<String> {
 /// Every part of the set-up.
 pub fn set_up(solution: &Solution) -> Vec<String> {
     let (parts, whole) = (&solution.setup_parts, solution.setup_parts.total());
-    let part = |(part, t): (krylith::solver::SetupPart, f64)| {
+    let part = |(part, t): (krylith_core::solver::SetupPart, f64)| {
         let share = if whole > 0.0 { 100.0 * t / whole } else { 0.0 };
         format!("{:<11} {:>9}  {share:3.0} %", part.name(), seconds(t))
     };
@@ -199,13 +199,13 @@ pub fn set_up(solution: &Solution) -> Vec<String> {
 pub fn machine(solution: &Solution) -> Vec<String> {
     let device = &solution.device;
     let mut lines = device.names.clone();
-    let cores = krylith::solver::host::cores();
+    let cores = krylith_core::solver::host::cores();
     lines.push(match device.kind {
         "cpu" => format!(
             "{} of {}, {}",
             plural(device.threads, "thread"),
             plural(cores, "core"),
-            krylith::solver::host::simd()
+            krylith_core::solver::host::simd()
         ),
         _ => format!("{} beside it", plural(device.threads, "host thread")),
     });

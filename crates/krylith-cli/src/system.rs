@@ -2,15 +2,15 @@
 
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
-use krylith::comm::{Communicator, Solo};
-use krylith::io::parts::{SuitedBlock, suited_block};
-use krylith::io::{self, Array, Defaults, Matrix, SystemMatrix};
-use krylith::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
-use krylith::names::{did_you_mean, same};
-use krylith::operator::Terms;
-use krylith::partition::LocalSubdomains;
-use krylith::text::count;
-use krylith::{Options, Problem};
+use krylith_core::comm::{Communicator, Solo};
+use krylith_core::io::parts::{SuitedBlock, suited_block};
+use krylith_core::io::{self, Array, Defaults, Matrix, SystemMatrix};
+use krylith_core::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
+use krylith_core::names::{did_you_mean, same};
+use krylith_core::operator::Terms;
+use krylith_core::partition::LocalSubdomains;
+use krylith_core::text::count;
+use krylith_core::{Options, Problem};
 use krylith_problems::{Generated, SystemKind};
 use std::ops::Range;
 use std::path::Path;
@@ -89,7 +89,7 @@ impl Order {
     }
 
     /// A matrix of the user's in the solver's order, in blocks.
-    fn blocks(&self, matrix: Matrix) -> krylith::Result<Bsr> {
+    fn blocks(&self, matrix: Matrix) -> krylith_core::Result<Bsr> {
         if self.user == Ordering::Interleaved {
             return matrix.into_bsr(self.block);
         }
@@ -100,7 +100,7 @@ impl Order {
 }
 
 /// Blocks that were cut across the user's numbering store zeros that must not be carried along.
-fn without_zeros(a: &Csr) -> krylith::Result<Csr> {
+fn without_zeros(a: &Csr) -> krylith_core::Result<Csr> {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..a.rows() {
         let (c, v) = a.row(i);
@@ -263,7 +263,7 @@ impl System {
         let array = io::read_vector_of(path, self.len())?;
         let columns = array
             .into_columns(what, self.order.rows(), self.order.stages)
-            .map_err(|e| Failure::from(e).within(&krylith::text::name(path)))?;
+            .map_err(|e| Failure::from(e).within(&krylith_core::text::name(path)))?;
         Ok(columns.into_iter().map(|values| self.own(self.order.into_solver(values))).collect())
     }
 
@@ -279,7 +279,7 @@ impl System {
         let array = io::read_vector_of(path, self.len())?;
         let values = array
             .into_unknowns(what, self.order.rows(), self.order.stages)
-            .map_err(|e| Failure::from(e).within(&krylith::text::name(path)))?;
+            .map_err(|e| Failure::from(e).within(&krylith_core::text::name(path)))?;
         Ok(self.own(self.order.into_solver(values)))
     }
 
@@ -331,8 +331,8 @@ impl System {
 pub fn ordering(system: &Path, given: Option<Ordering>) -> Result<Option<Ordering>> {
     let file = Defaults::read(system).map_err(|e| missing(system, e))?.ordering;
     let file = file.filter(|_| given.is_none()).map(|name| {
-        name.parse().map_err(|e: krylith::Error| {
-            Failure::from(e).within(&format!("{}: `solver.ordering`", krylith::text::name(system)))
+        name.parse().map_err(|e: krylith_core::Error| {
+            Failure::from(e).within(&format!("{}: `solver.ordering`", krylith_core::text::name(system)))
         })
     });
     Ok(given.or(file.transpose()?))
@@ -409,8 +409,8 @@ fn source(system: &Path) -> Result<Source> {
 }
 
 /// A file that is not there may be a problem spelt wrong.
-pub fn missing(system: &Path, error: krylith::Error) -> Failure {
-    let not_there = matches!(&error, krylith::Error::Io { path, source }
+pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
+    let not_there = matches!(&error, krylith_core::Error::Io { path, source }
         if path == system && source.kind() == std::io::ErrorKind::NotFound);
     let mut failure = Failure::from(error);
     let word = system.to_str().filter(|text| not_there && !text.contains(['/', '\\', '.']));
@@ -452,7 +452,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
         return refuse("--ordering segregated needs --block, the number of fields".into());
     }
     let stages = matrix.stages();
-    let within = |e: krylith::Error| Failure::from(e).within(text);
+    let within = |e: krylith_core::Error| Failure::from(e).within(text);
 
     match matrix {
         SystemMatrix::Kronecker(k) => {
@@ -471,7 +471,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let block_detected = false;
             let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
             Ok(System {
-                label: krylith::text::shown(text),
+                label: krylith_core::text::shown(text),
                 name,
                 format: "kronecker",
                 nonzeros: stored,
@@ -509,7 +509,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let operator = Operator::Matrix(order.blocks(matrix).map_err(within)?);
             let own_rhs = rhs.map(|all| all.into_iter().map(|b| order.into_solver(b)).collect());
             Ok(System {
-                label: krylith::text::shown(text),
+                label: krylith_core::text::shown(text),
                 name,
                 format,
                 nonzeros: stored,

@@ -78,7 +78,7 @@ pub fn plain(text: &str) -> String {
         }
         for piece in part.split_inclusive(['\n', '\t']) {
             let end = if piece.ends_with(['\n', '\t']) { piece.len() - 1 } else { piece.len() };
-            out.push_str(&krylith::text::shown(&piece[..end]));
+            out.push_str(&krylith_core::text::shown(&piece[..end]));
             out.push_str(&piece[end..]);
         }
     }

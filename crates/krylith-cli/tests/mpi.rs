@@ -2,7 +2,7 @@
 //! launcher that is here.
 
 mod common;
-#[path = "../../krylith/tests/launchers/mod.rs"]
+#[path = "../../krylith-core/tests/launchers/mod.rs"]
 mod launchers;
 
 use common::{Folder, Ran};
@@ -102,7 +102,7 @@ fn ranks_solve_as_one_process() {
             }
             let last = |r: &Value| r["true_relative_residual"].as_f64().unwrap();
             assert!((last(&one) - last(&many)).abs() <= 1e-8, "{case}");
-            let read = |name| krylith::io::numpy::read(folder.path(name)).unwrap();
+            let read = |name| krylith_core::io::numpy::read(folder.path(name)).unwrap();
             let (x, y) = (read("one.npy"), read("many.npy"));
             assert_eq!(x.shape(), y.shape(), "{case}");
             let d = x.values().iter().zip(y.values()).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt();

@@ -13,10 +13,10 @@
 use super::multilevel::{self, Hierarchy};
 use super::predict::{Load, Shape};
 use super::{Machine, cycle_bytes};
-use krylith::method::{CgForm, GmresOptions, MethodSpec, Orthogonalization, Reductions};
-use krylith::operator::Terms;
-use krylith::precond::{PrecondSpec, TileFactor};
-use krylith::{Error, Result};
+use krylith_core::method::{CgForm, GmresOptions, MethodSpec, Orthogonalization, Reductions};
+use krylith_core::operator::Terms;
+use krylith_core::precond::{PrecondSpec, TileFactor};
+use krylith_core::{Error, Result};
 
 /// Iterations of a method without a cycle of its own, after which the host looks.
 const BATCH: f64 = 8.0;

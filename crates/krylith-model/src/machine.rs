@@ -4,7 +4,7 @@
 //! a file comes from `krylith bench links`, which runs kernels and never a solve on several GPUs, or from data sheets; the
 //! list `estimated` names what was not measured, and `sources` says where each number is from.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 
 use crate::Machine;
 use crate::words::fold;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::path::Path;
 
 /// A machine file that is part of Krylith.

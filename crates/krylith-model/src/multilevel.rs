@@ -8,11 +8,11 @@
 
 use super::Machine;
 use super::words::fold;
-use krylith::device::cpu::Cpu;
-use krylith::operator::{LinearOperator, Terms};
-use krylith::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
-use krylith::space::Space;
-use krylith::{Error, Result};
+use krylith_core::device::cpu::Cpu;
+use krylith_core::operator::{LinearOperator, Terms};
+use krylith_core::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
+use krylith_core::space::Space;
+use krylith_core::{Error, Result};
 use krylith_plot::html::Table;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -185,7 +185,7 @@ const TIMES: usize = 9;
 pub fn hierarchy(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<Hierarchy> {
     let space = Cpu::new(terms.rows(), threads);
     let p = Multilevel::new(&space, terms, options)?;
-    let a = krylith::operator::PointBlock::new(&space, terms, options.store, false)?;
+    let a = krylith_core::operator::PointBlock::new(&space, terms, options.store, false)?;
     Ok(Hierarchy::of(&p, a.bytes()))
 }
 
@@ -198,7 +198,7 @@ pub fn measure(terms: &Terms, options: MultilevelOptions, threads: usize) -> Res
     let begin = Instant::now();
     let p = Multilevel::new(&space, terms, options)?;
     let set_up = begin.elapsed().as_secs_f64();
-    let a = krylith::operator::PointBlock::new(&space, terms, options.store, false)?;
+    let a = krylith_core::operator::PointBlock::new(&space, terms, options.store, false)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     space.fill_random(1, &mut x)?;
     let mut timed = |operator: &dyn LinearOperator<Cpu>| -> Result<f64> {
@@ -289,16 +289,16 @@ pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value
 /// # Errors
 /// A preconditioner that has none.
 pub fn options(
-    precond: &krylith::precond::PrecondSpec,
+    precond: &krylith_core::precond::PrecondSpec,
     order: usize,
     unknowns: usize,
 ) -> Result<MultilevelOptions> {
     match precond {
-        krylith::precond::PrecondSpec::Amg(amg) => {
-            Ok(amg.of_size(order, unknowns).options(order, krylith::Store::F64))
+        krylith_core::precond::PrecondSpec::Amg(amg) => {
+            Ok(amg.of_size(order, unknowns).options(order, krylith_core::Store::F64))
         }
-        krylith::precond::PrecondSpec::Coarse(amg) => {
-            let options = amg.of_size(order, unknowns).options(order, krylith::Store::F64);
+        krylith_core::precond::PrecondSpec::Coarse(amg) => {
+            let options = amg.of_size(order, unknowns).options(order, krylith_core::Store::F64);
             Ok(MultilevelOptions { smooth_finest: false, ..options })
         }
         other => {

@@ -10,9 +10,9 @@
 
 use super::machine::{Host, Machine};
 use super::{cycle_bytes, orthogonalization_bytes};
-use krylith::operator::{Structure, Terms};
-use krylith::partition::{Partition, Quality};
-use krylith::{Error, Result};
+use krylith_core::operator::{Structure, Terms};
+use krylith_core::partition::{Partition, Quality};
+use krylith_core::{Error, Result};
 use std::collections::HashSet;
 
 /// What a block row and a block cost.
@@ -310,7 +310,7 @@ pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<L
 mod tests {
     use super::super::machine::tests::round;
     use super::*;
-    use krylith::partition::Partitioner;
+    use krylith_core::partition::Partitioner;
 
     const SHAPE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };
 

@@ -3,7 +3,7 @@
 use super::scaling::Point;
 use super::words::{columns, fold};
 use super::{Iteration, Machine, Times};
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};

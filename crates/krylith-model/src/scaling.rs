@@ -6,7 +6,7 @@
 
 use super::Machine;
 use super::predict::{Load, Shape, Times};
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 /// The paper's case: b = 4, s = 2, M and L of one 15-point pattern.
 pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };

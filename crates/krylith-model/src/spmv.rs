@@ -12,7 +12,7 @@
 
 use super::Machine;
 use crate::means;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@
 //!
 //! Solid flows like a heavy liquid here, as if all of it had just molten.
 
-use krylith::{Error, Options, Problem, Result, Solver};
+use krylith_core::{Error, Options, Problem, Result, Solver};
 use krylith_problems::multiphase::{Faces, PhaseOptions, Phases, Projection, TOP};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

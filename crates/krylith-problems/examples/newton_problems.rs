@@ -3,7 +3,7 @@
 use krylith_problems::nonlinear::by_text;
 use std::time::Instant;
 
-fn main() -> krylith::Result<()> {
+fn main() -> krylith_core::Result<()> {
     let texts: Vec<String> = std::env::args().skip(1).collect();
     for text in if texts.is_empty() { vec!["artery:100000".to_string()] } else { texts } {
         let start = Instant::now();

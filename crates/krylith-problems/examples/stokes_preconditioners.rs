@@ -4,13 +4,13 @@
 //! (8,12,16 nodes a side, 1e-6,1e-8, all cores and every preconditioner by default; ONLY: those whose names begin so). Set-up, which cuts, analyses and factorises, and solve
 //! are timed apart; `ms/it` is the solve over its iterations. A solve stops after 2000 iterations.
 
-use krylith::device::cpu::Cpu;
-use krylith::matrix::{Butcher, KroneckerSum};
-use krylith::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method};
-use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::partition::{SubdomainCut, Subdomains};
-use krylith::precond::{Additive, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions};
-use krylith::{Outcome, Result, Stop, Store};
+use krylith_core::device::cpu::Cpu;
+use krylith_core::matrix::{Butcher, KroneckerSum};
+use krylith_core::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Method};
+use krylith_core::operator::{LinearOperator, PointBlock, Terms};
+use krylith_core::partition::{SubdomainCut, Subdomains};
+use krylith_core::precond::{Additive, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions};
+use krylith_core::{Outcome, Result, Stop, Store};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::time::Instant;
 

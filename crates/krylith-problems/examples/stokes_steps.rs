@@ -3,15 +3,15 @@
 //! `cargo run --release -p krylith-problems --example stokes_steps [NODES [STEPS [FOLDER]]]`
 //! (12 nodes a side, 8 steps and the current folder by default) writes one `.vtu` a step for ParaView.
 
-use krylith::device::cpu::Cpu;
+use krylith_core::device::cpu::Cpu;
 #[cfg(feature = "cuda")]
-use krylith::device::cuda::{Cuda, Device};
-use krylith::io::vtu::{self, Values};
-use krylith::matrix::Butcher;
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{PointBlock, PointBlockSum, Terms};
-use krylith::precond::{BlockDiagonal, BlockJacobi};
-use krylith::{Outcome, Result, Stop, Store};
+use krylith_core::device::cuda::{Cuda, Device};
+use krylith_core::io::vtu::{self, Values};
+use krylith_core::matrix::Butcher;
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
+use krylith_core::precond::{BlockDiagonal, BlockJacobi};
+use krylith_core::{Outcome, Result, Stop, Store};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ fn run<S: PointBlockSum + BlockDiagonal>(
             history.true_relative_residual
         );
         if history.outcome != Outcome::Converged {
-            return Err(krylith::Error::invalid(format!(
+            return Err(krylith_core::Error::invalid(format!(
                 "step {step} did not converge: {}",
                 history.outcome
             )));

@@ -11,9 +11,9 @@
 //! A mesh from Gmsh is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The profile is that of a round inlet of the same
 //! middle, normal and area.
 
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::path::Path;
 

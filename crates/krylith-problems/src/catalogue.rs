@@ -1,7 +1,7 @@
 //! What `krylith problem --help` lists: every problem, its keys, defaults and units.
 
-use krylith::names::{did_you_mean, same};
-use krylith::{Error, Result};
+use krylith_core::names::{did_you_mean, same};
+use krylith_core::{Error, Result};
 
 /// A problem that [`generate`](crate::generate) knows.
 ///

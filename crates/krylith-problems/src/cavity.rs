@@ -11,10 +11,10 @@
 //! the others, which is of second order; such rows are multiplied by h. A corner's ω is the mean of its two neighbours' and touches
 //! nothing else. Every row couples a node to its four neighbours at most, so the pattern is that of 5 points, with 3×3 blocks.
 
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
 use krylith_base::threads::each_chunk;
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 use crate::memory;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use krylith::Result;
-use krylith::matrix::Dense;
-use krylith::partition::{RowBlocks, Rows, contiguous};
+use krylith_core::Result;
+use krylith_core::matrix::Dense;
+use krylith_core::partition::{RowBlocks, Rows, contiguous};
 
 use crate::laplace::Laplacian;
 use crate::multiphase::Multiphase;

@@ -3,9 +3,9 @@
 //! −div σ(u) = f with σ = λ (div u) I + μ (∇u + ∇uᵀ), f = (0, 0, −1), u = 0 at x = 0 and no traction elsewhere. Rows of clamped nodes have their
 //! diagonal alone, of the size of the others', and nothing couples to them: the matrix is symmetric positive definite.
 
-use krylith::matrix::{Bsr, Dense};
-use krylith::partition::{RowBlocks, Rows, contiguous};
-use krylith::{Error, Result};
+use krylith_core::matrix::{Bsr, Dense};
+use krylith_core::partition::{RowBlocks, Rows, contiguous};
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 

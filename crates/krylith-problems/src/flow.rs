@@ -17,9 +17,9 @@
 //!
 //! Rows of unknowns that are given are σ (x − x̄), with σ the mean diagonal of the velocity rows, from masses and viscous terms.
 
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 use crate::tets::{Rows, Shape, TetMesh, dot};

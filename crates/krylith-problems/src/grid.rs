@@ -4,10 +4,10 @@
 //! A problem says what one row holds ([`SevenPoint`]); rows are then made in parallel, each by itself, so a matrix
 //! does not depend on the number of threads or ranks. Nothing but the result is stored.
 
-use krylith::matrix::{Bsr, Csr, Dense};
-use krylith::partition::{RowBlocks, Rows};
-use krylith::{Error, Result};
 use krylith_base::threads::{collect, each_chunk, each_task};
+use krylith_core::matrix::{Bsr, Csr, Dense};
+use krylith_core::partition::{RowBlocks, Rows};
+use krylith_core::{Error, Result};
 use std::ops::Range;
 
 use crate::{Generated, GeneratedRows, SystemKind, check_rhs, memory};

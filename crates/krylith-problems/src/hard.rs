@@ -10,7 +10,7 @@
 //! ```
 
 use crate::random::Random;
-use krylith::matrix::Csr;
+use krylith_core::matrix::Csr;
 
 /// Rows as they grow: (column, value) in any order, equal columns added up.
 type Rows = Vec<Vec<(usize, f64)>>;

@@ -1,7 +1,7 @@
 //! The 7-point Laplacian, by scalars or by blocks.
 
-use krylith::Result;
-use krylith::partition::contiguous;
+use krylith_core::Result;
+use krylith_core::partition::contiguous;
 use std::ops::Range;
 
 use crate::DuctMesh;

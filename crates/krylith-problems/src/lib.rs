@@ -67,8 +67,8 @@ pub mod ventricle;
 
 use std::sync::Arc;
 
-use krylith::matrix::{Bsr, Butcher, Csr, KroneckerSum};
-use krylith::{Error, Result};
+use krylith_core::matrix::{Bsr, Butcher, Csr, KroneckerSum};
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 pub use catalogue::{Key, Problem, catalogue};

@@ -1,6 +1,6 @@
 //! A request for more memory than the host has is refused before it is made.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 /// Refuses `needed` bytes for `what` where the host is known to have less available.
 pub(crate) fn check(what: &str, needed: u64) -> Result<()> {

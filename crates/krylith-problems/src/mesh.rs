@@ -3,7 +3,7 @@
 //! All cells are cut alike, along the diagonal from their lowest corner to their highest, so the mesh conforms and
 //! an interior node has 14 neighbours. Nothing is stored: nodes, tetrahedra and node sets follow from the sizes.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 /// Nodes and tetrahedra of [0, Lx]×[0, Ly]×[0, Lz]; nodes are numbered with x fastest, then y, then z.
 ///

@@ -9,8 +9,8 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 
 use crate::artery::Artery;
 use crate::catalogue::{Problem, find_in, key};

@@ -1,7 +1,7 @@
 //! Sections through the solutions of generated systems, to be drawn in colours.
 
-use krylith::matrix::Butcher;
-use krylith::{Error, Result};
+use krylith_core::matrix::Butcher;
+use krylith_core::{Error, Result};
 
 use crate::nonlinear::Picture;
 use crate::spec::Spec;

@@ -39,9 +39,9 @@
 //! matter (ρ = 0.1, like plastic foam) with 8 lumps to the edge of dense matter (ρ = 10, like gold) whose opacity is `contrast`
 //! times that of the light one. Electrons and ions lag behind the radiation. Temperatures fall from `drive` to `cold`.
 
-use krylith::Result;
-use krylith::partition::contiguous;
 use krylith_base::threads::collect;
+use krylith_core::Result;
+use krylith_core::partition::contiguous;
 use std::ops::Range;
 
 use crate::grid::{Grid, Link, SevenPoint, check_room};

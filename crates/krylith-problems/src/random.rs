@@ -1,9 +1,9 @@
 //! Random point-block Kronecker systems, for tests of every block size and number of stages.
 
-use krylith::matrix::{Bsr, Dense, KroneckerSum};
-use krylith::partition::{RowBlocks, Rows, contiguous};
-use krylith::{Error, Result};
 use krylith_base::threads::each_chunk;
+use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
+use krylith_core::partition::{RowBlocks, Rows, contiguous};
+use krylith_core::{Error, Result};
 use std::ops::Range;
 
 use crate::spec::Spec;

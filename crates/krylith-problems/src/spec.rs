@@ -1,7 +1,7 @@
 //! `NAME:SIZE[,key=value…]`: the text that names a generated problem.
 
-use krylith::names::{did_you_mean, same};
-use krylith::{Error, Result};
+use krylith_core::names::{did_you_mean, same};
+use krylith_core::{Error, Result};
 
 use crate::catalogue::{Problem, find};
 

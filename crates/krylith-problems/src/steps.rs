@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use krylith::matrix::Butcher;
-use krylith::{Error, Result};
 use krylith_base::threads::each_chunk;
+use krylith_core::matrix::Butcher;
+use krylith_core::{Error, Result};
 use std::ops::Range;
 
 use crate::stencil::{OFFSETS, Stencils, neighbour};

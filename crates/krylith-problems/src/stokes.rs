@@ -46,9 +46,9 @@
 
 use std::sync::Arc;
 
-use krylith::matrix::{Bsr, Butcher, Dense, KroneckerSum};
-use krylith::{Error, Result};
 use krylith_base::threads::each_task;
+use krylith_core::matrix::{Bsr, Butcher, Dense, KroneckerSum};
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 

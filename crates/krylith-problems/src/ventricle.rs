@@ -10,9 +10,9 @@
 //! goes by Newmark's method with β = 1/4 and γ = 1/2 (average acceleration, no damping) from rest; the unknown is the displacement at
 //! the end of the step, and Newton's method starts from that at its beginning.
 
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::f64::consts::PI;
 

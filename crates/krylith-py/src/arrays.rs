@@ -1,8 +1,8 @@
 //! Arrays that Python lends: NumPy's on the host, or an address in the memory of a GPU.
 
 use crate::errors::{bounded, refuse_forked};
-use krylith::device::cuda::FromDevice;
-use krylith::memory::{Array, Number, Numbers, NumbersMut};
+use krylith_core::device::cuda::FromDevice;
+use krylith_core::memory::{Array, Number, Numbers, NumbersMut};
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use rayon::prelude::*;

@@ -3,10 +3,10 @@
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
 use crate::told::{Raised, Told};
-use krylith::matrix::{Bsr, Grouping};
-use krylith::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
-use krylith::solver::{Function, solve_functions};
-use krylith::{Error, Observer, Options, Progress};
+use krylith_core::matrix::{Bsr, Grouping};
+use krylith_core::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
+use krylith_core::solver::{Function, solve_functions};
+use krylith_core::{Error, Observer, Options, Progress};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 impl Raised {
     /// `to ← call(from)`.
-    fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith::Result<()> {
+    fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith_core::Result<()> {
         let done = Python::attach(|py| -> PyResult<usize> {
             let answer = call.call1(py, (PyArray1::from_slice(py, from),))?;
             let answer: PyReadonlyArray1<'_, f64> = answer.extract(py)?;
@@ -80,10 +80,10 @@ impl NonlinearSystem for Functions<'_> {
     fn pattern(&self) -> &Bsr {
         &self.pattern
     }
-    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith_core::Result<()> {
         self.raised.call(self.residual, x, f)
     }
-    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith_core::Result<()> {
         match &self.grouping {
             None => self.raised.call(self.jacobian, x, values),
             Some(grouping) => {

@@ -1,6 +1,6 @@
 //! Krylith's errors as exceptions with the same words.
 
-use krylith::{Error, Options};
+use krylith_core::{Error, Options};
 use krylith_report::words::Language;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -21,7 +21,7 @@ pub fn exception(error: Error) -> PyErr {
 
 /// Refuses a process that was forked after Krylith was used: what waits for threads would wait for ever.
 pub fn refuse_forked() -> PyResult<()> {
-    krylith::solver::host::refuse_forked().map_err(exception)
+    krylith_core::solver::host::refuse_forked().map_err(exception)
 }
 
 /// An exception by the name of its class.
@@ -36,7 +36,10 @@ pub fn named(class: &'static str, text: String) -> PyErr {
 }
 
 /// Does something without the interpreter's lock; an error or a panic of it is an exception.
-pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> krylith::Result<T> + Send) -> PyResult<T> {
+pub fn detached<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> krylith_core::Result<T> + Send,
+) -> PyResult<T> {
     let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
     match done {
         Ok(done) => done.map_err(exception),
@@ -48,7 +51,7 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> krylith::Result<
 pub fn bounded<T: Send>(
     py: Python<'_>,
     threads: Option<usize>,
-    work: impl FnOnce() -> krylith::Result<T> + Send,
+    work: impl FnOnce() -> krylith_core::Result<T> + Send,
 ) -> PyResult<T> {
     let options = Options { threads, ..Options::default() };
     detached(py, || options.within(work)?)

@@ -30,13 +30,13 @@ fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
 #[pyfunction]
 fn meant(what: &str, text: &str, known: Vec<String>) -> Option<String> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    krylith::names::meant(what, text, &known).map(String::from)
+    krylith_core::names::meant(what, text, &known).map(String::from)
 }
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("MAX_BLOCK", krylith::matrix::MAX_BLOCK)?;
+    module.add("MAX_BLOCK", krylith_core::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(meant, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;

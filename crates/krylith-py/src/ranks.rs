@@ -1,9 +1,9 @@
 //! Systems whose rows the ranks of an MPI program hold, by the communicators of mpi4py.
 
 use crate::system::System;
-use krylith::Result;
-use krylith::comm::{Communicator, Mpi, agree};
-use krylith::matrix::Csr;
+use krylith_core::Result;
+use krylith_core::comm::{Communicator, Mpi, agree};
+use krylith_core::matrix::Csr;
 use std::sync::Arc;
 
 /// A communicator's Fortran handle, and the bytes of a handle and of a status in its MPI library where the caller knows them.
@@ -19,6 +19,6 @@ pub fn system(
     // SAFETY: the Python caller holds the communicator whose handle this is.
     let comm: Arc<dyn Communicator> = unsafe { Mpi::from_handle(comm, sizes) }?;
     let own = agree(&*comm, own)?;
-    let problem = krylith::Problem::distributed_csr(comm, &own, block)?;
+    let problem = krylith_core::Problem::distributed_csr(comm, &own, block)?;
     Ok(System::of(problem, own.nonzeros(), "rows of this rank", threads))
 }

@@ -2,8 +2,8 @@
 
 use crate::errors::{detached, exception};
 use crate::told::Raised;
-use krylith::solver::Cancel;
-use krylith::{Error, Options, Problem, Solver};
+use krylith_core::solver::Cancel;
+use krylith_core::{Error, Options, Problem, Solver};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a solve answers.
 
 use crate::errors::exception;
-use krylith::Options;
+use krylith_core::Options;
 use krylith_report::plot;
 use krylith_report::words::{self, Language};
 use numpy::{IntoPyArray, PyArray1};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How a solve went.
 #[pyclass(frozen)]
 pub struct Solution {
-    pub solution: krylith::solver::Solution,
+    pub solution: krylith_core::solver::Solution,
     pub options: Arc<Options>,
     pub lines: Arc<Vec<String>>,
 }

@@ -6,9 +6,9 @@ use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{System, dense};
 use crate::told::{Raised, Told};
-use krylith::solver::host::is_forked;
-use krylith::solver::{Cancel, Refresh};
-use krylith::{Observer, Options, Progress};
+use krylith_core::solver::host::is_forked;
+use krylith_core::solver::{Cancel, Refresh};
+use krylith_core::{Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A solver; threads of Python take turns.
 #[pyclass(frozen)]
 pub struct Solver {
-    solver: Mutex<ManuallyDrop<krylith::Solver<'static>>>,
+    solver: Mutex<ManuallyDrop<krylith_core::Solver<'static>>>,
     options: Arc<Options>,
     lines: Arc<Vec<String>>,
     cancel: Cancel,
@@ -155,7 +155,7 @@ impl Solver {
     fn alone(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut krylith::Solver<'static>) -> krylith::Result<()> + Send,
+        work: impl FnOnce(&mut krylith_core::Solver<'static>) -> krylith_core::Result<()> + Send,
     ) -> PyResult<()> {
         self.check()?;
         let mut signal = None;

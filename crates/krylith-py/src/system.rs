@@ -3,9 +3,9 @@
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{bounded, exception, refuse_forked};
 use crate::ranks;
-use krylith::matrix::{Bsr, Csr, Dense};
-use krylith::memory::Numbers;
-use krylith::{Error, Problem};
+use krylith_core::matrix::{Bsr, Csr, Dense};
+use krylith_core::memory::Numbers;
+use krylith_core::{Error, Problem};
 use krylith_report::words;
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -181,7 +181,7 @@ impl System {
     fn with(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(Problem<'static>) -> krylith::Result<Problem<'static>> + Send,
+        change: impl FnOnce(Problem<'static>) -> krylith_core::Result<Problem<'static>> + Send,
     ) -> PyResult<Self> {
         let problem = bounded(py, self.threads, || change(self.problem.clone()))?;
         Ok(Self { problem, lines: self.lines.clone(), threads: self.threads })
@@ -189,7 +189,7 @@ impl System {
 }
 
 /// A small dense matrix.
-pub fn dense(of: &PyReadonlyArray2<'_, f64>) -> krylith::Result<Dense> {
+pub fn dense(of: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Dense> {
     let (rows, columns) = (of.shape()[0], of.shape()[1]);
     let view = of.as_array();
     let places = (0..rows).flat_map(|i| (0..columns).map(move |j| [i, j]));
@@ -202,6 +202,6 @@ fn bsr_of(
     row_ptr: IndexArray<'_>,
     col: IndexArray<'_>,
     values: Numbers<'_>,
-) -> krylith::Result<Bsr> {
+) -> krylith_core::Result<Bsr> {
     of_any_width!(row_ptr, col, |p, j| Bsr::from_arrays(block, rows, columns, p, j, values))
 }

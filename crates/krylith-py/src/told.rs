@@ -1,6 +1,6 @@
 //! Functions of Python that are told how a solve goes, and what they raise.
 
-use krylith::Error;
+use krylith_core::Error;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! Whose callbacks a thread runs. A solver that its own callback uses, or one that this calls, would wait for itself: C and Python, where
 //! many may hold a solver, refuse that.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! Pictures of a solve, as SVG or PNG by the name of their file.
 
 use crate::words;
-use krylith::solver::Solution;
-use krylith::text::name;
-use krylith::{Error, Result};
+use krylith_core::solver::Solution;
+use krylith_core::text::name;
+use krylith_core::{Error, Result};
 use krylith_plot::residuals::{self, Residuals};
 use krylith_plot::scene::Scene;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn residuals(title: &str, solution: &Solution) -> Scene {
 /// A name that ends neither in .png nor in .svg; what the file system says.
 pub fn write(scene: &Scene, path: &Path) -> Result<()> {
     let data = encode(scene, path)?;
-    krylith::io::atomic::write(path, |out| out.write_all(&data))
+    krylith_core::io::atomic::write(path, |out| out.write_all(&data))
 }
 
 /// The bytes of a picture, by the ending of its name.
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn the_ending_of_the_name_says_what_is_written() {
-        let a = krylith::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
-        let scene = residuals("a.mtx", &krylith::solve(&a, &[1.0]).unwrap());
+        let a = krylith_core::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
+        let scene = residuals("a.mtx", &krylith_core::solve(&a, &[1.0]).unwrap());
         let folder = tempfile::tempdir().unwrap();
         for (name, begins) in [("a.svg", &b"<svg"[..]), ("a.PNG", b"\x89PNG"), ("b.Svg", b"<svg")] {
             let path = folder.path().join(name);

@@ -1,6 +1,6 @@
 //! What any of our processes has from its system, and needs `unsafe` for: memory, temporary files, and an end in one line.
 
-use krylith::io::atomic::Told;
+use krylith_core::io::atomic::Told;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn large(memory: *mut u8, bytes: usize) -> *mut u8 {
 
 /// Gives memory on; without any the command ends here, unless who asked has words of its own for that.
 fn found(memory: *mut u8, bytes: usize) -> *mut u8 {
-    if memory.is_null() && !krylith::memory::may_fail() {
+    if memory.is_null() && !krylith_core::memory::may_fail() {
         out_of_memory(bytes);
     }
     memory

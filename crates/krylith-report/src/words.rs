@@ -1,11 +1,11 @@
 //! What a solution says in words, whoever asks for it: the command, Python or C.
 
-use krylith::method::MethodName;
-use krylith::operator::Format;
-use krylith::precond::PrecondSpec;
-use krylith::solver::{EventKind, SetupParts, Solution};
-use krylith::text::{count, plural, seconds};
-use krylith::{Options, Outcome, Problem, Remedy, Store};
+use krylith_core::method::MethodName;
+use krylith_core::operator::Format;
+use krylith_core::precond::PrecondSpec;
+use krylith_core::solver::{EventKind, SetupParts, Solution};
+use krylith_core::text::{count, plural, seconds};
+use krylith_core::{Options, Outcome, Problem, Remedy, Store};
 use std::fmt::Write;
 
 /// Most restarts that are named one by one; the report has all.
@@ -36,7 +36,7 @@ impl Language {
     }
 
     /// What may mend an error, or nothing.
-    pub fn remedies(self, error: &krylith::Error) -> String {
+    pub fn remedies(self, error: &krylith_core::Error) -> String {
         let options = error.remedies().iter().filter_map(|remedy| {
             let (key, value) = match remedy {
                 Remedy::SmallerRestart => ("restart", ""),
@@ -405,8 +405,8 @@ mod tests {
     fn the_longest_parts_of_a_set_up_come_first_and_fit_a_line() {
         let none = set_up("loaded in 41.2 ms", &SetupParts::default());
         assert_eq!(none, "loaded in 41.2 ms");
-        let a = krylith::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
-        let parts = krylith::solve(&a, &[1.0]).unwrap().setup_parts;
+        let a = krylith_core::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
+        let parts = krylith_core::solve(&a, &[1.0]).unwrap().setup_parts;
         let line = set_up("loaded in 1 s", &parts);
         let (longest, t) = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
         let first = format!("loaded in 1 s; {} {}", longest.name(), seconds(t));

@@ -192,8 +192,8 @@
 //!
 //! ```
 //! use krylith::operator::{PointBlock, Terms};
-//! use krylith::{Outcome, Stop, Store, device::cpu::Cpu, matrix::Csr, precond::BlockJacobi};
-//! use krylith::{method::{Cg, CgOptions}, space::Space};
+//! use krylith::{Outcome, Stop, Store, device::Cpu, matrix::Csr, precond::BlockJacobi};
+//! use krylith::{method::{Cg, CgOptions}, operator::Space};
 //! let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 4.0)])?;
 //! let space = Cpu::new(2, 0); // all cores; on a GPU: Cuda::new(&Device::open(0)?, 2)?
 //! let operator = PointBlock::csr(&space, &a, Store::F64)?;
@@ -209,58 +209,130 @@
 //!
 //! # The parts
 //!
-//! | module | what is there | begin with |
+//! | module | contents | begin with |
 //! |---|---|---|
 //! | [`matrix`] | matrices on the host: rows, blocks, diagonals, Kronecker sums | [`Csr`](matrix::Csr), [`Bsr`](matrix::Bsr) |
 //! | [`io`] | files | [`read_matrix`](io::read_matrix), [`read_system`](io::read_system) |
-//! | [`options`] | what a solve can be asked, as text and as a struct | [`Options`] |
-//! | [`solver`] | a whole solve: what is picked, attempts, what came of it | [`Solver`], [`Solution`](solver::Solution) |
+//! | [`options`] | the types of the fields of [`Options`] | [`Options`] |
+//! | [`solver`] | the results of a solve, cancellation | [`Solver`], [`Solution`](solver::Solution) |
 //! | [`newton`] | nonlinear systems, continuation | [`Newton`](newton::Newton) |
-//! | [`memory`] | arrays on the host or in a GPU's memory | [`Numbers`](memory::Numbers) |
+//! | [`memory`] | arrays on the host or on a GPU | [`Numbers`](memory::Numbers) |
 //! | [`comm`] | ranks: one, threads, MPI | [`Team`](comm::Team), [`Communicator`](comm::Communicator) |
-//! | [`partition`] | who holds which rows, and what ranks exchange | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
-//! | [`device`] | CPUs and GPUs | [`Cpu`](device::cpu::Cpu) |
-//! | [`space`] | what a method may ask of vectors; when a solve stops | [`Space`](space::Space), [`Stop`] |
-//! | [`operator`] | products with matrices | [`LinearOperator`](operator::LinearOperator), [`PointBlock`](operator::PointBlock) |
-//! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG | [`MethodSpec`](method::MethodSpec), [`Gmres`](method::Gmres) |
-//! | [`precond`] | Jacobi, incomplete factors, Schwarz, coarse levels, and what is made of them | [`PrecondSpec`](precond::PrecondSpec) |
-//! | [`matching`] | rows matched with columns, so that a diagonal is large | [`Matching`](matching::Matching) |
-//! | [`text`] | words for numbers and lists | |
+//! | [`partition`] | rows of ranks | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
+//! | [`device`] | CPUs and GPUs | [`Cpu`](device::Cpu) |
+//! | [`operator`] | vectors on a device, products | [`LinearOperator`](operator::LinearOperator) |
+//! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG | [`Gmres`](method::Gmres) |
+//! | [`precond`] | Jacobi, incomplete factors, composition | [`PrecondSpec`](precond::PrecondSpec) |
+//!
+//! The names on these pages are a promise: they change only with the first number of the version. The crates
+//! `krylith-base`, `krylith-matrix` and `krylith-core` hold the implementation, and more names without a promise.
 //!
 //! # Features
 //!
-//! | feature | | what it needs |
+//! | feature | | requirements |
 //! |---|---|---|
-//! | `cuda` | default | nothing to build; an NVIDIA driver of release 580 or later to run, and NVRTC for kernels that are not in the binary |
-//! | `metis` | | a C compiler; cuts of graphs by METIS, beside our own |
-//! | `lu` | default | sparse direct factors, those of the crate `faer` |
-//! | `faer`, `nalgebra-sparse`, `sprs` | | conversions from the sparse matrices of these crates |
+//! | `cuda` | default | to run: an NVIDIA driver of release 580 or later, and NVRTC for kernels that are not in the binary |
+//! | `lu` | default | none; sparse direct factors by the crate `faer` |
+//! | `metis` | | a C compiler; graph partitions by METIS, beside our own |
+//! | `faer`, `nalgebra-sparse`, `sprs` | | none; conversions from the sparse matrices of these crates |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod device;
-pub mod io;
-pub mod matching;
-pub mod method;
-pub mod newton;
-pub mod operator;
-pub mod partition;
-pub mod precond;
-pub mod solver;
-pub mod space;
+pub use krylith_core::options::{DeviceSpec, Options};
+pub use krylith_core::space::{History, Observer, Outcome, Progress, Stop, Store};
+pub use krylith_core::{Error, Problem, Remedy, Result, Solver, solve};
 
-pub mod options;
-mod problem;
+/// Matrices on the host.
+pub mod matrix {
+    pub use krylith_core::matrix::{
+        Bsr, Butcher, Csr, Dense, Dia, Grouping, KroneckerSum, Shape, StructuralRank,
+    };
+}
 
-#[doc(inline)]
-pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
-pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
-#[doc(inline)]
-pub use krylith_matrix::{matrix, memory};
-pub use options::{DeviceSpec, Options};
-pub use problem::Problem;
-pub use solver::{Solver, solve};
-pub use space::{History, Observer, Outcome, Progress, Stop, Store};
+/// Files: matrices, vectors, whole systems, meshes.
+///
+/// [`read_matrix`], [`read_vector`] and [`read_system`] tell formats apart by content.
+pub mod io {
+    pub use krylith_core::io::{
+        Array, Matrix, ReadMatrix, System, SystemMatrix, VectorFormat, parse_matrix, parse_vector,
+        read_matrix, read_system, read_vector, write_vector,
+    };
+    /// Matrix Market.
+    pub mod matrix_market {
+        pub use krylith_core::io::matrix_market::{write, write_array};
+    }
+    /// ParaView's files.
+    pub mod vtu {
+        pub use krylith_core::io::vtu::{Values, write};
+    }
+}
+
+/// Types of the fields of [`Options`](crate::Options).
+pub mod options {
+    pub use krylith_core::matching::MatchingChoice;
+    pub use krylith_core::matrix::ZerosChoice;
+    pub use krylith_core::method::{CbcgBasis, CgForm, MethodName, Orthogonalization, Reductions};
+    pub use krylith_core::operator::Format;
+    pub use krylith_core::partition::PartitionSpec;
+}
+
+/// The results of a solve, cancellation, and diagnosis.
+pub mod solver {
+    pub use krylith_core::solver::{
+        Cancel, DeviceUsed, Diagnosis, Event, EventKind, Plan, Refresh, SetupParts, Solution, solve_functions,
+    };
+}
+
+/// Nonlinear systems F(u) = 0 by inexact Newton methods, with continuation.
+pub mod newton {
+    pub use krylith_core::newton::{
+        Continuation, Forcing, Newton, NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome,
+        NewtonReport, NewtonStep, NonlinearSystem, Stage,
+    };
+}
+
+/// Arrays on the host or in the memory of a GPU.
+pub mod memory {
+    pub use krylith_core::memory::{Array, ArrayMut, Number, Numbers, NumbersMut};
+}
+
+/// Ranks: one, threads of this process, or processes under MPI.
+pub mod comm {
+    pub use krylith_core::comm::{Channel, Communicator, Message, Mpi, Solo, Team};
+}
+
+/// Block rows of ranks.
+pub mod partition {
+    pub use krylith_core::partition::{Halo, Part, Partition, Partitioner, RowBlocks, Rows, distribute};
+}
+
+/// CPUs and GPUs, on which vectors live.
+pub mod device {
+    pub use krylith_core::device::cpu::Cpu;
+    #[cfg(feature = "cuda")]
+    pub use krylith_core::device::cuda::{Cuda, Device, FromDevice};
+}
+
+/// Vectors on a device, and products with them.
+pub mod operator {
+    pub use krylith_core::operator::{Dots, LinearOperator, PointBlock, Terms};
+    pub use krylith_core::space::{Clock, Schedule, Space};
+}
+
+/// Krylov methods.
+pub mod method {
+    pub use krylith_core::method::{
+        Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method, MethodSpec,
+    };
+}
+
+/// Preconditioners.
+pub mod precond {
+    pub use krylith_core::precond::{
+        Additive, BlockJacobi, Ildu, IlduOptions, Multiplicative, PrecondInfo, PrecondSpec, Preconditioner,
+        Value,
+    };
+}
 
 /// Programs in the README, the guide and the tutorials are compiled and run with the documentation's.
 #[cfg(doctest)]

@@ -4,8 +4,8 @@ use super::code::{code_only, words};
 use std::collections::BTreeMap;
 
 /// Tests that devices share, and all of the library's tests.
-const SHARED: &str = "crates/krylith/tests/conformance/";
-const TESTS: &str = "crates/krylith/tests/";
+const SHARED: &str = "crates/krylith-core/tests/conformance/";
+const TESTS: &str = "crates/krylith-core/tests/";
 
 /// Public functions of the shared tests that nothing names: file, line and name.
 pub fn find<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(String, usize, String)> {
@@ -32,13 +32,16 @@ mod tests {
     #[test]
     fn a_test_that_no_device_runs_is_found() {
         let files = [
-            ("crates/krylith/tests/conformance/a.rs", "pub fn runs() {}\npub fn forgotten() {}\nfn own() {}"),
-            ("crates/krylith/tests/cuda.rs", "fn main() { conformance::a::runs() } // forgotten"),
-            ("crates/krylith/src/lib.rs", "fn forgotten() {}"),
+            (
+                "crates/krylith-core/tests/conformance/a.rs",
+                "pub fn runs() {}\npub fn forgotten() {}\nfn own() {}",
+            ),
+            ("crates/krylith-core/tests/cuda.rs", "fn main() { conformance::a::runs() } // forgotten"),
+            ("crates/krylith-core/src/lib.rs", "fn forgotten() {}"),
         ];
         assert_eq!(
             find(files.into_iter()),
-            [("crates/krylith/tests/conformance/a.rs".into(), 2, "forgotten".into())]
+            [("crates/krylith-core/tests/conformance/a.rs".into(), 2, "forgotten".into())]
         );
     }
 }

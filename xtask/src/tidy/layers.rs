@@ -28,7 +28,7 @@ pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
     ),
     ("crates/krylith-matrix/src/", &["memory", "matrix", "io"], &[]),
     (
-        "crates/krylith/src/",
+        "crates/krylith-core/src/",
         &[
             "space",
             "operator",

@@ -18,8 +18,8 @@ fn passes(name: &str, text: &str) {
     assert_eq!(messages(name, text), [""; 0], "{name}: {text:?}");
 }
 
-const LIBRARY: &str = "crates/krylith/src/method/cg.rs";
-const DEVICE: &str = "crates/krylith/src/device/cuda/launch.rs";
+const LIBRARY: &str = "crates/krylith-core/src/method/cg.rs";
+const DEVICE: &str = "crates/krylith-core/src/device/cuda/launch.rs";
 
 #[test]
 fn long_files() {
@@ -55,8 +55,8 @@ fn pools() {
     breaches(LIBRARY, pool, "a pool of rayon's");
     breaches("crates/krylith-py/src/lib.rs", pool, "a pool of rayon's");
     passes("crates/krylith-base/src/threads/tasks.rs", pool);
-    passes("crates/krylith/tests/threads.rs", pool);
-    passes("crates/krylith/src/io/tests.rs", pool);
+    passes("crates/krylith-core/tests/threads.rs", pool);
+    passes("crates/krylith-core/src/io/tests.rs", pool);
     passes(LIBRARY, &format!("#[cfg(test)]\nmod tests {{\n{pool}}}\n"));
 }
 
@@ -98,7 +98,7 @@ fn trailing_whitespace() {
     breaches("README.md", "a \nb\n", "whitespace");
     breaches("README.md", "a\t\n", "whitespace");
     breaches("README.md", "a\r\n", "whitespace");
-    passes("crates/krylith/tests/data/a.mtx", "1 1 \n");
+    passes("crates/krylith-core/tests/data/a.mtx", "1 1 \n");
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub struct Halo {
 ///
 /// # Examples
 /// ```
-/// use krylith::partition::{Halo, Neighbour};
+/// use krylith::partition::Halo;
+/// use krylith_base::halo::Neighbour;
 /// let zero = Neighbour { rank: 1, send: 0..1, receive: 0..2 }; // one node goes there, two come back
 /// let halo = Halo { own: 3, ghosts: 2, neighbours: vec![zero], send: vec![2] };
 /// let numbers: usize = halo.neighbours.iter().map(|n| n.send.len() * 4).sum();

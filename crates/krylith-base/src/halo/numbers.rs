@@ -16,7 +16,7 @@ pub enum OwnRows {
 ///
 /// # Examples
 /// ```
-/// use krylith::partition::RowNumbers;
+/// use krylith_base::halo::RowNumbers;
 /// let (run, list) = (RowNumbers::Run { first: 100, count: 3 }, RowNumbers::List(&[7, 100, 3]));
 /// assert_eq!((run.at(2), list.at(2)), (102, 3));
 /// assert_eq!(run.as_run(), Some(100..103));

@@ -25,7 +25,8 @@ type Job = *const (dyn Fn(usize) + Sync);
 ///
 /// # Examples
 /// ```
-/// use krylith::device::cpu::{Cpu, Pool};
+/// use krylith::device::Cpu;
+/// use krylith_base::threads::Pool;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 /// use std::sync::Arc;
 /// let pool = Arc::new(Pool::new(2));

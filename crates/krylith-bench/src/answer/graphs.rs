@@ -2,8 +2,8 @@
 //! graph whose degrees follow a power law. Both depend on a seed alone, whatever the number of threads.
 
 use crate::systems::{OFFSETS, Random};
-use krylith::matrix::Bsr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Error, Result};
 use std::ops::Range;
 
 /// Share of the mesh's nodes that are left out.

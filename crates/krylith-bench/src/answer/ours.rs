@@ -1,10 +1,10 @@
 //! Krylith's way to an answer, from arrays to x, by part.
 
 use super::system::System;
-use krylith::matrix::Bsr;
-use krylith::precond::PrecondInfo;
-use krylith::solver::SetupPart;
-use krylith::{Options, Outcome, Problem, Result, Solver};
+use krylith_core::matrix::Bsr;
+use krylith_core::precond::PrecondInfo;
+use krylith_core::solver::SetupPart;
+use krylith_core::{Options, Outcome, Problem, Result, Solver};
 use krylith_problems::SystemKind;
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,12 +70,12 @@ pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Resu
 /// From arrays in the memory of a GPU, where b is and x stays.
 #[cfg(feature = "cuda")]
 pub(crate) fn from_device(
-    device: &std::sync::Arc<krylith::device::cuda::Device>,
+    device: &std::sync::Arc<krylith_core::device::cuda::Device>,
     system: &System,
     options: &Options,
     rhs: &[f64],
 ) -> Result<Answer> {
-    use krylith::device::cuda::Buffer;
+    use krylith_core::device::cuda::Buffer;
     type Held = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
     let put = |a: &Bsr| -> Result<Held> {
         let row_ptr: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();

@@ -2,7 +2,7 @@
 
 use super::{Found, OURS, Way};
 use crate::publish::Report;
-use krylith::text::plural;
+use krylith_core::text::plural;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 

@@ -2,10 +2,10 @@
 
 use super::graphs;
 use crate::systems::over_rows;
-use krylith::io::parts::suited_block;
-use krylith::io::{Matrix, read_matrix};
-use krylith::matrix::{Bsr, KroneckerSum};
-use krylith::{Error, Problem, Result};
+use krylith_core::io::parts::suited_block;
+use krylith_core::io::{Matrix, read_matrix};
+use krylith_core::matrix::{Bsr, KroneckerSum};
+use krylith_core::{Error, Problem, Result};
 use krylith_problems::{Generated, SystemKind, hard};
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -3,8 +3,8 @@
 use super::Case;
 use super::kernels::{Held, Kernel, State, read};
 use crate::systems::{Random, dot};
-use krylith::Result;
-use krylith::space::{FLAGS, Space, block_sums};
+use krylith_core::Result;
+use krylith_core::space::{FLAGS, Space, block_sums};
 use std::cell::RefCell;
 use std::rc::Rc;
 

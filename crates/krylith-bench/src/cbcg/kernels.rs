@@ -9,11 +9,11 @@ use crate::platform::Platform;
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{Random, dot};
-use krylith::method::cg;
-use krylith::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
-use krylith::precond::TileFactors;
-use krylith::space::{FLAGS, Space};
-use krylith::{Error, Result, Store};
+use krylith_core::method::cg;
+use krylith_core::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
+use krylith_core::precond::TileFactors;
+use krylith_core::space::{FLAGS, Space};
+use krylith_core::{Error, Result, Store};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -14,9 +14,9 @@ mod tiles;
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
-use krylith::matrix::Csr;
-use krylith::precond::TileFactors;
-use krylith::{Error, Result};
+use krylith_core::matrix::Csr;
+use krylith_core::precond::TileFactors;
+use krylith_core::{Error, Result};
 use krylith_problems::SystemKind;
 use serde_json::json;
 

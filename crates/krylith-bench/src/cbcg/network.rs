@@ -7,17 +7,17 @@ use super::{MOST, RTOL, resized};
 use crate::options::Asked;
 use crate::publish::Check;
 use crate::samples::together;
-use krylith::comm::{Communicator, Team};
-use krylith::device::cpu::{Cpu, Pool};
-use krylith::method::{CgForm, CgOptions, MethodSpec};
-use krylith::operator::PointBlock;
-use krylith::partition::{Part, distribute};
-use krylith::precond::BlockJacobi;
-use krylith::{Outcome, Result, Stop, Store};
+use krylith_core::comm::{Communicator, Team};
+use krylith_core::device::cpu::{Cpu, Pool};
+use krylith_core::method::{CgForm, CgOptions, MethodSpec};
+use krylith_core::operator::PointBlock;
+use krylith_core::partition::{Part, distribute};
+use krylith_core::precond::BlockJacobi;
+use krylith_core::{Outcome, Result, Stop, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[path = "../../../krylith/tests/ranks/delayed.rs"]
+#[path = "../../../krylith-core/tests/ranks/delayed.rs"]
 mod delayed;
 use delayed::Delayed;
 
@@ -154,6 +154,6 @@ fn rank(
             best = best.min(seconds);
         }
     }
-    let one = one.ok_or_else(|| krylith::Error::invalid("nothing was solved"))?;
+    let one = one.ok_or_else(|| krylith_core::Error::invalid("nothing was solved"))?;
     Ok((one, best))
 }

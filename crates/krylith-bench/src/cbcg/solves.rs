@@ -5,8 +5,8 @@ use crate::options::Asked;
 use crate::platform::Platform;
 use crate::publish::Check;
 use crate::samples::Samples;
-use krylith::matrix::Bsr;
-use krylith::{Options, Problem, Result, Solver};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Options, Problem, Result, Solver};
 use std::time::Instant;
 
 pub(super) struct Row {

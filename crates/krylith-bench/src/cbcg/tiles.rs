@@ -5,11 +5,11 @@ use super::kernels::{AT, Kernel, state};
 use crate::ildu0::reference::Factors;
 use crate::ildu0::system::{SubdomainSystem, boxes};
 use crate::systems::{Random, dot};
-use krylith::matrix::Bsr;
-use krylith::method::cg;
-use krylith::operator::{Dots, LinearOperator, Terms};
-use krylith::precond::{BlockTiles, BlockTilesOptions, TileFactors, TileShape};
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::method::cg;
+use krylith_core::operator::{Dots, LinearOperator, Terms};
+use krylith_core::precond::{BlockTiles, BlockTilesOptions, TileFactors, TileShape};
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 
 /// Tiles that are tried: the device's own first. What a device does not take is left out.

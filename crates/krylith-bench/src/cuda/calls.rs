@@ -2,8 +2,8 @@
 
 use super::vendor::Vendor;
 use cudarc::cusparse::sys as sparse;
-use krylith::Result;
-use krylith::device::cuda::Buffer;
+use krylith_core::Result;
+use krylith_core::device::cuda::Buffer;
 use std::ffi::c_void;
 
 pub(super) const TYPE: sparse::cudaDataType = sparse::cudaDataType::CUDA_R_64F;

@@ -6,8 +6,8 @@ use super::products::Blocks;
 use super::vendor::Vendor;
 use cudarc::cusparse::sys as sparse;
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
-use krylith::Result;
-use krylith::device::cuda::Buffer;
+use krylith_core::Result;
+use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 
 /// A CSR matrix, an algorithm and its analysed buffer. The arrays belong to the caller and must outlive it.

@@ -1,9 +1,9 @@
 //! GPUs of this host; those that `krylith bench links` measures.
 
 use crate::links::{Ground, Make, Way};
-use krylith::Result;
-use krylith::comm::Communicator;
-use krylith::device::cuda::{Cuda, Device, Fabric, Transport};
+use krylith_core::Result;
+use krylith_core::comm::Communicator;
+use krylith_core::device::cuda::{Cuda, Device, Fabric, Transport};
 use std::sync::Arc;
 
 /// GPUs of this host, one a rank.

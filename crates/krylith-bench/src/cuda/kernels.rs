@@ -4,7 +4,7 @@ use super::vendor::{Vendor, loading, missing};
 use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, CudaModule, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts, sys};
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 use std::sync::Arc;
 

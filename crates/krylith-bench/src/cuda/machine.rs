@@ -6,10 +6,10 @@ use crate::platform::{Orthogonalizer, STEPS};
 use crate::systems::Random;
 use crate::textbook::{Machine, Part, Times};
 use cudarc::driver::CudaEvent;
-use krylith::device::cuda::Buffer;
-use krylith::io::{from_stage_by_stage, to_stage_by_stage};
-use krylith::matrix::KroneckerSum;
-use krylith::{Error, Result};
+use krylith_core::device::cuda::Buffer;
+use krylith_core::io::{from_stage_by_stage, to_stage_by_stage};
+use krylith_core::matrix::KroneckerSum;
+use krylith_core::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -4,8 +4,8 @@ use super::kernels::{self, Arg, Kernel, Module, Source};
 use super::products::{Blocks, Layout, Pairs};
 use super::vendor::Vendor;
 use cudarc::nvrtc::Ptx;
-use krylith::matrix::KroneckerSum;
-use krylith::{Error, Result};
+use krylith_core::matrix::KroneckerSum;
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 
 const SOURCE: Source = ("paper.cu", include_str!("paper.cu"));

@@ -7,8 +7,8 @@ use cudarc::cublas::sys as blas;
 use cudarc::cusparse::sys as sparse;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, result as driver};
-use krylith::device::cuda::{Buffer, Device};
-use krylith::{Error, Result};
+use krylith_core::device::cuda::{Buffer, Device};
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 use std::sync::Arc;
 

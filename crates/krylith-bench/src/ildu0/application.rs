@@ -4,8 +4,8 @@ use super::reference::Factors;
 use super::system::SubdomainSystem;
 use crate::platform::{Apply, Platform};
 use crate::samples::Samples;
-use krylith::Result;
-use krylith::matrix::Bsr;
+use krylith_core::Result;
+use krylith_core::matrix::Bsr;
 
 /// What an application computes, for the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

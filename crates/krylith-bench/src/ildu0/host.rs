@@ -7,7 +7,7 @@ use crate::cpu::CpuPlatform;
 use crate::platform::{OnHost, Order};
 use crate::samples::Samples;
 use crate::systems::dot;
-use krylith::Result;
+use krylith_core::Result;
 use std::rc::Rc;
 use std::time::Instant;
 

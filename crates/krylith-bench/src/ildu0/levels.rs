@@ -2,7 +2,7 @@
 //! order.
 
 use super::system::SubdomainSystem;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 /// Which strict triangle of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels};
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{Random, relative_residual};
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {

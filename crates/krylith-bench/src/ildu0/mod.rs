@@ -20,8 +20,8 @@ pub(crate) use application::{Application, Candidates, Case, Ground, Of, Setup, S
 
 use crate::options::{self, Asked};
 use crate::publish::{Report, meta, sizes};
-use krylith::matrix::Bsr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Error, Result};
 use krylith_problems::SystemKind;
 use serde_json::json;
 use std::time::Instant;

@@ -6,12 +6,12 @@
 use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE};
 use crate::platform::{OnSpace, read};
 use crate::samples::Samples;
-use krylith::method::{Bicgstab, BicgstabOptions};
-use krylith::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
-use krylith::partition::Subdomains;
-use krylith::precond::{Ildu, IlduOptions, Plan, SubdomainFactors};
-use krylith::space::Space;
-use krylith::{Result, Stop, Store};
+use krylith_core::method::{Bicgstab, BicgstabOptions};
+use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith_core::partition::Subdomains;
+use krylith_core::precond::{Ildu, IlduOptions, Plan, SubdomainFactors};
+use krylith_core::space::Space;
+use krylith_core::{Result, Stop, Store};
 use std::rc::Rc;
 
 struct Preconditioner<S: SubdomainFactors> {

@@ -1,7 +1,7 @@
 //! Incomplete factorisation and triangular solves by plain loops on the host: what every variant is checked against.
 
 use super::system::SubdomainSystem;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::ops::Range;
 
 /// ILU(0) of every subdomain as A ≈ (I + L) D (I + U), blocks row-major in the pattern of the system.
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::ildu0::{laplacian, system::boxes};
     use crate::systems::Random;
-    use krylith::matrix::Bsr;
+    use krylith_core::matrix::Bsr;
 
     /// Dense (I + L) D (I + U) of a system.
     fn multiplied(s: &SubdomainSystem, f: &Factors) -> Vec<f64> {

@@ -3,7 +3,7 @@
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};
 use crate::publish::{Pages, Report, error, facts, label, number, outcome, percent, rows_of};
-use krylith::text::plural;
+use krylith_core::text::plural;
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};

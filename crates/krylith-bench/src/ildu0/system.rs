@@ -1,7 +1,7 @@
 //! A matrix whose rows stand subdomain after subdomain, what couples subdomains dropped: the input of every baseline.
 
-use krylith::matrix::Bsr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Error, Result};
 
 /// A square point-block matrix in which no entry leaves its subdomain.
 ///

@@ -15,10 +15,10 @@ mod together;
 use crate::options::Asked;
 use crate::publish::Report;
 use crate::samples::repeated;
-use krylith::comm::Communicator;
-use krylith::operator::PointBlockSum;
-use krylith::space::Space;
-use krylith::{Error, Result};
+use krylith_core::comm::Communicator;
+use krylith_core::operator::PointBlockSum;
+use krylith_core::space::Space;
+use krylith_core::{Error, Result};
 use krylith_model::Machine;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ fn measure<G: Ground>(
     let mut files = Vec::new();
     let mut save = |machine: &Machine| -> Result<()> {
         let Some(path) = &options.out else { return Ok(()) };
-        krylith::io::atomic::write(path, |file| file.write_all(machine.text().as_bytes()))?;
+        krylith_core::io::atomic::write(path, |file| file.write_all(machine.text().as_bytes()))?;
         files = vec![path.clone()];
         Ok(())
     };
@@ -221,8 +221,8 @@ fn per_step<S: Space>(
 mod tests {
     use super::*;
     use crate::options::DeviceChoice;
-    use krylith::comm::Team;
-    use krylith::device::cpu::{Cpu, Pool};
+    use krylith_core::comm::Team;
+    use krylith_core::device::cpu::{Cpu, Pool};
 
     /// Threads of a CPU in the place of GPUs.
     struct Threads(usize, Arc<Pool>);
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     #[cfg(feature = "cuda")]
     fn without_a_gpu_it_is_refused_by_name() {
-        if krylith::device::cuda::devices().is_ok() {
+        if krylith_core::device::cuda::devices().is_ok() {
             return;
         }
         let options = Asked { device: DeviceChoice::Cuda(vec![0]), ..Asked::default() };

@@ -3,15 +3,15 @@
 use super::{Ground, Plan, RESTART, per_step};
 use crate::samples::repeated;
 use crate::systems::{self, Case};
-use krylith::method::gmres::{Arrays, Scalars, delayed_step};
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
-use krylith::{Error, Result, Stop, Store};
+use krylith_core::method::gmres::{Arrays, Scalars, delayed_step};
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::{LinearOperator, PointBlock, Terms};
+use krylith_core::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
+use krylith_core::{Error, Result, Stop, Store};
 use krylith_model::{Machine, cycle_bytes, orthogonalization_bytes};
 use std::time::Instant;
 
-krylith::sweeps! {
+krylith_core::sweeps! {
     /// A pass so short that only its launch costs.
     pub(super) const SWEEPS;
     /// y += x.
@@ -99,7 +99,7 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
 }
 
 /// Bytes of a product, and seconds of an iteration of GMRES(30).
-fn iteration<S: krylith::operator::PointBlockSum>(
+fn iteration<S: krylith_core::operator::PointBlockSum>(
     space: &S,
     plan: &Plan,
     case: &Case,

@@ -3,10 +3,10 @@
 //! Rank r has `message` rows for each of its neighbours (r ± 1 around the ring; one neighbour where there are two ranks),
 //! then `interior` rows that copy an own node. A block is the identity, stored dense.
 
-use krylith::Result;
-use krylith::matrix::{Bsr, Dense};
-use krylith::operator::Terms;
-use krylith::partition::{Halo, Neighbour};
+use krylith_core::Result;
+use krylith_core::matrix::{Bsr, Dense};
+use krylith_core::operator::Terms;
+use krylith_core::partition::{Halo, Neighbour};
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::ring::{BLOCK, NODE, STAGES, neighbours, ring, source, value};
 use super::{Ground, Make, Plan, RESTART, Way, per_step};
-use krylith::comm::{Communicator, Team};
-use krylith::method::gmres::{Arrays, Scalars};
-use krylith::operator::{LinearOperator, PointBlock};
-use krylith::space::{BATCH, FLAGS, LIMIT, Space};
-use krylith::{Error, Result, Store};
+use krylith_core::comm::{Communicator, Team};
+use krylith_core::method::gmres::{Arrays, Scalars};
+use krylith_core::operator::{LinearOperator, PointBlock};
+use krylith_core::space::{BATCH, FLAGS, LIMIT, Space};
+use krylith_core::{Error, Result, Store};
 use krylith_model::{Curve, Host};
 use std::sync::Arc;
 use std::time::Instant;
@@ -144,10 +144,10 @@ pub(super) fn exchange<G: Ground>(
 }
 
 /// Seconds of a product that copies nodes, checked after the last one.
-fn copy<S: krylith::operator::PointBlockSum>(
+fn copy<S: krylith_core::operator::PointBlockSum>(
     space: &S,
     plan: &Plan,
-    terms: krylith::operator::Terms<'static>,
+    terms: krylith_core::operator::Terms<'static>,
     rank: usize,
     from: &dyn Fn(usize) -> (usize, usize),
 ) -> Result<f64> {

@@ -1,9 +1,9 @@
 //! A session whose ranks are threads of a team: each makes its own solver, then all obey the same commands.
 
 use super::{Job, Session, Solve, Times};
-use krylith::comm::{Communicator, Team, TeamRank};
-use krylith::partition::Part;
-use krylith::{Error, Result};
+use krylith_core::comm::{Communicator, Team, TeamRank};
+use krylith_core::partition::Part;
+use krylith_core::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -182,9 +182,9 @@ mod tests {
     use super::*;
     use crate::systems::{self, Random};
     use crate::textbook::Ours;
-    use krylith::device::cpu::{Cpu, Pool};
-    use krylith::matrix::KroneckerSum;
-    use krylith::method::GmresOptions;
+    use krylith_core::device::cpu::{Cpu, Pool};
+    use krylith_core::matrix::KroneckerSum;
+    use krylith_core::method::GmresOptions;
     use std::rc::Rc;
 
     /// Krylith's GMRES on threads.

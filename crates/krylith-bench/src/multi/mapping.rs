@@ -5,7 +5,7 @@
 //! over s places. Buffering gathers all segments into one buffer, segment after segment; the send map reorders that
 //! by neighbour, so that each gets one message; the receive map turns what arrives back into segments.
 
-use krylith::partition::Halo;
+use krylith_core::partition::Halo;
 
 /// The index array c of Alg. 5: where each node that is sent begins in a segment.
 pub(crate) fn index_array(halo: &Halo, b: usize) -> Vec<i32> {
@@ -87,7 +87,7 @@ pub(crate) fn receive_scatter(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::partition::Neighbour;
+    use krylith_core::partition::Neighbour;
 
     /// Alg. 5, thread by thread.
     fn parallel_buffering(x: &[f64], q: usize, c: &[i32], l: usize, b: usize, s: usize) -> Vec<f64> {

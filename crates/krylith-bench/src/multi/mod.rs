@@ -12,7 +12,7 @@ pub(crate) mod share;
 pub(crate) use crate::textbook::{Part, Session, Solve, Times};
 
 use crate::systems::Case;
-use krylith::partition;
+use krylith_core::partition;
 use std::sync::Arc;
 
 pub(crate) struct Job<'a> {

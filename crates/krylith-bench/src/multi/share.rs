@@ -1,10 +1,10 @@
 //! Block rows cut into contiguous slabs, and each slab's matrices into a main-diagonal part (own columns) and an
 //! off-diagonal part (ghosts), as the OKP paper and PETSc's distributed matrices have them.
 
-use krylith::Result;
-use krylith::matrix::{Bsr, KroneckerSum};
-use krylith::operator::Terms;
-use krylith::partition::{Part, Partition, split};
+use krylith_core::Result;
+use krylith_core::matrix::{Bsr, KroneckerSum};
+use krylith_core::operator::Terms;
+use krylith_core::partition::{Part, Partition, split};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) fn cut(k: &KroneckerSum, ranks: usize) -> Result<Arc<Vec<Part>>> {
     let n = k.m.block_rows();
     if ranks > n {
-        return Err(krylith::Error::invalid(format!("{ranks} ranks for {n} block rows; use fewer")));
+        return Err(krylith_core::Error::invalid(format!("{ranks} ranks for {n} block rows; use fewer")));
     }
     let bounds: Vec<usize> = (0..=ranks).map(|p| n * p / ranks).collect();
     let mut owner = vec![0; n];

@@ -6,11 +6,11 @@ use crate::answer::{Answer, Repeats, Take, Way, ours};
 use crate::cpu::CpuPlatform;
 use crate::platform::Platform;
 use crate::samples::in_turn;
-use krylith::matrix::Bsr;
-use krylith::operator::{Format, LinearOperator, PointBlock, Terms};
-use krylith::precond::Value;
-use krylith::space::Space;
-use krylith::{Options, Result, Store};
+use krylith_core::matrix::Bsr;
+use krylith_core::operator::{Format, LinearOperator, PointBlock, Terms};
+use krylith_core::precond::Value;
+use krylith_core::space::Space;
+use krylith_core::{Options, Result, Store};
 
 pub(super) struct How<'a, P> {
     /// The device in whose memory arrays may lie.

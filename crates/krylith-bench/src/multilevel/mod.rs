@@ -15,7 +15,7 @@ use crate::answer::{RTOL, Repeats};
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
-use krylith::Result;
+use krylith_core::Result;
 use measure::{Found, How};
 use report::{Made, OneCore, Scaled};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! What is solved: the systems with targets, families that grow, and those of other libraries' figures on one core.
 
 use crate::answer::system::{self, System, Wanted};
-use krylith::matrix::Bsr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Error, Result};
 use std::path::Path;
 use std::time::Instant;
 

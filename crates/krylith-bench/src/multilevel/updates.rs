@@ -6,8 +6,8 @@ use crate::answer::RTOL;
 use crate::answer::system::System;
 use crate::platform::Platform;
 use crate::samples::Samples;
-use krylith::matrix::Bsr;
-use krylith::{Options, Problem, Result, Solver};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Options, Problem, Result, Solver};
 use serde_json::{Value, json};
 use std::time::Instant;
 

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(options("method=cg precond=ildu"), "method=cg precond=ildu");
         assert_eq!(options("ildu then amg:cycle=v"), "precond=ildu then amg:cycle=v");
         for way in ["ildu", "jacobi", "ildu + jacobi", "method=cg precond=jacobi"] {
-            assert!(options(way).parse::<krylith::Options>().is_ok(), "{way}");
+            assert!(options(way).parse::<krylith_core::Options>().is_ok(), "{way}");
         }
         assert!(is_f32("amg:store=f32") && !is_f32("amg"));
     }

@@ -11,7 +11,7 @@ use crate::options::{Asked, apart, counts};
 use crate::platform::Platform;
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, Case, PAPER};
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use serde_json::json;
 
 /// Instrumented runs whose mean is taken, as in the paper.
@@ -46,7 +46,7 @@ pub(super) fn run(
 ) -> Result<Report> {
     apart(gpus)?;
     let describe = CudaPlatform::open(gpus[0])?.describe();
-    let nccl = krylith::device::cuda::nccl_version();
+    let nccl = krylith_core::device::cuda::nccl_version();
     let solves = options.solves.unwrap_or(20);
     let plan = Plan { solves, iterations: options.iterations.unwrap_or(300) };
     // Cycles are alike, so two of them a solve tell an iteration's time of the systems that take long.

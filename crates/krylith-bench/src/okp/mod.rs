@@ -14,8 +14,8 @@ use crate::options::{self, Asked};
 use crate::platform::{Effort, Platform};
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, PAPER};
-use krylith::text::plural;
-use krylith::{Result, Store};
+use krylith_core::text::plural;
+use krylith_core::{Result, Store};
 use serde_json::json;
 
 options::parts! {

@@ -5,9 +5,9 @@ use crate::platform::{Orthogonalizer, Platform, STEPS};
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
-use krylith::method::gmres::{Arrays, Scalars, delayed_step, open};
-use krylith::space::{BATCH, COLUMNS, FLAGS, LIMIT, Space};
-use krylith::{Result, Store};
+use krylith_core::method::gmres::{Arrays, Scalars, delayed_step, open};
+use krylith_core::space::{BATCH, COLUMNS, FLAGS, LIMIT, Space};
+use krylith_core::{Result, Store};
 
 pub(super) struct Row {
     pub columns: usize,

@@ -6,9 +6,9 @@ use crate::platform::{Effort, OnSpace, Platform, Product};
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{self, Random};
-use krylith::matrix::KroneckerSum;
-use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::{Result, Store};
+use krylith_core::matrix::KroneckerSum;
+use krylith_core::operator::{LinearOperator, PointBlock, Terms};
+use krylith_core::{Result, Store};
 use std::rc::Rc;
 
 /// One system and everything that multiplied by it.

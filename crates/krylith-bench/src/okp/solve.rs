@@ -6,9 +6,9 @@ use crate::publish::Check;
 use crate::samples::{Samples, in_turn};
 use crate::systems::{self, Case};
 use crate::textbook::{Ours, Session, Textbook, Timer, Times};
-use krylith::method::GmresOptions;
-use krylith::operator::Terms;
-use krylith::{Error, Result, Store};
+use krylith_core::method::GmresOptions;
+use krylith_core::operator::Terms;
+use krylith_core::{Error, Result, Store};
 use std::rc::Rc;
 
 /// One solver on one device, or on a number of GPUs.

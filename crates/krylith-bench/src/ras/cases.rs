@@ -2,7 +2,7 @@
 
 use super::newton::{Step, Taking, steps};
 use super::plan::Shape;
-use krylith::Result;
+use krylith_core::Result;
 
 /// A problem of the paper with the linear solver that the paper gives it.
 ///
@@ -134,7 +134,7 @@ impl Case {
         let how = Taking { linear: &linear(1e-8), keep: setting.newton.clone(), end: 1e-11 };
         let steps = steps(&mut *problem, &mut x, &how, progress)?;
         if steps.is_empty() {
-            return Err(krylith::Error::invalid(format!(
+            return Err(krylith_core::Error::invalid(format!(
                 "{spec}: Newton's method ends before step {}",
                 setting.newton.start
             )));

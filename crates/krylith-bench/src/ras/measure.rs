@@ -1,8 +1,8 @@
 //! Krylith's solves of one problem's linear systems, by their options.
 
 use super::cases::{Case, Kind, Way};
-use krylith::solver::SetupPart;
-use krylith::{Options, Problem, Result, Solver};
+use krylith_core::solver::SetupPart;
+use krylith_core::{Options, Problem, Result, Solver};
 
 /// One solve, with what it took before.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
 use cases::{ARTERY, CAVITY_600, CAVITY_1200, Case, Kind, Setting, VENTRICLE, Way, ways};
-use krylith::Result;
+use krylith_core::Result;
 use measure::{Effort, Row};
 use report::{Found, Made};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! The linear systems of the first Newton steps, made once and given to every algorithm.
 
-use krylith::matrix::Bsr;
-use krylith::newton::{Forcing, Newton, NewtonObserver, NewtonOptions, NewtonOutcome, NonlinearSystem};
-use krylith::{Error, Options, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::{Forcing, Newton, NewtonObserver, NewtonOptions, NewtonOutcome, NonlinearSystem};
+use krylith_core::{Error, Options, Result};
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ fn norm(f: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::Solver;
+    use krylith_core::Solver;
 
     #[test]
     fn steps_of_the_cavity_are_linear_systems_whose_solutions_lead_on() {

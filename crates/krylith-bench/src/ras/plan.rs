@@ -1,11 +1,11 @@
 //! The subdomain matrices that the vendor's library gets: those of Krylith's own preconditioner.
 
-use krylith::Result;
-use krylith::comm::Solo;
-use krylith::matrix::Bsr;
-use krylith::operator::Terms;
-use krylith::partition::{SubdomainCut, Subdomains};
-use krylith::precond::{SchwarzPattern, SchwarzPlan};
+use krylith_core::Result;
+use krylith_core::comm::Solo;
+use krylith_core::matrix::Bsr;
+use krylith_core::operator::Terms;
+use krylith_core::partition::{SubdomainCut, Subdomains};
+use krylith_core::precond::{SchwarzPattern, SchwarzPlan};
 
 /// Overlap and fill of the subdomain matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row, Run};
 use super::targets::targets;
 use crate::publish::{Figure, Pages, Report, Target, machine, number, rows_of, summary};
-use krylith::Result;
+use krylith_core::Result;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -9,10 +9,10 @@ use super::matrix::Case;
 use super::multi::{self, Mode, Way, rows_of};
 use super::unchecked::UncheckedCg;
 use crate::samples::together;
-use krylith::comm::{Communicator, Solo, Team};
-use krylith::operator::{Gathered, LinearOperator, PointBlock};
-use krylith::space::Space;
-use krylith::{Result, Stop, Store};
+use krylith_core::comm::{Communicator, Solo, Team};
+use krylith_core::operator::{Gathered, LinearOperator, PointBlock};
+use krylith_core::space::Space;
+use krylith_core::{Result, Stop, Store};
 use std::sync::Arc;
 
 /// Ours on one device, that speed-ups are counted from.
@@ -121,9 +121,9 @@ fn solves<S: Space>(
 mod tests {
     use super::*;
     use crate::options::Asked;
-    use krylith::device::cpu::Cpu;
-    use krylith::matrix::Csr;
-    use krylith::method::{Cg, CgOptions, Method};
+    use krylith_core::device::cpu::Cpu;
+    use krylith_core::matrix::Csr;
+    use krylith_core::method::{Cg, CgOptions, Method};
 
     /// Iterations and norms.
     fn history<M: Method<Cpu>>(

@@ -3,11 +3,11 @@
 use super::matrix::Case;
 use crate::cpu::{self, CpuPlatform};
 use crate::platform::{Apply, OnHost, OnSpace, Order, Platform};
-use krylith::comm::Communicator;
-use krylith::device::cpu::{Cpu, Pool};
-use krylith::operator::{PointBlock, PointBlockSum, SharedRows, Terms};
-use krylith::partition::{Partitioner, split};
-use krylith::{Error, Result, Store};
+use krylith_core::comm::Communicator;
+use krylith_core::device::cpu::{Cpu, Pool};
+use krylith_core::operator::{PointBlock, PointBlockSum, SharedRows, Terms};
+use krylith_core::partition::{Partitioner, split};
+use krylith_core::{Error, Result, Store};
 pub(crate) use krylith_model::spmv::OURS;
 use std::borrow::Cow;
 use std::ops::Range;

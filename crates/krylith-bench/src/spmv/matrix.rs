@@ -5,8 +5,8 @@ use super::found::Shape;
 use super::ground::Own;
 use crate::options::Asked;
 use crate::systems::Random;
-use krylith::matrix::Csr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Csr;
+use krylith_core::{Error, Result};
 use krylith_problems::SystemKind;
 use krylith_problems::lookalike::{self, TABLE2};
 use std::time::Instant;
@@ -60,7 +60,7 @@ impl Case {
         let file = plan.options.matrices.as_ref().map(|folder| folder.join(format!("{name}.mtx")));
         let known = lookalike::by_name(name);
         let (a, source) = match (file.filter(|f| f.exists()), known) {
-            (Some(file), _) => (krylith::io::matrix_market::read(&file)?, file.display().to_string()),
+            (Some(file), _) => (krylith_core::io::matrix_market::read(&file)?, file.display().to_string()),
             (None, Some(like)) => {
                 let order = if plan.options.permuted { ", permuted" } else { "" };
                 let a = like.generate(plan.scale, SEED, plan.options.permuted)?;

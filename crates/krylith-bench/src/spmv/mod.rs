@@ -19,7 +19,7 @@ mod unchecked;
 
 use crate::options::{self, Asked, DeviceChoice};
 use crate::publish::Report;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 
 pub(crate) use ground::{CUSPARSE, Given, Ground, One, Own, Piece, VECTOR};
 #[cfg(feature = "cuda")]

@@ -6,12 +6,12 @@ use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
 use super::single::{MOST, TRIAL, products};
 use crate::samples::{Samples, repeated, together};
-use krylith::comm::{Communicator, Team};
-use krylith::matrix::Csr;
-use krylith::operator::{Gathered, LinearOperator, PointBlock, Replicated, SharedRows};
-pub(super) use krylith::partition::replicated::Mode;
-use krylith::space::Space;
-use krylith::{Error, Result, Store};
+use krylith_core::comm::{Communicator, Team};
+use krylith_core::matrix::Csr;
+use krylith_core::operator::{Gathered, LinearOperator, PointBlock, Replicated, SharedRows};
+pub(super) use krylith_core::partition::replicated::Mode;
+use krylith_core::space::Space;
+use krylith_core::{Error, Result, Store};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -68,7 +68,7 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
 
 /// The rows of each rank's part of vectors that are gathered before a product.
 pub(crate) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
-    Gathered::<krylith::device::cpu::Cpu>::rows(a, ranks)
+    Gathered::<krylith_core::device::cpu::Cpu>::rows(a, ranks)
 }
 
 struct Measured {

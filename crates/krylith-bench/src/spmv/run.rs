@@ -7,7 +7,7 @@ use super::{Part, Plan, cg, multi, report, single};
 use crate::options::DeviceChoice;
 use crate::platform::Platform;
 use crate::publish::Report;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Re
         let folder = path.parent().unwrap_or(path);
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
         let text = serde_json::to_string(&found).unwrap_or_default();
-        krylith::io::atomic::write(path, |file| file.write_all(text.as_bytes()))?;
+        krylith_core::io::atomic::write(path, |file| file.write_all(text.as_bytes()))?;
     }
     Ok(found)
 }

@@ -6,7 +6,7 @@ use super::ground::{One, Own};
 use super::matrix::Case;
 use crate::platform::Apply;
 use crate::samples::{Samples, in_turn};
-use krylith::Result;
+use krylith_core::Result;
 
 /// A sample takes at least this long where caches need not be emptied, so that clocks and launches do not count.
 pub(super) const LEAST: f64 = 2e-3;

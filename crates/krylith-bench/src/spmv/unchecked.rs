@@ -1,11 +1,11 @@
 //! CG that goes on to the last iteration whatever becomes of the numbers: the time of a fixed number of iterations with any matrix, and no
 //! way to an answer.
 
-use krylith::method::krylov::Recurrence;
-use krylith::method::{Krylov, Work};
-use krylith::operator::Dots;
-use krylith::space::{Reason, Space};
-use krylith::{Result, steps, sweeps};
+use krylith_core::method::krylov::Recurrence;
+use krylith_core::method::{Krylov, Work};
+use krylith_core::operator::Dots;
+use krylith_core::space::{Reason, Space};
+use krylith_core::{Result, steps, sweeps};
 
 /// The textbook's recurrence without a look at signs and sizes, and without a preconditioner.
 pub(super) type UncheckedCg<S> = Krylov<S, Unchecked<S>>;

@@ -60,7 +60,7 @@ fn links_are_those_of_gpus() {
         &["--out ./m.toml", "--network m.toml"],
     );
     f.fails("okp --device cpu --quick", 2, &["--quick", "bench links"]);
-    if krylith::device::cuda::devices().is_err() {
+    if krylith_core::device::cuda::devices().is_err() {
         f.fails("links --device cuda:0,1 --out m.toml", 3, &["libcuda"]);
         f.fails("links --device cuda:0 --network h100", 2, &["h200-nvlink"]);
         f.fails("ildu0 --device cuda", 3, &["NVIDIA driver", "install"]);

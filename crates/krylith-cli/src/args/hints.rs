@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
-use krylith::names::{meant, same};
+use krylith_core::names::{meant, same};
 use std::ffi::OsString;
 use std::path::Path;
 

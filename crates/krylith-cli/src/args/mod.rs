@@ -14,8 +14,8 @@ pub use spy::SpyArgs;
 use crate::failure::{DONE, Result};
 use crate::options::{self, Ordering};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use krylith::partition::PartitionSpec;
-use krylith::{DeviceSpec, Options, Store};
+use krylith_core::partition::PartitionSpec;
+use krylith_core::{DeviceSpec, Options, Store};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

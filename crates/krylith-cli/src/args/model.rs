@@ -2,9 +2,9 @@
 
 use crate::options;
 use clap::Args;
-use krylith::Options;
-use krylith::partition::Partitioner;
-use krylith::precond::PrecondSpec;
+use krylith_core::Options;
+use krylith_core::partition::Partitioner;
+use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\

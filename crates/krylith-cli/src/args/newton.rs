@@ -3,11 +3,11 @@
 use super::MachineArgs;
 use crate::options;
 use clap::{Args, ValueHint};
-use krylith::Options;
-use krylith::method::MethodName;
-use krylith::newton::Forcing;
-use krylith::options::tolerance;
-use krylith::precond::PrecondSpec;
+use krylith_core::Options;
+use krylith_core::method::MethodName;
+use krylith_core::newton::Forcing;
+use krylith_core::options::tolerance;
+use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\

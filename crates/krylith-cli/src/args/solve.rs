@@ -3,13 +3,13 @@
 use super::MachineArgs;
 use crate::options::{self, NearNull, Null, Ordering, Rhs};
 use clap::{Args, ValueHint};
-use krylith::Options;
-use krylith::matching::MatchingChoice;
-use krylith::matrix::ZerosChoice;
-use krylith::method::{CgForm, Orthogonalization, Reductions};
-use krylith::operator::Format;
-use krylith::options::tolerance;
-use krylith::precond::PrecondSpec;
+use krylith_core::Options;
+use krylith_core::matching::MatchingChoice;
+use krylith_core::matrix::ZerosChoice;
+use krylith_core::method::{CgForm, Orthogonalization, Reductions};
+use krylith_core::operator::Format;
+use krylith_core::options::tolerance;
+use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\

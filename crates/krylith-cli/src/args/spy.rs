@@ -2,7 +2,7 @@
 
 use crate::options::{self, Ordering};
 use clap::{Args, ValueHint};
-use krylith::partition::PartitionSpec;
+use krylith_core::partition::PartitionSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\

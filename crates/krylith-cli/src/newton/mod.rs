@@ -8,11 +8,11 @@ use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::output::{self, Target, Targets, check_target};
 use crate::{files, interrupt, picture, summary, term};
-use krylith::io::{Array, vtu};
-use krylith::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
-use krylith::solver::{Solution, check_gpus, open_ahead};
-use krylith::text::{count, plural, seconds};
-use krylith::{DeviceSpec, Options};
+use krylith_core::io::{Array, vtu};
+use krylith_core::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
+use krylith_core::solver::{Solution, check_gpus, open_ahead};
+use krylith_core::text::{count, plural, seconds};
+use krylith_core::{DeviceSpec, Options};
 use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text, catalogue};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -153,7 +153,7 @@ fn solve(
     values: &[f64],
     x: &mut [f64],
     watch: &mut Watch,
-) -> krylith::Result<Continuation> {
+) -> krylith_core::Result<Continuation> {
     if !values.is_empty() {
         return newton.continuation(
             problem,
@@ -179,7 +179,7 @@ fn conclude(
     trouble: Option<Failure>,
 ) -> Result<u8> {
     let mut trouble: Vec<Failure> = trouble.into_iter().collect();
-    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith::Result<()>| {
+    let mut keep = |target: Target, what: &str, write: &dyn Fn(Target) -> krylith_core::Result<()>| {
         let name = target.to_string();
         match write(target) {
             Ok(()) => wrote.push(format!("{name} ({what})")),
@@ -237,7 +237,7 @@ fn numbered(path: &Path, step: usize) -> PathBuf {
     path.with_file_name(format!("{stem}-{step}{ending}"))
 }
 
-fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], target: Target) -> krylith::Result<()> {
+fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], target: Target) -> krylith_core::Result<()> {
     let (points, fields) = (problem.points(), problem.fields(x));
     let fields: Vec<_> = fields
         .iter()
@@ -334,7 +334,7 @@ fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
         }
         steps.extend(report.events.iter().map(|event| format!("step {}: {}", event.step, event.detail)));
     }
-    let mut sum = krylith::newton::NewtonSeconds::default();
+    let mut sum = krylith_core::newton::NewtonSeconds::default();
     for run in &done.runs {
         sum.residual += run.report.seconds.residual;
         sum.jacobian += run.report.seconds.jacobian;

@@ -1,7 +1,7 @@
 //! ‖F‖ after every step, and bars of the linear iterations that each took.
 
 use super::Finished;
-use krylith::newton::NewtonOutcome;
+use krylith_core::newton::NewtonOutcome;
 use krylith_plot::residuals::{NewtonRun, newton};
 use krylith_plot::scene::Scene;
 

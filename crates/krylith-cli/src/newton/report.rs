@@ -4,7 +4,7 @@
 use super::Finished;
 use crate::report::described::described;
 use crate::report::{Choice, Preconditioner, Versions, finite, parameters, provenance};
-use krylith::newton::{NewtonReport as OfRun, NewtonSeconds, NewtonStep};
+use krylith_core::newton::{NewtonReport as OfRun, NewtonSeconds, NewtonStep};
 
 /// The version of these fields.
 const SCHEMA: u32 = 1;
@@ -170,7 +170,7 @@ pub struct Total {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write(done: &Finished, target: crate::output::Target) -> krylith::Result<()> {
+pub fn write(done: &Finished, target: crate::output::Target) -> krylith_core::Result<()> {
     let report = of(done);
     target.write(|out| {
         serde_json::to_writer_pretty(&mut *out, &report)?;

@@ -1,9 +1,9 @@
 //! Steps as they are taken, on stderr: a line each, and the bar of `krylith solve` for the linear solve within.
 
 use crate::{interrupt, output, progress};
-use krylith::newton::{NewtonEvent, NewtonObserver, NewtonStep};
-use krylith::text::{plural, seconds};
-use krylith::{Observer, Progress};
+use krylith_core::newton::{NewtonEvent, NewtonObserver, NewtonStep};
+use krylith_core::text::{plural, seconds};
+use krylith_core::{Observer, Progress};
 use std::ops::ControlFlow;
 
 /// Watches a Newton solve.

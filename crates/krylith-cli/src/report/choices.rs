@@ -1,13 +1,13 @@
 //! What was left open, and what was taken.
 
 use super::Choice;
-use krylith::matching::MatchingChoice;
-use krylith::method::MethodName;
-use krylith::operator::Format;
-use krylith::partition::PartitionSpec;
-use krylith::precond::PrecondSpec;
-use krylith::solver::Solution;
-use krylith::{DeviceSpec, Options};
+use krylith_core::matching::MatchingChoice;
+use krylith_core::method::MethodName;
+use krylith_core::operator::Format;
+use krylith_core::partition::PartitionSpec;
+use krylith_core::precond::PrecondSpec;
+use krylith_core::solver::Solution;
+use krylith_core::{DeviceSpec, Options};
 
 /// One choice.
 pub fn choice(option: &str, taken: impl Into<String>, reason: Option<String>) -> Choice {

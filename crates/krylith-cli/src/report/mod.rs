@@ -10,8 +10,8 @@ pub use choices::{automatic, choice};
 pub use of_solve::report;
 
 use described::described;
-use krylith::precond::Value;
-use krylith::solver::{EventKind, SetupParts};
+use krylith_core::precond::Value;
+use krylith_core::solver::{EventKind, SetupParts};
 use serde_json::Map;
 
 /// The version of these fields.
@@ -276,9 +276,9 @@ impl Event {
     }
 }
 
-impl From<&krylith::solver::Event> for Event {
-    fn from(event: &krylith::solver::Event) -> Self {
-        let krylith::solver::Event { kind, iteration, detail } = event;
+impl From<&krylith_core::solver::Event> for Event {
+    fn from(event: &krylith_core::solver::Event) -> Self {
+        let krylith_core::solver::Event { kind, iteration, detail } = event;
         // Nothing but a signal stops the command's solves.
         let detail = if *kind == EventKind::Interrupted { "by Ctrl-C or a signal" } else { detail };
         Self { event: kind.name().into(), iteration: *iteration, detail: detail.into() }
@@ -311,7 +311,7 @@ impl Report {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write(&self, target: crate::output::Target) -> krylith::Result<()> {
+    pub fn write(&self, target: crate::output::Target) -> krylith_core::Result<()> {
         target.write(|out| {
             serde_json::to_writer_pretty(&mut *out, self)?;
             out.write_all(b"\n")

@@ -5,8 +5,8 @@ use super::{automatic, choice, finite, parameters, parts, provenance};
 use crate::options::Rhs;
 use crate::solve::{Finished, Solved};
 use crate::summary;
-use krylith::operator::Format;
-use krylith::{DeviceSpec, Store};
+use krylith_core::operator::Format;
+use krylith_core::{DeviceSpec, Store};
 
 /// All of it; `rhs` is what was asked for.
 pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {

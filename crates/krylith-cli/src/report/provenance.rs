@@ -1,8 +1,8 @@
 //! When, where and with what something was computed.
 
 use super::Versions;
-use krylith::comm::Mpi;
-use krylith::device::cuda;
+use krylith_core::comm::Mpi;
+use krylith_core::device::cuda;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 use std::time::SystemTime;

@@ -8,9 +8,9 @@ use crate::failure::{DONE, Result};
 use crate::system::{self, System};
 use crate::{files, output, partitions, summary, term};
 use anstyle::{AnsiColor, Style};
-use krylith::operator::{Structure, Terms};
-use krylith::partition::{Partition, Quality, choose};
-use krylith::text::{bytes, count, name, plural};
+use krylith_core::operator::{Structure, Terms};
+use krylith_core::partition::{Partition, Quality, choose};
+use krylith_core::text::{bytes, count, name, plural};
 
 /// Columns of a terminal that says nothing of its width.
 const USUAL: usize = 80;
@@ -232,7 +232,7 @@ fn legend(ranks: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use krylith::matrix::Csr;
+    use krylith_core::matrix::Csr;
 
     fn plain(raster: &Raster) -> String {
         anstream::adapter::strip_str(&drawn(raster)).to_string()

@@ -26,7 +26,7 @@ pub struct Picture<'a> {
 ///
 /// # Errors
 /// What the file system says; a picture that would not fit the memory.
-pub fn write(picture: &Picture, path: &Path) -> krylith::Result<()> {
+pub fn write(picture: &Picture, path: &Path) -> krylith_core::Result<()> {
     krylith_report::plot::write(&draw(picture), path)
 }
 

@@ -205,7 +205,7 @@ fn options_refuse_what_they_do_not_know() {
 #[test]
 fn what_the_machine_lacks_is_exit_code_3() {
     let f = Folder::new();
-    if krylith::device::cuda::devices().is_err() {
+    if krylith_core::device::cuda::devices().is_err() {
         f.line("solve laplace:4x4x4 --device cuda").fails(3, &["NVIDIA driver", "install"]);
         f.line("solve laplace:4x4x4").works();
     }

@@ -81,8 +81,8 @@ fn poisson(f: &Folder, n: usize) {
         entry(i + n < n * n, i + n, -1.0);
     }
     f.write("A.mtx", mtx(n * n, n * n, &entries));
-    let b = krylith::io::Array::vector((0..n * n).map(|i| i as f64 / (n * n - 1) as f64).collect());
-    krylith::io::numpy::write(f.path("b.npy"), &b).unwrap();
+    let b = krylith_core::io::Array::vector((0..n * n).map(|i| i as f64 / (n * n - 1) as f64).collect());
+    krylith_core::io::numpy::write(f.path("b.npy"), &b).unwrap();
 }
 
 /// Fenced blocks with their languages.

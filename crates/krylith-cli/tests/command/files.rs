@@ -101,8 +101,8 @@ fn byte_order_marks_are_passed_over() {
 #[test]
 fn a_row_of_numbers_is_a_vector() {
     let f = folder();
-    let row = krylith::io::Array::new(vec![1, 2], vec![2.0, 8.0]).unwrap();
-    krylith::io::numpy::write(f.path("row.npy"), &row).unwrap();
+    let row = krylith_core::io::Array::new(vec![1, 2], vec![2.0, 8.0]).unwrap();
+    krylith_core::io::numpy::write(f.path("row.npy"), &row).unwrap();
     f.write("row.txt", "2 8\n");
     f.write("row.mtx", "%%MatrixMarket matrix array real general\n1 2\n2\n8\n");
     for name in ["row.npy", "row.txt", "row.mtx"] {
@@ -110,8 +110,8 @@ fn a_row_of_numbers_is_a_vector() {
         let x = common::array(f.path("x.npy"));
         assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{name}: {x:?}");
     }
-    let three = krylith::io::Array::new(vec![1, 3], vec![0.0; 3]).unwrap();
-    krylith::io::numpy::write(f.path("three.npy"), &three).unwrap();
+    let three = krylith_core::io::Array::new(vec![1, 3], vec![0.0; 3]).unwrap();
+    krylith_core::io::numpy::write(f.path("three.npy"), &three).unwrap();
     f.line("solve A.mtx --rhs three.npy").fails(2, &["three.npy", "[1, 3]", "expected 2 numbers"]);
 }
 

@@ -1,7 +1,7 @@
 //! Right-hand sides of several columns, files to standard output and for ParaView, defaults of a `system.toml`, and reports.
 
 use crate::common::{Folder, array, chain, distance, mtx};
-use krylith::io::{Array, numpy};
+use krylith_core::io::{Array, numpy};
 use serde_json::Value;
 
 fn matrix(f: &Folder) {

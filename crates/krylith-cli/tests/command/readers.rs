@@ -1,8 +1,8 @@
 //! What readers take and refuse, as the command shows it: spellings of other programs, vectors that do not fit, input without end.
 
 use crate::common::{Folder, Ran, array, distance, mtx};
-use krylith::io::petsc::{self, Item};
-use krylith::matrix::Csr;
+use krylith_core::io::petsc::{self, Item};
+use krylith_core::matrix::Csr;
 use std::io::Write;
 
 const HEAD: &str = "%%MatrixMarket matrix coordinate real general\n";
@@ -69,9 +69,9 @@ fn right_hand_sides_of_the_wrong_length_are_named() {
     f.write("A.mtx", mtx(4, 4, &[1, 2, 3, 4].map(|i| (i, i, 2.0))));
     for n in [3, 5] {
         let x = vec![1.0; n];
-        let vector = krylith::io::Array::vector(x.clone());
+        let vector = krylith_core::io::Array::vector(x.clone());
         for name in ["b.npy", "b.mtx", "b.txt"] {
-            krylith::io::write_vector(f.path(name), &vector).unwrap();
+            krylith_core::io::write_vector(f.path(name), &vector).unwrap();
         }
         petsc::write(f.path("b.petsc"), &[Item::Vector(&x)]).unwrap();
         f.write("b.txt.gz", gzip(&std::fs::read(f.path("b.txt")).unwrap()));

@@ -112,8 +112,8 @@ pub fn chain(n: usize, b: usize, place: impl Fn(usize, usize) -> usize) -> Vec<(
     entries
 }
 
-pub fn array(path: impl AsRef<Path>) -> krylith::io::Array {
-    krylith::io::read_vector(path).unwrap()
+pub fn array(path: impl AsRef<Path>) -> krylith_core::io::Array {
+    krylith_core::io::read_vector(path).unwrap()
 }
 
 pub fn distance(x: &[f64], y: &[f64]) -> f64 {

@@ -33,7 +33,7 @@ pub fn write(path: impl AsRef<Path>, content: impl FnOnce(&mut dyn Write) -> io:
 ///
 /// # Examples
 /// ```
-/// use krylith::io::atomic::Pending;
+/// use krylith_matrix::io::atomic::Pending;
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-pending-{}.txt", std::process::id()));
 /// let pending = Pending::new(&path)?; // fails where the folder cannot be written to
 /// assert!(!path.exists());

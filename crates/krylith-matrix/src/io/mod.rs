@@ -118,7 +118,8 @@ impl Matrix {
 ///
 /// # Examples
 /// ```
-/// use krylith::io::{parse_matrix, petsc};
+/// use krylith::io::parse_matrix;
+/// use krylith_matrix::io::petsc;
 /// use krylith::matrix::Csr;
 /// // PETSc's MatView with VecView behind it.
 /// let path = std::env::temp_dir().join(format!("krylith-doc-read-{}.bin", std::process::id()));
@@ -289,7 +290,7 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
 /// ```
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-vector-{}.txt", std::process::id()));
 /// std::fs::write(&path, "1 10\n2 20\n").unwrap();
-/// assert_eq!(krylith::io::read_vector_of(&path, 2)?.shape(), [2, 2]); // two right-hand sides of two unknowns
+/// assert_eq!(krylith_matrix::io::read_vector_of(&path, 2)?.shape(), [2, 2]); // two right-hand sides of two unknowns
 /// # std::fs::remove_file(&path).ok();
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -23,7 +23,7 @@ const OTHERS: [(i64, &str); 4] =
 ///
 /// # Examples
 /// ```
-/// use krylith::io::petsc::{Item, Object, read, write};
+/// use krylith_matrix::io::petsc::{Item, Object, read, write};
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-object-{}.bin", std::process::id()));
 /// write(&path, &[Item::Vector(&[1.0, 2.0])])?;
 /// assert_eq!(read(&path)?, [Object::Vector(vec![1.0, 2.0])]);
@@ -42,7 +42,7 @@ pub enum Object {
 ///
 /// # Examples
 /// ```
-/// use krylith::io::petsc::{Item, read, write};
+/// use krylith_matrix::io::petsc::{Item, read, write};
 /// use krylith::matrix::Csr;
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-item-{}.bin", std::process::id()));
 /// let a = Csr::from_triplets(1, 1, &[(0, 0, 2.0)])?;

@@ -82,7 +82,7 @@ pub fn write_vector(path: impl AsRef<Path>, array: &Array) -> Result<()> {
 ///
 /// ```
 /// let report = br#"{ "schema": 2, "krylith": "0.1.0" }"#;
-/// assert!(krylith::io::is_own(report) && !krylith::io::is_own(b"my notes on Krylith\n"));
+/// assert!(krylith_matrix::io::is_own(report) && !krylith_matrix::io::is_own(b"my notes on Krylith\n"));
 /// ```
 pub fn is_own(head: &[u8]) -> bool {
     let has = |within: usize, word: &[u8]| {

@@ -14,7 +14,7 @@ use std::str::FromStr;
 ///
 /// # Examples
 /// ```
-/// use krylith::matrix::ZerosChoice;
+/// use krylith::options::ZerosChoice;
 /// assert_eq!("drop".parse::<ZerosChoice>()?, ZerosChoice::Drop);
 /// # Ok::<(), krylith::Error>(())
 /// ```

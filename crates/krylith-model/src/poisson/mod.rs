@@ -14,7 +14,7 @@ mod study;
 
 use super::Machine;
 use super::predict::levels;
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 pub use study::Study;

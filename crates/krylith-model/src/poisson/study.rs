@@ -3,7 +3,7 @@
 use super::{Iteration, Method, Part, Published, STEPS};
 use crate::Machine;
 use crate::words::fold;
-use krylith::Result;
+use krylith_core::Result;
 use krylith_plot::html::Table;
 use serde_json::{Value, json};
 

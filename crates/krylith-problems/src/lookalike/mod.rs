@@ -25,9 +25,9 @@ mod social;
 mod stokes;
 mod web;
 
-use krylith::matrix::Csr;
-use krylith::partition::contiguous;
-use krylith::{Error, Result};
+use krylith_core::matrix::Csr;
+use krylith_core::partition::contiguous;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 use crate::memory;

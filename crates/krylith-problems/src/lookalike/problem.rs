@@ -1,8 +1,8 @@
 //! Look-alikes as problems: `lookalike:NAME[,scale=1/256][,permuted][,seed=N]`.
 
-use krylith::Result;
-use krylith::matrix::{Csr, Dense};
-use krylith::partition::{RowBlocks, Rows, contiguous};
+use krylith_core::Result;
+use krylith_core::matrix::{Csr, Dense};
+use krylith_core::partition::{RowBlocks, Rows, contiguous};
 use rayon::prelude::*;
 
 use super::{Arrays, Lookalike, TABLE2, by_name};
@@ -21,7 +21,7 @@ impl Parameters {
     fn of(spec: &Spec) -> Result<Self> {
         let matrix = by_name(&spec.label).ok_or_else(|| {
             let known: Vec<_> = TABLE2.iter().map(|m| m.name).collect();
-            krylith::Error::invalid(format!(
+            krylith_core::Error::invalid(format!(
                 "problem lookalike: unknown matrix `{}`; the known ones are {}",
                 spec.label,
                 known.join(", ")

@@ -25,9 +25,9 @@
 mod phases;
 mod projection;
 
-use krylith::Result;
-use krylith::partition::contiguous;
 use krylith_base::threads::collect;
+use krylith_core::Result;
+use krylith_core::partition::contiguous;
 use std::ops::Range;
 
 use crate::grid::{Grid, Link, SevenPoint, check_room};

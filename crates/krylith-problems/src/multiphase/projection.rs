@@ -1,7 +1,7 @@
 //! The pressure equation on a grid of cells with velocities at their faces (a marker-and-cell grid).
 
-use krylith::matrix::Csr;
-use krylith::{Error, Result};
+use krylith_core::matrix::Csr;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 

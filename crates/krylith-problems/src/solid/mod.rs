@@ -15,9 +15,9 @@
 
 mod material;
 
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
-use krylith::{Error, Result};
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 use crate::tets::{Rows, Shape, TetMesh, area};

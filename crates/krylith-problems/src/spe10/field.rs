@@ -10,7 +10,7 @@
 //! mean −0.8, sharply bounded. K_x is kept within the real range, 6.65·10⁻⁴ to 2·10⁴ mD. K_z is 0.3 K_x where rock
 //! conducts well and 10⁻⁴ K_x elsewhere: the two ratios that the real data have.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

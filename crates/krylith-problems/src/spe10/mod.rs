@@ -30,8 +30,8 @@ use std::f64::consts::PI;
 use std::ops::Range;
 use std::path::Path;
 
-use krylith::Result;
-use krylith::partition::contiguous;
+use krylith_core::Result;
+use krylith_core::partition::contiguous;
 
 use crate::grid::{Grid, Link, SevenPoint, check_room};
 use crate::spec::Spec;

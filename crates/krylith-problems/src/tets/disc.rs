@@ -5,8 +5,8 @@
 //! of a cell become one arc, are halved by them. A prism's faces are cut from the lower number's lower node to the higher number's
 //! upper one (Kuhn's rule), so tetrahedra meet face to face and an interior node has 14 neighbours.
 
-use krylith::{Error, Result};
 use krylith_base::threads::{collect, each_chunk};
+use krylith_core::{Error, Result};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::{Surface, TetMesh};

@@ -3,7 +3,7 @@
 //! Taken are linear tetrahedra, and linear triangles of physical groups, which become surfaces by their groups' names (a group without a
 //! name is `surface TAG`). Points and lines are passed over, and so are nodes that no tetrahedron has. Any other element is refused.
 
-use krylith::{Error, Result};
+use krylith_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

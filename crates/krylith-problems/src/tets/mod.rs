@@ -7,8 +7,8 @@ pub mod gmsh;
 mod rows;
 mod slice;
 
-use krylith::{Error, Result};
 use krylith_base::threads::{collect, each};
+use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 

@@ -1,9 +1,9 @@
 //! Assembly by rows: row i is the sum over the tetrahedra around node i in ascending order, so a row belongs to one thread, nothing is
 //! coloured and results do not depend on how many threads there are. What an element's four rows share is computed four times.
 
-use krylith::matrix::Bsr;
-use krylith::{Error, Result};
 use krylith_base::threads::{each_chunk, each_task};
+use krylith_core::matrix::Bsr;
+use krylith_core::{Error, Result};
 
 use super::TetMesh;
 use crate::memory;

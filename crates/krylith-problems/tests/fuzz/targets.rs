@@ -2,11 +2,11 @@
 
 use crate::mutate::Random;
 use crate::samples;
-use krylith::io::system::SystemFile;
-use krylith::io::{Matrix, parse_matrix, parse_vector};
-use krylith::method::MethodSpec;
-use krylith::precond::PrecondSpec;
-use krylith::{Error, Options};
+use krylith_core::io::system::SystemFile;
+use krylith_core::io::{Matrix, parse_matrix, parse_vector};
+use krylith_core::method::MethodSpec;
+use krylith_core::precond::PrecondSpec;
+use krylith_core::{Error, Options};
 use std::fmt::Display;
 use std::str::FromStr;
 

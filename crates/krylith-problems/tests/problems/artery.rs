@@ -1,7 +1,7 @@
 //! The artery: its mesh, conservation of mass, Newton's method over time steps, and texts of nonlinear problems.
 
 use crate::common::newton::{jacobian_error, newton, noise};
-use krylith::newton::NonlinearSystem;
+use krylith_core::newton::NonlinearSystem;
 use krylith_problems::artery::{Artery, ArteryOptions, mesh};
 use krylith_problems::nonlinear::{NonlinearProblem, by_text, catalogue};
 

@@ -1,7 +1,7 @@
 //! The driven cavity: its Jacobian against differences, its flow against Ghia, Ghia and Shin (1982).
 
-use krylith::Options;
-use krylith::newton::{Forcing, Newton, NewtonOptions, NonlinearSystem};
+use krylith_core::Options;
+use krylith_core::newton::{Forcing, Newton, NewtonOptions, NonlinearSystem};
 use krylith_problems::cavity::Cavity;
 use krylith_problems::nonlinear::{self, Cells, Field, NonlinearProblem};
 

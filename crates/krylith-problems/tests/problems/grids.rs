@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::lu::Lu;
-use krylith::matrix::Csr;
+use krylith_core::matrix::Csr;
 use krylith_problems::{Generated, SystemKind, generate};
 
 fn matrix(generated: &Generated) -> Csr {

@@ -1,7 +1,7 @@
 //! Hard matrices and a solver for which nothing is named.
 
-use krylith::matrix::Csr;
-use krylith::{Options, Solver};
+use krylith_core::matrix::Csr;
+use krylith_core::{Options, Solver};
 use krylith_problems::hard;
 
 /// ‖b − A x‖/‖b‖ by the definition.

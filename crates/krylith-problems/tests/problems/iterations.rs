@@ -3,7 +3,7 @@
 //! `cargo test -p krylith-problems --test problems iterations -- --ignored --nocapture`. TARGETS: 121–141 iterations on
 //! 8³ nodes, 233–329 on 12³, 300–722 on 16³ (ν = 0.01 and 1).
 
-use krylith::matrix::{Bsr, Csr};
+use krylith_core::matrix::{Bsr, Csr};
 use krylith_problems::{Generated, SystemKind, generate};
 
 /// Inverses of the diagonal blocks, by Gauss–Jordan with row exchanges.

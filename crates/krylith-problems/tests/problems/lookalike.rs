@@ -1,6 +1,6 @@
 //! Look-alikes against the paper's table, and against what each kind promises.
 
-use krylith::matrix::Csr;
+use krylith_core::matrix::Csr;
 use krylith_problems::lookalike::{Lookalike, Shape, TABLE2, by_name};
 use krylith_problems::{SystemKind, generate};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The pressure equation of a multiphase flow: order of convergence, exact layers, structure, and where phases are.
 
 use crate::common::lu::Lu;
-use krylith::matrix::Csr;
+use krylith_core::matrix::Csr;
 use krylith_problems::multiphase::{CLOSED, Faces, OPEN, PhaseOptions, Phases, Projection, TOP};
 use krylith_problems::{SystemKind, generate};
 use std::f64::consts::PI;
@@ -206,7 +206,7 @@ fn a_projected_velocity_has_no_divergence() {
 #[test]
 fn what_does_not_fit_is_named() {
     let projection = Projection::new([3, 4, 5], [1.0; 3], TOP).unwrap();
-    let fails = |result: krylith::Result<()>, named: &str| {
+    let fails = |result: krylith_core::Result<()>, named: &str| {
         let message = result.unwrap_err().to_string();
         assert!(message.contains(named), "{message}");
     };

@@ -3,7 +3,7 @@
 #[path = "../../examples/multiphase.rs"]
 mod example;
 
-use krylith::Options;
+use krylith_core::Options;
 
 #[test]
 fn steps_keep_phases_and_leave_no_divergence() {

@@ -1,10 +1,10 @@
 //! The basis of delayed Gram–Schmidt stays orthonormal on the Stokes problem, in both precisions.
 
-use krylith::device::cpu::Cpu;
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::PointBlock;
-use krylith::space::Space;
-use krylith::{Stop, Store};
+use krylith_core::device::cpu::Cpu;
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::PointBlock;
+use krylith_core::space::Space;
+use krylith_core::{Stop, Store};
 use krylith_problems::{SystemKind, generate};
 
 #[test]

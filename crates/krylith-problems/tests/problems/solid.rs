@@ -1,7 +1,7 @@
 //! The elastic body against what mechanics promises.
 
 use crate::common::newton::{cube, each_point, jacobian_error, l2_error, newton, noise, norm};
-use krylith::newton::NonlinearSystem;
+use krylith_core::newton::NonlinearSystem;
 use krylith_problems::solid::{Material, Solid};
 use krylith_problems::tets::TetMesh;
 

@@ -1,13 +1,13 @@
 //! Stage preconditioners on the Stokes duct, as Rana et al. (2021) say and as TARGETS expect.
 
-use krylith::Store;
-use krylith::device::cpu::Cpu;
-use krylith::matrix::Butcher;
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{PointBlock, Terms};
-use krylith::partition::Subdomains;
-use krylith::precond::{IlduOptions, Stage, StageOptions};
-use krylith::{Outcome, Stop};
+use krylith_core::Store;
+use krylith_core::device::cpu::Cpu;
+use krylith_core::matrix::Butcher;
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::{PointBlock, Terms};
+use krylith_core::partition::Subdomains;
+use krylith_core::precond::{IlduOptions, Stage, StageOptions};
+use krylith_core::{Outcome, Stop};
 use krylith_problems::{StokesDuct, StokesOptions};
 
 /// Iterations of GMRES(30) to 1e-6 on `nodes`³ nodes.

@@ -1,6 +1,6 @@
 //! What kernels and callers count on: block structure, patterns, Dirichlet rows, independence of threads.
 
-use krylith::matrix::Bsr;
+use krylith_core::matrix::Bsr;
 use krylith_problems::{DuctMesh, StokesDuct, StokesOptions, SystemKind, generate};
 
 fn duct(nodes: [usize; 3], nu: f64) -> StokesDuct {

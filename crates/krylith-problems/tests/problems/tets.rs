@@ -112,7 +112,7 @@ const VERSION_4: &str = "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Comments\nanythi
     0 1 0 1\n60\n9 9 9\n$EndNodes\n$Elements\n3 4 2 5\n2 3 2 1\n2 10 20 30\n2 4 2 1\n3 10 30 40\n3 1 4 2\n4 10 20 30 40\n5 20 30 40 50\n\
     $EndElements\n";
 
-fn read(text: &str) -> krylith::Result<TetMesh> {
+fn read(text: &str) -> krylith_core::Result<TetMesh> {
     gmsh::parse("mesh.msh", text.as_bytes())
 }
 

@@ -18,7 +18,7 @@
 //! errors of O(τ^{s+1}): order s for even s, where errors add up, and s + 1 for odd s, where they cancel in pairs.
 
 use crate::common;
-use krylith::matrix::Butcher;
+use krylith_core::matrix::Butcher;
 use krylith_problems::{DuctData, InletRamp, StokesDuct, StokesOptions};
 
 /// What index-2 theory promises for (velocity, pressure).

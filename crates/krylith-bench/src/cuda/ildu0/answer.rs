@@ -10,9 +10,9 @@ use crate::cuda::products::{HostBlocks, Layout, Matrix};
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
-use krylith::Result;
-use krylith::device::cuda::Buffer;
-use krylith::matrix::Bsr;
+use krylith_core::Result;
+use krylith_core::device::cuda::Buffer;
+use krylith_core::matrix::Bsr;
 use std::rc::Rc;
 use std::time::Instant;
 

@@ -9,8 +9,8 @@ use crate::cuda::products::Matrix;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::Solver;
 use crate::ildu0::system::SubdomainSystem;
-use krylith::Result;
-use krylith::device::cuda::Buffer;
+use krylith_core::Result;
+use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 
 pub(super) struct Modules {

@@ -9,8 +9,8 @@ use crate::ildu0::Setup;
 use crate::ildu0::system::SubdomainSystem;
 use crate::samples::Samples;
 use cudarc::cusparse::sys as sparse;
-use krylith::device::cuda::Buffer;
-use krylith::{Error, Result};
+use krylith_core::device::cuda::Buffer;
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 
 /// The one there is.

@@ -2,7 +2,7 @@
 
 use crate::cuda::kernels::{self, Module, Source, compile};
 use crate::cuda::vendor::Vendor;
-use krylith::Result;
+use krylith_core::Result;
 use std::rc::Rc;
 
 pub(in crate::cuda) use kernels::{Arg, Kernel};
@@ -68,6 +68,6 @@ impl Loaded {
     /// Some of them, without shared memory of their own.
     pub fn kernels<const N: usize>(&self, names: [&str; N]) -> Result<[Kernel; N]> {
         let all: Vec<Kernel> = names.iter().map(|name| self.kernel(name, 0)).collect::<Result<_>>()?;
-        all.try_into().map_err(|_| krylith::Error::invalid("as many kernels as names"))
+        all.try_into().map_err(|_| krylith_core::Error::invalid("as many kernels as names"))
     }
 }

@@ -18,7 +18,7 @@ use crate::platform::Order;
 use crate::samples::Samples;
 use bicgstab::BiCgStab;
 use cudarc::cusparse::sys as sparse;
-use krylith::Result;
+use krylith_core::Result;
 use std::rc::Rc;
 use std::time::Instant;
 

@@ -6,10 +6,10 @@ use super::super::products::{Blocks, CuSolver, Layout, uploaded};
 use super::rank::Rank;
 use crate::multi::share::main_and_off;
 use crate::multi::{Part, mapping};
-use krylith::comm::Communicator;
-use krylith::device::cuda::Buffer;
-use krylith::partition::{self, Halo};
-use krylith::{Error, Result};
+use krylith_core::comm::Communicator;
+use krylith_core::device::cuda::Buffer;
+use krylith_core::partition::{self, Halo};
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 
 /// Rank, address and numbers of every message to send and to receive, `of_node` numbers a node.

@@ -7,9 +7,9 @@ use crate::multi::crew::Place;
 use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 use cudarc::nvrtc::Ptx;
-use krylith::comm::{Communicator, TeamRank};
-use krylith::device::cuda::{Device, Nccl};
-use krylith::{Error, Result};
+use krylith_core::comm::{Communicator, TeamRank};
+use krylith_core::device::cuda::{Device, Nccl};
+use krylith_core::{Error, Result};
 use std::rc::Rc;
 use std::sync::Arc;
 

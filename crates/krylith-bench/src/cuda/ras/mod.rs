@@ -14,12 +14,12 @@ use super::vendor::Vendor;
 use crate::ras::cases::{Case, Kind, Way};
 use crate::ras::measure::{Effort, Row, Run};
 use crate::ras::plan::plan;
-use krylith::device::cuda::{Buffer, Cuda};
-use krylith::method::{Gmres, GmresOptions};
-use krylith::operator::{LinearOperator, PointBlock, Terms};
-use krylith::precond::SchwarzPlan;
-use krylith::space::Space;
-use krylith::{Error, Outcome, Result, Stop, Store};
+use krylith_core::device::cuda::{Buffer, Cuda};
+use krylith_core::method::{Gmres, GmresOptions};
+use krylith_core::operator::{LinearOperator, PointBlock, Terms};
+use krylith_core::precond::SchwarzPlan;
+use krylith_core::space::Space;
+use krylith_core::{Error, Outcome, Result, Stop, Store};
 use std::rc::Rc;
 
 const THREADS: usize = 256;

@@ -5,8 +5,8 @@ use crate::cuda::fastest;
 use crate::cuda::kernels::{self, Arg, Kernel, Module, Source};
 use crate::cuda::vendor::Vendor;
 use cudarc::nvrtc::Ptx;
-use krylith::Result;
-use krylith::device::cuda::Buffer;
+use krylith_core::Result;
+use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 use std::time::Instant;
 

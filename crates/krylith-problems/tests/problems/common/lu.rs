@@ -1,6 +1,6 @@
 //! A direct solver for references: Gaussian elimination with partial pivoting, on the envelope of the rows.
 
-use krylith::matrix::Csr;
+use krylith_core::matrix::Csr;
 
 /// Numbers of a row from column `first` on; those before `begin` are eliminated.
 struct Row {

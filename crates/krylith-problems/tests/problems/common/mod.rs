@@ -4,7 +4,7 @@
 pub mod lu;
 pub mod newton;
 
-use krylith::matrix::{Bsr, Butcher};
+use krylith_core::matrix::{Bsr, Butcher};
 use krylith_problems::{StokesDuct, StokesSteps};
 use lu::Lu;
 

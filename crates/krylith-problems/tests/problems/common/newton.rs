@@ -1,8 +1,8 @@
 //! Newton's method and differences, for tests of nonlinear systems.
 
-use krylith::Options;
-use krylith::matrix::Bsr;
-use krylith::newton::NonlinearSystem;
+use krylith_core::Options;
+use krylith_core::matrix::Bsr;
+use krylith_core::newton::NonlinearSystem;
 use krylith_problems::DuctMesh;
 use krylith_problems::tets::TetMesh;
 
@@ -72,7 +72,7 @@ fn solve(j: &Bsr, f: &[f64]) -> Vec<f64> {
     }
     let options = Options { rtol: Some(1e-9), threads: Some(2), ..Options::default() };
     s.fill(0.0);
-    let mut solver = krylith::Solver::new(j, &options).unwrap();
+    let mut solver = krylith_core::Solver::new(j, &options).unwrap();
     let solution = solver.solve(f, &mut s[..]).unwrap();
     assert!(solution.converged(), "{:?}", solution.outcome());
     s

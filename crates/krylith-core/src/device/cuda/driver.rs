@@ -1,0 +1,545 @@
+//! Driver calls: finding GPUs, memory that is counted, streams, graphs, launches.
+
+use super::DRIVER_NEEDED;
+pub use super::buffer::Buffer;
+use super::buffer::Pool;
+use super::compiler::Kernel;
+use super::fabric::Watch;
+use super::launch::{At, Entry, kernels};
+use super::modules::{Ahead, Held, Modules, Wanted};
+use crate::profile::{self, SetupPart};
+use crate::waiting::Taken;
+use crate::{Error, Result};
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DevicePtrMut, DeviceSlice, result};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+kernels! {
+    READ in "read.cu", |_| vec![read.plain().into()];
+    fn read(a: At<[f64; 2]>, out: At<f64>, n: i64);
+}
+
+/// Events that keep time.
+const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+
+/// What `krylith info` says of a GPU.
+///
+/// # Examples
+/// ```
+/// match krylith_core::device::cuda::devices() {
+///     Ok(all) => all.iter().for_each(|gpu| println!("cuda:{} {} {} GiB", gpu.ordinal, gpu.name, gpu.memory >> 30)),
+///     Err(why) => println!("{why}"), // no driver, an old one, or no GPU, and what to do about it
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Number of the GPU as CUDA counts them.
+    pub ordinal: usize,
+    /// Its name.
+    pub name: String,
+    /// Compute capability.
+    pub arch: (i32, i32),
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// The GPUs of this machine, or why none can be used.
+///
+/// # Errors
+/// No driver, a driver that is too old, or no GPU, each with the remedy.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    static FOUND: OnceLock<std::result::Result<Vec<DeviceInfo>, (String, String)>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| quietly(probe).unwrap_or_else(|text| Err((text, old_driver()))));
+    found.clone().map_err(|(message, remedy)| Error::Library {
+        library: "libcuda.so.1".into(),
+        message,
+        remedy,
+    })
+}
+
+fn old_driver() -> String {
+    format!(
+        "install NVIDIA driver 580 or newer (CUDA {}.{})",
+        DRIVER_NEEDED / 1000,
+        DRIVER_NEEDED % 1000 / 10
+    )
+}
+
+fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(("no NVIDIA driver was found".into(), old_driver()));
+    }
+    result::init().map_err(|e| match e.0 {
+        sys::CUresult::CUDA_ERROR_NO_DEVICE => {
+            (text(&e), "check CUDA_VISIBLE_DEVICES and `nvidia-smi`".into())
+        }
+        _ => (format!("the driver does not start: {}", text(&e)), old_driver()),
+    })?;
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
+    if version < DRIVER_NEEDED {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        return Err((format!("the driver offers CUDA {major}.{minor}, which is too old"), old_driver()));
+    }
+    let fail = |e: DriverError| (text(&e), "see what `nvidia-smi` says".to_string());
+    let count = result::device::get_count().map_err(fail)?;
+    let mut found = Vec::new();
+    for ordinal in 0..count as usize {
+        let device = result::device::get(ordinal as i32).map_err(fail)?;
+        // SAFETY: `device` was returned by the driver.
+        let (memory, major, minor) = unsafe {
+            (
+                result::device::total_mem(device).map_err(fail)?,
+                result::device::get_attribute(
+                    device,
+                    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                )
+                .map_err(fail)?,
+                result::device::get_attribute(
+                    device,
+                    Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                )
+                .map_err(fail)?,
+            )
+        };
+        let name = result::device::get_name(device).map_err(fail)?;
+        found.push(DeviceInfo { ordinal, name, arch: (major, minor), memory: memory as u64 });
+    }
+    if found.is_empty() {
+        return Err(("the driver works and sees no GPU".into(), "check CUDA_VISIBLE_DEVICES".into()));
+    }
+    Ok(found)
+}
+
+type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send>;
+
+/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text. Several threads may be in here: the
+/// first one silences the panic hook, the last one brings it back.
+pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    static QUIET: Mutex<(usize, Option<Hook>)> = Mutex::new((0, None));
+    let quiet = || QUIET.lock().unwrap_or_else(|e| e.into_inner());
+    {
+        let mut quiet = quiet();
+        if quiet.0 == 0 {
+            quiet.1 = Some(std::panic::take_hook());
+            std::panic::set_hook(Box::new(|_| {}));
+        }
+        quiet.0 += 1;
+    }
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    {
+        let mut quiet = quiet();
+        quiet.0 -= 1;
+        if quiet.0 == 0
+            && let Some(hook) = quiet.1.take()
+        {
+            std::panic::set_hook(hook);
+        }
+    }
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+    })
+}
+
+fn text(e: &DriverError) -> String {
+    let text = e.error_string().ok().map(|s| s.to_string_lossy().into_owned());
+    text.unwrap_or_else(|| format!("{e:?}"))
+}
+
+/// Contexts of this process.
+static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
+
+/// True where this process has opened a GPU, or is about to.
+pub(crate) fn is_open(ordinal: usize) -> bool {
+    match KEPT.try_lock() {
+        Ok(kept) => kept.iter().any(|(kept, _)| *kept == ordinal),
+        Err(_) => true, // somebody opens one now
+    }
+}
+
+/// True where the system has files of a driver; the driver is not started.
+pub(crate) fn seems_there() -> bool {
+    ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
+}
+
+/// The primary context of a GPU, kept as long as the process: to make one takes a quarter of a second.
+fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
+    let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
+        return Ok(context.clone());
+    }
+    let context = CudaContext::new(ordinal)?;
+    kept.push((ordinal, context.clone()));
+    Ok(context)
+}
+
+/// Where the static texts stand that a kernel is made from, and which of its variants it is.
+pub(super) type TextKey = [usize; 6];
+
+/// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
+///
+/// # Examples
+/// ```
+/// use krylith::device::{Cuda, Device};
+/// use krylith::operator::Space;
+/// match Device::open(0) {
+///     Ok(device) => {
+///         // Spaces of different lengths share it.
+///         let (fine, coarse) = (Cuda::new(&device, 8000)?, Cuda::new(&device, 1000)?);
+///         assert_eq!((fine.len(), coarse.len()), (8000, 1000));
+///     }
+///     Err(why) => println!("{why}"),
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Device {
+    pub(super) context: Arc<CudaContext>,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) info: DeviceInfo,
+    multiprocessors: usize,
+    modules: Arc<Modules>,
+    /// Kernels that are fetched before they are asked for.
+    ahead: Mutex<Option<Ahead>>,
+    pub(super) kernels: Mutex<HashMap<Kernel, CudaFunction>>,
+    /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
+    by_text: Mutex<HashMap<TextKey, CudaFunction>>,
+    pub(super) pool: Pool,
+    pub(super) allocations: AtomicUsize,
+    pub(super) bytes: AtomicU64,
+    compiled: AtomicUsize,
+    /// Address of the flag that ends guarded launches early, or 0. It belongs to the queue: every space on it heeds it.
+    guard: AtomicU64,
+    pub(super) watch: Mutex<Option<Arc<Watch>>>,
+    /// Threads of the host for what kernels do not take, once somebody asks for them.
+    pub(super) host: OnceLock<Arc<crate::threads::Pool>>,
+    /// The address of the function that was launched last, for errors.
+    pub(super) last: AtomicUsize,
+}
+
+impl Device {
+    /// Opens GPU `ordinal`.
+    ///
+    /// # Errors
+    /// What [`devices`] says; an ordinal that does not exist.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>> {
+        let all = devices()?;
+        let count = all.len();
+        let info = all.into_iter().nth(ordinal).ok_or_else(|| {
+            Error::invalid(format!("there is no GPU {ordinal}; this machine has {count}, numbered from 0"))
+        })?;
+        let fail = |call: &str, e: DriverError| failure(&info.name, call, e);
+        let context = context(ordinal).map_err(|e| fail("cuDevicePrimaryCtxRetain", e))?;
+        // SAFETY: one stream does all the work of a device, so buffers need no events between streams.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
+        let multiprocessors = context
+            .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(|e| fail("cuDeviceGetAttribute", e))? as usize;
+        let pool = Pool::new(&context, ordinal);
+        let modules = Modules::of(&context, &info.name, info.arch);
+        Ok(Arc::new(Self {
+            context,
+            pool,
+            stream,
+            info,
+            multiprocessors,
+            modules,
+            ahead: Mutex::default(),
+            kernels: Mutex::default(),
+            by_text: Mutex::default(),
+            allocations: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            compiled: AtomicUsize::new(0),
+            guard: AtomicU64::new(0),
+            watch: Mutex::default(),
+            host: OnceLock::new(),
+            last: AtomicUsize::new(0),
+        }))
+    }
+
+    /// What this GPU is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    /// Streaming multiprocessors.
+    pub fn multiprocessors(&self) -> usize {
+        self.multiprocessors
+    }
+    /// Allocations made so far.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn allocations(&self) -> usize {
+        self.allocations.load(Ordering::Relaxed)
+    }
+    /// Bytes held now.
+    pub fn bytes_held(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+    /// Address of the flag that ends launches early, or null.
+    pub(super) fn halt(&self) -> u64 {
+        self.guard.load(Ordering::Relaxed)
+    }
+    /// Guards what is launched from here on.
+    pub(super) fn set_guard(&self, flag: u64) {
+        self.guard.store(flag, Ordering::Relaxed);
+    }
+    /// Kernels loaded so far.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn kernels_loaded(&self) -> usize {
+        self.compiled.load(Ordering::Relaxed)
+    }
+    /// The stream that all work goes to, for libraries called beside ours.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    pub(super) fn check<T>(&self, call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
+        result.map_err(|e| failure(&self.info.name, call, e))
+    }
+
+    /// The function of a specialised kernel, compiled or loaded at its first use.
+    pub(super) fn load(&self, kernel: &Kernel) -> Result<CudaFunction> {
+        let kernels = || self.kernels.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = kernels().get(kernel) {
+            return Ok(function.clone());
+        }
+        let _compile = profile::begin_inside(SetupPart::Compile);
+        let module = self.modules.load(kernel)?;
+        let function = self.check("cuModuleGetFunction", module.load_function(kernel.entry))?;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        kernels().insert(kernel.clone(), function.clone());
+        Ok(function)
+    }
+
+    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later. What `key` stands for is wanted
+    /// once a process.
+    pub(crate) fn fetch_ahead(&self, key: String, wanted: impl FnOnce() -> Wanted) {
+        if self.modules.is_new(key) {
+            let ahead = Ahead::fetch(&self.modules, wanted());
+            let before = self.ahead.lock().unwrap_or_else(|e| e.into_inner()).replace(ahead);
+            drop(before); // waits for its threads, without the lock
+        }
+    }
+
+    /// Nothing is loaded ahead as long as the answer lives; see [`Modules::quiet`].
+    pub(super) fn quiet(&self) -> Result<Taken<'_>> {
+        self.modules.quiet()
+    }
+
+    /// The function of a kernel that is made from static text, put together at its first use.
+    pub(super) fn load_text(&self, key: TextKey, kernel: impl FnOnce() -> Kernel) -> Result<CudaFunction> {
+        let known = || self.by_text.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(function) = known().get(&key) {
+            return Ok(function.clone());
+        }
+        let function = self.load(&kernel())?; // may take seconds, without the lock
+        known().insert(key, function.clone());
+        Ok(function)
+    }
+
+    /// A module for all operators of one kernel that want the same numbers in this constant; `alone`: for one operator, which is going to change them.
+    pub(super) fn module_with(
+        &self,
+        kernel: &Kernel,
+        constant: &str,
+        numbers: &[f64],
+        alone: bool,
+    ) -> Result<Arc<Held>> {
+        let _compile = profile::begin_inside(SetupPart::Compile);
+        let write = |module: &Arc<CudaModule>| {
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+            Constant::find(self, module, constant)?.write(self, numbers)?;
+            self.wait()
+        };
+        if alone {
+            let held = Held { module: self.modules.load_another(kernel)? };
+            write(&held.module)?;
+            return Ok(Arc::new(held));
+        }
+        self.modules.with_numbers(kernel, numbers, write)
+    }
+
+    /// True where nobody else holds a module, and nobody will.
+    pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
+        self.modules.is_own(held)
+    }
+
+    /// A function of a module.
+    pub(super) fn entry(&self, module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction> {
+        self.check("cuModuleGetFunction", module.load_function(name))
+    }
+
+    /// Shared memory that a block of threads may have.
+    pub(super) fn shared_memory(&self) -> usize {
+        let attribute = Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        self.context.attribute(attribute).map_or(48 << 10, |n| n as usize)
+    }
+
+    /// Lets a function have `shared` bytes, and says how many blocks of threads then fit a multiprocessor. What others that have
+    /// the function were allowed stays.
+    pub(super) fn allow_shared(
+        &self,
+        function: &CudaFunction,
+        threads: usize,
+        shared: usize,
+    ) -> Result<usize> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let allowed = self.check("cuFuncGetAttribute", function.get_attribute(attribute))?;
+        if shared as i32 > allowed {
+            self.check("cuFuncSetAttribute", function.set_attribute(attribute, shared as i32))?;
+        }
+        let resident = function.occupancy_max_active_blocks_per_multiprocessor(threads as u32, shared, None);
+        self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", resident).map(|n| (n as usize).max(1))
+    }
+
+    /// Bytes free on the GPU.
+    pub fn free_memory(&self) -> Result<u64> {
+        let (free, _) = self.check("cuMemGetInfo", self.context.mem_get_info())?;
+        Ok(free as u64 + self.pool.idle())
+    }
+
+    /// Bytes a second that this GPU reads from its memory: the yardstick of every share of bandwidth.
+    ///
+    /// The best of 20 passes over 1 GB, or a quarter of what is free.
+    ///
+    /// # Errors
+    /// A device without room, or a missing NVRTC.
+    pub fn read_bandwidth(self: &Arc<Self>) -> Result<f64> {
+        let pairs = (self.free_memory()? / 4).min(1 << 30) as usize / 16;
+        let (data, out) =
+            (self.zeros::<[f64; 2]>(pairs, "a bandwidth measurement")?, self.zeros::<f64>(1, "a sum")?);
+        let function = self.function(&read.plain())?;
+        let mut best = f64::INFINITY;
+        for _ in 0..20 {
+            self.wait()?;
+            let start = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
+            let grid = 16 * self.multiprocessors;
+            function.on(self, grid, 512).run(&data, &out, pairs as i64)?;
+            let end = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
+            self.wait()?;
+            let milliseconds = self.check("cuEventElapsedTime", start.elapsed_ms(&end))?;
+            best = best.min(milliseconds as f64 * 1e-3);
+        }
+        Ok(16.0 * pairs as f64 / best)
+    }
+
+    /// A stream beside the one that does the work.
+    pub(super) fn second_stream(&self) -> Result<Arc<CudaStream>> {
+        self.check("cuStreamCreate", self.context.new_stream())
+    }
+
+    /// What follows in `other` comes after what is in the stream now.
+    pub(super) fn fork(&self, other: &CudaStream) -> Result<()> {
+        let event = self.check("cuEventRecord", self.stream.record_event(None))?;
+        self.check("cuStreamWaitEvent", other.wait(&event))
+    }
+
+    /// What follows in the stream comes after what is in `other` now.
+    pub(super) fn join(&self, other: &CudaStream) -> Result<()> {
+        let event = self.check("cuEventRecord", other.record_event(None))?;
+        self.check("cuStreamWaitEvent", self.stream.wait(&event))
+    }
+
+    /// Makes this thread work on this device.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.check("cuCtxSetCurrent", self.context.bind_to_thread())
+    }
+
+    /// The result of a raw call.
+    pub(super) fn driver(&self, call: &str, code: sys::CUresult) -> Result<()> {
+        self.check(call, code.result())
+    }
+
+    /// What tells this GPU from every other.
+    pub(super) fn uuid(&self) -> Result<[u8; 16]> {
+        let id = self.check("cuDeviceGetUuid", self.context.uuid())?;
+        Ok(id.bytes.map(|b| b as u8))
+    }
+
+    /// The primary context, for threads of this process.
+    pub(super) fn context_pointer(&self) -> usize {
+        self.context.cu_ctx() as usize
+    }
+
+    /// True where this GPU can read and write the memory of the one with that identifier.
+    pub(super) fn can_access(&self, uuid: &[u8]) -> bool {
+        let count = result::device::get_count().unwrap_or(0);
+        (0..count).filter_map(|i| result::device::get(i).ok()).any(|other| {
+            let mut id = sys::CUuuid { bytes: [0; 16] };
+            // SAFETY: writes one identifier of a device that the driver returned.
+            let known = unsafe { sys::cuDeviceGetUuid_v2(&mut id, other) } == sys::CUresult::CUDA_SUCCESS;
+            let same = id.bytes.iter().zip(uuid).all(|(a, b)| *a as u8 == *b);
+            let mut can = 0;
+            // SAFETY: writes one integer.
+            known
+                && same
+                && unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.context.cu_device(), other) }
+                    == sys::CUresult::CUDA_SUCCESS
+                && can == 1
+        })
+    }
+
+    /// Launches a kernel in a stream of this device.
+    ///
+    /// # Safety
+    /// `arguments` must point to values of the kernel's parameter types.
+    pub(super) unsafe fn launch_in(
+        &self,
+        stream: &CudaStream,
+        function: &CudaFunction,
+        grid: usize,
+        block: usize,
+        shared: usize,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        let (grid, block) = ((grid as u32, 1, 1), (block as u32, 1, 1));
+        self.last.store(function.cu_function() as usize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        let done = unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                grid,
+                block,
+                shared as u32,
+                stream.cu_stream(),
+                arguments,
+            )
+        };
+        self.check("cuLaunchKernel", done)
+    }
+}
+
+/// A constant of a module, written in stream order.
+pub(super) struct Constant {
+    pointer: sys::CUdeviceptr,
+    bytes: usize,
+    _module: Arc<CudaModule>,
+}
+
+impl Constant {
+    pub(super) fn find(device: &Device, module: &Arc<CudaModule>, name: &str) -> Result<Self> {
+        let mut symbol = device.check("cuModuleGetGlobal", module.get_global(name, &device.stream))?;
+        let bytes = symbol.num_bytes();
+        let pointer = symbol.device_ptr_mut(&device.stream).0;
+        Ok(Self { pointer, bytes, _module: module.clone() })
+    }
+
+    pub(super) fn write(&self, device: &Device, host: &[f64]) -> Result<()> {
+        assert!(size_of_val(host) <= self.bytes);
+        // SAFETY: in bounds by the check above.
+        device.check("cuMemcpyHtoDAsync", unsafe {
+            result::memcpy_htod_async(self.pointer, host, device.stream.cu_stream())
+        })
+    }
+}
+
+/// A driver's error with the device and the call.
+pub(super) fn failure(device: &str, call: &str, e: DriverError) -> Error {
+    Error::Device { device: device.into(), call: call.into(), message: text(&e) }
+}

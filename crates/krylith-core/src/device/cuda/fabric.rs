@@ -1,0 +1,243 @@
+//! How the GPUs of several ranks work together: who adds their sums and who carries their halos.
+//!
+//! Between GPUs of one host that can store into each other's memory, kernels do it themselves (`kernels/peers.cuh`): an
+//! all-reduce is part of the launch that computes the sums, and costs a trip over the link. Everywhere else NCCL does
+//! it, in stream order. A method or an operator does not see the difference.
+
+use super::driver::{Buffer, Device};
+use super::nccl::Nccl;
+use super::peers::{MAX_RANKS, Shared, missed, reachable};
+use super::pinned::Word;
+use crate::comm::{Communicator, Solo, agree, time_limit};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// Most values of one all-reduce by peer stores; GMRES sums 2m + 3.
+const CAPACITY: usize = 4096;
+
+/// Which way the GPUs of several ranks talk.
+///
+/// # Examples
+/// ```
+/// use krylith_core::device::cuda::Transport;
+/// assert_eq!(Transport::default(), Transport::Auto); // KRYLITH_TRANSPORT=peers or nccl asks a solver for one of them
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Peer stores where every pair can, NCCL otherwise.
+    #[default]
+    Auto,
+    /// Stores into each other's memory, on one host.
+    Peers,
+    /// NCCL.
+    Nccl,
+}
+
+/// One GPU of each rank.
+///
+/// # Examples
+/// One rank, where there is a GPU; with a [`Team`](crate::comm::Team) or MPI each rank makes its own.
+/// ```
+/// use krylith::comm::{Communicator, Solo};
+/// use krylith::device::{Cuda, Device};
+/// use krylith_core::device::cuda::{Fabric, Transport};
+/// use krylith::operator::Space;
+/// use std::sync::Arc;
+/// # if Device::open(0).is_err() { return Ok(()); }
+/// let comm: Arc<dyn Communicator> = Arc::new(Solo);
+/// let fabric = Fabric::new(&Device::open(0)?, &comm, Transport::Auto)?;
+/// let space = Cuda::distributed(&fabric, 1000)?; // this rank's share of a vector
+/// assert_eq!(space.len(), 1000);
+/// println!("{}", fabric.reason());
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Fabric {
+    device: Arc<Device>,
+    comm: Arc<dyn Communicator>,
+    links: Links,
+    /// Why these links.
+    reason: String,
+    /// What the device's waits look at while this fabric lives.
+    watch: Option<Arc<Watch>>,
+}
+
+enum Links {
+    Alone,
+    Peers(Peers),
+    Nccl(Arc<Nccl>),
+}
+
+/// What the kernels of `peers.cuh` need.
+struct Peers {
+    group: Buffer<Group>,
+    _mailboxes: Shared<u64>,
+    seconds: f64,
+}
+
+/// The twin of `struct Group` in `kernels/peers.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Group {
+    rank: u32,
+    size: u32,
+    capacity: u32,
+    failed: u32,
+    epoch: u64,
+    limit: u64,
+    abort: u64,
+    mailbox: [u64; MAX_RANKS],
+}
+
+/// What a wait for a device looks at while ranks may go missing.
+pub(super) struct Watch {
+    pub(super) comm: Arc<dyn Communicator>,
+    abort: Option<Arc<Word>>,
+    nccl: Option<Arc<Nccl>>,
+    pub(super) seconds: f64,
+}
+
+impl Watch {
+    /// Makes everything that waits for other ranks give up.
+    pub(super) fn give_up(&self) {
+        if let Some(word) = &self.abort {
+            word.set(1);
+        }
+        if let Some(nccl) = &self.nccl {
+            nccl.abort();
+        }
+    }
+}
+
+impl Fabric {
+    /// A GPU that works alone.
+    pub fn alone(device: &Arc<Device>) -> Arc<Self> {
+        let reason = "one rank".into();
+        Arc::new(Self {
+            device: device.clone(),
+            comm: Arc::new(Solo),
+            links: Links::Alone,
+            reason,
+            watch: None,
+        })
+    }
+
+    /// Joins the GPUs of all ranks. Collective.
+    ///
+    /// # Errors
+    /// No room; two ranks on one GPU; peer stores asked for where they do not work; NCCL needed and missing; a rank
+    /// that is gone or failed.
+    pub fn new(device: &Arc<Device>, comm: &Arc<dyn Communicator>, wanted: Transport) -> Result<Arc<Self>> {
+        if comm.size() == 1 {
+            return Ok(Self::alone(device));
+        }
+        let seconds = time_limit()?.as_secs_f64();
+        let reach = match wanted {
+            Transport::Nccl => Err("asked for".to_string()),
+            _ => reachable(device, &**comm)?,
+        };
+        let (links, reason, watch) = match reach {
+            Ok(()) => {
+                let abort = Arc::new(agree(&**comm, Word::new(device))?);
+                let size = comm.size();
+                let letters =
+                    device.peer_zeros::<u64>(2 * 2 * size * CAPACITY, "a mailbox for sums over ranks");
+                let mailboxes = Shared::new(&**comm, agree(&**comm, letters)?)?;
+                let mut mailbox = [0; MAX_RANKS];
+                (0..size).for_each(|r| mailbox[r] = mailboxes.of(r));
+                let group = Group {
+                    rank: comm.rank() as u32,
+                    size: size as u32,
+                    capacity: CAPACITY as u32,
+                    failed: 0,
+                    epoch: 0,
+                    limit: (seconds * 1e9) as u64,
+                    abort: abort.pointer(),
+                    mailbox,
+                };
+                let group = agree(&**comm, device.upload(&[group], "the group of ranks"))?;
+                let watch = Watch { comm: comm.clone(), abort: Some(abort), nccl: None, seconds };
+                let links = Links::Peers(Peers { group, _mailboxes: mailboxes, seconds });
+                (links, "peer stores: every GPU can store into every other's memory".to_string(), watch)
+            }
+            Err(why) if wanted == Transport::Peers => {
+                return Err(Error::Unsupported(format!(
+                    "peer stores between GPUs: {why}; leave the choice to auto"
+                )));
+            }
+            Err(why) => {
+                let nccl = Arc::new(Nccl::new(device, &**comm)?);
+                let watch = Watch { comm: comm.clone(), abort: None, nccl: Some(nccl.clone()), seconds };
+                (Links::Nccl(nccl), format!("NCCL: {why}"), watch)
+            }
+        };
+        let watch = Arc::new(watch);
+        device.watch(Some(watch.clone()));
+        Ok(Arc::new(Self { device: device.clone(), comm: comm.clone(), links, reason, watch: Some(watch) }))
+    }
+
+    /// The device of this rank.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+    /// The ranks.
+    pub fn comm(&self) -> &Arc<dyn Communicator> {
+        &self.comm
+    }
+    /// Which way the GPUs talk, and why.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Address of the group for kernels that sum over ranks themselves, or null.
+    pub(super) fn group(&self) -> u64 {
+        match &self.links {
+            Links::Peers(p) => p.group.pointer(),
+            _ => 0,
+        }
+    }
+
+    /// Refuses more sums at once than the mailboxes hold.
+    pub(super) fn check_sums(&self, n: usize) -> Result<()> {
+        if matches!(self.links, Links::Peers(_)) && n > CAPACITY {
+            return Err(Error::Unsupported(format!(
+                "{n} sums at once over the GPUs of several ranks; at most {CAPACITY} are supported: use a smaller restart"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Sums over the ranks what a kernel left at an address, unless the kernel did so itself.
+    pub(super) fn total(&self, values: u64, n: usize) -> Result<()> {
+        match &self.links {
+            Links::Nccl(nccl) if n > 0 => nccl.sum(values, n),
+            _ => Ok(()),
+        }
+    }
+
+    /// NCCL, where it carries halos.
+    pub(super) fn nccl(&self) -> Option<&Arc<Nccl>> {
+        match &self.links {
+            Links::Nccl(nccl) => Some(nccl),
+            _ => None,
+        }
+    }
+
+    /// An error where a kernel waited for a rank in vain; the stream must be idle.
+    pub(super) fn check(&self) -> Result<()> {
+        let Links::Peers(p) = &self.links else { return Ok(()) };
+        let mut failed = [Group::default()];
+        self.device.read(&p.group, 0, &mut failed)?;
+        match failed[0].failed {
+            0 => Ok(()),
+            failed => Err(missed(&*self.comm, failed, p.seconds)),
+        }
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            self.device.forget(watch);
+        }
+    }
+}

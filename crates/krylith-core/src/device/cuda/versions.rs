@@ -1,0 +1,75 @@
+//! What a GPU's software calls itself, for reports.
+
+use super::driver::devices;
+use cudarc::{driver, nvrtc};
+
+/// Versions of what stands beneath a solve on a GPU; `None` where it is not there or does not say.
+///
+/// # Examples
+/// ```
+/// use krylith_core::device::cuda::{Versions, devices};
+/// // A machine with a GPU has a driver of some release, and one without has nothing of it.
+/// assert_eq!(Versions::found().cuda.is_some(), devices().is_ok());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Release of the NVIDIA driver, such as `580.65.06`.
+    pub driver: Option<String>,
+    /// CUDA of that driver, such as `13.0`.
+    pub cuda: Option<String>,
+    /// The run-time compiler, such as `13.0`; none where kernels came with the program.
+    pub nvrtc: Option<String>,
+}
+
+impl Versions {
+    /// Those of this machine.
+    pub fn found() -> Self {
+        if devices().is_err() {
+            return Self::default();
+        }
+        let mut version = 0;
+        // SAFETY: writes one integer; the driver was found above.
+        let _ = unsafe { driver::sys::cuDriverGetVersion(&mut version) };
+        let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+        Self {
+            driver: release(&text),
+            cuda: (version > 0).then(|| format!("{}.{}", version / 1000, version % 1000 / 10)),
+            nvrtc: compiler(),
+        }
+    }
+}
+
+fn compiler() -> Option<String> {
+    // SAFETY: only looks for the library.
+    if !unsafe { nvrtc::sys::is_culib_present() } {
+        return None;
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: writes two integers; the library is there.
+    let _ = unsafe { nvrtc::sys::nvrtcVersion(&mut major, &mut minor) };
+    (major > 0).then(|| format!("{major}.{minor}"))
+}
+
+/// The first word of the driver's text that is numbers with points between.
+fn release(text: &str) -> Option<String> {
+    let numbers = |word: &&str| word.contains('.') && word.split('.').all(|n| n.parse::<u32>().is_ok());
+    text.lines().next()?.split_whitespace().find(numbers).map(String::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_found_in_the_drivers_text() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)\nGCC 12.2";
+        assert_eq!(release(text).as_deref(), Some("580.65.06"));
+        assert_eq!(release(""), None);
+    }
+
+    #[test]
+    fn without_a_gpu_nothing_has_a_version() {
+        let found = Versions::found();
+        assert_eq!(devices().is_err(), found == Versions::default(), "{found:?}");
+    }
+}

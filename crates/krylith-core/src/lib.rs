@@ -1,0 +1,30 @@
+//! The parts of Krylith: devices, operators, methods, preconditioners, solvers.
+//!
+//! Programs depend on the crate `krylith`, which re-exports the names that are promised to stay. Everything else here may
+//! change in any version. ARCHITECTURE.md in the repository describes the modules and their order.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod device;
+pub mod io;
+pub mod matching;
+pub mod method;
+pub mod newton;
+pub mod operator;
+pub mod partition;
+pub mod precond;
+pub mod solver;
+pub mod space;
+
+pub mod options;
+mod problem;
+
+#[doc(inline)]
+pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
+pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
+#[doc(inline)]
+pub use krylith_matrix::{matrix, memory};
+pub use options::{DeviceSpec, Options};
+pub use problem::Problem;
+pub use solver::{Solver, solve};
+pub use space::{History, Observer, Outcome, Progress, Stop, Store};

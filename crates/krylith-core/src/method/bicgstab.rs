@@ -1,0 +1,293 @@
+//! BiCGSTAB with right preconditioning (van der Vorst 1992; ILDU paper, Alg. 2.1).
+//!
+//! Memory traffic of an iteration, vectors of N numbers: two products, two preconditioners, and
+//!
+//! | pass | `merged` | `classical` |
+//! |---|---|---|
+//! | (r̂, v), (v, v) | 2 read, **reduction** | 2 read, **reduction** |
+//! | s = r − α v | 2 read, 1 written | 2 read, 1 written |
+//! | (t, s), (t, t), (s, s) | with (r̂, s), (r̂, t): 3 read, **reduction** | 2 read, **reduction** |
+//! | x += α p̂ + ω ŝ, r = s − ω t | with p = r + β (p − ω v): 7 read, 3 written | with (r̂, r), (r, r): 6 read, 2 written, **reduction** |
+//! | p = r + β (p − ω v) | | 3 read, 1 written |
+//! | all | 18 N, two reductions | 19 N, three reductions |
+//!
+//! Without a preconditioner p̂ is p and ŝ is s: 16 N and 18 N.
+//!
+//! `merged` takes (r̂, r) and (r, r) of the new r from products of r̂, s and t, so that β is known before r is (Jacques,
+//! Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r, r) is then a difference; where it
+//! cancels, the true residual is looked at.
+//!
+//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES` times the
+//! norms of its vectors, where it is only rounding error; ‖r‖ at the restart stands for ‖r̂‖, and ‖s‖ for ‖r‖ in (r̂, r). The batch ends before such a number divides anything that x
+//! depends on. With r̂ = r the first (r̂, v) of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at
+//! once, and so it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
+//!
+//! Left out: split preconditioning K₁⁻¹ A K₂⁻¹. It would change the residual that the iteration sees, and the one that
+//! counts is that of the system as given.
+
+use super::krylov::{Krylov, Recurrence};
+use super::work::Work;
+use crate::space::{Reason, Space};
+use crate::{Result, steps, sweeps};
+
+/// Cosine of the angle between two vectors whose inner product is rounding noise.
+const VANISHES: f64 = 1e-14;
+/// Growth of ‖r‖ since the restart that leaves r no digit of b − A x to speak of.
+const GROWTH: f64 = 1e8;
+/// Share of (s, s) that must remain for (r, r) to be known from a difference to eight digits.
+const TRUSTED: f64 = 1e-8;
+
+steps! {
+    /// The scalars of BiCGSTAB.
+    pub struct Scalars {
+        /// (r̂, r) as it was summed last; the one that the iteration works with, and the one before it.
+        rho_next, rho, rho_old, alpha, omega, beta,
+        /// (r̂, v).
+        sigma, vv, ts, tt, ss, rs, rt,
+        /// Share of v in r̂ at a restart.
+        shift
+    }
+    /// Its array.
+    arrays Arrays(m) { history: m + 1 }
+    constants [VANISHES, GROWTH, TRUSTED];
+    functions {
+        fn form_shift(s;) {
+            // After a breakdown r̂ = r might lead to the same one; r + σ v is far from orthogonal to r.
+            s.shift = 0.0;
+            if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) {
+                s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv);
+            }
+        }
+        fn form_alpha_omega(s;) {
+            if (!(s.vv < HUGE)) {
+                s.reason = NOT_FINITE;
+            } else if (!(abs(s.sigma) > VANISHES * s.norm * sqrt(s.vv))) {
+                s.reason = ALPHA; // x stays as it was: s = r − α v means nothing
+            } else if (!(s.tt + s.ss < HUGE)) {
+                s.reason = NOT_FINITE;
+            }
+            if (s.reason != NONE) {
+                s.halt = 1;
+            } else {
+                s.alpha = s.rho / s.sigma;
+                s.omega = 0.0;
+                if (s.tt > 0.0) { s.omega = s.ts / s.tt; }
+                s.rho_old = s.rho;
+            }
+            form_shift(s);
+        }
+        fn form_beta(s; history) {
+            let norm = sqrt(s.rr);
+            s.completed += 1;
+            history[at(s.completed)] = norm;
+            s.norm_recurrence = norm;
+            s.rho = s.rho_next;
+            s.beta = (s.rho / s.rho_old) * (s.alpha / s.omega);
+            if (!(norm < HUGE)) {
+                s.reason = NOT_FINITE;
+            } else if (norm <= s.target) {
+                s.reason = ESTIMATE;
+            } else if (!(abs(s.ts) > VANISHES * sqrt(s.tt) * sqrt(s.ss))) {
+                s.reason = OMEGA;
+            } else if (!(abs(s.rho) > VANISHES * s.norm * sqrt(s.ss))) {
+                s.reason = RHO;
+            } else if (norm > GROWTH * s.norm) {
+                s.reason = GREW;
+            }
+            form_shift(s);
+        }
+    }
+    /// Every step.
+    pub const STEPS;
+    /// ρ for the first iteration after a restart.
+    adopt(s, _) { s.rho = s.rho_next; }
+    /// α = ρ/(r̂, v) and ω = (t, s)/(t, t).
+    find_alpha_omega(s, _) { form_alpha_omega(s); }
+    /// α and ω, and from the same sums (r̂, r), (r, r) and β of the r that follows.
+    find_alpha_omega_beta(s, _) {
+        form_alpha_omega(s);
+        if (s.halt != 0) { return; }
+        s.rho_next = s.rs - s.omega * s.rt;
+        s.rr = s.ss - s.omega * s.ts;
+        let cancelled = !(s.rr > TRUSTED * s.ss);
+        if (!(s.rr > 0.0)) { s.rr = 0.0; }
+        form_beta(s, history);
+        if (cancelled && s.reason == NONE) { s.reason = ESTIMATE; }
+    }
+    /// β = ρ/ρ₋₁ · α/ω from sums over the new r.
+    find_beta(s, _) { form_beta(s, history); }
+    /// x and r are those of this iteration; what follows is left out where there is nothing more to do.
+    end(s, _) { if (s.reason != NONE || s.completed >= s.limit) { s.halt = 1; } }
+}
+
+sweeps! {
+    /// The vector passes of this method.
+    pub const SWEEPS for Scalars;
+    /// r̂ = p = r, (r̂, r).
+    begin: () [r] [rhat, p] -> [rho_next] { rhat = r; p = r; rho_next += r * r; }
+    /// The same with r̂ = r + σ v.
+    begin_shifted: (shift) [r, v] [rhat, p] -> [rho_next] { rhat = r + shift * v; p = r; rho_next += rhat * r; }
+    /// (r̂, v), (v, v).
+    alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
+    /// s = r − α v, in place of r.
+    form_s: (rho, sigma) [v] [r] -> [] { let alpha = rho / sigma; r -= alpha * v; }
+    /// (t, s), (t, t), (s, s).
+    omega_dots: () [s, t] [] -> [ts, tt, ss] { ts += t * s; tt += t * t; ss += s * s; }
+    /// The same, and what (r̂, r) will follow from.
+    omega_dots_merged: () [rhat, s, t] [] -> [ts, tt, ss, rs, rt] {
+        ts += t * s; tt += t * t; ss += s * s; rs += rhat * s; rt += rhat * t;
+    }
+    /// x += α p̂ + ω ŝ, r = s − ω t, (r, r), (r̂, r).
+    update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho_next] {
+        x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho_next += rhat * r;
+    }
+    /// The same where p̂ = p and ŝ = s.
+    update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rr, rho_next] {
+        x += alpha * p + omega * r; r -= omega * t; rr += r * r; rho_next += rhat * r;
+    }
+    /// p = r + β (p − ω v).
+    direction: (beta, omega) [r, v] [p] -> [] { p = r + beta * (p - omega * v); }
+    /// x += α p̂ + ω ŝ, r = s − ω t, p = r + β (p − ω v).
+    advance: (alpha, omega, beta) [phat, shat, t, v] [x, r, p] -> [] {
+        x += alpha * phat + omega * shat; r -= omega * t; p = r + beta * (p - omega * v);
+    }
+    /// The same where p̂ = p and ŝ = s.
+    advance_plain: (alpha, omega, beta) [t, v] [x, r, p] -> [] {
+        x += alpha * p + omega * r; r -= omega * t; p = r + beta * (p - omega * v);
+    }
+}
+
+/// How the inner products of an iteration are gathered into reductions over threads, GPUs and ranks.
+///
+/// # Examples
+/// ```
+/// use krylith::options::Reductions;
+/// let options: krylith::Options = "method=bicgstab:reductions=classical".parse()?;
+/// assert_eq!(options.reductions, Some(Reductions::Classical));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Reductions {
+    /// Two reductions an iteration, one a product.
+    #[default]
+    Merged,
+    /// Three, as the method is written.
+    Classical,
+}
+
+/// What [`Bicgstab`] is built with.
+///
+/// # Examples
+/// ```
+/// use krylith::{method::BicgstabOptions, options::Reductions};
+/// assert_eq!(BicgstabOptions::default(), BicgstabOptions { reductions: Reductions::Merged });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BicgstabOptions {
+    /// Reductions.
+    pub reductions: Reductions,
+}
+
+/// BiCGSTAB and its workspace of eleven vectors. An iteration takes two products.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::Outcome;
+/// use krylith::Stop;
+/// use krylith::Store;
+/// use krylith::matrix::Csr;
+/// use krylith::method::{Bicgstab, BicgstabOptions};
+/// use krylith::operator::PointBlock;
+/// // Flow along a line carries heat: upwind differences.
+/// let mut entries: Vec<_> = (0..20).map(|i| (i, i, 1.1)).collect();
+/// entries.extend((1..20).map(|i| (i, i - 1, -1.0)));
+/// let space = Cpu::new(20, 1);
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(20, 20, &entries)?, Store::F64)?;
+/// let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
+/// let (b, mut x) = (vec![1.0; 20], vec![0.0; 20]);
+/// let history = bicgstab.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 1.0 / 1.1).abs() < 1e-4);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
+
+/// The vectors of BiCGSTAB; r is s between the halves of an iteration.
+#[doc(hidden)]
+pub struct BicgstabRecurrence<S: Space> {
+    reductions: Reductions,
+    r: S::Vector,
+    rhat: S::Vector,
+    p: S::Vector,
+    v: S::Vector,
+    t: S::Vector,
+    phat: S::Vector,
+    shat: S::Vector,
+}
+
+impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
+    type Options = BicgstabOptions;
+    const SCALARS: usize = Scalars::LEN;
+    const PATIENCE: usize = 3; // the residual is not monotone: one restart without progress is no verdict
+
+    fn new(space: &S, options: BicgstabOptions) -> Result<Self> {
+        let vector = || space.vector();
+        Ok(Self {
+            reductions: options.reductions,
+            r: vector()?,
+            rhat: vector()?,
+            p: vector()?,
+            v: vector()?,
+            t: vector()?,
+            phat: vector()?,
+            shat: vector()?,
+        })
+    }
+
+    fn reductions(&self, iterations: usize, reason: Reason) -> usize {
+        // A vanishing (r̂, v), or a NaN in α or ω, is found after two reductions of an iteration that does not count.
+        let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
+        2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
+    }
+
+    fn residual(&mut self) -> &mut S::Vector {
+        &mut self.r
+    }
+
+    fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
+        let Self { r, rhat, p, v, .. } = self;
+        match on.first {
+            true => on.sweep(begin, [r], [rhat, p])?,
+            false => on.sweep(begin_shifted, [r, v], [rhat, p])?,
+        }
+        on.step(adopt, 0)
+    }
+
+    fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
+        let Self { reductions, r, rhat, p, v, t, phat, shat } = self;
+        on.multiply_preconditioned(p, phat, v)?; // p̂ = P⁻¹ p, v = A p̂
+        on.sweep(alpha_dots, [rhat, v], [])?;
+        on.sweep(form_s, [v], [r])?;
+        on.multiply_preconditioned(r, shat, t)?; // ŝ = P⁻¹ s, t = A ŝ
+        let preconditioned = on.preconditioned();
+        if *reductions == Reductions::Merged {
+            on.sweep(omega_dots_merged, [rhat, r, t], [])?;
+            on.step(find_alpha_omega_beta, j)?;
+            match preconditioned {
+                true => on.sweep(advance, [phat, shat, t, v], [x, r, p])?,
+                false => on.sweep(advance_plain, [t, v], [x, r, p])?,
+            }
+        } else {
+            on.sweep(omega_dots, [r, t], [])?;
+            on.step(find_alpha_omega, j)?;
+            match preconditioned {
+                true => on.sweep(update, [phat, shat, t, rhat], [x, r])?,
+                false => on.sweep(update_plain, [p, t, rhat], [x, r])?,
+            }
+            on.step(find_beta, j)?;
+            on.sweep(direction, [r, v], [p])?;
+        }
+        on.step(end, j)
+    }
+}

@@ -1,0 +1,584 @@
+//! What every Krylov method does around its recurrence.
+//!
+//! A method is a [`Recurrence`]: what one iteration does with vectors and scalars, and how it begins from a residual. Around it
+//! this driver computes ‖b‖, gives batches of iterations to the device, keeps the history and the best x, and decides how
+//! the solve ends. A batch is
+//!
+//! 1. `begin`, which halts it where there is nothing to do;
+//! 2. up to m iterations: a full cycle of GMRES, as many as make one graph of other methods;
+//! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
+//!    start of what follows: a restart.
+//!
+//! A verdict is only given on the certified residual, computed in twice the working precision where the operator can; plain
+//! ones restart the recurrence where rounding does not count. With the certified residual comes what rounding x to double
+//! precision may make of it, u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double
+//! precision. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart
+//! instead of once an iteration (Sleijpen and van der Vorst 1996).
+//!
+//! Where a restart takes an application of P that is worth many products, and batches are recorded, a batch has no restart in it, which would be launched
+//! for nothing again and again: it leaves the true residual to the host, which launches the certified one with a restart.
+//!
+//! Where the device runs ahead of the host, a batch is under way before the one before it is looked at; if the earlier one
+//! finished the solve, `begin` detects that on the device, and the later batch does nothing.
+
+mod convergence;
+mod ending;
+mod recurrence;
+mod unit;
+
+use super::work::{Operators, Work};
+use crate::operator::LinearOperator;
+use crate::space::{
+    BATCH, COMPLETED, FLAGS, History, Observer, Outcome, Phase, REASON, REMAINING, Reason, Space, Stop,
+    VERIFIED,
+};
+use crate::{Result, steps, sweeps};
+use convergence::Convergence;
+pub use recurrence::Recurrence;
+
+steps! {
+    /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
+    /// ends, the smallest ‖b − A x‖ that was computed, what rounding x makes of it, the unit of b and x, the square of ‖|b| + |A||x|‖,
+    /// and (r, r).
+    pub struct Header {}
+    arrays HeaderArrays(m) {}
+    constants [UNIT_ROUNDOFF];
+    functions {}
+    /// The steps of the driver.
+    pub const STEPS;
+    /// Begins a batch; it does nothing where the residual is small enough or not finite, or nothing is left to spend.
+    begin(s, _) {
+        if (s.reason >= INDEFINITE_MATRIX) { s.remaining = 0; }
+        s.columns = 0;
+        s.reason = NONE;
+        s.completed = 0;
+        s.halt = 0;
+        s.limit = s.batch;
+        if (s.remaining < s.limit) { s.limit = s.remaining; }
+        if (s.limit <= 0 || s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; }
+    }
+    /// Lets the true residual be computed where the recurrence came to an end, or the solve's iterations did.
+    verify(s, _) {
+        s.remaining -= s.completed;
+        s.verified = 0;
+        s.halt = 1;
+        if (s.reason != NONE || (s.completed > 0 && s.remaining <= 0)) {
+            s.verified = 1;
+            s.halt = 0;
+        }
+    }
+    /// The true residual's norm, and what rounding makes of it where the operator knows |A|.
+    measure(s, _) {
+        s.norm = sqrt(s.rr);
+        s.norm_recurrence = s.norm;
+        if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
+    }
+    /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
+    begin_nothing(s, _) { s.halt = 0; if (s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; } }
+    /// x is kept if none before it was better.
+    compare(s, _) {
+        s.halt = 1;
+        if (s.norm < s.best) {
+            s.best = s.norm;
+            s.halt = 0;
+        }
+    }
+    /// The true residual is left to the host: until it is there nothing is begun.
+    leave_to_host(s, _) { s.norm = 0.0; }
+    /// The host ends the batch.
+    break_off(s, _) { if (s.reason == NONE) { s.reason = STOPPED; } }
+}
+
+sweeps! {
+    /// The vector passes of the driver.
+    pub const SWEEPS for Header;
+    /// ‖v‖².
+    norm_squared: () [v] [] -> [rr] { rr += v * v; }
+    /// ‖b − A x‖², which is no number where x has one that is none, whether a row reads it or not.
+    norm_of_residual: () [r, x] [] -> [rr] { rr += r * r + 0.0 * x; }
+    /// Zero, or no number where v has one that is none.
+    finite: () [v] [] -> [rr] { rr += 0.0 * v; }
+    /// The same in another unit.
+    norm_squared_in_unit: (unit) [v] [] -> [rr] { let scaled = unit * v; rr += scaled * scaled; }
+    /// A vector in another unit.
+    scale: (unit) [v] [to] -> [] { to = unit * v; }
+    /// The same in place.
+    rescale: (unit) [] [v] -> [] { v *= unit; }
+    /// d = 0.
+    clear: () [] [d] -> [] { d = 0.0; }
+    /// x += d, d = 0.
+    correct: () [] [x, d] -> [] { x += d; d = 0.0; }
+    /// r = b − q, where r holds q.
+    subtract: () [b] [r] -> [] { r = b - r; }
+    /// (m, m), and m = 0.
+    magnitude: () [] [m] -> [mm] { mm += m * m; m = 0.0; }
+    /// The best x so far.
+    keep: () [x] [x_best] -> [] { x_best = x; }
+}
+
+/// Launches of one recorded batch, at most: a graph costs 5.2 µs a launch to make and 0.5 to replay (measured, H200).
+const LAUNCHES: usize = 128;
+/// The same where a batch has no restart: then short ones cost little.
+const LAZY_LAUNCHES: usize = 64;
+/// Iterations of a batch, at most: what is left of the last one is launched for nothing.
+const MOST: usize = 8;
+/// A residual that grew by this much since the start has diverged.
+const DIVERGED: f64 = 1e4;
+/// Less than this share of the residual is no progress.
+const PROGRESS: f64 = 1e-8;
+/// Half the distance from 1 to the next number.
+const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
+/// What rounding makes of ‖r‖/‖b‖, where the operator does not know |A|: a guess.
+const ROUNDING: f64 = 2.5e-14;
+/// Share of ‖b‖ that a residual must not exceed for rounding to be why it is no smaller: else x has grown without bound, as it does
+/// where A is singular.
+const DIGITS: f64 = 1e-3;
+/// So many times what rounding makes of ‖r‖ is as good as it gets; below, only half of it is progress.
+pub(crate) const LIMIT: f64 = 4.0;
+/// Batches in a row that do nothing: no solve takes as many, and none may wait for ever.
+const EMPTY: usize = 8;
+/// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
+const NEAR: f64 = 64.0;
+
+/// A Krylov method and its workspace. A second solve of the same shape allocates nothing and compiles nothing.
+///
+/// # Examples
+/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the others are this with a recurrence of their own.
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::Outcome;
+/// use krylith::Stop;
+/// use krylith::Store;
+/// use krylith::matrix::Csr;
+/// use krylith::method::{Gmres, GmresOptions};
+/// use krylith::operator::PointBlock;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let mut gmres = Gmres::new(&space, GmresOptions::default())?;
+/// let mut x = vec![0.0; 2];
+/// let history = gmres.solve(&space, &operator, None, &vec![4.0, 4.0], &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 1.5).abs() < 1e-5 && (x[1] - 1.0).abs() < 1e-5);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Krylov<S: Space, R: Recurrence<S>> {
+    recurrence: R,
+    scalars: S::Scalars,
+    b: S::Vector,
+    x: S::Vector,
+    /// What iterations since the last restart add to x; at a restart, room for magnitudes.
+    correction: S::Vector,
+    x_best: S::Vector,
+    opening: S::Recording,
+    batch: S::Recording,
+    /// Iterations of a batch, and the key of the operators that the number was found for.
+    length: (usize, Option<u64>),
+    /// Batches leave true residuals to the host.
+    lazy: bool,
+    /// What the host reads after a batch: scalars, and the residuals behind them.
+    host: Vec<f64>,
+    history: History,
+}
+
+impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
+    /// Allocates the workspace.
+    ///
+    /// # Errors
+    /// Options that make no sense; a device without room.
+    pub fn new(space: &S, options: R::Options) -> Result<Self> {
+        let recurrence = R::new(space, options)?;
+        let most = recurrence.cycle().unwrap_or(MOST);
+        Ok(Self {
+            recurrence,
+            scalars: space.scalars(R::scalars(most))?,
+            b: space.vector()?,
+            x: space.vector()?,
+            correction: space.vector()?,
+            x_best: space.vector()?,
+            opening: S::Recording::default(),
+            batch: S::Recording::default(),
+            length: (most, None),
+            lazy: false,
+            host: vec![0.0; R::SCALARS + most + 1],
+            history: History::with_room(0),
+        })
+    }
+
+    /// The recurrence and its vectors.
+    pub fn recurrence(&self) -> &R {
+        &self.recurrence
+    }
+
+    /// Solves A x = b from the given x; `p` applies P⁻¹.
+    ///
+    /// # Errors
+    /// What the device says; non-convergence is an [`Outcome`].
+    pub fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History> {
+        let s = space;
+        self.history.clear();
+        // Room for what the limit allows, so that a second solve does not allocate; within reason.
+        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
+        let (norm_b, unit) = self.norm_of_b(s, b)?;
+        let stop = &Stop { atol: stop.atol * unit, ..*stop };
+        self.history.rhs_norm = norm_b / unit;
+        if norm_b == 0.0 {
+            // The answer is known, whatever the guess.
+            s.copy(b, x)?;
+            self.history.residuals.push(0.0);
+            self.history.true_relative_residual = 0.0;
+            self.history.outcome = Outcome::Converged;
+            return Ok(&self.history);
+        }
+        if !norm_b.is_finite() {
+            self.make_finite(s, x)?;
+            self.history.residuals.push(f64::NAN);
+            self.history.outcome = Outcome::NotFinite;
+            return Ok(&self.history);
+        }
+        self.take(s, b, x, unit)?;
+        let mut on = Operators::new(a, p);
+        on.weigh(s)?;
+        let on = &on;
+        self.lazy = on.costly()
+            && on.key.is_some()
+            && s.pipeline_depth() > 0
+            && self.recurrence.restarts_by_preconditioning();
+        let mut convergence = Convergence::new(norm_b, stop);
+        self.choose_length(s, on)?;
+        self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
+        self.write_header(s, &convergence)?;
+        self.open(s, on)?;
+
+        let (mut flags, mut under_way, mut interrupted) = ([0; FLAGS], 1, false);
+        let outcome = loop {
+            while under_way <= s.pipeline_depth() && !interrupted {
+                interrupted = self.batch(s, on, &mut convergence, observer)?;
+                under_way += 1;
+            }
+            self.collect_history(s, &mut flags, &convergence)?;
+            under_way -= 1;
+            let verified = flags[VERIFIED] != 0;
+            if convergence.first.is_nan() {
+                self.begin_from(s, on, x, &mut under_way, &mut convergence, observer)?;
+            }
+            if verified {
+                let left = self.is_left();
+                if left {
+                    self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+                    self.certify(s, on, &mut flags, &mut convergence)?;
+                }
+                let mut ended = self.check_convergence(&flags, &mut convergence, observer);
+                let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
+                if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
+                    // A verdict, and what follows where rounding counts, want the certified residual.
+                    if !left {
+                        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+                        self.certify(s, on, &mut flags, &mut convergence)?;
+                    }
+                    convergence.certified = true;
+                    ended = self.judge(&flags, &mut convergence, ended);
+                }
+                if let Some(outcome) = ended {
+                    break outcome;
+                }
+            }
+            convergence.empty = if verified || flags[COMPLETED] > 0 { 0 } else { convergence.empty + 1 };
+            if convergence.empty > EMPTY {
+                break Outcome::Stagnated;
+            }
+            if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(&convergence)
+            {
+                break Outcome::RoundingLimit;
+            }
+            let asks = convergence.tell(&self.history, verified, observer);
+            if interrupted || on.any(s, asks)? {
+                break Outcome::Interrupted;
+            }
+            if s.pipeline_depth() == 0 {
+                interrupted = self.batch(s, on, &mut convergence, observer)?;
+                under_way += 1;
+            }
+        };
+        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+        if convergence.verified != self.history.iterations {
+            // Iterations after the last true residual, of a solve that was broken off.
+            self.certify(s, on, &mut flags, &mut convergence)?;
+        }
+        self.end(s, on, x, unit, outcome, &convergence)?;
+        Ok(&self.history)
+    }
+
+    /// Takes what is under way.
+    fn drain(
+        &mut self,
+        s: &S,
+        flags: &mut [i32; FLAGS],
+        under_way: &mut usize,
+        convergence: &mut Convergence,
+    ) -> Result<()> {
+        while *under_way > 0 {
+            let mut next = [0; FLAGS];
+            self.collect_history(s, &mut next, convergence)?;
+            *under_way -= 1;
+            convergence.certified &= next[COMPLETED] == 0;
+            if next[VERIFIED] != 0 {
+                // What was left to the host is not there yet.
+                convergence.verified = if self.is_left() { usize::MAX } else { self.history.iterations };
+            }
+            // A batch that did nothing has nothing to tell.
+            if next[COMPLETED] > 0 || next[VERIFIED] != 0 {
+                *flags = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// The recurrence begins anew from the certified residual, which becomes the last of the history.
+    fn certify(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        flags: &mut [i32; FLAGS],
+        convergence: &mut Convergence,
+    ) -> Result<()> {
+        let reason = flags[REASON];
+        self.reopen(s, on, flags)?;
+        flags[REASON] = reason;
+        (convergence.verified, convergence.certified) = (self.history.iterations, true);
+        let relative = self.host[Header::AT.norm] / convergence.norm_b;
+        *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
+        Ok(())
+    }
+
+    /// True where the last batch has left the true residual to the host.
+    fn is_left(&self) -> bool {
+        self.lazy && self.host[Header::AT.norm] == 0.0
+    }
+
+    /// True where the last true residual is as small as rounding lets it be.
+    fn is_at_limit(&self, c: &Convergence) -> bool {
+        self.known().is_at_limit(c.norm_b)
+    }
+
+    /// True where rounding of the plain residual counts.
+    fn is_near(&self, c: &Convergence) -> bool {
+        self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
+    }
+
+    /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
+    fn choose_length(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
+        if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
+            return Ok(());
+        }
+        let Self { recurrence, scalars, correction, lazy, .. } = self;
+        let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, scalars, false), correction, 0))?;
+        // Devices of one kind everywhere: all ranks record, or none does.
+        let length = match launches {
+            None => MOST,
+            Some(own) => {
+                let most = if *lazy { LAZY_LAUNCHES } else { LAUNCHES };
+                most / (on.mean(s, own as f64)? as usize).max(1)
+            }
+        };
+        self.length = (length.clamp(1, MOST), on.key);
+        self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);
+        Ok(())
+    }
+
+    fn write_header(&mut self, s: &S, convergence: &Convergence) -> Result<()> {
+        self.host.fill(0.0);
+        self.host[Header::AT.rounding] = ROUNDING * convergence.norm_b;
+        self.host[Header::AT.target] = convergence.target;
+        self.host[Header::AT.best] = f64::INFINITY;
+        self.recurrence.write_scalars(&mut self.host);
+        let mut flags = [0; FLAGS];
+        flags[REMAINING] = convergence.max_iterations.min(i32::MAX as usize) as i32;
+        (flags[VERIFIED], flags[BATCH]) = (1, self.length.0 as i32);
+        s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
+    }
+
+    /// The certified residual: at the start, before a verdict, near the limits of rounding, and where a solve was broken off.
+    fn open(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
+        let mut opening = std::mem::take(&mut self.opening);
+        let done = s.record(&mut opening, on.key, |s| {
+            s.guard(None);
+            self.residual(s, on, true, true)?;
+            s.guard(None);
+            Ok(())
+        });
+        self.opening = opening;
+        done?;
+        s.enqueue_readback(&mut self.scalars, self.host.len())
+    }
+
+    /// The same, waited for; nothing may be under way.
+    fn reopen(&mut self, s: &S, on: &Operators<S>, flags: &mut [i32; FLAGS]) -> Result<()> {
+        self.open(s, on)?;
+        s.take_readback(&mut self.scalars, &mut self.host, flags)
+    }
+
+    /// Up to m iterations, and a restart if they end in one; true if the observer broke them off.
+    fn batch(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        convergence: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let (before, mut interrupted) = (self.history.iterations, false);
+        let mut batch = std::mem::take(&mut self.batch);
+        let done = s.record(&mut batch, on.key, |s| {
+            let Self { recurrence, scalars, correction, length, .. } = &mut *self;
+            s.guard(None);
+            s.step(begin, scalars, 0)?;
+            s.guard(Some(scalars));
+            for j in 0..length.0 {
+                if on.halted(s, scalars)? {
+                    break; // known here: nothing is asked of the device for nothing
+                }
+                recurrence.iterate(&mut on.work(s, scalars, false), correction, j)?;
+                let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
+                if let Some(r) = peeked {
+                    convergence.told = Some(before + j + 1);
+                    interrupted = observer.progress(convergence.progress(before + j + 1, r)).is_break();
+                    if interrupted {
+                        s.step(break_off, scalars, j)?;
+                        break;
+                    }
+                }
+            }
+            s.guard(None);
+            s.mark(Phase::Other);
+            s.step(verify, scalars, 0)?;
+            s.guard(Some(scalars));
+            if !on.halted(s, scalars)? {
+                recurrence.finish(&mut on.work(s, scalars, false), correction)?;
+                match self.lazy {
+                    true => s.step(leave_to_host, &mut self.scalars, 0)?,
+                    false => self.residual(s, on, false, false)?,
+                }
+            }
+            s.guard(None);
+            Ok(())
+        });
+        self.batch = batch;
+        done?;
+        s.enqueue_readback(&mut self.scalars, self.host.len())?;
+        Ok(interrupted)
+    }
+
+    /// The recurrence begins from b − A x; x is kept if it is the best so far.
+    fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
+        let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
+        let work = &mut on.work(s, scalars, first);
+        work.sweep(correct, [], [x, correction])?;
+        match certified {
+            true => work.certified_residual(b, x, recurrence.residual(), correction)?,
+            false => work.residual(b, x, recurrence.residual())?,
+        }
+        work.sweep(norm_of_residual, [recurrence.residual(), x], [])?;
+        work.step(measure, 0)?;
+        work.step(begin_nothing, 0)?;
+        s.guard(Some(scalars));
+        if !on.halted(s, scalars)? {
+            recurrence.restart(&mut on.work(s, scalars, first))?;
+        }
+        s.guard(None);
+        s.step(compare, scalars, 0)?;
+        s.guard(Some(scalars));
+        s.sweep(keep, scalars, [], [x], [x_best], [])
+    }
+
+    /// Takes what the oldest batch under way left, and appends its residuals.
+    fn collect_history(&mut self, s: &S, flags: &mut [i32; FLAGS], convergence: &Convergence) -> Result<()> {
+        s.take_readback(&mut self.scalars, &mut self.host, flags)?;
+        let (history, host, norm_b) = (&mut self.history, &self.host, convergence.norm_b);
+        let (completed, reason) = (flags[COMPLETED] as usize, Reason::from_code(flags[REASON]));
+        if history.residuals.is_empty() {
+            history.residuals.push(host[Header::AT.norm] / norm_b);
+            return Ok(());
+        }
+        // Iterations that follow a true residual, other than the first, are those of a restart.
+        let restarted = completed > 0 && history.iterations > 0 && convergence.verified == history.iterations;
+        history.restarts += usize::from(restarted);
+        history.residuals.extend((1..=completed).map(|j| host[R::SCALARS + j] / norm_b));
+        history.iterations += completed;
+        if flags[VERIFIED] != 0 {
+            // Where a batch ends with the true residual, it replaces that of the recurrence.
+            *history.residuals.last_mut().expect("the first was pushed") = host[Header::AT.norm] / norm_b;
+        }
+        history.reductions += self.recurrence.reductions(completed, reason);
+        Ok(())
+    }
+
+    /// Whether a true residual would end the solve; if not, it has become a restart.
+    fn check_convergence(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
+        c.verified = self.history.iterations;
+        c.certified = false;
+        if c.first.is_nan() {
+            c.first = beta;
+        }
+        let progress = beta < c.best * if self.is_at_limit(c) { 0.5 } else { 1.0 - PROGRESS };
+        c.idle = if progress { 0 } else { c.idle + 1 };
+        c.best = beta.min(c.best);
+        let ended = self.outcome(flags, c);
+        if ended.is_none() && reason != Reason::None && reason != Reason::Stopped {
+            observer.restarted(self.history.iterations, reason.text());
+        }
+        ended
+    }
+
+    /// The verdict that a plain residual led to, by the certified one. Where that shows that rounding had led to it, the solve goes
+    /// on from there.
+    fn judge(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        ended: Option<Outcome>,
+    ) -> Option<Outcome> {
+        let near = self.is_near(c);
+        let first = near && !std::mem::replace(&mut c.near, near);
+        if first && matches!(ended, Some(Outcome::Stagnated | Outcome::Breakdown)) {
+            (c.idle, c.best) = (0, self.host[Header::AT.norm]);
+        }
+        self.outcome(flags, c)
+    }
+
+    /// How the solve ends by the last true residual, if it does.
+    fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
+        let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
+        let stuck = c.idle >= patience || reason.is_final();
+        self.history.reason = None;
+        match () {
+            () if beta <= c.target => Some(Outcome::Converged),
+            () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
+            () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
+            // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
+            () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
+            () if stuck && reason.is_breakdown() => {
+                self.history.reason = Some(reason.text());
+                Some(Outcome::Breakdown)
+            }
+            () if stuck => Some(Outcome::Stagnated),
+            () if self.history.iterations >= c.max_iterations => Some(Outcome::MaxIterations),
+            () => None,
+        }
+    }
+}

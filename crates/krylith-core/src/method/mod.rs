@@ -1,0 +1,93 @@
+//! Krylov methods: one a file, written once for every device, and what is common to all in [`krylov`].
+//!
+//! [`Gmres`] (and FGMRES), [`Bicgstab`], [`Cg`] and [`Cbcg`] are built for a [`Space`] with their options and solve with any
+//! [`LinearOperator`]s; [`Method`] is any of them, and [`MethodSpec`] one by name with its options, as in `gmres:restart=50`.
+
+pub mod bicgstab;
+pub mod cbcg;
+pub mod cg;
+pub mod gmres;
+pub mod krylov;
+mod spec;
+mod work;
+
+pub use bicgstab::{Bicgstab, BicgstabOptions, Reductions};
+pub use cbcg::{Cbcg, CbcgBasis, CbcgOptions};
+pub use cg::{Cg, CgForm, CgOptions};
+pub use gmres::{Gmres, GmresOptions, Orthogonalization};
+pub use krylov::Krylov;
+pub(crate) use krylov::LIMIT;
+pub use spec::{MethodName, MethodSpec};
+pub use work::Work;
+
+use crate::Result;
+use crate::operator::LinearOperator;
+use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
+use krylov::Recurrence;
+
+/// The small steps and the sweeps of every method: what a device compiles.
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
+    (krylov::STEPS, krylov::SWEEPS),
+    (bicgstab::STEPS, bicgstab::SWEEPS),
+    (cbcg::STEPS, cbcg::SWEEPS),
+    (cg::STEPS, cg::SWEEPS),
+    (gmres::STEPS, gmres::SWEEPS),
+];
+
+/// A method with its workspace, whichever it is.
+///
+/// # Examples
+/// A method that is picked at run time:
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Stop, Store, matrix::Csr, method::{Method, MethodSpec}, operator::PointBlock};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let spec: MethodSpec = "bicgstab".parse()?;
+/// let mut method: Box<dyn Method<Cpu>> = spec.build(&space)?;
+/// let mut x = vec![0.0; 2];
+/// let history = method.solve(&space, &operator, None, &vec![3.0, 4.0], &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, krylith::Outcome::Converged);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub trait Method<S: Space> {
+    /// Solves A x = b from the given x; `p` applies P⁻¹.
+    ///
+    /// # Errors
+    /// What the device says; non-convergence is an [`Outcome`](crate::Outcome).
+    fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History>;
+
+    /// What is worth saying of the last solve, such as directions that depended on others.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<S: Space, R: Recurrence<S>> Method<S> for Krylov<S, R> {
+    fn solve(
+        &mut self,
+        space: &S,
+        a: &dyn LinearOperator<S>,
+        p: Option<&dyn LinearOperator<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<&History> {
+        Krylov::solve(self, space, a, p, b, x, stop, observer)
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.recurrence().remark()
+    }
+}

@@ -1,0 +1,370 @@
+//! Methods by name: the one place that knows which there are.
+
+use super::{
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
+    Orthogonalization, Reductions,
+};
+use crate::names::named;
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// The name of a Krylov method.
+///
+/// # Examples
+/// ```
+/// use krylith::options::MethodName;
+/// assert_eq!("bicgstab".parse::<MethodName>()?, MethodName::Bicgstab);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MethodName {
+    /// Left to the solver.
+    #[default]
+    Auto,
+    /// Restarted GMRES, or FGMRES.
+    Gmres,
+    /// GMRES for preconditioners that vary from iteration to iteration.
+    Fgmres,
+    /// BiCGSTAB.
+    Bicgstab,
+    /// Conjugate gradients, for symmetric definite systems.
+    Cg,
+    /// Communication-avoiding conjugate gradients, for symmetric definite systems on many ranks.
+    Cbcg,
+}
+
+impl MethodName {
+    /// Made for symmetric systems alone.
+    pub(crate) fn needs_symmetry(self) -> bool {
+        matches!(self, MethodName::Cg | MethodName::Cbcg)
+    }
+
+    /// All of them.
+    pub const ALL: [MethodName; 6] = [
+        MethodName::Auto,
+        MethodName::Gmres,
+        MethodName::Fgmres,
+        MethodName::Bicgstab,
+        MethodName::Cg,
+        MethodName::Cbcg,
+    ];
+
+    /// True for both forms of GMRES, which have the same options.
+    pub(crate) fn is_gmres(self) -> bool {
+        matches!(self, MethodName::Gmres | MethodName::Fgmres)
+    }
+
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            MethodName::Auto => "auto",
+            MethodName::Gmres => "gmres",
+            MethodName::Fgmres => "fgmres",
+            MethodName::Bicgstab => "bicgstab",
+            MethodName::Cg => "cg",
+            MethodName::Cbcg => "cbcg",
+        }
+    }
+}
+
+impl FromStr for MethodName {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("method", text, &Self::ALL, Self::name)
+    }
+}
+
+impl Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Orthogonalization {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Orthogonalization::Lowsync => "lowsync",
+            Orthogonalization::Cgs2 => "cgs2",
+            Orthogonalization::Mgs => "mgs",
+        }
+    }
+}
+
+impl FromStr for Orthogonalization {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs];
+        named("orthogonalization", text, &all, Self::name)
+    }
+}
+
+impl Display for Orthogonalization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Reductions {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reductions::Merged => "merged",
+            Reductions::Classical => "classical",
+        }
+    }
+}
+
+impl FromStr for Reductions {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("way of reductions", text, &[Reductions::Merged, Reductions::Classical], Self::name)
+    }
+}
+
+impl Display for Reductions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl CgForm {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            CgForm::Textbook => "textbook",
+            CgForm::OneReduction => "one-reduction",
+            CgForm::Flexible => "flexible",
+            CgForm::Pipelined => "pipelined",
+        }
+    }
+}
+
+impl FromStr for CgForm {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined];
+        named("form of cg", text, &all, Self::name)
+    }
+}
+
+impl Display for CgForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A method with all of its options.
+///
+/// # Examples
+/// ```
+/// use krylith::method::MethodSpec;
+/// let gmres: MethodSpec = "gmres:restart=50".parse()?;
+/// assert_eq!(gmres.title(), "GMRES(50)");
+/// assert_eq!(gmres.to_string(), "gmres:restart=50,orthogonalization=lowsync");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MethodSpec {
+    /// Restarted GMRES, or FGMRES.
+    Gmres(GmresOptions),
+    /// BiCGSTAB.
+    Bicgstab(BicgstabOptions),
+    /// Conjugate gradients.
+    Cg(CgOptions),
+    /// Communication-avoiding conjugate gradients.
+    Cbcg(CbcgOptions),
+}
+
+impl MethodSpec {
+    /// Conjugate gradients of either kind: for symmetric definite systems, with a residual that may rise while the error falls.
+    pub(crate) fn is_cg(&self) -> bool {
+        matches!(self, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
+    }
+
+    /// Which method it is.
+    pub fn name(&self) -> MethodName {
+        match self {
+            MethodSpec::Gmres(GmresOptions { flexible: true, .. }) => MethodName::Fgmres,
+            MethodSpec::Gmres(_) => MethodName::Gmres,
+            MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
+            MethodSpec::Cg(_) => MethodName::Cg,
+            MethodSpec::Cbcg(_) => MethodName::Cbcg,
+        }
+    }
+
+    /// What people call it, such as `GMRES(30)`.
+    pub fn title(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => {
+                format!("{}GMRES({})", if gmres.flexible { "F" } else { "" }, gmres.restart)
+            }
+            MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
+            MethodSpec::Cg(_) => "CG".into(),
+            MethodSpec::Cbcg(cbcg) => format!("CBCG({})", cbcg.steps),
+        }
+    }
+
+    /// How it works, in a few words beside the title.
+    pub fn manner(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
+            MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
+            MethodSpec::Cg(cg) => format!("{} form", cg.form),
+            MethodSpec::Cbcg(cbcg) => format!("{} basis", cbcg.basis),
+        }
+    }
+
+    /// The name for a line in a log, such as `gmres(30)`.
+    pub(crate) fn short(&self) -> String {
+        match self {
+            MethodSpec::Gmres(gmres) => format!("{}({})", self.name(), gmres.restart),
+            _ => self.name().to_string(),
+        }
+    }
+
+    /// Basis vectors before a restart, where it restarts by design.
+    pub fn restart(&self) -> Option<usize> {
+        match self {
+            MethodSpec::Gmres(gmres) => Some(gmres.restart),
+            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) | MethodSpec::Cbcg(_) => None,
+        }
+    }
+
+    /// The same for a preconditioner that varies, where the method has a form for that.
+    pub(crate) fn flexible(self) -> Self {
+        match self {
+            MethodSpec::Cg(_) => MethodSpec::Cg(CgOptions { form: CgForm::Flexible }),
+            other => other,
+        }
+    }
+
+    /// The same without a basis longer than could ever be used.
+    pub(crate) fn at_most(self, restart: usize) -> Self {
+        match self {
+            MethodSpec::Gmres(gmres) => {
+                MethodSpec::Gmres(GmresOptions { restart: gmres.restart.min(restart), ..gmres })
+            }
+            other => other,
+        }
+    }
+
+    /// The method with its workspace, on vectors of `space`.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn build<S: Space + 'static>(&self, space: &S) -> Result<Box<dyn Method<S>>> {
+        Ok(match self {
+            MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
+            MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
+            MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
+            MethodSpec::Cbcg(options) => Box::new(Cbcg::new(space, *options)?),
+        })
+    }
+
+    /// Bytes that an average one of `iterations` moves on this rank: `fixed` are those of one product and one
+    /// application of the preconditioner, `n` the length of a vector.
+    pub fn iteration_bytes(&self, fixed: f64, preconditioned: bool, n: f64, iterations: usize) -> f64 {
+        match self {
+            MethodSpec::Gmres(options) => fixed + n * orthogonalization_bytes(options, iterations),
+            MethodSpec::Bicgstab(options) => {
+                2.0 * fixed + n * bicgstab_bytes(options.reductions, preconditioned)
+            }
+            MethodSpec::Cg(options) => fixed + n * cg_bytes(options.form, preconditioned),
+            MethodSpec::Cbcg(options) => fixed + n * cbcg_bytes(options.steps, preconditioned),
+        }
+    }
+
+    /// Bytes that it keeps for vectors of `n` numbers, with those of the caller and scratch: the basis, and everything
+    /// else that is as long as x or small and dense.
+    pub fn memory(&self, n: u64) -> (u64, u64) {
+        let (m, width, vectors) = match self {
+            MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
+            MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 16),
+            MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Store::F64.bytes() as u64, 18),
+            MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
+            MethodSpec::Cbcg(options) => (4 * options.steps as u64, Store::F64.bytes() as u64, 13),
+        };
+        // FGMRES keeps a second basis, in f64.
+        let flexible = matches!(self, MethodSpec::Gmres(GmresOptions { flexible: true, .. }));
+        let width = width + if flexible { Store::F64.bytes() as u64 } else { 0 };
+        (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
+    }
+}
+
+/// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
+/// basis counted in its own precision.
+fn orthogonalization_bytes(options: &GmresOptions, iterations: usize) -> f64 {
+    let (column, restart) = (options.basis.bytes() as f64, options.restart);
+    let (whole, rest) = ((iterations / restart) as f64, (iterations % restart) as f64);
+    let (m, n) = (restart as f64, iterations.max(1) as f64);
+    // The mean of j over all iterations, j counting from 0 in each cycle.
+    let j = (whole * m * (m - 1.0) / 2.0 + rest * (rest - 1.0).max(0.0) / 2.0) / n;
+    match options.orthogonalization {
+        Orthogonalization::Lowsync => (2.0 * j + 1.0) * column + 5.0 * 8.0,
+        Orthogonalization::Cgs2 => (4.0 * j + 1.0) * column + 7.0 * 8.0,
+        Orthogonalization::Mgs => (2.0 * j + 1.0) * column + (2.0 * j + 4.0) * 8.0,
+    }
+}
+
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/bicgstab.rs`.
+fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
+    let vectors = match (reductions, preconditioned) {
+        (Reductions::Merged, true) => 18,
+        (Reductions::Merged, false) => 16,
+        (Reductions::Classical, true) => 19,
+        (Reductions::Classical, false) => 18,
+    };
+    8.0 * f64::from(vectors)
+}
+
+/// Bytes an unknown of the vector passes of an iteration, at most: the ledger of `method/cg.rs`.
+fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
+    let vectors = match (form, preconditioned) {
+        (CgForm::Textbook, true) => 12,
+        (CgForm::Flexible | CgForm::OneReduction, true) => 13,
+        (CgForm::Pipelined, true) => 18,
+        // z is r, which is read once.
+        (CgForm::Textbook | CgForm::Flexible, false) => 10,
+        (CgForm::OneReduction, false) => 11,
+        (CgForm::Pipelined, false) => 13,
+    };
+    8.0 * f64::from(vectors)
+}
+
+/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/cbcg.rs`.
+fn cbcg_bytes(steps: usize, preconditioned: bool) -> f64 {
+    let s = steps as f64;
+    let basis = 4.0 * s - if steps > 1 { 5.0 } else { 4.0 };
+    8.0 * (10.0 * s + 5.0 + basis + if preconditioned { 0.0 } else { 2.0 }) / s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_text() {
+        for text in [
+            "gmres:restart=7,orthogonalization=mgs",
+            "fgmres:restart=50,orthogonalization=lowsync",
+            "bicgstab:reductions=classical",
+            "cg:form=flexible",
+            "cbcg:s=8,basis=monomial",
+        ] {
+            assert_eq!(text.parse::<MethodSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("gmres".parse::<MethodSpec>().unwrap(), MethodSpec::Gmres(GmresOptions::default()));
+        for (text, words) in [
+            ("auto", "leaves the method open"),
+            ("bicgstab:restart=3", "is for method gmres"),
+            ("fgmres:form=flexible", "is for method cg"),
+            ("gmres:restart=0", "from 1"),
+        ] {
+            let error = text.parse::<MethodSpec>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

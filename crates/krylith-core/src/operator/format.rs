@@ -1,0 +1,173 @@
+//! How a product of scalar rows is stored, and which matrices can be stored by diagonals.
+
+use crate::matrix::{Bsr, Shape};
+use crate::names::named;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// How a product of scalar rows is stored: `auto`, `csr`, `dia` or `dia-full`.
+///
+/// # Examples
+/// ```
+/// use krylith::options::Format;
+/// assert_eq!("dia-full".parse::<Format>()?, Format::DiaFull);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// By diagonals where entries lie on few of them, else by rows. Blocks, and sums of several terms, have formats of their own.
+    #[default]
+    Auto,
+    /// By rows: a value and a column an entry.
+    Csr,
+    /// By diagonals: a value a place and no columns; of a symmetric matrix the main diagonal and those above it.
+    Dia,
+    /// By diagonals, all of them.
+    DiaFull,
+}
+
+impl Format {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Auto => "auto",
+            Format::Csr => "csr",
+            Format::Dia => "dia",
+            Format::DiaFull => "dia-full",
+        }
+    }
+
+    /// True where only diagonals will do.
+    pub(crate) fn wants_diagonals(self) -> bool {
+        matches!(self, Format::Dia | Format::DiaFull)
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        named("format", text, &[Format::Auto, Format::Csr, Format::Dia, Format::DiaFull], |f| f.name())
+    }
+}
+
+impl Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Most diagonals of a matrix that is stored by them: their set is a word of 32 bits for each row.
+pub(crate) const MOST_DIAGONALS: usize = 32;
+
+/// True where so many entries on so many diagonals are worth their places: a place takes 8 bytes, an entry of a row 12.
+pub(crate) fn worth_diagonals(rows: usize, diagonals: usize, entries: usize) -> bool {
+    10 * entries >= 7 * rows * diagonals
+}
+
+/// True where every diagonal has its mirror image, and the main one is there.
+pub(crate) fn mirrored(offsets: &[i32]) -> bool {
+    let n = offsets.len();
+    n % 2 == 1 && (0..n).all(|k| offsets[k] == -offsets[n - 1 - k])
+}
+
+/// Numbers a row that `format=auto` stores of a matrix of scalars by diagonals, of a symmetric one half of them; `None` where it is stored by rows.
+pub(crate) fn kept_diagonals(a: &Bsr) -> Option<usize> {
+    let offsets = diagonals_of(a, a.block_rows()).ok().filter(|_| a.block() == 1)?;
+    let half = mirrored(&offsets) && Shape::of(a).is_symmetric();
+    Some(if half { offsets.len().div_ceil(2) } else { offsets.len() })
+}
+
+/// Why a matrix is not stored by diagonals, for one who asked for them.
+pub(crate) fn not_by_diagonals(why: impl Display) -> Error {
+    Error::Unsupported(format!("format=dia: {why}; format=auto stores such a matrix by rows"))
+}
+
+/// The diagonals of the columns below `own`, ascending.
+///
+/// # Errors
+/// Why they are too many, or hold too little; the row that has one too many.
+pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>, String> {
+    const ROWS: usize = 1 << 14;
+    let (rows, row_ptr, col) = (a.block_rows(), a.row_ptr(), a.col());
+    if rows != own || rows > i32::MAX as usize {
+        return Err(format!("the matrix has {rows} rows and {own} columns; diagonals are for square ones"));
+    }
+    /// Puts a row's diagonals to the others; false where they become too many.
+    fn insert(offsets: &mut Vec<i32>, offset: i32) -> bool {
+        if let Err(at) = offsets.binary_search(&offset) {
+            offsets.insert(at, offset);
+        }
+        offsets.len() <= MOST_DIAGONALS
+    }
+    type Part = std::result::Result<(Vec<i32>, usize), usize>;
+    let of_rows = |first: usize| -> Part {
+        let (mut offsets, mut entries) = (Vec::new(), 0);
+        for i in first..(first + ROWS).min(rows) {
+            // Rows are mostly like the row before: entry by entry the next diagonal.
+            let mut k = 0;
+            for &j in col[row_ptr[i]..row_ptr[i + 1]].iter().take_while(|&&j| (j as usize) < own) {
+                let offset = (j as i64 - i as i64) as i32;
+                while k < offsets.len() && offsets[k] < offset {
+                    k += 1;
+                }
+                if offsets.get(k) != Some(&offset) && !insert(&mut offsets, offset) {
+                    return Err(i);
+                }
+                entries += 1;
+            }
+        }
+        Ok((offsets, entries))
+    };
+    let parts: Vec<Part> = (0..rows.div_ceil(ROWS)).into_par_iter().map(|p| of_rows(p * ROWS)).collect();
+    let (mut offsets, mut entries) = (Vec::new(), 0);
+    for (p, part) in parts.into_iter().enumerate() {
+        let many =
+            |row| format!("row {row} has an entry on a diagonal that makes more than {MOST_DIAGONALS}");
+        let (more, count) = part.map_err(many)?;
+        entries += count;
+        if !more.into_iter().all(|offset| insert(&mut offsets, offset)) {
+            return Err(format!(
+                "rows {} to {} have more than {MOST_DIAGONALS} diagonals",
+                0,
+                (p + 1) * ROWS
+            ));
+        }
+    }
+    if offsets.is_empty() {
+        offsets.push(0);
+    }
+    if !worth_diagonals(rows, offsets.len(), entries) {
+        let (count, places) = (offsets.len(), rows * offsets.len());
+        return Err(format!(
+            "{entries} entries on {count} diagonals fill too little of their {places} places"
+        ));
+    }
+    Ok(offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Csr;
+
+    #[test]
+    fn a_stencil_is_kept_by_half_its_diagonals_where_it_is_symmetric() {
+        let n = 50_u32;
+        let line = |upper: f64| -> Vec<(u32, u32, f64)> {
+            let of_row = |i: u32| {
+                let own = [(i, i, 2.0), (i, i + 1, upper)];
+                own.into_iter().chain((i > 0).then(|| (i, i - 1, -1.0))).filter(|e| e.1 < n)
+            };
+            (0..n).flat_map(of_row).collect()
+        };
+        let kept = |entries: &[(u32, u32, f64)]| {
+            kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(50, 50, entries).unwrap(), 1).unwrap())
+        };
+        assert_eq!((kept(&line(-1.0)), kept(&line(-0.5))), (Some(2), Some(3)));
+        // An arrow has an entry on each diagonal from the main one on.
+        let arrow: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (0, i, 1.0)]).skip(1).collect();
+        assert_eq!(kept(&arrow), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything that maps a vector to a vector.
+//!
+//! [`LinearOperator`] is the trait, for matrices, preconditioners and what an application computes itself. [`PointBlock`] is the product
+//! with a matrix of any format or a Kronecker sum, on any device, made of [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of one
+//! matrix among ranks in other ways.
+
+pub(crate) mod cuts;
+mod format;
+mod maxima;
+pub(crate) mod original;
+mod point_block;
+mod replicated;
+mod structure;
+mod term_values;
+
+pub use format::Format;
+#[cfg(feature = "cuda")]
+pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
+pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
+pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
+pub use original::OriginalSystem;
+pub use point_block::{PointBlock, PointBlockSum, Terms};
+pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
+pub use structure::Structure;
+pub use term_values::TermValues;
+pub(crate) use term_values::{HostTerms, check_count};
+
+use crate::Result;
+use crate::space::Space;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Sums that an application makes beside `y ← A x`, and the slots of [`Scalars`](crate::space::Schedule::Scalars) where they go.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::{Dots, LinearOperator, PointBlock};
+/// use krylith::{Store, matrix::Csr, operator::{Schedule, Space}};
+/// use krylith_core::space::FLAGS;
+/// let space = Cpu::new(2, 1);
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?, Store::F64)?;
+/// let (p, mut q, mut scalars) = (vec![1.0, 2.0], space.vector()?, space.scalars(1)?);
+/// let (mut sums, mut flags) = ([0.0], [0; FLAGS]);
+/// if a.apply_with_dots(&space, &p, &mut q, &mut scalars, Dots::Xy(0))? {
+///     space.read_scalars(&scalars, 0, &mut sums, &mut flags)?;
+///     assert_eq!(sums, [18.0]); // (p, A p), made in the pass of the product
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dots {
+    /// (x, y) in this slot: the curvature (p, A p) of a product.
+    Xy(usize),
+    /// (x, x) in this slot and (x, y) in the next: (r, r) and (r, z) of a preconditioner.
+    XxXy(usize),
+}
+
+impl Dots {
+    /// The first slot.
+    pub(crate) fn slot(self) -> usize {
+        let (Dots::Xy(slot) | Dots::XxXy(slot)) = self;
+        slot
+    }
+
+    /// How many sums there are, in slots one after the other; (x, y) is the last.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Dots::Xy(_) => 1,
+            Dots::XxXy(_) => 2,
+        }
+    }
+}
+
+/// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
+///
+/// # Examples
+/// A matrix that is nowhere stored, on the host; `examples/matrix_free.rs` has one on all threads.
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Outcome, Result, Stop, method::{Cg, CgOptions}, operator::LinearOperator};
+/// /// −1 2 −1.
+/// struct Wall;
+/// impl LinearOperator<Cpu> for Wall {
+///     fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+///         let at = |i: usize| x.get(i).unwrap_or(&0.0);
+///         Ok((0..x.len()).for_each(|i| y[i] = 2.0 * x[i] - at(i.wrapping_sub(1)) - at(i + 1)))
+///     }
+///     fn key(&self) -> u64 { 0 } // nothing is recorded
+///     fn bytes(&self) -> u64 { 16 * 50 }
+///     fn recordable(&self) -> bool { false } // it works on the host
+/// }
+/// let space = Cpu::new(50, 1);
+/// let (b, mut x) = (vec![1.0; 50], vec![0.0; 50]);
+/// let mut cg = Cg::new(&space, CgOptions::default())?;
+/// let history = cg.solve(&space, &Wall, None, &b, &mut x, &Stop::default(), &mut ())?;
+/// assert_eq!(history.outcome, Outcome::Converged);
+/// assert!((x[0] - 25.0).abs() < 1e-3); // x_i = (i + 1)(50 − i)/2
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub trait LinearOperator<S: Space> {
+    /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
+
+    /// `y ← A x`, with sums over x and y made in the same pass where the operator can: true says that they are in their slots, over
+    /// all ranks; false that `y ← A x` is all that was done, and the caller sums by a sweep.
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        _scalars: &mut S::Scalars,
+        _dots: Dots,
+    ) -> Result<bool> {
+        self.apply(space, x, y)?;
+        Ok(false)
+    }
+
+    /// `r ← b − A x`, each entry computed in twice the working precision and then rounded, and `m ← |b| + |A| |x|`, by which
+    /// rounding is measured. False where the operator knows no such product; then nothing was done, and residuals come from
+    /// [`apply`](Self::apply).
+    fn residual(
+        &self,
+        _space: &S,
+        _b: &S::Vector,
+        _x: &S::Vector,
+        _r: &mut S::Vector,
+        _m: &mut S::Vector,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Changes when work recorded with this operator no longer holds (other buffers, other kernels).
+    ///
+    /// New values in the same buffers keep the key.
+    fn key(&self) -> u64;
+
+    /// Bytes that one application must move at least.
+    fn bytes(&self) -> u64;
+
+    /// True where an application is the same work every time, so that a device may record it and replay it. An operator that
+    /// works on the host, or calls the caller back, says no, and everything around it runs launch by launch.
+    fn recordable(&self) -> bool {
+        true
+    }
+
+    /// Adds numbers up over the ranks that apply the operator together: those of the space, unless the operator shares its work
+    /// with ranks that the space knows nothing of (see [`Replicated`]). What all of them must decide alike is found so. Collective.
+    fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+        space.comm().sum(numbers)
+    }
+}
+
+/// What stands behind a pointer is applied as itself.
+macro_rules! behind {
+    ($($pointer:ty),*) => {$(
+        impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for $pointer {
+            fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                (**self).apply(space, x, y)
+            }
+            fn apply_with_dots(
+                &self,
+                space: &S,
+                x: &S::Vector,
+                y: &mut S::Vector,
+                scalars: &mut S::Scalars,
+                dots: Dots,
+            ) -> Result<bool> {
+                (**self).apply_with_dots(space, x, y, scalars, dots)
+            }
+            fn residual(
+                &self,
+                space: &S,
+                b: &S::Vector,
+                x: &S::Vector,
+                r: &mut S::Vector,
+                m: &mut S::Vector,
+            ) -> Result<bool> {
+                (**self).residual(space, b, x, r, m)
+            }
+            fn key(&self) -> u64 {
+                (**self).key()
+            }
+            fn bytes(&self) -> u64 {
+                (**self).bytes()
+            }
+            fn recordable(&self) -> bool {
+                (**self).recordable()
+            }
+            fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+                (**self).sum(space, numbers)
+            }
+        }
+    )*};
+}
+behind!(Box<T>, &T, Rc<T>, Arc<T>);
+
+/// An operator that others hold too and that is given new values between solves.
+impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.borrow().apply(space, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        self.borrow().apply_with_dots(space, x, y, scalars, dots)
+    }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        self.borrow().residual(space, b, x, r, m)
+    }
+    fn key(&self) -> u64 {
+        self.borrow().key()
+    }
+    fn bytes(&self) -> u64 {
+        self.borrow().bytes()
+    }
+    fn recordable(&self) -> bool {
+        self.borrow().recordable()
+    }
+    fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
+        self.borrow().sum(space, numbers)
+    }
+}
+
+/// Refuses vectors that a rows×columns product cannot take: `x` numbers in, `y` out.
+pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> Result<()> {
+    if x == columns && y == rows {
+        return Ok(());
+    }
+    Err(crate::Error::invalid(format!(
+        "the operator is {rows}×{columns}; it cannot multiply {x} numbers into {y}"
+    )))
+}
+
+/// A number that no other operator has.
+pub(crate) fn fresh_key() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The key of an operator made of others: changes with any of them, and with their order.
+pub(crate) fn joined_key(keys: impl IntoIterator<Item = u64>) -> u64 {
+    keys.into_iter().fold(0, |all, key| (all ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
+}

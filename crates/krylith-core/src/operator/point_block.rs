@@ -1,0 +1,398 @@
+//! Sums of Kronecker products of small dense and point-block matrices: every sparse product of the library.
+//!
+//! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L is two, a point-block matrix is one with C = 1, and a
+//! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
+//! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
+
+use super::{Dots, Format, LinearOperator, fresh_key};
+use crate::halo::Halo;
+use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
+use crate::memory::Numbers;
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The terms of a sum, on the host: coefficient (s×s) and matrix of each.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::{Bsr, Csr, Dense, KroneckerSum}, operator::Terms};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+/// let m = Bsr::from_csr(&a, 2)?; // one node with two unknowns
+/// let one = Terms::bsr(&m);
+/// assert_eq!((one.block(), one.block_rows(), one.stages()), (2, 1, 1));
+/// let k = KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m.clone(), m.clone())?;
+/// let sum = Terms::kronecker(&k); // A⊗M and τB⊗L
+/// assert_eq!((sum.terms.len(), sum.stages(), sum.rows()), (2, 3, 6));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Terms<'a> {
+    /// One or two.
+    pub terms: Vec<(Dense, Cow<'a, Bsr>)>,
+    /// Of one rank's rows of a distributed sum: block columns from the number of block rows on are its ghosts.
+    pub halo: Option<Arc<Halo>>,
+}
+
+impl<'a> Terms<'a> {
+    /// A⊗M + τB⊗L.
+    pub fn kronecker(k: &'a KroneckerSum) -> Self {
+        Self {
+            terms: vec![(k.a.clone(), Cow::Borrowed(&k.m)), (scaled(&k.b, k.tau), Cow::Borrowed(&k.l))],
+            halo: None,
+        }
+    }
+
+    /// One point-block matrix.
+    pub fn bsr(a: &'a Bsr) -> Self {
+        Self { terms: vec![(Dense::identity(1), Cow::Borrowed(a))], halo: None }
+    }
+
+    /// One scalar matrix, as 1×1 blocks.
+    pub fn csr(a: &Csr) -> Result<Self> {
+        Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))], halo: None })
+    }
+
+    /// New values of term `t` on the host, from there or from device memory; a borrowed matrix becomes one of its own.
+    ///
+    /// # Errors
+    /// No such term; a wrong length; a value that is not finite, which the matrix then holds.
+    pub fn update_values<'v>(&mut self, t: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
+        let terms = self.terms.len();
+        match self.terms.get_mut(t) {
+            Some((_, a)) => a.to_mut().update_values(values),
+            None => Err(Error::invalid(format!("there is no term {t}; the operator has {terms}"))),
+        }
+    }
+
+    /// The structural rank of the sum; `None` where it is not known after `most` entries were looked at.
+    pub fn structural_rank(&self, most: usize) -> Option<StructuralRank> {
+        let parts: Vec<(Option<&Dense>, &Bsr)> = self.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
+        StructuralRank::of(&parts, most)
+    }
+
+    /// Block size b.
+    pub fn block(&self) -> usize {
+        self.terms[0].1.block()
+    }
+    /// Stages s.
+    pub fn stages(&self) -> usize {
+        self.terms[0].0.rows()
+    }
+    /// Block rows.
+    pub fn block_rows(&self) -> usize {
+        self.terms[0].1.block_rows()
+    }
+    /// Scalar rows of the whole operator.
+    pub fn rows(&self) -> usize {
+        self.terms[0].1.rows() * self.stages()
+    }
+    /// True when every own node is a row and a column: the whole is square.
+    pub fn is_square(&self) -> bool {
+        let columns = self.block_rows() + self.halo.as_ref().map_or(0, |h| h.ghosts);
+        self.terms.iter().all(|t| t.1.block_columns() == columns)
+    }
+    /// True when there are two terms of the same pattern, stored and traversed together.
+    pub fn shared_pattern(&self) -> bool {
+        self.terms.len() == 2 && self.terms[0].1.same_pattern(&self.terms[1].1)
+    }
+
+    /// Numbers a row that [`Format::Auto`] stores by diagonals: of a symmetric matrix the main diagonal and those above it. `None` of what it
+    /// stores by rows, and of blocks and sums, which have formats of their own.
+    pub fn kept_diagonals(&self) -> Option<usize> {
+        match &self.terms[..] {
+            [(_, a)] if self.stages() == 1 => super::kept_diagonals(a),
+            _ => None,
+        }
+    }
+}
+
+fn scaled(b: &Dense, tau: f64) -> Dense {
+    let mut scaled = b.clone();
+    for i in 0..b.rows() {
+        (0..b.columns()).for_each(|j| scaled[(i, j)] *= tau);
+    }
+    scaled
+}
+
+/// A device that can hold and multiply sums of point-block terms.
+///
+/// # Examples
+/// The bound of code that multiplies with matrices on any device.
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock}};
+/// use krylith_core::operator::PointBlockSum;
+/// fn multiply<S: PointBlockSum>(space: &S, a: &Csr, x: &[f64]) -> krylith::Result<Vec<f64>> {
+///     let operator = PointBlock::csr(space, a, Store::F64)?;
+///     let (mut v, mut w, mut y) = (space.vector()?, space.vector()?, vec![0.0; x.len()]);
+///     space.write(x, &mut v)?;
+///     operator.apply(space, &v, &mut w)?;
+///     space.read(&w, &mut y)?;
+///     Ok(y)
+/// }
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// assert_eq!(multiply(&Cpu::new(2, 1), &a, &[1.0, 2.0])?, [4.0, 6.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub trait PointBlockSum: Space {
+    /// Matrices and coefficients on the device.
+    type Product;
+    /// The same terms where this device finds them best: every part of a set-up then starts from one copy there.
+    fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
+        Ok(terms.clone())
+    }
+    /// Uploads and arranges; finds structure inside the blocks unless `dense`.
+    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product> {
+        self.prepare_as(terms, store, dense, Format::Auto)
+    }
+    /// The same in a format; collective where the terms have a halo.
+    fn prepare_as(&self, terms: &Terms, store: Store, dense: bool, format: Format) -> Result<Self::Product>;
+    /// The format that was taken; `auto` for those of blocks.
+    fn format(product: &Self::Product) -> Format;
+    /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
+    fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// The same with sums in one pass, where the kernel of this product makes them; see
+    /// [`LinearOperator::apply_with_dots`].
+    fn multiply_with_dots(
+        &self,
+        product: &Self::Product,
+        x: &Self::Vector,
+        y: &mut Self::Vector,
+        _scalars: &mut Self::Scalars,
+        _dots: Dots,
+    ) -> Result<bool> {
+        self.multiply(product, x, y)?;
+        Ok(false)
+    }
+    /// `r ← b − Σ (Cₜ ⊗ Aₜ) x`, each entry computed in twice the working precision and then rounded, and
+    /// `m ← |b| + Σ |Cₜ ⊗ Aₜ| |x|`, by which rounding is measured.
+    fn residual(
+        &self,
+        product: &Self::Product,
+        b: &Self::Vector,
+        x: &Self::Vector,
+        r: &mut Self::Vector,
+        m: &mut Self::Vector,
+    ) -> Result<()>;
+    /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`]. Those in the memory of the GPU
+    /// that holds the product are read where they are; a CPU brings them to the host.
+    fn update_values(&self, product: &mut Self::Product, t: usize, values: Numbers) -> Result<()>;
+    /// New coefficients, of any order s: vectors then have n·b·s entries.
+    fn update_coefficients(&self, product: &mut Self::Product, coefficients: &[Dense]) -> Result<()>;
+    /// Bytes that one product must move at least.
+    fn product_bytes(product: &Self::Product) -> u64;
+    /// Changes with the buffers and kernels that recorded work refers to.
+    fn product_key(product: &Self::Product) -> u64;
+}
+
+/// A sum of point-block terms as an operator.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock, Space}};
+/// let space = Cpu::new(2, 1);
+/// let mut a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?, Store::F64)?;
+/// let (x, mut y) = (vec![1.0, 2.0], space.vector()?);
+/// a.apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [4.0, 6.0]);
+/// a.update_values(&space, 0, &[4.0, 2.0, 6.0])?; // nothing is analysed or allocated anew
+/// a.apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [8.0, 12.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct PointBlock<S: PointBlockSum> {
+    product: S::Product,
+    key: u64,
+    b: Option<Dense>,
+    /// A and τB as the device last got them; kept so that a new τ allocates nothing.
+    coefficients: Vec<Dense>,
+}
+
+impl<S: PointBlockSum> PointBlock<S> {
+    /// A⊗M + τB⊗L on the device of `space`.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn kronecker(space: &S, k: &KroneckerSum, store: Store) -> Result<Self> {
+        let mut operator = Self::new(space, &Terms::kronecker(k), store, false)?;
+        operator.b = Some(k.b.clone());
+        Ok(operator)
+    }
+
+    /// A⊗M + τB⊗L from two terms whose coefficients are A and τB already, such as one rank's part; B is kept for
+    /// [`set_tau`](Self::set_tau).
+    ///
+    /// # Errors
+    /// Not two terms, or a B of another order; a device without room.
+    pub fn stages(space: &S, terms: &Terms, b: &Dense, store: Store) -> Result<Self> {
+        if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
+            return Err(Error::invalid(format!(
+                "{} terms of {} stages with a B of {}×{}; two terms and a B of their order were expected",
+                terms.terms.len(),
+                terms.stages(),
+                b.rows(),
+                b.columns()
+            )));
+        }
+        let mut operator = Self::new(space, terms, store, false)?;
+        operator.b = Some(b.clone());
+        Ok(operator)
+    }
+
+    /// A point-block matrix on the device of `space`.
+    pub fn bsr(space: &S, a: &Bsr, store: Store) -> Result<Self> {
+        Self::new(space, &Terms::bsr(a), store, false)
+    }
+
+    /// A scalar matrix on the device of `space`.
+    pub fn csr(space: &S, a: &Csr, store: Store) -> Result<Self> {
+        Self::new(space, &Terms::csr(a)?, store, false)
+    }
+
+    /// Any sum of terms; `dense` ignores structure inside the blocks.
+    pub fn new(space: &S, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
+        Self::of(terms, space.prepare(terms, store, dense)?)
+    }
+
+    /// Any sum of terms, one of scalar rows stored in a format. Collective where the terms have a halo.
+    ///
+    /// # Errors
+    /// Diagonals asked for where there are more than 32 of them or they are too empty, or where terms are not one of scalar rows;
+    /// a device without room.
+    pub fn with_format(space: &S, terms: &Terms, store: Store, format: Format) -> Result<Self> {
+        Self::of(terms, space.prepare_as(terms, store, false, format)?)
+    }
+
+    /// What a device has prepared for the terms.
+    pub(crate) fn of(terms: &Terms, product: S::Product) -> Result<Self> {
+        Ok(Self {
+            product,
+            key: fresh_key(),
+            b: None,
+            coefficients: terms.terms.iter().map(|t| t.0.clone()).collect(),
+        })
+    }
+
+    /// New values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
+    ///
+    /// Values on the host are checked before anything changes. Values that lie on the GPU that holds the product are
+    /// packed and checked there, in one pass: after an error the product holds part of them, and must be given others.
+    ///
+    /// # Errors
+    /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
+    /// that was zero, or equal to another, in every block).
+    pub fn update_values<'v>(
+        &mut self,
+        space: &S,
+        term: usize,
+        values: impl Into<Numbers<'v>>,
+    ) -> Result<()> {
+        let terms = self.coefficients.len();
+        if term >= terms {
+            return Err(Error::invalid(format!("there is no term {term}; the operator has {terms}")));
+        }
+        space.update_values(&mut self.product, term, values.into())
+    }
+
+    /// A new τ of a Kronecker operator: only s² numbers change.
+    pub fn set_tau(&mut self, space: &S, a: &Dense, tau: f64) -> Result<()> {
+        let b = self.b.take().ok_or_else(|| Error::invalid("set_tau needs a Kronecker operator"))?;
+        let done = self.set_coefficients(space, a, &b, tau);
+        self.b = Some(b);
+        done
+    }
+
+    /// New A, B and τ, of any number of stages; M and L stay where they are.
+    pub fn set_stages(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
+        if self.b.is_none() {
+            return Err(Error::invalid("set_stages needs a Kronecker operator"));
+        }
+        self.set_coefficients(space, a, b, tau)?;
+        self.b = Some(b.clone());
+        Ok(())
+    }
+
+    fn set_coefficients(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
+        if a.rows() != b.rows() || a.rows() != a.columns() || b.rows() != b.columns() {
+            return Err(Error::invalid("A and B must be square of the same order"));
+        }
+        if !b.values().iter().all(|v| (tau * v).is_finite()) {
+            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
+        }
+        for (to, from, factor) in [(0, a, 1.0), (1, b, tau)] {
+            let to = &mut self.coefficients[to];
+            if to.rows() != from.rows() {
+                *to = from.clone();
+            }
+            for k in 0..from.rows() {
+                (0..from.rows()).for_each(|q| to[(k, q)] = factor * from[(k, q)]);
+            }
+        }
+        space.update_coefficients(&mut self.product, &self.coefficients)
+    }
+
+    /// How the product is stored; `auto` for formats of blocks.
+    pub fn format(&self) -> Format {
+        S::format(&self.product)
+    }
+
+    /// What the device holds.
+    pub fn product(&self) -> &S::Product {
+        &self.product
+    }
+
+    /// What the device holds, for updates that only that device knows.
+    pub fn product_mut(&mut self) -> &mut S::Product {
+        &mut self.product
+    }
+}
+
+impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.multiply(&self.product, x, y)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &S,
+        x: &S::Vector,
+        y: &mut S::Vector,
+        scalars: &mut S::Scalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        space.multiply_with_dots(&self.product, x, y, scalars, dots)
+    }
+    fn residual(
+        &self,
+        space: &S,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        m: &mut S::Vector,
+    ) -> Result<bool> {
+        space.residual(&self.product, b, x, r, m)?;
+        Ok(true)
+    }
+    fn key(&self) -> u64 {
+        self.key ^ S::product_key(&self.product).rotate_left(16)
+    }
+    fn bytes(&self) -> u64 {
+        S::product_bytes(&self.product)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_takes_new_values() {
+        let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0)]).unwrap();
+        let (mut terms, twice) = (Terms::csr(&a).unwrap(), [8.0, 2.0, 4.0]);
+        terms.update_values(0, &twice).unwrap();
+        assert_eq!(terms.terms[0].1.values(), twice);
+        assert!(terms.update_values(1, &twice).unwrap_err().to_string().contains("no term 1"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Which partition a system gets where the choice is left open.
+
+use super::{Partition, Partitioner, Quality};
+use crate::names::unknown;
+use crate::operator::Terms;
+use crate::{Error, Result};
+
+/// How block rows are given to ranks.
+///
+/// # Examples
+/// ```
+/// use krylith::{options::PartitionSpec, partition::Partitioner};
+/// assert_eq!("nonzeros".parse::<PartitionSpec>()?, PartitionSpec::By(Partitioner::Nonzeros));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PartitionSpec {
+    /// Runs of rows where they have little to exchange, parts of the graph elsewhere.
+    #[default]
+    Auto,
+    /// As named.
+    By(Partitioner),
+}
+
+impl PartitionSpec {
+    /// `auto`, or the name of the way.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartitionSpec::Auto => "auto",
+            PartitionSpec::By(way) => way.name(),
+        }
+    }
+}
+
+impl std::str::FromStr for PartitionSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let all: Vec<_> =
+            [PartitionSpec::Auto].into_iter().chain(Partitioner::ALL.map(PartitionSpec::By)).collect();
+        let names: Vec<_> = all.iter().map(|p| p.name()).collect();
+        let known = names.iter().position(|name| crate::names::same(name, text));
+        known.map_or_else(|| unknown("partition", text, &names), |i| Ok(all[i]))
+    }
+}
+
+impl std::fmt::Display for PartitionSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Ghosts of the busiest rank over its own nodes from which on `auto` tries the graph.
+pub const MANY_GHOSTS: f64 = 0.25;
+
+/// Gives block rows to ranks; the text says why so.
+///
+/// # Errors
+/// More ranks than block rows; a way that does not fit the system.
+pub fn choose(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    ranks: usize,
+    wanted: PartitionSpec,
+) -> Result<(Partition, String)> {
+    let nodes = terms.block_rows();
+    enough_rows(nodes, ranks)?;
+    if let PartitionSpec::By(way) = wanted {
+        return Ok((way.partition(terms, coordinates, ranks)?, format!("partition by {}", way.name())));
+    }
+    let runs = Partition::by_nonzeros(terms, ranks)?;
+    let most = |p: &Partition| -> Result<f64> {
+        let shares = Quality::of(terms, p)?.shares;
+        Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
+    };
+    let ghosts = most(&runs)?;
+    if ghosts > MANY_GHOSTS
+        && let Ok(graph) = Partitioner::Multilevel.partition(terms, coordinates, ranks)
+        && most(&graph)? < ghosts
+    {
+        return Ok((
+            graph,
+            format!("partition by multilevel cut of the graph: runs of rows have {ghosts:.1} ghosts a node"),
+        ));
+    }
+    Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts a node")))
+}
+
+/// Refuses more ranks than block rows.
+///
+/// # Errors
+/// That, with both numbers.
+pub fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
+    if ranks <= nodes {
+        return Ok(());
+    }
+    let rows = if nodes == 1 { "block row" } else { "block rows" };
+    Err(Error::invalid(format!(
+        "{ranks} ranks for {nodes} {rows}; each rank needs a block row: take at most {nodes}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Bsr;
+
+    fn line(n: usize) -> Bsr {
+        let (mut row_ptr, mut col) = (vec![0], Vec::<u32>::new());
+        for i in 0..n {
+            col.extend((i.saturating_sub(1)..=(i + 1).min(n - 1)).map(|j| j as u32));
+            row_ptr.push(col.len());
+        }
+        let values = vec![1.0; col.len()];
+        Bsr::new(1, n, n, row_ptr, col, values).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_cut_into_runs_and_too_many_ranks_are_refused() {
+        let a = line(12);
+        let (partition, reason) = choose(&Terms::bsr(&a), None, 3, PartitionSpec::Auto).unwrap();
+        assert!(partition.owner.is_sorted() && reason.contains("nonzeros"), "{reason}");
+        let refused = choose(&Terms::bsr(&a), None, 13, PartitionSpec::Auto).unwrap_err();
+        assert!(refused.to_string().contains("13 ranks for 12 block rows"), "{refused}");
+    }
+}

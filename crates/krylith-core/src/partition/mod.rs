@@ -1,0 +1,70 @@
+//! Who owns which block rows, and what ranks exchange for one product.
+//!
+//! Everything here counts nodes (block rows): a node's b·s numbers are contiguous in a vector, so a message is a
+//! gather of runs and lands as it comes in its ghost slots. That replaces the pre-mapping and buffering of the OKP
+//! paper (Alg. 5 and 6).
+//!
+//! A matrix that every rank can hold is cut by [`split`]. Rows that are distributed already come in by [`distribute`];
+//! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
+
+mod adjacency;
+mod choose;
+mod curve;
+mod distribute;
+#[cfg(feature = "metis")]
+mod graph;
+pub(crate) mod multilevel;
+mod partitioner;
+mod quality;
+mod split;
+mod subdomains;
+
+/// Rows cut for ranks that all want the whole result.
+pub mod replicated {
+    pub use crate::operator::cuts::*;
+}
+
+pub use crate::halo::{Halo, Neighbour, Numbering, RowNumbers, with_ghosts};
+pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
+pub use distribute::{RowBlocks, Rows, distribute};
+pub use partitioner::{Partition, Partitioner, contiguous};
+pub(crate) use partitioner::{nearest, runs};
+pub use quality::{Quality, Share};
+pub use split::split;
+#[cfg(feature = "cuda")]
+pub(crate) use subdomains::layer;
+pub(crate) use subdomains::of_whole_on;
+pub use subdomains::{
+    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, assign_planes, of_rank,
+    of_whole, slabs_fit,
+};
+
+use crate::matrix::Grouping;
+use crate::operator::Terms;
+use std::sync::Arc;
+
+/// One rank's share of a distributed system.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms, partition::Partition};
+/// use krylith_core::partition::split;
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 1, 2.0), (1, 2, 1.0), (2, 2, 2.0)])?;
+/// for part in split(&Terms::csr(&a)?, &Partition::by_rows(3, 2)?)? {
+///     assert_eq!(part.rows.len(), part.halo.own);
+///     let matrix = &part.terms.terms[0].1; // own rows, own and ghost columns
+///     assert_eq!(matrix.block_columns(), part.halo.own + part.halo.ghosts);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Global number of each own block row, by local number.
+    pub rows: Vec<u64>,
+    /// Own block rows × (own + ghost) block columns, in local numbers.
+    pub terms: Terms<'static>,
+    /// What is exchanged before a product.
+    pub halo: Arc<Halo>,
+    /// By term, where the blocks stand that were given in another order.
+    pub(crate) given: Vec<Option<Grouping>>,
+}

@@ -1,0 +1,328 @@
+//! Which rank owns which block rows and which subdomains.
+//!
+//! Where the whole system is at hand it is cut into subdomains before ranks get their rows, and ranks own whole subdomains: the
+//! preconditioner is then the same on any number of them. Where no rank ever holds the whole, boxes of a grid are still the
+//! same if runs of rows end between them; elsewhere each rank cuts its own rows, and the text says so.
+
+use super::{CutGraph, Subdomains, boxes};
+use crate::comm::Communicator;
+use crate::matrix::Bsr;
+use crate::operator::Terms;
+use crate::partition::{Partition, PartitionSpec, RowNumbers, SubdomainCut, choose};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::borrow::Cow;
+
+/// Subdomains as a preconditioner asks for them.
+///
+/// # Examples
+/// ```
+/// use krylith::{matrix::Csr, operator::Terms};
+/// use krylith_core::partition::{SubdomainCut, SubdomainSpec, of_whole};
+/// let diagonal: Vec<_> = (0..10).map(|i| (i, i, 1.0)).collect();
+/// let terms = Terms::csr(&Csr::from_triplets(10, 10, &diagonal)?)?;
+/// let (subdomains, _why) = of_whole(&terms, None, None, SubdomainSpec { cut: SubdomainCut::Runs, rows: 5 })?;
+/// assert_eq!(subdomains.count(), 2);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubdomainSpec {
+    /// How they are cut.
+    pub cut: SubdomainCut,
+    /// Most block rows of one.
+    pub rows: usize,
+}
+
+/// Subdomains of one rank's rows.
+///
+/// # Examples
+/// What [`Distribution::local`] gives each rank, for [`Problem::with_subdomains`](crate::Problem::with_subdomains).
+/// ```
+/// use krylith_core::partition::{LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains};
+/// use krylith::{Problem, matrix::Csr};
+/// let a = Csr::from_triplets(4, 4, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)])?;
+/// let own = LocalSubdomains {
+///     spec: SubdomainSpec { cut: SubdomainCut::Runs, rows: 2 },
+///     subdomains: Subdomains::from_labels(&[0, 1, 0, 1], 2)?, // upper and lower half of a mesh, as the application knows
+///     reason: "halves of the mesh".into(),
+/// };
+/// let problem = Problem::csr(&a)?.with_subdomains(Some(own));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct LocalSubdomains {
+    /// What was asked for.
+    pub spec: SubdomainSpec,
+    /// In the rank's own numbers.
+    pub subdomains: Subdomains,
+    /// Why those.
+    pub reason: String,
+}
+
+/// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
+///
+/// # Examples
+/// ```
+/// use krylith::matrix::Csr;
+/// use krylith::operator::Terms;
+/// use krylith_core::partition::{SubdomainCut, SubdomainSpec, assign};
+/// let diagonal: Vec<_> = (0..12).map(|i| (i, i, 1.0)).collect();
+/// let terms = Terms::csr(&Csr::from_triplets(12, 12, &diagonal)?)?;
+/// let spec = SubdomainSpec { cut: SubdomainCut::Runs, rows: 2 };
+/// let all = assign(&terms, None, None, 3, Default::default(), Some(spec))?;
+/// // Each of the three ranks owns two subdomains, of two rows each.
+/// for rows in all.partition.rows() {
+///     assert_eq!(all.local(&rows)?.map(|own| own.subdomains.count()), Some(2));
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Distribution {
+    /// Owners.
+    pub partition: Partition,
+    /// Subdomains of the whole system, where each rank owns whole ones; and why those.
+    pub subdomains: Option<(SubdomainSpec, Subdomains, String)>,
+    /// Why these owners.
+    pub reason: String,
+}
+
+impl Distribution {
+    /// The subdomains of a rank's rows, where they were cut in the whole system.
+    ///
+    /// # Errors
+    /// None that rows of this distribution can cause.
+    pub fn local(&self, rows: &[u64]) -> Result<Option<LocalSubdomains>> {
+        let Some((spec, all, reason)) = &self.subdomains else { return Ok(None) };
+        Ok(Some(LocalSubdomains { spec: *spec, subdomains: local(all, rows)?, reason: reason.clone() }))
+    }
+}
+
+/// Assigns block rows to ranks; where a preconditioner wants subdomains, whole ones.
+///
+/// # Errors
+/// As [`choose`]; a cut into subdomains that does not fit the system.
+pub fn assign(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    ranks: usize,
+    wanted: PartitionSpec,
+    spec: Option<SubdomainSpec>,
+) -> Result<Distribution> {
+    let (partition, reason) = choose(terms, coordinates, ranks, wanted)?;
+    let without = Distribution { partition, subdomains: None, reason };
+    let Some(spec) = spec else { return Ok(without) };
+    let (all, why) = of_whole(terms, coordinates, grid, spec)?;
+    let Some(partition) = to_ranks(terms, &all, &without.partition)? else { return Ok(without) };
+    let reason = format!("{}, by whole subdomains", without.reason);
+    Ok(Distribution { partition, subdomains: Some((spec, all, why)), reason })
+}
+
+/// Gives whole planes of a grid to ranks, in runs along z; multiples of `planes` where there are enough. `None` where there are fewer
+/// planes than ranks.
+///
+/// # Errors
+/// A grid of another number of cells.
+pub fn assign_planes(
+    terms: &Terms,
+    [nx, ny, nz]: [usize; 3],
+    ranks: usize,
+    planes: usize,
+) -> Result<Option<Distribution>> {
+    if nx * ny * nz != terms.block_rows() {
+        return Err(Error::invalid(format!(
+            "{} rows on a grid of {nx}×{ny}×{nz} cells; each needs a row",
+            terms.block_rows()
+        )));
+    }
+    if nz < ranks {
+        return Ok(None);
+    }
+    let run = if nz.div_ceil(planes) >= ranks { planes } else { 1 };
+    let runs = nz.div_ceil(run);
+    // Run k is the first rank's whose share ends behind it.
+    let owner = |i: usize| ((i / (nx * ny) / run + 1) * ranks).div_ceil(runs) - 1;
+    let partition = Partition::new((0..nx * ny * nz).map(|i| owner(i) as u32).collect(), ranks)?;
+    let reason = format!("partition by planes of the grid, in runs of {run}");
+    Ok(Some(Distribution { partition, subdomains: None, reason }))
+}
+
+/// Subdomains of a system that stands whole in memory, and why those.
+///
+/// # Errors
+/// A way that needs coordinates where none are known.
+pub fn of_whole(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    spec: SubdomainSpec,
+) -> Result<(Subdomains, String)> {
+    of_whole_on(terms, coordinates, grid, spec, &|_| Ok(None))
+}
+
+/// The same, with a device that may cut the graph.
+pub(crate) fn of_whole_on(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    spec: SubdomainSpec,
+    device: CutGraph,
+) -> Result<(Subdomains, String)> {
+    let nodes = terms.block_rows();
+    if let Some((subdomains, size)) = grid.and_then(|grid| boxes::of_grid(grid, nodes, spec)) {
+        return Ok((subdomains, boxes_of(size)));
+    }
+    let points = coordinates.filter(|points| points.len() == nodes);
+    let (subdomains, why) = Subdomains::cut_on(terms, points, spec.cut, spec.rows, device)?;
+    Ok((subdomains, or_name(spec, why)))
+}
+
+/// Subdomains of the rows that one rank of several holds alone, and why those. Collective.
+///
+/// # Errors
+/// A way that needs coordinates where none are known; a rank that is gone or failed.
+pub fn of_rank(
+    comm: &dyn Communicator,
+    terms: &Terms,
+    numbers: RowNumbers,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    spec: SubdomainSpec,
+) -> Result<(Subdomains, String)> {
+    if let Some(grid) = grid {
+        let run = numbers.as_run().map(|run| run.start as usize..run.end as usize);
+        let slab = run.and_then(|run| boxes::of_slab(grid, run, spec));
+        let mut without = [f64::from(u8::from(slab.is_none()))];
+        comm.sum(&mut without)?;
+        if let Some((subdomains, size)) = slab.filter(|_| without[0] == 0.0) {
+            return Ok((subdomains, boxes_of(size)));
+        }
+    }
+    let points = own_points(coordinates, numbers, terms.block_rows());
+    let (subdomains, why) = Subdomains::cut(terms, points.as_deref(), spec.cut, spec.rows)?;
+    Ok((subdomains, format!("{}; subdomains follow ranks", or_name(spec, why))))
+}
+
+fn boxes_of([x, y, z]: [usize; 3]) -> String {
+    format!("boxes of {x}×{y}×{z} nodes")
+}
+
+fn or_name(spec: SubdomainSpec, why: &str) -> String {
+    if why.is_empty() { format!("cut={}", spec.cut.name()) } else { why.into() }
+}
+
+/// Gives whole subdomains to ranks, about as `near` gives their rows and balanced by stored blocks; `None` where there
+/// are fewer subdomains than ranks.
+///
+/// # Errors
+/// None that a partition of the same system can cause.
+fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<Option<Partition>> {
+    let (count, ranks) = (subdomains.count(), near.ranks);
+    if count < ranks {
+        return Ok(None);
+    }
+    let weight = |&i: &u32| -> u64 {
+        let blocks = |a: &Bsr| (a.row_ptr()[i as usize + 1] - a.row_ptr()[i as usize]) as u64;
+        1 + terms.terms.iter().map(|(_, a)| blocks(a)).sum::<u64>()
+    };
+    // In the order of the ranks that have most of their rows, so that what lies together stays together.
+    let mut order: Vec<(u32, usize, u64)> = (0..count)
+        .into_par_iter()
+        .map(|p| {
+            let mut rows = vec![0u32; ranks];
+            subdomains.rows(p).iter().for_each(|&i| rows[near.owner[i as usize] as usize] += 1);
+            let most = (0..ranks).max_by_key(|&r| (rows[r], ranks - r)).unwrap_or(0);
+            (most as u32, p, subdomains.rows(p).iter().map(weight).sum())
+        })
+        .collect();
+    order.sort_unstable();
+    let total: u64 = order.iter().map(|o| o.2).sum();
+    let mut owner = vec![0; near.owner.len()];
+    let (mut rank, mut before, mut given) = (0, 0, 0);
+    for (k, &(_, p, weight)) in order.iter().enumerate() {
+        // The next rank begins where most of a subdomain lies beyond this one's share, or where the rest need one each.
+        let beyond = (2 * before + weight) * ranks as u64 > 2 * total * (rank as u64 + 1);
+        let needed = count - k < ranks - rank;
+        if rank + 1 < ranks && given > 0 && (beyond || needed) {
+            (rank, given) = (rank + 1, 0);
+        }
+        subdomains.rows(p).iter().for_each(|&i| owner[i as usize] = rank as u32);
+        (before, given) = (before + weight, given + 1);
+    }
+    Partition::new(owner, ranks).map(Some)
+}
+
+/// The subdomains of one rank's rows, which are ascending, in its own numbers; the rank owns them wholly.
+///
+/// # Errors
+/// None that rows of a partition that was made of them can cause.
+fn local(subdomains: &Subdomains, rows: &[u64]) -> Result<Subdomains> {
+    let mut labels = vec![u32::MAX; rows.len()];
+    let mut count = 0;
+    for p in 0..subdomains.count() {
+        let all = subdomains.rows(p);
+        if all.first().is_some_and(|&i| rows.binary_search(&u64::from(i)).is_ok()) {
+            for &i in all {
+                if let Ok(at) = rows.binary_search(&u64::from(i)) {
+                    labels[at] = count;
+                }
+            }
+            count += 1;
+        }
+    }
+    Subdomains::from_labels(&labels, count as usize)
+}
+
+/// One point for each of a rank's own nodes, from those points or from all of them.
+fn own_points<'a>(
+    coordinates: Option<&'a [[f64; 3]]>,
+    numbers: RowNumbers,
+    nodes: usize,
+) -> Option<Cow<'a, [[f64; 3]]>> {
+    let all = coordinates?;
+    if all.len() == nodes {
+        return Some(Cow::Borrowed(all));
+    }
+    (0..numbers.len())
+        .map(|i| all.get(numbers.at(i) as usize).copied())
+        .collect::<Option<Vec<_>>>()
+        .map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_own_whole_subdomains() {
+        // A path of 12 rows in subdomains of 2; the second rank's rows weigh as much as all others.
+        let n = 12;
+        let row_ptr: Vec<usize> = (0..=n).collect();
+        let a = Bsr::new(1, n, n, row_ptr, (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        let terms = Terms::bsr(&a);
+        let labels: Vec<u32> = (0..n as u32).map(|i| i / 2).collect();
+        let subdomains = Subdomains::from_labels(&labels, 6).unwrap();
+        let near = Partition::by_rows(n, 5).unwrap();
+        for ranks in 1..=6 {
+            let near = Partition::by_rows(n, ranks).unwrap();
+            let partition = to_ranks(&terms, &subdomains, &near).unwrap().unwrap();
+            let rows = partition.rows();
+            assert!(rows.iter().all(|rows| !rows.is_empty()), "{ranks}: {rows:?}");
+            let most = 2 * 6usize.div_ceil(ranks);
+            assert!(rows.iter().all(|rows| rows.len() <= most), "{ranks}: {rows:?}");
+            let mut count = 0;
+            for rows in &rows {
+                let own = local(&subdomains, rows).unwrap();
+                assert_eq!(own.block_rows(), rows.len());
+                for p in 0..own.count() {
+                    let all: Vec<u64> = own.rows(p).iter().map(|&k| rows[k as usize]).collect();
+                    assert!(all.len() == 2 && all[0] % 2 == 0 && all[1] == all[0] + 1, "{all:?}");
+                }
+                count += own.count();
+            }
+            assert_eq!(count, 6);
+        }
+        let few = Subdomains::from_labels(&labels.iter().map(|p| p / 2).collect::<Vec<_>>(), 3).unwrap();
+        assert!(to_ranks(&terms, &few, &near).unwrap().is_none());
+    }
+}

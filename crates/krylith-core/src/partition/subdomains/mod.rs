@@ -1,0 +1,597 @@
+//! Subdomains: groups of own block rows that a preconditioner treats as if they stood alone.
+//!
+//! A [`Partition`](super::Partition) shares rows among ranks and weighs them by what a product costs. Subdomains are
+//! many and small, each solved by one thread or one thread block, whose memory bounds their rows: what counts is that
+//! none has more rows than asked and that all have about as many. None of the ways depends on threads.
+
+mod assign;
+mod boxes;
+
+pub(crate) use assign::of_whole_on;
+pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, assign_planes, of_rank, of_whole};
+#[cfg(feature = "cuda")]
+pub(crate) use boxes::layer;
+pub use boxes::slabs_fit;
+
+use super::adjacency::Adjacency;
+use super::{contiguous, curve, multilevel};
+use crate::matrix::Bsr;
+use crate::operator::Terms;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Subdomains of at most so many block rows by [`SubdomainCut::Multilevel`], where a device can cut them.
+pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
+
+/// Disjoint groups of block rows that together are all of them; none is empty.
+///
+/// # Examples
+/// ```
+/// use krylith_core::partition::Subdomains;
+/// let boxes = Subdomains::boxes([4, 2, 1], [2, 2, 1]); // a plate of 4×2 nodes, cut in the middle
+/// assert_eq!((boxes.count(), boxes.largest()), (2, 4));
+/// assert_eq!(boxes.rows(1), [2, 3, 6, 7]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Subdomains {
+    /// Boxes of a grid are listed when somebody asks for their rows: a GPU does not.
+    lists: OnceLock<Lists>,
+    boxes: Option<Boxes>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lists {
+    /// Block rows by subdomain, ascending within each.
+    rows: Vec<u32>,
+    /// Subdomain p has `rows[ptr[p]..ptr[p + 1]]`.
+    ptr: Vec<usize>,
+}
+
+/// Boxes of `size` points of a grid, both numbered x fastest; those at the far sides may be smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boxes {
+    pub grid: [usize; 3],
+    pub size: [usize; 3],
+}
+
+impl Boxes {
+    /// Boxes along each edge.
+    pub fn counts(&self) -> [usize; 3] {
+        std::array::from_fn(|d| self.grid[d].div_ceil(self.size[d]))
+    }
+
+    fn lists(&self) -> Lists {
+        let (Self { grid, size }, count) = (*self, self.counts());
+        let [nx, ny, nz] = grid;
+        // Points of box p along each axis.
+        let edges = |p: usize| -> [std::ops::Range<usize>; 3] {
+            let at = [p % count[0], p / count[0] % count[1], p / (count[0] * count[1])];
+            std::array::from_fn(|d| at[d] * size[d]..((at[d] + 1) * size[d]).min(grid[d]))
+        };
+        let boxes: usize = count.iter().product();
+        let mut ptr = Vec::with_capacity(boxes + 1);
+        ptr.push(0);
+        for p in 0..boxes {
+            ptr.push(ptr[p] + edges(p).iter().map(|edge| edge.len()).product::<usize>());
+        }
+        let mut rows = vec![0; nx * ny * nz];
+        let mut rest = &mut rows[..];
+        let mut places = Vec::with_capacity(boxes);
+        for p in 0..boxes {
+            let (own, tail) = rest.split_at_mut(ptr[p + 1] - ptr[p]);
+            places.push(own);
+            rest = tail;
+        }
+        places.into_par_iter().enumerate().with_min_len(16).for_each(|(p, rows)| {
+            let [x, y, z] = edges(p);
+            let lines = z.flat_map(|z| y.clone().map(move |y| nx * (y + ny * z)));
+            for (line, rows) in lines.zip(rows.chunks_exact_mut(x.len().max(1))) {
+                rows.iter_mut().zip(x.clone()).for_each(|(to, x)| *to = (line + x) as u32);
+            }
+        });
+        Lists { rows, ptr }
+    }
+}
+
+impl PartialEq for Subdomains {
+    fn eq(&self, other: &Self) -> bool {
+        (self.boxes.is_some() && self.boxes == other.boxes) || self.lists() == other.lists()
+    }
+}
+
+impl Eq for Subdomains {}
+
+/// Ways to cut block rows into subdomains.
+///
+/// # Examples
+/// ```
+/// use krylith_core::partition::SubdomainCut;
+/// let options: krylith::Options = "precond=ildu:cut=whole".parse()?;
+/// assert_eq!(options.to_string(), format!("precond=ildu:cut={}", SubdomainCut::Whole.name()));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubdomainCut {
+    /// Geometric where coordinates are known, else multilevel.
+    #[default]
+    Auto,
+    /// One subdomain.
+    Whole,
+    /// Runs of consecutive rows.
+    Runs,
+    /// Recursive coordinate bisection: boxes in space. Needs coordinates.
+    Geometric,
+    /// Runs along Hilbert's curve in space. Needs coordinates.
+    Curve,
+    /// Multilevel partition of the graph on all threads: at most a few in a hundred more couplings cut than by
+    /// [`Graph`](Self::Graph), in a fraction of the time.
+    Multilevel,
+    /// k-way partition of the graph by METIS, on one thread. Needs the feature `metis`.
+    Graph,
+    /// A few parts by METIS, where it is in the build, and each bisected by distance in the graph, all at once: half
+    /// the set-up of [`Graph`](Self::Graph), and more couplings cut.
+    TwoLevel,
+    /// So many parts, however large: geometric where coordinates are known, else multilevel. Has no name of its own.
+    Parts(usize),
+}
+
+impl SubdomainCut {
+    /// Those that have a name.
+    pub const ALL: [SubdomainCut; 8] = [
+        SubdomainCut::Auto,
+        SubdomainCut::Whole,
+        SubdomainCut::Runs,
+        SubdomainCut::Geometric,
+        SubdomainCut::Curve,
+        SubdomainCut::Multilevel,
+        SubdomainCut::Graph,
+        SubdomainCut::TwoLevel,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            SubdomainCut::Auto => "auto",
+            SubdomainCut::Whole => "whole",
+            SubdomainCut::Runs => "runs",
+            SubdomainCut::Geometric => "geometric",
+            SubdomainCut::Curve => "curve",
+            SubdomainCut::Multilevel => "multilevel",
+            SubdomainCut::Graph => "graph",
+            SubdomainCut::TwoLevel => "two-level",
+            SubdomainCut::Parts(_) => "parts",
+        }
+    }
+}
+
+/// METIS fills its parts up to 3 % above the mean.
+#[cfg(feature = "metis")]
+const UNEVEN: f64 = 0.97;
+/// Most parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer where that would make subdomains uneven.
+#[cfg(feature = "metis")]
+const COARSE: usize = 16;
+
+impl Subdomains {
+    /// One subdomain of `rows` block rows; none of 0.
+    pub fn whole(rows: usize) -> Self {
+        let ptr = if rows > 0 { vec![0, rows] } else { vec![0] };
+        Self::of(Lists { rows: (0..rows as u32).collect(), ptr })
+    }
+
+    /// From the subdomain of each block row, such as [`Partition::owner`](super::Partition::owner). Empty ones are
+    /// dropped.
+    ///
+    /// # Errors
+    /// A label that is not below `count`.
+    pub fn from_labels(labels: &[u32], count: usize) -> Result<Self> {
+        if let Some(i) = labels.iter().position(|&p| p as usize >= count) {
+            return Err(Error::invalid(format!(
+                "block row {i} is given to subdomain {}; there are {count}",
+                labels[i]
+            )));
+        }
+        Ok(Self::of(Lists::from_labels(labels, count)))
+    }
+
+    fn of(lists: Lists) -> Self {
+        Self { lists: OnceLock::from(lists), boxes: None }
+    }
+
+    /// From the subdomain of each block row, all below `count`: ordered by their smallest row, whatever the labels are.
+    pub(crate) fn by_first_row(mut labels: Vec<u32>, count: usize) -> Self {
+        let (mut name, mut named) = (vec![u32::MAX; count], 0);
+        for label in &mut labels {
+            let name = &mut name[*label as usize];
+            if *name == u32::MAX {
+                *name = named;
+                named += 1;
+            }
+            *label = *name;
+        }
+        Self::from_labels(&labels, named as usize).expect("labels count subdomains")
+    }
+
+    /// Boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at the far sides
+    /// may be smaller (the ILDU paper's Alg. 3.1).
+    ///
+    /// # Panics
+    /// If an edge of `size` is 0, or the grid has more than 2³² − 1 points.
+    pub fn boxes(grid: [usize; 3], size: [usize; 3]) -> Self {
+        let [nx, ny, nz] = grid;
+        assert!(size.iter().all(|&s| s > 0), "boxes of {size:?} points");
+        assert!(nx * ny * nz <= u32::MAX as usize, "a grid of {grid:?} points");
+        Self { lists: OnceLock::new(), boxes: Some(Boxes { grid, size }) }
+    }
+
+    /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and says why that way.
+    /// `coordinates`: one point a block row.
+    ///
+    /// # Errors
+    /// `rows` of 0; coordinates that are missing, do not fit or are not finite; METIS missing, or a graph too large
+    /// for it.
+    pub fn cut(
+        terms: &Terms,
+        coordinates: Option<&[[f64; 3]]>,
+        way: SubdomainCut,
+        rows: usize,
+    ) -> Result<(Self, &'static str)> {
+        Self::cut_on(terms, coordinates, way, rows, &|_| Ok(None))
+    }
+
+    /// The same, with a device that may cut the graph: it gives what the host would, or nothing.
+    pub(crate) fn cut_on(
+        terms: &Terms,
+        coordinates: Option<&[[f64; 3]]>,
+        way: SubdomainCut,
+        rows: usize,
+        device: CutGraph,
+    ) -> Result<(Self, &'static str)> {
+        let n = terms.block_rows();
+        if rows == 0 {
+            return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
+        }
+        if let SubdomainCut::Parts(parts) = way {
+            return Self::parts(terms, coordinates, parts);
+        }
+        let asked = way;
+        let (way, mut why) = match (way, coordinates) {
+            (SubdomainCut::Auto, Some(_)) => (SubdomainCut::Geometric, "auto: coordinates are known"),
+            (SubdomainCut::Auto, None) => (SubdomainCut::Multilevel, "auto: no coordinates are known"),
+            _ => (way, ""),
+        };
+        if n <= rows {
+            let why =
+                if way == SubdomainCut::Whole { why } else { "the system is no larger than a subdomain" };
+            return Ok((Self::whole(n), why));
+        }
+        if way == SubdomainCut::Multilevel && !(asked == SubdomainCut::Auto && loose(terms)) {
+            let cut = match device(rows)? {
+                Some(cut) => cut,
+                // Rows that are coupled to most others cannot be cut off, and to look for it takes seconds.
+                None if asked == SubdomainCut::Auto && has_hubs(terms) => {
+                    let nodes: Vec<u32> = (0..n as u32).collect();
+                    let why = "auto: some rows are coupled to too many others for a cut";
+                    return Ok((Self::from_groups(runs(&nodes, n.div_ceil(rows))), why));
+                }
+                None => {
+                    let (labels, count) = multilevel::cut(Adjacency::of(terms), rows);
+                    Self::by_first_row(labels, count)
+                }
+            };
+            return Ok((cut, why));
+        }
+        let parts = n.div_ceil(rows);
+        let mut nodes: Vec<u32> = (0..n as u32).collect();
+        let groups: Vec<Vec<u32>> = match way {
+            SubdomainCut::Whole | SubdomainCut::Parts(_) => return Ok((Self::whole(n), why)),
+            SubdomainCut::Runs | SubdomainCut::Auto => runs(&nodes, parts),
+            SubdomainCut::Geometric => bisect_space(&mut nodes, points(coordinates, n)?, parts),
+            SubdomainCut::Curve => {
+                let place = curve::hilbert(points(coordinates, n)?);
+                nodes.par_sort_unstable_by_key(|&i| (place[i as usize], i));
+                runs(&nodes, parts)
+            }
+            SubdomainCut::Multilevel => {
+                why = "auto: few rows are coupled to others";
+                runs(&nodes, parts)
+            }
+            SubdomainCut::Graph => by_graph(terms, rows)?,
+            #[cfg(feature = "metis")]
+            SubdomainCut::TwoLevel => by_metis(terms, COARSE.min(parts / 8).max(1), rows)?,
+            #[cfg(not(feature = "metis"))]
+            SubdomainCut::TwoLevel => bisect_graphs(&Adjacency::of(terms), vec![nodes], rows),
+        };
+        Ok((Self::from_groups(groups), why))
+    }
+
+    /// So many parts of about as many rows.
+    fn parts(terms: &Terms, coordinates: Option<&[[f64; 3]]>, parts: usize) -> Result<(Self, &'static str)> {
+        let n = terms.block_rows();
+        if parts == 0 || parts > n {
+            return Err(Error::invalid(format!("{parts} parts of {n} block rows; each needs at least one")));
+        }
+        let mut nodes: Vec<u32> = (0..n as u32).collect();
+        if coordinates.is_some() {
+            let groups = bisect_space(&mut nodes, points(coordinates, n)?, parts);
+            return Ok((Self::from_groups(groups), "parts by coordinates"));
+        }
+        let graph = Adjacency::of(terms);
+        let (labels, count) = multilevel::cut_into(graph.clone(), parts);
+        if count == parts {
+            return Ok((Self::by_first_row(labels, count), "parts of the graph"));
+        }
+        // Graphs that nothing joins have no balanced cut to refine.
+        Ok((Self::from_groups(bisect_levels(&graph, nodes, parts)), "parts by distance in the graph"))
+    }
+
+    /// From lists of rows, ordered by their smallest row: neighbours in number are neighbours in memory.
+    fn from_groups(mut groups: Vec<Vec<u32>>) -> Self {
+        groups.retain(|g| !g.is_empty());
+        groups.par_iter_mut().for_each(|g| g.sort_unstable());
+        groups.par_sort_unstable_by_key(|g| g[0]);
+        let mut ptr = Vec::with_capacity(groups.len() + 1);
+        ptr.push(0);
+        let mut rows = Vec::with_capacity(groups.iter().map(Vec::len).sum());
+        for group in &groups {
+            rows.extend_from_slice(group);
+            ptr.push(rows.len());
+        }
+        Self::of(Lists { rows, ptr })
+    }
+
+    fn lists(&self) -> &Lists {
+        if let Some(lists) = self.lists.get() {
+            return lists;
+        }
+        // Not under the lock: a thread that waits in a loop of rayon's may take up work that wants these lists too.
+        let boxes =
+            self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
+        self.lists.get_or_init(|| boxes)
+    }
+
+    /// Subdomains.
+    pub fn count(&self) -> usize {
+        match &self.boxes {
+            Some(boxes) => boxes.counts().iter().product(),
+            None => self.lists().ptr.len() - 1,
+        }
+    }
+    /// Where each begins among the block rows of all, and the end: one more than there are.
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.lists().ptr
+    }
+    /// Block rows of subdomain `p`, ascending.
+    pub fn rows(&self, p: usize) -> &[u32] {
+        let Lists { rows, ptr } = self.lists();
+        &rows[ptr[p]..ptr[p + 1]]
+    }
+    /// Block rows of all of them.
+    pub fn block_rows(&self) -> usize {
+        match &self.boxes {
+            Some(boxes) => boxes.grid.iter().product(),
+            None => self.lists().rows.len(),
+        }
+    }
+    /// Block rows of the largest.
+    pub fn largest(&self) -> usize {
+        match &self.boxes {
+            Some(Boxes { grid, size }) => (0..3).map(|d| size[d].min(grid[d])).product(),
+            None => self.lists().ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0),
+        }
+    }
+    /// The boxes that they are, where they are some.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn as_boxes(&self) -> Option<Boxes> {
+        self.boxes
+    }
+    /// Block rows by subdomain, and where those of each begin; the end last.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn all_rows(&self) -> (&[u32], &[usize]) {
+        let Lists { rows, ptr } = self.lists();
+        (rows, ptr)
+    }
+}
+
+impl Lists {
+    fn from_labels(labels: &[u32], count: usize) -> Self {
+        // Each chunk counts for itself, and then knows where its rows of each subdomain begin.
+        let chunk = (4 * count).max(1 << 16);
+        let counted = |labels: &[u32]| {
+            let mut counts = vec![0usize; count];
+            labels.iter().for_each(|&p| counts[p as usize] += 1);
+            counts
+        };
+        let mut begins: Vec<Vec<usize>> = labels.par_chunks(chunk).map(counted).collect();
+        let (mut ptr, mut end) = (vec![0usize], 0);
+        for p in 0..count {
+            for begin in &mut begins {
+                end += std::mem::replace(&mut begin[p], end);
+            }
+            ptr.push(end);
+        }
+        ptr.dedup();
+        let rows: Vec<AtomicU32> = labels.par_iter().map(|_| AtomicU32::new(0)).collect();
+        labels.par_chunks(chunk).zip(begins).enumerate().for_each(|(k, (labels, mut next))| {
+            for (i, &p) in labels.iter().enumerate() {
+                rows[next[p as usize]].store((k * chunk + i) as u32, Relaxed);
+                next[p as usize] += 1;
+            }
+        });
+        let rows = rows.into_par_iter().map(AtomicU32::into_inner).collect();
+        Self { rows, ptr }
+    }
+}
+
+/// One finite point for each of `n` block rows.
+fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
+    let points = coordinates.ok_or_else(|| {
+        Error::invalid("a cut in space needs coordinates, and none are known: name them in system.toml")
+    })?;
+    if points.len() != n {
+        return Err(Error::invalid(format!(
+            "{} points for {n} block rows; a cut in space needs one point a block row",
+            points.len()
+        )));
+    }
+    if let Some(i) = points.iter().position(|x| x.iter().any(|x| !x.is_finite())) {
+        return Err(Error::invalid(format!(
+            "the point of block row {i} is {:?}; coordinates must be finite",
+            points[i]
+        )));
+    }
+    Ok(points)
+}
+
+/// True where a row has more than 512 blocks and 32 times as many as the mean. No device cuts graphs with such rows.
+fn has_hubs(terms: &Terms) -> bool {
+    terms.terms.iter().any(|(_, a)| {
+        let longest = a.row_ptr().par_windows(2).with_min_len(1 << 14).map(|w| w[1] - w[0]).max();
+        longest.is_some_and(|longest| longest > 512 && longest > 32 * a.blocks() / a.block_rows().max(1))
+    })
+}
+
+/// True where at most one row in sixteen is coupled to another.
+fn loose(terms: &Terms) -> bool {
+    let n = terms.block_rows();
+    let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
+    // Where more than the diagonal is stored nothing is counted.
+    blocks <= terms.terms.len() * n + n / 16 && {
+        let off = |a: &Bsr, i: usize| {
+            a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]].iter().filter(|&&j| j as usize != i).count()
+        };
+        let couplings: usize =
+            terms.terms.iter().map(|(_, a)| (0..n).map(|i| off(a, i)).sum::<usize>()).sum();
+        couplings <= n / 16
+    }
+}
+
+/// Equal runs of a list.
+fn runs(nodes: &[u32], parts: usize) -> Vec<Vec<u32>> {
+    (0..parts).map(|p| nodes[contiguous(nodes.len(), p, parts)].to_vec()).collect()
+}
+
+/// Recursive coordinate bisection into parts of equal rows: the longest edge of the bounding box is cut. Equal
+/// coordinates are told apart by the next longest edge, and at last by number.
+fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec<u32>> {
+    if parts == 1 {
+        return vec![nodes.to_vec()];
+    }
+    let mut axes = [0, 1, 2];
+    let extent: [f64; 3] = std::array::from_fn(|d| {
+        let range = nodes.iter().map(|&i| points[i as usize][d]);
+        range.clone().fold(f64::NEG_INFINITY, f64::max) - range.fold(f64::INFINITY, f64::min)
+    });
+    axes.sort_by(|&d, &e| extent[e].total_cmp(&extent[d]));
+    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 lies where 0 does
+    let low = parts / 2;
+    let middle = nodes.len() * low / parts;
+    nodes.select_nth_unstable_by(middle, |&i, &j| {
+        let (x, y) = (place(i), place(j));
+        let order = |k: usize| x[k].total_cmp(&y[k]);
+        order(0).then_with(|| order(1)).then_with(|| order(2)).then(i.cmp(&j))
+    });
+    let (left, right) = nodes.split_at_mut(middle);
+    let (mut groups, rest) =
+        rayon::join(|| bisect_space(left, points, low), || bisect_space(right, points, parts - low));
+    groups.extend(rest);
+    groups
+}
+
+/// k-way partition into subdomains.
+#[cfg(feature = "metis")]
+fn by_graph(terms: &Terms, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let n = terms.block_rows();
+    let parts = ((n as f64 / (UNEVEN * rows as f64)).ceil() as usize).min(n);
+    by_metis(terms, parts, rows)
+}
+
+/// What a build without METIS says.
+#[cfg(not(feature = "metis"))]
+fn by_graph(_: &Terms, _: usize) -> Result<Vec<Vec<u32>>> {
+    Err(Error::Unsupported(
+        "a graph partition needs METIS, which is not in this build: build with feature `metis`".into(),
+    ))
+}
+
+/// Parts by METIS, each row weighing the same; those of more than `rows` are bisected.
+#[cfg(feature = "metis")]
+fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let (graph, n) = (Adjacency::of(terms), terms.block_rows());
+    let labels = super::graph::k_way(graph.clone(), &vec![1; n], parts)?;
+    let mut groups = vec![Vec::new(); parts];
+    labels.iter().enumerate().for_each(|(i, &p)| groups[p as usize].push(i as u32));
+    Ok(bisect_graphs(&graph, groups, rows))
+}
+
+/// Bisects each group by distance in the graph until none has more than `rows` rows.
+fn bisect_graphs(graph: &Adjacency, groups: Vec<Vec<u32>>, rows: usize) -> Vec<Vec<u32>> {
+    let cut = |group: Vec<u32>| {
+        let parts = group.len().div_ceil(rows).max(1);
+        bisect_levels(graph, group, parts)
+    };
+    groups.into_par_iter().map(cut).collect::<Vec<_>>().into_iter().flatten().collect()
+}
+
+/// Recursive bisection of an induced subgraph by distance from a node far from others (George and Liu 1978): the
+/// nearer part is one side, the rest the other.
+fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u32>> {
+    if parts == 1 {
+        return vec![nodes];
+    }
+    let order = breadth_first(graph, &nodes);
+    let low = parts / 2;
+    let middle = nodes.len() * low / parts;
+    let (left, right) = order.split_at(middle);
+    let sides = |side: &[u32]| {
+        let mut side = side.to_vec();
+        side.sort_unstable();
+        side
+    };
+    let (left, right) = (sides(left), sides(right));
+    let (mut groups, rest) =
+        rayon::join(|| bisect_levels(graph, left, low), || bisect_levels(graph, right, parts - low));
+    groups.extend(rest);
+    groups
+}
+
+/// The nodes of an induced subgraph, ascending ones given, by distance from a node far from others; component by
+/// component.
+fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
+    // The subgraph in its own numbers.
+    let local = |i: u32| nodes.binary_search(&i).ok();
+    let (mut ptr, mut col) = (vec![0usize], Vec::new());
+    for &i in nodes {
+        col.extend(graph.neighbours(i).iter().filter_map(|&j| local(j)).map(|k| k as u32));
+        ptr.push(col.len());
+    }
+    let mut seen = vec![0u32; nodes.len()];
+    let mut order: Vec<u32> = Vec::with_capacity(nodes.len());
+    for root in 0..nodes.len() as u32 {
+        if seen[root as usize] == u32::MAX {
+            continue;
+        }
+        let begin = order.len();
+        let mut start = root;
+        // Twice from the last node found: far from the others.
+        for mark in [1, 2, u32::MAX] {
+            order.truncate(begin);
+            order.push(start);
+            seen[start as usize] = mark;
+            let mut next = begin;
+            while next < order.len() {
+                let i = order[next] as usize;
+                next += 1;
+                for &j in &col[ptr[i]..ptr[i + 1]] {
+                    if seen[j as usize] != mark {
+                        seen[j as usize] = mark;
+                        order.push(j);
+                    }
+                }
+            }
+            start = order[order.len() - 1];
+        }
+    }
+    order.into_iter().map(|k| nodes[k as usize]).collect()
+}

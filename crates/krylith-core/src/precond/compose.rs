@@ -1,0 +1,274 @@
+//! Two preconditioners as one: side by side, or one after the other.
+//!
+//! * [`Additive`]: y = M₁x + M₂x. Each sees all of x, as subdomains and a coarse level of additive Schwarz do.
+//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). The second works on what the first left over:
+//!   I − A M = (I − A M₂)(I − A M₁), so errors are reduced in turn. It costs a product more.
+//!   [`Multiplicative::symmetric`] goes back by M₁: I − M A = (I − M₁A)(I − M₂A)(I − M₁A), for another M₁ and another product.
+//!
+//! M₁ and M₂ are any linear operators, compositions too, so they nest: `Additive<S, Multiplicative<…>, Box<dyn …>>`. A
+//! composition communicates where its parts do and, multiplicative, in its one product with A: one exchange of halos.
+//! Where A, M₁ and M₂ are symmetric, the sum is, and so is the multiplicative form that goes back; that of two steps is not. What lies near 2 in
+//! the spectrum of M₁A is not reduced by M₁, and beyond 2 the form that goes back is indefinite. So M₁ is damped there: it is multiplied by a number
+//! that brings the largest eigenvalue, found by power iterations, to 4/3. Subdomains of jumping coefficients come near 2, as does point Jacobi.
+//!
+//! New values are given to the parts ([`Additive::first_mut`] and so on). An operator that the method uses too can be
+//! shared by reference, or behind a `RefCell` where it changes between solves.
+//!
+//! Ledger of one application, N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more; symmetric, M₁, A and 7 N more than that.
+
+use crate::operator::{LinearOperator, fresh_key, joined_key};
+use crate::space::{FLAGS, Space};
+use crate::{Result, sweeps};
+use std::cell::RefCell;
+
+sweeps! {
+    /// The vector passes of compositions; coarse levels take them too.
+    pub const SWEEPS;
+    /// y = y + w.
+    add: () [w] [y] -> [] { y += w; }
+    /// r = x − r, with A y in r before.
+    left_over: () [x] [r] -> [] { r = x - r; }
+    /// y = ω y and r = x − ω r, with A y in r before.
+    damp: (omega) [x] [y, r] -> [] { y *= omega; r = x - omega * r; }
+    /// y = y + ω w.
+    add_damped: (omega) [w] [y] -> [] { y += omega * w; }
+    /// (w, z), (w, v).
+    largest: () [v, w, z] [] -> [wz, wv] { wz += w * z; wv += w * v; }
+}
+
+/// The largest eigenvalue of M₁A that is not damped.
+const LARGEST: f64 = 4.0 / 3.0;
+/// Power iterations. They come near from below; that LARGEST is far from 2 leaves room.
+const ITERATIONS: usize = 12;
+/// Where ω stands, and where sums.
+const OMEGA: [usize; 1] = [0];
+const SUMS: [usize; 2] = [1, 2];
+
+/// y = M₁x + M₂x.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::Store;
+/// use krylith::matrix::Csr;
+/// use krylith::operator::{LinearOperator, Terms, Space};
+/// use krylith::precond::{Additive, BlockJacobi};
+/// let (space, a) = (Cpu::new(2, 1), Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?);
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64);
+/// let sum = Additive::new(&space, jacobi()?, jacobi()?)?;
+/// let mut y = space.vector()?;
+/// sum.apply(&space, &vec![2.0, 4.0], &mut y)?;
+/// assert_eq!(y, [2.0, 2.0]); // twice D⁻¹ x
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Additive<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn LinearOperator<S>>> {
+    first: A,
+    second: B,
+    work: RefCell<S::Vector>,
+    scalars: RefCell<S::Scalars>,
+    len: u64,
+    key: u64,
+}
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> Additive<S, A, B> {
+    /// M₁ + M₂, on vectors of `space`.
+    ///
+    /// # Errors
+    /// A device without room for a vector.
+    pub fn new(space: &S, first: A, second: B) -> Result<Self> {
+        let (work, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
+        Ok(Self { first, second, work, scalars, len: space.len() as u64, key: fresh_key() })
+    }
+
+    /// M₁, to be given new values.
+    pub fn first_mut(&mut self) -> &mut A {
+        &mut self.first
+    }
+
+    /// M₂, to be given new values.
+    pub fn second_mut(&mut self) -> &mut B {
+        &mut self.second
+    }
+}
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for Additive<S, A, B> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let work = &mut *self.work.borrow_mut();
+        self.first.apply(space, x, y)?;
+        self.second.apply(space, x, work)?;
+        space.sweep(add, &mut self.scalars.borrow_mut(), [], [work], [y], [])
+    }
+    fn key(&self) -> u64 {
+        joined_key([self.key, self.first.key(), self.second.key()])
+    }
+    fn bytes(&self) -> u64 {
+        self.first.bytes() + self.second.bytes() + 24 * self.len
+    }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable()
+    }
+}
+
+/// y = M₁x, then y ← y + M₂(x − A y); in the symmetric form y ← y + M₁(x − A y) after that.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::{LinearOperator, PointBlock, Terms};
+/// use krylith::precond::{BlockJacobi, Multiplicative};
+/// use krylith::{Store, matrix::Csr, operator::Space};
+/// let space = Cpu::new(2, 1);
+/// let csr = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 2.0), (1, 1, 2.0)])?;
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&csr)?, Store::F64);
+/// let a = PointBlock::csr(&space, &csr, Store::F64)?;
+/// let twice = Multiplicative::new(&space, jacobi()?, jacobi()?, a)?;
+/// let mut y = space.vector()?;
+/// twice.apply(&space, &vec![4.0, 2.0], &mut y)?;
+/// assert_eq!(y, [1.0, 1.0]); // two sweeps of Jacobi solve a triangular system of two
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Multiplicative<
+    S: Space,
+    A = Box<dyn LinearOperator<S>>,
+    B = Box<dyn LinearOperator<S>>,
+    O = Box<dyn LinearOperator<S>>,
+> {
+    first: A,
+    second: B,
+    operator: O,
+    rest: RefCell<S::Vector>,
+    correction: RefCell<S::Vector>,
+    scalars: RefCell<S::Scalars>,
+    /// ω of M₁ where the form goes back.
+    back: Option<f64>,
+    len: u64,
+    key: u64,
+}
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> Multiplicative<S, A, B, O> {
+    /// M₁, then M₂ on what M₁ leaves of x under `operator`, A.
+    ///
+    /// # Errors
+    /// A device without room for two vectors.
+    pub fn new(space: &S, first: A, second: B, operator: O) -> Result<Self> {
+        let vector = || Ok::<_, crate::Error>(RefCell::new(space.vector()?));
+        let (rest, correction, scalars) = (vector()?, vector()?, RefCell::new(space.scalars(3)?));
+        let (len, key) = (space.len() as u64, fresh_key());
+        Ok(Self { first, second, operator, rest, correction, scalars, back: None, len, key })
+    }
+
+    /// M₁, then M₂, then M₁ once more, each on what those before leave of x: symmetric where A, M₁ and M₂ are. M₁ is damped where
+    /// eigenvalues of M₁A come near 2. Collective.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// use krylith::device::Cpu;
+    /// use krylith::matrix::Csr;
+    /// use krylith::operator::{LinearOperator, PointBlock, Terms};
+    /// use krylith::precond::{BlockJacobi, Multiplicative};
+    /// use krylith::{Store, operator::Space};
+    /// let a = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 4.0)])?)?;
+    /// let space = Cpu::new(2, 1);
+    /// let operator = PointBlock::new(&space, &a, Store::F64, false)?;
+    /// let jacobi = || BlockJacobi::new(&space, &a, Store::F64);
+    /// let m = Multiplicative::symmetric(&space, jacobi()?, jacobi()?, &operator)?;
+    /// assert_eq!(m.damping(), Some(1.0));
+    /// let (mut x, mut y, mut column) = (space.vector()?, space.vector()?, [0.0; 2]);
+    /// space.write(&[1.0, 0.0], &mut x)?;
+    /// m.apply(&space, &x, &mut y)?;
+    /// space.read(&y, &mut column)?;
+    /// // Three steps of Jacobi's method from 0.
+    /// assert_eq!(column, [0.515625, -0.0625]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn symmetric(space: &S, first: A, second: B, operator: O) -> Result<Self> {
+        let mut form = Self::undamped(space, first, second, operator)?;
+        form.damp_again(space)?;
+        Ok(form)
+    }
+
+    /// The same before M₁ was looked at; not collective.
+    pub(crate) fn undamped(space: &S, first: A, second: B, operator: O) -> Result<Self> {
+        Ok(Self { back: Some(1.0), ..Self::new(space, first, second, operator)? })
+    }
+
+    /// Damps M₁ for the values that it and A have now; without going back there is nothing to do. Collective.
+    ///
+    /// # Errors
+    /// A device without room for a vector; a rank that is gone or failed.
+    pub fn damp_again(&mut self, space: &S) -> Result<()> {
+        let Some(omega) = &mut self.back else { return Ok(()) };
+        let (w, z) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
+        let (mut v, scalars) = (space.vector()?, &mut *self.scalars.borrow_mut());
+        space.fill_random(1, z)?;
+        for _ in 0..ITERATIONS {
+            space.copy(z, &mut v)?;
+            self.operator.apply(space, &v, w)?;
+            self.first.apply(space, w, z)?;
+        }
+        // The Rayleigh quotient of M₁A in the inner product of A.
+        space.sweep(largest, scalars, [], [&v, &*w, &*z], [], SUMS)?;
+        let (mut sums, mut flags) = ([0.0; 3], [0; FLAGS]);
+        space.read_scalars(scalars, 0, &mut sums, &mut flags)?;
+        let found = sums[SUMS[0]] / sums[SUMS[1]];
+        *omega = if found > LARGEST && found.is_finite() { LARGEST / found } else { 1.0 };
+        space.write_scalars(scalars, OMEGA[0], &[*omega], &[0; FLAGS])
+    }
+
+    /// What M₁ is multiplied by where the form goes back.
+    pub fn damping(&self) -> Option<f64> {
+        self.back
+    }
+
+    /// M₁, to be given new values.
+    pub fn first_mut(&mut self) -> &mut A {
+        &mut self.first
+    }
+
+    /// M₂, to be given new values.
+    pub fn second_mut(&mut self) -> &mut B {
+        &mut self.second
+    }
+
+    /// A, to be given new values.
+    pub fn operator_mut(&mut self) -> &mut O {
+        &mut self.operator
+    }
+}
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> LinearOperator<S>
+    for Multiplicative<S, A, B, O>
+{
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let (rest, correction) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
+        let scalars = &mut *self.scalars.borrow_mut();
+        self.first.apply(space, x, y)?;
+        self.operator.apply(space, y, rest)?;
+        match self.back {
+            None => space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?,
+            Some(_) => space.sweep(damp, scalars, OMEGA, [x], [&mut *y, &mut *rest], [])?,
+        }
+        self.second.apply(space, rest, correction)?;
+        space.sweep(add, scalars, [], [&*correction], [&mut *y], [])?;
+        if self.back.is_some() {
+            self.operator.apply(space, y, rest)?;
+            space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?;
+            self.first.apply(space, rest, correction)?;
+            space.sweep(add_damped, scalars, OMEGA, [&*correction], [y], [])?;
+        }
+        Ok(())
+    }
+    fn key(&self) -> u64 {
+        joined_key([self.key, self.first.key(), self.second.key(), self.operator.key()])
+    }
+    fn bytes(&self) -> u64 {
+        let (first, step) = (self.first.bytes(), self.operator.bytes() + 48 * self.len);
+        let back = if self.back.is_some() { first + step + 8 * self.len } else { 0 };
+        first + self.second.bytes() + step + back
+    }
+    fn recordable(&self) -> bool {
+        self.first.recordable() && self.second.recordable() && self.operator.recordable()
+    }
+}

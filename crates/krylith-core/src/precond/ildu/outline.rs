@@ -1,0 +1,81 @@
+//! What there is to say of the factors of subdomains without their arrays, which may be on a device.
+
+use super::Plan;
+use crate::Result;
+use crate::operator::TermValues;
+
+/// Counts of a plan.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::precond::{Ildu, IlduOptions};
+/// use krylith::{matrix::Csr, operator::Terms};
+/// use krylith_core::partition::Subdomains;
+/// let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0), (1, 2, 1.0), (2, 2, 4.0)])?;
+/// let cut = Subdomains::from_labels(&[0, 0, 1], 2)?; // rows 0 and 1, row 2
+/// let ildu = Ildu::new(&Cpu::new(3, 1), &Terms::csr(&a)?, &cut, IlduOptions::default())?;
+/// let outline = ildu.outline();
+/// assert_eq!((outline.subdomains, outline.stored, outline.dropped), (2, 6, 1));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// Order of a block, b·s.
+    pub order: usize,
+    /// Own block rows.
+    pub block_rows: usize,
+    /// Subdomains.
+    pub subdomains: usize,
+    /// Block rows of the largest.
+    pub largest: usize,
+    /// Levels of the deepest.
+    pub deepest: usize,
+    /// Blocks of the factors: L, D and U.
+    pub entries: usize,
+    /// Stored blocks of the union of the terms' patterns, ghost columns included.
+    pub stored: usize,
+    /// Those of them that couple subdomains.
+    pub dropped: usize,
+    /// Stored blocks of each term's matrix.
+    pub blocks: Vec<usize>,
+}
+
+impl Outline {
+    /// Blocks of the factors over stored blocks of the matrix.
+    pub fn fill(&self) -> f64 {
+        if self.stored > 0 { self.entries as f64 / self.stored as f64 } else { 1.0 }
+    }
+
+    /// Refuses values of another shape than those of the terms that the plan was made for.
+    ///
+    /// # Errors
+    /// Another order of blocks, number of terms, or of stored blocks.
+    pub fn check(&self, values: &TermValues) -> Result<()> {
+        let (stages, block) = (values.stages(), self.block(values));
+        // An order that the stages do not divide leaves no block size, and no number of values fits.
+        let size = if block * stages == self.order { block * block } else { usize::MAX };
+        values.check(stages, self.blocks.iter().map(|&blocks| blocks.saturating_mul(size)))
+    }
+
+    /// Block size b of values that belong to the plan.
+    pub(crate) fn block(&self, values: &TermValues) -> usize {
+        self.order / values.stages().max(1)
+    }
+}
+
+impl From<&Plan> for Outline {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            order: plan.order,
+            block_rows: plan.block_rows,
+            subdomains: plan.count(),
+            largest: plan.largest(),
+            deepest: plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0),
+            entries: plan.entries(),
+            stored: plan.stored,
+            dropped: plan.dropped,
+            blocks: plan.blocks.clone(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What factors need that values do not change: patterns, order and levels of every subdomain.
+
+use super::analysis::{Analysis, Count, Found, Places, Scratch};
+use crate::matrix::storage::SharedPattern;
+use crate::memory::Pattern;
+use crate::operator::{Terms, check_count};
+use crate::partition::Subdomains;
+use crate::threads::zeros;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Everything about the factors of all subdomains that values do not change.
+///
+/// Inside a subdomain rows are numbered by level: its local numbers, called positions here, are consecutive in each
+/// level. Levels come from the symmetrised pattern with its fill, so the same ones serve L and U, and elimination by
+/// position is elimination in the order chosen: coupled rows keep it.
+///
+/// # Examples
+/// For many matrices of one pattern:
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::precond::{Ildu, IlduOptions};
+/// use krylith_core::precond::Plan;
+/// use krylith::{matrix::Csr, operator::Terms};
+/// use krylith_core::partition::Subdomains;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+/// let terms = Terms::csr(&a)?;
+/// let plan = Plan::new(&terms, &Subdomains::whole(2), 0)?;
+/// assert_eq!((plan.count(), plan.entries()), (1, 4));
+/// let ildu = Ildu::with_plan(&Cpu::new(2, 1), &terms, plan.into(), IlduOptions::default())?; // analyses nothing
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Order of a block, b·s.
+    pub order: usize,
+    /// Own block rows.
+    pub block_rows: usize,
+    /// Subdomain p holds positions `ptr[p]..ptr[p + 1]`.
+    pub ptr: Vec<usize>,
+    /// Own block row at each position.
+    pub rows: Vec<u32>,
+    /// Subdomain p has levels `level_ptr[p]..level_ptr[p + 1]`.
+    pub level_ptr: Vec<usize>,
+    /// First position of each level, relative to the subdomain's first; a level ends where the next begins, the last
+    /// with its subdomain.
+    pub levels: Vec<u32>,
+    /// Position → entries; `block_rows + 1` long.
+    pub row_ptr: Vec<usize>,
+    /// Column of each entry as a position relative to its subdomain's first; ascending in a row, the diagonal included.
+    pub columns: Vec<u32>,
+    /// Position → its diagonal entry.
+    pub diagonal: Vec<usize>,
+    /// For each term: entry → number of its block in that matrix's values, or `u32::MAX` where it has none.
+    pub sources: Vec<Vec<u32>>,
+    /// Stored blocks of the union of the patterns that couple subdomains, ghost columns included.
+    pub dropped: usize,
+    /// Stored blocks of the union of the patterns, ghost columns included.
+    pub stored: usize,
+    /// Stored blocks of each term's matrix.
+    pub blocks: Vec<usize>,
+    /// Pattern of each term's matrix; of the first alone where all are the same.
+    pub(crate) patterns: Vec<SharedPattern>,
+}
+
+/// Block rows that one task analyses, where its subdomains allow.
+const TASK: usize = 16384;
+
+/// One task's part of a plan: what was counted, and the fill, which must be found to be counted.
+struct Task {
+    subdomains: Range<usize>,
+    counts: Vec<Count>,
+    found: Vec<Found>,
+}
+
+impl Plan {
+    /// Analyses every subdomain with ILU(`fill`), in parallel; the result does not depend on threads.
+    ///
+    /// # Errors
+    /// A matrix that is not square, blocks of order above 32, more than 2³² − 2 stored blocks, or subdomains of
+    /// another number of block rows; an interrupt while fill is found.
+    pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
+        Self::check(terms, subdomains)?;
+        let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+        let blocks = terms.terms.iter().map(|t| t.1.blocks()).collect();
+        let shared = terms.shared_pattern();
+        let matrices = if shared { &terms.terms[..1] } else { &terms.terms[..] };
+        let analysis = Analysis::new(matrices.iter().map(|(_, a)| &**a).collect(), subdomains, fill)?;
+        let tasks: Vec<Task> = tasks(subdomains)
+            .into_par_iter()
+            .map_init(Scratch::default, |scratch, subdomains| count(&analysis, subdomains, scratch))
+            .collect::<Result<_>>()?;
+
+        let all = || tasks.iter().flat_map(|task| &task.counts);
+        let entries = all().map(|count| count.entries).sum();
+        let what = "the plan of incomplete factors";
+        let mut plan = Self {
+            order,
+            block_rows: n,
+            ptr: subdomains.starts().to_vec(),
+            rows: zeros(n, what)?,
+            level_ptr: Vec::with_capacity(subdomains.count() + 1),
+            levels: Vec::new(),
+            row_ptr: zeros(n + 1, what)?,
+            columns: zeros(entries, what)?,
+            diagonal: zeros(n, what)?,
+            sources: terms.terms.iter().map(|_| zeros(entries, what)).collect::<Result<_>>()?,
+            dropped: all().map(|count| count.dropped).sum(),
+            stored: all().map(|count| count.stored).sum(),
+            blocks,
+            patterns: matrices.iter().map(|(_, a)| a.storage().shared_pattern()).collect(),
+        };
+        plan.write(&analysis, tasks)?;
+        Ok(plan)
+    }
+
+    /// Refuses what no plan can be made of: see [`new`](Self::new).
+    pub(crate) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
+        let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+        check_count(terms.terms.len())?;
+        if !terms.is_square() {
+            return Err(Error::invalid("a preconditioner needs a square matrix"));
+        }
+        if subdomains.block_rows() != n {
+            return Err(Error::invalid(format!(
+                "subdomains of {} block rows for a matrix of {n}",
+                subdomains.block_rows()
+            )));
+        }
+        if order > MAX_ORDER {
+            return Err(Error::Unsupported(format!(
+                "incomplete factors with blocks of order {order}; the largest is {MAX_ORDER}: use a smaller block size \
+                 or fewer stages"
+            )));
+        }
+        let mut blocks = terms.terms.iter().map(|t| t.1.blocks());
+        if let Some(most) = blocks.find(|&b| b >= u32::MAX as usize) {
+            return Err(Error::Unsupported(format!(
+                "incomplete factors of a matrix with {most} stored blocks; the most is 2³² − 2: use more ranks"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Finds what was only counted, and writes everything to its place.
+    fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) -> Result<()> {
+        let mut rest = Places {
+            rows: &mut self.rows,
+            row_ptr: &mut self.row_ptr[1..],
+            diagonal: &mut self.diagonal,
+            columns: &mut self.columns,
+            sources: self.sources.iter_mut().map(|s| &mut s[..]).collect(),
+        };
+        let (ptr, mut first) = (&self.ptr, 0);
+        let mut shares = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let rows = ptr[task.subdomains.end] - ptr[task.subdomains.start];
+            let entries = task.counts.iter().map(|count| count.entries).sum();
+            shares.push((first, rest.split_off(rows, entries), task));
+            first += entries;
+        }
+        // Levels are few, and counted when they are found.
+        let levels: Vec<(Vec<u32>, Vec<u32>)> = shares
+            .into_par_iter()
+            .map_init(Scratch::default, |scratch, (mut first, mut places, task)| {
+                let (mut levels, mut counts) = (Vec::new(), Vec::with_capacity(task.counts.len()));
+                let mut kept = task.found.into_iter();
+                for (p, count) in task.subdomains.zip(&task.counts) {
+                    match kept.next() {
+                        Some(found) => scratch.found = found,
+                        None => analysis.find(p, scratch)?,
+                    }
+                    let to = places.split_off(ptr[p + 1] - ptr[p], count.entries);
+                    analysis.write(p, &scratch.found, first, to, &mut scratch.place);
+                    first += count.entries;
+                    levels.extend_from_slice(&scratch.found.levels);
+                    counts.push(scratch.found.levels.len() as u32);
+                }
+                Ok((levels, counts))
+            })
+            .collect::<Result<_>>()?;
+        self.level_ptr.push(0);
+        self.levels.reserve_exact(levels.iter().map(|(levels, _)| levels.len()).sum());
+        for (levels, counts) in levels {
+            for count in counts {
+                self.level_ptr.push(self.level_ptr[self.level_ptr.len() - 1] + count as usize);
+            }
+            self.levels.extend_from_slice(&levels);
+        }
+        Ok(())
+    }
+
+    /// The pattern of term `t`.
+    pub(crate) fn pattern(&self, t: usize) -> &Pattern {
+        let shared = &self.patterns[t.min(self.patterns.len() - 1)];
+        shared.get().expect("a pattern that was fetched")
+    }
+
+    /// Subdomains.
+    pub fn count(&self) -> usize {
+        self.ptr.len() - 1
+    }
+
+    /// Blocks of the factors: L, D and U.
+    pub fn entries(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Block rows of the largest subdomain.
+    pub fn largest(&self) -> usize {
+        self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
+    }
+}
+
+/// The largest order of a block.
+pub(crate) const MAX_ORDER: usize = 32;
+
+/// Runs of subdomains of about [`TASK`] block rows each.
+fn tasks(subdomains: &Subdomains) -> Vec<Range<usize>> {
+    let ptr = subdomains.starts();
+    let (mut tasks, mut start) = (Vec::new(), 0);
+    while start < subdomains.count() {
+        let end = ptr.partition_point(|&row| row <= ptr[start] + TASK) - 1;
+        let end = end.max(start + 1);
+        tasks.push(start..end);
+        start = end;
+    }
+    tasks
+}
+
+/// How many entries each subdomain has.
+fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -> Result<Task> {
+    let mut counts: Vec<Count> = subdomains.clone().map(|p| analysis.count(p, scratch)).collect();
+    let mut found = Vec::new();
+    if analysis.fills() {
+        for (p, count) in subdomains.clone().zip(&mut counts) {
+            analysis.find(p, scratch)?;
+            count.entries = scratch.found.entries();
+            found.push(std::mem::take(&mut scratch.found));
+        }
+    }
+    Ok(Task { subdomains, counts, found })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! Point-block Jacobi: the inverse of every diagonal block.
+//!
+//! For a Kronecker operator the block of a node couples all its components and stages: order b·s. Point Jacobi is
+//! the same thing with 1×1 blocks. Ledger of one application: (b·s)² numbers a node, x and y once.
+
+use super::invert::eliminate;
+use crate::matrix::Bsr;
+use crate::memory::Numbers;
+use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
+use crate::space::{Space, Store};
+use crate::{Error, Result};
+
+/// A device that can hold and apply a block-diagonal matrix.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Store, memory::Numbers};
+/// use krylith_core::precond::BlockDiagonal;
+/// /// y = D x with blocks of 2, wherever `space` is.
+/// fn multiply<S: BlockDiagonal>(space: &S, blocks: &[f64], x: &S::Vector, y: &mut S::Vector) -> krylith::Result<()> {
+///     let d = space.prepare_blocks(2, Numbers::from(blocks), Store::F64)?;
+///     space.multiply_blocks(&d, x, y)
+/// }
+/// let mut y = vec![0.0; 2];
+/// multiply(&Cpu::new(2, 1), &[1.0, 2.0, 3.0, 4.0], &vec![1.0, 1.0], &mut y)?;
+/// assert_eq!(y, [3.0, 7.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub trait BlockDiagonal: Space {
+    /// Blocks on the device.
+    type Blocks;
+    /// Uploads row-major blocks of order `order`.
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<Self::Blocks>;
+    /// New numbers in the same place.
+    fn update_blocks(&self, to: &mut Self::Blocks, blocks: Numbers) -> Result<()>;
+    /// `y ← D x`.
+    fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// Bytes that one application must move.
+    fn blocks_bytes(blocks: &Self::Blocks) -> u64;
+    /// The inverted diagonal blocks of a sum of terms, found and inverted here; `None` where the host does that.
+    ///
+    /// # Errors
+    /// A missing, zero or singular diagonal block, with its row.
+    fn invert_diagonal(&self, terms: &Terms, store: Store) -> Result<Option<Self::Blocks>> {
+        let _ = (terms, store);
+        Ok(None)
+    }
+    /// The same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made; after an error they are
+    /// what they were. False where the host does that.
+    ///
+    /// # Errors
+    /// As there.
+    fn invert_new_diagonal(&self, blocks: &mut Self::Blocks, values: &TermValues) -> Result<bool> {
+        let _ = (blocks, values);
+        Ok(false)
+    }
+}
+
+/// y = D⁻¹x with D the diagonal blocks of an operator.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::{Store, matrix::Bsr, operator::{LinearOperator, Terms, Space}, precond::BlockJacobi};
+/// // One node with two unknowns: the inverse of its block solves the system.
+/// let a = Bsr::new(2, 1, 1, vec![0, 1], vec![0], vec![2.0, 1.0, 1.0, 3.0])?;
+/// let space = Cpu::new(2, 1);
+/// let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Store::F64)?;
+/// let mut y = space.vector()?;
+/// jacobi.apply(&space, &vec![3.0, 4.0], &mut y)?;
+/// assert!(y.iter().all(|y| (y - 1.0).abs() < 1e-14));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct BlockJacobi<S: BlockDiagonal> {
+    blocks: S::Blocks,
+    diagonals: Vec<Diagonal>,
+    /// What the host works with where the device does not invert: values that came from a GPU, inverses, one block.
+    scratch: [Vec<f64>; 2],
+    inverse: Vec<f64>,
+    work: Vec<f64>,
+    order: usize,
+    key: u64,
+}
+
+/// Where the diagonal blocks of one term stand.
+struct Diagonal {
+    /// Numbers that the term's matrix has.
+    numbers: usize,
+    /// Block row → number of its diagonal block, or [`NONE`]; empty where the device has that.
+    blocks: Vec<usize>,
+}
+
+/// "No diagonal block in this row."
+const NONE: usize = usize::MAX;
+
+impl<S: BlockDiagonal> BlockJacobi<S> {
+    /// Inverts the diagonal blocks of a sum of terms, each of order block × stages.
+    ///
+    /// # Errors
+    /// A matrix that is not square; a missing, zero or singular diagonal block, with its row.
+    pub fn new(space: &S, terms: &Terms, store: Store) -> Result<Self> {
+        let order = terms.block() * terms.stages();
+        check_count(terms.terms.len())?;
+        if !terms.is_square() {
+            return Err(Error::invalid("a preconditioner needs a square matrix"));
+        }
+        if let Some(blocks) = space.invert_diagonal(terms, store)? {
+            let numbers = |a: &Bsr| a.blocks() * a.block() * a.block();
+            let diagonal = |a: &Bsr| Diagonal { numbers: numbers(a), blocks: Vec::new() };
+            let diagonals = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
+            let (scratch, inverse, work) = Default::default();
+            return Ok(Self { blocks, diagonals, scratch, inverse, work, order, key: fresh_key() });
+        }
+        let mut inverse = vec![0.0; terms.block_rows() * order * order];
+        let mut work = vec![0.0; order * order];
+        let diagonal = |a: &Bsr| {
+            let at = |i: usize| a.diagonal_position(i).unwrap_or(NONE);
+            Diagonal { numbers: a.stored(), blocks: (0..a.block_rows()).map(at).collect() }
+        };
+        let diagonals: Vec<Diagonal> = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
+        let mut scratch = <[Vec<f64>; 2]>::default();
+        let host = TermValues::from(terms).on_host(&mut scratch)?;
+        invert_diagonal(&diagonals, &host, order, &mut inverse, &mut work)?;
+        let blocks = space.prepare_blocks(order, Numbers::from(&inverse), store)?;
+        Ok(Self { blocks, diagonals, scratch, inverse, work, order, key: fresh_key() })
+    }
+
+    /// Inverts again, for new values, τ or coefficients under the same patterns.
+    ///
+    /// A GPU inverts blocks of order 1 to 32, and reads values where they are if that is its own memory.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); a different shape.
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let values = values.into();
+        let stages = values.stages();
+        if stages == 0 || self.order % stages != 0 {
+            return Err(Error::invalid(format!(
+                "new values for {stages} stages; the preconditioner has blocks of order {}",
+                self.order
+            )));
+        }
+        values.check(stages, self.diagonals.iter().map(|d| d.numbers))?;
+        if space.invert_new_diagonal(&mut self.blocks, &values)? {
+            return Ok(());
+        }
+        let host = values.on_host(&mut self.scratch)?;
+        invert_diagonal(&self.diagonals, &host, self.order, &mut self.inverse, &mut self.work)?;
+        space.update_blocks(&mut self.blocks, Numbers::from(&self.inverse))
+    }
+
+    /// Order of a block.
+    pub fn order(&self) -> usize {
+        self.order
+    }
+}
+
+impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.multiply_blocks(&self.blocks, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        S::blocks_bytes(&self.blocks)
+    }
+}
+
+/// What a diagonal block may be that has no inverse.
+pub(crate) const BAD_BLOCKS: [&str; 3] = ["missing", "zero", "singular"];
+
+pub(crate) fn bad_block(row: usize, kind: &'static str) -> Error {
+    Error::SingularBlock { row, kind, remedy: "try without a preconditioner, or another block size" }
+}
+
+fn invert_diagonal(
+    diagonals: &[Diagonal],
+    terms: &HostTerms,
+    order: usize,
+    inverse: &mut [f64],
+    work: &mut [f64],
+) -> Result<()> {
+    if order == 1 {
+        return invert_entries(diagonals, terms, inverse);
+    }
+    for (i, out) in inverse.chunks_exact_mut(order * order).enumerate() {
+        work.fill(0.0);
+        let mut present = false;
+        for ((c, values), diagonal) in terms.iter().flatten().zip(diagonals) {
+            let (s, at) = (c.rows(), diagonal.blocks[i]);
+            let b = order / s;
+            if at == NONE {
+                continue;
+            }
+            let block = &values[at * b * b..][..b * b];
+            present = true;
+            for r in 0..b {
+                for q in 0..b {
+                    for k in 0..s {
+                        for l in 0..s {
+                            work[(r * s + k) * order + q * s + l] += c[(k, l)] * block[r * b + q];
+                        }
+                    }
+                }
+            }
+        }
+        let kind = if !present {
+            BAD_BLOCKS[0]
+        } else if work.iter().all(|&v| v == 0.0) {
+            BAD_BLOCKS[1]
+        } else if !invert_block(order, work, out) {
+            BAD_BLOCKS[2]
+        } else {
+            continue;
+        };
+        return Err(bad_block(i, kind));
+    }
+    Ok(())
+}
+
+/// Blocks of order 1, which need no elimination.
+fn invert_entries(diagonals: &[Diagonal], terms: &HostTerms, inverse: &mut [f64]) -> Result<()> {
+    for (i, out) in inverse.iter_mut().enumerate() {
+        let (mut entry, mut present) = (0.0, false);
+        for ((c, values), diagonal) in terms.iter().flatten().zip(diagonals) {
+            let at = diagonal.blocks[i];
+            if at != NONE {
+                entry += c[(0, 0)] * values[at];
+                present = true;
+            }
+        }
+        let kind = match entry {
+            _ if !present => BAD_BLOCKS[0],
+            0.0 => BAD_BLOCKS[1],
+            _ if !f64::is_finite(entry) => BAD_BLOCKS[2],
+            _ => {
+                *out = 1.0 / entry;
+                continue;
+            }
+        };
+        return Err(bad_block(i, kind));
+    }
+    Ok(())
+}
+
+/// Inverse of a row-major matrix by Gauss–Jordan elimination with row pivoting; false if it is singular.
+///
+/// Rows are first scaled by their largest entry, so that a block of small numbers is not called singular.
+pub fn invert_block(n: usize, a: &mut [f64], inverse: &mut [f64]) -> bool {
+    inverse.fill(0.0);
+    for r in 0..n {
+        let largest = a[r * n..(r + 1) * n].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        if !(largest > 0.0) || !largest.is_finite() {
+            return false;
+        }
+        a[r * n..(r + 1) * n].iter_mut().for_each(|v| *v /= largest);
+        inverse[r * n + r] = 1.0 / largest;
+    }
+    eliminate(n, a, inverse).is_ok()
+}

@@ -1,0 +1,271 @@
+//! Sparse direct factors: Q A Qᵀ = L Lᵀ where A is symmetric and positive definite, L B Lᵀ where it is symmetric, and P A Q = L U with
+//! partial pivoting elsewhere.
+//!
+//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), symmetric systems by AMD (Amestoy, Davis and Duff 1996), the
+//! factors are those of the crate `faer`, on one thread, so that they are the same on any number of threads. Fill is bounded before
+//! anything is factored: of L Lᵀ it is known, of L U it is at most that of a QR factorisation (George and Ng 1987), which may be
+//! several times what comes. Rows and columns with many entries are a border around the factors of the rest. Iterations around it refine what rounding leaves. An application moves L and U once, on the host.
+
+mod border;
+mod factors;
+mod pins;
+
+use crate::interrupt;
+use crate::matrix::Dense;
+use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
+use crate::space::Space;
+use crate::{Error, Result};
+use factors::{Columns, Factors, Work};
+use pins::pins;
+use std::cell::RefCell;
+
+/// Factors of so few blocks are made sooner than anybody would interrupt them.
+const AT_ONCE: usize = 1 << 13;
+
+/// A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::matrix::Csr;
+/// use krylith::operator::{LinearOperator, Terms};
+/// use krylith_core::precond::SparseLu;
+/// use krylith::operator::Space;
+/// // A saddle point: no incomplete factor without pivoting can divide by its zero.
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0)])?;
+/// let (lu, cpu) = (SparseLu::new(&Terms::csr(&a)?, None)?, Cpu::new(2, 1));
+/// let (mut b, mut x, mut host) = (cpu.vector()?, cpu.vector()?, [0.0; 2]);
+/// cpu.write(&[3.0, 1.0], &mut b)?;
+/// lu.apply(&cpu, &b, &mut x)?;
+/// cpu.read(&x, &mut host)?;
+/// assert_eq!(host, [1.0, 1.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct SparseLu {
+    assembly: Assembly,
+    matrix: Columns,
+    /// One unknown for each null vector, whose row and column are left out.
+    pinned: Vec<usize>,
+    factors: Factors,
+    /// Bytes that factors may take, where that is known.
+    room: Option<u64>,
+    work: RefCell<Work>,
+    scratch: [Vec<f64>; 2],
+    key: u64,
+}
+
+/// Where the blocks of the terms go.
+struct Assembly {
+    block: usize,
+    stages: usize,
+    /// First block of each block column.
+    col_ptr: Vec<usize>,
+    /// Of each term the block column of each block, and its place among the blocks by columns.
+    places: Vec<Vec<(u32, usize)>>,
+}
+
+impl SparseLu {
+    /// Factors of a sum of terms, in at most `room` bytes.
+    ///
+    /// # Errors
+    /// A matrix that is not square, or has columns of other ranks; one that is singular; factors that may need more than `room`.
+    pub fn new(terms: &Terms, room: Option<u64>) -> Result<Self> {
+        Self::with_null_vectors(terms, &[], room)
+    }
+
+    /// The same of a singular system, whose null vectors these are: y = 0 at one unknown for each of them, where the vectors are large and
+    /// independent, and A y = x in all rows but theirs. That is A⁻¹ x up to a null vector where x is one that A reaches, if vectors n with
+    /// nᵀA = 0 are independent in those rows too, as those of a symmetric matrix are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); vectors of another length, or that depend on each other.
+    ///
+    /// ```
+    /// use krylith::device::Cpu;
+    /// use krylith::{matrix::Csr, operator::{LinearOperator, Terms, Space}};
+    /// use krylith_core::precond::SparseLu;
+    /// // Two cells in a closed box: the pressure is known up to a constant.
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
+    /// let lu = SparseLu::with_null_vectors(&Terms::csr(&a)?, &[vec![1.0; 2]], None)?;
+    /// let (space, mut y) = (Cpu::new(2, 1), vec![0.0; 2]);
+    /// lu.apply(&space, &vec![3.0, -3.0], &mut y)?;
+    /// assert_eq!((y[0] - y[1]).abs(), 3.0);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn with_null_vectors(terms: &Terms, null: &[Vec<f64>], room: Option<u64>) -> Result<Self> {
+        check_count(terms.terms.len())?;
+        if !terms.is_square() {
+            return Err(Error::invalid(
+                "lu: a direct factorisation needs a square matrix, whole on one rank",
+            ));
+        }
+        let pinned = pins(terms, null)?;
+        let (assembly, matrix) = Assembly::new(terms, &pinned);
+        let work = RefCell::new(Work::default());
+        let (scratch, key) = (Default::default(), fresh_key());
+        let mut lu = Self { assembly, matrix, pinned, factors: Factors::None, room, work, scratch, key };
+        lu.update_values(TermValues::from(terms))?;
+        Ok(lu)
+    }
+
+    /// Factors of new values under the same patterns: orderings and the analysis stay, unless a symmetric matrix no longer is, or
+    /// needs pivots from elsewhere. After an error there are none, until values come that have some.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); another shape.
+    pub fn update_values<'v>(&mut self, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let (values, mut scratch) = (values.into(), std::mem::take(&mut self.scratch));
+        let square = self.assembly.block * self.assembly.block;
+        values.check(self.assembly.stages, self.assembly.places.iter().map(|p| p.len() * square))?;
+        let filled =
+            values.on_host(&mut scratch).map(|host| self.assembly.fill(&host, &mut self.matrix.values));
+        self.scratch = scratch;
+        filled?;
+        self.matrix.pin(&self.pinned);
+        let old = std::mem::replace(&mut self.factors, Factors::None);
+        if self.matrix.order() > 0 {
+            // Nothing stops the other library's code; where this thread's work ends before, there are no factors.
+            let (matrix, mut work) = (std::mem::take(&mut self.matrix), self.work.take());
+            let room = self.room;
+            let make = move || {
+                let made = matrix.factors(old, room, &mut work);
+                (matrix, work, made)
+            };
+            let small = self.assembly.places.iter().map(Vec::len).sum::<usize>() < AT_ONCE;
+            let (matrix, work, made) = if small { make() } else { interrupt::apart("lu", make)? };
+            (self.matrix, self.work) = (matrix, RefCell::new(work));
+            self.factors = made?;
+        }
+        Ok(())
+    }
+
+    /// What the factors are: `Cholesky`, `LBLᵀ` or `LU`, `bordered` where dense rows and columns surround them; `none` after values that had
+    /// none.
+    pub fn kind(&self) -> &'static str {
+        self.factors.kind()
+    }
+
+    /// Numbers of the factors: of L where the matrix is symmetric, else the most that pivoting can make of L and U; with those of a border
+    /// of dense rows and columns.
+    pub fn numbers(&self) -> usize {
+        self.factors.numbers()
+    }
+
+    /// Bytes of so many numbers of factors.
+    pub(crate) fn bytes_of(numbers: usize) -> u64 {
+        factors::ENTRY.saturating_mul(numbers as u64)
+    }
+
+    /// Numbers of the assembled matrix.
+    pub fn stored(&self) -> usize {
+        self.matrix.values.len()
+    }
+}
+
+impl<S: Space> LinearOperator<S> for SparseLu {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let work = &mut *self.work.borrow_mut();
+        space.read(x, &mut work.x)?;
+        self.pinned.iter().for_each(|&u| work.x[u] = 0.0);
+        self.factors.solve(work)?;
+        space.write(&work.x, y)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        (16 * self.factors.moved() + 16 * self.matrix.order()) as u64
+    }
+    /// It works on the host.
+    fn recordable(&self) -> bool {
+        false
+    }
+}
+
+impl Assembly {
+    /// The pattern of the sum, blocks by columns, and its numbers, all 0. Pinned unknowns have a diagonal block.
+    fn new(terms: &Terms, pinned: &[usize]) -> (Self, Columns) {
+        let (block, stages, nodes) = (terms.block(), terms.stages(), terms.block_rows());
+        let order = block * stages;
+        let mut added = vec![false; if pinned.is_empty() { 0 } else { nodes }];
+        pinned.iter().for_each(|u| added[u / order] = true);
+        // A block that two terms have is counted once: both meet it in the same block row.
+        let sweep = |visit: &mut dyn FnMut(Option<(usize, usize)>, usize, usize, bool)| {
+            let mut last = vec![usize::MAX; nodes];
+            for i in 0..nodes {
+                for (t, (_, a)) in terms.terms.iter().enumerate() {
+                    for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+                        let j = a.col()[p] as usize;
+                        let new = last[j] != i;
+                        last[j] = i;
+                        visit(Some((t, p)), i, j, new);
+                    }
+                }
+                if added.get(i) == Some(&true) && last[i] != i {
+                    last[i] = i;
+                    visit(None, i, i, true);
+                }
+            }
+        };
+        let mut col_ptr = vec![0; nodes + 1];
+        sweep(&mut |_, _, j, new| col_ptr[j + 1] += usize::from(new));
+        (0..nodes).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
+        let mut next = col_ptr.clone();
+        let mut block_rows = vec![0; col_ptr[nodes]];
+        let mut places: Vec<Vec<(u32, usize)>> =
+            terms.terms.iter().map(|(_, a)| vec![(0, 0); a.blocks()]).collect();
+        sweep(&mut |of, i, j, new| {
+            next[j] += usize::from(new);
+            block_rows[next[j] - 1] = i;
+            if let Some((t, p)) = of {
+                places[t][p] = (j as u32, next[j] - 1);
+            }
+        });
+        let mut matrix = Columns {
+            col_ptr: Vec::with_capacity(nodes * order + 1),
+            rows: Vec::with_capacity(block_rows.len() * order * order),
+            values: vec![0.0; block_rows.len() * order * order],
+        };
+        matrix.col_ptr.push(0);
+        for blocks in col_ptr.windows(2).map(|w| &block_rows[w[0]..w[1]]) {
+            for _ in 0..order {
+                matrix.rows.extend(blocks.iter().flat_map(|i| i * order..(i + 1) * order));
+                matrix.col_ptr.push(matrix.rows.len());
+            }
+        }
+        (Self { block, stages, col_ptr, places }, matrix)
+    }
+
+    /// Σ Cₜ ⊗ Aₜ, column by column.
+    fn fill(&self, terms: &HostTerms, out: &mut [f64]) {
+        let (b, s) = (self.block, self.stages);
+        let order = b * s;
+        out.fill(0.0);
+        let add = |out: &mut [f64], c: &Dense, (j, place): (u32, usize), block: &[f64]| {
+            let (from, to) = (self.col_ptr[j as usize], self.col_ptr[j as usize + 1]);
+            let height = (to - from) * order;
+            let corner = from * order * order + (place - from) * order;
+            for (e, v) in block.iter().enumerate() {
+                let (r, q) = (e / b, e % b);
+                for k in 0..s {
+                    for l in 0..s {
+                        out[corner + (q * s + l) * height + r * s + k] += c[(k, l)] * v;
+                    }
+                }
+            }
+        };
+        for ((c, values), places) in terms.iter().flatten().zip(&self.places) {
+            if order == 1 {
+                let c = c[(0, 0)];
+                values.iter().zip(places).for_each(|(v, (_, place))| out[*place] += c * v);
+                continue;
+            }
+            for (block, place) in values.chunks_exact(b * b).zip(places) {
+                add(out, c, *place, block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Cycles: what visits the levels of a hierarchy, and how often.
+//!
+//! A cycle is x ← B b from x = 0: smooth, correct from the coarser level, smooth. It differs by how the coarser system is solved:
+//!
+//! * V: by one cycle there.
+//! * W: by two, the second on what the first leaves over.
+//! * K: by two steps of a Krylov method that these cycles precondition (Notay and Vassilevski 2008): flexible CG where A is symmetric,
+//!   GCR elsewhere. So B is not linear, and a method around it must be flexible.
+//!
+//! All scalars stay on the device, and nothing depends on values: a cycle is recorded like anything else. Two steps on each of l levels are
+//! 2ˡ visits of the last one, so W and K turn into V below [`BRANCHING`] levels, and above a level that is solved directly.
+
+use super::Coarsen;
+use super::hierarchy::Level;
+use super::smoother::Room;
+use crate::precond::compose::add;
+use crate::space::{BoundSweep, SmallStep, Space};
+use crate::{Error, Result, steps, sweeps};
+
+/// Levels that W and K visit twice from each visit of the one above.
+const BRANCHING: usize = 4;
+
+/// How a coarser system is solved.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::Cycle;
+/// assert_eq!((Cycle::default(), Cycle::K.name()), (Cycle::V, "k")); // as in amg:cycle=k
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cycle {
+    /// By one cycle.
+    #[default]
+    V,
+    /// By two.
+    W,
+    /// By two steps of a Krylov method.
+    K,
+}
+
+impl Cycle {
+    /// All of them.
+    pub const ALL: [Cycle; 3] = [Cycle::V, Cycle::W, Cycle::K];
+
+    /// The name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cycle::V => "v",
+            Cycle::W => "w",
+            Cycle::K => "k",
+        }
+    }
+}
+
+steps! {
+    /// The scalars of two Krylov steps.
+    pub struct Scalars {
+        /// (c, v) and (c, b), or (v, v) and (v, b).
+        vv, vb,
+        /// (d, v), (d, w) and (d, r), or (w, v), (w, w) and (w, r).
+        wv, ww, wb,
+        /// (c, v) or (v, v), kept; shares of c and d in x.
+        rho, first, second
+    }
+    /// No arrays.
+    arrays Arrays(m) {}
+    constants [];
+    functions {}
+    /// Every step.
+    pub const STEPS;
+    /// The share of c that makes b − A x smallest; 0 where b is.
+    take_first(s, _) {
+        s.rho = s.vv;
+        s.first = 0.0;
+        if (s.vv != 0.0) { s.first = s.vb / s.vv; }
+    }
+    /// The shares of both; c alone where d brings nothing new.
+    take_both(s, _) {
+        s.second = 0.0;
+        if (s.rho != 0.0) {
+            let rest = s.ww - s.wv * s.wv / s.rho;
+            if (abs(rest) > 1e-14 * abs(s.ww)) {
+                s.second = s.wb / rest;
+                s.first -= s.wv * s.second / s.rho;
+            }
+        }
+    }
+}
+
+sweeps! {
+    /// The vector passes of two Krylov steps.
+    pub const SWEEPS for Scalars;
+    /// (c, v), (c, b).
+    cycle_energy: () [c, v, b] [] -> [vv, vb] { vv += c * v; vb += c * b; }
+    /// (v, v), (v, b).
+    cycle_minimal: () [v, b] [] -> [vv, vb] { vv += v * v; vb += v * b; }
+    /// r = b − α v.
+    cycle_left_over: (first) [b, v] [r] -> [] { r = b - first * v; }
+    /// (d, v), (d, w), (d, r).
+    cycle_energy_of_both: () [d, v, w, r] [] -> [wv, ww, wb] { wv += d * v; ww += d * w; wb += d * r; }
+    /// (w, v), (w, w), (w, r).
+    cycle_minimal_of_both: () [v, w, r] [] -> [wv, ww, wb] { wv += w * v; ww += w * w; wb += w * r; }
+    /// x = α x + β d.
+    cycle_combine: (first, second) [d] [x] -> [] { x = first * x + second * d; }
+}
+
+/// What a level works with during a cycle.
+pub(super) struct Work<S: Coarsen> {
+    pub room: Room<S>,
+    /// The system on the next coarser level; none on the last.
+    pub coarse: Option<Coarse<S>>,
+}
+
+/// A coarser system A x = b, and what solving it takes.
+pub(super) struct Coarse<S: Coarsen> {
+    b: S::Vector,
+    x: S::Vector,
+    again: Again<S>,
+}
+
+/// What a second visit takes.
+enum Again<S: Coarsen> {
+    /// There is none.
+    Once,
+    /// Two cycles: r and d.
+    Twice { r: S::Vector, d: S::Vector, scalars: S::Scalars },
+    /// Two Krylov steps: r, d, v = A c and w = A d.
+    Krylov { r: S::Vector, d: S::Vector, v: S::Vector, w: S::Vector, scalars: S::Scalars, symmetric: bool },
+}
+
+impl<S: Coarsen> Coarse<S> {
+    /// Vectors for the system of `level`, number `depth`; `last` says that it is solved directly.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn new(on: &S, how: Cycle, depth: usize, last: bool, symmetric: bool) -> Result<Self> {
+        let again = match how {
+            _ if last || depth > BRANCHING => Again::Once,
+            Cycle::V => Again::Once,
+            Cycle::W => Again::Twice { r: on.vector()?, d: on.vector()?, scalars: on.scalars(1)? },
+            Cycle::K => Again::Krylov {
+                r: on.vector()?,
+                d: on.vector()?,
+                v: on.vector()?,
+                w: on.vector()?,
+                scalars: on.scalars(Arrays::at(0).len)?,
+                symmetric,
+            },
+        };
+        Ok(Self { b: on.vector()?, x: on.vector()?, again })
+    }
+
+    /// Cycles that one visit of the level above makes here.
+    pub fn visits(&self) -> u64 {
+        if matches!(self.again, Again::Once) { 1 } else { 2 }
+    }
+
+    /// x ≈ A⁻¹ b.
+    fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>]) -> Result<()> {
+        let Self { b, x, again } = self;
+        match again {
+            Again::Once => cycle(levels, work, b, x),
+            Again::Twice { r, d, scalars } => two_cycles(levels, work, b, x, r, d, scalars),
+            Again::Krylov { r, d, v, w, scalars, symmetric } => {
+                two_steps(levels, work, b, x, [r, d, v, w], scalars, *symmetric)
+            }
+        }
+    }
+}
+
+/// x ← B b: smoothing from zero, a coarse correction, smoothing.
+pub(super) fn cycle<S: Coarsen>(
+    levels: &[Level<S>],
+    work: &mut [Work<S>],
+    b: &S::Vector,
+    x: &mut S::Vector,
+) -> Result<()> {
+    let (Some((level, coarser)), Some((own, below))) = (levels.split_first(), work.split_first_mut()) else {
+        return Err(Error::Internal("a cycle below the last level".into()));
+    };
+    let (on, room) = (&level.space, &mut own.room);
+    let Some((transfer, coarse)) = level.transfer.as_ref().zip(own.coarse.as_mut()) else {
+        return level.solve(b, x, room);
+    };
+    let Some(smoother) = &level.smoother else {
+        transfer.restrict(on, b, &mut coarse.b)?;
+        coarse.solve(coarser, below)?;
+        return transfer.prolong(on, &coarse.x, x);
+    };
+    let a = level.operator()?;
+    smoother.begin(on, a, b, x, room)?;
+    // b_c = R (b − A x)
+    level.left_over(b, x, &mut room.q, &mut room.scalars)?;
+    transfer.restrict(on, &room.q, &mut coarse.b)?;
+    coarse.solve(coarser, below)?;
+    // x ← x + P x_c
+    transfer.correct(on, &coarse.x, x, room)?;
+    smoother.improve(on, a, b, x, room)
+}
+
+/// x ← B b + B (b − A B b).
+fn two_cycles<S: Coarsen>(
+    levels: &[Level<S>],
+    work: &mut [Work<S>],
+    b: &S::Vector,
+    x: &mut S::Vector,
+    r: &mut S::Vector,
+    d: &mut S::Vector,
+    scalars: &mut S::Scalars,
+) -> Result<()> {
+    let level = &levels[0];
+    cycle(levels, work, b, x)?;
+    level.left_over(b, x, r, scalars)?;
+    cycle(levels, work, r, d)?;
+    level.space.sweep(add, scalars, [], [d], [x], [])
+}
+
+/// Two steps of flexible CG, or of GCR: the x of span{B b, B r} that makes the error smallest in the norm of A, or the residual.
+fn two_steps<S: Coarsen>(
+    levels: &[Level<S>],
+    work: &mut [Work<S>],
+    b: &S::Vector,
+    x: &mut S::Vector,
+    [r, d, v, w]: [&mut S::Vector; 4],
+    scalars: &mut S::Scalars,
+    symmetric: bool,
+) -> Result<()> {
+    let (level, on) = (&levels[0], &levels[0].space);
+    // c = B b, v = A c; c stays in x.
+    cycle(levels, work, b, x)?;
+    level.multiply(x, v)?;
+    match symmetric {
+        true => sweep(on, cycle_energy, scalars, [x, v, b], [])?,
+        false => sweep(on, cycle_minimal, scalars, [v, b], [])?,
+    }
+    step(on, take_first, scalars)?;
+    sweep(on, cycle_left_over, scalars, [b, v], [&mut *r])?;
+    // d = B r, w = A d.
+    cycle(levels, work, r, d)?;
+    level.multiply(d, w)?;
+    match symmetric {
+        true => sweep(on, cycle_energy_of_both, scalars, [d, v, w, r], [])?,
+        false => sweep(on, cycle_minimal_of_both, scalars, [v, w, r], [])?,
+    }
+    step(on, take_both, scalars)?;
+    sweep(on, cycle_combine, scalars, [d], [x])
+}
+
+fn sweep<S: Space, K, const A: usize, const X: usize, const Y: usize, const O: usize>(
+    on: &S,
+    kernel: K,
+    scalars: &mut S::Scalars,
+    x: [&S::Vector; X],
+    y: [&mut S::Vector; Y],
+) -> Result<()>
+where
+    K: BoundSweep<A, X, Y, O>,
+{
+    on.sweep(kernel, scalars, K::READS, x, y, K::SUMS)
+}
+
+fn step<S: Space, T: SmallStep>(on: &S, step: T, scalars: &mut S::Scalars) -> Result<()> {
+    on.step(step, scalars, 0)
+}

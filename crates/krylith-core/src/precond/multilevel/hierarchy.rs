@@ -1,0 +1,570 @@
+//! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
+//!
+//! Level 0 is the system. Each next level is R A P of the one before. Of several ranks' system all share the finer levels (`ranks/`), and from the first small one on
+//! every rank has the whole of each; on GPUs, and with near-null vectors, each rank has a hierarchy of what couples its own nodes: block Jacobi over ranks.
+//!
+//! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
+
+use super::coarsest::Inverse;
+use super::cycle::{Coarse, Cycle, Work, cycle};
+use super::host::near_null;
+use super::parts::{operator, own_part, owned};
+use super::ranks::{self, Next};
+use super::smoother::{Fused, Room, Smoother};
+use super::transfers::Transfers;
+use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
+use crate::comm::agree;
+use crate::halo::OwnRows;
+use crate::interrupt;
+use crate::matrix::Dense;
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
+use crate::partition::{self, Subdomains};
+use crate::precond::IlduSpec;
+use crate::precond::compose::left_over;
+use crate::profile::{self, SetupPart};
+use crate::space::{FLAGS, Store};
+use crate::{Error, Result, sweeps};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+sweeps! {
+    /// The vector pass of set-ups.
+    pub const SWEEPS;
+    /// (u, A v), (v, A u), ‖A v‖², ‖u‖².
+    look_for_symmetry: () [u, v, au, av] [] -> [uav, vau, avav, uu] {
+        uav += u * av; vau += v * au; avav += av * av; uu += u * u;
+    }
+}
+
+/// Times that the last level is smoothed where it is too large to be solved directly.
+const SMOOTHED: usize = 10;
+/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
+const ROUNDING: f64 = 1e-12;
+
+/// A level.
+///
+/// # Examples
+/// ```
+/// use krylith::{device::Cpu, matrix::Csr, operator::Terms};
+/// use krylith_core::precond::{Multilevel, MultilevelOptions};
+/// let n = 1000;
+/// let stencil = |i: usize| [(i, i, 2.0), (i, (i + 1) % n, -0.9), (i, (i + n - 1) % n, -0.9)];
+/// let entries: Vec<_> = (0..n).flat_map(stencil).map(|(i, j, v)| (i as u32, j as u32, v)).collect();
+/// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
+/// let p = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
+/// for (number, level) in p.levels().iter().enumerate() {
+///     println!("{number}: {} nodes, {} entries, solved directly: {}", level.nodes(), level.entries(), level.is_direct());
+/// }
+/// assert_eq!((p.levels()[0].nodes(), p.levels()[0].entries()), (n, 3 * n));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Level<S: Coarsen> {
+    pub(super) space: S,
+    pub(super) terms: Terms<'static>,
+    /// None where nothing but the inverse is applied.
+    pub(super) operator: Option<Rc<RefCell<PointBlock<S>>>>,
+    /// The operator is the solver's, which gives it new values.
+    pub(super) shared: bool,
+    /// None where the inverse is applied, and where the level only hands on to the next.
+    pub(super) smoother: Option<Smoother<S>>,
+    /// To and from the next level; none on the last.
+    pub(super) transfer: Option<Transfers<S>>,
+    pub(super) inverse: Option<Inverse<S>>,
+}
+
+/// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::matrix::Csr;
+/// use krylith::operator::Terms;
+/// use krylith_core::precond::{Multilevel, MultilevelOptions};
+///
+/// let n = 1000;
+/// let stencil = |i: usize| [(i, i, 2.0), (i, (i + 1) % n, -0.9), (i, (i + n - 1) % n, -0.9)];
+/// let entries: Vec<_> = (0..n).flat_map(stencil).map(|(i, j, v)| (i as u32, j as u32, v)).collect();
+/// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
+/// let p = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
+/// assert!(p.levels().len() >= 2 && p.operator_complexity() < 3.0);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Multilevel<S: Coarsen> {
+    levels: Vec<Level<S>>,
+    work: RefCell<Vec<Work<S>>>,
+    /// Arrays of the system as a device that has them wants them, for values that come there later.
+    distributed: bool,
+    symmetric: bool,
+    options: MultilevelOptions,
+    key: u64,
+}
+
+/// What of a system's set-up a hierarchy takes over.
+pub(crate) struct Finest<S: Coarsen> {
+    /// The operator, of the same terms and ranks.
+    pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
+    /// Subdomains of own nodes, for the smoother that wants some.
+    pub subdomains: Option<Subdomains>,
+    /// Near-null vectors of own rows.
+    pub near: Option<NearNull>,
+    /// Numbers of own rows in the whole system, where they are not a run for each rank.
+    pub numbers: Option<OwnRows>,
+}
+
+impl<S: Coarsen> Default for Finest<S> {
+    fn default() -> Self {
+        Self { operator: None, subdomains: None, near: None, numbers: None }
+    }
+}
+
+impl<S: Coarsen> Multilevel<S> {
+    /// Coarsens until little is left, and prepares a cycle over all levels. Collective where the terms have a halo.
+    ///
+    /// # Errors
+    /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
+    pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
+        Self::with(space, terms, options, Finest::default())
+    }
+
+    /// The same from vectors that the matrix maps nearly to zero, in smoothed or plain aggregation: each coarse node has an unknown for each of
+    /// them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); more than one term or stage, classical coarsening, vectors of another length.
+    pub fn with_near_null(
+        space: &S,
+        terms: &Terms,
+        options: MultilevelOptions,
+        near: NearNull,
+    ) -> Result<Self> {
+        near.check(terms)?;
+        Self::with(space, terms, options, Finest { near: Some(near), ..Finest::default() })
+    }
+
+    /// The same with what is there already.
+    pub(crate) fn with(
+        space: &S,
+        terms: &Terms,
+        options: MultilevelOptions,
+        mut finest: Finest<S>,
+    ) -> Result<Self> {
+        if !terms.is_square() {
+            return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
+        }
+        let several = terms.halo.is_some() && space.comm().size() > 1;
+        let distributed = several && finest.near.is_some();
+        let joint = several && !distributed;
+        let mut near = finest.near.take();
+        let mut levels: Vec<Level<S>> = Vec::new();
+        let mut next = if joint {
+            let numbers = match finest.numbers.take() {
+                Some(numbers) => numbers,
+                None => ranks::numbers(space.comm(), terms.block_rows())?,
+            };
+            Self::joint(space, terms, &options, std::mem::take(&mut finest), numbers, &mut levels)?
+        } else {
+            Some(if distributed { own_part(terms)? } else { owned(terms) })
+        };
+        let mut finest = Some(finest);
+        while let Some(terms) = next.take() {
+            interrupt::check()?;
+            let depth = levels.len();
+            let taken = finest.take().unwrap_or_default();
+            let taken = Finest { near: near.take(), ..taken };
+            let made = Level::new(space, terms, &options, depth, taken);
+            let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
+            levels.push(level);
+            (next, near) = coarse.map_or((None, None), |(terms, near)| (Some(terms), near));
+        }
+        let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
+        let work = levels.iter().enumerate().map(|(depth, level)| {
+            let coarse = levels.get(depth + 1).map(|below| {
+                Coarse::new(&below.space, options.cycle, depth + 1, below.inverse.is_some(), symmetric)
+            });
+            Ok(Work { room: Room::new(&level.space, level.smoother.as_ref())?, coarse: coarse.transpose()? })
+        });
+        let work = RefCell::new(work.collect::<Result<_>>()?);
+        Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
+    }
+
+    /// The levels that ranks share, and the next one, which every rank has alone.
+    fn joint(
+        space: &S,
+        terms: &Terms,
+        options: &MultilevelOptions,
+        finest: Finest<S>,
+        numbers: OwnRows,
+        levels: &mut Vec<Level<S>>,
+    ) -> Result<Option<Terms<'static>>> {
+        let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers));
+        let mut finest = Some(finest);
+        loop {
+            let (terms, numbers) = match next.take() {
+                None => return Ok(None),
+                Some(Next::Whole(terms)) => return Ok(Some(terms)),
+                Some(Next::Shared(terms, numbers)) => (terms, numbers),
+            };
+            let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
+            let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
+            // A rank with a diagonal block that is singular must not leave the others waiting at the next level.
+            let made = made.map_err(|e| on_level(depth, e));
+            let made = agree(space.comm(), interrupt::check().and(made));
+            let (level, coarse) = made?;
+            levels.push(level);
+            next = coarse;
+        }
+    }
+
+    /// The same hierarchy for new values and coefficients of terms of the same patterns: P stays, and everything else is computed again
+    /// where it stands.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); another shape. After an error it must not be applied.
+    pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
+        let finest = &mut self.levels[0];
+        let count = finest.terms.terms.len();
+        let rows = finest.terms.block_rows();
+        if values.len() != count || terms.terms.len() != count || terms.block_rows() != rows {
+            return Err(Error::invalid("the new values have another shape than amg was built for"));
+        }
+        if self.distributed {
+            finest.terms = own_part(terms)?;
+        } else if finest.terms.halo.is_some() {
+            finest.terms = finest.space.place(&Terms { halo: terms.halo.clone(), ..owned(terms) })?;
+        } else {
+            for (t, (c, values)) in values.iter().enumerate() {
+                let (own, a) = &mut finest.terms.terms[t];
+                *own = c.clone();
+                match values.gpu() {
+                    Some(_) => a.to_mut().update_values(values)?,
+                    None => *a = Cow::Owned((*terms.terms[t].1).clone()),
+                }
+            }
+        }
+        for depth in 0..self.levels.len() {
+            let (above, below) = self.levels.split_at_mut(depth + 1);
+            let level = &mut above[depth];
+            let refreshed = level.refresh(self.options.store).map_err(|e| on_level(depth, e));
+            match level.terms.halo {
+                Some(_) => agree(level.space.comm(), refreshed)?,
+                None => refreshed?,
+            }
+            if let (Some(transfer), Some(next)) = (&mut level.transfer, below.first_mut()) {
+                let _factors = profile::begin_inside(SetupPart::Factors);
+                if let Some(joint) = &mut transfer.joint {
+                    next.terms = next.space.place(&joint.coarse(&level.space, &level.terms)?)?;
+                    continue;
+                }
+                for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
+                    to.0 = from.0.clone();
+                }
+                match &transfer.blocks {
+                    None => level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?,
+                    Some(p) => {
+                        let a = near_null::galerkin(&level.space.host_threads(), &level.terms.terms[0].1, p);
+                        next.terms.terms[0].1.to_mut().values_mut().copy_from_slice(a.values());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The levels, finest first.
+    pub fn levels(&self) -> &[Level<S>] {
+        &self.levels
+    }
+
+    /// Stored entries of all levels over those of the first.
+    pub fn operator_complexity(&self) -> f64 {
+        self.complexity(Level::entries)
+    }
+
+    /// Nodes of all levels over those of the first.
+    pub fn grid_complexity(&self) -> f64 {
+        self.complexity(Level::nodes)
+    }
+
+    fn complexity(&self, of: impl Fn(&Level<S>) -> usize) -> f64 {
+        let all: usize = self.levels.iter().map(&of).sum();
+        all as f64 / of(&self.levels[0]).max(1) as f64
+    }
+
+    /// How levels were made and are visited.
+    pub fn options(&self) -> &MultilevelOptions {
+        &self.options
+    }
+
+    /// K-cycles take flexible CG where this is so, and GCR elsewhere.
+    pub fn is_symmetric(&self) -> bool {
+        self.symmetric
+    }
+
+    /// Numbers that it stores, without the system itself.
+    pub fn numbers(&self) -> f64 {
+        let level = |(depth, level): (usize, &Level<S>)| {
+            let own = if depth > 0 || !level.shared { level.stored() as f64 } else { 0.0 };
+            let transfer = level.transfer.as_ref().map_or(0, |t| 2 * t.matrices.prolongation.stored());
+            let order = level.terms.block() * level.terms.stages();
+            let smoother = level.smoother.as_ref().map_or(0.0, |s| s.numbers(order, level.terms.rows()));
+            let inverse = level.inverse.as_ref().map_or(0, |inverse| inverse.numbers(level.terms.rows()));
+            own + transfer as f64 + smoother + inverse as f64
+        };
+        self.levels.iter().enumerate().map(level).sum()
+    }
+}
+
+/// Errors of coarser levels name them: their rows are nobody's.
+fn on_level(depth: usize, e: Error) -> Error {
+    match e {
+        Error::SingularBlock { .. } | Error::Pivot { .. } if depth > 0 => {
+            Error::invalid(format!("amg: level {depth}: {e}"))
+        }
+        e => e,
+    }
+}
+
+/// The terms and near-null vectors of the next level.
+type Coarser = (Terms<'static>, Option<NearNull>);
+
+impl<S: Coarsen> Level<S> {
+    /// A level, and the terms and near-null vectors of the next one, if there is one.
+    fn new(
+        beside: &S,
+        terms: Terms<'static>,
+        options: &MultilevelOptions,
+        depth: usize,
+        finest: Finest<S>,
+    ) -> Result<(Self, Option<Coarser>)> {
+        let space = beside.beside(terms.rows())?;
+        // On a GPU everything starts from one copy there.
+        let terms = space.place(&terms)?;
+        let analysis = profile::begin_inside(SetupPart::Analysis);
+        let (mut matrices, mut blocks) = (None, None);
+        if terms.rows() > options.coarsest && depth + 1 < options.levels {
+            let couplings = space.couplings(&terms)?;
+            let enough = (STALLED * terms.block_rows() as f64) as usize;
+            if let Some(near) = &finest.near {
+                let (pool, a) = (space.host_threads(), &terms.terms[0].1);
+                blocks = near_null::prolongation(&pool, a, &couplings, near, &options.coarsening, depth)?;
+                blocks = blocks.filter(|(p, _)| p.columns() <= enough);
+                matrices = blocks.as_ref().map(|(p, _)| p.transfer());
+            } else {
+                matrices = space.transfer(&couplings, &options.coarsening, depth)?;
+                matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
+            }
+        }
+        drop(analysis);
+        let factors = profile::begin_inside(SetupPart::Factors);
+        let (mut p, mut coarse) = (None, None);
+        if let Some((blocks, near)) = blocks {
+            let (c, a) = &terms.terms[0];
+            let product = near_null::galerkin(&space.host_threads(), a, &blocks);
+            let product = Terms { terms: vec![(c.clone(), Cow::Owned(product))], halo: None };
+            (p, coarse) = (Some(blocks), Some((product, Some(near))));
+        } else if let Some(matrices) = &matrices {
+            coarse = Some((space.galerkin(&terms, matrices)?, None));
+        }
+        let last = matrices.is_none();
+        // A system that nothing coarsens is not solved directly behind its user's back.
+        let inverse = if last { Inverse::new(&space, &terms, options.store, depth > 0)? } else { None };
+        drop(factors);
+        let product = profile::begin_inside(SetupPart::Product);
+        let (shared, direct) = (finest.operator.is_some(), inverse.is_some());
+        let operator = match finest.operator {
+            Some(operator) => Some(operator),
+            None if direct && depth > 0 => None,
+            None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?))),
+        };
+        let transfer = match matrices {
+            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.store)?),
+            None => None,
+        };
+        drop(product);
+        let _factors = profile::begin_inside(SetupPart::Factors);
+        let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
+        let smoother = if direct || alone {
+            None
+        } else {
+            let cut = || cut_for(&space, &terms, finest.subdomains);
+            Some(Smoother::new(&space, &terms, options.smoothing, options.store, cut)?)
+        };
+        Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
+    }
+
+    /// Operator, smoother and inverse for the values that the terms have now.
+    fn refresh(&mut self, store: Store) -> Result<()> {
+        let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
+        if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
+            let _product = profile::begin_inside(SetupPart::Product);
+            let mut a = operator.borrow_mut();
+            let mut update = || -> Result<()> {
+                for (t, (_, matrix)) in terms.terms.iter().enumerate() {
+                    a.update_values(space, t, matrix.numbers())?;
+                }
+                let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
+                space.update_coefficients(a.product_mut(), &coefficients)
+            };
+            // Values that break what was found inside the blocks want another operator.
+            if update().is_err() {
+                *a = PointBlock::new(space, terms, store, false)?;
+            }
+        }
+        let _factors = profile::begin_inside(SetupPart::Factors);
+        let of_own = terms.halo.is_some() && matches!(smoother, Some(Smoother::Factors { .. }));
+        let own = of_own.then(|| own_part(terms)).transpose()?;
+        let of = own.as_ref().unwrap_or(terms);
+        smoother.as_mut().map_or(Ok(()), |smoother| smoother.update_values(space, of))?;
+        inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
+    }
+
+    /// A, of a level that is not solved by its inverse alone.
+    pub(super) fn operator(&self) -> Result<&RefCell<PointBlock<S>>> {
+        let lost = || Error::Internal("a product with the level that has its inverse alone".into());
+        self.operator.as_deref().ok_or_else(lost)
+    }
+
+    /// y ← A x.
+    pub(super) fn multiply(&self, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.operator()?.apply(&self.space, x, y)
+    }
+
+    /// r ← b − A x.
+    pub(super) fn left_over(
+        &self,
+        b: &S::Vector,
+        x: &S::Vector,
+        r: &mut S::Vector,
+        scalars: &mut S::Scalars,
+    ) -> Result<()> {
+        let (on, a) = (&self.space, self.operator()?);
+        if on.fuses(a.borrow().product()) {
+            return on.fused(a.borrow().product(), x, Fused::LeftOver { b, r });
+        }
+        a.apply(on, x, r)?;
+        on.sweep(left_over, scalars, [], [b], [r], [])
+    }
+
+    /// x ≈ A⁻¹ b, on the last level.
+    pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+        let on = &self.space;
+        match (&self.inverse, &self.smoother) {
+            (Some(inverse), _) => inverse.apply(on, b, x),
+            (None, Some(smoother)) => {
+                let a = self.operator()?;
+                smoother.begin(on, a, b, x, room)?;
+                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))
+            }
+            (None, None) => Err(Error::Internal("a level that nothing solves".into())),
+        }
+    }
+
+    /// A = Aᵀ, by two products with random vectors.
+    fn is_symmetric(&self) -> Result<bool> {
+        let on = &self.space;
+        let vector = || on.vector();
+        let (mut u, mut v, mut au, mut av) = (vector()?, vector()?, vector()?, vector()?);
+        let (mut scalars, mut sums, mut flags) = (on.scalars(4)?, [0.0; 4], [0; FLAGS]);
+        on.fill_random(1, &mut u)?;
+        on.fill_random(2, &mut v)?;
+        self.multiply(&u, &mut au)?;
+        self.multiply(&v, &mut av)?;
+        on.sweep(look_for_symmetry, &mut scalars, [], [&u, &v, &au, &av], [], [0, 1, 2, 3])?;
+        on.read_scalars(&scalars, 0, &mut sums, &mut flags)?;
+        let [uav, vau, avav, uu] = sums;
+        Ok((uav - vau).abs() <= ROUNDING * (avav * uu).sqrt())
+    }
+
+    /// The matrices and coefficients of the level.
+    pub fn terms(&self) -> &Terms<'static> {
+        &self.terms
+    }
+
+    /// P and R between this level and the next; none on the last. Made of near-null vectors they are matrices of components, in square blocks, else
+    /// of nodes, for all of whose components their scalars are meant.
+    pub fn transfer(&self) -> Option<&Transfer> {
+        self.transfer.as_ref().map(|t| &t.matrices)
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.terms.block_rows()
+    }
+
+    /// Stored blocks; of two terms of one pattern they count once.
+    pub fn entries(&self) -> usize {
+        let terms = if self.terms.shared_pattern() { &self.terms.terms[..1] } else { &self.terms.terms[..] };
+        terms.iter().map(|t| t.1.blocks()).sum()
+    }
+
+    /// Stored numbers.
+    fn stored(&self) -> usize {
+        self.terms.terms.iter().map(|t| t.1.stored()).sum()
+    }
+
+    /// Equations of the last level that depend on others and were left out of its inverse.
+    pub fn dropped(&self) -> usize {
+        self.inverse.as_ref().map_or(0, Inverse::dropped)
+    }
+
+    /// The level is solved by its inverse, or by direct factors.
+    pub fn is_direct(&self) -> bool {
+        self.inverse.is_some()
+    }
+
+    /// Bytes that one visit moves at least.
+    fn bytes(&self) -> u64 {
+        let (len, a) = (self.terms.rows(), self.operator.as_ref().map_or(0, |a| a.bytes()));
+        let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
+        match (&self.inverse, &self.transfer) {
+            (Some(inverse), _) => inverse.bytes(),
+            (None, Some(t)) if self.smoother.is_none() => t.bytes(),
+            (None, Some(t)) => smoothing + (products + 1) * a + t.bytes() + 48 * len as u64,
+            (None, None) => SMOOTHED as u64 / 2 * (smoothing + (products + 1) * a),
+        }
+    }
+
+    fn key(&self) -> u64 {
+        let transfer = self.transfer.as_ref().map_or(0, Transfers::key);
+        let smoother = self.smoother.as_ref().map_or(0, Smoother::key);
+        let inverse = self.inverse.as_ref().map_or(0, Inverse::key);
+        let operator = self.operator.as_ref().map_or(0, |a| a.key());
+        joined_key([operator, smoother, inverse, transfer])
+    }
+}
+
+impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
+    fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
+    }
+    /// Where the last level is solved on the host, nothing is recorded.
+    fn recordable(&self) -> bool {
+        self.levels.iter().all(|level| level.inverse.as_ref().is_none_or(Inverse::recordable))
+    }
+    fn key(&self) -> u64 {
+        joined_key(std::iter::once(self.key).chain(self.levels.iter().map(Level::key)))
+    }
+    fn bytes(&self) -> u64 {
+        let (mut visits, mut sum) = (1, 0);
+        for (level, work) in self.levels.iter().zip(&*self.work.borrow()) {
+            sum += visits * level.bytes();
+            visits *= work.coarse.as_ref().map_or(1, Coarse::visits);
+        }
+        sum
+    }
+}
+
+/// Subdomains for a smoother that wants some: those that are there, or small ones.
+pub(super) fn cut_for<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    subdomains: Option<Subdomains>,
+) -> Result<Subdomains> {
+    if let Some(subdomains) = subdomains {
+        return Ok(subdomains);
+    }
+    let device = |rows| space.cut_graph(terms, rows);
+    let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
+    Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
+}

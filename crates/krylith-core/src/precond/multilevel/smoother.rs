@@ -1,0 +1,465 @@
+//! What reduces the errors that a coarser level does not see.
+//!
+//! * ℓ1-Jacobi and Chebyshev: polynomials in D⁻¹A, where D is the diagonal (of nodes, in blocks) with the rest of each row's ℓ1 norm added, so
+//!   that the spectrum of D⁻¹A lies in (0, 1] for every symmetric definite A (Baker, Falgout, Kolev and Yang 2011) and nothing is estimated.
+//! * ILDU(0) of subdomains: costs little more than a product and does the work of several sweeps.
+//!
+//! All are symmetric where A is, and the same before and after the coarse correction, so that a cycle is symmetric too.
+//!
+//! Ledger of k steps of a polynomial from x = 0, N numbers: k − 1 products with A, and with scalar nodes 3 N + 7 N (k − 1); to a given x
+//! k products and 7 N each, 5 N for a single one. Blocks add 4 N and their own numbers a step. Where a device fuses a step with its product
+//! ([`Coarsen::fused`]), 3 N of it are left, and 5 N where a direction is written or read.
+
+use super::Coarsen;
+use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::partition::Subdomains;
+use crate::precond::compose::{add, left_over};
+use crate::precond::{Ildu, IlduOptions};
+use crate::space::{FLAGS, Store};
+use crate::{Result, sweeps};
+use std::cell::RefCell;
+
+sweeps! {
+    /// The vector passes of smoothers.
+    pub const SWEEPS;
+    /// x = c D⁻¹ b: the first step from x = 0.
+    smooth_first: (c) [d, b] [x] -> [] { x = c * d * b; }
+    /// The second one, where the last direction is x: p = a x + c D⁻¹ (b − q), x += p, with A x in q.
+    smooth_second: (a, c) [d, b, q] [p, x] -> [] { p = a * x + c * d * (b - q); x += p; }
+    /// p = a p + c D⁻¹ (b − q), x += p.
+    smooth_next: (a, c) [d, b, q] [p, x] -> [] { p = a * p + c * d * (b - q); x += p; }
+    /// The first step to a given x: p = c D⁻¹ (b − q), x += p.
+    smooth_start: (c) [d, b, q] [p, x] -> [] { p = c * d * (b - q); x += p; }
+    /// A step that remembers nothing: x += c D⁻¹ (b − q).
+    smooth_alone: (c) [d, b, q] [x] -> [] { x += c * d * (b - q); }
+    /// The last step: x += a p + c D⁻¹ (b − q).
+    smooth_last: (a, c) [d, b, q, p] [x] -> [] { x += a * p + c * d * (b - q); }
+    /// x = c x.
+    smooth_scale: (c) [] [x] -> [] { x *= c; }
+    /// Blocks, with z = D⁻¹ (b − A x): p = a x + c z, x += p.
+    smooth_blocks_second: (a, c) [z] [p, x] -> [] { p = a * x + c * z; x += p; }
+    /// p = a p + c z, x += p.
+    smooth_blocks_next: (a, c) [z] [p, x] -> [] { p = a * p + c * z; x += p; }
+    /// p = c z, x += p.
+    smooth_blocks_start: (c) [z] [p, x] -> [] { p = c * z; x += p; }
+    /// x += c z.
+    smooth_blocks_alone: (c) [z] [x] -> [] { x += c * z; }
+    /// x = 1.
+    smooth_ones: () [] [x] -> [] { x = 1.0; }
+}
+
+/// Which smoother, and how often.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::{AmgSpec, Smoothing};
+/// let amg = AmgSpec { smoother: Smoothing::Jacobi { sweeps: 2 }, ..AmgSpec::default() };
+/// assert_eq!("amg:smoother=jacobi,sweeps=2".parse::<PrecondSpec>()?, PrecondSpec::Amg(amg));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Smoothing {
+    /// x ← x + D⁻¹ (b − A x).
+    Jacobi {
+        /// Times before and after the coarse correction.
+        sweeps: usize,
+    },
+    /// The Chebyshev polynomial that is smallest on the upper part of the spectrum of D⁻¹A.
+    Chebyshev {
+        /// Its degree: products before and after the coarse correction.
+        degree: usize,
+    },
+    /// Incomplete factors of subdomains.
+    Ildu {
+        /// Times before and after the coarse correction.
+        sweeps: usize,
+    },
+}
+
+impl Smoothing {
+    /// The part of the spectrum (0, 1] that Chebyshev's polynomials leave to the coarser level.
+    pub const LEFT: f64 = 0.1;
+
+    /// The name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Smoothing::Jacobi { .. } => "jacobi",
+            Smoothing::Chebyshev { .. } => "chebyshev",
+            Smoothing::Ildu { .. } => "ildu",
+        }
+    }
+}
+
+/// Step k of a polynomial smoother: direction p ← aₖ p + cₖ D⁻¹ r, with `[a, c]` for each (Saad 2003, Alg. 12.1).
+pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
+    match how {
+        Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => vec![[0.0, 1.0]; sweeps],
+        Smoothing::Chebyshev { degree } => {
+            let (middle, half) = ((1.0 + Smoothing::LEFT) / 2.0, (1.0 - Smoothing::LEFT) / 2.0);
+            let sigma = middle / half;
+            let (mut rho, mut steps) = (1.0 / sigma, vec![[0.0, 1.0 / middle]]);
+            for _ in 1..degree {
+                let next = 1.0 / (2.0 * sigma - rho);
+                steps.push([next * rho, 2.0 * next / half]);
+                rho = next;
+            }
+            steps
+        }
+    }
+}
+
+/// What a device makes of A x in the pass of the product.
+#[doc(hidden)]
+pub enum Fused<'a, S: Coarsen> {
+    /// r = b − A x.
+    LeftOver {
+        /// Right-hand side.
+        b: &'a S::Vector,
+        /// Where it goes.
+        r: &'a mut S::Vector,
+    },
+    /// p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
+    Step {
+        /// D⁻¹.
+        d: &'a S::Vector,
+        /// Right-hand side.
+        b: &'a S::Vector,
+        /// The last direction where that is p, and p where it is kept.
+        p: Option<&'a mut S::Vector>,
+        /// p is kept.
+        keeps: bool,
+        /// The last direction.
+        last: Direction,
+        /// Where a and c are.
+        scalars: &'a S::Scalars,
+        /// Their slots.
+        at: [usize; 2],
+        /// Nothing, or the slot of c of a first step from zero: x is c D⁻¹ b, and no vector has it.
+        first: Option<usize>,
+        /// The new x, another vector.
+        to: &'a mut S::Vector,
+    },
+}
+
+/// Which vector the last direction of a polynomial is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Direction {
+    /// There is none.
+    None,
+    /// x, after a step from zero.
+    X,
+    /// p.
+    P,
+}
+
+/// A level's smoother.
+pub(super) enum Smoother<S: Coarsen> {
+    Polynomial { blocks: S::Blocks, scalar: Option<S::Vector>, steps: Vec<[f64; 2]> },
+    Factors { factors: Ildu<S>, sweeps: usize },
+}
+
+/// Vectors that a level works with, and the coefficients of its smoother.
+pub(super) struct Room<S: Coarsen> {
+    pub q: S::Vector,
+    pub r: S::Vector,
+    p: Option<S::Vector>,
+    pub scalars: S::Scalars,
+}
+
+impl<S: Coarsen> Room<S> {
+    /// Vectors for a level and its smoother.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn new(on: &S, smoother: Option<&Smoother<S>>) -> Result<Self> {
+        let steps = match smoother {
+            Some(Smoother::Polynomial { steps, .. }) => &steps[..],
+            _ => &[],
+        };
+        let numbers: Vec<f64> = steps.iter().flatten().copied().collect();
+        let mut scalars = on.scalars(numbers.len().max(1))?;
+        on.write_scalars(&mut scalars, 0, &numbers, &[0; FLAGS])?;
+        let p = steps.iter().any(|[a, _]| *a != 0.0).then(|| on.vector()).transpose()?;
+        Ok(Self { q: on.vector()?, r: on.vector()?, p, scalars })
+    }
+}
+
+/// Where a step finds its coefficients.
+fn slots(k: usize) -> [usize; 2] {
+    [2 * k, 2 * k + 1]
+}
+
+impl<S: Coarsen> Smoother<S> {
+    /// The smoother of a level; `cut` gives the subdomains of factors.
+    ///
+    /// # Errors
+    /// A diagonal block or a pivot that cannot be inverted, with its row; a device without room.
+    pub fn new(
+        on: &S,
+        terms: &Terms,
+        how: Smoothing,
+        store: Store,
+        cut: impl FnOnce() -> Result<Subdomains>,
+    ) -> Result<Self> {
+        if let Smoothing::Ildu { sweeps } = how {
+            let options = IlduOptions { store, ..IlduOptions::default() };
+            let factors = Ildu::new(on, terms, &cut()?, options)?;
+            return Ok(Smoother::Factors { factors, sweeps });
+        }
+        let blocks = on.l1_blocks(terms, store)?;
+        let mut scalar = (terms.block() * terms.stages() == 1).then(|| on.vector()).transpose()?;
+        if let Some(d) = &mut scalar {
+            diagonal(on, &blocks, d)?;
+        }
+        Ok(Smoother::Polynomial { blocks, scalar, steps: coefficients(how) })
+    }
+
+    /// The same for new values of the terms.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn update_values(&mut self, on: &S, terms: &Terms) -> Result<()> {
+        match self {
+            Smoother::Factors { factors, .. } => factors.update_values(on, terms),
+            Smoother::Polynomial { blocks, scalar, .. } => {
+                on.l1_blocks_again(terms, blocks)?;
+                scalar.as_mut().map_or(Ok(()), |d| diagonal(on, blocks, d))
+            }
+        }
+    }
+
+    /// x ← M b.
+    pub fn begin(
+        &self,
+        on: &S,
+        a: &RefCell<PointBlock<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        room: &mut Room<S>,
+    ) -> Result<()> {
+        match self {
+            Smoother::Factors { factors, sweeps } => {
+                factors.apply(on, b, x)?;
+                (1..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
+            }
+            Smoother::Polynomial { blocks, scalar, steps } => {
+                let [_, c] = slots(0);
+                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
+                    if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
+                        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+                    }
+                    // The last of the steps that follow goes to x.
+                    let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
+                    on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
+                    return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+                }
+                match scalar {
+                    Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
+                    None => {
+                        on.multiply_blocks(blocks, b, x)?;
+                        if steps[0][1] != 1.0 {
+                            on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut *x], [])?;
+                        }
+                    }
+                }
+                (1..steps.len()).try_for_each(|k| step(on, blocks, scalar, steps, (k, true), a, b, x, room))
+            }
+        }
+    }
+
+    /// x ← x + M (b − A x).
+    pub fn improve(
+        &self,
+        on: &S,
+        a: &RefCell<PointBlock<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        room: &mut Room<S>,
+    ) -> Result<()> {
+        match self {
+            Smoother::Factors { factors, sweeps } => {
+                (0..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
+            }
+            Smoother::Polynomial { blocks, scalar, steps } => {
+                let mut plain = 0..steps.len();
+                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
+                    // Steps from one vector to another and back: of an odd number the first stays where it is.
+                    plain.end %= 2;
+                    plain
+                        .clone()
+                        .try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))?;
+                    return fused_steps(on, d, steps, (plain.end, false), None, a, b, x, room);
+                }
+                plain.try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))
+            }
+        }
+    }
+
+    /// Bytes that both applications around a coarse correction move, products with A apart; and how many of those they make.
+    pub fn bytes(&self, len: usize) -> (u64, u64) {
+        let n = 8 * len as u64;
+        match self {
+            Smoother::Factors { factors, sweeps } => {
+                let times = 2 * *sweeps as u64;
+                (times * factors.bytes() + (times - 1) * 6 * n, times - 1)
+            }
+            Smoother::Polynomial { blocks, scalar, steps } => {
+                let times = 2 * steps.len() as u64;
+                let each = if scalar.is_some() { 6 * n } else { S::blocks_bytes(blocks) + 8 * n };
+                (times * each, times - 1)
+            }
+        }
+    }
+
+    /// Numbers that it stores.
+    pub fn numbers(&self, order: usize, len: usize) -> f64 {
+        match self {
+            Smoother::Factors { factors, .. } => {
+                let outline = factors.outline();
+                outline.entries as f64 * (outline.order * outline.order) as f64
+            }
+            Smoother::Polynomial { .. } => (order * len) as f64,
+        }
+    }
+
+    /// Changes when what it refers to moves.
+    pub fn key(&self) -> u64 {
+        match self {
+            Smoother::Factors { factors, .. } => factors.key(),
+            Smoother::Polynomial { .. } => 0, // new values are in the same place
+        }
+    }
+}
+
+/// Inverses of order 1 as a vector, by which passes multiply.
+fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Result<()> {
+    let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
+    on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
+    on.multiply_blocks(blocks, &ones, to)
+}
+
+/// The direction that step k goes on with, and whether the next one goes on with this one's; with `from_zero`, step 0 has left x as its direction.
+fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool) {
+    let last = match (k, steps[k][0] != 0.0) {
+        (0, _) | (_, false) => Direction::None,
+        (1, true) if from_zero => Direction::X,
+        _ => Direction::P,
+    };
+    (last, steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0))
+}
+
+/// Steps `from` to the last of a polynomial, each in the pass of its product, from x to `room.r` and back: the last to x. Of an odd number the first finds
+/// its x in `room.r`, but where `first` is the slot of c of a step from zero that is made in its pass.
+fn fused_steps<S: Coarsen>(
+    on: &S,
+    d: &S::Vector,
+    steps: &[[f64; 2]],
+    (from, from_zero): (usize, bool),
+    first: Option<usize>,
+    a: &RefCell<PointBlock<S>>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut Room<S>,
+) -> Result<()> {
+    let (a, Room { r, p, scalars, .. }) = (a.borrow(), room);
+    for k in from..steps.len() {
+        let (last, keeps) = directions(steps, k, from_zero);
+        let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
+        let p = p.as_mut().filter(|_| keeps || last == Direction::P);
+        let first = first.filter(|_| k == from);
+        let pass = Fused::Step { d, b, p, keeps, last, scalars, at: slots(k), first, to };
+        on.fused(a.product(), x, pass)?;
+    }
+    Ok(())
+}
+
+/// Step k of a polynomial; with `from_zero`, step 0 has left x as the last direction.
+fn step<S: Coarsen>(
+    on: &S,
+    blocks: &S::Blocks,
+    scalar: &Option<S::Vector>,
+    steps: &[[f64; 2]],
+    (k, from_zero): (usize, bool),
+    a: &RefCell<PointBlock<S>>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut Room<S>,
+) -> Result<()> {
+    let Room { q, r, p, scalars } = room;
+    let ([at_a, at_c], last) = (slots(k), k + 1 == steps.len());
+    a.apply(on, x, q)?;
+    let (direction, keeps) = directions(steps, k, from_zero);
+    let takes = direction != Direction::None;
+    let Some(d) = scalar else {
+        on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
+        on.multiply_blocks(blocks, q, r)?;
+        return match p.as_mut().filter(|_| keeps || takes) {
+            None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
+            Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
+            Some(p) if k == 1 && from_zero => {
+                on.sweep(smooth_blocks_second, scalars, [at_a, at_c], [r], [p, x], [])
+            }
+            Some(p) => on.sweep(smooth_blocks_next, scalars, [at_a, at_c], [r], [p, x], []),
+        };
+    };
+    match p.as_mut().filter(|_| keeps || takes) {
+        None => on.sweep(smooth_alone, scalars, [at_c], [d, b, q], [x], []),
+        Some(p) if !takes => on.sweep(smooth_start, scalars, [at_c], [d, b, q], [p, x], []),
+        Some(p) if k == 1 && from_zero => {
+            on.sweep(smooth_second, scalars, [at_a, at_c], [d, b, q], [p, x], [])
+        }
+        Some(p) if last => on.sweep(smooth_last, scalars, [at_a, at_c], [d, b, q, p], [x], []),
+        Some(p) => on.sweep(smooth_next, scalars, [at_a, at_c], [d, b, q], [p, x], []),
+    }
+}
+
+/// x ← x + (LDU)⁻¹ (b − A x).
+fn solve<S: Coarsen>(
+    on: &S,
+    factors: &Ildu<S>,
+    a: &RefCell<PointBlock<S>>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut Room<S>,
+) -> Result<()> {
+    let Room { q, r, scalars, .. } = room;
+    a.apply(on, x, q)?;
+    on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
+    factors.apply(on, q, r)?;
+    on.sweep(add, scalars, [], [r], [x], [])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEFT: f64 = Smoothing::LEFT;
+
+    /// 1 − λ p(λ) of the steps is Chebyshev's polynomial, scaled to 1 at 0: small on [LEFT, 1], largest at the ends.
+    #[test]
+    fn steps_are_those_of_chebyshev() {
+        let residual = |degree: usize, lambda: f64| {
+            let (mut x, mut p) = (0.0, 0.0);
+            for [a, c] in coefficients(Smoothing::Chebyshev { degree }) {
+                p = a * p + c * (1.0 - lambda * x);
+                x += p;
+            }
+            1.0 - lambda * x
+        };
+        for degree in 1..=6 {
+            let chebyshev = |t: f64| match t.abs() <= 1.0 {
+                true => (degree as f64 * t.acos()).cos(),
+                false => t.signum().powi(degree as i32) * (degree as f64 * t.abs().acosh()).cosh(),
+            };
+            let map = |lambda: f64| (1.0 + LEFT - 2.0 * lambda) / (1.0 - LEFT);
+            for lambda in [0.0, 0.01, LEFT, 0.3, 0.55, 0.9, 1.0] {
+                let want = chebyshev(map(lambda)) / chebyshev(map(0.0));
+                let got = residual(degree, lambda);
+                assert!((got - want).abs() < 1e-12, "degree {degree}, {lambda}: {got} for {want}");
+            }
+        }
+        assert_eq!(coefficients(Smoothing::Jacobi { sweeps: 3 }), [[0.0, 1.0]; 3]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Systems that are singular and consistent: enclosed flow, free bodies, pure Neumann problems.
+//!
+//! y = (I − N Nᵀ) P⁻¹ x with N an orthonormal basis of the null space of A. The product A y does not change, since
+//! A N = 0, and the iterates stay orthogonal to N, where A is invertible, instead of drifting along it. Applied
+//! from the right: x gets no component in N beyond its initial guess. The right-hand side must lie in the range
+//! of A; where it does not, GMRES ends in a breakdown.
+//!
+//! Ledger of one application, k null vectors of N numbers: P, then N read twice and y twice, written once, and
+//! one reduction of k sums.
+
+use crate::operator::{LinearOperator, fresh_key};
+use crate::space::{FLAGS, Space, Store};
+use crate::{Error, Result};
+use std::cell::RefCell;
+
+/// A preconditioner, or none, followed by the projection that takes null vectors out.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::precond::BlockJacobi;
+/// use krylith_core::precond::NullSpace;
+/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, Terms, Space}};
+/// // The pressure of two cells in a closed box is known up to a constant.
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
+/// let space = Cpu::new(2, 1);
+/// let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
+/// let p = NullSpace::new(&space, &[vec![1.0, 1.0]], Some(jacobi))?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![3.0, 1.0], &mut y)?;
+/// assert!((y[0] + y[1]).abs() < 1e-15); // nothing of the constant
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
+    basis: S::Basis,
+    count: usize,
+    // Dot products, beside the vectors: nothing comes to the host.
+    scalars: RefCell<S::Scalars>,
+    inner: Option<P>,
+    bytes: u64,
+    key: u64,
+}
+
+impl<S: Space> NullSpace<S> {
+    /// The projection alone.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn alone(space: &S, vectors: &[Vec<f64>]) -> Result<Self> {
+        Self::new(space, vectors, None)
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
+    /// Orthonormalises the vectors, each as long as those of the space.
+    ///
+    /// # Errors
+    /// No vector, one of the wrong length, not finite, zero, or dependent on those before it.
+    pub fn new(space: &S, vectors: &[Vec<f64>], inner: Option<P>) -> Result<Self> {
+        let k = vectors.len();
+        if k == 0 {
+            return Err(Error::invalid("a null space needs at least one vector"));
+        }
+        let mut basis = space.basis(k, Store::F64)?;
+        let mut scalars = space.scalars(k + 2)?;
+        let (mut x, mut sums, mut flags) = (space.vector()?, [0.0; 2], [0; FLAGS]);
+        for (j, vector) in vectors.iter().enumerate() {
+            space.write(vector, &mut x)?;
+            let mut norms = [0.0; 3];
+            for (pass, norm) in norms.iter_mut().enumerate() {
+                // The first pass only measures; two more make the vector orthogonal to those before it.
+                let columns = 0..if pass == 0 { 0 } else { j };
+                if !columns.is_empty() {
+                    space.project(&basis, columns.clone(), &x, &mut scalars, 0)?;
+                }
+                space.subtract(&basis, columns, &mut x, &mut scalars, 0, Some(k))?;
+                space.read_scalars(&scalars, k, &mut sums, &mut flags)?;
+                *norm = sums[0].sqrt();
+            }
+            if !(norms[2] > 1e-10 * norms[0]) || !norms[0].is_finite() {
+                return Err(Error::invalid(format!(
+                    "null vector {j} is zero, not finite or depends on those before it"
+                )));
+            }
+            space.write_scalars(&mut scalars, k, &[0.0, norms[2]], &[0; FLAGS])?;
+            space.append(&mut basis, j, &mut x, &mut scalars, k + 1)?;
+        }
+        let bytes = 8 * (2 * k as u64 + 3) * space.len() as u64;
+        Ok(Self { basis, count: k, scalars: RefCell::new(scalars), inner, bytes, key: fresh_key() })
+    }
+
+    /// The preconditioner inside, to be given new values.
+    pub fn inner_mut(&mut self) -> Option<&mut P> {
+        self.inner.as_mut()
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for NullSpace<S, P> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        match &self.inner {
+            None => space.copy(x, y)?,
+            Some(p) => p.apply(space, x, y)?,
+        }
+        let scalars = &mut *self.scalars.borrow_mut();
+        space.project(&self.basis, 0..self.count, y, scalars, 0)?;
+        space.subtract(&self.basis, 0..self.count, y, scalars, 0, None)
+    }
+    fn key(&self) -> u64 {
+        self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
+    }
+    fn bytes(&self) -> u64 {
+        self.bytes + self.inner.as_ref().map_or(0, |p| p.bytes())
+    }
+    fn recordable(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.recordable())
+    }
+}

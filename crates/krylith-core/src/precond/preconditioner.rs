@@ -1,0 +1,113 @@
+//! What a solver asks of a preconditioner, and what it tells people of one.
+
+use crate::Result;
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::space::Space;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// An operator that approximates an inverse and follows new values of its matrix.
+///
+/// # Examples
+/// One that goes on as it is whatever the values become:
+/// ```
+/// use krylith::operator::{LinearOperator, Terms};
+/// use krylith_core::operator::TermValues;
+/// use krylith::{Result, device::Cpu, precond::Preconditioner};
+/// struct Halve;
+/// impl LinearOperator<Cpu> for Halve {
+///     fn apply(&self, _: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+///         Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0))
+///     }
+///     fn key(&self) -> u64 { 0 }
+///     fn bytes(&self) -> u64 { 16 }
+///     fn recordable(&self) -> bool { false }
+/// }
+/// impl Preconditioner<Cpu> for Halve {
+///     fn update_values(&mut self, _: &Cpu, _: &Terms, _: TermValues) -> Result<()> {
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Preconditioner<S: Space>: LinearOperator<S> {
+    /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
+    /// `values` are those of `terms`, perhaps in device memory.
+    ///
+    /// # Errors
+    /// Another shape; values that it cannot be built of.
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
+
+    /// What there is to tell of the updates since this was last asked, such as another way that took the place of the one asked for.
+    fn take_events(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// P⁻¹ on the device; `None` is the identity.
+pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
+
+/// The operator, which some preconditioners multiply with too.
+pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
+
+/// A parameter's value.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::Value;
+/// /// As a table would show it.
+/// fn text(value: &Value) -> String {
+///     match value {
+///         Value::Count(n) => n.to_string(),
+///         Value::Number(x) => format!("{x:.3}"),
+///         Value::Text(text) => text.clone(),
+///         Value::Parameters(all) => {
+///             let all: Vec<_> = all.iter().map(|(key, v)| format!("{key}={}", text(v))).collect();
+///             all.join(",")
+///         }
+///     }
+/// }
+/// assert_eq!(text(&Value::Parameters(vec![("fill".into(), Value::Count(1))])), "fill=1");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A number.
+    Number(f64),
+    /// A name.
+    Text(String),
+    /// A preconditioner's parameters, with its name.
+    Parameters(Vec<(String, Value)>),
+}
+
+/// What a preconditioner is, for people and reports.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, matrix::Csr, precond::Value};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"precond=ildu:fill=1 device=cpu".parse()?)?;
+/// let info = &solver.solve(&[3.0, 3.0], &mut [0.0; 2])?.precond;
+/// assert_eq!((&info.name[..], &info.text[..]), ("ildu", "ILDU(1)"));
+/// assert!(info.parameters.contains(&("fill".into(), Value::Count(1))));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PrecondInfo {
+    /// Its name in options.
+    pub name: String,
+    /// Its parameters, by their names in options.
+    pub parameters: Vec<(String, Value)>,
+    /// Numbers that it stores, on all ranks.
+    pub numbers: f64,
+    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
+    pub matrix: f64,
+    /// In words, such as `point-block Jacobi 3×3`.
+    pub text: String,
+    /// More lines for people.
+    pub details: Vec<String>,
+    /// Why this one, where it was picked by the solver.
+    pub reason: String,
+    /// It is symmetric where the matrix is.
+    pub keeps_symmetry: bool,
+}

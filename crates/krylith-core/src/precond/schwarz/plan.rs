@@ -1,0 +1,324 @@
+//! What values do not change: rows and pattern of the subdomain matrices, where their values come from, what travels.
+
+use super::super::ildu::order::reverse_cuthill_mckee;
+use super::overlap::{self, Overlap};
+use super::pattern;
+use crate::comm::{Communicator, agree};
+use crate::interrupt::Allowance;
+use crate::operator::Terms;
+use crate::partition::{Halo, RowNumbers, Subdomains};
+use crate::text::plural;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// In [`SchwarzPlan::source`]: an entry that the matrix does not store, which is zero before the factorisation.
+pub const FILL: u32 = u32::MAX;
+
+/// All subdomain matrices A_k = R_k^δ A (R_k^δ)ᵀ of one rank, as diagonal blocks of one block matrix, and the pattern S of its
+/// ILU(k). Rows of a subdomain are consecutive, and no entry couples two subdomains.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::{SchwarzPattern, SchwarzPlan};
+/// use krylith::{comm::Solo, matrix::Csr, operator::Terms};
+/// use krylith_core::partition::Subdomains;
+/// let chain = [(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0)];
+/// let terms = Terms::csr(&Csr::from_triplets(2, 2, &chain)?)?;
+/// let halves = Subdomains::from_labels(&[0, 1], 2)?;
+/// let plan = SchwarzPlan::new(&Solo, &terms, None, &halves, SchwarzPattern { overlap: 1, ..SchwarzPattern::default() })?;
+/// assert_eq!((plan.count(), plan.rows()), (2, 4)); // each half has both rows
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct SchwarzPlan {
+    /// Order b of a block, 1 to 8.
+    pub block: usize,
+    /// Level k of the ILU(k) that S is of.
+    pub fill: usize,
+    /// Vectors: nodes that this rank owns, and those that its overlap imports, which stand behind them. Empty without neighbours.
+    pub nodes: Arc<Halo>,
+    /// Number in the whole system of each node, own or imported.
+    pub global: Vec<u64>,
+    /// Values: blocks that this rank stores, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values), and blocks of
+    /// rows of others, which stand behind them. A "node" of this halo is a stored block of b² numbers.
+    pub blocks: Arc<Halo>,
+    /// First row of each subdomain, and the number of rows behind the last.
+    pub subdomains: Vec<u32>,
+    /// R_k^δ: the node (own, or behind them imported) of each row.
+    pub node: Vec<u32>,
+    /// (R_k⁰)ᵀ: for each own node the one row that gives its result.
+    pub result: Vec<u32>,
+    /// Pattern S by rows: where each row begins in `column`, and its end.
+    pub row_ptr: Vec<i64>,
+    /// Columns, which are numbers of rows, ascending within a row; the diagonal is always there.
+    pub column: Vec<u32>,
+    /// Where each row's diagonal stands in `column`.
+    pub diagonal: Vec<i64>,
+    /// For each entry of S the block of `blocks` (own, or behind them imported) that goes there, or [`FILL`].
+    pub source: Vec<u32>,
+}
+
+/// The order of rows within a subdomain, which is that of elimination.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::{RasSpec, SchwarzOrder};
+/// let ras = RasSpec { order: SchwarzOrder::Rcm, ..RasSpec::default() };
+/// assert_eq!("ras:order=rcm".parse::<PrecondSpec>()?, PrecondSpec::Ras(ras));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchwarzOrder {
+    /// By number in the whole system.
+    #[default]
+    Natural,
+    /// Reverse Cuthill–McKee of the subdomain's pattern.
+    Rcm,
+}
+
+impl SchwarzOrder {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Natural, Self::Rcm];
+
+    /// Its name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Natural => "natural",
+            Self::Rcm => "rcm",
+        }
+    }
+}
+
+/// What a plan is made with.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::{SchwarzOrder, SchwarzPattern};
+/// let pattern = SchwarzPattern { overlap: 2, fill: 1, order: SchwarzOrder::Rcm }; // two layers, ILU(1)
+/// # let _ = pattern;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SchwarzPattern {
+    /// Layers δ of overlap in the graph of A; 0 is block Jacobi.
+    pub overlap: usize,
+    /// Level k of ILU(k).
+    pub fill: usize,
+    /// Order of rows within a subdomain.
+    pub order: SchwarzOrder,
+}
+
+impl SchwarzPlan {
+    /// The plan of one rank: its subdomains, which are whole ones of the system, with δ layers of overlap. Rows of other ranks
+    /// travel, so the subdomains are the same on any number of ranks. `numbers` are those of the own rows in the whole system, `None`
+    /// where they are all of it. Collective; an error is every rank's.
+    ///
+    /// ```
+    /// use krylith::comm::Solo;
+    /// use krylith::matrix::Csr;
+    /// use krylith::operator::Terms;
+    /// use krylith_core::partition::Subdomains;
+    /// use krylith_core::precond::{SchwarzPattern, SchwarzPlan};
+    /// // A path of four rows in two subdomains: with one layer of overlap each has three rows.
+    /// let path = [(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0), (1, 2, -1.0),
+    ///     (2, 1, -1.0), (2, 2, 2.0), (2, 3, -1.0), (3, 2, -1.0), (3, 3, 2.0)];
+    /// let terms = Terms::csr(&Csr::from_triplets(4, 4, &path)?)?;
+    /// let halves = Subdomains::from_labels(&[0, 0, 1, 1], 2)?;
+    /// let pattern = SchwarzPattern { overlap: 1, ..SchwarzPattern::default() };
+    /// let plan = SchwarzPlan::new(&Solo, &terms, None, &halves, pattern)?;
+    /// assert_eq!(plan.node, [0, 1, 2, 1, 2, 3]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Several terms or stages; a matrix that is not square; subdomains or numbers of other rows; more rows or blocks than 32-bit
+    /// numbers take; a rank that is gone or failed.
+    pub fn new(
+        comm: &dyn Communicator,
+        terms: &Terms,
+        numbers: Option<RowNumbers>,
+        subdomains: &Subdomains,
+        pattern: SchwarzPattern,
+    ) -> Result<Self> {
+        agree(comm, check(comm, terms, numbers, subdomains))?;
+        let overlap = overlap::find(comm, terms, numbers, subdomains, pattern.overlap)?;
+        agree(comm, Self::of_overlap(terms, subdomains, overlap, pattern))
+    }
+
+    /// Patterns of all subdomains, one behind the other.
+    fn of_overlap(
+        terms: &Terms,
+        subdomains: &Subdomains,
+        found: Overlap,
+        pattern: SchwarzPattern,
+    ) -> Result<Self> {
+        let (a, n) = (&*terms.terms[0].1, terms.block_rows());
+        let nodes = found.global.len();
+        let allowance = Allowance::of_fill();
+        let parts: Vec<(Vec<u32>, super::super::ildu::fill::Pattern)> = found
+            .rows
+            .par_iter()
+            .map_init(
+                || vec![u32::MAX; nodes],
+                |place, rows| {
+                    let mut order = rows.clone();
+                    let mut own = pattern::inside(a, &found, rows, place);
+                    if pattern.order == SchwarzOrder::Rcm {
+                        let by = reverse_cuthill_mckee(&own);
+                        own = own.permuted(&by);
+                        order = by.iter().map(|&k| rows[k as usize]).collect();
+                    }
+                    Ok((order, pattern::filled(own, pattern.fill, &allowance)?))
+                },
+            )
+            .collect::<Result<_>>()?;
+        let rows: usize = parts.iter().map(|(rows, _)| rows.len()).sum();
+        let entries: usize = parts.iter().map(|(_, pattern)| pattern.col.len()).sum();
+        if rows >= u32::MAX as usize {
+            return Err(Error::Unsupported(format!(
+                "subdomains of {rows} rows with their overlap; the most is 2³² − 2 a rank: use more ranks"
+            )));
+        }
+        let mut plan = Self {
+            block: terms.block(),
+            fill: pattern.fill,
+            nodes: Arc::new(found.nodes),
+            global: found.global,
+            blocks: Arc::new(found.blocks),
+            subdomains: vec![0],
+            node: Vec::with_capacity(rows),
+            result: vec![0; n],
+            row_ptr: Vec::with_capacity(rows + 1),
+            column: Vec::with_capacity(entries),
+            diagonal: Vec::with_capacity(rows),
+            source: Vec::with_capacity(entries),
+        };
+        let mut own = vec![false; nodes];
+        plan.row_ptr.push(0);
+        for (p, (order, part)) in parts.into_iter().enumerate() {
+            let (first, entry) = (plan.node.len() as u32, plan.column.len());
+            subdomains.rows(p).iter().for_each(|&i| own[i as usize] = true);
+            for (k, &node) in order.iter().enumerate() {
+                if own[node as usize] {
+                    plan.result[node as usize] = first + k as u32;
+                }
+                plan.diagonal.push((entry + part.diagonal(k)) as i64);
+                plan.row_ptr.push((entry + part.row_ptr[k + 1]) as i64);
+            }
+            subdomains.rows(p).iter().for_each(|&i| own[i as usize] = false);
+            plan.node.extend_from_slice(&order);
+            plan.column.par_extend(part.col.par_iter().map(|&j| first + j));
+            plan.source.par_extend(part.from.par_iter());
+            plan.subdomains.push(plan.node.len() as u32);
+        }
+        Ok(plan)
+    }
+
+    /// Subdomains of this rank.
+    pub fn count(&self) -> usize {
+        self.subdomains.len() - 1
+    }
+
+    /// Rows of all subdomains together, overlap counted in each.
+    pub fn rows(&self) -> usize {
+        self.node.len()
+    }
+
+    /// Blocks of S: of L below the diagonal, and of U.
+    pub fn entries(&self) -> usize {
+        self.column.len()
+    }
+}
+
+/// Refuses what no plan can be made of.
+fn check(
+    comm: &dyn Communicator,
+    terms: &Terms,
+    numbers: Option<RowNumbers>,
+    subdomains: &Subdomains,
+) -> Result<()> {
+    let (n, stages) = (terms.block_rows(), terms.stages());
+    if terms.terms.len() != 1 || stages != 1 || terms.terms[0].0[(0, 0)] != 1.0 {
+        return Err(Error::Unsupported(format!(
+            "ras of {} and {}; it takes one matrix: take ildu or stage",
+            plural(terms.terms.len(), "term"),
+            plural(stages, "stage")
+        )));
+    }
+    if !terms.is_square() {
+        return Err(Error::invalid("a preconditioner needs a square matrix"));
+    }
+    if subdomains.block_rows() != n {
+        return Err(Error::invalid(format!(
+            "subdomains of {} block rows for a matrix of {n}",
+            subdomains.block_rows()
+        )));
+    }
+    if let Some(numbers) = numbers.filter(|numbers| numbers.len() != n) {
+        return Err(Error::invalid(format!("{} numbers for {n} block rows", numbers.len())));
+    }
+    if comm.size() > 1 && (numbers.is_none() || terms.halo.is_none()) {
+        return Err(Error::invalid("rows of one rank of several need their numbers and a halo"));
+    }
+    Ok(())
+}
+
+/// How factors are computed on the pattern S.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::Factorization;
+/// let first = Factorization::Random { sweeps: 5, warm: false }; // from the matrix
+/// let next = Factorization::Random { sweeps: 5, warm: true }; // from the last factors
+/// assert_ne!(first, next);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Factorization {
+    /// Row by row in the order of elimination.
+    Exact,
+    /// Alg. 1 of the paper: `sweeps` (η) times over consecutive rows with whatever values are there. `warm` starts from the factors
+    /// at hand, else U = A on and above the diagonal and L_ij = A_ij inv(A_jj) below it.
+    Random {
+        /// η, at least 1.
+        sweeps: usize,
+        /// Start from the last factors.
+        warm: bool,
+    },
+}
+
+/// How L y = r and U z = y are solved. L has a unit diagonal.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::{RasSpec, TriangularSolve};
+/// let ras = RasSpec { solve: Some(TriangularSolve::Random { sweeps: 8 }), ..RasSpec::default() };
+/// assert_eq!("ras:solve=random,gamma=8".parse::<PrecondSpec>()?, PrecondSpec::Ras(ras));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TriangularSolve {
+    /// Substitution.
+    Exact,
+    /// Alg. 2: γ Jacobi sweeps from y = r, then γ from z = inv(D) y.
+    Jacobi {
+        /// γ, at least 1.
+        sweeps: usize,
+    },
+    /// Alg. 3: γ sweeps in place over consecutive rows with whatever values are there; all of y, then all of z; starts as for Jacobi.
+    Random {
+        /// γ, at least 1.
+        sweeps: usize,
+    },
+}
+
+/// How good factors are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[doc(hidden)]
+pub struct FactorQuality {
+    /// ‖(A − L U)_S‖_F / ‖A‖_F over the subdomains of this rank, as squares, which ranks add up: numerator and denominator.
+    pub defect2: [f64; 2],
+    /// Every number of the factors and of the inverted diagonal is finite.
+    pub finite: bool,
+}

@@ -1,0 +1,508 @@
+//! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
+//! other; `symmetric(A then B)` goes back by A. `+` binds closer than `then`; both are read from the left.
+
+mod amg;
+mod lu;
+mod ras;
+#[cfg(test)]
+mod tests;
+
+pub use amg::AmgSpec;
+pub(crate) use amg::kind_name;
+pub use lu::LuSpec;
+pub use ras::RasSpec;
+pub(crate) use ras::{factor_name, solve_name};
+
+use super::{TileFactor, TileShape};
+use crate::matrix::MAX_BLOCK;
+use crate::names::{named, unknown, whole_number};
+use crate::partition::{SubdomainCut, SubdomainSpec};
+use crate::{Error, Result};
+
+/// A preconditioner by name, with its parameters.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// let spec: PrecondSpec = "ildu:fill=1,rows=500 + jacobi".parse()?;
+/// assert_eq!(spec.to_string(), "ildu:fill=1,rows=500+jacobi");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum PrecondSpec {
+    /// Let the program pick.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
+    Jacobi {
+        /// Divides the system's block size.
+        block: Option<usize>,
+    },
+    /// Incomplete factors of the tiles of a structured grid.
+    BlockJacobi(TileSpec),
+    /// Incomplete factors of subdomains.
+    Ildu(IlduSpec),
+    /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu` would.
+    Stage(IlduSpec),
+    /// Restricted additive Schwarz: incomplete factors of subdomains that overlap.
+    Ras(RasSpec),
+    /// Coarse levels: a cycle of algebraic multigrid.
+    Amg(AmgSpec),
+    /// Coarse levels without smoothing on the finest: a part of compositions.
+    Coarse(AmgSpec),
+    /// Sparse direct factors, with pivoting.
+    Lu(LuSpec),
+    /// Both, added.
+    Sum(Box<[PrecondSpec; 2]>),
+    /// The second on what the first leaves over.
+    Multiplicative(Box<[PrecondSpec; 2]>),
+    /// The same, and then the first again: symmetric where both are.
+    Symmetric(Box<[PrecondSpec; 2]>),
+}
+
+/// Parameters of `block-jacobi`.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::{TileFactor, TileShape, TileSpec};
+/// let spec: PrecondSpec = "block-jacobi:tile=32x8x4,factor=ic0".parse()?;
+/// let tiles = TileSpec { tile: TileShape::Box([32, 8, 4]), factor: Some(TileFactor::Ic0) };
+/// assert_eq!(spec, PrecondSpec::BlockJacobi(tiles));
+/// assert_eq!(spec.to_string(), "block-jacobi:tile=32x8x4,factor=ic0");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TileSpec {
+    /// The tile; the device's own where none is given.
+    pub tile: TileShape,
+    /// What is computed in each; by the symmetry of the values where none is given.
+    pub factor: Option<TileFactor>,
+}
+
+/// Parameters of `ildu` and of `stage`.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::IlduSpec;
+/// assert_eq!("ildu:fill=1".parse::<PrecondSpec>()?, PrecondSpec::Ildu(IlduSpec { fill: 1, ..IlduSpec::default() }));
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IlduSpec {
+    /// Level of fill.
+    pub fill: usize,
+    /// Most block rows of a subdomain; by the order of blocks where none is given.
+    pub rows: Option<usize>,
+    /// How subdomains are cut.
+    pub cut: SubdomainCut,
+    /// What a pivot that cannot be inverted gets, relative to its row.
+    pub shift: Option<f64>,
+}
+
+/// Unknowns of a system that stands as one where nothing bounds a subdomain: one thread solves with its factors in some 50 µs, and
+/// more of them would be worth several threads.
+const AS_ONE: usize = 1 << 12;
+
+/// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
+const MOST_FILL: usize = 1000;
+
+/// Cells of a tile in one direction; more is a slip.
+const MOST_CELLS: usize = 1 << 20;
+
+/// Parts of a composed preconditioner; more are a slip, or an attempt to overflow the stack.
+const MOST_PARTS: usize = 64;
+
+impl std::str::FromStr for PrecondSpec {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        // Names, keys and numbers are all alike in any case.
+        let text = &*text.to_ascii_lowercase();
+        // Each part is read, printed and applied within the one before.
+        let parts = 1 + text.matches(['+', '(']).count() + text.matches(" then ").count();
+        if parts > MOST_PARTS {
+            return Err(Error::invalid(format!(
+                "a preconditioner of {parts} parts; at most {MOST_PARTS} are possible"
+            )));
+        }
+        let outside = outside(text)?;
+        if let Some((at, then)) = text.rmatch_indices(THEN).find(|(at, _)| outside[*at]) {
+            return both(&text[..at], &text[at + then.len()..]).map(PrecondSpec::Multiplicative);
+        }
+        // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
+        let plus = |at: usize| outside[at] && !text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+        if let Some((at, _)) = text.rmatch_indices('+').find(|(at, _)| plus(*at)) {
+            return both(&text[..at], &text[at + 1..]).map(PrecondSpec::Sum);
+        }
+        let text = text.trim();
+        let inside = text.strip_prefix("symmetric").and_then(|rest| rest.trim_start().strip_prefix('('));
+        if let Some(inside) = inside.and_then(|rest| rest.strip_suffix(')')) {
+            return symmetric(inside);
+        }
+        let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
+        let parameters: Vec<(&str, &str)> = parameters
+            .map(|list| {
+                list.split(',')
+                    .map(|p| {
+                        let flag = (p == "deterministic").then_some((p, "yes"));
+                        p.split_once('=')
+                            .or(flag)
+                            .ok_or_else(|| Error::invalid(format!("`{p}` in `{text}` is not key=value")))
+                    })
+                    .collect::<Result<Vec<_>>>()
+            })
+            .transpose()?
+            .unwrap_or_default();
+        if let Some((i, _)) =
+            parameters.iter().enumerate().find(|(i, (k, _))| parameters[..*i].iter().any(|p| p.0 == *k))
+        {
+            return Err(Error::invalid(format!("`{}` is given twice in `{text}`", parameters[i].0)));
+        }
+        match name {
+            "auto" | "none" if !parameters.is_empty() => {
+                Err(Error::invalid(format!("`{name}` takes no parameters")))
+            }
+            "auto" => Ok(PrecondSpec::Auto),
+            "none" => Ok(PrecondSpec::None),
+            "lu" => LuSpec::parse(parameters).map(PrecondSpec::Lu),
+            "jacobi" => {
+                let mut block = None;
+                for (key, value) in parameters {
+                    match key {
+                        "block" => {
+                            let size = whole_number(value, 1, MAX_BLOCK);
+                            block =
+                                Some(size.map_err(|e| Error::invalid(format!("jacobi:block={value}: {e}")))?)
+                        }
+                        _ => return unknown("key of jacobi", key, &["block"]),
+                    }
+                }
+                Ok(PrecondSpec::Jacobi { block })
+            }
+            "block-jacobi" => TileSpec::read(parameters).map(PrecondSpec::BlockJacobi),
+            // The name of earlier versions stays.
+            "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
+            "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
+            "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
+            "amg" => AmgSpec::read(name, parameters).map(PrecondSpec::Amg),
+            "coarse" => AmgSpec::read(name, parameters).map(PrecondSpec::Coarse),
+            "ilu0" => Err(Error::invalid(
+                "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole; did you mean `ildu`?",
+            )),
+            _ => unknown(
+                "preconditioner",
+                name,
+                &[
+                    "auto",
+                    "none",
+                    "jacobi[:block=B]",
+                    "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
+                    "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
+                    "stage[:the same keys]",
+                    "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=random|jacobi|exact,gamma=N,fdp=N,\
+                     deterministic]",
+                    "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,border=auto|global|local,\
+                     smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,store=f64|f32]",
+                    "coarse[:the same keys]",
+                    "lu[:most=N]",
+                    "`A+B`, `A then B` and `symmetric(A then B)` of them",
+                ],
+            ),
+        }
+    }
+}
+
+/// What stands between the parts of a composition, one after the other.
+const THEN: &str = " then ";
+
+/// Of each byte whether it stands outside all parentheses.
+fn outside(text: &str) -> Result<Vec<bool>> {
+    let (mut depth, mut outside) = (0usize, Vec::with_capacity(text.len()));
+    for byte in text.bytes() {
+        outside.push(depth == 0);
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 0 => return Err(Error::invalid(format!("`{text}` has a `)` without its `(`"))),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    match depth {
+        0 => Ok(outside),
+        _ => Err(Error::invalid(format!("`{text}` has a `(` without its `)`"))),
+    }
+}
+
+/// What stands in `symmetric(…)`: of more than two parts the first goes around the symmetric form of the others.
+fn symmetric(inside: &str) -> Result<PrecondSpec> {
+    let outside = outside(inside)?;
+    let mut thens = inside.match_indices(THEN).filter(|(at, _)| outside[*at]);
+    let Some((at, _)) = thens.next() else {
+        return Err(Error::invalid(format!(
+            "symmetric({inside}): expected parts one after the other, such as symmetric(ildu then coarse)"
+        )));
+    };
+    let (first, rest) = (&inside[..at], &inside[at + THEN.len()..]);
+    let parts = match thens.next() {
+        None => both(first, rest)?,
+        Some(_) => both(first, &format!("symmetric({rest})"))?,
+    };
+    match parts.iter().find(|part| !part.keeps_symmetry()) {
+        None => Ok(PrecondSpec::Symmetric(parts)),
+        Some(part) => Err(Error::invalid(format!(
+            "symmetric({}): {part} may not be symmetric where the matrix is; combine it by a plain `A then B`, and take a method other \
+             than cg",
+            inside.trim()
+        ))),
+    }
+}
+
+/// Two parts of a composition.
+fn both(first: &str, second: &str) -> Result<Box<[PrecondSpec; 2]>> {
+    let part = |text: &str| match text.trim() {
+        "" => Err(Error::invalid("a part of a composed preconditioner is missing")),
+        "auto" | "none" => {
+            Err(Error::invalid(format!("`{}` cannot be a part of a composed preconditioner", text.trim())))
+        }
+        text => text.parse(),
+    };
+    Ok(Box::new([part(first)?, part(second)?]))
+}
+
+/// As it was written, without what is left to defaults.
+impl std::fmt::Display for PrecondSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PrecondSpec::Auto => f.write_str("auto"),
+            PrecondSpec::None => f.write_str("none"),
+            PrecondSpec::Lu(lu) => lu.spelt(f),
+            PrecondSpec::Jacobi { block: None } => f.write_str("jacobi"),
+            PrecondSpec::Jacobi { block: Some(block) } => write!(f, "jacobi:block={block}"),
+            PrecondSpec::BlockJacobi(tiles) => tiles.spelt(f),
+            PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
+            PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
+            PrecondSpec::Ras(ras) => ras.spelt(f),
+            PrecondSpec::Amg(amg) => amg.spelt("amg", f),
+            PrecondSpec::Coarse(amg) => amg.spelt("coarse", f),
+            PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
+            PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
+            PrecondSpec::Symmetric(parts) => write!(f, "symmetric({} then {})", parts[0], parts[1]),
+        }
+    }
+}
+
+impl PrecondSpec {
+    /// True where applying it takes a product with the operator.
+    pub fn multiplies(&self) -> bool {
+        match self {
+            PrecondSpec::Multiplicative(_)
+            | PrecondSpec::Symmetric(_)
+            | PrecondSpec::Amg(_)
+            | PrecondSpec::Coarse(_)
+            | PrecondSpec::Lu(_) => true,
+            PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
+            _ => false,
+        }
+    }
+
+    /// The same with every sweep in a fixed order, so that it is bitwise the same each time.
+    pub(crate) fn in_fixed_order(self) -> Self {
+        let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
+        match self {
+            PrecondSpec::Ras(ras) => PrecondSpec::Ras(RasSpec { deterministic: true, ..ras }),
+            PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
+            PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
+            PrecondSpec::Symmetric(parts) => PrecondSpec::Symmetric(both(parts)),
+            other => other,
+        }
+    }
+
+    /// A plain `A then B` that it is or has, which no method for symmetric systems can take.
+    pub(crate) fn one_way(&self) -> Option<&Self> {
+        match self {
+            PrecondSpec::Multiplicative(_) => Some(self),
+            PrecondSpec::Sum(parts) => parts.iter().find_map(Self::one_way),
+            _ => None,
+        }
+    }
+
+    /// True where it is symmetric for a symmetric matrix, as far as can be told before it is built.
+    pub fn keeps_symmetry(&self) -> bool {
+        match self {
+            PrecondSpec::Auto
+            | PrecondSpec::None
+            | PrecondSpec::Jacobi { .. }
+            | PrecondSpec::BlockJacobi(_)
+            | PrecondSpec::Amg(_)
+            | PrecondSpec::Coarse(_)
+            | PrecondSpec::Lu(_) => true,
+            // With shifted pivots the factors need not be definite where the matrix is.
+            PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
+            PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) | PrecondSpec::Ras(_) => false,
+        }
+    }
+
+    /// True where it may be another operator at every application, as randomized sweeps are on a GPU: flexible methods allow that.
+    pub fn varies(&self) -> bool {
+        match self {
+            PrecondSpec::Ras(ras) => ras.varies(),
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.varies(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().any(Self::varies)
+            }
+            _ => false,
+        }
+    }
+
+    /// Planes of a grid that a tile has, where ranks must hold whole planes.
+    pub fn planes(&self) -> Option<usize> {
+        match self {
+            PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([_, _, z]), .. }) => Some(*z),
+            // A multiple of what a GPU takes, and the fewest of a CPU.
+            PrecondSpec::BlockJacobi(_) => Some(8),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().find_map(|part| part.planes())
+            }
+            _ => None,
+        }
+    }
+
+    /// The subdomains that it will want first, if any, for blocks of order b·s: what ranks then own wholly.
+    pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
+        match self {
+            PrecondSpec::Auto => Some(IlduSpec::default().subdomains(order)),
+            PrecondSpec::Ildu(ildu) => Some(ildu.subdomains(order)),
+            PrecondSpec::Stage(ildu) => Some(ildu.of_stage().subdomains(order)),
+            PrecondSpec::Ras(ras) => ras.subdomains(),
+            PrecondSpec::Amg(amg) => amg.subdomains(order),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().find_map(|part| part.subdomains(order))
+            }
+            PrecondSpec::None
+            | PrecondSpec::Jacobi { .. }
+            | PrecondSpec::BlockJacobi(_)
+            | PrecondSpec::Coarse(_)
+            | PrecondSpec::Lu(_) => None,
+        }
+    }
+}
+
+impl TileSpec {
+    fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
+        parameters.into_iter().try_fold(Self::default(), |tiles, (key, value)| {
+            tiles.with(key, value).map_err(|e| Error::invalid(format!("block-jacobi:{key}={value}: {e}")))
+        })
+    }
+
+    fn with(mut self, key: &str, value: &str) -> Result<Self> {
+        match key {
+            "tile" => {
+                self.tile = match value {
+                    "auto" => TileShape::Auto,
+                    "whole" => TileShape::Whole,
+                    "slab" => TileShape::Slab,
+                    sizes => {
+                        let cells = |n| whole_number(n, 1, MOST_CELLS).ok();
+                        let sizes: Option<Vec<usize>> = sizes.split('x').map(cells).collect();
+                        let sizes = sizes.and_then(|sizes| sizes.try_into().ok());
+                        TileShape::Box(sizes.ok_or_else(|| {
+                            Error::invalid("expected whole, slab, or cells in x, y and z, such as 32x8x4")
+                        })?)
+                    }
+                }
+            }
+            "factor" => {
+                let all = [TileFactor::Ic0, TileFactor::Ilu0];
+                self.factor = Some(named("factor", value, &all, TileFactor::name)?);
+            }
+            _ => return unknown("key of block-jacobi", key, &["tile", "factor"]),
+        }
+        Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tile = match self.tile {
+            TileShape::Auto => None,
+            TileShape::Whole => Some("tile=whole".to_string()),
+            TileShape::Slab => Some("tile=slab".into()),
+            TileShape::Box([x, y, z]) => Some(format!("tile={x}x{y}x{z}")),
+        };
+        let factor = self.factor.map(|factor| format!("factor={}", factor.name()));
+        let keys: Vec<String> = tile.into_iter().chain(factor).collect();
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "block-jacobi{colon}{}", keys.join(","))
+    }
+}
+
+impl IlduSpec {
+    fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
+        parameters.into_iter().try_fold(Self::default(), |ildu, (key, value)| {
+            ildu.with(name, key, value).map_err(|e| Error::invalid(format!("{name}:{key}={value}: {e}")))
+        })
+    }
+
+    fn with(mut self, name: &str, key: &str, value: &str) -> Result<Self> {
+        match key {
+            "fill" => self.fill = whole_number(value, 0, MOST_FILL)?,
+            "rows" => self.rows = Some(whole_number(value, 1, u32::MAX as usize)?),
+            "cut" => {
+                self.cut = named("cut", value, &SubdomainCut::ALL, SubdomainCut::name)?;
+            }
+            "shift" => {
+                let shift = value.parse().ok().filter(|s: &f64| *s > 0.0 && s.is_finite());
+                self.shift =
+                    Some(shift.ok_or_else(|| Error::invalid("expected a positive number, such as 1e-3"))?);
+            }
+            _ => return unknown(&format!("key of {name}"), key, &["fill", "rows", "cut", "shift"]),
+        }
+        Ok(self)
+    }
+
+    /// As it was written, without what is left to defaults.
+    fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut keys = Vec::new();
+        if self.fill > 0 {
+            keys.push(format!("fill={}", self.fill));
+        }
+        keys.extend(self.rows.map(|rows| format!("rows={rows}")));
+        if self.cut != SubdomainCut::Auto {
+            keys.push(format!("cut={}", self.cut.name()));
+        }
+        keys.extend(self.shift.map(|shift| format!("shift={shift:e}")));
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "{name}{colon}{}", keys.join(","))
+    }
+
+    /// The same with the default of `stage`: its blocks are small, and large subdomains are worth more there.
+    pub fn of_stage(&self) -> Self {
+        Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
+    }
+
+    /// The subdomains that it takes, for blocks of order b·s.
+    pub fn subdomains(&self, order: usize) -> SubdomainSpec {
+        SubdomainSpec { cut: self.cut, rows: self.most_rows(order) }
+    }
+
+    /// The same for one rank's whole system of `nodes` block rows on a device that holds subdomains of at most `most` block rows:
+    /// where that is no bound, as on a CPU, a small system stands as one unless rows were asked for. A cut would cost more
+    /// iterations than its threads save: orsreg_1, 2,205 rows, takes 34 as one and 138 as two.
+    pub(crate) fn as_one(&self, order: usize, nodes: usize, most: usize) -> Self {
+        let small = most == usize::MAX && nodes * order <= AS_ONE;
+        Self { rows: self.rows.or_else(|| small.then_some(nodes.max(self.most_rows(order)))), ..*self }
+    }
+
+    /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
+    /// a thread block, and its levels wide enough for its threads.
+    pub fn most_rows(&self, order: usize) -> usize {
+        self.rows.unwrap_or(match order {
+            1..=4 => 2048,
+            5..=8 => 256,
+            _ => 128,
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! How coarse levels are written, as `amg` and as `coarse`: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
+//! coarsest=400,levels=25,store=f32.
+
+use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
+use super::IlduSpec;
+use crate::names::{named, unknown, whole_number};
+use crate::partition::SubdomainSpec;
+use crate::space::Store;
+use crate::{Error, Result};
+
+/// Parameters of `amg`, and of `coarse`, which does not smooth on the finest level.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// use krylith_core::precond::{AmgSpec, Cycle};
+/// let spec: PrecondSpec = "amg:cycle=w,truncate=5".parse()?;
+/// let amg = AmgSpec { cycle: Some(Cycle::W), truncate: Some(5), ..AmgSpec::default() };
+/// assert_eq!(spec, PrecondSpec::Amg(amg));
+/// assert_eq!(spec.to_string(), "amg:cycle=w,truncate=5");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AmgSpec {
+    /// The cycle; where none is given V, K for aggregates that are not smoothed, and W for those that are in a large system.
+    pub cycle: Option<Cycle>,
+    /// How nodes are chosen; classical for scalar nodes, smoothed aggregation for others, where nothing is given.
+    pub coarsen: Option<CoarsenKind>,
+    /// θ of strong couplings; by the way of coarsening where none is given.
+    pub strength: Option<f64>,
+    /// Weights of a row of P, at most.
+    pub truncate: Option<usize>,
+    /// Levels that are coarsened twice as far; one by classical coarsening where nothing is given.
+    pub aggressive: Option<usize>,
+    /// What coarsening does with couplings between ranks.
+    pub border: Border,
+    /// The smoother.
+    pub smoother: Smoothing,
+    /// Unknowns of the last level.
+    pub coarsest: usize,
+    /// Most levels.
+    pub levels: usize,
+    /// Precision of what is stored; the solver's where none is given.
+    pub store: Option<Store>,
+}
+
+/// Sweeps of a smoother where no number is given.
+const SWEEPS: usize = 1;
+/// More weights, sweeps, or levels than these are a slip.
+const MOST_WEIGHTS: usize = 1000;
+const MOST_SWEEPS: usize = 1000;
+const MOST_LEVELS: usize = 100;
+/// Unknowns from which on smoothed aggregation takes W-cycles. 3-component radiation on an H200, V and W: 64³ 10 and 8 iterations, 15 and 29 ms; 192³
+/// 13 and 9, 249 and 255 ms; 256³ 18 and 10, 815 and 668 ms.
+const WIDE: usize = 20_000_000;
+
+const KEYS: [&str; 12] = [
+    "cycle",
+    "coarsen",
+    "strength",
+    "truncate",
+    "aggressive",
+    "border",
+    "smoother",
+    "sweeps",
+    "degree",
+    "coarsest",
+    "levels",
+    "store",
+];
+
+/// Ways of coarsening, by name.
+const KINDS: [CoarsenKind; 3] = [
+    CoarsenKind::Classical,
+    CoarsenKind::Aggregation { smoothed: false },
+    CoarsenKind::Aggregation { smoothed: true },
+];
+
+impl Default for AmgSpec {
+    fn default() -> Self {
+        Self {
+            cycle: None,
+            coarsen: None,
+            strength: None,
+            truncate: None,
+            aggressive: None,
+            border: Border::Auto,
+            smoother: MultilevelOptions::default().smoothing,
+            coarsest: MultilevelOptions::COARSEST,
+            levels: MultilevelOptions::LEVELS,
+            store: None,
+        }
+    }
+}
+
+impl AmgSpec {
+    pub(super) fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
+        let mut amg = Self::default();
+        // Numbers of sweeps belong to the smoother that is named, wherever it stands.
+        let (mut sweeps, mut degree) = (None, None);
+        for (key, value) in parameters {
+            let read = match key {
+                "sweeps" => whole_number(value, 1, MOST_SWEEPS).map(|n| sweeps = Some(n)),
+                "degree" => whole_number(value, 1, MOST_SWEEPS).map(|n| degree = Some(n)),
+                _ => amg.set(name, key, value),
+            };
+            read.map_err(|e| Error::invalid(format!("{name}:{key}={value}: {e}")))?;
+        }
+        match (&mut amg.smoother, sweeps, degree) {
+            (_, None, None) => {}
+            (Smoothing::Chebyshev { degree: own }, None, Some(given)) => *own = given,
+            (Smoothing::Jacobi { sweeps: own } | Smoothing::Ildu { sweeps: own }, Some(given), None) => {
+                *own = given
+            }
+            (Smoothing::Chebyshev { .. }, Some(given), _) => {
+                return Err(Error::invalid(format!(
+                    "{name}:sweeps={given}: smoother=chebyshev has a degree; sweeps are for jacobi and ildu"
+                )));
+            }
+            (other, _, Some(given)) => {
+                return Err(Error::invalid(format!(
+                    "{name}:degree={given}: smoother={} has sweeps; a degree is for chebyshev",
+                    other.name()
+                )));
+            }
+        }
+        Ok(amg)
+    }
+
+    fn set(&mut self, name: &str, key: &str, value: &str) -> Result<()> {
+        match key {
+            "cycle" => self.cycle = Some(named("cycle", value, &Cycle::ALL, Cycle::name)?),
+            "coarsen" => self.coarsen = Some(named("way to coarsen", value, &KINDS, kind_name)?),
+            "strength" => {
+                let theta = value.parse().ok().filter(|t: &f64| (0.0..=1.0).contains(t));
+                self.strength = Some(theta.ok_or_else(|| Error::invalid("expected a number from 0 to 1"))?);
+            }
+            "truncate" => self.truncate = Some(whole_number(value, 0, MOST_WEIGHTS)?),
+            "aggressive" => self.aggressive = Some(whole_number(value, 0, MOST_LEVELS)?),
+            "border" => self.border = named("border", value, &Border::ALL, Border::name)?,
+            "smoother" => {
+                let degree = MultilevelOptions::DEGREE;
+                let all = [
+                    Smoothing::Jacobi { sweeps: SWEEPS },
+                    Smoothing::Chebyshev { degree },
+                    Smoothing::Ildu { sweeps: SWEEPS },
+                ];
+                self.smoother = named("smoother", value, &all, Smoothing::name)?;
+            }
+            "coarsest" => self.coarsest = whole_number(value, 1, u32::MAX as usize)?,
+            "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
+            "store" => self.store = Some(value.parse()?),
+            _ => return unknown(&format!("key of {name}"), key, &KEYS),
+        }
+        Ok(())
+    }
+
+    /// As it was written, without what is left to defaults.
+    pub(super) fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let default = Self::default();
+        let mut keys = Vec::new();
+        keys.extend(self.cycle.map(|cycle| format!("cycle={}", cycle.name())));
+        keys.extend(self.coarsen.map(|kind| format!("coarsen={}", kind_name(kind))));
+        keys.extend(self.strength.map(|theta| format!("strength={theta}")));
+        keys.extend(self.truncate.map(|most| format!("truncate={most}")));
+        keys.extend(self.aggressive.map(|levels| format!("aggressive={levels}")));
+        keys.extend((self.border != default.border).then(|| format!("border={}", self.border.name())));
+        if self.smoother.name() != default.smoother.name() {
+            keys.push(format!("smoother={}", self.smoother.name()));
+        }
+        match self.smoother {
+            Smoothing::Chebyshev { degree: MultilevelOptions::DEGREE } => {}
+            Smoothing::Chebyshev { degree } => keys.push(format!("degree={degree}")),
+            Smoothing::Jacobi { sweeps: SWEEPS } | Smoothing::Ildu { sweeps: SWEEPS } => {}
+            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => {
+                keys.push(format!("sweeps={sweeps}"))
+            }
+        }
+        keys.extend((self.coarsest != default.coarsest).then(|| format!("coarsest={}", self.coarsest)));
+        keys.extend((self.levels != default.levels).then(|| format!("levels={}", self.levels)));
+        keys.extend(self.store.map(|store| format!("store={store}")));
+        let colon = if keys.is_empty() { "" } else { ":" };
+        write!(f, "{name}{colon}{}", keys.join(","))
+    }
+
+    /// True where a cycle is another operator at every application.
+    pub fn varies(&self) -> bool {
+        self.cycle() == Cycle::K
+    }
+
+    fn cycle(&self) -> Cycle {
+        self.cycle.unwrap_or(match self.coarsen {
+            Some(CoarsenKind::Aggregation { smoothed: false }) => Cycle::K,
+            _ => Cycle::V,
+        })
+    }
+
+    /// The same with the defaults of near-null vectors: aggregation, of scalar nodes too, with the threshold of their own; and W where P is
+    /// smoothed, since their aggregates are so large that coarse levels cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and
+    /// 48³ nodes, W 13, 14 and 15.
+    pub(crate) fn of_near_null(&self) -> Self {
+        let smoothed = self.coarsen != Some(CoarsenKind::Aggregation { smoothed: false });
+        let cycle = self.cycle.or(smoothed.then_some(Cycle::W));
+        Self { cycle, strength: Some(self.strength.unwrap_or(NearNull::STRENGTH)), ..*self }
+    }
+
+    /// The same with the cycle of a system of so many unknowns, of nodes of `order`. V-cycles of smoothed aggregation take more iterations the more levels
+    /// there are; W-cycles hardly, and where levels are large their visits cost no more than that saves.
+    pub fn of_size(&self, order: usize, unknowns: usize) -> Self {
+        let smoothed = self.kind(order) == CoarsenKind::Aggregation { smoothed: true };
+        Self { cycle: self.cycle.or((smoothed && unknowns >= WIDE).then_some(Cycle::W)), ..*self }
+    }
+
+    fn kind(&self, order: usize) -> CoarsenKind {
+        self.coarsen.unwrap_or(match order {
+            1 => CoarsenKind::Classical,
+            _ => CoarsenKind::Aggregation { smoothed: true },
+        })
+    }
+
+    /// The subdomains of the smoother that wants some, for blocks of order b·s.
+    pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
+        matches!(self.smoother, Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
+    }
+
+    /// What it means for nodes of `order` unknowns and a solver that stores in `store`.
+    pub fn options(&self, order: usize, store: Store) -> MultilevelOptions {
+        let kind = self.kind(order);
+        let default = Coarsening::of(kind);
+        let coarsening = Coarsening {
+            kind,
+            strength: self.strength.unwrap_or(default.strength),
+            truncate: self.truncate.unwrap_or(default.truncate),
+            aggressive: self.aggressive.unwrap_or(default.aggressive),
+            border: self.border,
+        };
+        MultilevelOptions {
+            gather: MultilevelOptions::GATHER,
+            cycle: self.cycle(),
+            coarsening,
+            smoothing: self.smoother,
+            smooth_finest: true,
+            coarsest: self.coarsest,
+            levels: self.levels,
+            store: self.store.unwrap_or(store),
+        }
+    }
+}
+
+/// The name of a way to coarsen.
+pub(crate) fn kind_name(kind: CoarsenKind) -> &'static str {
+    match kind {
+        CoarsenKind::Classical => "classical",
+        CoarsenKind::Aggregation { smoothed: false } => "aggregation",
+        CoarsenKind::Aggregation { smoothed: true } => "smoothed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PrecondSpec;
+    use super::*;
+
+    #[test]
+    fn amg_is_read_and_written() {
+        for text in [
+            "amg",
+            "amg:cycle=k,coarsen=aggregation,strength=0.5,truncate=6,aggressive=2,border=local,smoother=jacobi,sweeps=2",
+            "amg:degree=4,coarsest=100,levels=3,store=f32",
+            "amg:smoother=ildu+jacobi",
+            "ildu then amg:coarsen=smoothed",
+            "coarse",
+            "ildu+coarse:coarsen=aggregation,aggressive=1",
+        ] {
+            assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
+        }
+        let long = "amg:degree=2,smoother=chebyshev,coarsest=400";
+        assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "amg");
+        for (text, words) in [
+            ("amg:cycle=x", "amg:cycle=x: unknown cycle `x`; the known ones are v, w, k"),
+            ("amg:coarsen=best", "the known ones are classical, aggregation, smoothed"),
+            ("amg:strength=2", "amg:strength=2: expected a number from 0 to 1"),
+            ("amg:strength=nan", "expected a number from 0 to 1"),
+            ("amg:truncate=-1", "amg:truncate=-1: expected a whole number from 0"),
+            ("amg:smoother=sor", "unknown smoother `sor`; the known ones are jacobi, chebyshev, ildu"),
+            ("amg:sweeps=2", "amg:sweeps=2: smoother=chebyshev has a degree"),
+            ("amg:degree=2,smoother=ildu", "amg:degree=2: smoother=ildu has sweeps"),
+            ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
+            ("amg:coarsest=0", "expected a whole number from 1"),
+            ("amg:store=f16", "amg:store=f16"),
+            ("coarse:theta=1", "unknown key of coarse `theta`"),
+            ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has a degree"),
+            ("amg:theta=1", "unknown key of amg `theta`; the known ones are cycle, coarsen, strength"),
+        ] {
+            let error = text.parse::<PrecondSpec>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_open_depends_on_the_nodes() {
+        let of = |text: &str, order| match text.parse().unwrap() {
+            PrecondSpec::Amg(amg) => amg.options(order, Store::F64),
+            other => panic!("{other}"),
+        };
+        assert_eq!(of("amg", 1), MultilevelOptions::default());
+        assert_eq!(of("amg", 3).coarsening.kind, CoarsenKind::Aggregation { smoothed: true });
+        assert_eq!((of("amg", 3).cycle, of("amg:coarsen=aggregation", 3).cycle), (Cycle::V, Cycle::K));
+        let large = |text: &str, order| match text.parse().unwrap() {
+            PrecondSpec::Amg(amg) => amg.of_size(order, WIDE).options(order, Store::F64).cycle,
+            other => panic!("{other}"),
+        };
+        assert_eq!(
+            (large("amg", 3), large("amg", 1), large("amg:cycle=v", 3)),
+            (Cycle::W, Cycle::V, Cycle::V)
+        );
+        assert_eq!(
+            (large("amg:coarsen=smoothed", 1), large("amg:coarsen=aggregation", 3)),
+            (Cycle::W, Cycle::K)
+        );
+        assert_eq!(of("amg:coarsen=aggregation,cycle=v,strength=0.3", 1).coarsening.strength, 0.3);
+        let varies = |text: &str| text.parse::<PrecondSpec>().unwrap().varies();
+        assert!(
+            varies("jacobi+amg:cycle=k")
+                && varies("symmetric(ildu then coarse:cycle=k)")
+                && varies("amg:coarsen=aggregation")
+                && !varies("amg:cycle=w")
+        );
+    }
+}

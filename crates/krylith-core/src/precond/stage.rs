@@ -1,0 +1,330 @@
+//! Stage preconditioners of Kronecker systems A⊗M + τB⊗L: one solve a stage, none with all stages together.
+//!
+//! After Rana, Howle, Long, Meek and Milestone (SIAM J. Sci. Comput. 43, 2021): with B = L̂ D Û, its LDU factors, the
+//! preconditioner is
+//!
+//! P = A⊗M + τ(L̂D)⊗L,
+//!
+//! block lower triangular in the stages. For A = I the rest is τ(L̂D(Û − I))⊗L, so that P⁻¹(A⊗M + τB⊗L) has an upper
+//! triangular part that is small for the usual schemes: five iterations of GMRES on the Stokes problem, whatever the
+//! mesh, if every stage is solved exactly. P y = x is solved by forward substitution,
+//!
+//! (aᵢᵢ M + τ(L̂D)ᵢᵢ L) yᵢ = xᵢ − Σⱼ (aᵢⱼ M + τ(L̂D)ᵢⱼ L) yⱼ,    j < i,
+//!
+//! and each stage by ILDU on subdomains, with blocks of order b. Factors then take s times the memory of L's, where
+//! ILDU of the whole, with blocks of order b·s, takes s² times. Without coupling (block Jacobi in the stages) the sum
+//! over j is left out.
+//!
+//! What is asked of A and B: no more than one of them is anything but lower triangular, and that one has LDU factors
+//! without pivoting (nonzero leading minors); of it L̂D is taken, whichever it is. So stage values as unknowns
+//! (A = inverse of the Butcher matrix, B = I) are taken too. Were both full, their Û would differ, and no lower
+//! triangular P would be near.
+//!
+//! Stage k of s stands at every s-th number from k on; factors read and write it there ([`Stride`]), nothing is copied.
+//!
+//! Ledger of one application, N numbers: the factors of s stages; coupled, N more, and s − 1 times a product and 3 N.
+
+use super::compose::left_over;
+use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
+use crate::matrix::Dense;
+use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
+use crate::partition::Subdomains;
+use crate::space::Store;
+use crate::{Error, Result, sweeps};
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+sweeps! {
+    /// The vector pass of stage preconditioners that compositions have not.
+    pub const SWEEPS;
+    /// y = 0.
+    clear: () [] [y] -> [] { y = 0.0; }
+}
+
+/// How stages are solved and coupled.
+///
+/// # Examples
+/// ```
+/// use krylith::precond::IlduOptions;
+/// use krylith_core::precond::StageOptions;
+/// let options = StageOptions { ildu: IlduOptions { fill: 1, ..IlduOptions::default() }, ..StageOptions::default() };
+/// # let _ = options;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StageOptions {
+    /// Of the factors of each stage; the product that couples stages is stored with the same precision.
+    pub ildu: IlduOptions,
+    /// Forward substitution through the stages; otherwise each by itself.
+    pub coupled: bool,
+}
+
+impl Default for StageOptions {
+    fn default() -> Self {
+        Self { ildu: IlduOptions::default(), coupled: true }
+    }
+}
+
+/// y ≈ P⁻¹x with P = A⊗M + τ(L̂D)⊗L, stage after stage.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith_core::precond::{Stage, StageOptions};
+/// use krylith::matrix::{Bsr, Dense, KroneckerSum};
+/// use krylith::operator::{LinearOperator, Terms, Space};
+/// use krylith_core::partition::Subdomains;
+/// // Two stages of one unknown, B lower triangular: stage after stage is then an exact solve of (I + B) x = b.
+/// let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
+/// let b = Dense::new(2, 2, vec![1.0, 0.0, 2.0, 3.0])?;
+/// let system = KroneckerSum::new(Dense::identity(2), b, 1.0, one.clone(), one)?;
+/// let space = Cpu::new(2, 1);
+/// let p = Stage::new(&space, &Terms::kronecker(&system), &Subdomains::whole(1), StageOptions::default())?;
+/// let mut y = space.vector()?;
+/// p.apply(&space, &vec![2.0, 6.0], &mut y)?;
+/// assert_eq!(y, [1.0, 1.0]); // 2 x₀ = 2, 2 x₀ + 4 x₁ = 6
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub struct Stage<S: SubdomainFactors + PointBlockSum> {
+    /// aᵢᵢ M + τ(L̂D)ᵢᵢ L of each stage, all on one plan.
+    stages: Vec<Ildu<S>>,
+    coupling: Option<Coupling<S>>,
+    /// x minus what earlier stages make of it.
+    rest: RefCell<S::Vector>,
+    scalars: RefCell<S::Scalars>,
+    coupled: bool,
+    len: u64,
+    key: u64,
+}
+
+/// The part of P strictly below the diagonal of stages.
+struct Coupling<S: PointBlockSum> {
+    product: PointBlock<S>,
+    /// Terms that it has: those whose coefficients below the diagonal are not all zero.
+    terms: Vec<usize>,
+}
+
+impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
+    /// Analyses once and factorises every stage of the sum: its coefficients are A and τB.
+    ///
+    /// # Errors
+    /// Coefficients that the file's head does not allow; those of [`Ildu::new`].
+    pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: StageOptions) -> Result<Self> {
+        let lower = lower_factors(&terms.into())?;
+        let s = terms.stages();
+        let plan = space.analyse(&stage(terms, &lower, 0)?, subdomains, options.ildu.fill)?;
+        let factorize = |k| Ildu::with_plan(space, &stage(terms, &lower, k)?, plan.clone(), options.ildu);
+        let stages = (0..s).map(factorize).collect::<Result<Vec<_>>>()?;
+        let coupling = if options.coupled { couple(space, terms, &lower, options.ildu.store)? } else { None };
+        let (rest, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
+        let (coupled, len, key) = (options.coupled, space.len() as u64, fresh_key());
+        Ok(Self { stages, coupling, rest, scalars, coupled, len, key })
+    }
+
+    /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and nothing
+    /// allocated but s² numbers for a moment. After an error the preconditioner must not be applied.
+    ///
+    /// Values in device memory are taken as [`Ildu::update_values`] and [`PointBlock::update_values`] take them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); another shape, or another number of stages; coupling through a matrix that did not
+    /// couple stages before; values that break what was found inside the blocks at set-up, as
+    /// [`PointBlock::update_values`] does.
+    pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
+        let values = values.into();
+        let lower = lower_factors(&values)?;
+        if values.stages() != self.stages.len() {
+            return Err(Error::invalid(format!(
+                "new values for {} stages; the preconditioner was built for {}",
+                values.stages(),
+                self.stages.len()
+            )));
+        }
+        for (k, ildu) in self.stages.iter_mut().enumerate() {
+            let own = lower.iter().map(|c| Dense::new(1, 1, vec![c[(k, k)]])).collect::<Result<Vec<_>>>()?;
+            ildu.update_values(space, values.with_coefficients(&own))?;
+        }
+        if !self.coupled {
+            return Ok(());
+        }
+        let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
+        let had: &[usize] = self.coupling.as_ref().map_or(&[], |c| &c.terms);
+        if let Some(t) = (0..below.len()).find(|t| !is_zero(&below[*t]) && !had.contains(t)) {
+            return Err(Error::invalid(format!(
+                "term {t} couples stages now and did not when the preconditioner was built: build it anew"
+            )));
+        }
+        let Some(Coupling { product, terms: kept }) = &mut self.coupling else { return Ok(()) };
+        for (to, &from) in kept.iter().enumerate() {
+            if let Some((_, values)) = values.term(from) {
+                product.update_values(space, to, values)?;
+            }
+        }
+        let coefficients: Vec<Dense> = kept.iter().map(|&t| below[t].clone()).collect();
+        space.update_coefficients(product.product_mut(), &coefficients)
+    }
+
+    /// What there is to say of the factors, the same for every stage.
+    pub fn outline(&self) -> &Outline {
+        self.stages[0].outline()
+    }
+
+    /// The solve of stage k.
+    pub fn stage(&self, k: usize) -> &Ildu<S> {
+        &self.stages[k]
+    }
+}
+
+impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let s = self.stages.len();
+        let Some(coupling) = &self.coupling else {
+            return self
+                .stages
+                .iter()
+                .enumerate()
+                .try_for_each(|(k, ildu)| ildu.apply_at(space, Stride::stage(k, s), x, y));
+        };
+        let (rest, scalars) = (&mut *self.rest.borrow_mut(), &mut *self.scalars.borrow_mut());
+        // Stages not yet solved must be finite: their coefficients are zero, and 0 · NaN is not.
+        space.sweep(clear, scalars, [], [], [&mut *y], [])?;
+        self.stages[0].apply_at(space, Stride::stage(0, s), x, y)?;
+        for (k, ildu) in self.stages.iter().enumerate().skip(1) {
+            coupling.product.apply(space, y, rest)?;
+            space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?;
+            ildu.apply_at(space, Stride::stage(k, s), rest, y)?;
+        }
+        Ok(())
+    }
+    fn key(&self) -> u64 {
+        let coupling = self.coupling.as_ref().map(|c| c.product.key());
+        joined_key([self.key].into_iter().chain(self.stages.iter().map(Ildu::key)).chain(coupling))
+    }
+    fn bytes(&self) -> u64 {
+        let stages: u64 = self.stages.iter().map(Ildu::bytes).sum();
+        let products = self.stages.len() as u64 - 1;
+        let coupling = |c: &Coupling<S>| products * (c.product.bytes() + 24 * self.len) + 8 * self.len;
+        stages + self.coupling.as_ref().map_or(0, coupling)
+    }
+}
+
+/// Of each term the coefficients of P: A and τL̂D.
+fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
+    if values.iter().filter(|(c, _)| !is_lower(c)).count() > 1 {
+        return Err(Error::Unsupported(
+            "a stage preconditioner where neither A nor B is lower triangular: bring one of them to the identity, or \
+             take ildu0, which treats all stages together"
+                .into(),
+        ));
+    }
+    values.iter().map(|(c, _)| lower_factor(c)).collect()
+}
+
+/// L̂D of B = L̂ D Û, unit triangular L̂ and Û; a lower triangular B is that itself, even if it is singular.
+///
+/// # Errors
+/// B not square, or a pivot that vanishes (relative to the largest entry): B has no such factors.
+pub fn lower_factor(b: &Dense) -> Result<Dense> {
+    let s = b.rows();
+    if b.columns() != s {
+        return Err(Error::invalid(format!("LDU factors of a {s}×{} matrix", b.columns())));
+    }
+    if is_lower(b) {
+        return Ok(b.clone());
+    }
+    let largest = b.values().iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let mut u = b.clone(); // D Û grows in the upper part, L̂D stays below
+    for k in 0..s {
+        if !(u[(k, k)].abs() > 1e-14 * largest) {
+            return Err(Error::Unsupported(format!(
+                "a stage preconditioner of coefficients without LDU factors: pivot {k} of the {s}×{s} matrix vanishes; \
+                 take ildu0, which treats all stages together"
+            )));
+        }
+        for i in k + 1..s {
+            let l = u[(i, k)] / u[(k, k)];
+            (k + 1..s).for_each(|j| u[(i, j)] -= l * u[(k, j)]);
+        }
+    }
+    let lower = (0..s * s).map(|e| if e % s <= e / s { u.values()[e] } else { 0.0 });
+    Dense::new(s, s, lower.collect())
+}
+
+fn is_lower(c: &Dense) -> bool {
+    (0..c.rows()).all(|i| (i + 1..c.columns()).all(|j| c[(i, j)] == 0.0))
+}
+
+fn is_zero(c: &Dense) -> bool {
+    c.values().iter().all(|&v| v == 0.0)
+}
+
+fn strictly_lower(c: &Dense) -> Dense {
+    let mut below = c.clone();
+    (0..c.rows()).for_each(|i| (i..c.columns()).for_each(|j| below[(i, j)] = 0.0));
+    below
+}
+
+/// The sum of stage k alone: coefficients of order 1, the same matrices.
+fn stage<'a>(terms: &'a Terms, lower: &[Dense], k: usize) -> Result<Terms<'a>> {
+    let own = |c: &Dense| Dense::new(1, 1, vec![c[(k, k)]]);
+    let matrices = terms.terms.iter().map(|t| Cow::Borrowed(&*t.1));
+    let terms_of = lower.iter().zip(matrices).map(|(c, a)| Ok((own(c)?, a)));
+    Ok(Terms { terms: terms_of.collect::<Result<_>>()?, halo: terms.halo.clone() })
+}
+
+/// The product that couples stages, if anything does.
+fn couple<S: PointBlockSum>(
+    space: &S,
+    terms: &Terms,
+    lower: &[Dense],
+    store: Store,
+) -> Result<Option<Coupling<S>>> {
+    let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
+    let kept: Vec<usize> = (0..below.len()).filter(|&t| !is_zero(&below[t])).collect();
+    if kept.is_empty() {
+        return Ok(None);
+    }
+    let part = |&t: &usize| (below[t].clone(), Cow::Borrowed(&*terms.terms[t].1));
+    let part = Terms { terms: kept.iter().map(part).collect(), halo: terms.halo.clone() };
+    Ok(Some(Coupling { product: PointBlock::new(space, &part, store, false)?, terms: kept }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Butcher;
+
+    /// Unique: L̂D is lower triangular, and (L̂D)⁻¹B unit upper triangular.
+    #[test]
+    fn lower_factors_of_every_scheme() {
+        for name in Butcher::names() {
+            let b = Butcher::by_name(name).unwrap().a;
+            let (s, ld) = (b.rows(), lower_factor(&b).unwrap());
+            assert!(is_lower(&ld), "{name}");
+            for column in 0..s {
+                let mut x = vec![0.0; s];
+                for i in 0..s {
+                    let known: f64 = (0..i).map(|j| ld[(i, j)] * x[j]).sum();
+                    x[i] = (b[(i, column)] - known) / ld[(i, i)];
+                }
+                let below = x[column + 1..].iter().fold(0.0f64, |m, v| m.max(v.abs()));
+                assert!((x[column] - 1.0).abs() < 1e-13 && below < 1e-13, "{name}: {x:?}");
+            }
+        }
+        // Radau IIA, 2 stages: [5/12, −1/12; 3/4, 1/4] has d = 5/12 and 1/4 + 3/4·1/5 = 2/5.
+        let ld = lower_factor(&Butcher::by_name("radau-iia-2").unwrap().a).unwrap();
+        for (got, want) in ld.values().iter().zip([5.0 / 12.0, 0.0, 0.75, 0.4]) {
+            assert!((got - want).abs() < 1e-15, "{ld:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_factors_is_refused() {
+        let swap = Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
+        let message = lower_factor(&swap).unwrap_err().to_string();
+        assert!(message.contains("pivot 0 of the 2×2") && message.contains("ildu0"), "{message}");
+        // Explicit first stages are lower triangular already: Crank–Nicolson as a Lobatto IIIA scheme.
+        let explicit = Dense::new(2, 2, vec![0.0, 0.0, 0.5, 0.5]).unwrap();
+        assert_eq!(lower_factor(&explicit).unwrap(), explicit);
+        assert!(lower_factor(&Dense::new(1, 2, vec![1.0, 2.0]).unwrap()).is_err());
+    }
+}

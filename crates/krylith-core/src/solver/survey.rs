@@ -1,0 +1,312 @@
+//! One pass over a rank's entries before its first solve, on all threads of the host: how large they are, and which rows,
+//! columns and diagonal entries are zero.
+//!
+//! A Kronecker sum Σ Cₜ⊗Aₜ is looked at through its terms: entries of Aₜ weigh max|Cₜ|, and row i of stage k is empty where each
+//! term has a zero row i of Aₜ or a zero row k of Cₜ. Only diagonal entries are added up.
+
+use crate::Result;
+use crate::comm::Communicator;
+use crate::halo::to_owners;
+use crate::matching::WEAK;
+use crate::matrix::{Arrays, Bsr, Dense};
+use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
+use std::ops::Range;
+
+/// Indices that are named one by one.
+pub(super) const NAMED: usize = 5;
+
+/// The smallest and the largest of some magnitudes that are not zero.
+///
+/// # Examples
+/// ```
+/// use krylith_core::solver::Extent;
+/// let extent = Extent { smallest: 0.5, largest: 8.0 };
+/// assert_eq!(extent.ratio(), 16.0);
+/// assert_eq!(Extent::default().ratio(), 1.0); // of nothing
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Extent {
+    /// Infinite where there are none.
+    pub smallest: f64,
+    /// Zero where there are none.
+    pub largest: f64,
+}
+
+impl Default for Extent {
+    /// That of nothing.
+    fn default() -> Self {
+        Self { smallest: f64::INFINITY, largest: 0.0 }
+    }
+}
+
+impl Extent {
+    /// The largest over the smallest; 1 where there are none.
+    pub fn ratio(&self) -> f64 {
+        if self.largest > 0.0 { self.largest / self.smallest } else { 1.0 }
+    }
+
+    /// The extent of both.
+    pub(super) fn and(self, other: Extent) -> Extent {
+        let (smallest, largest) = (self.smallest.min(other.smallest), self.largest.max(other.largest));
+        Extent { smallest, largest }
+    }
+
+    fn add(&mut self, magnitude: f64) {
+        if magnitude > 0.0 {
+            *self = self.and(Extent { smallest: magnitude, largest: magnitude });
+        }
+    }
+}
+
+/// What the pass finds, in numbers of this rank's own unknowns.
+#[derive(Debug, Default, PartialEq)]
+#[doc(hidden)]
+pub struct Survey {
+    /// Of all entries.
+    pub entries: Extent,
+    /// Of the largest entries of rows.
+    pub rows: Extent,
+    /// Of the largest entries of columns.
+    pub columns: Extent,
+    /// Unknowns without an entry in their row, as ascending runs.
+    pub empty_rows: Vec<Range<usize>>,
+    /// Unknowns without an entry in their column, as ascending runs.
+    pub empty_columns: Vec<Range<usize>>,
+    /// Unknowns whose diagonal entry is missing or zero.
+    pub missing_diagonal: usize,
+    /// The first of them.
+    pub first_missing: Vec<usize>,
+    /// Of one matrix of scalar rows: unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row.
+    pub weak_diagonal: usize,
+    /// Blocks of the longest block row where that has more than 256; else 0.
+    pub longest_row: usize,
+}
+
+/// True for a weak diagonal entry; empty rows have one.
+fn is_weak(diagonal: f64, largest: f64) -> bool {
+    diagonal == 0.0 || diagonal.abs() < WEAK * largest
+}
+
+/// One matrix of scalar rows.
+fn is_scalar(terms: &Terms) -> bool {
+    (terms.terms.len(), terms.block(), terms.stages()) == (1, 1, 1)
+}
+
+/// Blocks up to which no row is long.
+const LONG: usize = 256;
+
+/// Looks at this rank's rows, and at the columns that it owns in the rows of all. Collective.
+///
+/// # Errors
+/// A rank that is gone or failed.
+pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
+    let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
+    let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();
+    let none = || Found {
+        largest: vec![0; parts.len() * b],
+        diagonals: vec![None; parts.len()],
+        ..Found::default()
+    };
+    let add = |found: &mut Found, i: usize| with_block!(b, Found::add_row, found, &parts, i);
+    let rows = fold_rows(n, none, add, Found::and);
+
+    let mut maxima = Vec::with_capacity(parts.len());
+    for mut part in parts.iter().map(|part| part.columns.take()) {
+        if let Some(halo) = &terms.halo {
+            to_owners(comm, halo, b, &mut part, f64::max)?;
+        }
+        maxima.push(part);
+    }
+    let column = |found: &mut Found, j: usize| {
+        let both = || parts.iter().zip(&maxima).map(|(part, maxima)| (part, maxima[j]));
+        found.extent.add(both().map(|(part, max)| part.weight * max).fold(0.0, f64::max));
+        for k in 0..s {
+            if !both().any(|(part, max)| part.has_column[k] && max > 0.0) {
+                found.push_empty(j * s + k);
+            }
+        }
+    };
+    let columns = fold_rows(n * b, Found::default, column, Found::and);
+    Ok(Survey {
+        entries: rows.entries,
+        rows: rows.extent,
+        columns: columns.extent,
+        empty_rows: rows.empty,
+        empty_columns: columns.empty,
+        missing_diagonal: rows.missing,
+        first_missing: rows.first_missing,
+        weak_diagonal: if is_scalar(terms) { rows.weak } else { 0 },
+        longest_row: rows.longest_row,
+    })
+}
+
+#[cfg(feature = "cuda")]
+impl Survey {
+    /// From what a GPU has found. Where an unknown is missing, its number is found here.
+    pub(super) fn of_magnitudes(terms: &Terms, found: &crate::device::cuda::Magnitudes) -> Result<Self> {
+        let extent = |[smallest, largest]: [f64; 2]| Extent { smallest, largest };
+        let mut survey = Self {
+            entries: extent(found.entries),
+            rows: extent(found.rows),
+            columns: extent(found.columns),
+            missing_diagonal: found.counts[2],
+            weak_diagonal: if is_scalar(terms) { found.weak } else { 0 },
+            longest_row: found.longest_row,
+            ..Self::default()
+        };
+        if found.counts == [0; 3] {
+            return Ok(survey);
+        }
+        let (s, maxima) = (terms.stages(), found.maxima()?);
+        let of = || terms.terms.iter().map(|(c, _)| c).zip(&maxima);
+        for unknown in 0..terms.rows() {
+            let (e, k) = (unknown / s, unknown % s);
+            let has = |c: &Dense, row: bool| (0..s).any(|l| c[if row { (k, l) } else { (l, k) }] != 0.0);
+            if !of().any(|(c, term)| term.rows[e] > 0.0 && has(c, true)) {
+                push(&mut survey.empty_rows, unknown..unknown + 1);
+            }
+            if !of().any(|(c, term)| term.columns[e] > 0.0 && has(c, false)) {
+                push(&mut survey.empty_columns, unknown..unknown + 1);
+            }
+            if survey.first_missing.len() < NAMED
+                && of().map(|(c, term)| c[(k, k)] * term.diagonal[e]).sum::<f64>() == 0.0
+            {
+                survey.first_missing.push(unknown);
+            }
+        }
+        Ok(survey)
+    }
+}
+
+/// One term, and what its coefficient does to it.
+struct Part<'a> {
+    c: &'a Dense,
+    a: Arrays<'a>,
+    /// max|C|.
+    weight: f64,
+    /// Stages k with an entry in row k of C.
+    has_row: Vec<bool>,
+    /// Stages k with an entry in column k of C.
+    has_column: Vec<bool>,
+    /// Largest magnitudes of the columns of A.
+    columns: ColumnMaxima,
+}
+
+impl<'a> Part<'a> {
+    fn new(c: &'a Dense, a: &'a Bsr) -> Self {
+        let s = c.rows();
+        Self {
+            weight: c.largest(),
+            has_row: (0..s).map(|k| (0..s).any(|l| c[(k, l)] != 0.0)).collect(),
+            has_column: (0..s).map(|k| (0..s).any(|l| c[(l, k)] != 0.0)).collect(),
+            columns: ColumnMaxima::new(a.columns()),
+            c,
+            a: Arrays::of(a),
+        }
+    }
+}
+
+/// What some rows, or some columns, tell.
+#[derive(Default)]
+struct Found {
+    entries: Extent,
+    /// Of largest entries.
+    extent: Extent,
+    empty: Vec<Range<usize>>,
+    missing: usize,
+    weak: usize,
+    first_missing: Vec<usize>,
+    longest_row: usize,
+    /// Of the block row at hand: the bits of the largest magnitude of each scalar row, term by term.
+    largest: Vec<u64>,
+    /// And where the terms store its diagonal block.
+    diagonals: Vec<Option<usize>>,
+}
+
+impl Found {
+    /// Takes up block row `i`, of blocks of order `b`. Magnitudes are compared by their bits, which are ordered as they are.
+    #[inline(always)]
+    fn add_row(b: usize, found: &mut Self, parts: &[Part], i: usize) {
+        let s = parts[0].c.rows();
+        let rows = found.largest.chunks_exact_mut(b).zip(&mut found.diagonals);
+        for (part, (largest, diagonal)) in parts.iter().zip(rows) {
+            largest.fill(0);
+            *diagonal = None;
+            let mut smallest = u64::MAX; // one less than the bits, of which those of 0 are then the largest
+            let row = part.a.row(i);
+            if row.len() > LONG {
+                found.longest_row = found.longest_row.max(row.len());
+            }
+            let blocks = part.a.values[row.start * b * b..row.end * b * b].chunks_exact(b * b);
+            for (p, (&j, block)) in row.clone().zip(part.a.col[row].iter().zip(blocks)) {
+                if j as usize == i {
+                    *diagonal = Some(p);
+                }
+                for (values, largest) in block.chunks_exact(b).zip(&mut *largest) {
+                    for (c, v) in values.iter().enumerate() {
+                        let bits = v.abs().to_bits();
+                        *largest = bits.max(*largest);
+                        smallest = bits.wrapping_sub(1).min(smallest);
+                        part.columns.raise_bits(j as usize * b + c, bits);
+                    }
+                }
+            }
+            if smallest < u64::MAX {
+                let largest = largest.iter().copied().max().unwrap_or(0);
+                for bits in [smallest + 1, largest] {
+                    found.entries.add(part.weight * f64::from_bits(bits));
+                }
+            }
+        }
+        for r in 0..b {
+            let both = || parts.iter().zip(found.largest.chunks_exact(b).map(|max| f64::from_bits(max[r])));
+            let largest = both().map(|(part, max)| part.weight * max).fold(0.0, f64::max);
+            let empty = |k: usize| !both().any(|(part, max)| part.has_row[k] && max > 0.0);
+            let first = both().next().map_or(0.0, |(part, max)| part.weight * max);
+            found.extent.add(largest);
+            let place = (i * b + r) * s;
+            for k in 0..s {
+                let diagonal = |(part, at): (&Part, &Option<usize>)| {
+                    at.map_or(0.0, |p| part.c[(k, k)] * part.a.values[p * b * b + r * b + r])
+                };
+                let mut entries = parts.iter().zip(&found.diagonals).map(diagonal);
+                let (of_first, others) = (entries.next().unwrap_or(0.0), entries.sum::<f64>());
+                if of_first + others == 0.0 {
+                    found.missing += 1;
+                    if found.first_missing.len() < NAMED {
+                        found.first_missing.push(place + k);
+                    }
+                }
+                found.weak += usize::from(is_weak(of_first, first));
+                if empty(k) {
+                    push(&mut found.empty, place + k..place + k + 1);
+                }
+            }
+        }
+    }
+
+    fn push_empty(&mut self, index: usize) {
+        push(&mut self.empty, index..index + 1);
+    }
+
+    /// These rows, and those behind them.
+    fn and(mut self, behind: Self) -> Self {
+        self.entries = self.entries.and(behind.entries);
+        self.extent = self.extent.and(behind.extent);
+        self.missing += behind.missing;
+        self.weak += behind.weak;
+        self.longest_row = self.longest_row.max(behind.longest_row);
+        behind.empty.into_iter().for_each(|run| push(&mut self.empty, run));
+        self.first_missing.extend(behind.first_missing);
+        self.first_missing.truncate(NAMED);
+        self
+    }
+}
+
+/// Appends a run of indices that come behind all others.
+fn push(runs: &mut Vec<Range<usize>>, run: Range<usize>) {
+    match runs.last_mut() {
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
+    }
+}

@@ -1,0 +1,179 @@
+//! How work is given to a device: recorded stretches, the guard that ends them early, read-backs, and the clock.
+
+use super::{FLAGS, HALT};
+use crate::Result;
+
+/// What a stretch of a solve is doing; OKP paper, Table 3.
+///
+/// # Examples
+/// ```
+/// use krylith_core::space::{Phase, Phases};
+/// let mut phases = Phases::default();
+/// phases.add(Phase::Product, 0.25);
+/// phases.add(Phase::Product, 0.25);
+/// assert_eq!(phases.product, 0.5);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Products with the operator, T_Kx.
+    Product,
+    /// Orthogonalisation and normalisation, T_Gn.
+    Orthogonalization,
+    /// Preconditioner.
+    Preconditioner,
+    /// Waiting for other ranks: what of T_dt and T_c is not hidden.
+    Communication,
+    /// Residuals, corrections, small steps.
+    Other,
+}
+
+/// Seconds a phase.
+///
+/// # Examples
+/// ```
+/// use krylith::{Solver, matrix::Csr};
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+/// if let Some(phases) = solver.solve(&[3.0, 3.0], &mut [0.0; 2])?.phases {
+///     println!("products {:.1e} s, preconditioner {:.1e} s", phases.product, phases.preconditioner);
+/// }
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Phases {
+    /// T_Kx.
+    pub product: f64,
+    /// T_Gn.
+    pub orthogonalization: f64,
+    /// Preconditioner.
+    pub preconditioner: f64,
+    /// Waiting for other ranks.
+    pub communication: f64,
+    /// The rest.
+    pub other: f64,
+}
+
+impl Phases {
+    /// Adds seconds to a phase.
+    pub fn add(&mut self, phase: Phase, seconds: f64) {
+        match phase {
+            Phase::Product => self.product += seconds,
+            Phase::Orthogonalization => self.orthogonalization += seconds,
+            Phase::Preconditioner => self.preconditioner += seconds,
+            Phase::Communication => self.communication += seconds,
+            Phase::Other => self.other += seconds,
+        }
+    }
+}
+
+/// Keeps time by phase, where a device can.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::Clock;
+/// use krylith_core::space::Phase;
+/// let space = Cpu::new(1000, 1);
+/// space.take_phases(); // from here on
+/// space.mark(Phase::Product);
+/// // … a product …
+/// space.mark(Phase::Other);
+/// assert!(space.take_phases().is_none_or(|phases| phases.preconditioner == 0.0));
+/// ```
+pub trait Clock {
+    /// What follows is counted under `phase`, where time is being kept.
+    fn mark(&self, phase: Phase);
+    /// Seconds spent in each phase since the last call, if time is being kept.
+    fn take_phases(&self) -> Option<Phases>;
+}
+
+/// Gives work to a device: at once on a CPU, recorded and replayed on a GPU.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::Schedule;
+/// use krylith_core::space::FLAGS;
+/// let space = Cpu::new(1000, 1);
+/// let mut scalars = space.scalars(3)?;
+/// space.write_scalars(&mut scalars, 1, &[2.5], &[0; FLAGS])?; // slot 1
+/// let (mut numbers, mut flags) = ([0.0; 3], [0; FLAGS]);
+/// space.read_scalars(&scalars, 0, &mut numbers, &mut flags)?;
+/// assert_eq!(numbers, [0.0, 2.5, 0.0]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub trait Schedule {
+    /// A few f64 and [`FLAGS`] integers beside the vectors.
+    type Scalars;
+    /// A recorded stretch of work.
+    type Recording: Default;
+
+    /// `len` zeros and [`FLAGS`] cleared flags.
+    fn scalars(&self, len: usize) -> Result<Self::Scalars>;
+    /// Writes host numbers into slots from `at` on, and flags.
+    fn write_scalars(
+        &self,
+        to: &mut Self::Scalars,
+        at: usize,
+        host: &[f64],
+        flags: &[i32; FLAGS],
+    ) -> Result<()>;
+    /// Reads `host.len()` slots from `at` on and the flags, and waits.
+    fn read_scalars(
+        &self,
+        from: &Self::Scalars,
+        at: usize,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()>;
+
+    /// From here on work does nothing while `flags[HALT]` of these scalars is set; `None` lifts that. The guard belongs to
+    /// the device's queue: work of every space on that device heeds it.
+    fn guard(&self, scalars: Option<&Self::Scalars>);
+    /// True when the guard is known to be raised; a device that records answers false.
+    fn halted(&self, scalars: &Self::Scalars) -> bool {
+        let mut flags = [0; FLAGS];
+        self.read_scalars(scalars, 0, &mut [], &mut flags).is_ok() && flags[HALT] != 0
+    }
+    /// Runs `work`, or replays what it recorded under the same `key`; a key of `None` is never recorded.
+    fn record(
+        &self,
+        recording: &mut Self::Recording,
+        key: Option<u64>,
+        mut work: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let _ = (recording, key);
+        work(self)
+    }
+    /// How many launches `work` makes, found without running them, with every kernel loaded; `None` where nothing is recorded.
+    fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
+        let _ = work;
+        Ok(None)
+    }
+    /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
+    /// answers `None`, and so does one rank of several, which would have to ask the others.
+    fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64> {
+        let _ = (scalars, slot);
+        None
+    }
+    /// How many batches of work are given to the device before the results of the first are looked at: 0 on a CPU,
+    /// 1 where a device would stand still while the host looks.
+    fn pipeline_depth(&self) -> usize {
+        0
+    }
+    /// Sets out a copy of the first `len` slots and the flags as they are now, for
+    /// [`take_readback`](Self::take_readback); at most `pipeline_depth() + 1` are under way.
+    fn enqueue_readback(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()> {
+        let _ = (scalars, len); // nothing runs ahead: what is taken is what was there
+        Ok(())
+    }
+    /// The oldest copy that was set out, and waits for it alone.
+    fn take_readback(
+        &self,
+        scalars: &mut Self::Scalars,
+        host: &mut [f64],
+        flags: &mut [i32; FLAGS],
+    ) -> Result<()> {
+        self.read_scalars(scalars, 0, host, flags)
+    }
+}

@@ -1,0 +1,324 @@
+//! Small steps: what a method does with a few numbers between two passes over vectors.
+//!
+//! A step is written once, in the method's own file, in the common subset of Rust and C++; [`steps!`](crate::steps) makes
+//! of it a Rust function for a CPU and the text of a kernel for a GPU, which runs it in stream order and without the host.
+//! The macro also makes the struct of the scalars and its twin in C++, so a method keeps nothing by hand on both sides. Only the functions of the
+//! subset have twins written by hand, in `kernels/step.cuh`.
+//!
+//! # The common subset
+//! `let`, `let mut`, `while (…)`, `if (…) {…} else {…}`, `return;`, assignments, arithmetic, comparisons, `&&`, `||`, `!`, `else if`;
+//! `HUGE` and the codes of a [`Reason`](super::Reason), constants and functions that the block declares;
+//! `sqrt`, `abs`, `at(f)` (a flag as an index), `flag(i)` (an index as a flag). Scalars and flags are fields of the first argument (`s.alpha`), arrays are
+//! indexed by their names (`h[k]`), and the last argument is the iteration within the batch. In a step that runs
+//! `in parallel`, every thread of a block executes the text: `one!({ … })` is done by one of them, `each!(i, n, { … })`
+//! shares i = 0 … n − 1 among them, and both end in a barrier.
+//!
+//! # Example
+//! ```
+//! use krylith_core::space::{FLAGS, SmallStep};
+//!
+//! krylith_core::steps! {
+//!     /// Scalars of a method.
+//!     pub struct Scalars { /// (r, r) before.
+//!         rr_old, /// Share of the last direction in the next.
+//!         beta }
+//!     /// Arrays for a batch of m iterations.
+//!     arrays Arrays(m) { /// ‖r‖ after each iteration.
+//!         history: m + 1 }
+//!     constants [];
+//!     functions {}
+//!     /// Every step.
+//!     pub const STEPS;
+//!     /// β = (r, r)/(r, r)₋₁.
+//!     ratio(s, j) { s.beta = s.rr / s.rr_old; history[j] = sqrt(s.rr); }
+//! }
+//!
+//! let (mut values, mut flags) = (vec![0.0; Arrays::at(4).len], [0; FLAGS]);
+//! flags[krylith_core::space::BATCH] = 4;
+//! (values[Scalars::AT.rr], values[Scalars::AT.rr_old]) = (9.0, 4.0);
+//! ratio::run(&mut values, &mut flags, 1);
+//! assert_eq!((values[Scalars::AT.beta], values[Arrays::at(4).history + 1]), (2.25, 3.0));
+//! ```
+
+use super::FLAGS;
+
+/// What a device that compiles kernels needs of a step.
+#[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
+pub struct StepSource {
+    /// Name of the step.
+    pub name: &'static str,
+    /// The method's own scalars, which follow those of the header ([`HEADER`]).
+    pub fields: &'static [&'static str],
+    /// Arrays behind the scalars, with the text of each one's length.
+    pub arrays: &'static [(&'static str, &'static str)],
+    /// What lengths call the iterations of a batch.
+    pub batch: &'static str,
+    /// What the text calls the scalars and the iteration.
+    pub arguments: [&'static str; 2],
+    /// Constants that the text names.
+    pub constants: &'static [(&'static str, f64)],
+    /// Functions that the text calls.
+    pub functions: &'static [FunctionSource],
+    /// The statements, as written.
+    pub body: &'static str,
+    /// The text runs in a block of threads.
+    pub parallel: bool,
+}
+
+/// A function that several steps share.
+#[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
+pub struct FunctionSource {
+    /// Its name.
+    pub name: &'static str,
+    /// What it calls the scalars.
+    pub scalars: &'static str,
+    /// Whole numbers that it takes.
+    pub indices: &'static [&'static str],
+    /// Arrays that it takes.
+    pub arrays: &'static [&'static str],
+    /// The statements, as written.
+    pub body: &'static str,
+}
+
+/// One step on a method's [`Scalars`](super::Schedule::Scalars).
+///
+/// # Examples
+/// [`steps!`](crate::steps) makes them; every method's are listed in [`KERNELS`](crate::method::KERNELS).
+/// ```
+/// let (steps, _sweeps) = krylith_core::method::KERNELS[0]; // what every method does around its recurrence
+/// let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+/// assert!(names.contains(&"begin"));
+/// ```
+pub trait SmallStep: Copy + Send + Sync {
+    /// The same text for devices that compile.
+    const SOURCE: StepSource;
+    /// Runs the step on host numbers; `j` is the iteration within the batch.
+    fn run(values: &mut [f64], flags: &mut [i32; FLAGS], j: usize);
+}
+
+/// The scalars that every method has, before its own.
+pub const HEADER: [&str; 8] = ["norm", "norm_recurrence", "target", "best", "rounding", "unit", "mm", "rr"];
+
+/// What the common subset calls; `kernels/step.cuh` has the twins.
+#[doc(hidden)]
+pub mod subset {
+    pub use super::super::reason::*;
+    pub use crate::{step_each as each, step_one as one};
+
+    /// √x.
+    pub fn sqrt(x: f64) -> f64 {
+        x.sqrt()
+    }
+    /// |x|.
+    pub fn abs(x: f64) -> f64 {
+        x.abs()
+    }
+    /// A flag as an index.
+    pub fn at(flag: i32) -> usize {
+        flag as usize
+    }
+    /// An index as a flag.
+    pub fn flag(index: usize) -> i32 {
+        index as i32
+    }
+}
+
+/// What one thread of a parallel step does.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! step_one {
+    ($work:block) => {
+        $work
+    };
+}
+
+/// What the threads of a parallel step share.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! step_each {
+    ($i:ident, $n:expr, $work:block) => {
+        for $i in 0..$n $work
+    };
+}
+
+/// Declares the scalars of a method and the small steps on them; [`space::step`](crate::space::step) has the rules.
+///
+/// # Examples
+/// The [module](crate::space::step) has one that is run.
+/// ```
+/// krylith_core::steps! {
+///     /// Scalars of steepest descent, beside those that every method has.
+///     struct Scalars { /// (r, A r).
+///         rq, /// (r, r)/(r, A r).
+///         alpha }
+///     /// Residuals of a batch of m iterations.
+///     arrays Arrays(m) { /// ‖r‖.
+///         history: m + 1 }
+///     constants [];
+///     functions {}
+///     /// Every step.
+///     const STEPS;
+///     /// α, or the end of the batch where the matrix is not definite.
+///     find_alpha(s, _) {
+///         if (s.rq <= 0.0) { s.reason = INDEFINITE_MATRIX; s.halt = 1; return; }
+///         s.alpha = s.rr / s.rq;
+///     }
+/// }
+/// assert_eq!(STEPS[0].name, "find_alpha"); // a GPU compiles the same text
+/// ```
+#[macro_export]
+macro_rules! steps {
+    // The places of arrays, one behind the other.
+    (@arrays $vis:vis $scalars:ident $arrays:ident $m:ident
+     { $($(#[$doc:meta])* $array:ident: $length:expr),* $(,)? } $(#[$adoc:meta])*) => {
+        $(#[$adoc])*
+        #[doc(hidden)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        $vis struct $arrays { $($(#[$doc])* pub $array: usize,)* /// Numbers in all, scalars included.
+            pub len: usize }
+        impl $arrays {
+            /// The slots at which arrays begin, in a batch of so many iterations.
+            #[allow(unused_variables)]
+            pub fn at($m: usize) -> Self {
+                let next = $scalars::<usize, usize>::LEN;
+                $(let ($array, next) = (next, next + ($length));)*
+                Self { $($array,)* len: next }
+            }
+        }
+    };
+    // Arrays as slices, in a step.
+    (@bind $rest:ident { $($(#[$doc:meta])* $array:ident: $length:expr),* $(,)? }) => {
+        $(let ($array, $rest) = $rest.split_at_mut($length);)*
+        let _ = $rest;
+    };
+    (@sources { $($(#[$doc:meta])* $array:ident: $length:expr),* $(,)? }) => {
+        &[$((stringify!($array), stringify!($length))),*]
+    };
+    (
+        $(#[$doc:meta])* $vis:vis struct $scalars:ident { $($(#[$fdoc:meta])* $field:ident),* $(,)? }
+        $(#[$adoc:meta])* arrays $arrays:ident($m:ident) $lengths:tt
+        constants [$($constant:ident),* $(,)?];
+        functions { $(fn $function:ident($fs:ident $(, $index:ident)*; $($farray:ident),*) { $($fbody:tt)* })* }
+        $(#[$ldoc:meta])* $lvis:vis const $list:ident;
+        $($(#[$sdoc:meta])* $name:ident($s:ident, $j:tt) $(in $parallel:ident)? { $($body:tt)* })*
+    ) => {
+        $(#[$doc])*
+        ///
+        /// With `usize` in place of numbers: the slots where they stand.
+        #[doc(hidden)] // as all that this macro makes: a method's own affair
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        #[allow(missing_docs)]
+        $vis struct $scalars<T = f64, I = i32> {
+            pub halt: I, pub columns: I, pub reason: I, pub limit: I,
+            pub completed: I, pub remaining: I, pub verified: I, pub batch: I,
+            pub norm: T, pub norm_recurrence: T, pub target: T, pub best: T, pub rounding: T, pub unit: T,
+            pub mm: T, pub rr: T,
+            $($(#[$fdoc])* pub $field: T,)*
+        }
+        #[allow(dead_code)]
+        impl $scalars<usize, usize> {
+            /// Scalars, without arrays.
+            pub const LEN: usize =
+                $crate::space::step::HEADER.len() + <[&str]>::len(&[$(stringify!($field)),*]);
+            /// Where each stands.
+            pub const AT: Self = {
+                #[allow(non_camel_case_types, dead_code)]
+                enum Slot { norm, norm_recurrence, target, best, rounding, unit, mm, rr, $($field),* }
+                Self {
+                    halt: $crate::space::HALT, columns: $crate::space::COLUMNS, reason: $crate::space::REASON,
+                    limit: $crate::space::LIMIT, completed: $crate::space::COMPLETED,
+                    remaining: $crate::space::REMAINING, verified: $crate::space::VERIFIED,
+                    batch: $crate::space::BATCH,
+                    norm: Slot::norm as usize, norm_recurrence: Slot::norm_recurrence as usize,
+                    target: Slot::target as usize, best: Slot::best as usize, rounding: Slot::rounding as usize,
+                    unit: Slot::unit as usize, mm: Slot::mm as usize, rr: Slot::rr as usize,
+                    $($field: Slot::$field as usize,)*
+                }
+            };
+        }
+        impl $scalars {
+            #[allow(dead_code)]
+            fn load(values: &[f64], flags: &[i32; $crate::space::FLAGS]) -> Self {
+                const AT: $scalars<usize, usize> = $scalars::AT;
+                Self {
+                    halt: flags[AT.halt], columns: flags[AT.columns], reason: flags[AT.reason],
+                    limit: flags[AT.limit], completed: flags[AT.completed], remaining: flags[AT.remaining],
+                    verified: flags[AT.verified], batch: flags[AT.batch],
+                    norm: values[AT.norm], norm_recurrence: values[AT.norm_recurrence],
+                    target: values[AT.target], best: values[AT.best], rounding: values[AT.rounding],
+                    unit: values[AT.unit], mm: values[AT.mm], rr: values[AT.rr],
+                    $($field: values[AT.$field],)*
+                }
+            }
+            #[allow(dead_code)]
+            fn store(self, values: &mut [f64], flags: &mut [i32; $crate::space::FLAGS]) {
+                const AT: $scalars<usize, usize> = $scalars::AT;
+                *flags = [self.halt, self.columns, self.reason, self.limit, self.completed, self.remaining,
+                    self.verified, self.batch];
+                (values[AT.norm], values[AT.norm_recurrence]) = (self.norm, self.norm_recurrence);
+                (values[AT.target], values[AT.best], values[AT.rounding]) = (self.target, self.best, self.rounding);
+                (values[AT.unit], values[AT.mm], values[AT.rr]) = (self.unit, self.mm, self.rr);
+                $(values[AT.$field] = self.$field;)*
+            }
+        }
+        $crate::steps!(@arrays $vis $scalars $arrays $m $lengths $(#[$adoc])*);
+        $(
+            #[allow(unused_parens, unused_imports)]
+            fn $function($fs: &mut $scalars $(, $index: usize)* $(, $farray: &mut [f64])*) {
+                use $crate::space::step::subset::*;
+                $($fbody)*
+            }
+        )*
+        $(
+            $(#[$sdoc])*
+            #[doc(hidden)]
+            #[derive(Clone, Copy)]
+            #[allow(non_camel_case_types)]
+            $lvis struct $name;
+            impl $crate::space::SmallStep for $name {
+                const SOURCE: $crate::space::StepSource = $crate::space::StepSource {
+                    name: stringify!($name),
+                    fields: $scalars::<usize, usize>::FIELDS,
+                    arrays: $scalars::<usize, usize>::ARRAYS,
+                    batch: stringify!($m),
+                    arguments: [stringify!($s), stringify!($j)],
+                    constants: $scalars::<usize, usize>::CONSTANTS,
+                    functions: $scalars::<usize, usize>::FUNCTIONS,
+                    body: stringify!($($body)*),
+                    parallel: !<[&str]>::is_empty(&[$(stringify!($parallel)),*]),
+                };
+                #[allow(unused_parens, unused_imports, unused_variables, clippy::needless_return,
+                    clippy::redundant_closure_call)]
+                fn run(values: &mut [f64], flags: &mut [i32; $crate::space::FLAGS], $j: usize) {
+                    use $crate::space::step::subset::*;
+                    let mut scalars = $scalars::load(values, flags);
+                    let $m = flags[$crate::space::BATCH] as usize;
+                    {
+                        let rest = &mut values[$scalars::<usize, usize>::LEN..];
+                        $crate::steps!(@bind rest $lengths);
+                        let $s = &mut scalars;
+                        (|| { $($body)* })();
+                    }
+                    scalars.store(values, flags);
+                }
+            }
+        )*
+        impl $scalars<usize, usize> {
+            const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+            const ARRAYS: &'static [(&'static str, &'static str)] = $crate::steps!(@sources $lengths);
+            const CONSTANTS: &'static [(&'static str, f64)] = &[$((stringify!($constant), $constant as f64)),*];
+            const FUNCTIONS: &'static [$crate::space::FunctionSource] = &[$($crate::space::FunctionSource {
+                name: stringify!($function),
+                scalars: stringify!($fs),
+                indices: &[$(stringify!($index)),*],
+                arrays: &[$(stringify!($farray)),*],
+                body: stringify!($($fbody)*),
+            }),*];
+        }
+        $(#[$ldoc])*
+        $lvis const $list: &[$crate::space::StepSource] = &[$(<$name as $crate::space::SmallStep>::SOURCE),*];
+    };
+}

@@ -1,0 +1,109 @@
+//! Preconditioners that are worth many products: how CG spares them, and the passes of cycles that march.
+
+use super::method::{CG_FORMS, brief, symmetric};
+use super::{Make, applied};
+use crate::common::*;
+use krylith_core::device::cpu::Cpu;
+use krylith_core::matrix::Csr;
+use krylith_core::method::{Cg, CgForm, CgOptions};
+use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
+use krylith_core::precond::{BlockDiagonal, BlockJacobi, Coarsen, Multilevel, MultilevelOptions, Smoothing};
+use krylith_core::space::Space;
+use krylith_core::{Result, Stop, Store};
+use std::cell::Cell;
+
+/// A preconditioner that counts its applications and says that each is worth many products.
+struct Costly<'a, S: Space>(&'a dyn LinearOperator<S>, Cell<usize>);
+
+impl<S: Space> LinearOperator<S> for Costly<'_, S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.1.set(self.1.get() + 1);
+        self.0.apply(space, x, y)
+    }
+    fn key(&self) -> u64 {
+        self.0.key()
+    }
+    fn bytes(&self) -> u64 {
+        1 << 40
+    }
+}
+
+/// Costly preconditioners lead to the same answers in as many iterations, whatever ends a batch, and the last iteration of a solve does without.
+pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
+    let n = 3000;
+    let (matrix, rhs) = (symmetric(&mut Random(67), 1, n, 1.0), Random(68).numbers(n));
+    let space = make(n);
+    let a = PointBlock::bsr(&space, &matrix, Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Store::F64).unwrap();
+    let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
+    space.write(&rhs, &mut b).unwrap();
+    for form in CG_FORMS {
+        for (rtol, max_iterations) in [(1e-10, 1000), (1e-10, 7), (1e-10, 1), (2.0, 1000), (1e-30, 60)] {
+            let costly = Costly(&jacobi, Cell::new(0));
+            let mut answers = Vec::new();
+            for p in [&jacobi as &dyn LinearOperator<S>, &costly] {
+                let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
+                for _ in 0..2 {
+                    space.write(&vec![0.0; n], &mut x).unwrap();
+                    let stop = Stop { rtol, max_iterations, atol: 0.0 };
+                    let history = cg.solve(&space, &a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
+                    let mut answer = vec![0.0; n];
+                    space.read(&x, &mut answer).unwrap();
+                    answers.push((history.clone(), answer));
+                }
+            }
+            let (plain, spared) = (&answers[0], &answers[2]);
+            assert!(answers[2] == answers[3], "{form}, {rtol:e}: a second solve differs");
+            let text = format!("{form}, {rtol:e}: {} and {}", brief(&plain.0), brief(&spared.0));
+            if rtol > 1e-20 {
+                assert_eq!(plain.0.outcome, spared.0.outcome, "{text}");
+                assert_eq!(plain.0.iterations, spared.0.iterations, "{text}");
+                assert_eq!(spared.0.residuals.len(), spared.0.iterations + 1, "{text}");
+                let difference: Vec<f64> = plain.1.iter().zip(&spared.1).map(|(x, y)| x - y).collect();
+                assert!(norm(&difference) <= 1e-8 * norm(&plain.1), "{text}");
+            } else {
+                assert!(spared.0.true_relative_residual <= 4.0 * plain.0.true_relative_residual, "{text}");
+            }
+            // Of two solves; where work is recorded, calls are not applications.
+            if form == CgForm::Textbook && space.pipeline_depth() == 0 && max_iterations == 1000 {
+                assert_eq!(costly.1.get(), 2 * spared.0.iterations, "{text}");
+            }
+        }
+    }
+}
+
+/// Planes so large that products by diagonals march from one to the next: a cycle is that of the same hierarchy on a CPU, with every polynomial.
+pub fn cycles_on_large_planes<S: Coarsen>(make: Make<S>) {
+    let (edge, planes) = (66, 5);
+    let n = edge * edge * planes;
+    let mut rng = Random(74);
+    let mut triplets = Vec::new();
+    for i in 0..n {
+        triplets.push((i as u32, i as u32, 6.2));
+        for (step, inside) in
+            [(1, i % edge + 1 < edge), (edge, i / edge % edge + 1 < edge), (edge * edge, i + edge * edge < n)]
+        {
+            let v = -1.0 - 0.1 * rng.number();
+            if inside {
+                triplets.extend([(i as u32, (i + step) as u32, v), ((i + step) as u32, i as u32, v)]);
+            }
+        }
+    }
+    let a = Csr::from_triplets(n, n, &triplets).unwrap();
+    let (terms, x) = (Terms::csr(&a).unwrap(), rng.numbers(n));
+    let (space, host) = (make(n), Cpu::new(n, 1));
+    let smoothers = [
+        Smoothing::Jacobi { sweeps: 1 },
+        Smoothing::Jacobi { sweeps: 3 },
+        Smoothing::Chebyshev { degree: 1 },
+        Smoothing::Chebyshev { degree: 2 },
+        Smoothing::Chebyshev { degree: 4 },
+    ];
+    for smoothing in smoothers {
+        let how = MultilevelOptions { smoothing, ..MultilevelOptions::default() };
+        let here = applied(&space, &Multilevel::new(&space, &terms, how).unwrap(), &x);
+        let expected = applied(&host, &Multilevel::new(&host, &terms, how).unwrap(), &x);
+        let d = distance(&here, &expected);
+        assert!(d <= 1e-12, "{smoothing:?}: {d:e}");
+    }
+}

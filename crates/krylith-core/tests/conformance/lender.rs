@@ -1,0 +1,167 @@
+//! An application that keeps its numbers on a GPU and works in a stream of its own.
+
+use super::memory::Lender;
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
+use krylith_core::device::cuda::FromDevice;
+use krylith_core::matrix::{Bsr, Csr};
+use krylith_core::memory::{Array, Numbers, NumbersMut};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Numbers that keep the stream busy for some milliseconds before it comes to what counts.
+const BALLAST: usize = 1 << 26;
+
+/// Device memory and the stream that fills it, behind work that takes a while.
+pub struct GpuLender {
+    ordinal: usize,
+    stream: Arc<CudaStream>,
+    /// False: the stream is not named, so it is waited for before anything is lent.
+    named: bool,
+    numbers: RefCell<CudaSlice<f64>>,
+    ballast: Rc<RefCell<CudaSlice<f64>>>,
+}
+
+/// What lenders of one GPU share.
+pub struct Application {
+    ordinal: usize,
+    stream: Arc<CudaStream>,
+    ballast: Rc<RefCell<CudaSlice<f64>>>,
+}
+
+impl Application {
+    /// On a GPU, with a stream of its own or the legacy default stream.
+    pub fn new(ordinal: usize, default_stream: bool) -> Self {
+        let context = CudaContext::new(ordinal).unwrap();
+        let stream = if default_stream { context.default_stream() } else { context.new_stream().unwrap() };
+        let ballast = Rc::new(RefCell::new(stream.alloc_zeros(BALLAST).unwrap()));
+        Self { ordinal, stream, ballast }
+    }
+
+    /// `n` numbers, NaN; lent with the stream, or after it was waited for.
+    pub fn lender(&self, n: usize, named: bool) -> GpuLender {
+        let numbers = RefCell::new(self.stream.clone_htod(&vec![f64::NAN; n]).unwrap());
+        let (stream, ballast) = (self.stream.clone(), self.ballast.clone());
+        GpuLender { ordinal: self.ordinal, stream, named, numbers, ballast }
+    }
+}
+
+impl GpuLender {
+    fn busy(&self) {
+        for _ in 0..4 {
+            self.stream.memset_zeros(&mut *self.ballast.borrow_mut()).unwrap();
+        }
+    }
+    fn settle(&self) -> Option<*mut std::ffi::c_void> {
+        if self.named {
+            return Some(self.stream.cu_stream().cast());
+        }
+        self.stream.synchronize().unwrap();
+        None
+    }
+}
+
+impl Lender for GpuLender {
+    fn fill(&mut self, numbers: &[f64]) {
+        let source = self.stream.clone_htod(numbers).unwrap();
+        self.busy();
+        self.stream.memcpy_dtod(&source, &mut *self.numbers.borrow_mut()).unwrap();
+    }
+    fn lend(&self) -> Numbers<'_> {
+        let stream = self.settle();
+        let numbers = self.numbers.borrow();
+        let pointer = numbers.device_ptr(&self.stream).0;
+        // SAFETY: memory of self, which the array borrows; `stream` alone works on it.
+        unsafe { Numbers::from_device(pointer, numbers.len(), self.ordinal, stream) }
+    }
+    fn lend_mut(&mut self) -> NumbersMut<'_> {
+        self.busy();
+        let stream = self.settle();
+        let mut numbers = self.numbers.borrow_mut();
+        let len = numbers.len();
+        let pointer = numbers.device_ptr_mut(&self.stream).0;
+        // SAFETY: memory of self, which the array borrows mutably; `stream` alone works on it.
+        unsafe { NumbersMut::from_device(pointer, len, self.ordinal, stream) }
+    }
+    fn poison(&mut self) {
+        let nan = vec![f64::NAN; self.numbers.borrow().len()];
+        self.stream.memcpy_htod(&nan, &mut *self.numbers.borrow_mut()).unwrap();
+    }
+    fn take(&self) -> Vec<f64> {
+        self.stream.clone_dtoh(&*self.numbers.borrow()).unwrap()
+    }
+}
+
+/// A matrix whose three arrays lie on a GPU, pointers and columns in widths of their own.
+pub fn matrices_come_from_device_memory(ordinal: usize) {
+    let application = Application::new(ordinal, false);
+    let stream = &application.stream;
+    let want = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 3.0)]).unwrap();
+    let mut values = application.lender(4, true);
+    values.fill(want.values());
+    let handle = Some(stream.cu_stream().cast());
+    // From 0, and as in Fortran from 1.
+    for base in [0, 1] {
+        let row_ptr = stream.clone_htod(&[0, 2, 3, 4].map(|p| p + i64::from(base))).unwrap();
+        let col = stream.clone_htod(&[0, 1, 1, 2].map(|j| j + base)).unwrap();
+        let (p, c) = (row_ptr.device_ptr(stream).0, col.device_ptr(stream).0);
+        stream.synchronize().unwrap(); // of the columns no stream is named
+        // SAFETY: both live until the end, and nothing writes to them.
+        let (p, c) = unsafe {
+            (Array::<i64>::from_device(p, 4, ordinal, handle), Array::<i32>::from_device(c, 4, ordinal, None))
+        };
+        let a = Csr::from_arrays(3, 3, p, c, values.lend()).unwrap();
+        let placed = format!("{a:?}").contains("on a device"); // or the host would have mended it
+        assert!(placed && a == want, "{a:?}");
+        assert_eq!(Bsr::from_arrays(1, 3, 3, p, c, values.lend()).unwrap().to_csr(), want);
+    }
+}
+
+/// A stream that does not end is given up at the time limit, with an error that names it; in a process of its own, whose limit is a second.
+pub fn a_wait_for_a_gpu_ends(name: &str) {
+    const ALONE: &str = "KRYLITH_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args([name, "--exact", "--nocapture"]).env(ALONE, "1").env("KRYLITH_TIMEOUT", "1");
+        let done = own.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    unsafe extern "C" fn sleep(_: *mut std::ffi::c_void) {
+        std::thread::sleep(Duration::from_secs(4));
+    }
+    let application = Application::new(0, false);
+    let lender = application.lender(8, true);
+    // SAFETY: a live stream; the function is given nothing.
+    let code =
+        unsafe { sys::cuLaunchHostFunc(application.stream.cu_stream(), Some(sleep), std::ptr::null_mut()) };
+    code.result().unwrap();
+    let begin = Instant::now();
+    let late = lender.lend().to_vec().unwrap_err();
+    assert!((1.0..3.0).contains(&begin.elapsed().as_secs_f64()), "after {:?}: {late}", begin.elapsed());
+    assert_eq!(late.exit_code(), 3);
+    let expected =
+        "waited 1 s for the stream of the caller's array; KRYLITH_TIMEOUT sets the limit in seconds";
+    assert_eq!(late.to_string(), expected);
+}
+
+/// What is not as it was said to be is refused before anything touches it.
+pub fn wrong_addresses_are_refused(ordinal: usize) {
+    let application = Application::new(ordinal, false);
+    let lender = application.lender(8, true);
+    let (pointer, stream) = (lender.numbers.borrow().device_ptr(&lender.stream).0, lender.settle());
+    let host = [1.0f64; 8];
+    let refused = |pointer: u64, ordinal: usize, stream, text: &str| {
+        // SAFETY: refused before anything reads it, which is what is tested.
+        let array = unsafe { Numbers::from_device(pointer, 8, ordinal, stream) };
+        let message = array.to_vec().expect_err(text).to_string();
+        assert!(message.contains(text), "{message}");
+    };
+    refused(host.as_ptr() as u64, ordinal, stream, "does not know the address");
+    refused(0, ordinal, stream, "device address 0");
+    refused(pointer + 4, ordinal, stream, "not a multiple of 8");
+    refused(pointer, 1000, stream, "GPU 1000");
+    refused(pointer, ordinal, Some(std::ptr::without_provenance_mut(2)), "per-thread default stream");
+}

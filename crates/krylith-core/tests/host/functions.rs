@@ -1,0 +1,85 @@
+//! Solves with operators that are functions of host vectors.
+
+use crate::common::*;
+use krylith_core::solver::solve_functions;
+use krylith_core::{Error, Options, Outcome, Progress};
+use std::ops::ControlFlow;
+
+fn options(text: &str) -> Options {
+    text.parse().unwrap()
+}
+
+/// Diagonally dominant and not symmetric.
+fn matrix(n: usize) -> Mat {
+    let mut rng = Random(3);
+    let numbers = rng.numbers(n * n);
+    Mat::from_fn(n, n, |i, j| if i == j { n as f64 } else { numbers[i * n + j] })
+}
+
+#[test]
+fn every_method_solves_with_functions() {
+    for n in [1, 2, 31, 33, 60] {
+        let a = matrix(n);
+        let symmetric = Mat::from_fn(n, n, |i, j| a[(i, j)] + a[(j, i)]);
+        let b = Random(4).numbers(n);
+        for method in ["gmres", "fgmres", "gmres:restart=7", "bicgstab", "cg", "cbcg", "auto"] {
+            let a = if method.starts_with('c') { &symmetric } else { &a };
+            let exact = solve(a, &b);
+            for jacobi in [false, true] {
+                let mut product = |x: &[f64], y: &mut [f64]| {
+                    y.copy_from_slice(&multiply(a, x));
+                    Ok(())
+                };
+                let mut inverse = |x: &[f64], y: &mut [f64]| {
+                    (0..n).for_each(|i| y[i] = x[i] / a[(i, i)]);
+                    Ok(())
+                };
+                let p: Option<&mut krylith_core::solver::Function<'_>> =
+                    if jacobi { Some(&mut inverse) } else { None };
+                let mut x = vec![0.0; n];
+                let options = options(&format!("method={method} rtol=1e-10"));
+                let history = solve_functions(&mut product, p, &b, &mut x, &options, &mut ()).unwrap();
+                assert_eq!(history.outcome, Outcome::Converged, "{method} {n} {jacobi}");
+                assert!(distance(&x, &exact) <= 1e-8, "{method} {n} {jacobi}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_functions_say_ends_the_solve() {
+    let b = vec![1.0; 20];
+    let mut calls = 0;
+    let mut fails = |x: &[f64], y: &mut [f64]| {
+        calls += 1;
+        y.iter_mut().zip(x).enumerate().for_each(|(i, (y, x))| *y = (i + 2) as f64 * x);
+        if calls > 4 { Err(Error::invalid("of the function")) } else { Ok(()) }
+    };
+    let error =
+        solve_functions(&mut fails, None, &b, &mut [0.0; 20], &options("rtol=1e-14"), &mut ()).unwrap_err();
+    assert_eq!(error.to_string(), "of the function");
+
+    let mut good = |x: &[f64], y: &mut [f64]| {
+        y.iter_mut().zip(x).enumerate().for_each(|(i, (y, x))| *y = (i + 2) as f64 * x);
+        Ok(())
+    };
+    let mut stops =
+        |p: Progress| if p.iteration == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let history =
+        solve_functions(&mut good, None, &b, &mut [0.0; 20], &options("method=cg"), &mut stops).unwrap();
+    assert_eq!((history.outcome, history.iterations), (Outcome::Interrupted, 2));
+    for (text, said) in [
+        ("device=cuda", "run on the CPU"),
+        ("precond=ildu", "`precond` needs a matrix"),
+        ("method=cg restart=5", "`restart` is for method gmres"),
+    ] {
+        let error =
+            solve_functions(&mut good, None, &b, &mut [0.0; 20], &options(text), &mut ()).unwrap_err();
+        assert!(error.to_string().contains(said), "{text}: {error}");
+    }
+    let error = solve_functions(&mut good, None, &b, &mut [0.0; 19], &options(""), &mut ()).unwrap_err();
+    assert_eq!(error.to_string(), "b has 20 numbers and x has 19");
+    let mut x = [5.0; 20];
+    let history = solve_functions(&mut good, None, &[0.0; 20], &mut x, &options(""), &mut ()).unwrap();
+    assert_eq!((history.outcome, x), (Outcome::Converged, [0.0; 20]));
+}
