@@ -83,7 +83,7 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
             (&["gmres restart", "ksp gmres restart", "krylov dim", "num blocks", "inner m", "m"], "restart"),
             (&["nthreads", "num threads", "jobs", "j", "t", "omp num threads"], "threads"),
             (&["gpu", "gpus", "cuda", "cpu", "backend", "executor"], "device"),
-            (&["precision", "dtype", "float", "single"], "store"),
+            (&["dtype", "float", "single", "real"], "precision"),
             (&["mat type", "storage"], "format"),
             (&["timeout", "max time", "time"], "time_limit"),
             (&["reproducible", "bitwise"], "deterministic"),
@@ -173,6 +173,62 @@ pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
     // Who is told what was meant needs no values of all the others.
     let all = if hint.is_empty() { known.join(", ") } else { bare.join(", ") };
     Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
+}
+
+/// A type whose values have names in options and reports.
+///
+/// # Examples
+/// ```
+/// use krylith_base::names::Named;
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Colour {
+///     Red,
+///     Black,
+/// }
+/// krylith_base::names! { Colour, "colour": Red => "red", Black => "black" }
+/// assert_eq!("RED".parse::<Colour>()?, Colour::Red);
+/// assert_eq!(Colour::NAMES, ["red", "black"]);
+/// assert_eq!(Colour::Black.to_string(), "black");
+/// # Ok::<(), krylith_base::Error>(())
+/// ```
+pub trait Named {
+    /// All names, the default first where there is one.
+    const NAMES: &'static [&'static str];
+}
+
+/// Declares the names of an enum's variants once: from them `ALL`, `name`, parsing, printing and [`Named`].
+#[macro_export]
+macro_rules! names {
+    ($type:ident, $what:literal: $($variant:ident => $name:literal),* $(,)?) => {
+        impl $crate::names::Named for $type {
+            const NAMES: &'static [&'static str] = &[$($name),*];
+        }
+
+        impl $type {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in options and reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+
+        impl ::std::str::FromStr for $type {
+            type Err = $crate::Error;
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                $crate::names::named($what, text, &Self::ALL, Self::name)
+            }
+        }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
 }
 
 /// The one of `all` that has this name.

@@ -1,6 +1,6 @@
 //! Flops and bytes of the Kronecker product, by formula, so that no implementation counts for itself.
 
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::matrix::KroneckerSum;
 use krylith_core::operator::Terms;
 use krylith_model::Shape;
@@ -20,12 +20,12 @@ pub fn flops(rows: u64, stages: u64, blocks: u64, block: u64) -> u64 {
 }
 
 /// Counts for a Kronecker sum; `structured` stores only the distinct nonzero numbers of a block.
-pub fn product(k: &KroneckerSum, store: Store, structured: bool) -> Cost {
+pub fn product(k: &KroneckerSum, precision: Precision, structured: bool) -> Cost {
     let (s, blocks) = (k.stages() as u64, (k.m.blocks() + k.l.blocks()) as u64);
     let shape = Shape::of(&Terms::kronecker(k), !structured);
     let bytes = shape.product_bytes(k.m.block_rows() as f64, blocks as f64);
     // The model counts numbers of 8 bytes.
-    let narrower = (8 - store.bytes() as u64) * shape.slots as u64 * blocks / 2;
+    let narrower = (8 - precision.bytes() as u64) * shape.slots as u64 * blocks / 2;
     // The paper's M and L share a pattern; 4s·nnz·b² is 2 flops an entry and stage, in both.
     let flops = flops(k.m.rows() as u64, s, blocks.div_ceil(2), k.block() as u64);
     Cost { flops, bytes: bytes as u64 - narrower }
@@ -46,18 +46,18 @@ mod tests {
     #[test]
     fn bytes_of_the_paper_s_size_are_594_mb() {
         let k = crate::systems::random([53, 53, 54], 4, 2, 1).unwrap();
-        let cost = product(&k, Store::F64, false);
+        let cost = product(&k, Precision::F64, false);
         assert_eq!(cost.bytes / 1_000_000, 594);
-        let half = product(&k, Store::F32, false);
+        let half = product(&k, Precision::F32, false);
         assert_eq!(cost.bytes - half.bytes, 2 * 16 * 4 * k.m.blocks() as u64);
-        assert_eq!(product(&k, Store::F64, true), cost);
+        assert_eq!(product(&k, Precision::F64, true), cost);
     }
 
     #[test]
     fn structure_saves_what_it_finds() {
         let case = crate::systems::stokes([4, 4, 4]).unwrap();
         let (dense, structured) =
-            (product(&case.kronecker, Store::F64, false), product(&case.kronecker, Store::F64, true));
+            (product(&case.kronecker, Precision::F64, false), product(&case.kronecker, Precision::F64, true));
         assert!(structured.bytes < dense.bytes && structured.flops == dense.flops);
     }
 }

@@ -394,7 +394,7 @@ impl Machine for CpuMachine<'_> {
 mod tests {
     use super::*;
     use crate::systems;
-    use krylith_core::Store;
+    use krylith_core::Precision;
     use krylith_core::operator::{LinearOperator, PointBlock};
     use krylith_core::space::Space;
 
@@ -409,10 +409,10 @@ mod tests {
             baseline.poison(1).unwrap();
             baseline.run(1).unwrap();
             let ours = baseline.read(1).unwrap();
-            systems::check("unfused", &k, Store::F64, &x, &ours).unwrap();
+            systems::check("unfused", &k, Precision::F64, &x, &ours).unwrap();
 
             let space = platform.space(k.rows()).unwrap();
-            let operator = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+            let operator = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
             let mut y = space.vector().unwrap();
             operator.apply(&space, &x, &mut y).unwrap();
             let worst = y.iter().zip(&ours).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

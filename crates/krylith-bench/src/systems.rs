@@ -1,7 +1,7 @@
 //! What is measured on: the Stokes duct, and random blocks on the same stencil; and the reference for products.
 
 use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use krylith_problems::SystemKind;
 
 /// The mesh of the paper's case, or near: 151,686 nodes where the paper has 151,090.
@@ -102,13 +102,13 @@ pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
 ///
 /// # Errors
 /// A difference beyond rounding, with the row: a wrong result is never timed.
-pub(crate) fn check(name: &str, k: &KroneckerSum, store: Store, x: &[f64], y: &[f64]) -> Result<f64> {
+pub(crate) fn check(name: &str, k: &KroneckerSum, precision: Precision, x: &[f64], y: &[f64]) -> Result<f64> {
     let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
     if y.len() != n * b * s {
         return Err(Error::invalid(format!("{name}: {} numbers for {} rows", y.len(), n * b * s)));
     }
     // f32 storage rounds the entries; arithmetic stays f64, so the reference rounds the same way.
-    let entry = |v: f64| if store == Store::F32 { v as f32 as f64 } else { v };
+    let entry = |v: f64| if precision == Precision::F32 { v as f32 as f64 } else { v };
     let mut worst = 0.0f64;
     let step = (n / 1500).max(1);
     let sample = (0..n).step_by(step).chain(n.saturating_sub(40)..n).chain(0..40.min(n));
@@ -222,14 +222,14 @@ mod tests {
                 }
             }
         }
-        assert!(check("assembled", &k, Store::F64, &x, &y).unwrap() < 1e-14);
+        assert!(check("assembled", &k, Precision::F64, &x, &y).unwrap() < 1e-14);
         assert!(residual(&k, &y, &x) < 1e-13);
         let norm = y.iter().map(|y| y * y).sum::<f64>().sqrt();
         assert!((residual(&k, &y, &vec![0.0; x.len()]) / norm - 1.0).abs() < 1e-14);
         y[17] += 1e-9;
-        assert!(check("bent", &k, Store::F64, &x, &y).unwrap_err().to_string().contains("block row 4"));
+        assert!(check("bent", &k, Precision::F64, &x, &y).unwrap_err().to_string().contains("block row 4"));
         y[17] = f64::NAN;
-        assert!(check("poisoned", &k, Store::F64, &x, &y).is_err());
+        assert!(check("poisoned", &k, Precision::F64, &x, &y).is_err());
     }
 
     #[test]

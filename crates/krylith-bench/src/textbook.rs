@@ -4,7 +4,7 @@
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
 use krylith_core::space::Phases;
-use krylith_core::{Result, Stop, Store};
+use krylith_core::{Precision, Result, Stop};
 use std::rc::Rc;
 
 /// Where an iteration's time goes: Table 3 of the OKP paper.
@@ -191,20 +191,20 @@ impl<'a, S: PointBlockSum> Ours<'a, S> {
         space: &Rc<S>,
         (terms, rhs): (&Terms, &[f64]),
         dense: bool,
-        (options, max_iterations): (GmresOptions, usize),
+        (options, max_iters): (GmresOptions, usize),
         time: Timer<'a>,
         keep_time: impl Fn(&S, bool) + 'a,
     ) -> Result<Self> {
         let mut b = space.vector()?;
         space.write(rhs, &mut b)?;
         Ok(Self {
-            operator: PointBlock::new(space.as_ref(), terms, Store::F64, dense)?,
+            operator: PointBlock::new(space.as_ref(), terms, Precision::F64, dense)?,
             gmres: Gmres::new(space.as_ref(), options)?,
             x: space.vector()?,
             zero: space.vector()?,
             b,
             // Nothing stops before the last iteration.
-            stop: Stop { rtol: 0.0, atol: 0.0, max_iterations },
+            stop: Stop { rtol: 0.0, atol: 0.0, max_iters },
             space: space.clone(),
             time,
             keep_time: Box::new(keep_time),

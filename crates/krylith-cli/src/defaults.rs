@@ -23,7 +23,7 @@ pub type Named = (&'static str, PathBuf);
 pub fn take(args: &mut SolveArgs) -> Result<Vec<Named>> {
     let Defaults { nullspace, near_nullspace, out, report, plot, vtu, threads, .. } =
         Defaults::read(&args.system)?;
-    args.machine.threads = args.machine.threads.or(threads);
+    args.flags.0.threads = args.flags.0.threads.or(threads);
     args.ordering = system::ordering(&args.system, args.ordering)?;
     args.nullspace = args.nullspace.take().or(nullspace.map(|path| match path.to_str() {
         Some("constant") => Null::Constant,

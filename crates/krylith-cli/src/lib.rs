@@ -58,7 +58,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
                 problem::problem(args)
             }
             Some(args::Command::Newton(args)) => {
-                process::start_threads(args.machine.threads)?;
+                process::start_threads(args.flags.0.threads)?;
                 newton::newton(*args)
             }
             Some(args::Command::Bench(args)) => bench::bench(&args),

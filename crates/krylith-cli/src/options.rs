@@ -136,11 +136,6 @@ pub fn block_size(text: &str) -> Parsed<usize> {
     whole_number(text, 1, MAX_BLOCK)
 }
 
-/// Threads of a team; more than this is a slip of the finger.
-pub fn threads(text: &str) -> Parsed<usize> {
-    whole_number(text, 1, krylith_core::options::MOST_THREADS)
-}
-
 /// Ranks of a partition; each is a process with a device of its own.
 pub fn ranks(text: &str) -> Parsed<usize> {
     whole_number(text, 1, 1_000_000)
@@ -153,22 +148,19 @@ pub fn partitioner(text: &str) -> Parsed<Partitioner> {
     known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
-/// A method, with options of its own behind its name.
+/// A method, with its options behind its name.
 pub fn method(text: &str) -> Parsed<Options> {
-    match text.contains(char::is_whitespace) {
-        true => Err(Error::invalid(format!("`{text}` is not NAME[:key=value,…]: it has a space"))),
-        false => format!("method={text}").parse(),
-    }
+    Options::one("method", text)
 }
 
-/// Iterations before a restart.
+/// Basis vectors of GMRES.
 pub fn restart(text: &str) -> Parsed<usize> {
-    whole_number(text, 1, krylith_core::options::MOST_RESTART)
+    Ok(Options::one("restart", text)?.restart.unwrap_or_default())
 }
 
-/// Most iterations.
+/// A limit of iterations or steps.
 pub fn max_iters(text: &str) -> Parsed<usize> {
-    whole_number(text, 0, krylith_core::options::MOST_ITERATIONS)
+    Ok(Options::one("max_iters", text)?.max_iters.unwrap_or_default())
 }
 
 /// The command line first, then the file's `[solver]` section.
@@ -179,19 +171,11 @@ pub fn max_iters(text: &str) -> Parsed<usize> {
 pub fn settle(given: &Options, file: &Options, place: &str) -> Result<Options> {
     given.or(file).settled().map_err(|e| match e {
         Error::Option { key, message } => {
-            let asked = match key {
-                "restart" => given.restart.is_some(),
-                "orthogonalization" => given.orthogonalization.is_some(),
-                "reductions" => given.reductions.is_some(),
-                "form" => given.form.is_some(),
-                "s" => given.s.is_some(),
-                "basis" => given.basis.is_some(),
-                _ => true,
-            };
-            match asked {
-                true if key == "s" || key == "basis" => Failure::usage(format!("--method: {key} {message}")),
-                true => Failure::usage(format!("--{} {message}", key.replace('_', "-"))),
-                false => Failure::usage(format!("{place}: `solver.{key}` {message}")),
+            // An error that is not about one value, such as two that do not fit, is the command line's.
+            let of_file = file.has(key) && !given.has(key);
+            match of_file {
+                false => Failure::usage(format!("--{} {message}", key.replace('_', "-"))),
+                true => Failure::usage(format!("{place}: `solver.{key}` {message}")),
             }
         }
         e => e.into(),
@@ -219,9 +203,9 @@ mod tests {
             settle(&given.parse().unwrap(), &file.parse().unwrap(), "s.toml").map_err(|f| f.message)
         };
         let error = settled("restart=5", "method=bicgstab").unwrap_err();
-        assert!(error.contains("--restart is for method gmres"), "{error}");
+        assert!(error.contains("--restart applies only to method gmres"), "{error}");
         let error = settled("", "method=bicgstab restart=7").unwrap_err();
-        assert!(error.contains("s.toml: `solver.restart` is for method gmres"), "{error}");
+        assert!(error.contains("s.toml: `solver.restart` applies only to method gmres"), "{error}");
         assert_eq!(settled("method=gmres", "method=bicgstab restart=7").unwrap().restart, Some(7));
         assert_eq!(settled("rtol=1e-3", "rtol=1e-9 restart=7").unwrap().rtol, Some(1e-3));
     }

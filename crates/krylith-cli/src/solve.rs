@@ -62,11 +62,11 @@ impl Finished {
 /// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
 pub fn solve(mut args: SolveArgs) -> Result<u8> {
     let comm = ranks::comm();
-    let given = args.options();
+    let given = args.flags.0.clone();
     let mut start = || -> Result<Targets> {
         interrupt::watch()?;
         let named = defaults::take(&mut args)?;
-        process::start_threads(args.machine.threads)?;
+        process::start_threads(args.flags.0.threads)?;
         check_targets(&args)?;
         defaults::check_own(&args.system, &named)?;
         if let Some(DeviceSpec::Cuda(list)) = &given.device {

@@ -5,7 +5,7 @@
 //! GB of minimum traffic, then the basis operations of GMRES. Each figure is the best of several repetitions, with
 //! the triad repeated beside it; on a busy machine run it again.
 
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Dense};
 use krylith_core::method::gmres::{Arrays, delayed_step};
@@ -140,7 +140,7 @@ fn main() {
     let mut product = |name: &str, terms: &Terms, dense: bool| {
         let n = terms.rows();
         let space = Cpu::new(n, threads);
-        let a = PointBlock::new(&space, terms, Store::F64, dense).unwrap();
+        let a = PointBlock::new(&space, terms, Precision::F64, dense).unwrap();
         let (x, mut y) = (vec![1.0; n], vec![0.0; n]);
         let (seconds, beside) =
             best_of_both(repetitions, || a.apply(&space, &x, &mut y).unwrap(), || triad.run());
@@ -174,13 +174,13 @@ fn main() {
     if what == "all" || what == "basis" {
         let m = 30;
         let n = (bytes / 8.0 / (m + 4) as f64) as usize;
-        for store in [Store::F64, Store::F32] {
+        for precision in [Precision::F64, Precision::F32] {
             let (space, layout) = (Cpu::new(n, threads), Arrays::at(m));
-            let mut v = space.basis(m, store).unwrap();
+            let mut v = space.basis(m, precision).unwrap();
             let mut scalars = space.scalars(layout.len).unwrap();
             let (mut w, z) = (vec![1.0; n], vec![0.5; n]);
             for j in [1, 8, 15, 29] {
-                let width = store.bytes();
+                let width = precision.bytes();
                 let seconds = best(repetitions, || {
                     space.project_pair(&v, j, &w, &z, &mut scalars, layout.dots).unwrap();
                 });

@@ -12,7 +12,7 @@ use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{SubdomainCut, Subdomains};
 use krylith_core::precond::{BlockJacobi, Ildu, IlduOptions, Plan};
 use krylith_core::space::Space;
-use krylith_core::{Stop, Store};
+use krylith_core::{Precision, Stop};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -109,7 +109,7 @@ fn main() -> krylith_core::Result<()> {
         }
         let (a, places) = laplacian(edge, b, &name);
         let terms = Terms::bsr(&a);
-        let operator = PointBlock::bsr(&space, &a, Store::F64)?;
+        let operator = PointBlock::bsr(&space, &a, Precision::F64)?;
         let rhs = vec![1.0; n * b];
         let label = if shuffled { "shuffled" } else { "natural" };
         let mut gmres = Gmres::new(&space, GmresOptions::default())?;
@@ -120,7 +120,7 @@ fn main() -> krylith_core::Result<()> {
             Ok((time, history?.residuals.len() - 1))
         };
         if only.is_none() {
-            let (time, its) = iterations(&BlockJacobi::new(&space, &terms, Store::F64)?)?;
+            let (time, its) = iterations(&BlockJacobi::new(&space, &terms, Precision::F64)?)?;
             println!("{label:9} {:10} {:35.3} {its:>30}", "(jacobi)", time);
         }
         for way in SubdomainCut::ALL {

@@ -27,4 +27,4 @@ pub use krylith_matrix::{matrix, memory};
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};
-pub use space::{History, Observer, Outcome, Progress, Stop, Store};
+pub use space::{History, Observer, Outcome, Precision, Progress, Stop};

@@ -16,7 +16,7 @@ use krylith_core::partition::Subdomains;
 use krylith_core::precond::{
     Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, Multiplicative, NullSpace, Scaling, Stage,
 };
-use krylith_core::{Options, Outcome, Problem, Solver, Stop, Store};
+use krylith_core::{Options, Outcome, Precision, Problem, Solver, Stop};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -57,11 +57,11 @@ fn a_second_solve_allocates_nothing() {
         let (n, rhs) = (k.rows(), rng.numbers(k.rows()));
         let space = eager(n, 2);
         let terms = Terms::kronecker(&k);
-        let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+        let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
         let scaling = Scaling::find(&terms, &Solo).unwrap();
         let scaled = scaling.scaled(&terms).unwrap();
-        let mut jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
-        let inner = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();
+        let mut jacobi = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
+        let inner = BlockJacobi::new(&space, &scaled, Precision::F64).unwrap();
         let equilibrated = Equilibrated::new(&space, &scaling, Some(inner)).unwrap();
         let null_space = NullSpace::new(&space, &[rng.numbers(n)], Some(equilibrated)).unwrap();
         for which in 0..8 {
@@ -89,7 +89,7 @@ fn a_second_solve_allocates_nothing() {
                 let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
                 for step in 0..repeats {
                     a.set_tau(&space, &k.a, k.tau * (1.0 + 1e-4 * step as f64)).unwrap();
-                    let stop = Stop { rtol: 1e-3, max_iterations: 3, atol: 0.0 };
+                    let stop = Stop { rtol: 1e-3, max_iters: 3, atol: 0.0 };
                     method.solve(&space, &a, Some(p), &rhs, &mut x, &stop, &mut ()).unwrap();
                 }
                 let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
@@ -109,7 +109,7 @@ fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
     }
     let orthogonalization =
         [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs][which / 2];
-    let basis = [Store::F64, Store::F32][which % 2];
+    let basis = [Precision::F64, Precision::F32][which % 2];
     let options = GmresOptions { restart: 10, orthogonalization, basis, flexible: which == 4 };
     (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
@@ -120,8 +120,8 @@ fn cg_allocates_nothing() {
     entries.extend((1..300).flat_map(|i| [(i, i - 1, -1.0), (i - 1, i, -1.0)]));
     let matrix = Csr::from_triplets(300, 300, &entries).unwrap();
     let (space, rhs) = (eager(300, 2), Random(5).numbers(300));
-    let a = PointBlock::csr(&space, &matrix, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &matrix, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Precision::F64).unwrap();
     let mut all: Vec<(String, Box<dyn Method<Cpu>>)> = Vec::new();
     for form in [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined] {
         all.push((format!("cg, {form} form"), Box::new(Cg::new(&space, CgOptions { form }).unwrap())));
@@ -173,12 +173,14 @@ fn ranks_allocate_nothing() {
 /// New values of incomplete factors and their application.
 fn factors_allocate_nothing() {
     let mut rng = Random(2);
-    for (b, s, store) in [(1, 1, Store::F64), (3, 1, Store::F32), (4, 2, Store::F64), (5, 2, Store::F64)] {
+    for (b, s, precision) in
+        [(1, 1, Precision::F64), (3, 1, Precision::F32), (4, 2, Precision::F64), (5, 2, Precision::F64)]
+    {
         let mut k = random_kronecker(&mut rng, b, s, 60, 4, false, true);
         let labels: Vec<u32> = (0..60).map(|_| rng.below(5) as u32).collect();
         let subdomains = Subdomains::from_labels(&labels, 5).unwrap();
         let space = eager(k.rows(), 2);
-        let options = IlduOptions { fill: 1, store, shift: None };
+        let options = IlduOptions { fill: 1, precision, shift: None };
         let mut ildu = Ildu::new(&space, &Terms::kronecker(&k), &subdomains, options).unwrap();
         let (x, mut y) = (rng.numbers(k.rows()), vec![0.0; k.rows()]);
         for step in 0..100 {
@@ -212,8 +214,8 @@ fn compositions_allocate_nothing() {
         assert_eq!((after - before, live_after - live), (0, 0), "stages, step {step}");
     }
     let terms = Terms::kronecker(&k);
-    let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
-    let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let jacobi = || BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
+    let a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let p =
         Multiplicative::new(&space, Additive::new(&space, jacobi(), stage).unwrap(), jacobi(), &a).unwrap();
     let before = ALLOCATIONS.load(Relaxed);

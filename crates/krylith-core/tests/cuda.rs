@@ -17,7 +17,7 @@ use krylith_core::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Ortho
 use krylith_core::operator::{PointBlock, Terms};
 use krylith_core::precond::{BlockJacobi, Ildu, IlduOptions};
 use krylith_core::space::{Clock, Space};
-use krylith_core::{Stop, Store};
+use krylith_core::{Precision, Stop};
 use libtest_mimic::{Arguments, Trial};
 use std::sync::Arc;
 
@@ -331,7 +331,7 @@ fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
     let mut rng = common::Random(51);
     let rhs = rng.numbers(k.rows());
     let space = Cuda::new(device, k.rows()).unwrap();
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let mut p = Ildu::new(&space, &Terms::kronecker(&k), &cut, IlduOptions::default()).unwrap();
     let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default()).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
@@ -353,7 +353,7 @@ fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
         if step % 33 == 32 {
             let mut answer = vec![0.0; k.rows()];
             space.read(&x, &mut answer).unwrap();
-            let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+            let a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
             let p = Ildu::new(&space, &Terms::kronecker(&k), &cut, IlduOptions::default()).unwrap();
             let mut other = Bicgstab::new(&space, BicgstabOptions::default()).unwrap();
             space.write(&vec![0.0; k.rows()], &mut x).unwrap();
@@ -372,7 +372,7 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
     let mut rng = common::Random(8);
     let mut k = common::random_kronecker(&mut rng, 3, 2, 300, 5, true, true);
     let space = Cuda::new(device, k.rows()).unwrap();
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let n = k.l.values().len();
     k.l.values_mut().copy_from_slice(&rng.numbers(n));
     let values = device.upload(k.l.values(), "new values").unwrap();
@@ -387,7 +387,7 @@ fn values_are_updated_from_device_memory(device: &Arc<Device>) {
         let v = b[0];
         b.iter_mut().enumerate().for_each(|(e, b)| *b = if e % 4 == 0 { v } else { 0.0 });
     });
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     assert_eq!(a.product().slots(), 1 + 9);
     let e = a.update_values(&space, 0, &values).unwrap_err().to_string();
     assert!(e.contains("break the structure"), "{e}");
@@ -442,8 +442,8 @@ fn a_second_solve_allocates_nothing(device: &Arc<Device>) {
     let k = common::random_kronecker(&mut rng, 4, 2, 2000, 7, true, true);
     let space = Cuda::new(device, k.rows()).unwrap();
     let terms = Terms::kronecker(&k);
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
-    let mut p = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
+    let mut p = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rng.numbers(k.rows()), &mut b).unwrap();
     let mut gmres = Gmres::new(&space, GmresOptions { restart: 10, ..GmresOptions::default() }).unwrap();
@@ -470,7 +470,7 @@ fn graphs_change_nothing(device: &Arc<Device>) {
     let k = common::random_kronecker(&mut rng, 4, 2, 700, 6, true, true);
     let rhs = rng.numbers(k.rows());
     let space = Cuda::new(device, k.rows()).unwrap();
-    let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
     let mut gmres = Gmres::new(&space, GmresOptions { restart: 5, ..GmresOptions::default() }).unwrap();
@@ -517,8 +517,8 @@ fn bicgstab_allocates_nothing_again(device: &Arc<Device>) {
     let mut rng = common::Random(10);
     let k = common::random_kronecker(&mut rng, 4, 2, 2000, 7, true, true);
     let space = Cuda::new(device, k.rows()).unwrap();
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
-    let p = BlockJacobi::new(&space, &Terms::kronecker(&k), Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
+    let p = BlockJacobi::new(&space, &Terms::kronecker(&k), Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rng.numbers(k.rows()), &mut b).unwrap();
     for options in BICGSTABS {
@@ -547,7 +547,7 @@ fn histories_agree_with_the_cpu(device: &Arc<Device>) {
         for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs]
         {
             let options = GmresOptions { orthogonalization, ..GmresOptions::default() };
-            let stop = Stop { rtol: 1e-13, max_iterations: 30, ..Stop::default() };
+            let stop = Stop { rtol: 1e-13, max_iters: 30, ..Stop::default() };
             let cpu = solve_with(&|n| Cpu::new(n, 2), &k, &rhs, options, stop, false).1;
             let gpu = solve_with(&|n| Cuda::new(device, n).unwrap(), &k, &rhs, options, stop, false).1;
             assert_eq!(cpu.iterations, gpu.iterations, "b={b} s={s} {orthogonalization:?}");

@@ -237,7 +237,7 @@ fn no_phase_has_more_tasks_than_threads_allow() {
             "precond=amg method=cg",
             "precond=amg:coarsen=aggregation method=gmres",
             "precond=ras:parts=2 method=gmres",
-            "precond=jacobi method=cg store=f32",
+            "precond=jacobi method=cg precision=f32",
             "",
         ] {
             let problem = || bounded(threads, || Problem::csr(&a)).unwrap();

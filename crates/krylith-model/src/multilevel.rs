@@ -185,7 +185,7 @@ const TIMES: usize = 9;
 pub fn hierarchy(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<Hierarchy> {
     let space = Cpu::new(terms.rows(), threads);
     let p = Multilevel::new(&space, terms, options)?;
-    let a = krylith_core::operator::PointBlock::new(&space, terms, options.store, false)?;
+    let a = krylith_core::operator::PointBlock::new(&space, terms, options.precision, false)?;
     Ok(Hierarchy::of(&p, a.bytes()))
 }
 
@@ -198,7 +198,7 @@ pub fn measure(terms: &Terms, options: MultilevelOptions, threads: usize) -> Res
     let begin = Instant::now();
     let p = Multilevel::new(&space, terms, options)?;
     let set_up = begin.elapsed().as_secs_f64();
-    let a = krylith_core::operator::PointBlock::new(&space, terms, options.store, false)?;
+    let a = krylith_core::operator::PointBlock::new(&space, terms, options.precision, false)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     space.fill_random(1, &mut x)?;
     let mut timed = |operator: &dyn LinearOperator<Cpu>| -> Result<f64> {
@@ -295,10 +295,10 @@ pub fn options(
 ) -> Result<MultilevelOptions> {
     match precond {
         krylith_core::precond::PrecondSpec::Amg(amg) => {
-            Ok(amg.of_size(order, unknowns).options(order, krylith_core::Store::F64))
+            Ok(amg.of_size(order, unknowns).options(order, krylith_core::Precision::F64))
         }
         krylith_core::precond::PrecondSpec::Coarse(amg) => {
-            let options = amg.of_size(order, unknowns).options(order, krylith_core::Store::F64);
+            let options = amg.of_size(order, unknowns).options(order, krylith_core::Precision::F64);
             Ok(MultilevelOptions { smooth_finest: false, ..options })
         }
         other => {

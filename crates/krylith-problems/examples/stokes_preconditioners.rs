@@ -10,7 +10,7 @@ use krylith_core::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Metho
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{SubdomainCut, Subdomains};
 use krylith_core::precond::{Additive, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions};
-use krylith_core::{Outcome, Result, Stop, Store};
+use krylith_core::{Outcome, Precision, Result, Stop};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::time::Instant;
 
@@ -99,7 +99,7 @@ impl Line {
             Some(rows) => Subdomains::cut(terms, Some(coordinates), SubdomainCut::Geometric, rows)?.0,
         };
         let options = IlduOptions { fill: self.fill, ..IlduOptions::default() };
-        let jacobi = || BlockJacobi::new(space, terms, Store::F64);
+        let jacobi = || BlockJacobi::new(space, terms, Precision::F64);
         let ildu = || Ildu::new(space, terms, &subdomains, options);
         Ok(Some(match self.kind {
             Kind::None => return Ok(None),
@@ -122,7 +122,7 @@ fn compare(nodes: usize, tolerances: &[f64], threads: usize, only: &[&str]) -> R
     duct.steps(&butcher, 0.125)?.rhs_into(0.0, &vec![0.0; duct.mass.rows()], &mut rhs)?;
     let space = Cpu::new(system.rows(), threads);
     let terms = Terms::kronecker(&system);
-    let operator = PointBlock::kronecker(&space, &system, Store::F64)?;
+    let operator = PointBlock::kronecker(&space, &system, Precision::F64)?;
     let coordinates = duct.mesh.coordinates();
     println!("\n{nodes}³ nodes, {} unknowns, {} threads", system.rows(), space.threads());
     let head = ["method", "rtol", "set-up s", "its", "solve s", "total s", "ms/it", "MB/apply"];
@@ -151,7 +151,7 @@ fn compare(nodes: usize, tolerances: &[f64], threads: usize, only: &[&str]) -> R
                     _ => Box::new(Bicgstab::new(&space, BicgstabOptions::default())?),
                 };
                 let mut x = vec![0.0; rhs.len()];
-                let stop = Stop { rtol, max_iterations: 2000, ..Stop::default() };
+                let stop = Stop { rtol, max_iters: 2000, ..Stop::default() };
                 let begun = Instant::now();
                 let history = method.solve(&space, &operator, p.as_deref(), &rhs, &mut x, &stop, &mut ())?;
                 let solve = begun.elapsed().as_secs_f64();

@@ -11,7 +11,7 @@ use krylith_core::matrix::Butcher;
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi};
-use krylith_core::{Outcome, Result, Stop, Store};
+use krylith_core::{Outcome, Precision, Result, Stop};
 use krylith_problems::{StokesDuct, StokesOptions};
 use std::path::{Path, PathBuf};
 
@@ -54,8 +54,8 @@ fn run<S: PointBlockSum + BlockDiagonal>(
     let tau = 0.125;
     let mut scheme = duct.steps(butcher, tau)?;
     let system = duct.kronecker(butcher, tau)?;
-    let a = PointBlock::kronecker(space, &system, Store::F64)?;
-    let p = BlockJacobi::new(space, &Terms::kronecker(&system), Store::F64)?;
+    let a = PointBlock::kronecker(space, &system, Precision::F64)?;
+    let p = BlockJacobi::new(space, &Terms::kronecker(&system), Precision::F64)?;
     let mut gmres = Gmres::new(space, GmresOptions::default())?;
 
     let (points, tetrahedra) = (duct.mesh.coordinates(), duct.mesh.tetrahedra());

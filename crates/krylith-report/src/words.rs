@@ -5,7 +5,7 @@ use krylith_core::operator::Format;
 use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::{EventKind, SetupParts, Solution};
 use krylith_core::text::{count, plural, seconds};
-use krylith_core::{Options, Outcome, Problem, Remedy, Store};
+use krylith_core::{Options, Outcome, Precision, Problem, Remedy};
 use std::fmt::Write;
 
 /// Most restarts that are named one by one; the report has all.
@@ -40,7 +40,7 @@ impl Language {
         let options = error.remedies().iter().filter_map(|remedy| {
             let (key, value) = match remedy {
                 Remedy::SmallerRestart => ("restart", ""),
-                Remedy::StoreF32 => ("store", "f32"),
+                Remedy::StoreF32 => ("precision", "f32"),
                 Remedy::NoPreconditioner => ("precond", "none"),
                 Remedy::OtherBlockSize => ("block", ""),
                 Remedy::PivotShift => ("precond", "ildu:shift=1e-3"),
@@ -130,7 +130,7 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
-        Outcome::NotFinite if options.store == Some(Store::F32) => {
+        Outcome::NotFinite if options.precision == Some(Precision::F32) => {
             "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
         }
         _ if is_cg_astray(solution) => {
@@ -239,7 +239,7 @@ pub fn device(solution: &Solution) -> String {
 /// Method and preconditioner with what they chose, and what happened on the way.
 pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
     let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
-    let stored = if options.store == Some(Store::F32) { ", stored in f32" } else { "" };
+    let stored = if options.precision == Some(Precision::F32) { ", stored in f32" } else { "" };
     let by = match solution.format {
         Format::Dia => ", products by half the diagonals",
         Format::DiaFull => ", products by diagonals",

@@ -192,12 +192,12 @@
 //!
 //! ```
 //! use krylith::operator::{PointBlock, Terms};
-//! use krylith::{Outcome, Stop, Store, device::Cpu, matrix::Csr, precond::BlockJacobi};
+//! use krylith::{Outcome, Stop, Precision, device::Cpu, matrix::Csr, precond::BlockJacobi};
 //! use krylith::{method::{Cg, CgOptions}, operator::Space};
 //! let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 4.0)])?;
 //! let space = Cpu::new(2, 0); // all cores; on a GPU: Cuda::new(&Device::open(0)?, 2)?
-//! let operator = PointBlock::csr(&space, &a, Store::F64)?;
-//! let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
+//! let operator = PointBlock::csr(&space, &a, Precision::F64)?;
+//! let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Precision::F64)?;
 //! let mut cg = Cg::new(&space, CgOptions::default())?;
 //! let (mut b, mut x) = (space.vector()?, space.vector()?);
 //! space.write(&[3.0, 3.0], &mut b)?;
@@ -239,7 +239,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use krylith_core::options::{DeviceSpec, Options};
-pub use krylith_core::space::{History, Observer, Outcome, Progress, Stop, Store};
+pub use krylith_core::space::{History, Observer, Outcome, Precision, Progress, Stop};
 pub use krylith_core::{Error, Problem, Remedy, Result, Solver, solve};
 
 /// Matrices on the host.

@@ -13,7 +13,7 @@ use krylith_core::method::cg;
 use krylith_core::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
 use krylith_core::precond::TileFactors;
 use krylith_core::space::{FLAGS, Space};
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -207,7 +207,7 @@ fn all<'k, S: PointBlockSum + TileFactors + 'k>(
 /// q = A p with (p, q): line 3 and the first sum of line 4.
 fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<Kernel<'k>> {
     let n = case.rows();
-    let a = PointBlock::csr(space.as_ref(), &case.a, Store::F64)?;
+    let a = PointBlock::csr(space.as_ref(), &case.a, Precision::F64)?;
     let x = Random(41).numbers(n);
     let held = state(space, &[x.clone(), vec![f64::NAN; n]])?;
     let bytes = a.bytes() as f64 / n as f64;

@@ -13,7 +13,7 @@ use krylith_core::method::{CgForm, CgOptions, MethodSpec};
 use krylith_core::operator::PointBlock;
 use krylith_core::partition::{Part, distribute};
 use krylith_core::precond::BlockJacobi;
-use krylith_core::{Outcome, Result, Stop, Store};
+use krylith_core::{Outcome, Precision, Result, Stop};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,11 +132,11 @@ fn rank(
     };
     let Part { terms, .. } = distribute(&*comm, made.rows)?;
     let space = Cpu::distributed(rhs.len(), Arc::new(Pool::new(1)), comm.clone());
-    let a = PointBlock::new(&space, &terms, Store::F64, false)?;
-    let jacobi = BlockJacobi::new(&space, &terms, Store::F64)?;
+    let a = PointBlock::new(&space, &terms, Precision::F64, false)?;
+    let jacobi = BlockJacobi::new(&space, &terms, Precision::F64)?;
     let mut method = method.build(&space)?;
     let (mut x, mut best, mut one) = (vec![0.0; rhs.len()], f64::INFINITY, None);
-    let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: most };
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: most };
     for round in 0..=ROUNDS {
         x.fill(0.0);
         let seconds = together(&space, &*comm, || {

@@ -19,7 +19,7 @@ use krylith_core::operator::{LinearOperator, PointBlock};
 use krylith_core::partition::{Part, Subdomains, distribute};
 use krylith_core::precond::{Ildu, IlduOptions};
 use krylith_core::space::Space;
-use krylith_core::{Error, Outcome, Result, Stop, Store};
+use krylith_core::{Error, Outcome, Precision, Result, Stop};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
     let layers = rows.len() / (x * y);
     let cut = Subdomains::boxes([x, y, layers], BOX);
     let space = Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
-    let a = PointBlock::new(&space, &terms, Store::F64, false)?;
+    let a = PointBlock::new(&space, &terms, Precision::F64, false)?;
     let ildu = Ildu::new(&space, &terms, &cut, IlduOptions::default())?;
     let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
     let (mut b, mut u, zero) = (space.vector()?, space.vector()?, space.vector()?);
@@ -103,7 +103,7 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
         sums[1] += ((first + i) % 7) as f64 * v;
     }
     comm.sum(&mut sums)?;
-    let stop = Stop { rtol: RTOL, atol: 0.0, max_iterations: options.iterations.unwrap_or(MOST) };
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: options.iterations.unwrap_or(MOST) };
 
     let application = repeated(2, options.repetitions(), || {
         let row = || (0..ROW).try_for_each(|_| ildu.apply(&space, &b, &mut u));

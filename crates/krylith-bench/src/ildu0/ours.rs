@@ -11,21 +11,21 @@ use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::partition::Subdomains;
 use krylith_core::precond::{Ildu, IlduOptions, Plan, SubdomainFactors};
 use krylith_core::space::Space;
-use krylith_core::{Result, Stop, Store};
+use krylith_core::{Precision, Result, Stop};
 use std::rc::Rc;
 
 struct Preconditioner<S: SubdomainFactors> {
     space: Rc<S>,
     ildu: Rc<Ildu<S>>,
     of: Of,
-    store: Store,
+    precision: Precision,
 }
 
 impl<S: SubdomainFactors> Preconditioner<S> {
     fn name(&self) -> String {
         let matrix = if self.of == Of::Whole { ", whole matrix" } else { "" };
-        let store = if self.store == Store::F32 { ", f32 factors" } else { "" };
-        format!("Krylith ILDU(0){matrix}{store}")
+        let precision = if self.precision == Precision::F32 { ", f32 factors" } else { "" };
+        format!("Krylith ILDU(0){matrix}{precision}")
     }
 }
 
@@ -52,7 +52,7 @@ impl<S: SubdomainFactors + PointBlockSum> Solver for OurSolver<S> {
     }
     fn solve(&mut self, rtol: f64, most: usize) -> Result<Vec<f64>> {
         let (space, ildu) = (&self.preconditioner.space, &self.preconditioner.ildu);
-        let stop = Stop { rtol, atol: 0.0, max_iterations: most };
+        let stop = Stop { rtol, atol: 0.0, max_iters: most };
         space.copy(&self.zero, &mut self.x)?;
         let (a, b, x) = (self.operator.as_ref(), &self.b, &mut self.x);
         let history = self.method.solve(space, a, Some(ildu.as_ref()), b, x, &stop, &mut ())?;
@@ -75,14 +75,14 @@ where
     P::Space: SubdomainFactors + 'a,
 {
     let space = Rc::new(p.space(case.a.rows())?);
-    let operator = Rc::new(PointBlock::bsr(space.as_ref(), &case.a, Store::F64)?);
-    let mut all = vec![(Of::Decomposed, Store::F64), (Of::Decomposed, Store::F32)];
+    let operator = Rc::new(PointBlock::bsr(space.as_ref(), &case.a, Precision::F64)?);
+    let mut all = vec![(Of::Decomposed, Precision::F64), (Of::Decomposed, Precision::F32)];
     if whole {
-        all.push((Of::Whole, Store::F64));
+        all.push((Of::Whole, Precision::F64));
     }
-    for (of, store) in all {
-        if let Err(e) = one(p, case, (of, store), &space, &operator, made) {
-            made.failures.push(format!("Krylith ILDU(0), {of:?}, {store:?}: {e}"));
+    for (of, precision) in all {
+        if let Err(e) = one(p, case, (of, precision), &space, &operator, made) {
+            made.failures.push(format!("Krylith ILDU(0), {of:?}, {precision:?}: {e}"));
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ where
 fn one<'a, P: Ground>(
     p: &'a P,
     case: &'a Case,
-    (of, store): (Of, Store),
+    (of, precision): (Of, Precision),
     shared: &Rc<P::Space>,
     operator: &Rc<PointBlock<P::Space>>,
     made: &mut Candidates<'a>,
@@ -100,7 +100,7 @@ where
     P::Space: SubdomainFactors + 'a,
 {
     let space = shared.as_ref();
-    let (terms, options) = (Terms::bsr(&case.a), IlduOptions { store, ..IlduOptions::default() });
+    let (terms, options) = (Terms::bsr(&case.a), IlduOptions { precision, ..IlduOptions::default() });
     let (subdomains, cut) = p.timed(|| {
         Ok(match of {
             Of::Whole => Subdomains::whole(case.a.block_rows()),
@@ -118,7 +118,8 @@ where
 
     // The host's plan says in what order the device eliminates.
     let order = Plan::new(&terms, &subdomains, 0)?;
-    let preconditioner = Rc::new(Preconditioner { space: shared.clone(), ildu: Rc::new(ildu), of, store });
+    let preconditioner =
+        Rc::new(Preconditioner { space: shared.clone(), ildu: Rc::new(ildu), of, precision });
     let name = preconditioner.name();
     let steps = [
         ("partition", vec![cut]),
@@ -139,7 +140,7 @@ where
         ours: true,
         bytes: preconditioner.ildu.bytes(),
         // Rounding a factor to f32 changes it by up to 6e-8 of itself, along every chain of levels.
-        tolerance: if store == Store::F32 { 1e-5 } else { TOLERANCE },
+        tolerance: if precision == Precision::F32 { 1e-5 } else { TOLERANCE },
         vectors: OnSpace::new(shared, vec![Box::new(preconditioner.ildu.clone())])?,
     });
     let mut b = space.vector()?;

@@ -7,7 +7,7 @@ use krylith_core::method::gmres::{Arrays, Scalars, delayed_step};
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::space::{BATCH, FLAGS, LIMIT, Schedule, Space};
-use krylith_core::{Error, Result, Stop, Store};
+use krylith_core::{Error, Precision, Result, Stop};
 use krylith_model::{Machine, cycle_bytes, orthogonalization_bytes};
 use std::time::Instant;
 
@@ -80,7 +80,7 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     let layout = Arrays::at(RESTART);
     let mut random = systems::Random(5);
     let (mut w, mut z) = (space.vector()?, space.vector()?);
-    let (mut v, mut scalars) = (space.basis(RESTART, Store::F64)?, space.scalars(layout.len)?);
+    let (mut v, mut scalars) = (space.basis(RESTART, Precision::F64)?, space.scalars(layout.len)?);
     let numbers = random.numbers(space.len());
     space.write(&numbers, &mut z)?;
     space.write(&numbers, &mut w)?;
@@ -105,11 +105,11 @@ fn iteration<S: krylith_core::operator::PointBlockSum>(
     case: &Case,
     dense: bool,
 ) -> Result<(f64, f64)> {
-    let operator = PointBlock::new(space, &Terms::kronecker(&case.kronecker), Store::F64, dense)?;
+    let operator = PointBlock::new(space, &Terms::kronecker(&case.kronecker), Precision::F64, dense)?;
     let mut gmres = Gmres::new(space, GmresOptions { restart: RESTART, ..GmresOptions::default() })?;
     let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
     space.write(&case.rhs, &mut b)?;
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: plan.iterations };
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: plan.iterations };
     let samples = repeated(2, plan.samples, || {
         space.copy(&zero, &mut x)?;
         space.wait()?;

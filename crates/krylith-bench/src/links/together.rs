@@ -6,7 +6,7 @@ use krylith_core::comm::{Communicator, Team};
 use krylith_core::method::gmres::{Arrays, Scalars};
 use krylith_core::operator::{LinearOperator, PointBlock};
 use krylith_core::space::{BATCH, FLAGS, LIMIT, Space};
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use krylith_model::{Curve, Host};
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,7 +96,7 @@ fn all_reduce<G: Ground>(
 fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     let (layout, columns) = (Arrays::at(RESTART), RESTART / 2);
     let (mut w, mut z) = (space.vector()?, space.vector()?);
-    let (v, mut scalars) = (space.basis(RESTART, Store::F64)?, space.scalars(layout.len)?);
+    let (v, mut scalars) = (space.basis(RESTART, Precision::F64)?, space.scalars(layout.len)?);
     space.write(&vec![1.0; space.len()], &mut w)?;
     space.write(&vec![2.0; space.len()], &mut z)?;
     let mut flags = [0; FLAGS];
@@ -153,7 +153,7 @@ fn copy<S: krylith_core::operator::PointBlockSum>(
 ) -> Result<f64> {
     let run = BLOCK * STAGES;
     // Dense blocks, as in the kernels that a solve without structure runs.
-    let operator = PointBlock::new(space, &terms, Store::F64, true)?;
+    let operator = PointBlock::new(space, &terms, Precision::F64, true)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     let numbers: Vec<f64> = (0..space.len()).map(|k| value(rank, k / run, k % run)).collect();
     space.write(&numbers, &mut x)?;

@@ -10,7 +10,7 @@ use krylith_core::matrix::Bsr;
 use krylith_core::operator::{Format, LinearOperator, PointBlock, Terms};
 use krylith_core::precond::Value;
 use krylith_core::space::Space;
-use krylith_core::{Options, Result, Store};
+use krylith_core::{Options, Precision, Result};
 
 pub(super) struct How<'a, P> {
     /// The device in whose memory arrays may lie.
@@ -196,7 +196,7 @@ pub(super) fn product_on_one_core(a: &Bsr) -> Result<f64> {
     let n = a.block_rows() * a.block();
     let platform = CpuPlatform::new(1);
     let space = platform.space(n)?;
-    let operator = PointBlock::with_format(&space, &Terms::bsr(a), Store::F64, Format::Csr)?;
+    let operator = PointBlock::with_format(&space, &Terms::bsr(a), Precision::F64, Format::Csr)?;
     let (x, mut y) = (vec![1.0; n], space.vector()?);
     let samples = in_turn(1, 2, PRODUCTS, |_| platform.time(&mut || operator.apply(&space, &x, &mut y)))?;
     Ok(samples[0].median())

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn promises_are_kept_broken_or_not_measured() {
         // An f32 hierarchy keeps no target of f64.
-        let ways = [("amg", 0.040, 12), ("amg:smoother=ildu", 0.035, 9), ("amg:store=f32", 0.010, 12)];
+        let ways = [("amg", 0.040, 12), ("amg:smoother=ildu", 0.035, 9), ("amg:precision=f32", 0.010, 12)];
         let scaled = |series, gpus, total| Scaled {
             series,
             gpus,

@@ -21,7 +21,7 @@ fn is_option(word: &str) -> bool {
 
 /// True where the hierarchy is stored in f32: a row of its own, that keeps no target of f64.
 pub(super) fn is_f32(way: &str) -> bool {
-    way.contains("store=f32")
+    way.contains("precision=f32")
 }
 
 fn texts(all: &[&str]) -> Vec<String> {
@@ -40,14 +40,14 @@ pub(super) fn table(full: bool) -> Vec<String> {
         "amg:smoother=jacobi",
         "amg:smoother=chebyshev",
         "amg:smoother=ildu",
-        "amg:store=f32",
+        "amg:precision=f32",
         "ildu",
     ]);
     if full {
         for coarsen in ["classical", "classical,aggressive=0", "aggregation", "smoothed"] {
             for cycle in ["v", "w", "k"] {
                 for smoother in ["jacobi", "chebyshev", "ildu"] {
-                    for store in ["", ",store=f32"] {
+                    for store in ["", ",precision=f32"] {
                         all.push(format!("amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{store}"));
                     }
                 }
@@ -84,13 +84,13 @@ mod tests {
     #[test]
     fn a_way_is_options_or_a_preconditioner() {
         assert_eq!(options("auto"), "");
-        assert_eq!(options("amg:cycle=k,store=f32"), "precond=amg:cycle=k,store=f32");
+        assert_eq!(options("amg:cycle=k,precision=f32"), "precond=amg:cycle=k,precision=f32");
         assert_eq!(options("method=cg precond=ildu"), "method=cg precond=ildu");
         assert_eq!(options("ildu then amg:cycle=v"), "precond=ildu then amg:cycle=v");
         for way in ["ildu", "jacobi", "ildu + jacobi", "method=cg precond=jacobi"] {
             assert!(options(way).parse::<krylith_core::Options>().is_ok(), "{way}");
         }
-        assert!(is_f32("amg:store=f32") && !is_f32("amg"));
+        assert!(is_f32("amg:precision=f32") && !is_f32("amg"));
     }
 
     #[test]

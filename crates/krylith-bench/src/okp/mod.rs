@@ -15,7 +15,7 @@ use crate::platform::{Effort, Platform};
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, PAPER};
 use krylith_core::text::plural;
-use krylith_core::{Result, Store};
+use krylith_core::{Precision, Result};
 use serde_json::json;
 
 options::parts! {
@@ -72,14 +72,14 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
 
     progress(&format!("products, random dense blocks, {grid} nodes"));
     let k = systems::random(plan.nodes, 4, 2, 11)?;
-    let ours = [(Store::F64, true), (Store::F32, true)];
+    let ours = [(Precision::F64, true), (Precision::F32, true)];
     let name = format!("random blocks, {grid}");
     found.products.push(product::measure(p, &name, &k, &ours, &plan, Effort::All)?);
     drop(k);
 
     progress(&format!("products, Stokes, {grid} nodes"));
     let case = systems::stokes(plan.nodes)?;
-    let ours = [(Store::F64, true), (Store::F64, false), (Store::F32, false)];
+    let ours = [(Precision::F64, true), (Precision::F64, false), (Precision::F32, false)];
     let name = format!("Stokes, {grid}");
     found.products.push(product::measure(p, &name, &case.kronecker, &ours, &plan, Effort::Vendor)?);
 
@@ -111,7 +111,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
                 progress(&format!("products, random blocks, b = {b}, s = {s}, {side}³ nodes"));
                 (k.a, k.b) = systems::coefficients(s, (8 * b + s) as u64)?;
                 let name = format!("random blocks, {side}³");
-                let ours = [(Store::F64, true)];
+                let ours = [(Precision::F64, true)];
                 found.sweep.push(product::measure(p, &name, &k, &ours, &plan, Effort::First)?);
             }
         }

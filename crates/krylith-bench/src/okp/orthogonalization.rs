@@ -7,7 +7,7 @@ use crate::samples::{Samples, in_turn_of};
 use crate::systems::Random;
 use krylith_core::method::gmres::{Arrays, Scalars, delayed_step, open};
 use krylith_core::space::{BATCH, COLUMNS, FLAGS, LIMIT, Space};
-use krylith_core::{Result, Store};
+use krylith_core::{Precision, Result};
 
 pub(super) struct Row {
     pub columns: usize,
@@ -25,7 +25,7 @@ pub(super) struct Row {
 /// Krylith's delayed Gram–Schmidt: the columns are finished, w is tentative, and each step takes another z.
 struct Delayed<'a, S: Space> {
     space: &'a S,
-    store: Store,
+    precision: Precision,
     columns: usize,
     layout: Arrays,
     scalars: S::Scalars,
@@ -38,7 +38,7 @@ struct Delayed<'a, S: Space> {
 }
 
 impl<'a, S: Space> Delayed<'a, S> {
-    fn new(space: &'a S, columns: usize, store: Store, record: bool, records: bool) -> Result<Self> {
+    fn new(space: &'a S, columns: usize, precision: Precision, record: bool, records: bool) -> Result<Self> {
         let m = columns + 2;
         let layout = Arrays::at(m);
         let mut random = Random(31);
@@ -49,9 +49,10 @@ impl<'a, S: Space> Delayed<'a, S> {
         };
         let w = fresh()?;
         let z = (0..STEPS).map(|_| fresh()).collect::<Result<Vec<_>>>()?;
-        let (scalars, v) = (space.scalars(layout.len)?, space.basis(m, store)?);
+        let (scalars, v) = (space.scalars(layout.len)?, space.basis(m, precision)?);
         let recording = S::Recording::default();
-        let mut made = Self { space, store, columns, layout, scalars, v, w, z, recording, record, records };
+        let mut made =
+            Self { space, precision, columns, layout, scalars, v, w, z, recording, record, records };
         let mut header = vec![0.0; Scalars::LEN];
         header[Scalars::AT.norm] = f64::sqrt(space.len() as f64 / 12.0);
         space.guard(None);
@@ -78,7 +79,7 @@ impl<'a, S: Space> Delayed<'a, S> {
 
 impl<S: Space> Orthogonalizer for Delayed<'_, S> {
     fn name(&self) -> String {
-        let stored = if self.store == Store::F32 { ", f32 basis" } else { "" };
+        let stored = if self.precision == Precision::F32 { ", f32 basis" } else { "" };
         let how = match (self.records, self.record) {
             (true, true) => ", in a graph",
             (true, false) => ", as launches",
@@ -123,7 +124,7 @@ impl<S: Space> Orthogonalizer for Delayed<'_, S> {
         Ok(f64::sqrt(sum))
     }
     fn tolerance(&self) -> f64 {
-        if self.store == Store::F32 { 1e-5 } else { 1e-12 }
+        if self.precision == Precision::F32 { 1e-5 } else { 1e-12 }
     }
 }
 
@@ -133,11 +134,11 @@ pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Pla
     let mut all = p.orthogonalizers(len, columns)?;
     let baselines = all.len();
     let mut bytes = vec![8 * (len * (columns + 2)) as u64; baselines];
-    for store in [Store::F64, Store::F32] {
+    for precision in [Precision::F64, Precision::F32] {
         for record in if p.records() { vec![true, false] } else { vec![true] } {
-            all.push(Box::new(Delayed::new(&space, columns, store, record, p.records())?));
+            all.push(Box::new(Delayed::new(&space, columns, precision, record, p.records())?));
             // Basis once; w and z read; a column and w written.
-            bytes.push((store.bytes() * len * (columns + 1) + 24 * len) as u64);
+            bytes.push((precision.bytes() * len * (columns + 1) + 24 * len) as u64);
         }
     }
     let mut rows: Vec<Row> = Vec::new();

@@ -8,7 +8,7 @@ use crate::samples::{Samples, in_turn_of};
 use crate::systems::{self, Random};
 use krylith_core::matrix::KroneckerSum;
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
-use krylith_core::{Result, Store};
+use krylith_core::{Precision, Result};
 use std::rc::Rc;
 
 /// One system and everything that multiplied by it.
@@ -43,11 +43,11 @@ pub(super) fn measure<P: Platform>(
     p: &P,
     case: &str,
     k: &KroneckerSum,
-    ours: &[(Store, bool)],
+    ours: &[(Precision, bool)],
     plan: &Plan,
     effort: Effort,
 ) -> Result<Table> {
-    let dense = count::product(k, Store::F64, false);
+    let dense = count::product(k, Precision::F64, false);
     let wanted = plan.traffic.div_ceil(dense.bytes).max(1);
     // The baselines hold a copy for each choice of layout while they choose; assembled matrices are s² times larger.
     let implementations = 6 + ours.len() as u64;
@@ -59,22 +59,22 @@ pub(super) fn measure<P: Platform>(
     let baselines = products.len();
     let mut rows: Vec<Row> = Vec::new();
     rows.extend(products.iter().map(|product| Row::new(product, false, dense, None)));
-    for &(store, dense) in &ours {
-        let operator = |_| PointBlock::new(space.as_ref(), &terms, store, dense);
+    for &(precision, dense) in &ours {
+        let operator = |_| PointBlock::new(space.as_ref(), &terms, precision, dense);
         let operators = (0..sets).map(operator).collect::<Result<Vec<_>>>()?;
         let declared = operators.first().map(LinearOperator::bytes);
         let blocks = if dense { "dense" } else { "structured" };
-        let stored = if store == Store::F32 { ", f32 stored" } else { "" };
+        let stored = if precision == Precision::F32 { ", f32 stored" } else { "" };
         let name = format!("Krylith, {blocks} blocks{stored}");
         let operators = operators.into_iter().map(|one| Box::new(one) as _).collect();
         let made = Product { name, notes: String::new(), on: OnSpace::new(&space, operators)? };
-        rows.push(Row::new(&made, true, count::product(k, store, !dense), declared));
+        rows.push(Row::new(&made, true, count::product(k, precision, !dense), declared));
         products.push(made);
     }
     let x = Random(4242).numbers(k.rows());
     for (i, (product, row)) in products.iter_mut().zip(&mut rows).enumerate() {
-        let store = if i < baselines { Store::F64 } else { ours[i - baselines].0 };
-        row.check = check(product, k, store, &x, sets).map_err(|e| e.to_string());
+        let precision = if i < baselines { Precision::F64 } else { ours[i - baselines].0 };
+        row.check = check(product, k, precision, &x, sets).map_err(|e| e.to_string());
     }
     // Only what is right is timed.
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
@@ -119,13 +119,19 @@ impl Row {
 }
 
 /// Every set's result against the reference, over poisoned outputs.
-fn check(product: &mut Product, k: &KroneckerSum, store: Store, x: &[f64], sets: usize) -> Result<f64> {
+fn check(
+    product: &mut Product,
+    k: &KroneckerSum,
+    precision: Precision,
+    x: &[f64],
+    sets: usize,
+) -> Result<f64> {
     let mut worst = 0.0f64;
     product.on.write(x)?;
     for set in 0..sets {
         product.on.poison(set)?;
         product.on.run(set)?;
-        worst = worst.max(systems::check(&product.name, k, store, x, &product.on.read(set)?)?);
+        worst = worst.max(systems::check(&product.name, k, precision, x, &product.on.read(set)?)?);
     }
     Ok(worst)
 }

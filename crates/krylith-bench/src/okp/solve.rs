@@ -8,7 +8,7 @@ use crate::systems::{self, Case};
 use crate::textbook::{Ours, Session, Textbook, Timer, Times};
 use krylith_core::method::GmresOptions;
 use krylith_core::operator::Terms;
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use std::rc::Rc;
 
 /// One solver on one device, or on a number of GPUs.
@@ -90,22 +90,22 @@ where
     };
     let mut all: Vec<Entry> = p.machines(k, rhs, RESTART)?.into_iter().map(textbook).collect();
     let (space, terms) = (Rc::new(p.space(k.rows())?), Terms::kronecker(k));
-    for (dense, basis) in [(true, Store::F64), (false, Store::F64), (false, Store::F32)] {
+    for (dense, basis) in [(true, Precision::F64), (false, Precision::F64), (false, Precision::F32)] {
         // Where structure is not used, a row that says so would be the dense one again.
         let dense = match (dense || p.structures(), basis) {
             (true, _) => dense,
-            (false, Store::F32) => true,
-            (false, Store::F64) => continue,
+            (false, Precision::F32) => true,
+            (false, Precision::F64) => continue,
         };
         let blocks = if dense { "dense" } else { "structured" };
-        let f32_basis = if basis == Store::F32 { ", f32 basis" } else { "" };
+        let f32_basis = if basis == Precision::F32 { ", f32 basis" } else { "" };
         let options = GmresOptions { restart: RESTART, basis, ..GmresOptions::default() };
         let keep = |space: &P::Space, on| p.keep_time(space, on);
         let session = Ours::new(&space, (&terms, rhs), dense, (options, plan.iterations), timer(), keep)?;
         all.push(Entry {
             name: format!("Krylith, {blocks} blocks{f32_basis}"),
             ours: true,
-            exact: basis == Store::F64,
+            exact: basis == Precision::F64,
             session: Ok(Box::new(session)),
         });
     }

@@ -12,7 +12,7 @@ use crate::samples::together;
 use krylith_core::comm::{Communicator, Solo, Team};
 use krylith_core::operator::{Gathered, LinearOperator, PointBlock};
 use krylith_core::space::Space;
-use krylith_core::{Result, Stop, Store};
+use krylith_core::{Precision, Result, Stop};
 use std::sync::Arc;
 
 /// Ours on one device, that speed-ups are counted from.
@@ -75,7 +75,7 @@ fn row(name: &str, ranks: usize, done: Result<Vec<f64>>) -> Row {
 
 fn alone<G: Ground>(ground: &G, case: &Case, iterations: usize) -> Result<Vec<f64>> {
     let space = ground.alone(0, case.rows())?;
-    let operator = PointBlock::csr(&space, &case.a, Store::F64)?;
+    let operator = PointBlock::csr(&space, &case.a, Precision::F64)?;
     solves(&space, &Solo, &operator, &case.x, iterations)
 }
 
@@ -105,8 +105,8 @@ fn solves<S: Space>(
     let mut seconds = Vec::new();
     for solve in 0..=SOLVES {
         space.copy(&zero, &mut x)?;
-        let max_iterations = if solve == 0 { WARM.min(iterations) } else { iterations };
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let max_iters = if solve == 0 { WARM.min(iterations) } else { iterations };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters };
         let taken = together(space, comm, || {
             cg.solve(space, operator, None, &b, &mut x, &stop, &mut ()).map(|_| ())
         })?;
@@ -126,15 +126,11 @@ mod tests {
     use krylith_core::method::{Cg, CgOptions, Method};
 
     /// Iterations and norms.
-    fn history<M: Method<Cpu>>(
-        a: &Csr,
-        max_iterations: usize,
-        make: fn(&Cpu) -> Result<M>,
-    ) -> (usize, Vec<f64>) {
+    fn history<M: Method<Cpu>>(a: &Csr, max_iters: usize, make: fn(&Cpu) -> Result<M>) -> (usize, Vec<f64>) {
         let space = Cpu::new(a.rows(), 1);
-        let operator = PointBlock::csr(&space, a, Store::F64).unwrap();
+        let operator = PointBlock::csr(&space, a, Precision::F64).unwrap();
         let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters };
         let mut cg = make(&space).unwrap();
         let made = cg.solve(&space, &operator, None, &b, &mut x, &stop, &mut ()).unwrap();
         (made.iterations, made.residuals.clone())

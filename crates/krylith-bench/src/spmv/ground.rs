@@ -7,7 +7,7 @@ use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
 use krylith_core::operator::{PointBlock, PointBlockSum, SharedRows, Terms};
 use krylith_core::partition::{Partitioner, split};
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 pub(crate) use krylith_model::spmv::OURS;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -160,7 +160,7 @@ impl Ground for Threads {
 impl One for CpuPlatform {
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>> {
         let (n, space) = (case.rows(), Rc::new(self.space(case.rows())?));
-        let (ours, setup) = self.timed(|| Ok(PointBlock::csr(space.as_ref(), &case.a, Store::F64)))?;
+        let (ours, setup) = self.timed(|| Ok(PointBlock::csr(space.as_ref(), &case.a, Precision::F64)))?;
         let ours = ours.and_then(|ours| OnSpace::new(&space, vec![Box::new(ours)]));
         // What one would write: as many rows for each thread, a sum a row.
         let plain = OnHost::new(Order::Given, n, 1, move |_, x, y| {

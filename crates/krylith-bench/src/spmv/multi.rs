@@ -11,7 +11,7 @@ use krylith_core::matrix::Csr;
 use krylith_core::operator::{Gathered, LinearOperator, PointBlock, Replicated, SharedRows};
 pub(super) use krylith_core::partition::replicated::Mode;
 use krylith_core::space::Space;
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -158,10 +158,10 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
         let part = &parts[rank];
         let space = ground.joined(&comm, part.rows.len())?;
         // The first compiles kernels, which is paid once a machine.
-        drop(PointBlock::new(&space, &part.terms, Store::F64, false)?);
+        drop(PointBlock::new(&space, &part.terms, Precision::F64, false)?);
         meet(&space, &*comm)?;
         let begin = Instant::now();
-        let operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+        let operator = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
         space.wait()?;
         work(&space, &*comm, &operator, &part.rows, begin.elapsed().as_secs_f64())
     })
@@ -220,7 +220,7 @@ fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
             case.a.values()[from..to].to_vec(),
         )?;
         let space = ground.alone(comm.rank(), rows.len())?;
-        let operator = PointBlock::csr(&space, &own, Store::F64)?;
+        let operator = PointBlock::csr(&space, &own, Precision::F64)?;
         let whole = ground.alone(comm.rank(), case.rows())?;
         let (mut x, mut y) = (whole.vector()?, space.vector()?);
         whole.write(&case.x, &mut x)?;

@@ -1,5 +1,6 @@
 //! The command line: names, help texts and defaults.
 
+mod flags;
 mod hints;
 mod model;
 mod newton;
@@ -14,8 +15,6 @@ pub use spy::SpyArgs;
 use crate::failure::{DONE, Result};
 use crate::options::{self, Ordering};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use krylith_core::partition::PartitionSpec;
-use krylith_core::{DeviceSpec, Options, Store};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -74,44 +73,6 @@ pub struct BenchArgs {
     /// Suite and options of the program `krylith-bench`, which is installed apart; --help lists them
     #[arg(value_name = "SUITE …", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
-}
-
-/// Where a solve runs, and in what precision it stores.
-#[derive(Debug, Args)]
-pub struct MachineArgs {
-    /// Where to run: auto, cpu, or cuda[:0,1,…] for GPUs by number, several of which solve together; under mpirun each
-    /// rank takes one of them [default: auto, the first GPU if one can be used and an estimate says that it is sooner]
-    #[arg(long, value_name = "auto|cpu|cuda[:0,1,…]", help_heading = "Machine")]
-    pub device: Option<DeviceSpec>,
-    /// How block rows are given to several GPUs or ranks: rows or nonzeros (runs of rows), geometric,
-    /// multilevel (parts of the graph), graph (the same by METIS, in builds that have it)
-    /// [default: auto, runs of rows unless the graph leaves much less to exchange]
-    #[arg(long, value_name = "auto|NAME", help_heading = "Machine")]
-    pub partition: Option<PartitionSpec>,
-    /// Threads on the CPU [default: one a core]
-    #[arg(long, value_name = "N", value_parser = options::threads, help_heading = "Machine")]
-    pub threads: Option<usize>,
-    /// Bitwise equal results from run to run [default: off; all but randomized sweeps of `ras` on a GPU are bitwise equal anyway]
-    #[arg(long, help_heading = "Machine")]
-    pub deterministic: bool,
-    /// Precision in which matrix, preconditioner and basis are stored; arithmetic is f64, and so is the residual that
-    /// counts [default: f64]
-    #[arg(long, value_name = "f64|f32", help_heading = "Machine")]
-    pub store: Option<Store>,
-}
-
-impl MachineArgs {
-    /// What they say; nothing of the rest.
-    fn options(&self) -> Options {
-        Options {
-            store: self.store,
-            device: self.device.clone(),
-            threads: self.threads,
-            deterministic: self.deterministic.then_some(true),
-            partition: self.partition,
-            ..Options::default()
-        }
-    }
 }
 
 const COMPLETIONS: &str = "\

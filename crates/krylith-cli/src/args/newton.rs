@@ -1,13 +1,12 @@
 //! The arguments of `krylith newton`.
 
-use super::MachineArgs;
+use super::flags::LinearFlags;
 use crate::options;
 use clap::{Args, ValueHint};
 use krylith_core::Options;
 use krylith_core::method::MethodName;
 use krylith_core::newton::Forcing;
 use krylith_core::options::tolerance;
-use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -47,20 +46,7 @@ pub struct NewtonArgs {
     pub continuation: Vec<f64>,
 
     #[command(flatten)]
-    pub machine: MachineArgs,
-
-    /// Krylov method of linear solves, as of `krylith solve` [default: fgmres]
-    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Linear solves")]
-    pub method: Option<Options>,
-    /// Basis vectors that GMRES and FGMRES keep before they restart [default: 30, and more where a solve needs it]
-    #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Linear solves")]
-    pub restart: Option<usize>,
-    /// Preconditioner, as of `krylith solve` [default: auto]
-    #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Linear solves")]
-    pub precond: Option<PrecondSpec>,
-    /// Most iterations of a linear solve [default: 10000, and 20 √n for n unknowns where that is more]
-    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "Linear solves")]
-    pub max_iters: Option<usize>,
+    pub flags: LinearFlags,
 
     /// Write x, shape (nodes, components), as a NumPy array, a Matrix Market array or text, by the name's ending; - is standard output, in
     /// NumPy's format [default: x is not written]
@@ -89,13 +75,7 @@ pub struct NewtonArgs {
 impl NewtonArgs {
     /// What the command line says of linear solves; FGMRES where it names no method.
     pub fn linear(&self) -> Options {
-        let method = self.method.clone().unwrap_or_default();
-        Options {
-            method: method.method.or(Some(MethodName::Fgmres)),
-            restart: self.restart.or(method.restart),
-            precond: self.precond.clone(),
-            max_iters: self.max_iters,
-            ..self.machine.options().or(&method)
-        }
+        let given = &self.flags.0;
+        Options { method: given.method.or(Some(MethodName::Fgmres)), ..given.clone() }
     }
 }

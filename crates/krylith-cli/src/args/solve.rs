@@ -1,15 +1,8 @@
 //! The arguments of `krylith solve`.
 
-use super::MachineArgs;
+use super::flags::SolveFlags;
 use crate::options::{self, NearNull, Null, Ordering, Rhs};
 use clap::{Args, ValueHint};
-use krylith_core::Options;
-use krylith_core::matching::MatchingChoice;
-use krylith_core::matrix::ZerosChoice;
-use krylith_core::method::{CgForm, Orthogonalization, Reductions};
-use krylith_core::operator::Format;
-use krylith_core::options::tolerance;
-use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -60,71 +53,8 @@ pub struct SolveArgs {
     /// the rigid motions of an elastic body, from the nodes' coordinates; FILE holds one vector a column [default: none]
     #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(), help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
-    /// Scale rows and columns before the preconditioner is built; residuals and tolerances stay those of the system as
-    /// given [default: off, unless the preconditioner is auto and entries differ by more than 1e6]
-    #[arg(long, help_heading = "System")]
-    pub equilibrate: bool,
-    /// Match rows with columns, so that the preconditioner finds a large diagonal: auto, on or off; residuals and tolerances stay those of
-    /// the system as given [default: auto, which is on where the preconditioner is auto and diagonal entries are zero or small]
-    #[arg(long, value_name = "auto|on|off", help_heading = "System")]
-    pub matching: Option<MatchingChoice>,
-    /// Zeros that the matrix stores: auto drops those off the diagonal where they are more than a tenth of its entries (of blocks where
-    /// whole blocks are zero), keep keeps them, drop drops them [default: auto]
-    #[arg(long, value_name = "auto|keep|drop", help_heading = "System")]
-    pub zeros: Option<ZerosChoice>,
-
     #[command(flatten)]
-    pub machine: MachineArgs,
-    /// How a product of scalar rows is stored: csr (by rows), dia (by diagonals, half of them where the matrix is symmetric) or
-    /// dia-full (all of them) [default: auto, which is dia where the entries lie on at most 32 diagonals and fill most of them]
-    #[arg(long, value_name = "auto|csr|dia|dia-full", help_heading = "Machine")]
-    pub format: Option<Format>,
-
-    /// Krylov method: auto, gmres, fgmres (for preconditioners that vary: a second basis), bicgstab (short recurrences: eleven vectors, two products an iteration, a residual that
-    /// may rise and fall), cg (for symmetric definite systems: eight vectors, one product), or cbcg (cg with two reductions in
-    /// s products, for many ranks: 4s + 7 vectors; cbcg:s=12,basis=chebyshev|monomial). Options of a method may follow its
-    /// name, as gmres:restart=50 [default: auto, which is cg where the system is symmetric, then bicgstab, then gmres with
-    /// longer restarts; the method whose options are named]
-    #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, help_heading = "Method")]
-    pub method: Option<Options>,
-    /// Basis vectors that GMRES keeps before it restarts; more memory, fewer iterations; refused with bicgstab, which
-    /// restarts only when its recurrence ends [default: 30, and more where a solve needs it]
-    #[arg(long, value_name = "M", value_parser = options::restart, help_heading = "Method")]
-    pub restart: Option<usize>,
-    /// How GMRES makes a new basis vector orthogonal: lowsync (one reduction an iteration), cgs2 (three) or mgs (one a
-    /// vector) [default: lowsync]
-    #[arg(long, value_name = "lowsync|cgs2|mgs", help_heading = "Method")]
-    pub orthogonalization: Option<Orthogonalization>,
-    /// How BiCGSTAB sums over threads, GPUs and ranks: merged (two reductions an iteration) or classical (three)
-    /// [default: merged]
-    #[arg(long, value_name = "merged|classical", help_heading = "Method")]
-    pub reductions: Option<Reductions>,
-    /// How CG forms its recurrence: textbook (two reductions an iteration), one-reduction, flexible (for preconditioners
-    /// that vary), or pipelined (one reduction behind the next product) [default: textbook]
-    #[arg(long, value_name = "textbook|one-reduction|flexible|pipelined", help_heading = "Method")]
-    pub form: Option<CgForm>,
-    /// Preconditioner, NAME[:key=value,…]: auto (ildu, then stronger ones if it fails), none, jacobi (inverts each
-    /// node's diagonal block; jacobi:block=1 inverts single diagonal entries), block-jacobi (IC(0) or ILU(0) of the tiles of a
-    /// structured grid with a 7-point stencil; keys tile=XxYxZ|whole|slab, factor=ic0|ilu0), ildu (incomplete factors of subdomains; keys
-    /// fill=K, rows=N, cut=NAME of auto, whole, runs, geometric, curve, multilevel, graph and two-level, shift=S), stage (the same for
-    /// each stage of a Kronecker system, one after the other), ras (restricted additive Schwarz: ILU(K) of subdomains that overlap,
-    /// randomized; keys overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N,
-    /// fdp=N, deterministic); amg (algebraic multigrid; keys cycle=v|w|k,
-    /// coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N,
-    /// coarsest=N, levels=N, store=f64|f32), coarse (the same keys: coarse levels without smoothing on the finest, for compositions); "A+B" adds
-    /// two, "A then B" applies B to the residual that A leaves, "symmetric(A then B)" goes back by A, so that cg can take it [default: auto]
-    #[arg(long, value_name = "auto|NAME[:key=value,…]", help_heading = "Method")]
-    pub precond: Option<PrecondSpec>,
-
-    /// Relative tolerance: stop when ‖r‖ ≤ rtol·‖b‖ [default: 1e-6]
-    #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
-    pub rtol: Option<f64>,
-    /// Absolute tolerance: stop when ‖r‖ ≤ atol, if that comes before --rtol [default: 0]
-    #[arg(long, value_name = "TOL", value_parser = tolerance, allow_negative_numbers = true, help_heading = "When to stop")]
-    pub atol: Option<f64>,
-    /// Most iterations [default: 10000, and 20 √n for n unknowns where that is more]
-    #[arg(long, value_name = "N", value_parser = options::max_iters, allow_negative_numbers = true, help_heading = "When to stop")]
-    pub max_iters: Option<usize>,
+    pub flags: SolveFlags,
 
     /// Write x as a NumPy array, a Matrix Market array or text, by the name's ending: shape (N,), (N, stages) for a Kronecker system,
     /// column k being stage k, or (N, k) for k right-hand sides; - is standard output, in NumPy's format [default: x is not written]
@@ -148,29 +78,4 @@ pub struct SolveArgs {
     /// Print errors and nothing else [default: off]
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-}
-
-impl SolveArgs {
-    /// What the command line says of the solve.
-    pub fn options(&self) -> Options {
-        let method = self.method.clone().unwrap_or_default();
-        Options {
-            method: method.method,
-            restart: self.restart.or(method.restart),
-            orthogonalization: self.orthogonalization.or(method.orthogonalization),
-            reductions: self.reductions.or(method.reductions),
-            form: self.form.or(method.form),
-            s: method.s,
-            basis: method.basis,
-            precond: self.precond.clone(),
-            rtol: self.rtol,
-            atol: self.atol,
-            max_iters: self.max_iters,
-            format: self.format,
-            equilibrate: self.equilibrate.then_some(true),
-            matching: self.matching,
-            zeros: self.zeros,
-            ..self.machine.options()
-        }
-    }
 }

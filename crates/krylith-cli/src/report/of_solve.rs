@@ -6,7 +6,7 @@ use crate::options::Rhs;
 use crate::solve::{Finished, Solved};
 use crate::summary;
 use krylith_core::operator::Format;
-use krylith_core::{DeviceSpec, Store};
+use krylith_core::{DeviceSpec, Precision};
 
 /// All of it; `rhs` is what was asked for.
 pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
@@ -80,7 +80,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
             threads: device.threads,
             deterministic: options.deterministic.unwrap_or(false),
             seed: if let Some(Rhs::Random(seed)) = rhs { Some(*seed) } else { None },
-            store: options.store.unwrap_or(Store::F64).name().into(),
+            store: options.precision.unwrap_or(Precision::F64).name().into(),
             format: match solution.format {
                 Format::Auto => "blocks".into(),
                 format => format.name().into(),
@@ -96,7 +96,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
             basis: own.basis.map(|b| b.name().into()),
             rtol: stop.rtol,
             atol: stop.atol,
-            max_iters: stop.max_iterations,
+            max_iters: stop.max_iters,
         },
         preconditioner: Preconditioner { name: info.name.clone(), parameters: given, fill },
         automatic: choices,

@@ -21,8 +21,6 @@ use crate::matrix::Csr;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::cell::RefCell;
-use std::fmt::{self, Display};
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// A diagonal entry below this share of its row's largest is weak.
@@ -49,29 +47,7 @@ pub enum MatchingChoice {
     Off,
 }
 
-impl MatchingChoice {
-    /// `auto`, `on` or `off`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        }
-    }
-}
-
-impl FromStr for MatchingChoice {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::names::named("matching", text, &[Self::Auto, Self::On, Self::Off], |m| m.name())
-    }
-}
-
-impl Display for MatchingChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+krylith_base::names! { MatchingChoice, "matching": Auto => "auto", On => "on", Off => "off" }
 
 /// Which row goes where, and the scales of rows and columns.
 ///

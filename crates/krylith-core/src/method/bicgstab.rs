@@ -195,7 +195,7 @@ pub struct BicgstabOptions {
 /// use krylith::device::Cpu;
 /// use krylith::Outcome;
 /// use krylith::Stop;
-/// use krylith::Store;
+/// use krylith::Precision;
 /// use krylith::matrix::Csr;
 /// use krylith::method::{Bicgstab, BicgstabOptions};
 /// use krylith::operator::PointBlock;
@@ -203,7 +203,7 @@ pub struct BicgstabOptions {
 /// let mut entries: Vec<_> = (0..20).map(|i| (i, i, 1.1)).collect();
 /// entries.extend((1..20).map(|i| (i, i - 1, -1.0)));
 /// let space = Cpu::new(20, 1);
-/// let a = PointBlock::csr(&space, &Csr::from_triplets(20, 20, &entries)?, Store::F64)?;
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(20, 20, &entries)?, Precision::F64)?;
 /// let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
 /// let (b, mut x) = (vec![1.0; 20], vec![0.0; 20]);
 /// let history = bicgstab.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;

@@ -52,8 +52,6 @@ use super::work::Work;
 use crate::space::{BATCH, FLAGS, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 use lambda::largest_ritz_value;
-use std::fmt::{self, Display};
-use std::str::FromStr;
 
 /// Share of a column's energy under which what is left of it is rounding noise.
 const RANK: f64 = 1e-12;
@@ -315,28 +313,7 @@ pub enum CbcgBasis {
     Monomial,
 }
 
-impl CbcgBasis {
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            CbcgBasis::Chebyshev => "chebyshev",
-            CbcgBasis::Monomial => "monomial",
-        }
-    }
-}
-
-impl FromStr for CbcgBasis {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::names::named("basis of cbcg", text, &[CbcgBasis::Chebyshev, CbcgBasis::Monomial], Self::name)
-    }
-}
-
-impl Display for CbcgBasis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+krylith_base::names! { CbcgBasis, "basis of cbcg": Chebyshev => "chebyshev", Monomial => "monomial" }
 
 /// What [`Cbcg`] is built with.
 ///
@@ -365,10 +342,10 @@ impl Default for CbcgOptions {
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Outcome, Stop, Store, matrix::Csr, method::{Cbcg, CbcgOptions}, operator::PointBlock};
+/// use krylith::{Outcome, Stop, Precision, matrix::Csr, method::{Cbcg, CbcgOptions}, operator::PointBlock};
 /// let entries: Vec<_> = (0..40).flat_map(|i| [(i, i, 3.0), (i, (i + 1) % 40, -1.0), (i, (i + 39) % 40, -1.0)]).collect();
 /// let space = Cpu::new(40, 1);
-/// let a = PointBlock::csr(&space, &Csr::from_triplets(40, 40, &entries)?, Store::F64)?;
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(40, 40, &entries)?, Precision::F64)?;
 /// let mut cbcg = Cbcg::new(&space, CbcgOptions { steps: 4, ..CbcgOptions::default() })?;
 /// let (b, mut x) = ((0..40).map(|i| (i % 7) as f64).collect(), vec![0.0; 40]);
 /// let history = cbcg.solve(&space, &a, None, &b, &mut x, &Stop::default(), &mut ())?;

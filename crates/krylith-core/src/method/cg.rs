@@ -217,10 +217,10 @@ pub struct CgOptions {
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Stop, Store, matrix::Csr, method::{Cg, CgOptions}, operator::PointBlock};
+/// use krylith::{Stop, Precision, matrix::Csr, method::{Cg, CgOptions}, operator::PointBlock};
 /// let a = Csr::from_triplets(3, 3, &[(0, 0, 1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
 /// let space = Cpu::new(3, 1);
-/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let operator = PointBlock::csr(&space, &a, Precision::F64)?;
 /// let mut cg = Cg::new(&space, CgOptions::default())?;
 /// let mut x = vec![0.0; 3];
 /// let history = cg.solve(&space, &operator, None, &vec![1.0, 2.0, 4.0], &mut x, &Stop::default(), &mut ())?;

@@ -29,7 +29,7 @@
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
-use crate::space::{Phase, Reason, Space, Store};
+use crate::space::{Phase, Precision, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 
 /// (‖w‖/‖A q‖)² under which a vector is rounding noise.
@@ -267,7 +267,7 @@ pub enum Orthogonalization {
 /// use krylith::method::GmresOptions;
 /// // FGMRES(50): a preconditioner may vary, and twice as many vectors are kept.
 /// let fgmres = GmresOptions { restart: 50, flexible: true, ..GmresOptions::default() };
-/// assert_eq!(fgmres.basis, krylith::Store::F64);
+/// assert_eq!(fgmres.basis, krylith::Precision::F64);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GmresOptions {
@@ -276,7 +276,7 @@ pub struct GmresOptions {
     /// Orthogonalisation.
     pub orthogonalization: Orthogonalization,
     /// Precision in which the basis is stored.
-    pub basis: Store,
+    pub basis: Precision,
     /// FGMRES: what the preconditioner gave is kept, in f64, so that it may vary from iteration to iteration.
     pub flexible: bool,
 }
@@ -286,7 +286,7 @@ impl Default for GmresOptions {
         Self {
             restart: 30,
             orthogonalization: Orthogonalization::Lowsync,
-            basis: Store::F64,
+            basis: Precision::F64,
             flexible: false,
         }
     }
@@ -299,14 +299,14 @@ impl Default for GmresOptions {
 /// use krylith::device::Cpu;
 /// use krylith::Outcome;
 /// use krylith::Stop;
-/// use krylith::Store;
+/// use krylith::Precision;
 /// use krylith::matrix::Csr;
 /// use krylith::method::{Gmres, GmresOptions};
 /// use krylith::operator::PointBlock;
 /// // A shift of three numbers in a ring: GMRES(2) stagnates, GMRES(3) does not.
 /// let ring = Csr::from_triplets(3, 3, &[(0, 2, 1.0), (1, 0, 1.0), (2, 1, 1.0)])?;
 /// let space = Cpu::new(3, 1);
-/// let a = PointBlock::csr(&space, &ring, Store::F64)?;
+/// let a = PointBlock::csr(&space, &ring, Precision::F64)?;
 /// for (restart, outcome) in [(2, Outcome::Stagnated), (3, Outcome::Converged)] {
 ///     let mut gmres = Gmres::new(&space, GmresOptions { restart, ..GmresOptions::default() })?;
 ///     let (b, mut x) = (vec![1.0, 0.0, 0.0], vec![0.0; 3]);
@@ -353,7 +353,7 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
             return Err(Error::invalid("the restart length of GMRES must be at least 1"));
         }
         let v = space.basis(m, options.basis)?;
-        let directions = options.flexible.then(|| space.basis(m, Store::F64)).transpose()?;
+        let directions = options.flexible.then(|| space.basis(m, Precision::F64)).transpose()?;
         Ok(Self {
             options,
             at: Arrays::at(m),
@@ -377,8 +377,8 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         // Sums are good to some roundings; eight roundings of the basis are the rank's: a column that adds less to R is lost in
         // V y, and would only spoil x.
         (scalars[Scalars::AT.pythagoras], scalars[Scalars::AT.rank]) = match self.options.basis {
-            Store::F64 => (1e-14, 1e-15),
-            Store::F32 => (1e-6, 5e-7),
+            Precision::F64 => (1e-14, 1e-15),
+            Precision::F32 => (1e-6, 5e-7),
         };
         scalars[Scalars::AT.flexible] = f64::from(u8::from(self.options.flexible));
     }

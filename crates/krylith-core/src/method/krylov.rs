@@ -148,13 +148,13 @@ const NEAR: f64 = 64.0;
 /// use krylith::device::Cpu;
 /// use krylith::Outcome;
 /// use krylith::Stop;
-/// use krylith::Store;
+/// use krylith::Precision;
 /// use krylith::matrix::Csr;
 /// use krylith::method::{Gmres, GmresOptions};
 /// use krylith::operator::PointBlock;
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
 /// let space = Cpu::new(2, 1);
-/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let operator = PointBlock::csr(&space, &a, Precision::F64)?;
 /// let mut gmres = Gmres::new(&space, GmresOptions::default())?;
 /// let mut x = vec![0.0; 2];
 /// let history = gmres.solve(&space, &operator, None, &vec![4.0, 4.0], &mut x, &Stop::default(), &mut ())?;
@@ -227,7 +227,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let s = space;
         self.history.clear();
         // Room for what the limit allows, so that a second solve does not allocate; within reason.
-        self.history.residuals.reserve(stop.max_iterations.min(1 << 20) + 1);
+        self.history.residuals.reserve(stop.max_iters.min(1 << 20) + 1);
         let (norm_b, unit) = self.norm_of_b(s, b)?;
         let stop = &Stop { atol: stop.atol * unit, ..*stop };
         self.history.rhs_norm = norm_b / unit;
@@ -402,7 +402,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.host[Header::AT.best] = f64::INFINITY;
         self.recurrence.write_scalars(&mut self.host);
         let mut flags = [0; FLAGS];
-        flags[REMAINING] = convergence.max_iterations.min(i32::MAX as usize) as i32;
+        flags[REMAINING] = convergence.max_iters.min(i32::MAX as usize) as i32;
         (flags[VERIFIED], flags[BATCH]) = (1, self.length.0 as i32);
         s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
     }
@@ -577,7 +577,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 Some(Outcome::Breakdown)
             }
             () if stuck => Some(Outcome::Stagnated),
-            () if self.history.iterations >= c.max_iterations => Some(Outcome::MaxIterations),
+            () if self.history.iterations >= c.max_iters => Some(Outcome::MaxIterations),
             () => None,
         }
     }

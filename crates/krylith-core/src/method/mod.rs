@@ -40,10 +40,10 @@ pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
 /// A method that is picked at run time:
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Stop, Store, matrix::Csr, method::{Method, MethodSpec}, operator::PointBlock};
+/// use krylith::{Stop, Precision, matrix::Csr, method::{Method, MethodSpec}, operator::PointBlock};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
 /// let space = Cpu::new(2, 1);
-/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let operator = PointBlock::csr(&space, &a, Precision::F64)?;
 /// let spec: MethodSpec = "bicgstab".parse()?;
 /// let mut method: Box<dyn Method<Cpu>> = spec.build(&space)?;
 /// let mut x = vec![0.0; 2];

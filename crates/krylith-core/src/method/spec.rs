@@ -4,11 +4,9 @@ use super::{
     Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
     Orthogonalization, Reductions,
 };
-use crate::names::named;
-use crate::space::{Space, Store};
-use crate::{Error, Result};
-use std::fmt::{self, Display};
-use std::str::FromStr;
+use crate::Result;
+use crate::space::{Precision, Space};
+use krylith_base::names;
 
 /// The name of a Krylov method.
 ///
@@ -41,119 +39,22 @@ impl MethodName {
         matches!(self, MethodName::Cg | MethodName::Cbcg)
     }
 
-    /// All of them.
-    pub const ALL: [MethodName; 6] = [
-        MethodName::Auto,
-        MethodName::Gmres,
-        MethodName::Fgmres,
-        MethodName::Bicgstab,
-        MethodName::Cg,
-        MethodName::Cbcg,
-    ];
-
     /// True for both forms of GMRES, which have the same options.
     pub(crate) fn is_gmres(self) -> bool {
         matches!(self, MethodName::Gmres | MethodName::Fgmres)
     }
-
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            MethodName::Auto => "auto",
-            MethodName::Gmres => "gmres",
-            MethodName::Fgmres => "fgmres",
-            MethodName::Bicgstab => "bicgstab",
-            MethodName::Cg => "cg",
-            MethodName::Cbcg => "cbcg",
-        }
-    }
 }
 
-impl FromStr for MethodName {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        named("method", text, &Self::ALL, Self::name)
-    }
+names! {
+    MethodName, "method":
+    Auto => "auto", Gmres => "gmres", Fgmres => "fgmres", Bicgstab => "bicgstab", Cg => "cg", Cbcg => "cbcg",
 }
 
-impl Display for MethodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Orthogonalization {
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Orthogonalization::Lowsync => "lowsync",
-            Orthogonalization::Cgs2 => "cgs2",
-            Orthogonalization::Mgs => "mgs",
-        }
-    }
-}
-
-impl FromStr for Orthogonalization {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs];
-        named("orthogonalization", text, &all, Self::name)
-    }
-}
-
-impl Display for Orthogonalization {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Reductions {
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reductions::Merged => "merged",
-            Reductions::Classical => "classical",
-        }
-    }
-}
-
-impl FromStr for Reductions {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        named("way of reductions", text, &[Reductions::Merged, Reductions::Classical], Self::name)
-    }
-}
-
-impl Display for Reductions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl CgForm {
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            CgForm::Textbook => "textbook",
-            CgForm::OneReduction => "one-reduction",
-            CgForm::Flexible => "flexible",
-            CgForm::Pipelined => "pipelined",
-        }
-    }
-}
-
-impl FromStr for CgForm {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined];
-        named("form of cg", text, &all, Self::name)
-    }
-}
-
-impl Display for CgForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+names! { Orthogonalization, "orthogonalization": Lowsync => "lowsync", Cgs2 => "cgs2", Mgs => "mgs" }
+names! { Reductions, "way of reductions": Merged => "merged", Classical => "classical" }
+names! {
+    CgForm, "form of cg":
+    Textbook => "textbook", OneReduction => "one-reduction", Flexible => "flexible", Pipelined => "pipelined",
 }
 
 /// A method with all of its options.
@@ -282,14 +183,14 @@ impl MethodSpec {
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
             MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
-            MethodSpec::Bicgstab(_) => (0, Store::F64.bytes() as u64, 16),
-            MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Store::F64.bytes() as u64, 18),
-            MethodSpec::Cg(_) => (0, Store::F64.bytes() as u64, 14),
-            MethodSpec::Cbcg(options) => (4 * options.steps as u64, Store::F64.bytes() as u64, 13),
+            MethodSpec::Bicgstab(_) => (0, Precision::F64.bytes() as u64, 16),
+            MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Precision::F64.bytes() as u64, 18),
+            MethodSpec::Cg(_) => (0, Precision::F64.bytes() as u64, 14),
+            MethodSpec::Cbcg(options) => (4 * options.steps as u64, Precision::F64.bytes() as u64, 13),
         };
         // FGMRES keeps a second basis, in f64.
         let flexible = matches!(self, MethodSpec::Gmres(GmresOptions { flexible: true, .. }));
-        let width = width + if flexible { Store::F64.bytes() as u64 } else { 0 };
+        let width = width + if flexible { Precision::F64.bytes() as u64 } else { 0 };
         (n * m * width, vectors * n * 8 + 2 * (m + 1) * (m + 2) * 8)
     }
 }

@@ -188,8 +188,8 @@ impl Newton {
 
         let clock = Instant::now();
         let solver = self.solver.as_mut().ok_or_else(without)?;
-        let most = self.linear.stop().max_iterations;
-        solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iterations: most });
+        let most = self.linear.stop().max_iters;
+        solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iters: most });
         solver.first(|| self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f));
         self.direction.fill(0.0);
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };

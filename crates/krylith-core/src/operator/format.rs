@@ -1,11 +1,9 @@
 //! How a product of scalar rows is stored, and which matrices can be stored by diagonals.
 
+use crate::Error;
 use crate::matrix::{Bsr, Shape};
-use crate::names::named;
-use crate::{Error, Result};
 use rayon::prelude::*;
-use std::fmt::{self, Display};
-use std::str::FromStr;
+use std::fmt::Display;
 
 /// How a product of scalar rows is stored: `auto`, `csr`, `dia` or `dia-full`.
 ///
@@ -29,34 +27,13 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Auto => "auto",
-            Format::Csr => "csr",
-            Format::Dia => "dia",
-            Format::DiaFull => "dia-full",
-        }
-    }
-
     /// True where only diagonals will do.
     pub(crate) fn wants_diagonals(self) -> bool {
         matches!(self, Format::Dia | Format::DiaFull)
     }
 }
 
-impl FromStr for Format {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        named("format", text, &[Format::Auto, Format::Csr, Format::Dia, Format::DiaFull], |f| f.name())
-    }
-}
-
-impl Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+krylith_base::names! { Format, "format": Auto => "auto", Csr => "csr", Dia => "dia", DiaFull => "dia-full" }
 
 /// Most diagonals of a matrix that is stored by them: their set is a word of 32 bits for each row.
 pub(crate) const MOST_DIAGONALS: usize = 32;

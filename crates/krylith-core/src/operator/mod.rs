@@ -37,10 +37,10 @@ use std::sync::Arc;
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::operator::{Dots, LinearOperator, PointBlock};
-/// use krylith::{Store, matrix::Csr, operator::{Schedule, Space}};
+/// use krylith::{Precision, matrix::Csr, operator::{Schedule, Space}};
 /// use krylith_core::space::FLAGS;
 /// let space = Cpu::new(2, 1);
-/// let a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?, Store::F64)?;
+/// let a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?, Precision::F64)?;
 /// let (p, mut q, mut scalars) = (vec![1.0, 2.0], space.vector()?, space.scalars(1)?);
 /// let (mut sums, mut flags) = ([0.0], [0; FLAGS]);
 /// if a.apply_with_dots(&space, &p, &mut q, &mut scalars, Dots::Xy(0))? {

@@ -8,7 +8,7 @@ use super::{Dots, Format, LinearOperator, fresh_key};
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -122,10 +122,10 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 /// The bound of code that multiplies with matrices on any device.
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock}};
+/// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock}};
 /// use krylith_core::operator::PointBlockSum;
 /// fn multiply<S: PointBlockSum>(space: &S, a: &Csr, x: &[f64]) -> krylith::Result<Vec<f64>> {
-///     let operator = PointBlock::csr(space, a, Store::F64)?;
+///     let operator = PointBlock::csr(space, a, Precision::F64)?;
 ///     let (mut v, mut w, mut y) = (space.vector()?, space.vector()?, vec![0.0; x.len()]);
 ///     space.write(x, &mut v)?;
 ///     operator.apply(space, &v, &mut w)?;
@@ -144,11 +144,17 @@ pub trait PointBlockSum: Space {
         Ok(terms.clone())
     }
     /// Uploads and arranges; finds structure inside the blocks unless `dense`.
-    fn prepare(&self, terms: &Terms, store: Store, dense: bool) -> Result<Self::Product> {
-        self.prepare_as(terms, store, dense, Format::Auto)
+    fn prepare(&self, terms: &Terms, precision: Precision, dense: bool) -> Result<Self::Product> {
+        self.prepare_as(terms, precision, dense, Format::Auto)
     }
     /// The same in a format; collective where the terms have a halo.
-    fn prepare_as(&self, terms: &Terms, store: Store, dense: bool, format: Format) -> Result<Self::Product>;
+    fn prepare_as(
+        &self,
+        terms: &Terms,
+        precision: Precision,
+        dense: bool,
+        format: Format,
+    ) -> Result<Self::Product>;
     /// The format that was taken; `auto` for those of blocks.
     fn format(product: &Self::Product) -> Format;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
@@ -192,9 +198,9 @@ pub trait PointBlockSum: Space {
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, PointBlock, Space}};
+/// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock, Space}};
 /// let space = Cpu::new(2, 1);
-/// let mut a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?, Store::F64)?;
+/// let mut a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?, Precision::F64)?;
 /// let (x, mut y) = (vec![1.0, 2.0], space.vector()?);
 /// a.apply(&space, &x, &mut y)?;
 /// assert_eq!(y, [4.0, 6.0]);
@@ -216,8 +222,8 @@ impl<S: PointBlockSum> PointBlock<S> {
     ///
     /// # Errors
     /// A device without room.
-    pub fn kronecker(space: &S, k: &KroneckerSum, store: Store) -> Result<Self> {
-        let mut operator = Self::new(space, &Terms::kronecker(k), store, false)?;
+    pub fn kronecker(space: &S, k: &KroneckerSum, precision: Precision) -> Result<Self> {
+        let mut operator = Self::new(space, &Terms::kronecker(k), precision, false)?;
         operator.b = Some(k.b.clone());
         Ok(operator)
     }
@@ -227,7 +233,7 @@ impl<S: PointBlockSum> PointBlock<S> {
     ///
     /// # Errors
     /// Not two terms, or a B of another order; a device without room.
-    pub fn stages(space: &S, terms: &Terms, b: &Dense, store: Store) -> Result<Self> {
+    pub fn stages(space: &S, terms: &Terms, b: &Dense, precision: Precision) -> Result<Self> {
         if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
             return Err(Error::invalid(format!(
                 "{} terms of {} stages with a B of {}×{}; two terms and a B of their order were expected",
@@ -237,24 +243,24 @@ impl<S: PointBlockSum> PointBlock<S> {
                 b.columns()
             )));
         }
-        let mut operator = Self::new(space, terms, store, false)?;
+        let mut operator = Self::new(space, terms, precision, false)?;
         operator.b = Some(b.clone());
         Ok(operator)
     }
 
     /// A point-block matrix on the device of `space`.
-    pub fn bsr(space: &S, a: &Bsr, store: Store) -> Result<Self> {
-        Self::new(space, &Terms::bsr(a), store, false)
+    pub fn bsr(space: &S, a: &Bsr, precision: Precision) -> Result<Self> {
+        Self::new(space, &Terms::bsr(a), precision, false)
     }
 
     /// A scalar matrix on the device of `space`.
-    pub fn csr(space: &S, a: &Csr, store: Store) -> Result<Self> {
-        Self::new(space, &Terms::csr(a)?, store, false)
+    pub fn csr(space: &S, a: &Csr, precision: Precision) -> Result<Self> {
+        Self::new(space, &Terms::csr(a)?, precision, false)
     }
 
     /// Any sum of terms; `dense` ignores structure inside the blocks.
-    pub fn new(space: &S, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
-        Self::of(terms, space.prepare(terms, store, dense)?)
+    pub fn new(space: &S, terms: &Terms, precision: Precision, dense: bool) -> Result<Self> {
+        Self::of(terms, space.prepare(terms, precision, dense)?)
     }
 
     /// Any sum of terms, one of scalar rows stored in a format. Collective where the terms have a halo.
@@ -262,8 +268,8 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// # Errors
     /// Diagonals asked for where there are more than 32 of them or they are too empty, or where terms are not one of scalar rows;
     /// a device without room.
-    pub fn with_format(space: &S, terms: &Terms, store: Store, format: Format) -> Result<Self> {
-        Self::of(terms, space.prepare_as(terms, store, false, format)?)
+    pub fn with_format(space: &S, terms: &Terms, precision: Precision, format: Format) -> Result<Self> {
+        Self::of(terms, space.prepare_as(terms, precision, false, format)?)
     }
 
     /// What a device has prepared for the terms.

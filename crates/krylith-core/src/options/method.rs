@@ -1,6 +1,6 @@
 //! The method that options mean, and options that a method means: one text for both.
 
-use super::Options;
+use super::{Options, fits, info};
 use crate::method::{BicgstabOptions, CbcgOptions, CgOptions, GmresOptions, MethodName, MethodSpec};
 use crate::{Error, Result};
 use std::fmt::{self, Display};
@@ -13,7 +13,7 @@ impl MethodSpec {
             MethodName::Auto | MethodName::Gmres | MethodName::Fgmres => MethodSpec::Gmres(GmresOptions {
                 restart: options.restart.unwrap_or(restart),
                 orthogonalization: options.orthogonalization.unwrap_or_default(),
-                basis: options.store.unwrap_or_default(),
+                basis: options.precision.unwrap_or_default(),
                 flexible: name == MethodName::Fgmres,
             }),
             MethodName::Bicgstab => {
@@ -32,25 +32,18 @@ impl MethodSpec {
     /// # Errors
     /// [`Error::Option`] for an option of another method.
     pub(crate) fn meant(options: &Options) -> Result<MethodName> {
-        let given = [
-            ("restart", MethodName::Gmres, options.restart.is_some()),
-            ("orthogonalization", MethodName::Gmres, options.orthogonalization.is_some()),
-            ("reductions", MethodName::Bicgstab, options.reductions.is_some()),
-            ("form", MethodName::Cg, options.form.is_some()),
-            ("s", MethodName::Cbcg, options.s.is_some()),
-            ("basis", MethodName::Cbcg, options.basis.is_some()),
-        ];
-        let mut given = given.iter().filter(|option| option.2);
+        let given = options.given();
+        let mut given = given.iter().filter_map(|(key, _)| Some((*key, info(key)?.method?)));
+        let first = given.clone().next();
         let method = match options.method.unwrap_or_default() {
-            MethodName::Auto => given.clone().next().map_or(MethodName::Auto, |option| option.1),
+            MethodName::Auto => first.map_or(MethodName::Auto, |option| option.1),
             named => named,
         };
-        let fits = |owner: MethodName| owner == method || (owner.is_gmres() && method.is_gmres());
-        match given.find(|option| !fits(option.1)) {
+        match given.find(|option| !fits(option.1, method)) {
             None => Ok(method),
-            Some((key, owner, _)) => Err(Error::Option {
+            Some((key, owner)) => Err(Error::Option {
                 key,
-                message: format!("is for method {owner}, and {method} has no use for it; leave it out"),
+                message: format!("applies only to method {owner}, and the method is {method}; leave it out"),
             }),
         }
     }
@@ -87,7 +80,7 @@ impl FromStr for MethodSpec {
     fn from_str(text: &str) -> Result<Self> {
         let options = format!("method={text}").parse::<Options>()?.settled()?;
         match options.method {
-            None | Some(MethodName::Auto) => Err(Error::invalid(format!("`{text}` leaves the method open"))),
+            None | Some(MethodName::Auto) => Err(Error::invalid(format!("`{text}` does not name a method"))),
             Some(name) => Ok(Self::of(name, &options, GmresOptions::default().restart)),
         }
     }

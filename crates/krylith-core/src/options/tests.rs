@@ -15,7 +15,7 @@ fn options_survive_the_way_through_text() {
         "",
         "method=gmres:restart=50,orthogonalization=cgs2 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1",
         "method=bicgstab:reductions=classical precond=jacobi then ildu+stage:shift=1e-3 max_iters=7",
-        "restart=7 atol=1e-300 time_limit=1.5e0 store=f32 format=dia-full device=cpu threads=3 deterministic=true",
+        "restart=7 atol=1e-300 time_limit=1.5e0 precision=f32 format=dia-full device=cpu threads=3 deterministic=true",
         "equilibrate=false matching=on zeros=drop partition=graph memory_limit=8589934592",
         "method=auto precond=none",
         "method=cg:form=one-reduction",
@@ -47,6 +47,64 @@ fn options_survive_the_way_through_text() {
 }
 
 #[test]
+fn every_option_is_declared_well() {
+    for option in TABLE.iter() {
+        assert_eq!(info(option.name).unwrap().name, option.name);
+        assert!(option.help.ends_with('.') && !option.default.is_empty(), "{option:?}");
+        let names: Vec<&str> = std::iter::once(option.name).chain(option.old_names.iter().copied()).collect();
+        let others = TABLE.iter().filter(|other| other.name != option.name);
+        assert!(
+            others.flat_map(|o| o.old_names.iter().chain([&o.name])).all(|n| !names.contains(n)),
+            "{option:?}"
+        );
+        if let Kind::Choice(choices) = option.kind {
+            for choice in choices {
+                let options = Options::one(option.name, choice).unwrap();
+                assert!(options.has(option.name) && options.settled().is_ok(), "{option:?} {choice}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_old_name_is_taken_with_a_warning() {
+    let options: Options = "store=f32 rtol=1e-8".parse().unwrap();
+    assert_eq!(
+        (options.precision, &options.renamed[..]),
+        (Some(Precision::F32), &[("store", "precision")][..])
+    );
+    assert_eq!(options.to_string(), "rtol=1e-8 precision=f32");
+    let file: Options = toml::from_str("store = 'f32'").unwrap();
+    assert_eq!(file.renamed, [("store", "precision")]);
+    assert_eq!("precond=amg:store=f32".parse::<Options>().unwrap().renamed, [("store", "precision")]);
+    let a = crate::matrix::Csr::from_triplets(1, 1, &[(0, 0, 2.0)]).unwrap();
+    let mut solver = crate::Solver::new(&a, &options.device(DeviceSpec::Cpu)).unwrap();
+    let warned = |events: &[crate::solver::Event]| {
+        events.iter().any(|e| e.detail.contains("`store` is now called `precision`"))
+    };
+    assert!(warned(&solver.solve(&[1.0], &mut [0.0]).unwrap().events));
+    assert!("store=f32 precision=f32".parse::<Options>().unwrap_err().to_string().contains("given twice"));
+}
+
+#[test]
+fn files_hold_numbers_text_and_switches() {
+    let options: Options =
+        toml::from_str("rtol = 1e-8\nrestart = 7\nmax-iters = '50'\ndeterministic = true").unwrap();
+    assert_eq!((options.rtol, options.restart, options.max_iters), (Some(1e-8), Some(7), Some(50)));
+    assert_eq!(options.deterministic, Some(true));
+    for (text, words) in [
+        ("restart = 0", "expected a whole number from 1"),
+        ("restart = 1.5", "whole number"),
+        ("restart = [1]", "text, a number, or true and false"),
+        ("max-iters = 1\nmax_iters = 2", "given twice"),
+        ("tol = 1", "unknown field `tol`"),
+    ] {
+        let error = toml::from_str::<Options>(text).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
 fn the_first_of_two_wins() {
     let parse = |text: &str| text.parse::<Options>().unwrap();
     let settle = |one: &str, other: &str| parse(one).or(&parse(other)).settled();
@@ -55,7 +113,10 @@ fn the_first_of_two_wins() {
     // A method's own options, given to another one.
     let error = settle("restart=5", "method=bicgstab").unwrap_err();
     assert!(matches!(&error, Error::Option { key: "restart", .. }), "{error}");
-    assert!(error.to_string().contains("is for method gmres, and bicgstab has no use for it"), "{error}");
+    assert!(
+        error.to_string().contains("applies only to method gmres, and the method is bicgstab"),
+        "{error}"
+    );
     assert_eq!(settle("method=gmres", "method=bicgstab restart=7").unwrap().restart, Some(7));
     assert_eq!(settle("method=bicgstab", "restart=7").unwrap().restart, None);
 
@@ -81,7 +142,7 @@ fn no_word_of_others_is_one_of_ours() {
             "preconditioner" => precond.clone(),
             "device" => vec!["auto", "cpu", "cuda"],
             "precision" => vec!["f64", "f32"],
-            _ => crate::options::KEYS.iter().map(|key| key.split('=').next().unwrap()).collect(),
+            _ => TABLE.iter().map(|option| option.name).collect(),
         };
         let mut seen = Vec::new();
         for (theirs, to) in words {

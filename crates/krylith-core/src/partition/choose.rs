@@ -1,7 +1,7 @@
 //! Which partition a system gets where the choice is left open.
 
 use super::{Partition, Partitioner, Quality};
-use crate::names::unknown;
+use crate::names::{Named, unknown};
 use crate::operator::Terms;
 use crate::{Error, Result};
 
@@ -30,6 +30,18 @@ impl PartitionSpec {
             PartitionSpec::By(way) => way.name(),
         }
     }
+}
+
+impl Named for PartitionSpec {
+    const NAMES: &'static [&'static str] = &{
+        let mut names = ["auto"; Partitioner::ALL.len() + 1];
+        let mut i = 0;
+        while i < Partitioner::ALL.len() {
+            names[i + 1] = <Partitioner as Named>::NAMES[i];
+            i += 1;
+        }
+        names
+    };
 }
 
 impl std::str::FromStr for PartitionSpec {

@@ -87,27 +87,12 @@ pub enum Partitioner {
     Graph,
 }
 
+krylith_base::names! {
+    Partitioner, "partition":
+    Rows => "rows", Nonzeros => "nonzeros", Geometric => "geometric", Multilevel => "multilevel", Graph => "graph",
+}
+
 impl Partitioner {
-    /// All of them, from the cheapest to the dearest.
-    pub const ALL: [Partitioner; 5] = [
-        Partitioner::Rows,
-        Partitioner::Nonzeros,
-        Partitioner::Geometric,
-        Partitioner::Multilevel,
-        Partitioner::Graph,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Partitioner::Rows => "rows",
-            Partitioner::Nonzeros => "nonzeros",
-            Partitioner::Geometric => "geometric",
-            Partitioner::Multilevel => "multilevel",
-            Partitioner::Graph => "graph",
-        }
-    }
-
     /// Cuts the block rows of `terms` for `ranks`; `coordinates`, one point a block row, are for the geometric way.
     ///
     /// # Errors

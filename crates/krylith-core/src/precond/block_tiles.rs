@@ -15,7 +15,7 @@
 use super::ildu::PivotKind;
 use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
 use crate::profile::{self, SetupPart};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 
 /// Halves of a matrix that differ by more than this, relative to their size, are not symmetric.
@@ -174,7 +174,7 @@ pub trait TileFactors: Space {
         shape: TileShape,
         cells: [usize; 3],
         factor: TileFactor,
-        store: Store,
+        precision: Precision,
     ) -> Result<[usize; 3]>;
     /// Factorises every tile's part of one scalar matrix, whose own rows are the cells of the box. What the report finds fault with
     /// makes the factors unusable.
@@ -186,7 +186,7 @@ pub trait TileFactors: Space {
         terms: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
-        store: Store,
+        precision: Precision,
     ) -> Result<(Self::Tiles, TileReport)>;
     /// The same for new values of that matrix.
     ///
@@ -218,7 +218,7 @@ pub trait TileFactors: Space {
 /// # Examples
 /// ```
 /// use krylith_core::precond::{BlockTilesOptions, TileShape};
-/// let options = BlockTilesOptions { tile: TileShape::Slab, store: krylith::Store::F32, ..BlockTilesOptions::default() };
+/// let options = BlockTilesOptions { tile: TileShape::Slab, store: krylith::Precision::F32, ..BlockTilesOptions::default() };
 /// assert_eq!(options.factor, None); // by the symmetry of the values
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -228,7 +228,7 @@ pub struct BlockTilesOptions {
     /// IC(0) where the values are symmetric, ILU(0) elsewhere, unless one is named.
     pub factor: Option<TileFactor>,
     /// Precision of the stored factors.
-    pub store: Store,
+    pub precision: Precision,
 }
 
 /// y = M⁻¹ x, tile by tile.
@@ -300,9 +300,9 @@ impl<S: TileFactors> BlockTiles<S> {
                 cells[0], cells[1], cells[2]
             )));
         }
-        let tile = space.tile(options.tile, cells, factor, options.store)?;
+        let tile = space.tile(options.tile, cells, factor, options.precision)?;
         let tiling = Tiling { cells, tile };
-        let (tiles, report) = space.factorize_tiles(terms, &tiling, factor, options.store)?;
+        let (tiles, report) = space.factorize_tiles(terms, &tiling, factor, options.precision)?;
         let (shifted, stored) = (report.shifted, terms.terms[0].1.blocks());
         Ok((Self { tiles, tiling, factor, shifted, stored, key: fresh_key() }, report))
     }

@@ -49,12 +49,12 @@ const SUMS: [usize; 2] = [1, 2];
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::Store;
+/// use krylith::Precision;
 /// use krylith::matrix::Csr;
 /// use krylith::operator::{LinearOperator, Terms, Space};
 /// use krylith::precond::{Additive, BlockJacobi};
 /// let (space, a) = (Cpu::new(2, 1), Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?);
-/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64);
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&a)?, Precision::F64);
 /// let sum = Additive::new(&space, jacobi()?, jacobi()?)?;
 /// let mut y = space.vector()?;
 /// sum.apply(&space, &vec![2.0, 4.0], &mut y)?;
@@ -116,11 +116,11 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
 /// use krylith::device::Cpu;
 /// use krylith::operator::{LinearOperator, PointBlock, Terms};
 /// use krylith::precond::{BlockJacobi, Multiplicative};
-/// use krylith::{Store, matrix::Csr, operator::Space};
+/// use krylith::{Precision, matrix::Csr, operator::Space};
 /// let space = Cpu::new(2, 1);
 /// let csr = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 2.0), (1, 1, 2.0)])?;
-/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&csr)?, Store::F64);
-/// let a = PointBlock::csr(&space, &csr, Store::F64)?;
+/// let jacobi = || BlockJacobi::new(&space, &Terms::csr(&csr)?, Precision::F64);
+/// let a = PointBlock::csr(&space, &csr, Precision::F64)?;
 /// let twice = Multiplicative::new(&space, jacobi()?, jacobi()?, a)?;
 /// let mut y = space.vector()?;
 /// twice.apply(&space, &vec![4.0, 2.0], &mut y)?;
@@ -168,11 +168,11 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     /// use krylith::matrix::Csr;
     /// use krylith::operator::{LinearOperator, PointBlock, Terms};
     /// use krylith::precond::{BlockJacobi, Multiplicative};
-    /// use krylith::{Store, operator::Space};
+    /// use krylith::{Precision, operator::Space};
     /// let a = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 4.0)])?)?;
     /// let space = Cpu::new(2, 1);
-    /// let operator = PointBlock::new(&space, &a, Store::F64, false)?;
-    /// let jacobi = || BlockJacobi::new(&space, &a, Store::F64);
+    /// let operator = PointBlock::new(&space, &a, Precision::F64, false)?;
+    /// let jacobi = || BlockJacobi::new(&space, &a, Precision::F64);
     /// let m = Multiplicative::symmetric(&space, jacobi()?, jacobi()?, &operator)?;
     /// assert_eq!(m.damping(), Some(1.0));
     /// let (mut x, mut y, mut column) = (space.vector()?, space.vector()?, [0.0; 2]);

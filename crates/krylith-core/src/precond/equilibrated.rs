@@ -190,10 +190,10 @@ pub struct Factors<S: Space> {
 /// use krylith::device::Cpu;
 /// use krylith::precond::BlockJacobi;
 /// use krylith_core::precond::{Equilibrated, Scaling};
-/// use krylith::{Store, comm::Solo, matrix::Csr, operator::{LinearOperator, Terms, Space}};
+/// use krylith::{Precision, comm::Solo, matrix::Csr, operator::{LinearOperator, Terms, Space}};
 /// let terms = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 1024.0), (1, 1, 2.0)])?)?;
 /// let (space, scaling) = (Cpu::new(2, 1), Scaling::find(&terms, &Solo)?);
-/// let inner = BlockJacobi::new(&space, &scaling.scaled(&terms)?, Store::F64)?; // of the scaled system
+/// let inner = BlockJacobi::new(&space, &scaling.scaled(&terms)?, Precision::F64)?; // of the scaled system
 /// let p = Equilibrated::new(&space, &scaling, Some(inner))?;
 /// let mut y = space.vector()?;
 /// p.apply(&space, &vec![1024.0, 2.0], &mut y)?;

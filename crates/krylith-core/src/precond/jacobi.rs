@@ -7,7 +7,7 @@ use super::invert::eliminate;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 
 /// A device that can hold and apply a block-diagonal matrix.
@@ -15,11 +15,11 @@ use crate::{Error, Result};
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Store, memory::Numbers};
+/// use krylith::{Precision, memory::Numbers};
 /// use krylith_core::precond::BlockDiagonal;
 /// /// y = D x with blocks of 2, wherever `space` is.
 /// fn multiply<S: BlockDiagonal>(space: &S, blocks: &[f64], x: &S::Vector, y: &mut S::Vector) -> krylith::Result<()> {
-///     let d = space.prepare_blocks(2, Numbers::from(blocks), Store::F64)?;
+///     let d = space.prepare_blocks(2, Numbers::from(blocks), Precision::F64)?;
 ///     space.multiply_blocks(&d, x, y)
 /// }
 /// let mut y = vec![0.0; 2];
@@ -31,7 +31,7 @@ pub trait BlockDiagonal: Space {
     /// Blocks on the device.
     type Blocks;
     /// Uploads row-major blocks of order `order`.
-    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<Self::Blocks>;
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<Self::Blocks>;
     /// New numbers in the same place.
     fn update_blocks(&self, to: &mut Self::Blocks, blocks: Numbers) -> Result<()>;
     /// `y ← D x`.
@@ -42,8 +42,8 @@ pub trait BlockDiagonal: Space {
     ///
     /// # Errors
     /// A missing, zero or singular diagonal block, with its row.
-    fn invert_diagonal(&self, terms: &Terms, store: Store) -> Result<Option<Self::Blocks>> {
-        let _ = (terms, store);
+    fn invert_diagonal(&self, terms: &Terms, precision: Precision) -> Result<Option<Self::Blocks>> {
+        let _ = (terms, precision);
         Ok(None)
     }
     /// The same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made; after an error they are
@@ -62,11 +62,11 @@ pub trait BlockDiagonal: Space {
 /// # Examples
 /// ```
 /// use krylith::device::Cpu;
-/// use krylith::{Store, matrix::Bsr, operator::{LinearOperator, Terms, Space}, precond::BlockJacobi};
+/// use krylith::{Precision, matrix::Bsr, operator::{LinearOperator, Terms, Space}, precond::BlockJacobi};
 /// // One node with two unknowns: the inverse of its block solves the system.
 /// let a = Bsr::new(2, 1, 1, vec![0, 1], vec![0], vec![2.0, 1.0, 1.0, 3.0])?;
 /// let space = Cpu::new(2, 1);
-/// let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Store::F64)?;
+/// let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Precision::F64)?;
 /// let mut y = space.vector()?;
 /// jacobi.apply(&space, &vec![3.0, 4.0], &mut y)?;
 /// assert!(y.iter().all(|y| (y - 1.0).abs() < 1e-14));
@@ -99,13 +99,13 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
     ///
     /// # Errors
     /// A matrix that is not square; a missing, zero or singular diagonal block, with its row.
-    pub fn new(space: &S, terms: &Terms, store: Store) -> Result<Self> {
+    pub fn new(space: &S, terms: &Terms, precision: Precision) -> Result<Self> {
         let order = terms.block() * terms.stages();
         check_count(terms.terms.len())?;
         if !terms.is_square() {
             return Err(Error::invalid("a preconditioner needs a square matrix"));
         }
-        if let Some(blocks) = space.invert_diagonal(terms, store)? {
+        if let Some(blocks) = space.invert_diagonal(terms, precision)? {
             let numbers = |a: &Bsr| a.blocks() * a.block() * a.block();
             let diagonal = |a: &Bsr| Diagonal { numbers: numbers(a), blocks: Vec::new() };
             let diagonals = terms.terms.iter().map(|t| diagonal(&t.1)).collect();
@@ -122,7 +122,7 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
         let mut scratch = <[Vec<f64>; 2]>::default();
         let host = TermValues::from(terms).on_host(&mut scratch)?;
         invert_diagonal(&diagonals, &host, order, &mut inverse, &mut work)?;
-        let blocks = space.prepare_blocks(order, Numbers::from(&inverse), store)?;
+        let blocks = space.prepare_blocks(order, Numbers::from(&inverse), precision)?;
         Ok(Self { blocks, diagonals, scratch, inverse, work, order, key: fresh_key() })
     }
 

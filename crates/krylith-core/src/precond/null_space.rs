@@ -9,7 +9,7 @@
 //! one reduction of k sums.
 
 use crate::operator::{LinearOperator, fresh_key};
-use crate::space::{FLAGS, Space, Store};
+use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result};
 use std::cell::RefCell;
 
@@ -20,11 +20,11 @@ use std::cell::RefCell;
 /// use krylith::device::Cpu;
 /// use krylith::precond::BlockJacobi;
 /// use krylith_core::precond::NullSpace;
-/// use krylith::{Store, matrix::Csr, operator::{LinearOperator, Terms, Space}};
+/// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, Terms, Space}};
 /// // The pressure of two cells in a closed box is known up to a constant.
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)])?;
 /// let space = Cpu::new(2, 1);
-/// let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Store::F64)?;
+/// let jacobi = BlockJacobi::new(&space, &Terms::csr(&a)?, Precision::F64)?;
 /// let p = NullSpace::new(&space, &[vec![1.0, 1.0]], Some(jacobi))?;
 /// let mut y = space.vector()?;
 /// p.apply(&space, &vec![3.0, 1.0], &mut y)?;
@@ -61,7 +61,7 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
         if k == 0 {
             return Err(Error::invalid("a null space needs at least one vector"));
         }
-        let mut basis = space.basis(k, Store::F64)?;
+        let mut basis = space.basis(k, Precision::F64)?;
         let mut scalars = space.scalars(k + 2)?;
         let (mut x, mut sums, mut flags) = (space.vector()?, [0.0; 2], [0; FLAGS]);
         for (j, vector) in vectors.iter().enumerate() {

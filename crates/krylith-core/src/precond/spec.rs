@@ -205,7 +205,7 @@ impl std::str::FromStr for PrecondSpec {
                     "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=random|jacobi|exact,gamma=N,fdp=N,\
                      deterministic]",
                     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,border=auto|global|local,\
-                     smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,store=f64|f32]",
+                     smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
                     "coarse[:the same keys]",
                     "lu[:most=N]",
                     "`A+B`, `A then B` and `symmetric(A then B)` of them",

@@ -29,7 +29,7 @@ use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::Subdomains;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -114,7 +114,8 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         let plan = space.analyse(&stage(terms, &lower, 0)?, subdomains, options.ildu.fill)?;
         let factorize = |k| Ildu::with_plan(space, &stage(terms, &lower, k)?, plan.clone(), options.ildu);
         let stages = (0..s).map(factorize).collect::<Result<Vec<_>>>()?;
-        let coupling = if options.coupled { couple(space, terms, &lower, options.ildu.store)? } else { None };
+        let coupling =
+            if options.coupled { couple(space, terms, &lower, options.ildu.precision)? } else { None };
         let (rest, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
         let (coupled, len, key) = (options.coupled, space.len() as u64, fresh_key());
         Ok(Self { stages, coupling, rest, scalars, coupled, len, key })
@@ -276,7 +277,7 @@ fn couple<S: PointBlockSum>(
     space: &S,
     terms: &Terms,
     lower: &[Dense],
-    store: Store,
+    precision: Precision,
 ) -> Result<Option<Coupling<S>>> {
     let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
     let kept: Vec<usize> = (0..below.len()).filter(|&t| !is_zero(&below[t])).collect();
@@ -285,7 +286,7 @@ fn couple<S: PointBlockSum>(
     }
     let part = |&t: &usize| (below[t].clone(), Cow::Borrowed(&*terms.terms[t].1));
     let part = Terms { terms: kept.iter().map(part).collect(), halo: terms.halo.clone() };
-    Ok(Some(Coupling { product: PointBlock::new(space, &part, store, false)?, terms: kept }))
+    Ok(Some(Coupling { product: PointBlock::new(space, &part, precision, false)?, terms: kept }))
 }
 
 #[cfg(test)]

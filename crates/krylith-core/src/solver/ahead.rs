@@ -25,7 +25,7 @@ use crate::precond::{
 };
 use crate::problem::LocalProblem;
 use crate::solver::ladder::{Attempt, Costs, Seen, ladder};
-use crate::space::{StepSource, Store, SweepSource};
+use crate::space::{Precision, StepSource, SweepSource};
 use std::collections::HashSet;
 
 /// The attempts that a solve may begin with, as far as its options and sizes tell, on a GPU whose subdomains have at most `most_rows` block
@@ -50,29 +50,29 @@ pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows:
 /// What decides about [`kernels`].
 pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) -> String {
     let (terms, ranks) = (local.terms, local.comm.size());
-    let (b, s, count, store) = (terms.block(), terms.stages(), terms.terms.len(), options.store);
+    let (b, s, count, precision) = (terms.block(), terms.stages(), terms.terms.len(), options.precision);
     let first: Vec<String> = first.iter().map(|a| format!("{} {}", a.name(), a.equilibrate)).collect();
     let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
     let graph = by_graph(local);
-    format!("{b} {s} {count} {store:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
+    format!("{b} {s} {count} {precision:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
 }
 
 /// Those of the first attempt at a problem, whichever of `first` that is. Where kernels of several GPUs wait for each other they
 /// are only compiled: to load one may wait for what runs.
 pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]) -> Wanted {
     let (terms, ranks) = (local.terms, local.comm.size());
-    let (b, s, store) = (terms.block(), terms.stages(), options.store.unwrap_or_default());
+    let (b, s, precision) = (terms.block(), terms.stages(), options.precision.unwrap_or_default());
     let mut wanted = Wanted::default();
     let all = &mut wanted.shared;
     // One entry stands for all of its file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
-        all.extend(CsrShape::choose(store).both());
+        all.extend(CsrShape::choose(precision).both());
         if ranks > 1 {
-            all.extend(crate::device::cuda::csr_halo::kernels(store));
+            all.extend(crate::device::cuda::csr_halo::kernels(precision));
         }
         // By diagonals if there are as few as the mean row has entries; symmetric as a rule.
         let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
-        all.extend(crate::device::cuda::dia::likely(entries, store));
+        all.extend(crate::device::cuda::dia::likely(entries, precision));
     } else {
         // The product itself depends on what is found inside the blocks.
         all.extend([structure.plain().into(), tiling_cut.plain().into()]);
@@ -88,7 +88,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
     add_family(common, all);
     for attempt in first {
-        add_preconditioner(&attempt.precond, terms, store, all);
+        add_preconditioner(&attempt.precond, terms, precision, all);
         let cuts = !matches!(
             attempt.precond,
             PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) | PrecondSpec::Lu(_)
@@ -106,7 +106,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
             all,
         );
         if matches!(attempt.method, MethodSpec::Gmres(_)) {
-            all.extend(bases(store));
+            all.extend(bases(precision));
         }
     }
     let mut known = HashSet::new();
@@ -135,7 +135,7 @@ fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = crate::device::cuda::Kerne
 fn add_preconditioner(
     precond: &PrecondSpec,
     terms: &Terms,
-    store: Store,
+    precision: Precision,
     all: &mut Vec<crate::device::cuda::Kernel>,
 ) {
     let (b, s) = (terms.block(), terms.stages());
@@ -146,35 +146,35 @@ fn add_preconditioner(
         let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
         // Two terms have one pattern as a rule; to compare them takes longer than to load another kernel.
         all.extend([ildu_plan(ildu_count, 1).into(), scan_columns::of(3).into()]);
-        all.extend([false, true].map(|write| ildu_stream::of(order, store, &shape, write).into()));
+        all.extend([false, true].map(|write| ildu_stream::of(order, precision, &shape, write).into()));
         all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
         all.extend([
-            ildu_pack::of(order, store, &shape).into(),
-            ildu_solve::of(order, store, &shape, true).into(),
+            ildu_pack::of(order, precision, &shape).into(),
+            ildu_solve::of(order, precision, &shape, true).into(),
         ]);
     };
     match precond {
         // No attempt has `auto`: a ladder says what it is. Direct factors are the host's.
         PrecondSpec::None | PrecondSpec::Lu(_) | PrecondSpec::Auto => {}
         PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
-            all.extend(schwarz::kernels([b], store));
+            all.extend(schwarz::kernels([b], precision));
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
         PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) if (1..=8).contains(&b) => {
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
-            let options = amg.options(order, store);
+            let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if order == 1 {
                 // Coarse levels are multiplied by rows, and the last by its inverse.
-                all.extend(CsrShape::choose(options.store).both());
-                all.push(csr_lanes::of(options.store).into());
+                all.extend(CsrShape::choose(options.precision).both());
+                all.push(csr_lanes::of(options.precision).into());
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
-                all.extend(crate::device::cuda::dia::likely_to_smooth(entries, store));
+                all.extend(crate::device::cuda::dia::likely_to_smooth(entries, precision));
             }
             if order <= 32 {
-                all.push(jacobi(jacobi_invert, order, options.store).into());
-                all.push(block_diagonal::of(order, options.store).into());
+                all.push(jacobi(jacobi_invert, order, options.precision).into());
+                all.push(block_diagonal::of(order, options.precision).into());
             }
             if let Smoothing::Ildu { .. } = options.smoothing {
                 factors(all, order, crate::precond::IlduSpec::default().most_rows(order));
@@ -189,16 +189,16 @@ fn add_preconditioner(
         PrecondSpec::Jacobi { block } => {
             let order = block.unwrap_or(b) * s;
             if order <= 32 {
-                all.push(jacobi(jacobi_invert, order, store).into());
-                all.push(block_diagonal::of(order, store).into());
+                all.push(jacobi(jacobi_invert, order, precision).into());
+                all.push(block_diagonal::of(order, precision).into());
             }
         }
         // The kind that most values take.
         PrecondSpec::BlockJacobi(tiles) => {
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
             all.extend([
-                block_tiles::tile_factor::of(factor, store).into(),
-                block_tiles::tile_solve::of([32, 8, 4], factor, store, 0).into(),
+                block_tiles::tile_factor::of(factor, precision).into(),
+                block_tiles::tile_solve::of([32, 8, 4], factor, precision, 0).into(),
             ]);
         }
         PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),
@@ -208,7 +208,7 @@ fn add_preconditioner(
         }
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             for part in &**parts {
-                add_preconditioner(part, terms, store, all);
+                add_preconditioner(part, terms, precision, all);
             }
             all.extend(sweeps(COMPOSE_SWEEPS));
         }
@@ -245,14 +245,14 @@ mod tests {
         for b in [1, 3, 4] {
             for text in [
                 "",
-                "method=gmres precond=jacobi store=f32",
+                "method=gmres precond=jacobi precision=f32",
                 "method=cg precond=ildu:fill=1",
                 "method=bicgstab precond=ildu+jacobi",
                 "precond=none",
                 "precond=block-jacobi",
                 "precond=ras",
                 "precond=amg",
-                "precond=amg:coarsen=smoothed,smoother=ildu,store=f32",
+                "precond=amg:coarsen=smoothed,smoother=ildu,precision=f32",
             ] {
                 for n in [5, 3000] {
                     let (_, all) = wanted(&diagonal(b, n), text);

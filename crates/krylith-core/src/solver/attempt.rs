@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::precond::{Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart, SetupParts};
-use crate::space::{History, Observer, Outcome, Stop, Store};
+use crate::space::{History, Observer, Outcome, Precision, Stop};
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -102,12 +102,12 @@ impl<S: SolverSpace> Rank<S> {
         room: Option<u64>,
     ) -> Result<Self> {
         let _setup = profile::begin(SetupPart::Other);
-        let store = options.store.unwrap_or_default();
+        let precision = options.precision.unwrap_or_default();
         let upload = profile::begin(SetupPart::Upload);
         let placed = agree(space.comm(), space.place(local.terms))?;
         drop(upload);
         let local = &LocalProblem { terms: &placed, ..*local };
-        let made = operator(&space, local, store, options)
+        let made = operator(&space, local, precision, options)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
         let survey_part = profile::begin(SetupPart::Survey);
@@ -164,7 +164,7 @@ impl<S: SolverSpace> Rank<S> {
             current: None,
             a: Rc::new(RefCell::new(a)),
             on,
-            passes: (store != Store::F64).then(|| Passes::new(space.len())),
+            passes: (precision != Precision::F64).then(|| Passes::new(space.len())),
             space,
             options: options.clone(),
             room,
@@ -303,7 +303,7 @@ impl<S: SolverSpace> Rank<S> {
         attempt: &Attempt,
         kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
     ) -> Result<Current<S>> {
-        let store = self.options.store.unwrap_or_default();
+        let precision = self.options.precision.unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
         let (p, info) = match kept {
             Some(kept) => kept,
@@ -316,7 +316,7 @@ impl<S: SolverSpace> Rank<S> {
                 let local = &LocalProblem { terms: &placed, ..*local };
                 let known = self.diagnosis.known(&self.matched);
                 let (p, info) =
-                    super::build::build(space, local, attempt, store, &self.a, known, &mut notes)?;
+                    super::build::build(space, local, attempt, precision, &self.a, known, &mut notes)?;
                 (p, Arc::new(info))
             }
         };
@@ -387,9 +387,9 @@ impl<S: SolverSpace> Rank<S> {
             let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
             let is_last = self.after(k).is_none();
             let direct = self.direct_from(k).filter(|&d| d > k);
-            let left = stop.max_iterations - done;
+            let left = stop.max_iters - done;
             let left = direct.map_or(left, |_| left.min(self.before_direct.saturating_sub(done).max(1)));
-            let own = Stop { max_iterations: left, ..stop };
+            let own = Stop { max_iters: left, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
             let pace = (!is_last).then(|| Pace::new(rises, patience));
@@ -426,7 +426,7 @@ impl<S: SolverSpace> Rank<S> {
                 }
             }
             let again =
-                ladder::worth_another(&self.history) && done + self.history.iterations < stop.max_iterations;
+                ladder::worth_another(&self.history) && done + self.history.iterations < stop.max_iters;
             let event = |(i, why)| Event::new(EventKind::Restart, Some(i), why);
             self.solution.events.extend(self.restarts.drain(..).map(event));
             match first {
@@ -502,7 +502,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         if self.current.is_none() {
             return Err(self.nothing_to_try());
         }
-        let room = run.stop.max_iterations.min(1 << 20) + 1;
+        let room = run.stop.max_iters.min(1 << 20) + 1;
         for history in [&mut self.history, &mut self.solution.history] {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
@@ -578,14 +578,14 @@ impl<S: SolverSpace> Rank<S> {
 fn operator<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
-    store: Store,
+    precision: Precision,
     options: &Options,
 ) -> Result<PointBlock<S>> {
     let _product = profile::begin(SetupPart::Product);
     let terms: &Terms = local.terms;
     let format = options.format.unwrap_or_default();
     match local.stages {
-        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, store),
-        _ => PointBlock::with_format(space, terms, store, format),
+        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, precision),
+        _ => PointBlock::with_format(space, terms, precision, format),
     }
 }

@@ -24,7 +24,7 @@ use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::solver::ladder::Attempt;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ pub(crate) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
     attempt: &Attempt,
-    store: Store,
+    precision: Precision,
     a: &SharedOperator<S>,
     known: Known,
     notes: &mut Vec<String>,
@@ -51,7 +51,7 @@ pub(crate) fn build<S: SolverSpace>(
     let given = local.null;
     let local = &LocalProblem { null: if given.is_empty() { known.null } else { given }, ..*local };
     if attempt.matching {
-        (p, info) = matched::build(space, local, wanted, store, a, known.matching, notes)?;
+        (p, info) = matched::build(space, local, wanted, precision, a, known.matching, notes)?;
     } else if attempt.equilibrate {
         let comm = space.comm();
         let survey = profile::begin(SetupPart::Survey);
@@ -59,7 +59,7 @@ pub(crate) fn build<S: SolverSpace>(
         drop(survey);
         let own = match wanted.multiplies() {
             true => {
-                let operator = agree(comm, PointBlock::new(space, &terms, store, false))?;
+                let operator = agree(comm, PointBlock::new(space, &terms, precision, false))?;
                 Some(Rc::new(RefCell::new(operator)))
             }
             false => None,
@@ -70,11 +70,11 @@ pub(crate) fn build<S: SolverSpace>(
         }
         let local = &LocalProblem { near: &[], ..*local };
         let inner;
-        (inner, info) = by_name(space, &terms, local, wanted, store, own.as_ref().unwrap_or(a), notes)?;
+        (inner, info) = by_name(space, &terms, local, wanted, precision, own.as_ref().unwrap_or(a), notes)?;
         let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;
         p = Some(Box::new(Scaled { scaled, operator: own }) as Box<dyn Preconditioner<S>>);
     } else {
-        (p, info) = by_name(space, local.terms, local, wanted, store, a, notes)?;
+        (p, info) = by_name(space, local.terms, local, wanted, precision, a, notes)?;
     }
     if let Some(unknowns) = known.untouched {
         p = Some(Box::new(agree(space.comm(), Untouched::new(space, unknowns, p))?));
@@ -92,20 +92,20 @@ fn by_name<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     wanted: &PrecondSpec,
-    store: Store,
+    precision: Precision,
     a: &SharedOperator<S>,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     match wanted {
         PrecondSpec::None => Ok(none("")),
-        PrecondSpec::Jacobi { block } => jacobi(space, terms, local, *block, store),
-        PrecondSpec::BlockJacobi(spec) => tiles::build(space, terms, local, spec, store),
-        PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, store),
-        PrecondSpec::Stage(spec) => stage(space, terms, local, spec, store),
-        PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, store, notes),
+        PrecondSpec::Jacobi { block } => jacobi(space, terms, local, *block, precision),
+        PrecondSpec::BlockJacobi(spec) => tiles::build(space, terms, local, spec, precision),
+        PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, precision),
+        PrecondSpec::Stage(spec) => stage(space, terms, local, spec, precision),
+        PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Amg(spec) | PrecondSpec::Coarse(spec) => {
             let smoothed = matches!(wanted, PrecondSpec::Amg(_));
-            multilevel::build(space, terms, local, (spec, smoothed), store, a)
+            multilevel::build(space, terms, local, (spec, smoothed), precision, a)
         }
         #[cfg(feature = "lu")]
         PrecondSpec::Lu(spec) => lu::build(space, terms, local, *spec),
@@ -115,13 +115,13 @@ fn by_name<S: SolverSpace>(
         )),
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             let mut part = |wanted| -> Result<_> {
-                let (p, info) = by_name(space, terms, local, wanted, store, a, notes)?;
+                let (p, info) = by_name(space, terms, local, wanted, precision, a, notes)?;
                 Ok((p.ok_or_else(|| Error::invalid("a part of the preconditioner is none"))?, info))
             };
             let parts = [part(&parts[0])?, part(&parts[1])?];
             compose::build(space, wanted, parts, a)
         }
-        PrecondSpec::Auto => auto(space, terms, local, store, notes),
+        PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }
 }
 
@@ -146,7 +146,7 @@ fn jacobi<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     block: Option<usize>,
-    store: Store,
+    precision: Precision,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let b = terms.block();
     let size = block.unwrap_or(b);
@@ -157,9 +157,9 @@ fn jacobi<S: SolverSpace>(
     }
     let _factors = profile::begin(SetupPart::Factors);
     let p: Result<Box<dyn Preconditioner<S>>> = if size == b {
-        numbered(local, BlockJacobi::new(space, terms, store)).map(|p| Box::new(p) as _)
+        numbered(local, BlockJacobi::new(space, terms, precision)).map(|p| Box::new(p) as _)
     } else {
-        let small = diagonal(terms, size).and_then(|terms| BlockJacobi::new(space, &terms, store));
+        let small = diagonal(terms, size).and_then(|terms| BlockJacobi::new(space, &terms, precision));
         numbered(local, small).map(|jacobi| Box::new(SmallJacobi { jacobi, size }) as _)
     };
     Ok((Some(agree(space.comm(), p)?), jacobi_info(space.comm(), terms, size, "")?))
@@ -190,11 +190,11 @@ fn auto<S: SolverSpace>(
     space: &S,
     terms: &Terms,
     local: &LocalProblem,
-    store: Store,
+    precision: Precision,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let _factors = profile::begin(SetupPart::Factors);
-    let jacobi = numbered(local, BlockJacobi::new(space, terms, store));
+    let jacobi = numbered(local, BlockJacobi::new(space, terms, precision));
     let singular = match &jacobi {
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
         _ => None,
@@ -243,14 +243,14 @@ fn ildu<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     spec: &IlduSpec,
-    store: Store,
+    precision: Precision,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let comm = space.comm();
     let (order, whole) = (terms.block() * terms.stages(), local.numbers.is_none());
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
-    let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let options = IlduOptions { fill: spec.fill, precision, shift: spec.shift };
     let _analysis = profile::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
@@ -266,13 +266,13 @@ fn stage<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     spec: &IlduSpec,
-    store: Store,
+    precision: Precision,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let (comm, s) = (space.comm(), terms.stages());
     let spec = &spec.of_stage();
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
-    let options = IlduOptions { fill: spec.fill, store, shift: spec.shift };
+    let options = IlduOptions { fill: spec.fill, precision, shift: spec.shift };
     let options = StageOptions { ildu: options, coupled: true };
     let _analysis = profile::begin(SetupPart::Analysis);
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;
@@ -445,10 +445,11 @@ impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S
 
 impl PrecondSpec {
     /// Bytes that it will want on the device, as far as they can be told before it is built.
-    pub fn memory(&self, terms: &Terms, store: Store) -> u64 {
+    pub fn memory(&self, terms: &Terms, precision: Precision) -> u64 {
         let order = (terms.block() * terms.stages()) as u64;
-        let (n, width) = (terms.rows() as u64, store.bytes() as u64);
-        let both = |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, store)).sum::<u64>();
+        let (n, width) = (terms.rows() as u64, precision.bytes() as u64);
+        let both =
+            |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, precision)).sum::<u64>();
         match self {
             // Factors are on the host, where they are weighed once they are analysed.
             PrecondSpec::None | PrecondSpec::Lu(_) => 0,
@@ -475,7 +476,7 @@ impl PrecondSpec {
             // Coarse levels with their P, R and copies: some twice the system, and five vectors a level.
             PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
                 let blocks = terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>();
-                let width = amg.store.unwrap_or(store).bytes() as u64;
+                let width = amg.precision.unwrap_or(precision).bytes() as u64;
                 let square = (terms.block() * terms.block()) as u64;
                 2 * blocks * (square * (8 + width) + 4) + n * (order * width + 80)
             }

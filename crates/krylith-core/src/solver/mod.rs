@@ -76,11 +76,11 @@ use zeros::Dropped;
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::operator::{LinearOperator, Terms};
-/// use krylith::{Store, matrix::Csr, precond::BlockJacobi};
+/// use krylith::{Precision, matrix::Csr, precond::BlockJacobi};
 /// use krylith_core::solver::SolverSpace;
 /// /// One step of Jacobi's method, x ← D⁻¹ b, wherever `space` is.
 /// fn jacobi<S: SolverSpace>(space: &S, a: &Csr, b: &[f64]) -> krylith::Result<Vec<f64>> {
-///     let d = BlockJacobi::new(space, &Terms::csr(a)?, Store::F64)?;
+///     let d = BlockJacobi::new(space, &Terms::csr(a)?, Precision::F64)?;
 ///     let (mut rhs, mut x, mut host) = (space.vector()?, space.vector()?, vec![0.0; b.len()]);
 ///     space.write(b, &mut rhs)?;
 ///     d.apply(space, &rhs, &mut x)?;
@@ -357,7 +357,11 @@ impl<'a> Solver<'a> {
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();
         let dropped = self.dropped.as_ref().map(|d| Event::new(EventKind::Choice, None, d.note.clone()));
-        solution.events.splice(0..0, dropped.into_iter().chain(self.pending.take()));
+        let renamed = self.options.renamed.iter().map(|(old, new)| {
+            let text = format!("option `{old}` is now called `{new}`; the next version refuses the old name");
+            Event::new(EventKind::Warning, None, text)
+        });
+        solution.events.splice(0..0, renamed.chain(dropped).chain(self.pending.take()));
         let judged = self.judge_by_rows(b, &mut x, deadline, observer);
         self.after(judged)?;
         let solution = &mut self.solution;

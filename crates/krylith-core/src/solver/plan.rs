@@ -130,7 +130,8 @@ impl Plan {
         let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
             let cores = super::host::cores();
             let space = Cpu::new(local.terms.rows(), options.threads.unwrap_or(cores).min(cores));
-            let operator = PointBlock::new(&space, local.terms, options.store.unwrap_or_default(), false)?;
+            let operator =
+                PointBlock::new(&space, local.terms, options.precision.unwrap_or_default(), false)?;
             let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
             tiles = ladder::tiles_fit(&space, &local)?;
             found.symmetric && found.one_sign

@@ -146,7 +146,7 @@ pub(super) fn refined<S: Transfer>(
         // The first pass may well be enough; the next ones leave room for the rounding of A.
         let share = if count == 0 { 1.0 } else { 0.5 };
         let done = history.iterations;
-        let stop = Stop { rtol: 0.0, atol: share * target, max_iterations: parts.stop.max_iterations - done };
+        let stop = Stop { rtol: 0.0, atol: share * target, max_iters: parts.stop.max_iters - done };
         if count > 0 {
             observer
                 .restarted(done, "the residual of the matrix in f64 was larger than that of the stored one");

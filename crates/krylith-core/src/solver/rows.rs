@@ -143,7 +143,7 @@ impl Solver<'_> {
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<bool> {
-        let Stop { rtol, max_iterations, .. } = self.stop;
+        let Stop { rtol, max_iters, .. } = self.stop;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
         if rows.scaled.is_none() {
@@ -159,8 +159,7 @@ impl Solver<'_> {
         let mut first = true;
         for _ in 0..ROUNDS {
             let done = self.solution.history.iterations;
-            solver.stop =
-                Stop { rtol: tolerance, atol: 0.0, max_iterations: max_iterations.saturating_sub(done) };
+            solver.stop = Stop { rtol: tolerance, atol: 0.0, max_iters: max_iters.saturating_sub(done) };
             solver.time_limit = deadline
                 .map(|end| end.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
             let mut behind = Behind { observer: &mut *observer, done };

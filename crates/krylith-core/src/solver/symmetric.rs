@@ -8,7 +8,7 @@ use crate::comm::agree;
 use crate::halo::RowNumbers;
 use crate::operator::LinearOperator;
 pub(super) use crate::space::random;
-use crate::space::{FLAGS, Store};
+use crate::space::{FLAGS, Precision};
 
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
 const ROUNDING: f64 = 1e-12;
@@ -33,7 +33,8 @@ pub(super) fn symmetry<S: SolverSpace>(
     numbers: Option<RowNumbers>,
     order: usize,
 ) -> Result<Symmetry> {
-    let room = (|| Ok((space.basis(2, Store::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
+    let room =
+        (|| Ok((space.basis(2, Precision::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
     let (mut basis, mut scalars, mut x, mut product) = agree(space.comm(), room)?;
     // Columns of the basis are appended divided by the number in slot 3.
     space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
@@ -90,7 +91,7 @@ mod tests {
         ] {
             let a = path(n, upper, diagonal);
             let space = Cpu::new(n, 2);
-            let operator = PointBlock::bsr(&space, &a, Store::F64).unwrap();
+            let operator = PointBlock::bsr(&space, &a, Precision::F64).unwrap();
             let found = symmetry(&space, &operator, None, 1).unwrap();
             assert_eq!(found, Symmetry { symmetric, one_sign: true }, "{n} {upper} {diagonal}");
             if n == 1 {
@@ -100,7 +101,7 @@ mod tests {
             let found = Team::run(3, |comm| {
                 let part = &parts[comm.rank()];
                 let space = Cpu::distributed(part.rows.len(), Arc::new(Pool::new(1)), comm);
-                let operator = PointBlock::new(&space, &part.terms, Store::F32, false)?;
+                let operator = PointBlock::new(&space, &part.terms, Precision::F32, false)?;
                 symmetry(&space, &operator, Some(RowNumbers::List(&part.rows)), 1)
             });
             // Stored in f32, what differs by less than that is symmetric.

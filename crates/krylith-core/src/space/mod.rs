@@ -33,15 +33,15 @@ use std::ops::Range;
 ///
 /// # Examples
 /// ```
-/// use krylith::{Solver, Store, matrix::Csr};
+/// use krylith::{Solver, Precision, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.1), (1, 1, 3.0)])?; // 0.1 is rounded
-/// let options = krylith::Options { store: Some(Store::F32), ..krylith::Options::new().rtol(1e-12) };
+/// let options = krylith::Options { store: Some(Precision::F32), ..krylith::Options::new().rtol(1e-12) };
 /// let solution = Solver::new(&a, &options)?.solve(&[2.1, 3.0], &mut [0.0; 2])?.clone();
 /// assert!(solution.converged()); // against the matrix as given
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Store {
+pub enum Precision {
     /// 8 bytes a number.
     #[default]
     F64,
@@ -49,12 +49,14 @@ pub enum Store {
     F32,
 }
 
-impl Store {
+krylith_base::names! { Precision, "precision": F64 => "f64", F32 => "f32" }
+
+impl Precision {
     /// Bytes a number.
     pub fn bytes(self) -> usize {
         match self {
-            Store::F64 => 8,
-            Store::F32 => 4,
+            Precision::F64 => 8,
+            Precision::F32 => 4,
         }
     }
 }
@@ -143,7 +145,7 @@ pub const fn block_sums(s: usize) -> usize {
 pub trait Space: Schedule + Clock + Sized {
     /// A vector of [`len`](Self::len) f64.
     type Vector;
-    /// Columns of the same length, stored as [`Store`] says.
+    /// Columns of the same length, stored as [`Precision`] says.
     type Basis;
 
     /// The ranks over which every reduction sums; [`Solo`](crate::comm::Solo) where nothing is distributed.
@@ -157,7 +159,7 @@ pub trait Space: Schedule + Clock + Sized {
     /// A vector of zeros.
     fn vector(&self) -> Result<Self::Vector>;
     /// `columns` columns of zeros.
-    fn basis(&self, columns: usize, store: Store) -> Result<Self::Basis>;
+    fn basis(&self, columns: usize, precision: Precision) -> Result<Self::Basis>;
     /// A block of `columns` vectors of zeros, at most [`MOST_COLUMNS`], with the room that sums over blocks of this width need.
     ///
     /// # Errors

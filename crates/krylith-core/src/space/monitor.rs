@@ -76,7 +76,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Stop when ‖r‖ ≤ max(rtol·‖b‖, atol), or at `max_iterations`.
+/// Stop when ‖r‖ ≤ max(rtol·‖b‖, atol), or at `max_iters`.
 ///
 /// # Examples
 /// ```
@@ -95,7 +95,7 @@ pub struct Stop {
     /// Absolute.
     pub atol: f64,
     /// Iterations: one product with the operator each in GMRES, two in BiCGSTAB.
-    pub max_iterations: usize,
+    pub max_iters: usize,
 }
 
 impl Stop {
@@ -107,7 +107,7 @@ impl Stop {
 
 impl Default for Stop {
     fn default() -> Self {
-        Self { rtol: 1e-6, atol: 0.0, max_iterations: 10_000 }
+        Self { rtol: 1e-6, atol: 0.0, max_iters: 10_000 }
     }
 }
 

@@ -9,7 +9,7 @@ use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Structure, TermValues, Terms};
 use krylith_core::precond::BlockJacobi;
 use krylith_core::space::Space;
-use krylith_core::{Result, Store};
+use krylith_core::{Precision, Result};
 use std::borrow::Cow;
 
 /// n³ nodes, each coupled to those at `offsets` and their opposites; `number` names them.
@@ -91,7 +91,7 @@ pub fn products_on_meshes(make: Make<Cuda>) {
                         (0..b * b).for_each(|e| block[e] = if e % (b + 1) == 0 { first } else { 0.0 });
                     }
                 }
-                let mut operator = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+                let mut operator = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
                 let d = distance(&apply(&space, &operator, &x, k.rows()), &by_rows(&k, &x));
                 assert!(d <= 1e-13, "b={b} s={s} diagonal {diagonal}: {d:e}");
                 k.m.values_mut().iter_mut().for_each(|v| *v *= 3.0);
@@ -149,10 +149,10 @@ pub fn diagonal_blocks_are_those_of_the_host(make: Make<Cuda>) {
                 let mut k = random_kronecker(&mut rng, b, s, n, 3, same, true);
                 let x = rng.numbers(k.rows());
                 let (gpu, cpu) = (make(k.rows()), Cpu::new(k.rows(), 1));
-                for (store, tolerance) in [(Store::F64, 1e-14), (Store::F32, 1e-6)] {
+                for (precision, tolerance) in [(Precision::F64, 1e-14), (Precision::F32, 1e-6)] {
                     let terms = Terms::kronecker(&k);
-                    let mut p = BlockJacobi::new(&gpu, &terms, store).unwrap();
-                    let mut q = BlockJacobi::new(&cpu, &terms, store).unwrap();
+                    let mut p = BlockJacobi::new(&gpu, &terms, precision).unwrap();
+                    let mut q = BlockJacobi::new(&cpu, &terms, precision).unwrap();
                     let d = distance(&applied(&gpu, &p, &x), &applied(&cpu, &q, &x));
                     assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}: {d:e}");
                     k.tau *= 2.0;
@@ -190,11 +190,11 @@ pub fn bad_diagonal_blocks_are_named(make: Make<Cuda>) {
                     _ => block.fill(1e308),
                 }
             }
-            let new = |terms: &Terms| text(BlockJacobi::new(&gpu, terms, Store::F64).map(drop));
-            let reference = |terms: &Terms| text(BlockJacobi::new(&cpu, terms, Store::F64).map(drop));
+            let new = |terms: &Terms| text(BlockJacobi::new(&gpu, terms, Precision::F64).map(drop));
+            let reference = |terms: &Terms| text(BlockJacobi::new(&cpu, terms, Precision::F64).map(drop));
             let expected = reference(&Terms::bsr(&bad));
             assert_eq!(new(&Terms::bsr(&bad)), expected, "b={b} fault {fault}");
-            let mut p = BlockJacobi::new(&gpu, &Terms::bsr(&good), Store::F64).unwrap();
+            let mut p = BlockJacobi::new(&gpu, &Terms::bsr(&good), Precision::F64).unwrap();
             let before = applied(&gpu, &p, &x);
             assert_eq!(text(p.update_values(&gpu, TermValues::matrix(bad.values()))), expected);
             if expected.is_err() {
@@ -204,8 +204,8 @@ pub fn bad_diagonal_blocks_are_named(make: Make<Cuda>) {
         let rows = (0..n).map(|i| if i == 40 { Vec::new() } else { vec![i as u32] }).collect();
         let missing = pattern(rows, n);
         let (gpu, cpu) = (make(n), Cpu::new(n, 1));
-        let here = text(BlockJacobi::new(&gpu, &Terms::bsr(&missing), Store::F64).map(drop));
-        assert_eq!(here, text(BlockJacobi::new(&cpu, &Terms::bsr(&missing), Store::F64).map(drop)));
+        let here = text(BlockJacobi::new(&gpu, &Terms::bsr(&missing), Precision::F64).map(drop));
+        assert_eq!(here, text(BlockJacobi::new(&cpu, &Terms::bsr(&missing), Precision::F64).map(drop)));
         assert!(here.is_err_and(|e| e.contains("missing")));
     }
 }
@@ -257,12 +257,12 @@ pub fn arrangement_speed(make: Make<Cuda>) {
             1e3 * best
         };
         let structure = time(1, &mut || drop(space.structure(&placed).unwrap()));
-        let product = time(1, &mut || drop(PointBlock::new(&space, &placed, Store::F64, dense).unwrap()));
+        let product = time(1, &mut || drop(PointBlock::new(&space, &placed, Precision::F64, dense).unwrap()));
         let (tile, cluster) = if dense || terms.stages() == 1 { (120, false) } else { (240, true) };
         let tiles = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, cluster).unwrap());
         let apart = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, !cluster).unwrap());
-        let jacobi = time(1, &mut || drop(BlockJacobi::new(&space, &placed, Store::F64).unwrap()));
-        let operator = PointBlock::new(&space, &placed, Store::F64, dense).unwrap();
+        let jacobi = time(1, &mut || drop(BlockJacobi::new(&space, &placed, Precision::F64).unwrap()));
+        let operator = PointBlock::new(&space, &placed, Precision::F64, dense).unwrap();
         let (x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
         let once = time(50, &mut || operator.apply(&space, &x, &mut y).unwrap());
         println!(

@@ -8,7 +8,7 @@ use krylith_core::matrix::Bsr;
 use krylith_core::operator::{Dots, LinearOperator, TermValues, Terms};
 use krylith_core::partition::{Partition, split};
 use krylith_core::precond::{BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileShape};
-use krylith_core::{Error, Store};
+use krylith_core::{Error, Precision};
 use std::sync::Arc;
 
 /// The matrix of a 7-point stencil on a box, x fastest.
@@ -145,8 +145,8 @@ pub fn tiles_match_the_textbook<S: TileFactors>(make: Make<S>) {
         for (symmetric, factor) in [(true, None), (true, Some(TileFactor::Ilu0)), (false, None)] {
             let a = system(cells, symmetric);
             for tile in shapes() {
-                for (store, tolerance) in [(Store::F64, 1e-13), (Store::F32, 1e-5)] {
-                    let options = BlockTilesOptions { tile, factor, store };
+                for (precision, tolerance) in [(Precision::F64, 1e-13), (Precision::F32, 1e-5)] {
+                    let options = BlockTilesOptions { tile, factor, precision };
                     let p = BlockTiles::new(&space, &Terms::bsr(&a), cells, options).unwrap();
                     // Where no two cells share a tile there is nothing that is not symmetric.
                     let apart = n == 1 || tile == TileShape::Box([1, 1, 1]);
@@ -157,7 +157,7 @@ pub fn tiles_match_the_textbook<S: TileFactors>(make: Make<S>) {
                     let (y, z) = (applied(&space, &p, &x), reference.solve(&x));
                     let d = distance(&y, &z);
                     assert!(d <= tolerance, "{cells:?} {tile:?} {expected:?} {store:?}: {d:e}");
-                    if n <= 70 && store == Store::F64 {
+                    if n <= 70 && precision == Precision::F64 {
                         let d = distance(&z, &solve(&reference.dense(), &x));
                         assert!(d <= 1e-12, "{cells:?} {tile:?} {expected:?}: the reference is {d:e} off");
                     }
@@ -208,11 +208,11 @@ pub fn tiles_are_refreshed<S: TileFactors>(make: Make<S>) {
     let cells = [35, 10, 6];
     let n: usize = cells.iter().product();
     let (space, x) = (make(n), Random(7).numbers(n));
-    for (symmetric, store) in [(true, Store::F64), (false, Store::F32)] {
+    for (symmetric, precision) in [(true, Precision::F64), (false, Precision::F32)] {
         let old = system(cells, symmetric);
         let mut new = old.clone();
         new.values_mut().iter_mut().for_each(|v| *v *= 3.0);
-        let options = BlockTilesOptions { store, ..BlockTilesOptions::default() };
+        let options = BlockTilesOptions { precision, ..BlockTilesOptions::default() };
         let mut p = BlockTiles::new(&space, &Terms::bsr(&old), cells, options).unwrap();
         let before = applied(&space, &p, &x);
         p.update_values(&space, &Terms::bsr(&old), TermValues::matrix(new.values())).unwrap();
@@ -358,17 +358,17 @@ pub fn tile_speed(device: &Arc<krylith_core::device::cuda::Device>) {
                 100.0 * rate / bandwidth
             );
         };
-        for (tile, factor, store) in [
-            ([32, 8, 4], TileFactor::Ic0, Store::F64),
-            ([16, 8, 4], TileFactor::Ic0, Store::F64),
-            ([32, 8, 4], TileFactor::Ic0, Store::F32),
-            ([16, 8, 4], TileFactor::Ic0, Store::F32),
-            ([32, 8, 4], TileFactor::Ilu0, Store::F64),
-            ([16, 8, 4], TileFactor::Ilu0, Store::F64),
-            ([32, 4, 8], TileFactor::Ic0, Store::F64),
-            ([16, 16, 2], TileFactor::Ic0, Store::F64),
+        for (tile, factor, precision) in [
+            ([32, 8, 4], TileFactor::Ic0, Precision::F64),
+            ([16, 8, 4], TileFactor::Ic0, Precision::F64),
+            ([32, 8, 4], TileFactor::Ic0, Precision::F32),
+            ([16, 8, 4], TileFactor::Ic0, Precision::F32),
+            ([32, 8, 4], TileFactor::Ilu0, Precision::F64),
+            ([16, 8, 4], TileFactor::Ilu0, Precision::F64),
+            ([32, 4, 8], TileFactor::Ic0, Precision::F64),
+            ([16, 16, 2], TileFactor::Ic0, Precision::F64),
         ] {
-            let options = BlockTilesOptions { tile: TileShape::Box(tile), factor: Some(factor), store };
+            let options = BlockTilesOptions { tile: TileShape::Box(tile), factor: Some(factor), precision };
             let mut p = BlockTiles::new(&space, &placed, cells, options).unwrap();
             let new = time(1, &mut || drop(BlockTiles::new(&space, &placed, cells, options).unwrap()));
             let again = time(1, &mut || p.update_values(&space, &placed, &placed).unwrap());

@@ -10,7 +10,7 @@ use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::partition::{Partition, split};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi, SubdomainFactors};
 use krylith_core::space::{FLAGS, Space, block_sums};
-use krylith_core::{History, Outcome, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Stop};
 use std::sync::Arc;
 
 /// A block of random columns, and the same on the host.
@@ -165,7 +165,7 @@ fn solve<S: Space>(
 ) -> (History, Vec<f64>) {
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(rhs, &mut b).unwrap();
-    let stop = Stop { rtol, max_iterations: 20_000, atol: 0.0 };
+    let stop = Stop { rtol, max_iters: 20_000, atol: 0.0 };
     let history = method.solve(space, a, p, &b, &mut x, &stop, &mut ()).unwrap().clone();
     let mut answer = vec![0.0; rhs.len()];
     space.read(&x, &mut answer).unwrap();
@@ -181,8 +181,8 @@ pub fn cbcg_converges_as_cg<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
         let n = matrix.rows();
         let space = make(n);
         let rhs = Random(72).numbers(n);
-        let a = PointBlock::csr(&space, &matrix, Store::F64).unwrap();
-        let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Store::F64).unwrap();
+        let a = PointBlock::csr(&space, &matrix, Precision::F64).unwrap();
+        let jacobi = BlockJacobi::new(&space, &Terms::csr(&matrix).unwrap(), Precision::F64).unwrap();
         let jacobi = Some(&jacobi as &dyn LinearOperator<S>);
         for p in if plain { vec![None, jacobi] } else { vec![jacobi] } {
             let mut cg = Cg::new(&space, CgOptions::default()).unwrap();
@@ -222,7 +222,7 @@ pub fn cbcg_copes_with_hard_cases<S: PointBlockSum + BlockDiagonal>(make: Make<S
     let matrix = bubbles([14, 13, 11], 1.0);
     let (n, rhs) = (matrix.rows(), Random(73).numbers(matrix.rows()));
     let space = make(n);
-    let a = PointBlock::csr(&space, &matrix, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &matrix, Precision::F64).unwrap();
     for (steps, some) in [(3, false), (16, true)] {
         let mut cbcg = Cbcg::new(&space, CbcgOptions { steps, basis: CbcgBasis::Monomial }).unwrap();
         let (history, _) = solve(&space, &mut cbcg, &a, None, &rhs, 1e-8);
@@ -234,8 +234,8 @@ pub fn cbcg_copes_with_hard_cases<S: PointBlockSum + BlockDiagonal>(make: Make<S
 
     let negative: Vec<f64> = matrix.values().iter().map(|v| -v).collect();
     let negative = Csr::new(n, n, matrix.row_ptr().to_vec(), matrix.col().to_vec(), negative).unwrap();
-    let a = PointBlock::csr(&space, &negative, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&negative).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &negative, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&negative).unwrap(), Precision::F64).unwrap();
     for p in [None, Some(&jacobi as &dyn LinearOperator<S>)] {
         let mut cbcg = Cbcg::new(&space, CbcgOptions::default()).unwrap();
         let (history, _) = solve(&space, &mut cbcg, &a, p, &rhs, 1e-8);
@@ -244,8 +244,8 @@ pub fn cbcg_copes_with_hard_cases<S: PointBlockSum + BlockDiagonal>(make: Make<S
     }
 
     let hard = bubbles([14, 13, 11], 1e6);
-    let a = PointBlock::csr(&space, &hard, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&hard).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &hard, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&hard).unwrap(), Precision::F64).unwrap();
     for steps in [4, 8, 12, 16] {
         let mut cbcg = Cbcg::new(&space, CbcgOptions { steps, ..CbcgOptions::default() }).unwrap();
         let (history, _) = solve(&space, &mut cbcg, &a, Some(&jacobi), &rhs, 1e-8);

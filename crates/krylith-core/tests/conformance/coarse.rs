@@ -11,7 +11,7 @@ use krylith_core::precond::{
     Additive, BlockJacobi, Coarsen, CoarsenKind, Coarsening, Cycle, Ildu, IlduOptions, Multilevel,
     MultilevelOptions, Multiplicative,
 };
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 use std::borrow::Cow;
 
 const KINDS: [CoarsenKind; 3] = [
@@ -53,7 +53,7 @@ pub fn a_coarse_part_corrects_what_it_sees<S: Coarsen>(make: Make<S>) {
         let n = a.rows();
         let matrix = Bsr::new(order, n, n, a.row_ptr().to_vec(), a.col().to_vec(), values).unwrap();
         let (terms, space) = (Terms::bsr(&matrix), make(n * order));
-        let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+        let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
         for kind in KINDS {
             let how = MultilevelOptions { levels: 2, coarsest: 1, ..part(kind) };
             let mut p = Multilevel::new(&space, &terms, how).unwrap();
@@ -94,11 +94,11 @@ pub fn symmetric_compositions_are_symmetric<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(92);
     let a = diffusion(11, 1e4);
     let (terms, space) = (Terms::csr(&a).unwrap(), make(a.rows()));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
     let labels: Vec<u32> = (0..a.rows()).map(|i| (i / 100) as u32).collect();
     let cut = Subdomains::from_labels(&labels, a.rows().div_ceil(100)).unwrap();
     let ildu = || Ildu::new(&space, &terms, &cut, IlduOptions::default()).unwrap();
-    let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let jacobi = || BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
     let (u, v) = (rng.numbers(a.rows()), rng.numbers(a.rows()));
     let skew = |p: &dyn LinearOperator<S>| {
         let (mu, mv) = (applied(&space, p, &u), applied(&space, p, &v));
@@ -144,7 +144,7 @@ pub fn coarse_parts_precondition<S: Coarsen>(make: Make<S>) {
     for contrast in [1.0, 1e6] {
         let a: Csr = diffusion(24, contrast);
         let (terms, space) = (Terms::csr(&a).unwrap(), make(a.rows()));
-        let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+        let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
         // Cubes of 8³.
         let cube = |i: usize| (i % 24 / 8 + 3 * (i / 24 % 24 / 8) + 9 * (i / 576 / 8)) as u32;
         let labels: Vec<u32> = (0..a.rows()).map(cube).collect();
@@ -155,7 +155,7 @@ pub fn coarse_parts_precondition<S: Coarsen>(make: Make<S>) {
             let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&b, &mut db).unwrap();
             let mut cg = Cg::new(&space, CgOptions { form: CgForm::Textbook }).unwrap();
-            let stop = Stop { rtol: 1e-8, max_iterations: 500, ..Stop::default() };
+            let stop = Stop { rtol: 1e-8, max_iters: 500, ..Stop::default() };
             let history = cg.solve(&space, &operator, Some(p), &db, &mut dx, &stop, &mut ()).unwrap();
             assert_eq!(history.outcome, Outcome::Converged, "contrast {contrast:e}");
             let mut x = vec![0.0; b.len()];

@@ -6,7 +6,7 @@ use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Dense};
 use krylith_core::operator::Terms;
 use krylith_core::precond::{Coarsen, Coarsening, Transfer};
-use krylith_core::space::Store;
+use krylith_core::space::Precision;
 use std::borrow::Cow;
 
 /// The space of the reference.
@@ -231,8 +231,8 @@ pub fn l1_blocks_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
         let b = terms.block();
         let terms = with_diagonal(&terms, &diagonal, b);
         let (space, reference) = (make(n * order), Cpu::new(n * order, 2));
-        let mut found = space.l1_blocks(&terms, Store::F64).unwrap();
-        let mut expected = reference.l1_blocks(&terms, Store::F64).unwrap();
+        let mut found = space.l1_blocks(&terms, Precision::F64).unwrap();
+        let mut expected = reference.l1_blocks(&terms, Precision::F64).unwrap();
         let x = rng.numbers(n * order);
         let compare = |found: &S::Blocks,
                        expected: &<Cpu as krylith_core::precond::BlockDiagonal>::Blocks,
@@ -328,7 +328,7 @@ pub fn galerkin_speed(device: &std::sync::Arc<krylith_core::device::cuda::Device
                 terms.terms[0].1.blocks()
             );
             time("couplings", &mut || drop(space.couplings(&terms).unwrap()));
-            time("l1", &mut || drop(space.l1_blocks(&terms, Store::F64).unwrap()));
+            time("l1", &mut || drop(space.l1_blocks(&terms, Precision::F64).unwrap()));
             let couplings = space.couplings(&terms).unwrap();
             let Some(transfer) = space.transfer(&couplings, &Coarsening::default(), level).unwrap() else {
                 break;

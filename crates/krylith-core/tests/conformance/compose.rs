@@ -10,7 +10,7 @@ use krylith_core::precond::{
     Additive, BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Multiplicative, Stage, StageOptions, Stride,
     SubdomainFactors, lower_factor,
 };
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 
 fn runs(n: usize, rows: usize) -> Subdomains {
     let labels: Vec<u32> = (0..n).map(|i| (i / rows) as u32).collect();
@@ -23,8 +23,8 @@ pub fn compositions_match_dense_algebra<S: PointBlockSum + BlockDiagonal + Subdo
     for (b, s, n) in [(1, 1, 1), (1, 1, 33), (3, 2, 40), (4, 3, 25)] {
         let k = random_kronecker(&mut rng, b, s, n, 3, false, true);
         let (terms, a, space) = (Terms::kronecker(&k), dense(&k), make(k.rows()));
-        let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-        let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+        let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+        let jacobi = || BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
         let ildu = || Ildu::new(&space, &terms, &runs(n, 9), IlduOptions::default()).unwrap();
         let (x, one, two) = (rng.numbers(k.rows()), jacobi(), ildu());
         let apply_sum =
@@ -60,8 +60,8 @@ pub fn compositions_precondition<S: PointBlockSum + BlockDiagonal + SubdomainFac
     let mut rng = Random(62);
     let k = random_kronecker(&mut rng, 2, 2, 400, 4, true, true);
     let (terms, space) = (Terms::kronecker(&k), make(k.rows()));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-    let jacobi = || BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+    let jacobi = || BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
     let ildu = Ildu::new(&space, &terms, &runs(400, 64), IlduOptions::default()).unwrap();
     let both = Multiplicative::new(&space, jacobi(), ildu, &operator).unwrap();
     let stage = Stage::new(&space, &terms, &runs(400, 64), StageOptions::default());
@@ -84,13 +84,13 @@ pub fn compositions_precondition<S: PointBlockSum + BlockDiagonal + SubdomainFac
 pub fn factors_work_on_one_stage<S: SubdomainFactors>(make: Make<S>) {
     let mut rng = Random(63);
     for b in 1..=8 {
-        for store in [Store::F64, Store::F32] {
+        for precision in [Precision::F64, Precision::F32] {
             let n = 83;
             let a = random_bsr(&mut rng, b, n, n, 4, true);
             let labels: Vec<u32> = (0..n).map(|_| rng.below(3) as u32).collect();
             for cut in [runs(n, 20), Subdomains::from_labels(&labels, 3).unwrap()] {
                 let plain = make(n * b);
-                let options = IlduOptions { store, ..IlduOptions::default() };
+                let options = IlduOptions { precision, ..IlduOptions::default() };
                 let ildu = Ildu::new(&plain, &Terms::bsr(&a), &cut, options).unwrap();
                 for s in [1, 2, 5] {
                     let space = make(n * b * s);
@@ -185,7 +185,7 @@ pub fn stages_precondition<S: PointBlockSum + SubdomainFactors>(make: Make<S>) {
     let mut rng = Random(66);
     let k = system(&mut rng, 4, 3, 300, 0);
     let (terms, space, rhs) = (Terms::kronecker(&k), make(k.rows()), rng.numbers(k.rows()));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
     let mut iterations = Vec::new();
     for coupled in [true, false] {
         let options = StageOptions { coupled, ..StageOptions::default() };

@@ -9,7 +9,7 @@ use krylith_core::method::{Cg, CgForm, CgOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi, Coarsen, Multilevel, MultilevelOptions, Smoothing};
 use krylith_core::space::Space;
-use krylith_core::{Result, Stop, Store};
+use krylith_core::{Precision, Result, Stop};
 use std::cell::Cell;
 
 /// A preconditioner that counts its applications and says that each is worth many products.
@@ -33,19 +33,19 @@ pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: 
     let n = 3000;
     let (matrix, rhs) = (symmetric(&mut Random(67), 1, n, 1.0), Random(68).numbers(n));
     let space = make(n);
-    let a = PointBlock::bsr(&space, &matrix, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Store::F64).unwrap();
+    let a = PointBlock::bsr(&space, &matrix, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
     for form in CG_FORMS {
-        for (rtol, max_iterations) in [(1e-10, 1000), (1e-10, 7), (1e-10, 1), (2.0, 1000), (1e-30, 60)] {
+        for (rtol, max_iters) in [(1e-10, 1000), (1e-10, 7), (1e-10, 1), (2.0, 1000), (1e-30, 60)] {
             let costly = Costly(&jacobi, Cell::new(0));
             let mut answers = Vec::new();
             for p in [&jacobi as &dyn LinearOperator<S>, &costly] {
                 let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
                 for _ in 0..2 {
                     space.write(&vec![0.0; n], &mut x).unwrap();
-                    let stop = Stop { rtol, max_iterations, atol: 0.0 };
+                    let stop = Stop { rtol, max_iters, atol: 0.0 };
                     let history = cg.solve(&space, &a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
                     let mut answer = vec![0.0; n];
                     space.read(&x, &mut answer).unwrap();
@@ -65,7 +65,7 @@ pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: 
                 assert!(spared.0.true_relative_residual <= 4.0 * plain.0.true_relative_residual, "{text}");
             }
             // Of two solves; where work is recorded, calls are not applications.
-            if form == CgForm::Textbook && space.pipeline_depth() == 0 && max_iterations == 1000 {
+            if form == CgForm::Textbook && space.pipeline_depth() == 0 && max_iters == 1000 {
                 assert_eq!(costly.1.get(), 2 * spared.0.iterations, "{text}");
             }
         }

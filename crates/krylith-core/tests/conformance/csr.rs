@@ -7,7 +7,7 @@ use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::{Format, LinearOperator, PointBlock, PointBlockSum};
 use krylith_core::partition::{Part, Partition, split};
-use krylith_core::{Result, Store};
+use krylith_core::{Precision, Result};
 use std::sync::Arc;
 
 /// A square matrix whose first rows have these lengths, of distinct columns that begin anywhere; values from `number`.
@@ -88,9 +88,9 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
         let a = rows_of(&lengths, &mut rng, &mut |rng| rng.number());
         let (space, x) = (make(a.rows()), rng.numbers(a.rows()));
         for c in [1.0, -2.5] {
-            for store in [Store::F64, Store::F32] {
-                let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
-                let operator = PointBlock::new(&space, &scaled(c, &a), store, false).unwrap();
+            for precision in [Precision::F64, Precision::F32] {
+                let stored = |v: f64| if precision == Precision::F64 { v } else { v as f32 as f64 };
+                let operator = PointBlock::new(&space, &scaled(c, &a), precision, false).unwrap();
                 let y = apply(&space, &operator, &x, a.rows());
                 check(&y, &reference(c, &a, stored, &x), &format!("{what}, {c} times, {store:?}"));
                 assert!(y == apply(&space, &operator, &x, a.rows()), "{what}: other bits the second time");
@@ -111,9 +111,9 @@ pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
     let mut a = rows_of(&lengths, &mut rng, &mut |rng| rng.number());
     let (space, x) = (make(n), rng.numbers(n));
     let mut all = Vec::new();
-    for store in [Store::F64, Store::F32] {
-        let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
-        let mut operator = PointBlock::new(&space, &scaled(-2.5, &a), store, false).unwrap();
+    for precision in [Precision::F64, Precision::F32] {
+        let stored = |v: f64| if precision == Precision::F64 { v } else { v as f32 as f64 };
+        let mut operator = PointBlock::new(&space, &scaled(-2.5, &a), precision, false).unwrap();
         for _ in 0..2 {
             let y = apply(&space, &operator, &x, n);
             check(&y, &reference(-2.5, &a, stored, &x), &format!("{store:?}"));
@@ -180,7 +180,8 @@ pub fn residuals_of_scalar_rows<S: PointBlockSum>(make: Make<S>) {
     for (what, lengths) in lengths(&mut rng) {
         let exact = Exact::new(rows_of(&lengths, &mut rng, &mut |_| 1.0), &mut rng);
         let space = make(exact.a.rows());
-        let operator = PointBlock::new(&space, &scaled(THREE as f64, &exact.a), Store::F64, false).unwrap();
+        let operator =
+            PointBlock::new(&space, &scaled(THREE as f64, &exact.a), Precision::F64, false).unwrap();
         exact.check(&space, &operator, &(0..exact.a.rows()).collect::<Vec<_>>(), &what);
     }
 }
@@ -242,17 +243,18 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
                     let own: Vec<usize> = part.rows.iter().map(|&i| i as usize).collect();
                     let share: Vec<f64> = own.iter().map(|&i| x[i]).collect();
                     let space = make(&comm, own.len())?;
-                    for store in [Store::F64, Store::F32] {
-                        let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
+                    for precision in [Precision::F64, Precision::F32] {
+                        let stored = |v: f64| if precision == Precision::F64 { v } else { v as f32 as f64 };
                         let expected = |a: &Bsr| -> Vec<(f64, f64)> {
                             let all = reference(THREE as f64, a, stored, &x);
                             own.iter().map(|&i| all[i]).collect()
                         };
-                        let mut operator = PointBlock::with_format(&space, &part.terms, store, Format::Csr)?;
+                        let mut operator =
+                            PointBlock::with_format(&space, &part.terms, precision, Format::Csr)?;
                         assert_eq!(operator.format(), Format::Csr, "{what}");
                         let y = apply(&space, &operator, &share, own.len());
                         check(&y, &expected(&exact.a), &format!("{what}, {store:?}"));
-                        if store == Store::F64 {
+                        if precision == Precision::F64 {
                             exact.check(&space, &operator, &own, &what);
                         }
                         let same = y == apply(&space, &operator, &share, own.len());
@@ -260,7 +262,7 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
                         operator.update_values(&space, 0, next.terms.terms[0].1.values())?;
                         let y = apply(&space, &operator, &share, own.len());
                         check(&y, &expected(&new), &format!("{what}, {store:?}, new values"));
-                        let fresh = PointBlock::with_format(&space, &next.terms, store, Format::Csr)?;
+                        let fresh = PointBlock::with_format(&space, &next.terms, precision, Format::Csr)?;
                         let same = y == apply(&space, &fresh, &share, own.len());
                         assert!(same, "{what}, {store:?}: new values are not those of a new operator");
                         if own.len() > 10 && next.terms.terms[0].1.stored() > 0 {
@@ -286,12 +288,12 @@ pub fn scalar_rows_are_updated<S: PointBlockSum>(make: Make<S>) {
     let mut rng = Random(123);
     let mut a = rows_of(&[vec![3; 2000], vec![2500]].concat(), &mut rng, &mut |rng| rng.number());
     let (space, x) = (make(a.rows()), rng.numbers(a.rows()));
-    for store in [Store::F64, Store::F32] {
-        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
+    for precision in [Precision::F64, Precision::F32] {
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
         for _ in 0..2 {
             a.values_mut().iter_mut().for_each(|v| *v = rng.number());
             operator.update_values(&space, 0, a.values()).unwrap();
-            let fresh = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
+            let fresh = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
             assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
         }
@@ -319,12 +321,12 @@ pub mod gpu {
         let mut rng = Random(124);
         let mut a = rows_of(&[vec![3; 2000], vec![2500]].concat(), &mut rng, &mut |rng| rng.number());
         let (space, x) = (Cuda::new(device, a.rows()).unwrap(), rng.numbers(a.rows()));
-        for store in [Store::F64, Store::F32] {
-            let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
+        for precision in [Precision::F64, Precision::F32] {
+            let mut operator = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
             a.values_mut().iter_mut().for_each(|v| *v = rng.number());
             let values = device.upload(a.values(), "new values").unwrap();
             operator.update_values(&space, 0, &values).unwrap();
-            let fresh = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
+            let fresh = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
             assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
             let mut wrong = a.values().to_vec();
@@ -392,7 +394,7 @@ pub mod gpu {
                         }
                         Ok(best)
                     };
-                    let make = || PointBlock::with_format(&space, &placed, Store::F64, Format::Csr);
+                    let make = || PointBlock::with_format(&space, &placed, Precision::F64, Format::Csr);
                     let mut operator = make()?;
                     space.wait()?;
                     let mut set_up = f64::INFINITY;
@@ -408,7 +410,7 @@ pub mod gpu {
                     let (mut r, mut m) = (space.vector()?, space.vector()?);
                     let residual =
                         seconds(&mut || operator.residual(&space, &y, &x, &mut r, &mut m).map(drop))?;
-                    *operator.product_mut() = CudaProduct::tiled(&space, &placed, Store::F64, false)?;
+                    *operator.product_mut() = CudaProduct::tiled(&space, &placed, Precision::F64, false)?;
                     let tiled = seconds(&mut || operator.apply(&space, &x, &mut y))?;
                     Ok([rows, tiled, residual, set_up].map(|s| 1e3 * s))
                 };
@@ -459,16 +461,16 @@ pub mod gpu {
                 best
             };
             let begin = Instant::now();
-            let mut operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+            let mut operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
             space.wait().unwrap();
             let set_up = begin.elapsed().as_secs_f64();
             let (mut x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&vec![1.0; a.rows()], &mut x).unwrap();
             let rows = seconds(&mut || operator.apply(&space, &x, &mut y).unwrap());
             let bytes = operator.bytes() as f64;
-            let narrow = PointBlock::new(&space, &terms, Store::F32, false).unwrap();
+            let narrow = PointBlock::new(&space, &terms, Precision::F32, false).unwrap();
             let half = seconds(&mut || narrow.apply(&space, &x, &mut y).unwrap());
-            *operator.product_mut() = CudaProduct::tiled(&space, &terms, Store::F64, false).unwrap();
+            *operator.product_mut() = CudaProduct::tiled(&space, &terms, Precision::F64, false).unwrap();
             let tiled = seconds(&mut || operator.apply(&space, &x, &mut y).unwrap());
             let share = |bytes: f64, seconds: f64| 100.0 * bytes / seconds / bandwidth;
             println!(

@@ -3,7 +3,7 @@
 use super::distributed::MakeShare;
 use super::{Make, apply};
 use crate::common::{Random, scaled};
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Dia};
 use krylith_core::operator::{Dots, Format, LinearOperator, PointBlock, PointBlockSum};
@@ -133,8 +133,8 @@ fn matrices() -> Vec<(String, Bsr, Format)> {
 }
 
 /// A x with numbers as stored, and |A| |x|.
-fn reference(c: f64, a: &Bsr, store: Store, x: &[f64]) -> Vec<(f64, f64)> {
-    let stored = |v: f64| if store == Store::F64 { v } else { v as f32 as f64 };
+fn reference(c: f64, a: &Bsr, precision: Precision, x: &[f64]) -> Vec<(f64, f64)> {
+    let stored = |v: f64| if precision == Precision::F64 { v } else { v as f32 as f64 };
     let row = |i: usize| {
         let products =
             (a.row_ptr()[i]..a.row_ptr()[i + 1]).map(|p| c * stored(a.values()[p]) * x[a.col()[p] as usize]);
@@ -155,12 +155,12 @@ pub fn products_by_diagonals<S: PointBlockSum>(make: Make<S>) {
     for (what, a, taken) in matrices() {
         let (space, n) = (make(a.rows()), a.rows());
         let x = Random(132).numbers(n);
-        for (c, store) in [(1.0, Store::F64), (-2.5, Store::F64), (1.0, Store::F32)] {
-            let expected = reference(c, &a, store, &x);
+        for (c, precision) in [(1.0, Precision::F64), (-2.5, Precision::F64), (1.0, Precision::F32)] {
+            let expected = reference(c, &a, precision, &x);
             let mut bits: Option<Vec<f64>> = None;
             for format in [Format::Auto, Format::Csr, Format::Dia, Format::DiaFull] {
                 let what = format!("{what}, {c} times, {store:?}, {format}");
-                let made = PointBlock::with_format(&space, &scaled(c, &a), store, format);
+                let made = PointBlock::with_format(&space, &scaled(c, &a), precision, format);
                 if taken == Format::Csr && !matches!(format, Format::Auto | Format::Csr) {
                     let error = made.err().expect(&what).to_string();
                     assert!(error.contains("format=dia") && error.contains("format=auto"), "{what}: {error}");
@@ -172,7 +172,11 @@ pub fn products_by_diagonals<S: PointBlockSum>(make: Make<S>) {
                     other => other,
                 };
                 // Numbers that differ in the last bits may be equal in f32.
-                assert!(operator.format() == wanted || store == Store::F32, "{what}: {}", operator.format());
+                assert!(
+                    operator.format() == wanted || precision == Precision::F32,
+                    "{what}: {}",
+                    operator.format()
+                );
                 let y = apply(&space, &operator, &x, n);
                 check(&y, &expected, &what);
                 assert!(y == apply(&space, &operator, &x, n), "{what}: other bits the second time");
@@ -204,7 +208,7 @@ pub fn residuals_by_diagonals<S: PointBlockSum>(make: Make<S>) {
             if taken == Format::Csr { vec![Format::Auto] } else { vec![Format::Dia, Format::DiaFull] };
         for format in formats {
             let operator =
-                PointBlock::with_format(&space, &scaled(c as f64, &a), Store::F64, format).unwrap();
+                PointBlock::with_format(&space, &scaled(c as f64, &a), Precision::F64, format).unwrap();
             let [mut b, mut dx, mut r, mut m] = [(); 4].map(|()| space.vector().unwrap());
             space.write(&rhs, &mut b).unwrap();
             space.write(&x, &mut dx).unwrap();
@@ -235,8 +239,8 @@ pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
     let mut a = stencil(sides, SEVEN, &mut mutual);
     let (space, n) = (make(a.rows()), a.rows());
     let x = Random(134).numbers(n);
-    for store in [Store::F64, Store::F32] {
-        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), store, false).unwrap();
+    for precision in [Precision::F64, Precision::F32] {
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
         assert_eq!(operator.format(), Format::Dia);
         let mut key = operator.key();
         for (symmetric, changed) in [(true, false), (false, true), (true, false), (false, false)] {
@@ -245,7 +249,7 @@ pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
             a = stencil(sides, SEVEN, &mut value);
             operator.update_values(&space, 0, a.values()).unwrap();
             let y = apply(&space, &operator, &x, n);
-            check(&y, &reference(1.0, &a, store, &x), &format!("{store:?}, symmetric {symmetric}"));
+            check(&y, &reference(1.0, &a, precision, &x), &format!("{store:?}, symmetric {symmetric}"));
             // Where launches are recorded, only other buffers make them invalid.
             let recorded = space.pipeline_depth() > 0;
             assert_eq!(
@@ -293,15 +297,17 @@ fn with_dots<S: PointBlockSum>(
 pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
     for (what, a, taken) in matrices() {
         let (space, x) = (make(a.rows()), Random(136).numbers(a.rows()));
-        for (store, format) in
-            [(Store::F64, Format::Auto), (Store::F32, Format::Auto), (Store::F64, Format::DiaFull)]
-        {
-            let Ok(operator) = PointBlock::with_format(&space, &scaled(1.5, &a), store, format) else {
+        for (precision, format) in [
+            (Precision::F64, Format::Auto),
+            (Precision::F32, Format::Auto),
+            (Precision::F64, Format::DiaFull),
+        ] {
+            let Ok(operator) = PointBlock::with_format(&space, &scaled(1.5, &a), precision, format) else {
                 assert_eq!(taken, Format::Csr, "{what}");
                 continue;
             };
             let y = apply(&space, &operator, &x, a.rows());
-            check(&y, &reference(1.5, &a, store, &x), &what);
+            check(&y, &reference(1.5, &a, precision, &x), &what);
             for both in [false, true] {
                 let found = with_dots(&space, &operator, &x, both);
                 assert_eq!(found.is_some(), taken != Format::Csr, "{what}");
@@ -369,10 +375,10 @@ pub fn ranks_share_diagonals<S: PointBlockSum>(counts: &[usize], make: MakeShare
                     let space = make(comm, part.rows.len())?;
                     let own =
                         |of: &[f64]| -> Vec<f64> { part.rows.iter().map(|&i| of[i as usize]).collect() };
-                    let mut operator = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                    let mut operator = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
                     let mut product = a;
                     for round in 0..2 {
-                        let whole = reference(1.5, product, Store::F64, &x);
+                        let whole = reference(1.5, product, Precision::F64, &x);
                         let expected: Vec<(f64, f64)> =
                             part.rows.iter().map(|&i| whole[i as usize]).collect();
                         let y = apply(&space, &operator, &own(&x), part.rows.len());
@@ -436,12 +442,12 @@ pub mod gpu {
     pub fn diagonals_are_updated_from_device_memory(device: &Arc<Device>) {
         let a = stencil([17, 13, 11], SEVEN, &mut mutual);
         let (space, x) = (Cuda::new(device, a.rows()).unwrap(), Random(139).numbers(a.rows()));
-        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), Store::F64, false).unwrap();
+        let mut operator = PointBlock::new(&space, &scaled(1.0, &a), Precision::F64, false).unwrap();
         let mut b = a.clone();
         b.values_mut().iter_mut().for_each(|v| *v *= -3.0);
         let values = device.upload(b.values(), "new values").unwrap();
         operator.update_values(&space, 0, &values).unwrap();
-        check(&apply(&space, &operator, &x, a.rows()), &reference(1.0, &b, Store::F64, &x), "new values");
+        check(&apply(&space, &operator, &x, a.rows()), &reference(1.0, &b, Precision::F64, &x), "new values");
         let mut wrong = b.values().to_vec();
         wrong[77] = f64::NAN;
         let values = device.upload(&wrong, "new values").unwrap();
@@ -467,18 +473,18 @@ pub mod gpu {
             let mut scalars = space.scalars(8).unwrap();
             let (mut x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&vec![1.0; a.rows()], &mut x).unwrap();
-            for (format, store) in [
-                (Format::Csr, Store::F64),
-                (Format::DiaFull, Store::F64),
-                (Format::Dia, Store::F64),
-                (Format::Dia, Store::F32),
+            for (format, precision) in [
+                (Format::Csr, Precision::F64),
+                (Format::DiaFull, Precision::F64),
+                (Format::Dia, Precision::F64),
+                (Format::Dia, Precision::F32),
             ] {
-                let mut operator = PointBlock::with_format(&space, &placed, store, format).unwrap();
+                let mut operator = PointBlock::with_format(&space, &placed, precision, format).unwrap();
                 space.wait().unwrap();
                 let begin = Instant::now();
                 operator = {
                     drop(operator);
-                    PointBlock::with_format(&space, &placed, store, format).unwrap()
+                    PointBlock::with_format(&space, &placed, precision, format).unwrap()
                 };
                 space.wait().unwrap();
                 let set_up = begin.elapsed().as_secs_f64();
@@ -505,7 +511,7 @@ pub mod gpu {
                 let bytes = operator.bytes() as f64;
                 let share = |seconds: f64| 100.0 * bytes / seconds / bandwidth;
                 println!(
-                    "{name}: {format} {store:?}, {:.1} bytes a row: {:.4} ms ({:.1} %), with a sum {:.4} ms ({:.1} %), with two {:.4} ms \
+                    "{name}: {format} {precision:?}, {:.1} bytes a row: {:.4} ms ({:.1} %), with a sum {:.4} ms ({:.1} %), with two {:.4} ms \
                      ({:.1} %); set-up {:.3} ms",
                     bytes / a.rows() as f64,
                     plain * 1e3,

@@ -11,7 +11,7 @@ use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::partition::{Part, Partition, Subdomains, split};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi, Ildu, IlduOptions, NullSpace, SubdomainFactors};
 use krylith_core::space::Space;
-use krylith_core::{History, Outcome, Result, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Result, Stop};
 use std::sync::Arc;
 
 /// Makes a space of this rank's share of vectors.
@@ -152,8 +152,9 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     let run = part.terms.block() * part.terms.stages();
     let space = make(comm, part.rows.len() * run)?;
     let own: Vec<f64> = part.rows.iter().flat_map(|&i| &rhs[i as usize * run..][..run]).copied().collect();
-    let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-    let jacobi = if setup.jacobi { Some(BlockJacobi::new(&space, &part.terms, Store::F64)?) } else { None };
+    let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
+    let jacobi =
+        if setup.jacobi { Some(BlockJacobi::new(&space, &part.terms, Precision::F64)?) } else { None };
     let null = match setup.null {
         true => Some(NullSpace::new(&space, &[vec![1.0; own.len()]], None::<BlockJacobi<S>>)?),
         false => None,
@@ -223,7 +224,7 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
         (
             "grid, null space",
             grid(2, 2, 6),
-            Setup { null: true, stop: Stop { max_iterations: 45, ..default.stop }, ..default },
+            Setup { null: true, stop: Stop { max_iters: 45, ..default.stop }, ..default },
         ),
         ("grid, bicgstab", grid(4, 2, 7), bicgstab(Reductions::Merged)),
         ("grid, classical bicgstab", grid(2, 1, 7), bicgstab(Reductions::Classical)),
@@ -361,7 +362,7 @@ pub fn updates_reach_all_ranks<S: PointBlockSum>(sizes: &[usize], make: MakeShar
                         part.rows.iter().flat_map(|&i| &v[i as usize * 6..][..6]).copied().collect()
                     };
                     let space = make(&comm, part.rows.len() * 6)?;
-                    let mut a = PointBlock::stages(&space, &part.terms, &k.b, Store::F64)?;
+                    let mut a = PointBlock::stages(&space, &part.terms, &k.b, Precision::F64)?;
                     let (own, mut y) = (pick(&x), vec![0.0; part.rows.len() * 6]);
                     let (mut dx, mut dy) = (space.vector()?, space.vector()?);
                     space.write(&own, &mut dx)?;

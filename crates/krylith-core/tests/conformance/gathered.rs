@@ -2,7 +2,7 @@
 
 use super::distributed::{MakeShare, partitions};
 use crate::common::Random;
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Dense};
 use krylith_core::operator::{Format, LinearOperator, PointBlock, Terms};
@@ -44,8 +44,8 @@ pub fn ranks_gather_vectors<S: Coarsen>(sizes: &[usize], share: MakeShare<S>) {
                     let local = |g: u64| numbering.local(g).unwrap();
                     let terms = gathering(n, block, stages, local, halo);
                     let w = match order {
-                        1 => PointBlock::with_format(&space, &terms, Store::F64, Format::Csr)?,
-                        _ => PointBlock::new(&space, &terms, Store::F64, false)?,
+                        1 => PointBlock::with_format(&space, &terms, Precision::F64, Format::Csr)?,
+                        _ => PointBlock::new(&space, &terms, Precision::F64, false)?,
                     };
                     let all = space.beside(n * order)?;
                     let (mut x, mut y) = (space.vector()?, all.vector()?);

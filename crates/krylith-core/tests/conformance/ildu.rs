@@ -6,7 +6,7 @@ use krylith_core::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith_core::operator::Terms;
 use krylith_core::partition::Subdomains;
 use krylith_core::precond::{Ildu, IlduOptions, Plan, SubdomainFactors, invert_block};
-use krylith_core::{Error, Store};
+use krylith_core::{Error, Precision};
 use std::collections::BTreeMap;
 
 type Blocks = BTreeMap<(usize, usize), Vec<f64>>;
@@ -124,9 +124,9 @@ pub fn factors_match_the_textbook<S: SubdomainFactors>(make: Make<S>) {
     let mut check = |what: &str, terms: &Terms, subdomains: &Subdomains| {
         let n = terms.rows();
         let x = rng.numbers(n);
-        for (store, tolerance) in [(Store::F64, 1e-12), (Store::F32, 1e-5)] {
+        for (precision, tolerance) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
             let space = make(n);
-            let options = IlduOptions { store, ..IlduOptions::default() };
+            let options = IlduOptions { precision, ..IlduOptions::default() };
             let p = Ildu::new(&space, terms, subdomains, options).unwrap();
             let plan = Plan::new(terms, subdomains, 0).unwrap();
             let d = distance(&applied(&space, &p, &x), &whole(terms, &plan, &x));

@@ -11,7 +11,7 @@ use krylith_core::precond::{
     BlockDiagonal, BlockJacobi, Ildu, IlduOptions, Stage, StageOptions, SubdomainFactors,
 };
 use krylith_core::space::Transfer;
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 
 /// Memory that its owner fills late, lends, and overwrites early, as far as the owner's order of work allows.
 pub trait Lender {
@@ -68,8 +68,8 @@ where
         let (space, cut) = (make(k.rows()), Subdomains::whole(150));
         let case = format!("b={b} s={s} same={same}");
         let terms = Terms::kronecker(&k);
-        let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
-        let mut jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+        let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
+        let mut jacobi = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
         let mut ildu = Ildu::new(&space, &terms, &cut, IlduOptions::default()).unwrap();
         let mut stage = Stage::new(&space, &terms, &cut, StageOptions::default()).unwrap();
         let (mut m, mut l) = (lend(k.m.values().len()), lend(k.l.values().len()));
@@ -88,7 +88,7 @@ where
             a.update_values(&space, 1, l.lend()).unwrap();
             m.poison();
             l.poison();
-            let fresh = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+            let fresh = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
             let rows = k.rows();
             assert_eq!(apply(&space, &a, &x, rows), apply(&space, &fresh, &x, rows), "{case}, round {round}");
 
@@ -104,7 +104,7 @@ where
             jacobi.update_values(&space, TermValues::sum(c0, m.lend(), c1, l.lend())).unwrap();
             m.poison();
             l.poison();
-            check("jacobi", &jacobi, &BlockJacobi::new(&space, &terms, Store::F64).unwrap());
+            check("jacobi", &jacobi, &BlockJacobi::new(&space, &terms, Precision::F64).unwrap());
 
             refill(&mut *m, &mut *l);
             ildu.update_values(&space, TermValues::sum(c0, m.lend(), c1, l.lend())).unwrap();
@@ -133,7 +133,7 @@ where
         let message = done.expect_err(text).to_string();
         assert!(message.contains(text), "{message}");
     };
-    let mut a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let mut a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let n = k.m.values().len();
     let (mut good, short) = (lend(n), lend(n - 1));
     good.fill(k.m.values());
@@ -144,7 +144,7 @@ where
     good.fill(k.l.values());
     a.update_values(&space, 1, good.lend()).unwrap(); // and the operator is whole again
     let x = rng.numbers(k.rows());
-    let fresh = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let fresh = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     assert_eq!(apply(&space, &a, &x, k.rows()), apply(&space, &fresh, &x, k.rows()));
 
     let (c0, c1) = (&terms.terms[0].0, &terms.terms[1].0);
@@ -152,7 +152,7 @@ where
     let wide = Dense::identity(5);
     let short = TermValues::sum(c0, good.lend(), c1, short.lend());
     let wide = TermValues::sum(&wide, good.lend(), &wide, good.lend());
-    let mut jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+    let mut jacobi = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
     let mut ildu = Ildu::new(&space, &terms, &Subdomains::whole(60), IlduOptions::default()).unwrap();
     for values in [one, short] {
         refused(jacobi.update_values(&space, values), "another shape");
@@ -176,7 +176,7 @@ where
         .collect();
     let csr = Csr::from_triplets(n, n, &entries).unwrap();
     let space = make(n);
-    let mut kept = PointBlock::csr(&space, &csr, Store::F64).unwrap();
+    let mut kept = PointBlock::csr(&space, &csr, Precision::F64).unwrap();
     let doubled: Vec<f64> = csr.values().iter().map(|v| 2.0 * v).collect();
     let mut values = lend(doubled.len());
     values.fill(&doubled);
@@ -184,14 +184,14 @@ where
     values.poison();
     let fresh: Vec<_> = entries.iter().map(|&(i, j, v)| (i, j, 2.0 * v)).collect();
     let fresh = Csr::from_triplets(n, n, &fresh).unwrap();
-    let fresh = PointBlock::csr(&space, &fresh, Store::F64).unwrap();
+    let fresh = PointBlock::csr(&space, &fresh, Precision::F64).unwrap();
     assert_eq!(kept.format(), Format::DiaFull);
     let x = rng.numbers(n);
     assert_eq!(applied(&space, &kept, &x), applied(&space, &fresh, &x));
 
     let (rhs, guess) = (rng.numbers(n), rng.numbers(n));
-    let a = PointBlock::csr(&space, &csr, Store::F64).unwrap();
-    let p = BlockJacobi::new(&space, &Terms::csr(&csr).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &csr, Precision::F64).unwrap();
+    let p = BlockJacobi::new(&space, &Terms::csr(&csr).unwrap(), Precision::F64).unwrap();
     let mut gmres = Gmres::new(&space, GmresOptions::default()).unwrap();
     let (mut b, mut u) = (space.vector().unwrap(), space.vector().unwrap());
     let stop = Stop { rtol: 1e-10, ..Stop::default() };

@@ -11,7 +11,7 @@ use krylith_core::method::{
 use krylith_core::operator::{Dots, LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi};
 use krylith_core::space::{FLAGS, Space};
-use krylith_core::{History, Observer, Outcome, Progress, Result, Stop, Store};
+use krylith_core::{History, Observer, Outcome, Precision, Progress, Result, Stop};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
@@ -121,8 +121,8 @@ fn solve_from_zero<S: Space>(
 /// Every method reaches every outcome that it can, on a second solve too, and gives its reason for a breakdown.
 pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'static>(make: Make<S>) {
     let space = make(N);
-    let a = PointBlock::csr(&space, &line(N), Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&line(N)).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &line(N), Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&line(N)).unwrap(), Precision::F64).unwrap();
     let cube =
         OnHost(|x: &[f64], y: &mut [f64]| y.iter_mut().zip(x).for_each(|(y, x)| *y = 1e-3 * x * x * x));
     // All that methods compute of this one and a b of ones is exact, in whatever order a device sums.
@@ -162,9 +162,9 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
             for p in [None, Some(&jacobi as &dyn LinearOperator<S>)] {
                 let history = case(&a, p, tight, &mut (), Outcome::Converged);
                 assert!(history.true_relative_residual <= 1e-12, "{name}: {}", brief(&history));
-                let short = Stop { max_iterations: 3, ..tight };
+                let short = Stop { max_iters: 3, ..tight };
                 assert_eq!(case(&a, p, short, &mut (), Outcome::MaxIterations).iterations, 3, "{name}");
-                let none = Stop { max_iterations: 0, ..tight };
+                let none = Stop { max_iters: 0, ..tight };
                 assert_eq!(case(&a, p, none, &mut (), Outcome::MaxIterations).iterations, 0, "{name}");
                 let below = Stop { rtol: 1e-19, ..tight };
                 case(&a, p, below, &mut (), Outcome::RoundingLimit);
@@ -197,10 +197,10 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
 pub fn operators_write_to_columns<S: PointBlockSum>(make: Make<S>) {
     for n in [1, 33, 1000] {
         let space = make(n);
-        let a = PointBlock::csr(&space, &line(n), Store::F64).unwrap();
+        let a = PointBlock::csr(&space, &line(n), Precision::F64).unwrap();
         let (numbers, mut x) = (Random(64).numbers(n), space.vector().unwrap());
         space.write(&numbers, &mut x).unwrap();
-        let (mut basis, mut scalars) = (space.basis(3, Store::F64).unwrap(), space.scalars(3).unwrap());
+        let (mut basis, mut scalars) = (space.basis(3, Precision::F64).unwrap(), space.scalars(3).unwrap());
         space.with_column(&mut basis, 1, |column| a.apply(&space, &x, column)).unwrap();
         let mut product = space.vector().unwrap();
         a.apply(&space, &x, &mut product).unwrap();
@@ -212,7 +212,7 @@ pub fn operators_write_to_columns<S: PointBlockSum>(make: Make<S>) {
         let square = dot(&y, &y);
         assert!((dots[1] - square).abs() <= 1e-13 * square, "n={n}: {dots:?} and {square}");
         assert_eq!((dots[0], dots[2]), (0.0, 0.0), "n={n}");
-        let mut narrow = space.basis(2, Store::F32).unwrap();
+        let mut narrow = space.basis(2, Precision::F32).unwrap();
         assert!(space.with_column(&mut narrow, 0, |_| Ok(())).is_err(), "n={n}");
     }
 }
@@ -242,8 +242,8 @@ pub fn cg_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>
             let matrix = symmetric(&mut rng, b, n, sign);
             let rhs = rng.numbers(n * b);
             let space = make(n * b);
-            let a = PointBlock::bsr(&space, &matrix, Store::F64).unwrap();
-            let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Store::F64).unwrap();
+            let a = PointBlock::bsr(&space, &matrix, Precision::F64).unwrap();
+            let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Precision::F64).unwrap();
             let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&rhs, &mut db).unwrap();
             for form in CG_FORMS {
@@ -299,7 +299,7 @@ pub fn cg_follows_the_textbook<S: PointBlockSum>(make: Make<S>) {
     let n = 200;
     let (a, b) = (line(n), Random(62).numbers(n));
     let space = make(n);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     let inverse: Vec<f64> = (0..n).map(|i| 1.0 / (1.0 + (i % 7) as f64)).collect();
     let p = OnHost(|x: &[f64], y: &mut [f64]| (0..n).for_each(|i| y[i] = inverse[i] * x[i]));
     let steps = 20;
@@ -310,7 +310,7 @@ pub fn cg_follows_the_textbook<S: PointBlockSum>(make: Make<S>) {
         for (p, expected) in [None, Some(&p as &dyn LinearOperator<S>)].into_iter().zip(&expected) {
             space.write(&vec![0.0; n], &mut dx).unwrap();
             let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
-            let stop = Stop { rtol: 1e-14, max_iterations: steps, atol: 0.0 };
+            let stop = Stop { rtol: 1e-14, max_iters: steps, atol: 0.0 };
             let history = cg.solve(&space, &operator, p, &db, &mut dx, &stop, &mut ()).unwrap();
             assert_eq!(history.iterations, steps, "{form:?}");
             for (j, (got, want)) in history.residuals.iter().zip(expected).enumerate() {
@@ -366,8 +366,8 @@ pub fn cg_takes_the_sums_of_operators<S: PointBlockSum + BlockDiagonal>(make: Ma
     let n = 3000;
     let (matrix, rhs) = (symmetric(&mut Random(65), 1, n, 1.0), Random(66).numbers(n));
     let space = make(n);
-    let a = PointBlock::bsr(&space, &matrix, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Store::F64).unwrap();
+    let a = PointBlock::bsr(&space, &matrix, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&matrix), Precision::F64).unwrap();
     let (summing_a, summing_p) = (Summing(&a, Cell::new(0)), Summing(&jacobi, Cell::new(0)));
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
@@ -376,10 +376,10 @@ pub fn cg_takes_the_sums_of_operators<S: PointBlockSum + BlockDiagonal>(make: Ma
         for (a, p) in
             [(&a as &dyn LinearOperator<S>, &jacobi as &dyn LinearOperator<S>), (&summing_a, &summing_p)]
         {
-            for max_iterations in [1, 7, 8, 9, 1000] {
+            for max_iters in [1, 7, 8, 9, 1000] {
                 let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
                 space.write(&vec![0.0; n], &mut x).unwrap();
-                let stop = Stop { rtol: 1e-10, max_iterations, atol: 0.0 };
+                let stop = Stop { rtol: 1e-10, max_iters, atol: 0.0 };
                 let history = cg.solve(&space, a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
                 let mut answer = vec![0.0; n];
                 space.read(&x, &mut answer).unwrap();
@@ -419,7 +419,7 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
         factors.borrow_mut().clear();
         space.write(&vec![0.0; n], &mut x).unwrap();
         let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
-        let stop = Stop { rtol: 1e-12, max_iterations: steps, atol: 0.0 };
+        let stop = Stop { rtol: 1e-12, max_iters: steps, atol: 0.0 };
         cg.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap();
         let factors = factors.borrow();
         let directions = &factors[1..=steps]; // the first product was the residual's
@@ -455,14 +455,14 @@ fn uneven(n: usize) -> Csr {
 pub fn fgmres_takes_preconditioners_that_vary<S: PointBlockSum>(make: Make<S>) {
     let n = 500;
     let (space, rhs) = (make(n), Random(70).numbers(n));
-    let a = PointBlock::csr(&space, &uneven(n), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &uneven(n), Precision::F64).unwrap();
     let calls = Cell::new(0);
     let varying = OnHost(|x: &[f64], y: &mut [f64]| {
         calls.set(calls.get() + 1);
         let call = calls.get() as f64;
         (0..n).for_each(|i| y[i] = x[i] * (1.0 + 0.6 * (1.7 * call + 0.9 * i as f64).sin()));
     });
-    let stop = Stop { rtol: 1e-10, max_iterations: 120, ..Stop::default() };
+    let stop = Stop { rtol: 1e-10, max_iters: 120, ..Stop::default() };
     let solve = |options: GmresOptions| {
         calls.set(0);
         let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
@@ -493,7 +493,7 @@ pub fn fgmres_takes_preconditioners_that_vary<S: PointBlockSum>(make: Make<S>) {
         brief(&fixed)
     );
     // Short cycles, and a basis in f32: the estimate of a cycle is worth less, and the true residual as much.
-    for (restart, basis) in [(12, Store::F64), (40, Store::F32)] {
+    for (restart, basis) in [(12, Precision::F64), (40, Precision::F32)] {
         let short = solve(GmresOptions { restart, basis, ..options });
         let what = format!("restart {restart}, {basis:?}: {}", brief(&short));
         assert!(short.true_relative_residual <= 1e-10 || short.iterations == 120, "{what}");
@@ -505,8 +505,8 @@ pub fn fgmres_takes_preconditioners_that_vary<S: PointBlockSum>(make: Make<S>) {
 pub fn fgmres_is_gmres_where_the_preconditioner_stays<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
     let n = 500;
     let (space, rhs) = (make(n), Random(71).numbers(n));
-    let a = PointBlock::csr(&space, &uneven(n), Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&uneven(n)).unwrap(), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &uneven(n), Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&uneven(n)).unwrap(), Precision::F64).unwrap();
     let stop = Stop { rtol: 1e-11, ..Stop::default() };
     for p in [None, Some(&jacobi as &dyn LinearOperator<S>)] {
         for restart in [10, 100] {

@@ -44,7 +44,7 @@ use krylith_core::method::{Bicgstab, BicgstabOptions, Gmres, GmresOptions, Ortho
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi};
 use krylith_core::space::Space;
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 
 /// Makes a space of vectors of a given length.
 pub type Make<'a, S> = &'a dyn Fn(usize) -> S;
@@ -82,7 +82,7 @@ pub fn products_match_the_dense_kronecker_sum<S: PointBlockSum>(make: Make<S>) {
                     let space = make(n * b * s);
                     for dense in [false, true] {
                         let operator =
-                            PointBlock::new(&space, &Terms::kronecker(&k), Store::F64, dense).unwrap();
+                            PointBlock::new(&space, &Terms::kronecker(&k), Precision::F64, dense).unwrap();
                         let d = distance(&apply(&space, &operator, &x, n * b * s), &reference);
                         assert!(d <= 1e-13, "b={b} s={s} same={same} n={n} dense={dense}: {d:e}");
                     }
@@ -102,8 +102,8 @@ pub fn solve_with<S: PointBlockSum + BlockDiagonal>(
 ) -> (Vec<f64>, krylith_core::History) {
     let space = make(k.rows());
     let terms = Terms::kronecker(k);
-    let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-    let p = jacobi.then(|| BlockJacobi::new(&space, &terms, Store::F64).unwrap());
+    let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+    let p = jacobi.then(|| BlockJacobi::new(&space, &terms, Precision::F64).unwrap());
     let p = p.as_ref().map(|p| p as &dyn LinearOperator<S>);
     let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(b, &mut db).unwrap();
@@ -122,7 +122,7 @@ pub fn gmres_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make
         let direct = solve(&dense(&k), &rhs);
         for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs]
         {
-            for basis in [Store::F64, Store::F32] {
+            for basis in [Precision::F64, Precision::F32] {
                 for jacobi in [false, true] {
                     let options =
                         GmresOptions { restart: 12, orthogonalization, basis, ..GmresOptions::default() };
@@ -151,8 +151,8 @@ pub fn bicgstab_with<S: PointBlockSum + BlockDiagonal>(
 ) -> (Vec<f64>, krylith_core::History) {
     let space = make(k.rows());
     let terms = Terms::kronecker(k);
-    let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-    let p = jacobi.then(|| BlockJacobi::new(&space, &terms, Store::F64).unwrap());
+    let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+    let p = jacobi.then(|| BlockJacobi::new(&space, &terms, Precision::F64).unwrap());
     let p = p.as_ref().map(|p| p as &dyn LinearOperator<S>);
     let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(b, &mut db).unwrap();
@@ -204,7 +204,7 @@ pub fn bicgstab_restarts_itself<S: PointBlockSum + BlockDiagonal>(make: Make<S>)
     let entries: Vec<_> = (0..60u32).map(|i| (i, i, if i % 2 == 0 { 1.0 } else { -1.0 })).collect();
     let a = krylith_core::matrix::Csr::from_triplets(60, 60, &entries).unwrap();
     let space = make(60);
-    let a = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&[1.0; 60], &mut b).unwrap();
     for options in BICGSTABS {
@@ -216,7 +216,7 @@ pub fn bicgstab_restarts_itself<S: PointBlockSum + BlockDiagonal>(make: Make<S>)
             assert_eq!(history.outcome, Outcome::Converged, "{options:?} {history:?}");
             assert!(ear.0[0].0 == 0 && ear.0[0].1.starts_with("pivot breakdown"), "{options:?} {:?}", ear.0);
         }
-        let stop = Stop { max_iterations: 0, ..Stop::default() };
+        let stop = Stop { max_iters: 0, ..Stop::default() };
         space.write(&[0.0; 60], &mut x).unwrap();
         let history = method.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!((history.outcome, history.iterations), (Outcome::MaxIterations, 0), "{options:?}");
@@ -229,11 +229,11 @@ pub fn rounded_bases_reach_the_tolerance<S: PointBlockSum>(make: Make<S>) {
     let k = random_kronecker(&mut rng, 4, 2, 60, 3, true, true);
     let rhs = rng.numbers(k.rows());
     let space = make(k.rows());
-    let a = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+    let a = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(&rhs, &mut b).unwrap();
     let mut gmres =
-        Gmres::new(&space, GmresOptions { basis: Store::F32, ..GmresOptions::default() }).unwrap();
+        Gmres::new(&space, GmresOptions { basis: Precision::F32, ..GmresOptions::default() }).unwrap();
     let stop = Stop { rtol: 1e-13, ..Stop::default() };
     let history = gmres.solve(&space, &a, None, &b, &mut x, &stop, &mut ()).unwrap().clone();
     assert_eq!(history.outcome, Outcome::Converged, "{history:?}");
@@ -283,8 +283,8 @@ pub fn products_of_awkward_patterns<S: PointBlockSum>(make: Make<S>) {
             let x = rng.numbers(m * b * s);
             let reference = by_rows(&k, &x);
             let space = make(n * b * s);
-            for (store, tolerance) in [(Store::F64, 1e-13), (Store::F32, 1e-6)] {
-                let operator = PointBlock::new(&space, &Terms::kronecker(&k), store, false).unwrap();
+            for (precision, tolerance) in [(Precision::F64, 1e-13), (Precision::F32, 1e-6)] {
+                let operator = PointBlock::new(&space, &Terms::kronecker(&k), precision, false).unwrap();
                 let d = distance(&apply(&space, &operator, &x, n * b * s), &reference);
                 assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}: {d:e}");
             }
@@ -298,7 +298,7 @@ pub fn updates_equal_a_fresh_operator<S: PointBlockSum>(make: Make<S>) {
     for same in [true, false] {
         let mut k = random_kronecker(&mut rng, 3, 2, 200, 5, same, true);
         let space = make(k.rows());
-        let mut operator = PointBlock::kronecker(&space, &k, Store::F64).unwrap();
+        let mut operator = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
         for (term, matrix) in [&mut k.m, &mut k.l].into_iter().enumerate() {
             let n = matrix.values().len();
             matrix.values_mut().copy_from_slice(&rng.numbers(n));
@@ -331,7 +331,7 @@ pub fn operators_keep_their_coefficients<S: PointBlockSum>(make: Make<S>) {
         let k = random_kronecker(&mut rng, 3, s, 60, 5, true, true);
         let (space, x) = (make(k.rows()), rng.numbers(k.rows()));
         let mut operators: Vec<_> =
-            (0..3).map(|_| PointBlock::kronecker(&space, &k, Store::F64).unwrap()).collect();
+            (0..3).map(|_| PointBlock::kronecker(&space, &k, Precision::F64).unwrap()).collect();
         let mut all = [k.clone(), k.clone(), k.clone()];
         for (change, tau) in [(1, 0.3), (0, 0.7), (1, 0.9), (2, 0.3), (1, 0.3)] {
             all[change].tau = tau;
@@ -342,7 +342,7 @@ pub fn operators_keep_their_coefficients<S: PointBlockSum>(make: Make<S>) {
             }
         }
         // One more that finds coefficients as they are now.
-        let fresh = PointBlock::kronecker(&space, &all[2], Store::F64).unwrap();
+        let fresh = PointBlock::kronecker(&space, &all[2], Precision::F64).unwrap();
         operators[2].set_tau(&space, &k.a, 0.1).unwrap();
         let d = distance(&apply(&space, &fresh, &x, k.rows()), &by_rows(&all[2], &x));
         assert!(d <= 1e-13, "{s} stages, a fresh operator: {d:e}");
@@ -370,7 +370,7 @@ pub fn structure_changes_nothing<S: PointBlockSum>(make: Make<S>) {
         let space = make(k.rows());
         let terms = Terms::kronecker(&k);
         let [structured, dense] = [false, true].map(|dense| {
-            let operator = PointBlock::new(&space, &terms, Store::F64, dense).unwrap();
+            let operator = PointBlock::new(&space, &terms, Precision::F64, dense).unwrap();
             apply(&space, &operator, &x, k.rows())
         });
         assert!(distance(&structured, &dense) <= 1e-15, "s={s}: {:e}", distance(&structured, &dense));

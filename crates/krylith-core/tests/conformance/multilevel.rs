@@ -9,7 +9,7 @@ use krylith_core::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use krylith_core::precond::{
     Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, Smoothing,
 };
-use krylith_core::{History, Outcome, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Stop};
 
 /// Every way to coarsen.
 pub const KINDS: [CoarsenKind; 3] = [
@@ -301,7 +301,7 @@ pub fn solved<S: Coarsen>(
     let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(b, &mut db).unwrap();
     let mut first: Option<History> = None;
-    let stop = Stop { rtol, max_iterations: 200, ..Stop::default() };
+    let stop = Stop { rtol, max_iters: 200, ..Stop::default() };
     for _ in 0..if b.len() > 10_000 { 1 } else { 2 } {
         space.write(&vec![0.0; b.len()], &mut dx).unwrap();
         let history = method.solve(space, a, Some(p), &db, &mut dx, &stop, &mut ()).unwrap();
@@ -315,7 +315,7 @@ pub fn solved<S: Coarsen>(
 /// Iterations of CG with a right-hand side of ones, to 1e-8.
 fn iterations<S: Coarsen>(make: Make<S>, a: &Csr, how: MultilevelOptions, form: CgForm) -> usize {
     let (terms, space) = (Terms::csr(a).unwrap(), make(a.rows()));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
     let p = Multilevel::new(&space, &terms, how).unwrap();
     let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
     let b = vec![1.0; a.rows()];
@@ -350,13 +350,13 @@ pub fn iterations_do_not_grow<S: Coarsen>(make: Make<S>) {
 /// Every smoother solves, ILDU in fewer iterations than one sweep of Jacobi, and levels in f32 reach the same tolerance.
 pub fn smoothers_precondition<S: Coarsen>(make: Make<S>) {
     let a = diffusion(20, 1e3);
-    let of = |smoothing, store| {
-        let how = MultilevelOptions { smoothing, store, ..options(CoarsenKind::Classical) };
+    let of = |smoothing, precision| {
+        let how = MultilevelOptions { smoothing, precision, ..options(CoarsenKind::Classical) };
         iterations(make, &a, how, CgForm::Textbook)
     };
-    let found = SMOOTHERS.map(|smoothing| of(smoothing, Store::F64));
+    let found = SMOOTHERS.map(|smoothing| of(smoothing, Precision::F64));
     assert!(found[5] < found[0] && found[4] < found[2] && found[1] < found[0], "{found:?}");
-    let rounded = of(Smoothing::Chebyshev { degree: 2 }, Store::F32);
+    let rounded = of(Smoothing::Chebyshev { degree: 2 }, Precision::F32);
     assert!(rounded.abs_diff(found[3]) <= 1, "{rounded} with levels in f32, {}", found[3]);
 }
 
@@ -366,7 +366,7 @@ pub fn systems_of_blocks<S: Coarsen>(make: Make<S>) {
     for (b, s) in [(3, 1), (4, 2), (1, 2), (5, 1), (2, 3)] {
         let k = super::distributed::grid(b, s, 9);
         let (terms, space, rhs) = (Terms::kronecker(&k), make(k.rows()), rng.numbers(k.rows()));
-        let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+        let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
         for (kind, cycle) in
             [(KINDS[0], Cycle::V), (KINDS[1], Cycle::V), (KINDS[1], Cycle::W), (KINDS[2], Cycle::K)]
         {
@@ -434,7 +434,7 @@ pub fn small_and_odd_systems<S: Coarsen>(make: Make<S>) {
     }
     let a = Csr::from_triplets(side * side, side * side, &triplets).unwrap();
     let (terms, space) = (Terms::csr(&a).unwrap(), make(a.rows()));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
     let b: Vec<f64> = (0..a.rows()).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
     for kind in KINDS {
         let p = Multilevel::new(&space, &terms, options(kind)).unwrap();

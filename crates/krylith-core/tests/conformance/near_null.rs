@@ -9,7 +9,7 @@ use krylith_core::operator::{PointBlock, TermValues, Terms};
 use krylith_core::precond::{
     Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, NearNull, Smoothing,
 };
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 
 /// An elastic bar of `nodes`, clamped at x = 0, its nodes joined by springs along the edges and the diagonals of the faces: a truss, whose rigid
 /// motions cost nothing. Springs along x are `stiff` times as stiff.
@@ -138,7 +138,7 @@ pub fn rigid_modes_keep_iterations<S: Coarsen>(make: Make<S>) {
         let of = |nodes: usize, rigid: bool| {
             let (a, points) = truss([2 * nodes, nodes, nodes], stiff);
             let (terms, space) = (Terms::bsr(&a), make(a.rows()));
-            let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+            let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
             let p = match rigid {
                 true => Multilevel::with_near_null(&space, &terms, options(true), modes(&a, &points)),
                 false => Multilevel::new(&space, &terms, options(true)),
@@ -149,7 +149,7 @@ pub fn rigid_modes_keep_iterations<S: Coarsen>(make: Make<S>) {
             let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
             space.write(&b, &mut db).unwrap();
             let mut cg = Cg::new(&space, CgOptions { form: CgForm::Textbook }).unwrap();
-            let stop = Stop { rtol: 1e-8, max_iterations: 500, ..Stop::default() };
+            let stop = Stop { rtol: 1e-8, max_iters: 500, ..Stop::default() };
             let history = cg.solve(&space, &operator, Some(&p), &db, &mut dx, &stop, &mut ()).unwrap();
             assert_eq!(history.outcome, Outcome::Converged, "{nodes} nodes, {rigid}");
             let mut x = vec![0.0; b.len()];
@@ -178,7 +178,7 @@ pub fn one_vector_of_a_scalar_system<S: Coarsen>(make: Make<S>) {
     let n = a.rows();
     let scaled = Bsr::new(1, n, n, a.row_ptr().to_vec(), a.col().to_vec(), values).unwrap();
     let (terms, space) = (Terms::bsr(&scaled), make(n));
-    let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+    let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
     let iterations = |near: Vec<f64>| {
         let near = NearNull::new(&[near]).unwrap();
         let how = Coarsening::of(CoarsenKind::Aggregation { smoothed: true });
@@ -189,7 +189,7 @@ pub fn one_vector_of_a_scalar_system<S: Coarsen>(make: Make<S>) {
         let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
         space.write(&scale, &mut db).unwrap();
         let mut cg = Cg::new(&space, CgOptions { form: CgForm::Textbook }).unwrap();
-        let stop = Stop { rtol: 1e-8, max_iterations: 500, ..Stop::default() };
+        let stop = Stop { rtol: 1e-8, max_iters: 500, ..Stop::default() };
         let history = cg.solve(&space, &operator, Some(&p), &db, &mut dx, &stop, &mut ()).unwrap();
         assert_eq!(history.outcome, Outcome::Converged);
         history.iterations

@@ -88,7 +88,7 @@ pub fn solvers_on_many_threads(device: &str) {
         (2, "method=bicgstab precond=ildu"),
         (3, "method=gmres restart=20 precond=jacobi"),
         (4, "method=bicgstab precond=ildu+jacobi"),
-        (4, "method=gmres restart=20 precond=ildu store=f32"),
+        (4, "method=gmres restart=20 precond=ildu precision=f32"),
     ];
     let one = |(block, text): (usize, &str)| {
         // A chain of nodes whose blocks are well conditioned.

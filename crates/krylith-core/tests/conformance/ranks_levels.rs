@@ -11,7 +11,7 @@ use krylith_core::method::{Cg, CgOptions, Gmres, GmresOptions};
 use krylith_core::operator::{PointBlock, TermValues, Terms};
 use krylith_core::partition::split;
 use krylith_core::precond::{Border, Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions};
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 use std::sync::Arc;
 
 /// The hierarchy of several ranks is that of the whole, also where each coarsens its own nodes: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
@@ -49,10 +49,10 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
                 ..MultilevelOptions::default()
             };
             let coarse = MultilevelOptions { levels: 2, smooth_finest: false, gather: usize::MAX, ..how };
-            let stop = Stop { rtol: 1e-8, max_iterations: 300, ..Stop::default() };
+            let stop = Stop { rtol: 1e-8, max_iters: 300, ..Stop::default() };
             let (alone, nodes) = {
                 let (space, terms) = (make(n * b), Terms::bsr(&whole));
-                let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+                let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
                 let p = Multilevel::new(&space, &terms, how).unwrap();
                 let mut cg = Cg::new(&space, CgOptions::default()).unwrap();
                 let history = solved(&space, &a, &p, &mut cg, stop.rtol, &x).1;
@@ -66,7 +66,7 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
                         let comm: Arc<dyn Communicator> = comm;
                         let [part, next] = [&both[0][rank], &both[1][rank]];
                         let space = share(&comm, part.rows.len() * b)?;
-                        let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                        let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
                         let own = |x: &[f64]| -> Vec<f64> {
                             part.rows.iter().flat_map(|&i| &x[i as usize * b..][..b]).copied().collect()
                         };
@@ -152,10 +152,10 @@ pub fn ranks_share_levels_of_blocks<S: Coarsen>(sizes: &[usize], make: Make<S>, 
                 ..MultilevelOptions::default()
             };
             let options = GmresOptions { flexible: cycle == Cycle::K, ..GmresOptions::default() };
-            let stop = Stop { rtol: 1e-8, max_iterations: 100, ..Stop::default() };
+            let stop = Stop { rtol: 1e-8, max_iters: 100, ..Stop::default() };
             let alone = {
                 let space = make(k.rows());
-                let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+                let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
                 let p = Multilevel::new(&space, &terms, how).unwrap();
                 let mut gmres = Gmres::new(&space, options).unwrap();
                 solved(&space, &a, &p, &mut gmres, stop.rtol, &rhs).1.iterations
@@ -170,7 +170,7 @@ pub fn ranks_share_levels_of_blocks<S: Coarsen>(sizes: &[usize], make: Make<S>, 
                         let part = &parts[comm.rank()];
                         let comm: Arc<dyn Communicator> = comm;
                         let space = share(&comm, part.rows.len() * order)?;
-                        let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+                        let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
                         let p = Multilevel::new(&space, &part.terms, how)?;
                         let own = part.rows.iter().flat_map(|&i| &rhs[i as usize * order..][..order]);
                         let own: Vec<f64> = own.copied().collect();

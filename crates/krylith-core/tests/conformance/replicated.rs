@@ -11,7 +11,7 @@ use krylith_core::method::{Cg, CgOptions};
 use krylith_core::operator::{Gathered, LinearOperator, PointBlock, PointBlockSum, Replicated, SharedRows};
 use krylith_core::partition::replicated::{Cuts, Mode};
 use krylith_core::space::Space;
-use krylith_core::{History, Outcome, Result, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Result, Stop};
 use std::sync::Arc;
 
 const MODES: [&str; 13] = [
@@ -227,12 +227,12 @@ fn solve<S: Space>(
     space: &S,
     a: &dyn LinearOperator<S>,
     rhs: &[f64],
-    max_iterations: usize,
+    max_iters: usize,
 ) -> Result<(History, Vec<f64>)> {
     let (mut b, mut x) = (space.vector()?, space.vector()?);
     space.write(rhs, &mut b)?;
     let mut cg = Cg::new(space, CgOptions::default())?;
-    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iterations };
+    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters };
     // Twice: the first solve of a device that records does not replay, the second does.
     cg.solve(space, a, None, &b, &mut x, &stop, &mut ())?;
     space.write(&vec![0.0; rhs.len()], &mut x)?;
@@ -272,16 +272,16 @@ fn cg_as_on_one_rank<S: SharedRows + PointBlockSum>(
     whole: MakeShare<S>,
     share: MakeShare<S>,
     a: &Csr,
-    max_iterations: usize,
+    max_iters: usize,
 ) {
     let n = a.rows();
     let rhs = Random(214).numbers(n);
     let alone = |comm: Arc<dyn Communicator>| {
         let space = whole(&comm, n)?;
-        solve(&space, &PointBlock::csr(&space, a, Store::F64)?, &rhs, max_iterations)
+        solve(&space, &PointBlock::csr(&space, a, Precision::F64)?, &rhs, max_iters)
     };
     let (reference, x) = Team::run(1, |comm| alone(comm)).unwrap().remove(0);
-    let expected = if max_iterations == 13 { Outcome::MaxIterations } else { Outcome::Converged };
+    let expected = if max_iters == 13 { Outcome::MaxIterations } else { Outcome::Converged };
     assert_eq!(reference.outcome, expected);
     let same = |what: &str, history: &History, found: &[f64], x: &[f64]| {
         assert_eq!(history.outcome, reference.outcome, "{what}");
@@ -297,7 +297,7 @@ fn cg_as_on_one_rank<S: SharedRows + PointBlockSum>(
         for mode in ["nz", "2nz", "lra:0.3", "lra+rc:0.25/0.05", "fused"].map(mode) {
             let work = |comm: Arc<dyn Communicator>| {
                 let space = whole(&comm, n)?;
-                solve(&space, &Replicated::new(&space, &comm, a, mode)?, &rhs, max_iterations)
+                solve(&space, &Replicated::new(&space, &comm, a, mode)?, &rhs, max_iters)
             };
             let all = Team::run(ranks, |comm| work(comm)).unwrap();
             for (rank, (history, found)) in all.iter().enumerate() {
@@ -310,7 +310,7 @@ fn cg_as_on_one_rank<S: SharedRows + PointBlockSum>(
             let own = Gathered::<S>::rows(a, ranks)?[comm.rank()].clone();
             let space = share(&comm, own.len())?;
             let operator = Gathered::new(&space, &comm, a)?;
-            solve(&space, &operator, &rhs[own.clone()], max_iterations).map(|solved| (own, solved))
+            solve(&space, &operator, &rhs[own.clone()], max_iters).map(|solved| (own, solved))
         };
         for (own, (history, found)) in Team::run(ranks, |comm| work(comm)).unwrap() {
             same(&format!("gathered, rows {own:?} on {ranks} ranks"), &history, &found, &x[own.clone()]);

@@ -9,7 +9,7 @@ use krylith_core::matrix::{Bsr, Csr, KroneckerSum};
 use krylith_core::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::partition::split;
-use krylith_core::{Outcome, Stop, Store};
+use krylith_core::{Outcome, Precision, Stop};
 use std::sync::Arc;
 
 /// A system of whole numbers, and a right-hand side that is A x as far as it can be rounded.
@@ -61,7 +61,7 @@ impl Whole {
     /// What a device makes of the numbers that stand at `own` places of the whole.
     fn check<S: PointBlockSum>(&self, space: &S, terms: &Terms, own: &[usize], what: &str) {
         let pick = |v: &[f64]| own.iter().map(|&i| v[i]).collect::<Vec<f64>>();
-        let a = PointBlock::new(space, terms, Store::F64, false).unwrap();
+        let a = PointBlock::new(space, terms, Precision::F64, false).unwrap();
         let [mut b, mut x, mut r, mut m] = [(); 4].map(|()| space.vector().unwrap());
         space.write(&pick(&self.b), &mut b).unwrap();
         space.write(&pick(&self.x), &mut x).unwrap();
@@ -159,9 +159,9 @@ pub fn numbers_far_from_one_are_solved<S: PointBlockSum + 'static>(make: Make<S>
     let space = make(N);
     let diagonal = |v: f64| {
         let entries: Vec<_> = (0..N as u32).map(|i| (i, i, v)).collect();
-        PointBlock::csr(&space, &Csr::from_triplets(N, N, &entries).unwrap(), Store::F64).unwrap()
+        PointBlock::csr(&space, &Csr::from_triplets(N, N, &entries).unwrap(), Precision::F64).unwrap()
     };
-    let laplacian = PointBlock::csr(&space, &line(N), Store::F64).unwrap();
+    let laplacian = PointBlock::csr(&space, &line(N), Precision::F64).unwrap();
     let (five, tenth, seven) = (diagonal(5.0), diagonal(0.1), diagonal(7.0));
     let stop = Stop { rtol: 1e-10, ..Stop::default() };
     for (name, mut method) in methods(&space) {
@@ -211,7 +211,7 @@ pub fn the_limit_of_double_precision_is_named<S: PointBlockSum + 'static>(make: 
     }
     let csr = Csr::from_triplets(n, n, &entries).unwrap();
     let space = make(n);
-    let a = PointBlock::csr(&space, &csr, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &csr, Precision::F64).unwrap();
     for (name, mut method) in methods(&space).into_iter().filter(|(name, _)| name.starts_with("gmres")) {
         let b: Vec<f64> = (0..n).map(|i| 1.0 + 0.3 * (i as f64).sin()).collect();
         let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
@@ -223,7 +223,7 @@ pub fn the_limit_of_double_precision_is_named<S: PointBlockSum + 'static>(make: 
             }
         });
         let p: Option<&dyn LinearOperator<S>> = Some(&p);
-        let stop = Stop { rtol: 1e-14, max_iterations: 300, atol: 0.0 };
+        let stop = Stop { rtol: 1e-14, max_iters: 300, atol: 0.0 };
         let history = method.solve(&space, &a, p, &db, &mut dx, &stop, &mut ()).unwrap().clone();
         let (residual, rounding) = (history.true_relative_residual, history.rounding);
         assert_eq!(history.outcome, Outcome::RoundingLimit, "{name}: {residual:e}, rounding {rounding:e}");
@@ -245,7 +245,7 @@ pub fn the_limit_of_double_precision_is_named<S: PointBlockSum + 'static>(make: 
 pub fn a_cycle_stops_when_it_is_done<S: PointBlockSum + 'static>(make: Make<S>) {
     let n = 40;
     let space = make(n);
-    let a = PointBlock::csr(&space, &line(n), Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &line(n), Precision::F64).unwrap();
     // The Thomas algorithm, spoilt by a little: A P⁻¹ is the identity and a small matrix.
     for spoilt in [0.0, 1e-13, 1e-9, 1e-5] {
         let p = OnHost(|r: &[f64], z: &mut [f64]| {
@@ -262,7 +262,7 @@ pub fn a_cycle_stops_when_it_is_done<S: PointBlockSum + 'static>(make: Make<S>) 
             (0..n).for_each(|i| z[i] *= 1.0 + spoilt * (i as f64 * 7.0).sin());
         });
         let p: &dyn LinearOperator<S> = &p;
-        for basis in [Store::F64, Store::F32] {
+        for basis in [Precision::F64, Precision::F32] {
             let mut iterations = Vec::new();
             for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2] {
                 let options =

@@ -12,11 +12,11 @@ use krylith_core::precond::{
     FILL, Factorization, MOST_DISTANCE, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder,
     SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
 };
-use krylith_core::{Error, Store};
+use krylith_core::{Error, Precision};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const OPTIONS: SchwarzOptions = SchwarzOptions { store: Store::F64, rows: 3, deterministic: true };
+const OPTIONS: SchwarzOptions = SchwarzOptions { precision: Precision::F64, rows: 3, deterministic: true };
 
 const EXACT: SchwarzSettings =
     SchwarzSettings { factor: SchwarzFactor::Exact, solve: TriangularSolve::Exact, options: OPTIONS };
@@ -259,8 +259,8 @@ pub fn schwarz_factors_match_the_textbook<S: ReadSchwarz>(make: Make<S>) {
                 let plain = Plain::new(&plan, &a);
                 let lu = plain.exact();
                 let what = format!("b={b} n={n} parts={parts} fill={fill} {order:?}");
-                for (store, tolerance) in [(Store::F64, 1e-12), (Store::F32, 1e-5)] {
-                    let options = SchwarzOptions { store, ..OPTIONS };
+                for (precision, tolerance) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
+                    let options = SchwarzOptions { precision, ..OPTIONS };
                     let p = made(&space, &plan, &a, SchwarzSettings { options, ..EXACT });
                     assert_eq!(p.factorization(), Some(Factorization::Exact), "{what}");
                     let found = space.read_schwarz(p.factors()).unwrap();

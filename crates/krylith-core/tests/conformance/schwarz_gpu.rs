@@ -1,7 +1,7 @@
 //! Schwarz's subdomains on one GPU against plain loops on the host, and how fast they are.
 
 use crate::common::*;
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::device::cuda::{Cuda, Device};
 use krylith_core::matrix::Bsr;
 use krylith_core::memory::Numbers;
@@ -262,7 +262,7 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
             let what = format!("b = {b}, {n} rows in runs of {per}");
             let close = |d: f64, limit: f64, part: &str| assert!(d <= limit, "{what}, {part}: {d:e}");
             for deterministic in [false, true] {
-                let options = SchwarzOptions { store: Store::F64, rows: per, deterministic };
+                let options = SchwarzOptions { precision: Precision::F64, rows: per, deterministic };
                 let mut f = space.prepare_schwarz(&plan, options).unwrap();
                 space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
                 let (quality, pivots) = space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
@@ -304,7 +304,7 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
                 close(distance(&space.read_schwarz(&f).unwrap(), &exact.factors), 1e-11, "many sweeps");
             }
             // Rounded storage, and another order of calls.
-            let options = SchwarzOptions { store: Store::F32, rows: per, deterministic: false };
+            let options = SchwarzOptions { precision: Precision::F32, rows: per, deterministic: false };
             let mut f = space.prepare_schwarz(&plan, options).unwrap();
             space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
             space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
@@ -357,7 +357,7 @@ pub fn bad_pivots_of_subdomains_are_named(device: &Arc<Device>) {
         }
         let plan = Arc::new(plan_of(&a, &one(n), |_, _| false, 1));
         let space = Cuda::new(device, n * b).unwrap();
-        let options = SchwarzOptions { store: Store::F64, rows: 8, deterministic: false };
+        let options = SchwarzOptions { precision: Precision::F64, rows: 8, deterministic: false };
         let mut f = space.prepare_schwarz(&plan, options).unwrap();
         space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
         let (quality, pivots) = space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
@@ -437,10 +437,12 @@ pub fn schwarz_speed(device: &Arc<Device>) {
         let (mut x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
         let host = Random(18).numbers(n * b);
         space.write(&host, &mut x).unwrap();
-        for (store, deterministic) in [(Store::F64, false), (Store::F32, false), (Store::F64, true)] {
+        for (precision, deterministic) in
+            [(Precision::F64, false), (Precision::F32, false), (Precision::F64, true)]
+        {
             println!("{name}, b = {b}, {} blocks, {store:?}, deterministic {deterministic}:", plan.entries());
             for rows in [8, 16, 32] {
-                let options = SchwarzOptions { store, rows, deterministic };
+                let options = SchwarzOptions { precision, rows, deterministic };
                 let begin = Instant::now();
                 let mut f = space.prepare_schwarz(&plan, options).unwrap();
                 space.wait().unwrap();

@@ -89,7 +89,7 @@ pub fn new_values_are_those_of_a_new_solver(device: &str) {
     // Direct factors want the whole system on one GPU.
     let alone = !device.contains(',');
     for precond in all.into_iter().filter(|precond| alone || *precond != "lu") {
-        for more in ["", " equilibrate=true", " store=f32"] {
+        for more in ["", " equilibrate=true", " precision=f32"] {
             let mut k = random_kronecker(&mut rng, 2, 3, 40, 4, true, true);
             k.a = Dense::identity(3);
             let text = format!("method=gmres precond={precond} rtol=1e-10{more}");
@@ -366,9 +366,11 @@ pub fn values_may_break_a_structure(device: &str) {
 /// Right-hand sides, answers and values in a caller's memory: the results of slices, to the bit.
 pub fn lent_memory_solves_as_slices_do(device: &str, lend: Lend) {
     let mut rng = Random(13);
-    for text in
-        ["method=gmres precond=jacobi", "method=bicgstab precond=ildu:rows=10", "store=f32 precond=jacobi"]
-    {
+    for text in [
+        "method=gmres precond=jacobi",
+        "method=bicgstab precond=ildu:rows=10",
+        "precision=f32 precond=jacobi",
+    ] {
         let mut k = random_kronecker(&mut rng, 3, 2, 30, 4, true, true);
         let options = options(device, &format!("rtol=1e-9 {text}"));
         let problem = || Problem::kronecker(&k).unwrap().into_owned();

@@ -12,7 +12,7 @@ use krylith_core::memory::Numbers;
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::space::Space;
-use krylith_core::{Problem, Solver, Stop, Store};
+use krylith_core::{Precision, Problem, Solver, Stop};
 use std::sync::Arc;
 
 /// All GPUs of this machine, opened once.
@@ -246,7 +246,7 @@ pub fn solves_on_many_gpus_leave_memory_flat() {
             let own: Vec<f64> =
                 part.rows.iter().flat_map(|&i| &rhs[i as usize * 8..][..8]).copied().collect();
             let space = share(Transport::Auto)(&comm, own.len())?;
-            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+            let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
             let (mut b, mut x) = (space.vector()?, space.vector()?);
             space.write(&own, &mut b)?;
             let mut gmres = Gmres::new(&space, GmresOptions::default())?;
@@ -286,7 +286,7 @@ pub fn a_gpu_that_fails_ends_the_others() {
         let work = |comm: Arc<dyn Communicator>| {
             let part = &parts[comm.rank()];
             let space = share(transport)(&comm, part.rows.len() * 2)?;
-            let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
+            let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
             let (x, mut y) = (space.vector()?, space.vector()?);
             for step in 0..100 {
                 if comm.rank() == 1 && step == 50 {

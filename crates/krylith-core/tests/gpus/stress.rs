@@ -32,7 +32,7 @@ const OPTIONS: [&str; 10] = [
     "",
     "method=gmres precond=ildu:fill=1",
     "precond=ras method=gmres",
-    "precond=ildu store=f32",
+    "precond=ildu precision=f32",
     "method=bicgstab precond=jacobi",
 ];
 

@@ -6,7 +6,7 @@ use krylith_core::matrix::Csr;
 use krylith_core::method::{Bicgstab, BicgstabOptions, Reductions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::precond::BlockJacobi;
-use krylith_core::{History, Observer, Outcome, Progress, Stop, Store};
+use krylith_core::{History, Observer, Outcome, Precision, Progress, Stop};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ const BOTH: [BicgstabOptions; 2] = [
     BicgstabOptions { reductions: Reductions::Merged },
     BicgstabOptions { reductions: Reductions::Classical },
 ];
-const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iterations: 10_000 };
+const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000 };
 
 fn matrix(rows: &[&[f64]]) -> Csr {
     let n = rows.len();
@@ -67,7 +67,7 @@ fn run_from(
 
 fn run(a: &Csr, b: &[f64], options: BicgstabOptions, stop: Stop) -> Run {
     let space = Cpu::new(b.len(), 1);
-    let a = PointBlock::csr(&space, a, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, a, Precision::F64).unwrap();
     run_from(&a, None, b, &vec![0.0; b.len()], options, stop, Ear::default())
 }
 
@@ -123,8 +123,8 @@ fn the_first_iterations_are_the_textbooks_and_the_answer_is_right() {
         let rhs = rng.numbers(k.rows());
         let (a, terms, space) = (dense(&k), Terms::kronecker(&k), Cpu::new(k.rows(), 1));
         let (direct, inverse) = (solve(&a, &rhs), block_diagonal_inverse(&a, b * s));
-        let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-        let jacobi = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+        let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+        let jacobi = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
         for options in BOTH {
             for p in [None, Some(&jacobi as &dyn LinearOperator<Cpu>)] {
                 let run = run_from(&operator, p, &rhs, &vec![0.0; rhs.len()], options, TIGHT, Ear::default());
@@ -165,7 +165,7 @@ fn max_iterations_are_taken_exactly() {
     let b = Random(2).numbers(225);
     for options in BOTH {
         for limit in [0, 1, 7, 8, 9, 16, 19] {
-            let run = run(&a, &b, options, Stop { rtol: 1e-15, max_iterations: limit, ..TIGHT });
+            let run = run(&a, &b, options, Stop { rtol: 1e-15, max_iters: limit, ..TIGHT });
             assert_eq!(run.history.outcome, Outcome::MaxIterations, "{options:?} {limit}");
             assert_eq!((run.history.iterations, run.history.restarts), (limit, 0));
             let each = if options.reductions == Reductions::Merged { 2 } else { 3 };
@@ -227,7 +227,7 @@ fn matrices_without_an_answer_break_down_by_name() {
         ("singular", &singular, vec![1.0; 3]),
     ] {
         for options in BOTH {
-            let run = run(a, &b, options, Stop { max_iterations: 500, ..TIGHT });
+            let run = run(a, &b, options, Stop { max_iters: 500, ..TIGHT });
             let what = format!("{name} {options:?} {:?} {:?}", run.history, run.restarts);
             assert!(
                 matches!(run.history.outcome, Outcome::Breakdown | Outcome::Stagnated | Outcome::Diverged),
@@ -306,7 +306,7 @@ fn an_observer_interrupts_and_keeps_x() {
     let a = convection_diffusion(15);
     let b = Random(4).numbers(225);
     let space = Cpu::new(225, 1);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     for options in BOTH {
         for k in [0, 1, 5, 8, 13] {
             let ear = Ear { stop_at: Some(k), ..Ear::default() };
@@ -327,7 +327,7 @@ fn an_observer_interrupts_and_keeps_x() {
 fn trivial_solves_take_no_iteration() {
     let a = convection_diffusion(6);
     let space = Cpu::new(36, 1);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     let x = Random(6).numbers(36);
     let mut b = vec![0.0; 36];
     operator.apply(&space, &x, &mut b).unwrap();
@@ -352,7 +352,7 @@ fn trivial_solves_take_no_iteration() {
 #[test]
 fn an_absolute_tolerance_counts() {
     let (a, b) = (convection_diffusion(10), Random(8).numbers(100));
-    let run = run(&a, &b, BOTH[0], Stop { rtol: 0.0, atol: 1e-3, max_iterations: 1000 });
+    let run = run(&a, &b, BOTH[0], Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000 });
     let reached = run.history.true_relative_residual * norm(&b);
     assert!(run.history.outcome == Outcome::Converged && reached <= 1e-3 && reached > 1e-6);
 }
@@ -367,8 +367,8 @@ fn results_are_bitwise_repeatable() {
         let solve = |threads: usize| {
             let space = eager(k.rows(), threads);
             let terms = Terms::kronecker(&k);
-            let a = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
-            let p = BlockJacobi::new(&space, &terms, Store::F64).unwrap();
+            let a = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
+            let p = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
             let mut method = Bicgstab::new(&space, options).unwrap();
             let mut once = |p: Option<&dyn LinearOperator<Cpu>>| {
                 let mut x = vec![0.0; k.rows()];

@@ -7,7 +7,7 @@ use krylith_core::method::{Gmres, GmresOptions, Orthogonalization};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::precond::BlockJacobi;
 use krylith_core::space::Space;
-use krylith_core::{History, Outcome, Progress, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Progress, Stop};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ const VARIANTS: [Orthogonalization; 3] =
 /// Every orthogonalisation with both basis precisions.
 fn all_options(restart: usize) -> impl Iterator<Item = GmresOptions> {
     VARIANTS.into_iter().flat_map(move |orthogonalization| {
-        [Store::F64, Store::F32].map(|basis| GmresOptions {
+        [Precision::F64, Precision::F32].map(|basis| GmresOptions {
             restart,
             orthogonalization,
             basis,
@@ -83,11 +83,11 @@ fn run(
 
 fn solve(a: &Csr, b: &[f64], options: GmresOptions, stop: Stop) -> Run {
     let space = Cpu::new(b.len(), 1);
-    let a = PointBlock::csr(&space, a, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, a, Precision::F64).unwrap();
     run(&a, b, &vec![0.0; b.len()], options, stop, &mut ())
 }
 
-const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iterations: 10_000 };
+const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000 };
 
 #[test]
 fn converged_means_the_true_residual() {
@@ -109,7 +109,7 @@ fn max_iterations_are_taken_exactly() {
     let b = Random(2).numbers(225);
     for options in all_options(10) {
         for limit in [0, 1, 9, 10, 11, 25] {
-            let run = solve(&a, &b, options, Stop { max_iterations: limit, ..TIGHT });
+            let run = solve(&a, &b, options, Stop { max_iters: limit, ..TIGHT });
             assert_eq!(run.history.outcome, Outcome::MaxIterations, "{options:?}");
             assert_eq!(run.history.iterations, limit);
             let reductions = match options.orthogonalization {
@@ -238,7 +238,7 @@ fn an_observer_interrupts_and_keeps_x() {
     let a = convection_diffusion(15);
     let b = Random(4).numbers(225);
     let space = Cpu::new(225, 1);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     for options in all_options(8) {
         for k in [0, 1, 5, 8, 13] {
             let mut observer = |p: Progress| {
@@ -270,7 +270,7 @@ fn an_invariant_space_ends_with_the_answer() {
                 let what = format!("{options:?} n={n} degree={degree} {:?}", run.history);
                 assert_eq!(run.history.outcome, Outcome::Converged, "{what}");
                 assert!(relative_residual(&a, &b, &run.x) <= 1e-12, "{what}");
-                if options.basis == Store::F64 {
+                if options.basis == Precision::F64 {
                     assert_eq!(run.history.iterations, degree.min(n), "{what}");
                 }
             }
@@ -282,7 +282,7 @@ fn an_invariant_space_ends_with_the_answer() {
 fn trivial_solves_take_no_iteration() {
     let a = convection_diffusion(6);
     let space = Cpu::new(36, 1);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     let x = Random(6).numbers(36);
     let mut b = vec![0.0; 36];
     operator.apply(&space, &x, &mut b).unwrap();
@@ -309,7 +309,7 @@ fn a_restart_longer_than_the_system_is_harmless() {
         for options in all_options(3 * n) {
             let run = solve(&a, &b, options, TIGHT);
             assert_eq!(run.history.outcome, Outcome::Converged, "{options:?} n={n} {:?}", run.history);
-            if options.basis == Store::F64 {
+            if options.basis == Precision::F64 {
                 assert!(run.history.iterations <= n, "{options:?} n={n}: {}", run.history.iterations);
             }
         }
@@ -319,7 +319,7 @@ fn a_restart_longer_than_the_system_is_harmless() {
 #[test]
 fn an_absolute_tolerance_counts() {
     let (a, b) = (convection_diffusion(10), Random(8).numbers(100));
-    let stop = Stop { rtol: 0.0, atol: 1e-3, max_iterations: 1000 };
+    let stop = Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000 };
     let run = solve(&a, &b, GmresOptions::default(), stop);
     let reached = run.history.true_relative_residual * norm(&b);
     assert!(run.history.outcome == Outcome::Converged && reached <= 1e-3 && reached > 1e-5);
@@ -328,9 +328,9 @@ fn an_absolute_tolerance_counts() {
 /// ‖I − VᵀV‖_F over the first `m` columns.
 fn orthogonality(a: &Csr, b: &[f64], options: GmresOptions) -> f64 {
     let (space, m) = (Cpu::new(b.len(), 1), options.restart);
-    let a = PointBlock::csr(&space, a, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, a, Precision::F64).unwrap();
     let mut gmres = Gmres::new(&space, options).unwrap();
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: m };
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m };
     let mut x = space.vector().unwrap();
     let history = gmres.solve(&space, &a, None, &b.to_vec(), &mut x, &stop, &mut ()).unwrap();
     assert_eq!((history.iterations, history.restarts), (m, 0), "{options:?}: the basis must be whole");
@@ -366,8 +366,8 @@ fn bases_are_orthogonal() {
     ];
     for (name, (a, b)) in cases {
         for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2] {
-            for (basis, bound) in [(Store::F64, 1e-13), (Store::F32, 1e-6)] {
-                if basis == Store::F32 && name.starts_with("cancelling") {
+            for (basis, bound) in [(Precision::F64, 1e-13), (Precision::F32, 1e-6)] {
+                if basis == Precision::F32 && name.starts_with("cancelling") {
                     continue; // the space ends where f32 cannot tell its vectors apart
                 }
                 let options =
@@ -384,7 +384,7 @@ fn bases_are_orthogonal() {
 fn bases_are_orthogonal_whatever_the_preconditioner() {
     let (a, b) = (ill_conditioned(1000), Random(12).numbers(1000));
     let space = Cpu::new(b.len(), 1);
-    let a = PointBlock::csr(&space, &a, Store::F64).unwrap();
+    let a = PointBlock::csr(&space, &a, Precision::F64).unwrap();
     for orthogonalization in [Orthogonalization::Lowsync, Orthogonalization::Cgs2] {
         let calls = Cell::new(0.0f64);
         let varying = Map(|x: &[f64], y: &mut [f64]| {
@@ -397,7 +397,7 @@ fn bases_are_orthogonal_whatever_the_preconditioner() {
         let options =
             GmresOptions { restart: m, orthogonalization, flexible: true, ..GmresOptions::default() };
         let mut gmres = Gmres::new(&space, options).unwrap();
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iterations: m };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m };
         let mut x = space.vector().unwrap();
         let history = gmres.solve(&space, &a, Some(&varying), &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!((history.iterations, history.restarts), (m, 0), "the basis must be whole");
@@ -414,7 +414,7 @@ fn variants_agree_in_the_first_cycle() {
     let (a, b) = (convection_diffusion(30), Random(10).numbers(900));
     let histories = VARIANTS.map(|orthogonalization| {
         let options = GmresOptions { restart: 40, orthogonalization, ..GmresOptions::default() };
-        solve(&a, &b, options, Stop { max_iterations: 40, ..TIGHT }).history.residuals
+        solve(&a, &b, options, Stop { max_iters: 40, ..TIGHT }).history.residuals
     });
     for k in 0..=40 {
         let (low, cgs2, mgs) = (histories[0][k], histories[1][k], histories[2][k]);
@@ -426,8 +426,8 @@ fn variants_agree_in_the_first_cycle() {
 fn first_below(path: &std::path::Path, bound: f64, orthogonalization: Orthogonalization) -> (usize, String) {
     let a = krylith_core::io::read_matrix(path).unwrap().matrix.into_csr();
     let space = Cpu::new(a.rows(), 1);
-    let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::csr(&a).unwrap(), Store::F64).unwrap();
+    let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::csr(&a).unwrap(), Precision::F64).unwrap();
     let options = GmresOptions { restart: 100, orthogonalization, ..GmresOptions::default() };
     let mut gmres = Gmres::new(&space, options).unwrap();
     let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);

@@ -8,7 +8,7 @@ use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{Partition, Subdomains, split};
 use krylith_core::precond::testing::ReadFactors;
 use krylith_core::precond::{BlockJacobi, Ildu, IlduOptions, Outline, Plan, invert_block};
-use krylith_core::{Error, Outcome, Stop, Store};
+use krylith_core::{Error, Outcome, Precision, Stop};
 use std::collections::BTreeMap;
 
 /// Row-major blocks by row and column.
@@ -337,14 +337,15 @@ fn new_values_a_hundred_times_equal_a_fresh_object() {
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     let mut rng = Random(8);
-    for (b, store) in [(1, Store::F64), (3, Store::F64), (1, Store::F32), (5, Store::F32)] {
+    for (b, precision) in [(1, Precision::F64), (3, Precision::F64), (1, Precision::F32), (5, Precision::F32)]
+    {
         let a = laplacian([11, 9, 8], b);
         let subdomains = random_subdomains(&mut rng, 792, 7);
         let x = rng.numbers(792 * b);
         let mut first: Option<(Vec<f64>, Vec<f64>)> = None;
         for threads in 1..=4 {
             let space = eager(792 * b, threads);
-            let options = IlduOptions { store, ..options(1) };
+            let options = IlduOptions { precision, ..options(1) };
             let ildu = Ildu::new(&space, &Terms::bsr(&a), &subdomains, options).unwrap();
             let got = (space.read_factors(ildu.factors()).unwrap(), applied(&space, &ildu, &x));
             assert!(*first.get_or_insert_with(|| got.clone()) == got, "b={b} {store:?}, {threads} threads");
@@ -361,7 +362,8 @@ fn factors_in_f32_are_rounded_and_no_more() {
         let space = Cpu::new(120 * b, 2);
         let exact = Ildu::new(&space, &terms, &boxes, options(0)).unwrap();
         let rounded =
-            Ildu::new(&space, &terms, &boxes, IlduOptions { store: Store::F32, ..options(0) }).unwrap();
+            Ildu::new(&space, &terms, &boxes, IlduOptions { precision: Precision::F32, ..options(0) })
+                .unwrap();
         let f = |ildu: &Ildu<Cpu>| space.read_factors(ildu.factors()).unwrap();
         let expected: Vec<f64> = f(&exact).iter().map(|&v| f64::from(v as f32)).collect();
         assert_eq!(f(&rounded), expected, "b={b}");
@@ -382,7 +384,7 @@ fn columns_of_16_and_32_bits() {
         let x = Random(n as u64).numbers(n);
         let y = applied(&space, &ildu, &x);
         let mut back = vec![0.0; n];
-        PointBlock::bsr(&space, &a, Store::F64).unwrap().apply(&space, &y, &mut back).unwrap();
+        PointBlock::bsr(&space, &a, Precision::F64).unwrap().apply(&space, &y, &mut back).unwrap();
         assert!(distance(&back, &x) < 1e-13, "{n} rows");
     }
 }
@@ -417,7 +419,7 @@ fn fewer_iterations_than_jacobi() {
     let a = laplacian(grid, 2);
     let n = a.rows();
     let space = Cpu::new(n, 2);
-    let (terms, operator) = (Terms::bsr(&a), PointBlock::bsr(&space, &a, Store::F64).unwrap());
+    let (terms, operator) = (Terms::bsr(&a), PointBlock::bsr(&space, &a, Precision::F64).unwrap());
     let rhs = vec![1.0; n];
     let iterations = |p: &dyn LinearOperator<Cpu>| {
         let (mut gmres, mut x) = (Gmres::new(&space, GmresOptions::default()).unwrap(), vec![0.0; n]);
@@ -430,7 +432,7 @@ fn fewer_iterations_than_jacobi() {
         iterations(&Ildu::new(&space, &terms, subdomains, options(fill)).unwrap())
     };
     let boxes = Subdomains::boxes(grid, [8, 8, 8]);
-    let jacobi = iterations(&BlockJacobi::new(&space, &terms, Store::F64).unwrap());
+    let jacobi = iterations(&BlockJacobi::new(&space, &terms, Precision::F64).unwrap());
     let (small, whole) = (ildu(&boxes, 0), ildu(&Subdomains::whole(grid.iter().product()), 0));
     let filled = ildu(&boxes, 2);
     assert!(2 * small < jacobi, "{small} with ILDU(0), {jacobi} with Jacobi");

@@ -10,7 +10,7 @@ use krylith_core::precond::BlockDiagonal;
 use krylith_core::space::{
     COLUMNS, Clock, FLAGS, HALT, Phase, Phases, Schedule, SmallStep, Space, Sweep, Transfer,
 };
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ struct Vector(Vec<f64>);
 
 /// Columns; those that are stored in f32 are rounded when they are written.
 struct Columns {
-    store: Store,
+    precision: Precision,
     columns: Vec<Vector>,
 }
 
@@ -52,8 +52,8 @@ impl Plain {
     }
 }
 
-fn rounded(store: Store, value: f64) -> f64 {
-    if store == Store::F64 { value } else { f64::from(value as f32) }
+fn rounded(precision: Precision, value: f64) -> f64 {
+    if precision == Precision::F64 { value } else { f64::from(value as f32) }
 }
 
 /// Numbers that are summed before their sum is added to the whole: rounding then grows more slowly with the length.
@@ -117,8 +117,8 @@ impl Space for Plain {
     fn vector(&self) -> Result<Vector> {
         Ok(Vector(vec![0.0; self.len]))
     }
-    fn basis(&self, columns: usize, store: Store) -> Result<Columns> {
-        Ok(Columns { store, columns: (0..columns).map(|_| self.vector()).collect::<Result<_>>()? })
+    fn basis(&self, columns: usize, precision: Precision) -> Result<Columns> {
+        Ok(Columns { precision, columns: (0..columns).map(|_| self.vector()).collect::<Result<_>>()? })
     }
     fn write(&self, host: &[f64], to: &mut Vector) -> Result<()> {
         self.check(host.len())?;
@@ -222,10 +222,10 @@ impl Space for Plain {
         if self.stops(scalars) {
             return Ok(());
         }
-        let store = v.store;
+        let precision = v.precision;
         for (v, x) in v.columns[column].0.iter_mut().zip(&mut x.0) {
             *x /= scalars.values[norm];
-            *v = rounded(store, *x);
+            *v = rounded(precision, *x);
         }
         Ok(())
     }
@@ -235,9 +235,9 @@ impl Space for Plain {
         k: usize,
         write: impl FnOnce(&mut Vector) -> Result<()>,
     ) -> Result<()> {
-        match v.store {
-            Store::F64 => write(&mut v.columns[k]),
-            Store::F32 => Err(Error::Unsupported("a column stored in f32 as a vector".into())),
+        match v.precision {
+            Precision::F64 => write(&mut v.columns[k]),
+            Precision::F32 => Err(Error::Unsupported("a column stored in f32 as a vector".into())),
         }
     }
     fn update_pair<T: SmallStep>(
@@ -266,7 +266,7 @@ impl Space for Plain {
         }
         for (i, next) in next.into_iter().enumerate() {
             let q = w.0[i] / rho;
-            v.columns[j].0[i] = rounded(v.store, q);
+            v.columns[j].0[i] = rounded(v.precision, q);
             w.0[i] = (next - tj * q) / rho;
         }
         Ok(())
@@ -284,7 +284,7 @@ impl Transfer for Plain {}
 /// Σ Cₜ ⊗ Aₜ as it is given, values rounded to the precision of storage.
 struct Product {
     terms: Vec<(Dense, Bsr)>,
-    store: Store,
+    precision: Precision,
 }
 
 impl Product {
@@ -297,7 +297,7 @@ impl Product {
                     let (j, block) = (a.col()[p] as usize, &a.values()[p * b * b..]);
                     for (e, k, l) in (0..b * b).flat_map(|e| (0..s * s).map(move |f| (e, f / s, f % s))) {
                         let (row, column) = ((i * b + e / b) * s + k, (j * b + e % b) * s + l);
-                        add(row, column, c[(k, l)], rounded(self.store, block[e]));
+                        add(row, column, c[(k, l)], rounded(self.precision, block[e]));
                     }
                 }
             }
@@ -333,12 +333,12 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
 impl PointBlockSum for Plain {
     type Product = Product;
 
-    fn prepare_as(&self, terms: &Terms, store: Store, _: bool, format: Format) -> Result<Product> {
+    fn prepare_as(&self, terms: &Terms, precision: Precision, _: bool, format: Format) -> Result<Product> {
         if !matches!(format, Format::Auto | Format::Csr) {
             return Err(Error::Unsupported(format!("format={format}")));
         }
         let terms = terms.terms.iter().map(|(c, a)| (c.clone(), Bsr::clone(a))).collect();
-        Ok(Product { terms, store })
+        Ok(Product { terms, precision })
     }
     fn format(_: &Product) -> Format {
         Format::Auto
@@ -402,21 +402,21 @@ impl PointBlockSum for Plain {
 /// Row-major blocks of an order.
 struct Blocks {
     order: usize,
-    store: Store,
+    precision: Precision,
     values: Vec<f64>,
 }
 
 impl BlockDiagonal for Plain {
     type Blocks = Blocks;
 
-    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<Blocks> {
-        let mut to = Blocks { order, store, values: vec![0.0; blocks.len()] };
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<Blocks> {
+        let mut to = Blocks { order, precision, values: vec![0.0; blocks.len()] };
         self.update_blocks(&mut to, blocks)?;
         Ok(to)
     }
     fn update_blocks(&self, to: &mut Blocks, blocks: Numbers) -> Result<()> {
         blocks.read(&mut to.values)?;
-        to.values.iter_mut().for_each(|v| *v = rounded(to.store, *v));
+        to.values.iter_mut().for_each(|v| *v = rounded(to.precision, *v));
         Ok(())
     }
     fn multiply_blocks(&self, d: &Blocks, x: &Vector, y: &mut Vector) -> Result<()> {

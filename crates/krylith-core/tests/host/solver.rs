@@ -112,7 +112,9 @@ fn ranks_solve_as_one() {
     let a = Bsr::from_csr(&laplace(7), 1).unwrap();
     let n = a.rows();
     let b: Vec<f64> = (0..n).map(|i| (0.1 * i as f64).cos()).collect();
-    for text in ["method=gmres precond=jacobi", "precond=jacobi", "method=bicgstab precond=none store=f32"] {
+    for text in
+        ["method=gmres precond=jacobi", "precond=jacobi", "method=bicgstab precond=none precision=f32"]
+    {
         let options = options(&format!("rtol=1e-9 {text}"));
         let mut one = Solver::new(&a, &options).unwrap();
         let mut x = vec![0.0; n];
@@ -151,7 +153,7 @@ fn limits_and_watchers_stop_a_solve() {
         let event = solution.events.iter().find(|e| e.kind == EventKind::Interrupted);
         (solution.outcome(), event.map(|e| e.detail.to_string()).unwrap_or_default())
     };
-    let unreachable = Stop { rtol: 0.0, atol: 1e-300, max_iterations: 1_000_000 };
+    let unreachable = Stop { rtol: 0.0, atol: 1e-300, max_iters: 1_000_000 };
     solver.set_stop(unreachable);
     solver.set_time_limit(Some(Duration::from_micros(300)));
     let stopped = why(solver.solve(&b, &mut x).unwrap());
@@ -174,7 +176,7 @@ fn limits_and_watchers_stop_a_solve() {
         assert!(matches!(outcome, Outcome::Interrupted | Outcome::Stagnated), "{outcome}");
     });
     cancel.reset();
-    solver.set_stop(Stop { max_iterations: 2, ..Stop::default() });
+    solver.set_stop(Stop { max_iters: 2, ..Stop::default() });
     assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::MaxIterations);
     solver.set_stop(Stop::default());
     assert!(solver.solve(&b, &mut x).unwrap().converged());
@@ -307,7 +309,7 @@ fn storage_in_f32_reaches_what_the_given_system_allows() {
     let b: Vec<f64> = (0..n).map(|i| ((i * 7919) % 11) as f64 - 5.0).collect();
     for rtol in ["1e-6", "1e-10", "1e-14", "1e-16"] {
         for what in ["", "method=gmres", "method=bicgstab", "method=gmres precond=lu"] {
-            let options = format!("device=cpu store=f32 rtol={rtol} {what}").parse().unwrap();
+            let options = format!("device=cpu precision=f32 rtol={rtol} {what}").parse().unwrap();
             let (mut solver, mut x) = (Solver::new(&a, &options).unwrap(), vec![0.0; n]);
             let history = &solver.solve(&b, &mut x).unwrap().history;
             let limit = 4.0 * history.rounding;
@@ -335,7 +337,7 @@ fn storage_in_f32_reaches_what_the_given_system_allows() {
         }
         let a = Csr::from_triplets(n, n, &entries).unwrap();
         let b: Vec<f64> = (1..=n).map(|i| i as f64).collect();
-        let options = "device=cpu store=f32 rtol=1e-9 method=bicgstab precond=lu".parse().unwrap();
+        let options = "device=cpu precision=f32 rtol=1e-9 method=bicgstab precond=lu".parse().unwrap();
         let Ok(mut solver) = Solver::new(&a, &options) else { continue };
         let mut x = vec![0.0; n];
         let history = &solver.solve(&b, &mut x).unwrap().history;

@@ -7,18 +7,18 @@ use krylith_core::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::precond::{BlockJacobi, Equilibrated, Factors, NullSpace, Scaling};
-use krylith_core::{History, Outcome, Stop, Store};
+use krylith_core::{History, Outcome, Precision, Stop};
 
 fn gmres(
     space: &Cpu,
     a: &PointBlock<Cpu>,
     p: Option<&dyn LinearOperator<Cpu>>,
     b: &[f64],
-    max_iterations: usize,
+    max_iters: usize,
 ) -> (Vec<f64>, History) {
     let mut x = vec![0.0; b.len()];
     let mut gmres = Gmres::new(space, GmresOptions::default()).unwrap();
-    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iterations };
+    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters };
     let history = gmres.solve(space, a, p, &b.to_vec(), &mut x, &stop, &mut ()).unwrap().clone();
     (x, history)
 }
@@ -77,11 +77,11 @@ fn neumann_laplacians_converge_without_their_constants() {
         let a = neumann(m, d);
         let n = a.rows();
         let space = Cpu::new(n, 2);
-        let operator = PointBlock::csr(&space, &a, Store::F64).unwrap();
+        let operator = PointBlock::csr(&space, &a, Precision::F64).unwrap();
         let mut b = vec![0.0; n];
         operator.apply(&space, &Random(1).numbers(n), &mut b).unwrap();
         let constant = vec![vec![3.0; n]];
-        let jacobi = BlockJacobi::new(&space, &Terms::csr(&a).unwrap(), Store::F64).unwrap();
+        let jacobi = BlockJacobi::new(&space, &Terms::csr(&a).unwrap(), Precision::F64).unwrap();
         let alone = NullSpace::alone(&space, &constant).unwrap();
         let both = NullSpace::new(&space, &constant, Some(jacobi)).unwrap();
         for p in [&alone as &dyn LinearOperator<Cpu>, &both] {
@@ -101,13 +101,13 @@ fn enclosed_flow_converges_without_its_constant_pressure() {
     let a = enclosed_flow(12);
     let n = a.rows();
     let space = Cpu::new(n, 2);
-    let operator = PointBlock::bsr(&space, &a, Store::F64).unwrap();
+    let operator = PointBlock::bsr(&space, &a, Precision::F64).unwrap();
     let pressure: Vec<f64> = (0..n).map(|i| (i % 3 == 2) as usize as f64).collect();
     let (x, mut b) = (Random(2).numbers(n), vec![0.0; n]);
     operator.apply(&space, &pressure, &mut b).unwrap();
     assert!(norm(&b) < 1e-13, "constant pressures must be a null vector");
     operator.apply(&space, &x, &mut b).unwrap();
-    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Store::F64).unwrap();
+    let jacobi = BlockJacobi::new(&space, &Terms::bsr(&a), Precision::F64).unwrap();
     let p = NullSpace::new(&space, std::slice::from_ref(&pressure), Some(jacobi)).unwrap();
     let (found, history) = gmres(&space, &operator, Some(&p), &b, 3000);
     assert_eq!(history.outcome, Outcome::Converged, "{history:?}");
@@ -161,13 +161,13 @@ fn equilibration_saves_badly_scaled_systems() {
         let n = k.rows();
         let space = Cpu::new(n, 2);
         let terms = Terms::kronecker(&k);
-        let operator = PointBlock::new(&space, &terms, Store::F64, false).unwrap();
+        let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
         let (_, history) = gmres(&space, &operator, None, &b, 600);
         assert_ne!(history.outcome, Outcome::Converged, "this system should be hard");
 
         let scaling = Scaling::find(&terms, &Solo).unwrap();
         let scaled = scaling.scaled(&terms).unwrap();
-        let jacobi = BlockJacobi::new(&space, &scaled, Store::F64).unwrap();
+        let jacobi = BlockJacobi::new(&space, &scaled, Precision::F64).unwrap();
         let alone = Equilibrated::alone(&space, &scaling).unwrap();
         let mut both = Equilibrated::new(&space, &scaling, Some(jacobi)).unwrap();
         for p in [&alone as &dyn LinearOperator<Cpu>, &both] {

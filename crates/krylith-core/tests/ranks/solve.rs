@@ -7,7 +7,7 @@ use krylith_core::method::{Cg, CgForm, CgOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{Partition, split};
 use krylith_core::precond::BlockJacobi;
-use krylith_core::{Outcome, Result, Stop, Store};
+use krylith_core::{Outcome, Precision, Result, Stop};
 use std::sync::Arc;
 
 /// Points of the grid in one direction.
@@ -35,8 +35,8 @@ pub fn answer(comm: &Arc<dyn Communicator>) -> Result<String> {
     let owner = (0..n).map(|i| (i * comm.size() / n) as u32).collect();
     let part = &split(&terms, &Partition::new(owner, comm.size())?)?[comm.rank()];
     let space = Cpu::distributed(part.rows.len(), Arc::new(Pool::new(1)), comm.clone());
-    let a = PointBlock::new(&space, &part.terms, Store::F64, false)?;
-    let jacobi = BlockJacobi::new(&space, &part.terms, Store::F64)?;
+    let a = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
+    let jacobi = BlockJacobi::new(&space, &part.terms, Precision::F64)?;
     let b: Vec<f64> = part.rows.iter().map(|&i| 1.0 + (i as f64 * 0.7).sin()).collect();
     let mut line = String::new();
     for form in [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined] {

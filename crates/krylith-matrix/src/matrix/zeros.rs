@@ -5,10 +5,7 @@
 
 use super::storage::Storage;
 use super::{Arrays, Bsr};
-use crate::{Error, Result};
 use rayon::prelude::*;
-use std::fmt::{self, Display};
-use std::str::FromStr;
 
 /// What becomes of zeros that a matrix stores.
 ///
@@ -29,29 +26,7 @@ pub enum ZerosChoice {
     Drop,
 }
 
-impl ZerosChoice {
-    /// `auto`, `keep` or `drop`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Keep => "keep",
-            Self::Drop => "drop",
-        }
-    }
-}
-
-impl FromStr for ZerosChoice {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        crate::names::named("zeros", text, &[Self::Auto, Self::Keep, Self::Drop], |z| z.name())
-    }
-}
-
-impl Display for ZerosChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+krylith_base::names! { ZerosChoice, "zeros": Auto => "auto", Keep => "keep", Drop => "drop" }
 
 /// Numbers of a run that a thread takes at once.
 const RUN: usize = 1 << 14;

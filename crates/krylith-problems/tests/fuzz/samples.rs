@@ -64,7 +64,7 @@ pub fn problems() -> Vec<Vec<u8>> {
 pub fn options() -> Vec<Vec<u8>> {
     texts(&[
         "method=gmres restart=30 orthogonalization=lowsync rtol=1e-8 atol=0 max_iters=100",
-        "method=bicgstab reductions=classical store=f32 device=cuda:0,1 threads=4",
+        "method=bicgstab reductions=classical precision=f32 device=cuda:0,1 threads=4",
         "method=cg form=flexible precond=symmetric(ildu:fill=1,rows=500,cut=runs then jacobi) time_limit=1.5",
         "precond=jacobi:block=1 + stage deterministic=true equilibrate=true partition=rows memory_limit=8GiB",
     ])

@@ -1,6 +1,6 @@
 //! Stage preconditioners on the Stokes duct, as Rana et al. (2021) say and as TARGETS expect.
 
-use krylith_core::Store;
+use krylith_core::Precision;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::Butcher;
 use krylith_core::method::{Gmres, GmresOptions};
@@ -19,7 +19,7 @@ fn iterations(nodes: usize, scheme: &str, fill: usize, coupled: bool) -> usize {
     let u = vec![0.0; duct.mass.rows()];
     duct.steps(&butcher, 0.125).unwrap().rhs_into(0.0, &u, &mut rhs).unwrap();
     let (space, terms) = (Cpu::new(system.rows(), 2), Terms::kronecker(&system));
-    let a = PointBlock::kronecker(&space, &system, Store::F64).unwrap();
+    let a = PointBlock::kronecker(&space, &system, Precision::F64).unwrap();
     let options = StageOptions { ildu: IlduOptions { fill, ..IlduOptions::default() }, coupled };
     let p = Stage::new(&space, &terms, &Subdomains::whole(nodes.pow(3)), options).unwrap();
     let mut x = vec![0.0; rhs.len()];

@@ -19,7 +19,7 @@ use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::precond::SchwarzPlan;
 use krylith_core::space::Space;
-use krylith_core::{Error, Outcome, Result, Stop, Store};
+use krylith_core::{Error, Outcome, Precision, Result, Stop};
 use std::rc::Rc;
 
 const THREADS: usize = 256;
@@ -203,7 +203,7 @@ impl CudaPlatform {
         let options =
             GmresOptions { restart: case.setting.restart, flexible: true, ..GmresOptions::default() };
         let mut method = Gmres::new(&space, options)?;
-        let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iterations: effort.most };
+        let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iters: effort.most };
         let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
         let mut host = vec![0.0; first.rows()];
         for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {
@@ -211,7 +211,7 @@ impl CudaPlatform {
             row.note(&format!("{subdomains} subdomains, {entries} blocks in the factors"));
             v.device.write(step.jacobian.values(), &mut values, 0)?;
             space.write(&step.rhs, &mut b)?;
-            let product = PointBlock::new(&space, &Terms::bsr(&step.jacobian), Store::F64, false)?;
+            let product = PointBlock::new(&space, &Terms::bsr(&step.jacobian), Precision::F64, false)?;
             // The very first run loads kernels.
             let warm = usize::from(at == 0);
             for round in 0..warm + effort.runs {

@@ -19,7 +19,7 @@ use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Buffer, Cuda, Fabric, Transport, split_runs};
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::{PointBlock, Terms};
-use krylith_core::{Error, Result, Store};
+use krylith_core::{Error, Precision, Result};
 use krylith_model::spmv::OURS;
 use published::{Adaptive, CsrVector, Merge, threads_a_row};
 use std::rc::Rc;
@@ -161,8 +161,8 @@ impl CudaPlatform {
         let a = Bsr::from_arrays(1, held.rows, held.rows, &held.ptr, &held.col, &held.values)?;
         let space = Rc::new(Cuda::new(&self.device, held.rows)?);
         // The first compiles kernels, which is paid once a machine.
-        drop(PointBlock::bsr(space.as_ref(), &a, Store::F64)?);
-        let (product, setup) = seconds(&self.vendor, || PointBlock::bsr(space.as_ref(), &a, Store::F64))?;
+        drop(PointBlock::bsr(space.as_ref(), &a, Precision::F64)?);
+        let (product, setup) = seconds(&self.vendor, || PointBlock::bsr(space.as_ref(), &a, Precision::F64))?;
         Ok((product.format().to_string(), setup, OnSpace::new(&space, vec![Box::new(product)])?))
     }
 }

@@ -1,7 +1,7 @@
 //! Krylov bases in host memory: dot products and combinations of many columns, chunk by chunk.
 
 use super::CHUNK;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::Disjoint;
 use crate::threads::prefetch;
 use crate::{Error, Result};
@@ -27,10 +27,10 @@ enum Data {
 }
 
 impl CpuBasis {
-    pub(super) fn new(len: usize, columns: usize, store: Store) -> Result<Self> {
-        let data = match store {
-            Store::F64 => Data::F64(crate::threads::zeros(len * columns, "a Krylov basis")?),
-            Store::F32 => Data::F32(crate::threads::zeros(len * columns, "a Krylov basis")?),
+    pub(super) fn new(len: usize, columns: usize, precision: Precision) -> Result<Self> {
+        let data = match precision {
+            Precision::F64 => Data::F64(crate::threads::zeros(len * columns, "a Krylov basis")?),
+            Precision::F32 => Data::F32(crate::threads::zeros(len * columns, "a Krylov basis")?),
         };
         Ok(Self { len, data, vector: Vec::new() })
     }

@@ -12,7 +12,7 @@ use crate::operator::{Dots, TermValues, Terms, check_lengths};
 use crate::precond::{
     DIFFERS, PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
-use crate::space::{HALT, Store};
+use crate::space::{HALT, Precision};
 use crate::threads::{Disjoint, share};
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -106,7 +106,7 @@ impl Tile {
 impl TileFactors for Cpu {
     type Tiles = CpuTiles;
 
-    fn tile(&self, shape: TileShape, cells: [usize; 3], _: TileFactor, _: Store) -> Result<[usize; 3]> {
+    fn tile(&self, shape: TileShape, cells: [usize; 3], _: TileFactor, _: Precision) -> Result<[usize; 3]> {
         let whole = cells.map(|n| n.max(1));
         let [nx, ny, _] = whole;
         Ok(match shape {
@@ -121,12 +121,12 @@ impl TileFactors for Cpu {
         terms: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
-        store: Store,
+        precision: Precision,
     ) -> Result<(CpuTiles, TileReport)> {
         let n = tiling.len();
-        let factors = match store {
-            Store::F64 => Factors::F64(Halves::room(n, factor)?),
-            Store::F32 => Factors::F32(Halves::room(n, factor)?),
+        let factors = match precision {
+            Precision::F64 => Factors::F64(Halves::room(n, factor)?),
+            Precision::F32 => Factors::F32(Halves::room(n, factor)?),
         };
         let partials = vec![[0.0; 2]; tiling.counts().iter().product()];
         let (partials, scratch) = (RefCell::new(partials), Default::default());

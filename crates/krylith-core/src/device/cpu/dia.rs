@@ -12,7 +12,7 @@ use super::{CHUNK, Cpu, Wide, basis};
 use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::operator::{Dots, Format, diagonals_of, mirrored, not_by_diagonals};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::{Disjoint, share};
 use crate::twofold::Twofold;
 use crate::{Error, Result};
@@ -61,7 +61,12 @@ impl Diagonals {
     ///
     /// # Errors
     /// Diagonals asked for by name where they do not fit; no room.
-    pub(super) fn new(a: &Bsr, store: Store, coefficient: f64, format: Format) -> Result<Option<Self>> {
+    pub(super) fn new(
+        a: &Bsr,
+        precision: Precision,
+        coefficient: f64,
+        format: Format,
+    ) -> Result<Option<Self>> {
         // Without a fused multiply–add the passes would call a function for each.
         let slow = matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64");
         if format == Format::Csr || (slow && format == Format::Auto) {
@@ -78,9 +83,9 @@ impl Diagonals {
             pattern: a.storage().shared_pattern(),
             offsets,
             symmetric,
-            values: match store {
-                Store::F64 => Values::F64(Vec::new()),
-                Store::F32 => Values::F32(Vec::new()),
+            values: match precision {
+                Precision::F64 => Values::F64(Vec::new()),
+                Precision::F32 => Values::F32(Vec::new()),
             },
             stride: (a.block_rows() + SKEW).next_multiple_of(8),
             runs: Vec::new(),

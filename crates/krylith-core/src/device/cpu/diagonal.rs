@@ -3,7 +3,7 @@
 use super::{Cpu, Wide};
 use crate::memory::{Numbers, check_len};
 use crate::precond::BlockDiagonal;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::{Disjoint, share};
 use crate::{Error, Result};
 
@@ -24,10 +24,10 @@ enum Values {
 impl BlockDiagonal for Cpu {
     type Blocks = CpuBlocks;
 
-    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<CpuBlocks> {
-        let values = match store {
-            Store::F64 => Values::F64(vec![0.0; blocks.len()]),
-            Store::F32 => Values::F32(vec![0.0; blocks.len()]),
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<CpuBlocks> {
+        let values = match precision {
+            Precision::F64 => Values::F64(vec![0.0; blocks.len()]),
+            Precision::F32 => Values::F32(vec![0.0; blocks.len()]),
         };
         let mut to = CpuBlocks { order, values, scratch: Vec::new() };
         self.update_blocks(&mut to, blocks)?;

@@ -11,7 +11,7 @@ use crate::comm::{Channel, Communicator, Message};
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::Terms;
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::threads::Disjoint;
 use crate::threads::share;
 use crate::{Error, Result};
@@ -41,7 +41,7 @@ impl Outer {
         space: &Cpu,
         terms: &Terms,
         halo: &Arc<Halo>,
-        store: Store,
+        precision: Precision,
     ) -> Result<(Terms<'static>, Self)> {
         let (n, own) = (terms.block_rows(), halo.own);
         if let Some((_, a)) = terms.terms.iter().find(|(_, a)| a.block_columns() != own + halo.ghosts) {
@@ -62,7 +62,7 @@ impl Outer {
             outer.push((c.clone(), Cow::Owned(o)));
         }
         let inner = Terms { terms: inner, halo: None };
-        let product = Rows::new(space, &Terms { terms: outer, halo: None }, store)?;
+        let product = Rows::new(space, &Terms { terms: outer, halo: None }, precision)?;
         let run = product.run();
         let outer = Self {
             sums: RefCell::new(vec![0.0; rows.len() * run]),

@@ -20,7 +20,7 @@ use crate::matrix::storage::SharedPattern;
 use crate::memory::Numbers;
 use crate::memory::Pattern;
 use crate::operator::{Dots, Format, PointBlockSum, Terms, check_lengths};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool};
 use crate::{Error, Result};
 use kernels::kernel;
@@ -86,7 +86,13 @@ pub(super) enum Values {
 impl PointBlockSum for Cpu {
     type Product = CpuProduct;
 
-    fn prepare_as(&self, terms: &Terms, store: Store, _dense: bool, format: Format) -> Result<CpuProduct> {
+    fn prepare_as(
+        &self,
+        terms: &Terms,
+        precision: Precision,
+        _dense: bool,
+        format: Format,
+    ) -> Result<CpuProduct> {
         let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
         let scalar = (b, s, count) == (1, 1, 1);
         if !scalar && format != Format::Auto {
@@ -95,12 +101,12 @@ impl PointBlockSum for Cpu {
             )));
         }
         let Some(halo) = &terms.halo else {
-            let own = Own::new(self, terms, store, format)?;
+            let own = Own::new(self, terms, precision, format)?;
             let dots = own.by_diagonals() && self.comm.size() == 1;
             return Ok(CpuProduct { own, outer: None, dots, scratch: Vec::new() });
         };
-        let (inner, outer) = Outer::cut(self, terms, halo, store)?;
-        let own = Own::new(self, &inner, store, format);
+        let (inner, outer) = Outer::cut(self, terms, halo, precision)?;
+        let own = Own::new(self, &inner, precision, format);
         if !scalar || self.comm.size() == 1 {
             let own = own?;
             return Ok(CpuProduct { dots: own.by_diagonals(), own, outer: Some(outer), scratch: Vec::new() });
@@ -207,14 +213,14 @@ impl PointBlockSum for Cpu {
 }
 
 impl Own {
-    fn new(space: &Cpu, terms: &Terms, store: Store, format: Format) -> Result<Self> {
+    fn new(space: &Cpu, terms: &Terms, precision: Precision, format: Format) -> Result<Self> {
         if let [(c, a)] = &terms.terms[..]
             && (a.block(), c.rows()) == (1, 1)
-            && let Some(diagonals) = Diagonals::new(a, store, c[(0, 0)], format)?
+            && let Some(diagonals) = Diagonals::new(a, precision, c[(0, 0)], format)?
         {
             return Ok(Own::Diagonals(diagonals));
         }
-        Rows::new(space, terms, store).map(Own::Rows)
+        Rows::new(space, terms, precision).map(Own::Rows)
     }
 
     fn by_diagonals(&self) -> bool {
@@ -265,7 +271,7 @@ impl Own {
 
 impl Rows {
     /// Stores the terms for the threads of a space.
-    pub(super) fn new(space: &Cpu, terms: &Terms, store: Store) -> Result<Self> {
+    pub(super) fn new(space: &Cpu, terms: &Terms, precision: Precision) -> Result<Self> {
         let (b, count) = (terms.block(), terms.terms.len());
         if !(1..=2).contains(&count) {
             return Err(Error::Unsupported(format!("a sum of {count} terms; one or two are supported")));
@@ -279,9 +285,9 @@ impl Rows {
             .map(|range| {
                 let first = &terms.terms[range.start].1;
                 let total = first.blocks() * b * b * range.len();
-                let values = match store {
-                    Store::F64 => Values::F64(crate::threads::zeros(total + PADDING, "a matrix")?),
-                    Store::F32 => Values::F32(crate::threads::zeros(total + PADDING, "a matrix")?),
+                let values = match precision {
+                    Precision::F64 => Values::F64(crate::threads::zeros(total + PADDING, "a matrix")?),
+                    Precision::F32 => Values::F32(crate::threads::zeros(total + PADDING, "a matrix")?),
                 };
                 let pattern = first.storage().shared_pattern();
                 let mut group = Group { pattern, values, terms: range.clone() };

@@ -7,7 +7,7 @@ use crate::comm::{Channel, Communicator, Message, agree};
 use crate::matrix::Csr;
 use crate::operator::cuts::{Cuts, Mode, Run};
 use crate::operator::{Format, PointBlockSum, SharedRows, Terms, check_lengths};
-use crate::space::Store;
+use crate::space::Precision;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Cpu {
         let row_ptr = a.row_ptr()[run.rows.start..=run.rows.end].iter().map(|p| p - first).collect();
         let (col, values) = (a.col()[run.entries.clone()].to_vec(), a.values()[run.entries.clone()].to_vec());
         let rows = Csr::new(run.rows.len(), a.columns(), row_ptr, col, values)?;
-        self.prepare_as(&Terms::csr(&rows)?, Store::F64, false, Format::Csr)
+        self.prepare_as(&Terms::csr(&rows)?, Precision::F64, false, Format::Csr)
     }
 }
 

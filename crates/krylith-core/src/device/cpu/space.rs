@@ -3,7 +3,7 @@
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
 use crate::space::{
-    COLUMNS, Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Schedule, SmallStep, Space, Store, Sweep,
+    COLUMNS, Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Precision, Schedule, SmallStep, Space, Sweep,
     random,
 };
 use crate::threads::Disjoint;
@@ -29,9 +29,9 @@ impl Space for Cpu {
     fn vector(&self) -> Result<Vec<f64>> {
         crate::threads::zeros(self.len, "a vector")
     }
-    fn basis(&self, columns: usize, store: Store) -> Result<CpuBasis> {
+    fn basis(&self, columns: usize, precision: Precision) -> Result<CpuBasis> {
         self.make_room(2 * columns + 3);
-        CpuBasis::new(self.len, columns, store)
+        CpuBasis::new(self.len, columns, precision)
     }
     fn write(&self, host: &[f64], to: &mut Vec<f64>) -> Result<()> {
         same_length(host.len(), to.len())?;

@@ -7,14 +7,14 @@ use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
 use super::specialisations::{STORES, define, value};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
 use crate::precond::{PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 kernels! {
     TILE_FACTOR in "tile_factor.cu",
-        |set| kinds(set).map(|(factor, store)| tile_factor::of(factor, store).into()).collect();
+        |set| kinds(set).map(|(factor, precision)| tile_factor::of(factor, precision).into()).collect();
     fn tile_factor(
         b: Boxes, row_ptr: At<i64>, col: At<u32>, values: At<f64>, coefficient: f64, tiny: f64,
         lower: Reals, upper: Reals, report: At<u64>,
@@ -44,7 +44,7 @@ pub struct CudaTiles {
     boxes: Boxes,
     len: usize,
     factor: TileFactor,
-    store: Store,
+    precision: Precision,
     row_ptr: Arc<Buffer<i64>>,
     col: Arc<Buffer<u32>>,
     /// Coefficients, lower with the scale factors and upper; bytes.
@@ -119,8 +119,8 @@ fn numbers(factor: TileFactor) -> [usize; 2] {
 }
 
 /// Shared memory of one warp in bytes.
-fn shared(tile: [usize; 3], factor: TileFactor, store: Store) -> usize {
-    tile[0] * LANES * numbers(factor).iter().sum::<usize>() * store.bytes() + 8 * LANES * pitch(tile)
+fn shared(tile: [usize; 3], factor: TileFactor, precision: Precision) -> usize {
+    tile[0] * LANES * numbers(factor).iter().sum::<usize>() * precision.bytes() + 8 * LANES * pitch(tile)
 }
 
 /// Powers of two for the lines of a tile in a box of ny by nz lines.
@@ -139,7 +139,7 @@ impl TileFactors for Cuda {
         shape: TileShape,
         cells: [usize; 3],
         factor: TileFactor,
-        store: Store,
+        precision: Precision,
     ) -> Result<[usize; 3]> {
         let [_, ny, nz] = cells;
         let auto = [LANES, lines(ny, nz)[0], lines(ny, nz)[1]];
@@ -161,7 +161,7 @@ impl TileFactors for Cuda {
                         "its lines in y and in z must be powers of two, together at most 32".into(),
                     );
                 }
-                let wanted = shared([x, y, z], factor, store);
+                let wanted = shared([x, y, z], factor, precision);
                 if wanted > room {
                     return refuse(
                         &name,
@@ -178,24 +178,24 @@ impl TileFactors for Cuda {
         terms: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
-        store: Store,
+        precision: Precision,
     ) -> Result<(CudaTiles, TileReport)> {
         let (device, what) = (self.device(), "block-Jacobi factors");
         let terms = &self.placed(terms)?;
         let a = self.resident(&terms.terms[0].1)?;
         let (boxes, len) = (Boxes::new(tiling), tiling.len());
         let [lower, upper] = numbers(factor).map(|n| boxes.tiles as usize * tiling.tile[0] * LANES * n);
-        let own = shared(tiling.tile, factor, store);
+        let own = shared(tiling.tile, factor, precision);
         let mut tiles = CudaTiles {
             boxes,
             len,
             factor,
-            store,
+            precision,
             row_ptr: a.row_ptr.clone(),
             col: a.col.clone(),
             // Cells of a tile beyond the box stay zero.
-            lower: device.zeros(lower * store.bytes(), what)?,
-            upper: device.zeros(upper * store.bytes(), what)?,
+            lower: device.zeros(lower * precision.bytes(), what)?,
+            upper: device.zeros(upper * precision.bytes(), what)?,
             report: device.room(4, what)?,
             natural: device.room(0, what)?,
             scratch: device.room(2 * device.multiprocessors(), what)?,
@@ -228,7 +228,7 @@ impl TileFactors for Cuda {
         };
         let function = tiles.function(device, count)?;
         let tile = [tiles.boxes.lx as usize, 1 << tiles.boxes.log_y, 1 << tiles.boxes.log_z];
-        let shared = tiles.warps * shared(tile, tiles.factor, tiles.store);
+        let shared = tiles.warps * shared(tile, tiles.factor, tiles.precision);
         // A fixed grid for a fixed box: sums come out the same every time.
         let blocks = (tiles.boxes.tiles as usize).div_ceil(tiles.warps).clamp(1, device.multiprocessors());
         function.on(device, blocks, LANES * tiles.warps).shared(shared).run(
@@ -260,7 +260,7 @@ impl CudaTiles {
         let Some((c, numbers)) = values.term(0).filter(|_| self.len > 0) else {
             return Ok(TileReport::default());
         };
-        let function = device.function(&tile_factor::of(self.factor, self.store))?;
+        let function = device.function(&tile_factor::of(self.factor, self.precision))?;
         let boxes = self.boxes;
         device.reading(numbers, &mut self.natural, |numbers| {
             function.on(device, (boxes.tiles as usize).div_ceil(4), 4 * LANES).run(
@@ -293,28 +293,28 @@ impl CudaTiles {
             return Ok(function);
         }
         let tile = [self.boxes.lx as usize, 1 << self.boxes.log_y, 1 << self.boxes.log_z];
-        let function = device.function(&tile_solve::of(tile, self.factor, self.store, sums))?;
-        let shared = self.warps * shared(tile, self.factor, self.store);
+        let function = device.function(&tile_solve::of(tile, self.factor, self.precision, sums))?;
+        let shared = self.warps * shared(tile, self.factor, self.precision);
         device.allow_shared(&function, LANES * self.warps, shared)?;
         Ok(self.functions[sums].get_or_init(|| function))
     }
 }
 
 /// What both files are compiled with.
-fn common(factor: TileFactor, store: Store) -> Defines {
-    vec![value(store), define("SYMMETRIC", (factor == TileFactor::Ic0) as u32)]
+fn common(factor: TileFactor, precision: Precision) -> Defines {
+    vec![value(precision), define("SYMMETRIC", (factor == TileFactor::Ic0) as u32)]
 }
 
 impl tile_factor {
     /// Incomplete factors of the tiles of block-Jacobi.
-    pub(crate) fn of(factor: TileFactor, store: Store) -> Of<Self> {
-        Self.with(common(factor, store))
+    pub(crate) fn of(factor: TileFactor, precision: Precision) -> Of<Self> {
+        Self.with(common(factor, precision))
     }
 }
 
 impl tile_solve {
     /// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
-    pub(crate) fn of(tile: [usize; 3], factor: TileFactor, store: Store, sums: usize) -> Of<Self> {
+    pub(crate) fn of(tile: [usize; 3], factor: TileFactor, precision: Precision, sums: usize) -> Of<Self> {
         let known = SHAPES.iter().any(|shape| shape.0 == tile);
         let [lx, log_y, log_z, pitch] = match known {
             true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
@@ -328,23 +328,24 @@ impl tile_solve {
             ("LOG_Z", log_z),
             ("PITCH", pitch),
         ];
-        let mut defines = common(factor, store);
+        let mut defines = common(factor, precision);
         defines.extend(numbers.map(|(name, value)| define(name, value)));
         Self.with(defines)
     }
 }
 
 /// Both kinds of factors, in the precisions that are compiled ahead.
-fn kinds(set: Set) -> impl Iterator<Item = (TileFactor, Store)> {
-    let stores = set.choose(STORES.to_vec(), [Store::F64]);
-    stores.into_iter().flat_map(|store| [(TileFactor::Ic0, store), (TileFactor::Ilu0, store)])
+fn kinds(set: Set) -> impl Iterator<Item = (TileFactor, Precision)> {
+    let stores = set.choose(STORES.to_vec(), [Precision::F64]);
+    stores.into_iter().flat_map(|precision| [(TileFactor::Ic0, precision), (TileFactor::Ilu0, precision)])
 }
 
 fn solve_kernels(set: Set) -> Vec<Kernel> {
     let tiles = || SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
-    let of = |(factor, store)| {
-        tiles()
-            .flat_map(move |tile| (0..=2).map(move |sums| tile_solve::of(tile, factor, store, sums).into()))
+    let of = |(factor, precision)| {
+        tiles().flat_map(move |tile| {
+            (0..=2).map(move |sums| tile_solve::of(tile, factor, precision, sums).into())
+        })
     };
     kinds(set).flat_map(of).collect()
 }

@@ -9,7 +9,7 @@ use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
 use super::specialisations::{STORES, define, value};
 use crate::memory::Numbers;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ kernels! {
 }
 
 kernels! {
-    CSR_LANES in "csr_lanes.cu", |_| STORES.map(|store| csr_lanes::of(store).into()).into();
+    CSR_LANES in "csr_lanes.cu", |_| STORES.map(|precision| csr_lanes::of(precision).into()).into();
     fn csr_lanes(
         halt: At<i32>, rows: i64, shift: i32, row_ptr: At<i64>, col: At<u32>, values: Reals, x: At<f64>,
         y: At<f64>, coefficient: At<f64>, smooths: i32, of: Smooth,
@@ -64,7 +64,7 @@ pub(crate) struct CsrShape {
     capacity: usize,
     /// Blocks of threads a multiprocessor, as far as registers go.
     resident: usize,
-    store: Store,
+    precision: Precision,
 }
 
 impl CsrShape {
@@ -73,8 +73,8 @@ impl CsrShape {
 
     /// The mapping for a precision: of 4 to 16 entries a thread and 64 to 512 threads, the one that was fastest in the mean of ten kinds of
     /// matrix.
-    pub fn choose(store: Store) -> Self {
-        Self { threads: 128, capacity: 1280, resident: 8, store }
+    pub fn choose(precision: Precision) -> Self {
+        Self { threads: 128, capacity: 1280, resident: 8, precision }
     }
 
     /// Tiles of a matrix: windows of equal work, a row counting as much as an eighth of an entry.
@@ -92,7 +92,7 @@ impl CsrShape {
 
     fn defines(&self) -> Defines {
         vec![
-            value(self.store),
+            value(self.precision),
             define("THREADS", self.threads),
             define("CTAS", self.resident),
             define("CAPACITY", self.capacity),
@@ -118,16 +118,17 @@ impl CsrShape {
 
 impl csr_lanes {
     /// Products of small matrices of scalar rows.
-    pub(crate) fn of(store: Store) -> Of<Self> {
-        Self.with(vec![value(store)])
+    pub(crate) fn of(precision: Precision) -> Of<Self> {
+        Self.with(vec![value(precision)])
     }
 }
 
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let to_others = set.choose(STORES.to_vec(), [Store::F64]);
-    let to_others =
-        to_others.into_iter().map(|store| CsrShape::choose(store).kernel_for_others(csr_product_to).into());
-    STORES.iter().flat_map(|&store| CsrShape::choose(store).both()).chain(to_others).collect()
+    let to_others = set.choose(STORES.to_vec(), [Precision::F64]);
+    let to_others = to_others
+        .into_iter()
+        .map(|precision| CsrShape::choose(precision).kernel_for_others(csr_product_to).into());
+    STORES.iter().flat_map(|&precision| CsrShape::choose(precision).both()).chain(to_others).collect()
 }
 
 /// Addresses of vectors on other GPUs, and in the last place how many.
@@ -245,10 +246,10 @@ impl CsrProduct {
         columns: usize,
         pattern: CsrPattern,
         values: Arc<Buffer<f64>>,
-        store: Store,
+        precision: Precision,
         coefficient: f64,
     ) -> Result<Self> {
-        Self::made(device, columns, pattern, values, store, coefficient, false)
+        Self::made(device, columns, pattern, values, precision, coefficient, false)
     }
 
     /// The same for a level of a hierarchy, of which no residual is asked: a small one needs no tiles.
@@ -260,11 +261,11 @@ impl CsrProduct {
         columns: usize,
         pattern: CsrPattern,
         values: Arc<Buffer<f64>>,
-        store: Store,
+        precision: Precision,
         coefficient: f64,
     ) -> Result<Self> {
         let small = pattern.col.len() <= FEW;
-        Self::made(device, columns, pattern, values, store, coefficient, small)
+        Self::made(device, columns, pattern, values, precision, coefficient, small)
     }
 
     fn made(
@@ -272,12 +273,12 @@ impl CsrProduct {
         columns: usize,
         pattern: CsrPattern,
         values: Arc<Buffer<f64>>,
-        store: Store,
+        precision: Precision,
         coefficient: f64,
         small: bool,
     ) -> Result<Self> {
         let rows = pattern.row_ptr.len() - 1;
-        let shape = CsrShape::choose(store);
+        let shape = CsrShape::choose(precision);
         let kernels = Kernels {
             shape,
             product: device.function(&shape.kernel(csr_product))?,
@@ -290,15 +291,15 @@ impl CsrProduct {
             true => {
                 let mean = pattern.col.len() / rows.max(1);
                 let shift = (mean / EACH).clamp(1, 32).next_power_of_two().ilog2();
-                Some(Lanes { function: device.function(&csr_lanes::of(store))?, shift })
+                Some(Lanes { function: device.function(&csr_lanes::of(precision))?, shift })
             }
             false => None,
         };
         let tiles = if small { Tiles::none(device)? } else { Tiles::new(device, &pattern, &shape)? };
         let mut broken = device.zeros(1, "a flag")?;
-        let values = match store {
-            Store::F64 => Values::F64(values),
-            Store::F32 => {
+        let values = match precision {
+            Precision::F64 => Values::F64(values),
+            Precision::F32 => {
                 let narrow = device.zeros(values.len(), "matrix values")?;
                 convert(device, &kernels, values.pointer(), narrow.pointer(), narrow.len(), &mut broken)?;
                 Values::F32(narrow)

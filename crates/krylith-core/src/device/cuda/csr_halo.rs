@@ -18,11 +18,11 @@ use super::specialisations::{STORES, define, value};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
-use crate::space::Store;
+use crate::space::Precision;
 use std::sync::Arc;
 
 kernels! {
-    CSR_GHOSTS in "csr_ghosts.cu", |_| STORES.map(|store| ghosts_kernel(csr_ghosts, store).into()).into();
+    CSR_GHOSTS in "csr_ghosts.cu", |_| STORES.map(|precision| ghosts_kernel(csr_ghosts, precision).into()).into();
     fn csr_send(halt: At<i32>, x: At<f64>, exchange: Address);
     fn csr_ghosts(
         halt: At<i32>, count: i32, rows: At<u32>, starts: At<i64>, columns: At<u32>, values: Reals,
@@ -37,7 +37,7 @@ kernels! {
 }
 
 kernels! {
-    CSR_SPLIT in "csr_split.cu", |_| STORES.map(|store| split_kernel(split_entries, store).into()).into();
+    CSR_SPLIT in "csr_split.cu", |_| STORES.map(|precision| split_kernel(split_entries, precision).into()).into();
     fn split_mark(entries: i64, own: u32, col: At<u32>, words: Address, sums: At<i64>);
     fn split_rows(
         rows: i32, pass: i32, row_ptr: At<i64>, words: Address, sums: At<i64>, own_ptr: At<i64>,
@@ -83,7 +83,7 @@ struct GhostPart {
 /// Which entries are in columns of ghosts.
 struct Split {
     entries: usize,
-    store: Store,
+    precision: Precision,
     words: Buffer<[u32; 2]>,
     /// Ghosts before each window.
     sums: Buffer<i64>,
@@ -103,18 +103,18 @@ struct Kernels {
 }
 
 /// A kernel of `csr_split.cu`.
-fn split_kernel<K: Entry>(entry: K, store: Store) -> Of<K> {
-    entry.with(vec![value(store), define("THREADS", THREADS)])
+fn split_kernel<K: Entry>(entry: K, precision: Precision) -> Of<K> {
+    entry.with(vec![value(precision), define("THREADS", THREADS)])
 }
 
 /// A kernel of `csr_ghosts.cu`.
-fn ghosts_kernel<K: Entry>(entry: K, store: Store) -> Of<K> {
-    entry.with(vec![value(store), define("THREADS", THREADS)])
+fn ghosts_kernel<K: Entry>(entry: K, precision: Precision) -> Of<K> {
+    entry.with(vec![value(precision), define("THREADS", THREADS)])
 }
 
 /// What ranks need beside the kernels of one GPU: one entry stands for all of its file.
-pub(crate) fn kernels(store: Store) -> [Kernel; 2] {
-    [split_kernel(split_entries, store).into(), ghosts_kernel(csr_ghosts, store).into()]
+pub(crate) fn kernels(precision: Precision) -> [Kernel; 2] {
+    [split_kernel(split_entries, precision).into(), ghosts_kernel(csr_ghosts, precision).into()]
 }
 
 /// Blocks of threads for so many items of one thread, as many as run at once.
@@ -127,16 +127,18 @@ impl CsrHalo {
     ///
     /// # Errors
     /// A device without room.
-    pub fn new(space: &Cuda, a: &Bsr, own: usize, store: Store, coefficient: f64) -> Result<Self> {
+    pub fn new(space: &Cuda, a: &Bsr, own: usize, precision: Precision, coefficient: f64) -> Result<Self> {
         let (device, rows, ghosts) = (space.device(), a.block_rows(), a.block_columns() - own);
         let resident = space.resident(a)?;
         let whole = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
         let found = match ghosts {
             0 => None,
-            _ => Split::new(device, &whole, own, store)?,
+            _ => Split::new(device, &whole, own, precision)?,
         };
         let (own, ghosts_part) = match found {
-            None => (CsrProduct::new(device, own, whole, resident.values.clone(), store, coefficient)?, None),
+            None => {
+                (CsrProduct::new(device, own, whole, resident.values.clone(), precision, coefficient)?, None)
+            }
             Some((split, beyond)) => {
                 let values = resident.values.pointer();
                 let (own, part) =
@@ -150,11 +152,11 @@ impl CsrHalo {
             low: device.zeros(if ghosts_part.is_some() { rows } else { 0 }, "a residual")?,
             ghosts: ghosts_part,
             kernels: Kernels {
-                send: device.function(&ghosts_kernel(csr_send, store))?,
-                ghosts: device.function(&ghosts_kernel(csr_ghosts, store))?,
-                wait: device.function(&ghosts_kernel(csr_await, store))?,
-                add_rows: device.function(&ghosts_kernel(csr_add_rows, store))?,
-                add_residuals: device.function(&ghosts_kernel(csr_add_residuals, store))?,
+                send: device.function(&ghosts_kernel(csr_send, precision))?,
+                ghosts: device.function(&ghosts_kernel(csr_ghosts, precision))?,
+                wait: device.function(&ghosts_kernel(csr_await, precision))?,
+                add_rows: device.function(&ghosts_kernel(csr_add_rows, precision))?,
+                add_residuals: device.function(&ghosts_kernel(csr_add_residuals, precision))?,
             },
         })
     }
@@ -274,7 +276,7 @@ impl Split {
         device: &Arc<Device>,
         whole: &CsrPattern,
         own: usize,
-        store: Store,
+        precision: Precision,
     ) -> Result<Option<(Self, usize)>> {
         let (entries, what) = (whole.col.len(), "ghosts of rows");
         // One place behind the last entry is asked for too.
@@ -282,7 +284,7 @@ impl Split {
         let words = device.room::<[u32; 2]>(windows * THREADS, what)?;
         let sums = device.zeros::<i64>(windows + 1, what)?;
         let (mark, scan) =
-            (device.function(&split_kernel(split_mark, store))?, device.function(&scan_columns::of(1))?);
+            (device.function(&split_kernel(split_mark, precision))?, device.function(&scan_columns::of(1))?);
         mark.on(device, windows, THREADS).run(entries as i64, own as u32, &whole.col, &words, &sums)?;
         scan.on(device, 1, 1024).run(windows as i64, &sums)?;
         let mut total = [0i64];
@@ -292,11 +294,11 @@ impl Split {
         }
         let split = Self {
             entries,
-            store,
+            precision,
             words,
             sums,
             broken: device.zeros(1, "a flag")?,
-            place: device.function(&split_kernel(split_entries, store))?,
+            place: device.function(&split_kernel(split_entries, precision))?,
             staging: None,
         };
         Ok(Some((split, total[0] as usize)))
@@ -361,13 +363,13 @@ impl GhostPart {
         beyond: usize,
         coefficient: f64,
     ) -> Result<(CsrProduct, Self)> {
-        let (rows, store, what) = (whole.row_ptr.len() - 1, split.store, "rows with ghosts");
+        let (rows, precision, what) = (whole.row_ptr.len() - 1, split.precision, "rows with ghosts");
         let count_of = rows.div_ceil(ROWS * THREADS);
         let own_ptr = device.room::<i64>(rows + 1, what)?;
         // Rows of each block of threads, their sum, and the most entries of a row.
         let counts = device.zeros::<i64>(count_of + 2, what)?;
         let (function, scan) =
-            (device.function(&split_kernel(split_rows, store))?, device.function(&scan_columns::of(1))?);
+            (device.function(&split_kernel(split_rows, precision))?, device.function(&scan_columns::of(1))?);
         let pass = |number: i32, ghost_rows: u64, ghost_ptr: u64| {
             function.on(device, count_of, THREADS).run(
                 rows as i32,
@@ -395,12 +397,12 @@ impl GhostPart {
         let own_values = device.room::<f64>(entries, "matrix values")?;
         let ghost_values = device.room::<f64>(beyond, "matrix values")?;
         // As they are given; a product narrows them itself.
-        let place = device.function(&split_kernel(split_entries, Store::F64))?;
+        let place = device.function(&split_kernel(split_entries, Precision::F64))?;
         let columns = [whole.col.pointer(), own_col.pointer(), ghost_col.pointer()];
         split.place(device, &place, own, columns, [values, own_values.pointer(), ghost_values.pointer()])?;
         let product = |columns: usize, row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>| {
             let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
-            CsrProduct::new(device, columns, pattern, Arc::new(values), store, coefficient)
+            CsrProduct::new(device, columns, pattern, Arc::new(values), precision, coefficient)
         };
         let own = product(own, own_ptr, own_col, own_values)?;
         let product = product(ghosts, ghost_ptr, ghost_col, ghost_values)?;

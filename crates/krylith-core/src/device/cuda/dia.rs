@@ -19,7 +19,7 @@ use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals};
-use crate::space::Store;
+use crate::space::Precision;
 use detect::{GhostRows, Values, blocks, diagonals_on_device};
 use shape::{
     DiaShape, dia, dia_ghosts, dia_mirror, dia_named, dia_pack, dia_pack_ghosts, dia_product, dia_residual,
@@ -44,7 +44,7 @@ pub(super) struct DiaProduct {
     /// Which diagonals a row has.
     masks: Buffer<u32>,
     stored: Stored,
-    store: Store,
+    precision: Precision,
     coefficient: Buffer<f64>,
     ghosts: GhostRows,
     /// Sums of blocks of threads, and how many have ended.
@@ -130,7 +130,7 @@ impl DiaProduct {
         space: &Cuda,
         a: &Bsr,
         own: usize,
-        store: Store,
+        precision: Precision,
         coefficient: f64,
         format: Format,
     ) -> Result<Option<Self>> {
@@ -152,9 +152,9 @@ impl DiaProduct {
         };
         let resident = space.resident(a)?;
         let masks = device.room::<u32>(rows, "diagonals of rows")?;
-        let ghosts = GhostRows::find(space, a, own, &offsets, &masks, store)?;
+        let ghosts = GhostRows::find(space, a, own, &offsets, &masks, precision)?;
         let symmetric = format != Format::DiaFull && mirrored(&offsets);
-        let stored = Stored::new(space, rows, &offsets, symmetric, store)?;
+        let stored = Stored::new(space, rows, &offsets, symmetric, precision)?;
         let parts = device.zeros(2 * stored.parts(device, &ghosts), "partial sums")?;
         let mut product = Self {
             rows,
@@ -163,7 +163,7 @@ impl DiaProduct {
             row_ptr: resident.row_ptr.clone(),
             masks,
             stored,
-            store,
+            precision,
             coefficient: device.upload(&[coefficient], "a coefficient")?,
             ghosts,
             parts,
@@ -348,7 +348,7 @@ impl DiaProduct {
                     return Err(not_finite());
                 }
                 [1, _] if attempt == 0 => {
-                    self.stored = Stored::new(space, self.rows, &self.offsets, false, self.store)?;
+                    self.stored = Stored::new(space, self.rows, &self.offsets, false, self.precision)?;
                     let parts = 2 * self.stored.parts(device, &self.ghosts);
                     if self.parts.len() < parts {
                         self.parts = device.zeros(parts, "partial sums")?;
@@ -413,7 +413,7 @@ impl DiaProduct {
 
     /// Bytes that one product must move.
     pub fn bytes(&self) -> u64 {
-        let (value, ghosts) = (self.store.bytes(), &self.ghosts);
+        let (value, ghosts) = (self.precision.bytes(), &self.ghosts);
         let own = self.rows * (value * self.stored.count + 16);
         (own + ghosts.columns.len() * (value + 12) + 24 * ghosts.rows.len()) as u64
     }
@@ -426,15 +426,15 @@ impl DiaProduct {
 
 impl Stored {
     /// Room for all diagonals, or for those from the main one on.
-    fn new(space: &Cuda, rows: usize, all: &[i32], symmetric: bool, store: Store) -> Result<Self> {
+    fn new(space: &Cuda, rows: usize, all: &[i32], symmetric: bool, precision: Precision) -> Result<Self> {
         let device = space.device();
         let kept = if symmetric { &all[all.len() / 2..] } else { all };
         let mut offsets = [0; MOST_DIAGONALS];
         offsets[..kept.len()].copy_from_slice(kept);
         let stride = (rows + SKEW).next_multiple_of(16);
-        let shape = DiaShape::choose(kept.len(), symmetric, store);
+        let shape = DiaShape::choose(kept.len(), symmetric, precision);
         let kernels = Kernels::new(device, &shape, rows, kept, mirrored(all))?;
-        let values = Values::new(device, store, stride * kept.len())?;
+        let values = Values::new(device, precision, stride * kept.len())?;
         Ok(Self { symmetric, count: kept.len(), offsets, values, stride, kernels })
     }
 

@@ -9,17 +9,17 @@ use super::specialisations::{STORES, define, value};
 use crate::memory::{Numbers, check_len};
 use crate::operator::{TermValues, Terms};
 use crate::precond::{BAD_BLOCKS, BlockDiagonal, TINY_PIVOT, bad_block};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::sync::Arc;
 
 kernels! {
-    BLOCK_DIAGONAL in "block_diagonal.cu", |set| orders(set, |order, store| block_diagonal::of(order, store).into());
+    BLOCK_DIAGONAL in "block_diagonal.cu", |set| orders(set, |order, precision| block_diagonal::of(order, precision).into());
     fn block_diagonal(halt: At<i32>, nodes: i64, d: Reals, x: At<f64>, y: At<f64>);
 }
 
 kernels! {
-    JACOBI in "jacobi.cu", |set| orders(set, |order, store| jacobi(jacobi_invert, order, store).into());
+    JACOBI in "jacobi.cu", |set| orders(set, |order, precision| jacobi(jacobi_invert, order, precision).into());
     fn jacobi_find(rows: i64, row_ptr: At<i64>, col: At<u32>, positions: At<i64>);
     fn jacobi_invert(
         nodes: i64, stages: i32, first: Term, second: Term, tiny: f64, out: Reals, worst: At<u64>,
@@ -28,21 +28,21 @@ kernels! {
 
 impl block_diagonal {
     /// Block-diagonal product.
-    pub(crate) fn of(order: usize, store: Store) -> Of<Self> {
-        Self.with(vec![define("ORDER", order), value(store)])
+    pub(crate) fn of(order: usize, precision: Precision) -> Of<Self> {
+        Self.with(vec![define("ORDER", order), value(precision)])
     }
 }
 
 /// A kernel that makes the blocks of point-block Jacobi.
-pub(crate) fn jacobi<K: Entry>(entry: K, order: usize, store: Store) -> Of<K> {
-    entry.with(vec![define("ORDER", order), value(store)])
+pub(crate) fn jacobi<K: Entry>(entry: K, order: usize, precision: Precision) -> Of<K> {
+    entry.with(vec![define("ORDER", order), value(precision)])
 }
 
 /// Orders and precisions that are compiled ahead.
-fn orders(set: Set, of: fn(usize, Store) -> Kernel) -> Vec<Kernel> {
-    let stores = set.choose(STORES.to_vec(), [Store::F64]);
+fn orders(set: Set, of: fn(usize, Precision) -> Kernel) -> Vec<Kernel> {
+    let stores = set.choose(STORES.to_vec(), [Precision::F64]);
     let orders = set.choose(1..=32, [1, 2, 3, 4, 5, 6, 8, 9, 12, 16]);
-    stores.iter().flat_map(|&store| orders.iter().map(move |&order| of(order, store))).collect()
+    stores.iter().flat_map(|&precision| orders.iter().map(move |&order| of(order, precision))).collect()
 }
 
 /// Blocks by columns, nodes in groups side by side (see `kernels/block_diagonal.cu`).
@@ -170,24 +170,24 @@ fn inverter_shape(order: usize) -> (usize, usize) {
 impl BlockDiagonal for Cuda {
     type Blocks = CudaBlocks;
 
-    fn prepare_blocks(&self, order: usize, blocks: Numbers, store: Store) -> Result<CudaBlocks> {
+    fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<CudaBlocks> {
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!("diagonal blocks of order {order}; a GPU takes 1 to 32")));
         }
         let values = arrange(order, blocks.on_host(&mut Vec::new())?);
         let what = "a point-block Jacobi preconditioner";
-        let values = match store {
-            Store::F64 => Values::F64(self.device().upload(&values, what)?),
-            Store::F32 => {
+        let values = match precision {
+            Precision::F64 => Values::F64(self.device().upload(&values, what)?),
+            Precision::F32 => {
                 let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
                 Values::F32(self.device().upload(&narrow, what)?)
             }
         };
-        let function = self.device().function(&block_diagonal::of(order, store))?;
+        let function = self.device().function(&block_diagonal::of(order, precision))?;
         Ok(CudaBlocks { order, nodes: blocks.len() / (order * order), values, function, inverter: None })
     }
 
-    fn invert_diagonal(&self, terms: &Terms, store: Store) -> Result<Option<CudaBlocks>> {
+    fn invert_diagonal(&self, terms: &Terms, precision: Precision) -> Result<Option<CudaBlocks>> {
         let (device, order, nodes) = (self.device(), terms.block() * terms.stages(), terms.block_rows());
         if !(1..=32).contains(&order) {
             return Ok(None);
@@ -202,7 +202,7 @@ impl BlockDiagonal for Cuda {
             }
             let (found, resident) = (device.room::<i64>(nodes, what)?, self.resident(a)?);
             if nodes > 0 {
-                let find = device.function(&jacobi(jacobi_find, order, store))?;
+                let find = device.function(&jacobi(jacobi_find, order, precision))?;
                 find.on(device, nodes.div_ceil(256), 256).run(
                     nodes as i64,
                     &resident.row_ptr,
@@ -217,14 +217,14 @@ impl BlockDiagonal for Cuda {
             coefficients: device.room(2 * terms.stages() * terms.stages(), what)?,
             worst: device.room(1, what)?,
             natural: [device.room(0, what)?, device.room(0, what)?],
-            function: device.function(&jacobi(jacobi_invert, order, store))?,
+            function: device.function(&jacobi(jacobi_invert, order, precision))?,
         };
         let numbers = nodes.next_multiple_of(shape(order).0) * order * order;
-        let values = match store {
-            Store::F64 => Values::F64(device.zeros(numbers, what)?),
-            Store::F32 => Values::F32(device.zeros(numbers, what)?),
+        let values = match precision {
+            Precision::F64 => Values::F64(device.zeros(numbers, what)?),
+            Precision::F32 => Values::F32(device.zeros(numbers, what)?),
         };
-        let function = device.function(&block_diagonal::of(order, store))?;
+        let function = device.function(&block_diagonal::of(order, precision))?;
         let mut blocks = CudaBlocks { order, nodes, values, function, inverter: Some(inverter) };
         let to = blocks.pointer();
         blocks.invert(device, &TermValues::from(terms), &[to])?;

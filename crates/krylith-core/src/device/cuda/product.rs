@@ -21,7 +21,7 @@ use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use group::{Ghosts, breaks_structure};
 
@@ -53,7 +53,13 @@ impl PointBlockSum for Cuda {
         self.placed(terms)
     }
 
-    fn prepare_as(&self, terms: &Terms, store: Store, dense: bool, format: Format) -> Result<CudaProduct> {
+    fn prepare_as(
+        &self,
+        terms: &Terms,
+        precision: Precision,
+        dense: bool,
+        format: Format,
+    ) -> Result<CudaProduct> {
         let scalar = terms.block() == 1 && terms.stages() == 1 && terms.terms.len() == 1;
         if !scalar && format != Format::Auto {
             let (count, b, s) = (terms.terms.len(), terms.block(), terms.stages());
@@ -61,13 +67,13 @@ impl PointBlockSum for Cuda {
                 "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
             )));
         }
-        if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, store, format)? {
+        if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, precision, format)? {
             return Ok(product);
         }
         if scalar {
-            return CudaProduct::rows(self, terms, store);
+            return CudaProduct::rows(self, terms, precision);
         }
-        CudaProduct::tiled(self, terms, store, dense)
+        CudaProduct::tiled(self, terms, precision, dense)
     }
 
     fn format(p: &CudaProduct) -> Format {
@@ -234,7 +240,7 @@ impl PointBlockSum for Cuda {
             return csr.bytes();
         }
         let groups = p.groups.iter().map(|g| {
-            let value = g.store.bytes() * g.structure.slots;
+            let value = g.precision.bytes() * g.structure.slots;
             g.blocks * (value + 4) + 4 * p.block_rows
         });
         (groups.sum::<usize>() + 8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64
@@ -250,14 +256,19 @@ impl PointBlockSum for Cuda {
 
 impl CudaProduct {
     /// One matrix of scalar rows by diagonals, where it lies on few of them on every rank. Collective.
-    fn by_diagonals(space: &Cuda, terms: &Terms, store: Store, format: Format) -> Result<Option<Self>> {
+    fn by_diagonals(
+        space: &Cuda,
+        terms: &Terms,
+        precision: Precision,
+        format: Format,
+    ) -> Result<Option<Self>> {
         if format == Format::Csr {
             return Ok(None);
         }
         let ((c, a), comm) = (&terms.terms[0], space.comm());
         let halo = terms.halo.as_ref().filter(|_| comm.size() > 1);
         let own = a.block_columns() - terms.halo.as_ref().map_or(0, |h| h.ghosts);
-        let found = agree(comm, DiaProduct::new(space, a, own, store, c[(0, 0)], format))?;
+        let found = agree(comm, DiaProduct::new(space, a, own, precision, c[(0, 0)], format))?;
         // Halves of a product that differ would send the same, and sum in different ways.
         let mut ranks = [found.is_some() as u32 as f64];
         if comm.size() > 1 {
@@ -298,29 +309,29 @@ impl CudaProduct {
     }
 
     /// One matrix of scalar rows that a hierarchy multiplies with, on this rank alone.
-    pub(super) fn of_level(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+    pub(super) fn of_level(space: &Cuda, terms: &Terms, precision: Precision) -> Result<Self> {
         let ((c, a), device) = (&terms.terms[0], space.device());
         let resident = space.resident(a)?;
         let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
         let (columns, values) = (a.block_columns(), resident.values.clone());
-        let csr = CsrProduct::of_level(device, columns, pattern, values, store, c[(0, 0)])?;
+        let csr = CsrProduct::of_level(device, columns, pattern, values, precision, c[(0, 0)])?;
         Ok(Self::by_rows_of(a, columns, Some(csr), None))
     }
 
     /// One matrix of scalar rows, from the arrays of the format. Collective.
-    fn rows(space: &Cuda, terms: &Terms, store: Store) -> Result<Self> {
+    fn rows(space: &Cuda, terms: &Terms, precision: Precision) -> Result<Self> {
         let ((c, a), comm) = (&terms.terms[0], space.comm());
         let c = c[(0, 0)];
         if let Some(halo) = terms.halo.as_ref().filter(|_| comm.size() > 1) {
             let own = a.block_columns() - halo.ghosts;
-            let csr = agree(comm, CsrHalo::new(space, a, own, store, c))?;
+            let csr = agree(comm, CsrHalo::new(space, a, own, precision, c))?;
             let exchange = Some(Exchange::new(space, halo, 1)?);
             return Ok(Self { exchange, ..Self::by_rows_of(a, own, None, Some(csr)) });
         }
         let csr = (|| {
             let resident = space.resident(a)?;
             let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
-            CsrProduct::new(space.device(), a.block_columns(), pattern, resident.values.clone(), store, c)
+            CsrProduct::new(space.device(), a.block_columns(), pattern, resident.values.clone(), precision, c)
         })();
         Ok(Self::by_rows_of(a, a.block_columns(), Some(agree(comm, csr)?), None))
     }
@@ -335,7 +346,7 @@ impl CudaProduct {
     ///
     /// # Errors
     /// As [`PointBlockSum::prepare`].
-    pub fn tiled(space: &Cuda, terms: &Terms, store: Store, dense: bool) -> Result<Self> {
+    pub fn tiled(space: &Cuda, terms: &Terms, precision: Precision, dense: bool) -> Result<Self> {
         let (b, s) = (terms.block(), terms.stages());
         if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
             return Err(Error::Unsupported(format!(
@@ -354,7 +365,7 @@ impl CudaProduct {
             let all = if dense { Structure::dense(b, terms.terms.len()) } else { space.structure(terms)? };
             let groups = shared.into_iter();
             let groups = groups
-                .map(|(t, n)| Group::new(space, terms, (t, n), all.of(t..t + n), store, halo.is_some()))
+                .map(|(t, n)| Group::new(space, terms, (t, n), all.of(t..t + n), precision, halo.is_some()))
                 .collect::<Result<Vec<_>>>()?;
             let several = groups.len() > 1;
             let low = several.then(|| space.device().zeros(terms.rows(), "a residual")).transpose()?;

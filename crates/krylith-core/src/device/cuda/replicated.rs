@@ -23,7 +23,7 @@ use crate::comm::{Communicator, agree, gather};
 use crate::matrix::{Bsr, Csr};
 use crate::operator::cuts::{Cuts, Mode, OnHost, RowPointers, Run, Search};
 use crate::operator::{SharedRows, Terms, check_lengths};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use cudarc::driver::CudaStream;
 use std::cell::RefCell;
@@ -432,7 +432,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
     function.on(device, grid, 256).run(count as i64, first as i64, from, &row_ptr)?;
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
-    let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Store::F64, 1.0)?;
+    let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Precision::F64, 1.0)?;
     Ok((product, kept))
 }
 

@@ -7,7 +7,7 @@ use super::vectors::{
     STEP_THREADS, append, combine, combine_pair, project, step, step_key, sweep, sweep_key,
 };
 use crate::comm::Communicator;
-use crate::space::{COLUMNS, Phase, SmallStep, Space, Store, Sweep, SweepSource};
+use crate::space::{COLUMNS, Phase, Precision, SmallStep, Space, Sweep, SweepSource};
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
 use std::cell::{Cell, RefCell};
@@ -31,14 +31,14 @@ const KEEP_BYTES: f64 = 30e6;
 /// use krylith::device::{Cuda, Device};
 /// use krylith::Outcome;
 /// use krylith::Stop;
-/// use krylith::Store;
+/// use krylith::Precision;
 /// use krylith::matrix::Csr;
 /// use krylith::method::{Cg, CgOptions};
 /// use krylith::operator::{PointBlock, Space};
 /// # if Device::open(0).is_err() { return Ok(()); }
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
 /// let space = Cuda::new(&Device::open(0)?, 2)?;
-/// let operator = PointBlock::csr(&space, &a, Store::F64)?;
+/// let operator = PointBlock::csr(&space, &a, Precision::F64)?;
 /// let (mut b, mut x) = (space.vector()?, space.vector()?);
 /// space.write(&[3.0, 4.0], &mut b)?;
 /// let mut cg = Cg::new(&space, CgOptions::default())?;
@@ -151,8 +151,8 @@ impl Cuda {
     }
 
     /// Sixteenths of what a projection reads that should stay in the cache for the update.
-    fn keep(&self, columns: usize, store: Store) -> i32 {
-        let bytes = self.len as f64 * (columns * store.bytes() + 16) as f64;
+    fn keep(&self, columns: usize, precision: Precision) -> i32 {
+        let bytes = self.len as f64 * (columns * precision.bytes() + 16) as f64;
         (16.0 * KEEP_BYTES / bytes).round().clamp(1.0, 16.0) as i32
     }
 
@@ -166,10 +166,10 @@ impl Cuda {
         out: u64,
         followed: bool,
     ) -> Result<()> {
-        let store = v.store();
+        let precision = v.store();
         let vectors = if w == 0 { 1 } else { 2 };
-        let function = self.device.function(&project::of(store, vectors))?;
-        let keep = if followed { self.keep(columns.len(), store) } else { 0 };
+        let function = self.device.function(&project::of(precision, vectors))?;
+        let keep = if followed { self.keep(columns.len(), precision) } else { 0 };
         let sums = vectors * columns.len() + if norm { 2 * vectors - 1 } else { 0 };
         function.on(&self.device, self.device.multiprocessors(), 512).run(
             self.halt(),
@@ -264,10 +264,10 @@ impl Cuda {
 }
 
 impl CudaBasis {
-    fn store(&self) -> Store {
+    fn store(&self) -> Precision {
         match self.data {
-            Data::F64(_) => Store::F64,
-            Data::F32(_) => Store::F32,
+            Data::F64(_) => Precision::F64,
+            Data::F32(_) => Precision::F32,
         }
     }
     fn pointer(&self, column: usize) -> u64 {
@@ -291,12 +291,12 @@ impl Space for Cuda {
     fn vector(&self) -> Result<Buffer<f64>> {
         self.device.zeros(self.len, "a vector")
     }
-    fn basis(&self, columns: usize, store: Store) -> Result<CudaBasis> {
+    fn basis(&self, columns: usize, precision: Precision) -> Result<CudaBasis> {
         self.fabric.check_sums(2 * columns + 3)?;
         let stride = self.len.next_multiple_of(ALIGN);
-        let data = match store {
-            Store::F64 => Data::F64(self.device.zeros(stride * columns, "a Krylov basis")?),
-            Store::F32 => Data::F32(self.device.zeros(stride * columns, "a Krylov basis")?),
+        let data = match precision {
+            Precision::F64 => Data::F64(self.device.zeros(stride * columns, "a Krylov basis")?),
+            Precision::F32 => Data::F32(self.device.zeros(stride * columns, "a Krylov basis")?),
         };
         Ok(CudaBasis {
             stride,

@@ -7,7 +7,7 @@ use super::compiler::Kernel;
 use super::launch::{File, Set};
 use super::{block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel};
 use super::{part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
-use crate::space::Store;
+use crate::space::Precision;
 
 /// The kernel files: the modules that launch them declare what is in them.
 const FILES: &[&File] = &[
@@ -84,14 +84,14 @@ pub(super) fn text(name: &str) -> &'static str {
 }
 
 /// Both precisions of storage.
-pub(super) const STORES: [Store; 2] = [Store::F64, Store::F32];
+pub(super) const STORES: [Precision; 2] = [Precision::F64, Precision::F32];
 
 pub(crate) fn define(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
 }
 
-pub(crate) fn value(store: Store) -> (String, String) {
-    define("VALUE", if store == Store::F64 { "double" } else { "float" })
+pub(crate) fn value(precision: Precision) -> (String, String) {
+    define("VALUE", if precision == Precision::F64 { "double" } else { "float" })
 }
 
 fn of(files: impl Iterator<Item = &'static &'static File>, set: Set) -> Vec<Kernel> {

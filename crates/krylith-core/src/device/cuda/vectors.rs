@@ -7,15 +7,15 @@ use super::specialisations::{STORES, define, value};
 use crate::method::{KERNELS, gmres};
 use crate::precond::{ALL_SWEEPS, CYCLE_STEPS};
 use crate::space::step::HEADER;
-use crate::space::{self, REASONS, SmallStep, StepSource, Store, SweepSource};
+use crate::space::{self, Precision, REASONS, SmallStep, StepSource, SweepSource};
 
 kernels! {
-    APPEND in "append.cu", |_| STORES.map(|store| append::of(store).into()).into();
+    APPEND in "append.cu", |_| STORES.map(|precision| append::of(precision).into()).into();
     fn append(halt: At<i32>, n: i64, s: At<f64>, v: Reals, x: At<f64>);
 }
 
 kernels! {
-    COMBINE in "combine.cu", |_| STORES.iter().flat_map(|&store| combinations(store)).collect();
+    COMBINE in "combine.cu", |_| STORES.iter().flat_map(|&precision| combinations(precision)).collect();
     fn combine(
         halt: At<i32>, basis: Reals, stride: i64, n: i32, first: i32, end: i32, columns: At<i32>,
         coefficients: At<f64>, alpha: f64, scale: At<f64>, w: At<f64>,
@@ -28,7 +28,7 @@ kernels! {
 
 kernels! {
     PROJECT in "project.cu",
-        |_| STORES.iter().flat_map(|&store| projections(store)).collect();
+        |_| STORES.iter().flat_map(|&precision| projections(precision)).collect();
     fn project(
         halt: At<i32>, basis: Reals, stride: i64, n: i32, first: i32, end: i32, w: At<f64>, z: At<f64>, norm: i32,
         keep: i32, out: At<f64>, scratch: At<f64>, counter: At<u32>, peers: Address,
@@ -109,22 +109,22 @@ fn text(body: &str) -> String {
 
 impl project {
     /// Dot products with one or two vectors.
-    pub(crate) fn of(store: Store, vectors: usize) -> Of<Self> {
-        Self.with(vec![value(store), define("RHS", vectors)])
+    pub(crate) fn of(precision: Precision, vectors: usize) -> Of<Self> {
+        Self.with(vec![value(precision), define("RHS", vectors)])
     }
 }
 
 impl combine {
     /// Combination of columns with one vector.
-    pub(crate) fn of(store: Store) -> Of<Self> {
-        Self.with(vec![value(store), define("RHS", 1)])
+    pub(crate) fn of(precision: Precision) -> Of<Self> {
+        Self.with(vec![value(precision), define("RHS", 1)])
     }
 }
 
 impl combine_pair {
     /// The delayed update of two vectors, with a small step beside it.
-    pub(crate) fn of(store: Store, beside: &StepSource) -> Of<Self> {
-        let mut defines = vec![value(store), define("RHS", 2), define("SMALL_STEP", 1)];
+    pub(crate) fn of(precision: Precision, beside: &StepSource) -> Of<Self> {
+        let mut defines = vec![value(precision), define("RHS", 2), define("SMALL_STEP", 1)];
         defines.extend(step_text(beside));
         Self.with(defines)
     }
@@ -132,8 +132,8 @@ impl combine_pair {
 
 impl append {
     /// Normalisation into the basis.
-    pub(crate) fn of(store: Store) -> Of<Self> {
-        Self.with(vec![value(store)])
+    pub(crate) fn of(precision: Precision) -> Of<Self> {
+        Self.with(vec![value(precision)])
     }
 }
 
@@ -168,18 +168,22 @@ fn all_sweeps() -> impl Iterator<Item = &'static SweepSource> {
     KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(ALL_SWEEPS).chain([space::plain::SWEEPS]).flatten()
 }
 
-fn combinations(store: Store) -> [Kernel; 2] {
+fn combinations(precision: Precision) -> [Kernel; 2] {
     let beside = <gmres::delayed_step as SmallStep>::SOURCE;
-    [combine::of(store).into(), combine_pair::of(store, &beside).into()]
+    [combine::of(precision).into(), combine_pair::of(precision, &beside).into()]
 }
 
-fn projections(store: Store) -> [Kernel; 2] {
-    [1, 2].map(|vectors| project::of(store, vectors).into())
+fn projections(precision: Precision) -> [Kernel; 2] {
+    [1, 2].map(|vectors| project::of(precision, vectors).into())
 }
 
 /// The kernels of a basis, with what runs beside them.
-pub(crate) fn bases(store: Store) -> Vec<Kernel> {
-    [append::of(store).into()].into_iter().chain(combinations(store)).chain(projections(store)).collect()
+pub(crate) fn bases(precision: Precision) -> Vec<Kernel> {
+    [append::of(precision).into()]
+        .into_iter()
+        .chain(combinations(precision))
+        .chain(projections(precision))
+        .collect()
 }
 
 /// The macros of `sweep.cu` for a sweep.

@@ -12,7 +12,7 @@ pub(super) struct Convergence {
     pub target: f64,
     /// The same over ‖b‖.
     pub relative_target: f64,
-    pub max_iterations: usize,
+    pub max_iters: usize,
     /// ‖r‖ at the start.
     pub first: f64,
     /// What is known of the first guess.
@@ -38,7 +38,7 @@ impl Convergence {
         Self {
             norm_b,
             target: stop.target(norm_b),
-            max_iterations: stop.max_iterations,
+            max_iters: stop.max_iters,
             relative_target: stop.rtol.max(stop.atol / norm_b),
             first: f64::NAN,
             start: Known { norm: f64::NAN, rounding: f64::NAN },

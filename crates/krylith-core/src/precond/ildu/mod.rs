@@ -23,7 +23,7 @@ pub use plan::Plan;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
 use crate::profile::{self, SetupPart};
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ pub trait SubdomainFactors: Space {
     /// Most block rows of a subdomain that this device takes, with blocks of an order.
     fn most_rows(&self, order: usize) -> usize;
     /// Memory and layout for the factors of a plan; no values yet.
-    fn prepare_factors(&self, plan: &Arc<Self::Plan>, store: Store) -> Result<Self::Factors>;
+    fn prepare_factors(&self, plan: &Arc<Self::Plan>, precision: Precision) -> Result<Self::Factors>;
     /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a block is
     /// Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is f64 whatever the store. Analyses and allocates nothing.
     ///
@@ -176,14 +176,14 @@ pub trait SubdomainFactors: Space {
 /// ```
 /// use krylith::precond::IlduOptions;
 /// let options = IlduOptions { fill: 1, shift: Some(1e-3), ..IlduOptions::default() }; // ILDU(1); bad pivots are mended
-/// assert_eq!(options.store, krylith::Store::F64);
+/// assert_eq!(options.store, krylith::Precision::F64);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IlduOptions {
     /// Level of fill k of ILU(k).
     pub fill: usize,
     /// Precision of the stored factors.
-    pub store: Store,
+    pub precision: Precision,
     /// What a pivot that cannot be inverted gets added, relative to the largest entry of its row; `None` makes it an
     /// error.
     pub shift: Option<f64>,
@@ -241,7 +241,7 @@ impl<S: SubdomainFactors> Ildu<S> {
                 outline.block_rows
             )));
         }
-        let factors = space.prepare_factors(&plan, options.store)?;
+        let factors = space.prepare_factors(&plan, options.precision)?;
         let mut ildu = Self { plan, outline, factors, options, pivots: Pivots::default(), key: fresh_key() };
         ildu.update_values(space, terms)?;
         Ok(ildu)

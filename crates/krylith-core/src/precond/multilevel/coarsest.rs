@@ -13,7 +13,7 @@ use crate::operator::TermValues;
 use crate::operator::{LinearOperator, PointBlock, Terms};
 #[cfg(feature = "lu")]
 use crate::precond::SparseLu;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
@@ -43,7 +43,7 @@ impl<S: Coarsen> Inverse<S> {
     ///
     /// # Errors
     /// A matrix whose inverse overflows; a device without room.
-    pub fn new(on: &S, terms: &Terms, store: Store, sparse: bool) -> Result<Option<Self>> {
+    pub fn new(on: &S, terms: &Terms, precision: Precision, sparse: bool) -> Result<Option<Self>> {
         if terms.rows() > MOST && !(sparse && cfg!(feature = "lu")) {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl<S: Coarsen> Inverse<S> {
         let row_ptr = (0..=n).map(|i| i * n).collect();
         let col = (0..n * n).map(|e| (e % n) as u32).collect();
         let matrix = Bsr::new(1, n, n, row_ptr, col, inverse)?;
-        Ok(Some(Self::Dense(on.level_operator(&Terms::bsr(&matrix), store)?, dropped)))
+        Ok(Some(Self::Dense(on.level_operator(&Terms::bsr(&matrix), precision)?, dropped)))
     }
 
     /// The same for new values.

@@ -22,7 +22,7 @@ use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
 use crate::precond::compose::left_over;
 use crate::profile::{self, SetupPart};
-use crate::space::{FLAGS, Store};
+use crate::space::{FLAGS, Precision};
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -245,7 +245,7 @@ impl<S: Coarsen> Multilevel<S> {
         for depth in 0..self.levels.len() {
             let (above, below) = self.levels.split_at_mut(depth + 1);
             let level = &mut above[depth];
-            let refreshed = level.refresh(self.options.store).map_err(|e| on_level(depth, e));
+            let refreshed = level.refresh(self.options.precision).map_err(|e| on_level(depth, e));
             match level.terms.halo {
                 Some(_) => agree(level.space.comm(), refreshed)?,
                 None => refreshed?,
@@ -368,17 +368,17 @@ impl<S: Coarsen> Level<S> {
         }
         let last = matrices.is_none();
         // A system that nothing coarsens is not solved directly behind its user's back.
-        let inverse = if last { Inverse::new(&space, &terms, options.store, depth > 0)? } else { None };
+        let inverse = if last { Inverse::new(&space, &terms, options.precision, depth > 0)? } else { None };
         drop(factors);
         let product = profile::begin_inside(SetupPart::Product);
         let (shared, direct) = (finest.operator.is_some(), inverse.is_some());
         let operator = match finest.operator {
             Some(operator) => Some(operator),
             None if direct && depth > 0 => None,
-            None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?))),
+            None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?))),
         };
         let transfer = match matrices {
-            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.store)?),
+            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.precision)?),
             None => None,
         };
         drop(product);
@@ -388,13 +388,13 @@ impl<S: Coarsen> Level<S> {
             None
         } else {
             let cut = || cut_for(&space, &terms, finest.subdomains);
-            Some(Smoother::new(&space, &terms, options.smoothing, options.store, cut)?)
+            Some(Smoother::new(&space, &terms, options.smoothing, options.precision, cut)?)
         };
         Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
     }
 
     /// Operator, smoother and inverse for the values that the terms have now.
-    fn refresh(&mut self, store: Store) -> Result<()> {
+    fn refresh(&mut self, precision: Precision) -> Result<()> {
         let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
         if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
             let _product = profile::begin_inside(SetupPart::Product);
@@ -408,7 +408,7 @@ impl<S: Coarsen> Level<S> {
             };
             // Values that break what was found inside the blocks want another operator.
             if update().is_err() {
-                *a = PointBlock::new(space, terms, store, false)?;
+                *a = PointBlock::new(space, terms, precision, false)?;
             }
         }
         let _factors = profile::begin_inside(SetupPart::Factors);

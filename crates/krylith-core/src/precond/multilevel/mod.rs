@@ -34,7 +34,7 @@ use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
-use crate::space::{Store, SweepSource};
+use crate::space::{Precision, SweepSource};
 use crate::threads::Pool;
 pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
@@ -268,8 +268,8 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         Err(crate::Error::Internal("a device without a kernel for P".into()))
     }
     /// A matrix of scalar rows that only cycles multiply with: of a coarser level, or the inverse of the last.
-    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
-        PointBlock::with_format(self, terms, store, Format::Csr)
+    fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
+        PointBlock::with_format(self, terms, precision, Format::Csr)
     }
     /// Whether this device makes residuals and steps of smoothers in the pass of this product.
     fn fuses(&self, _product: &Self::Product) -> bool {
@@ -291,9 +291,9 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     ///
     /// # Errors
     /// A diagonal block that cannot be inverted all the same, with its row.
-    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
+    fn l1_blocks(&self, terms: &Terms, precision: Precision) -> Result<Self::Blocks> {
         let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
-        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
+        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), precision)
     }
     /// The same for new values, in the same place.
     ///

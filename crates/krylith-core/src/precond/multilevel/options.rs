@@ -1,7 +1,7 @@
 //! How a hierarchy is made.
 
 use super::{Coarsening, Cycle, Smoothing};
-use crate::space::Store;
+use crate::space::Precision;
 
 /// How levels are made and visited.
 ///
@@ -30,7 +30,7 @@ pub struct MultilevelOptions {
     /// Unknowns of a level of several ranks up to which every rank goes on with the whole of it.
     pub gather: usize,
     /// Precision of everything that is stored; arithmetic is f64.
-    pub store: Store,
+    pub precision: Precision,
 }
 
 impl MultilevelOptions {
@@ -54,7 +54,7 @@ impl Default for MultilevelOptions {
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
             gather: Self::GATHER,
-            store: Store::F64,
+            precision: Precision::F64,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Coarsen;
 use crate::Result;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{PointBlock, Terms};
-use crate::space::Store;
+use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -15,13 +15,13 @@ const FEW: usize = 1 << 12;
 pub(super) fn operator<S: Coarsen>(
     space: &S,
     terms: &Terms,
-    store: Store,
+    precision: Precision,
     depth: usize,
 ) -> Result<PointBlock<S>> {
     let scalar = (terms.block(), terms.stages(), terms.terms.len()) == (1, 1, 1);
     match scalar && depth > 0 {
-        true => space.level_operator(terms, store),
-        false => PointBlock::new(space, terms, store, false),
+        true => space.level_operator(terms, precision),
+        false => PointBlock::new(space, terms, precision, false),
     }
 }
 

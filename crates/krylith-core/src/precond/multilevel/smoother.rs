@@ -15,7 +15,7 @@ use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::partition::Subdomains;
 use crate::precond::compose::{add, left_over};
 use crate::precond::{Ildu, IlduOptions};
-use crate::space::{FLAGS, Store};
+use crate::space::{FLAGS, Precision};
 use crate::{Result, sweeps};
 use std::cell::RefCell;
 
@@ -200,15 +200,15 @@ impl<S: Coarsen> Smoother<S> {
         on: &S,
         terms: &Terms,
         how: Smoothing,
-        store: Store,
+        precision: Precision,
         cut: impl FnOnce() -> Result<Subdomains>,
     ) -> Result<Self> {
         if let Smoothing::Ildu { sweeps } = how {
-            let options = IlduOptions { store, ..IlduOptions::default() };
+            let options = IlduOptions { precision, ..IlduOptions::default() };
             let factors = Ildu::new(on, terms, &cut()?, options)?;
             return Ok(Smoother::Factors { factors, sweeps });
         }
-        let blocks = on.l1_blocks(terms, store)?;
+        let blocks = on.l1_blocks(terms, precision)?;
         let mut scalar = (terms.block() * terms.stages() == 1).then(|| on.vector()).transpose()?;
         if let Some(d) = &mut scalar {
             diagonal(on, &blocks, d)?;

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
 use crate::precond::compose::add;
-use crate::space::Store;
+use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ impl<S: Coarsen> Transfers<S> {
         matrices: Transfer,
         blocks: Option<Blocks>,
         terms: &Terms,
-        store: Store,
+        precision: Precision,
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         if blocks.is_none() && space.interpolates(order) {
@@ -49,8 +49,8 @@ impl<S: Coarsen> Transfers<S> {
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
             let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
             match wide.block() * wide.stages() {
-                1 => PointBlock::with_format(space, &wide, store, Format::Csr),
-                _ => PointBlock::new(space, &wide, store, false),
+                1 => PointBlock::with_format(space, &wide, precision, Format::Csr),
+                _ => PointBlock::new(space, &wide, precision, false),
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
@@ -65,13 +65,13 @@ impl<S: Coarsen> Transfers<S> {
         space: &S,
         matrices: Transfer,
         terms: &Terms,
-        store: Store,
+        precision: Precision,
         joint: Joint<S>,
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         let own = match joint.route() {
             Some(_) => Self { matrices, order, products: None, joint: None, blocks: None },
-            None => Self::new(space, matrices, None, terms, store)?,
+            None => Self::new(space, matrices, None, terms, precision)?,
         };
         Ok(Self { joint: Some(joint), ..own })
     }

@@ -21,7 +21,7 @@ use crate::comm::agree;
 use crate::memory::Numbers;
 use crate::operator::{LinearOperator, fresh_key, joined_key};
 use crate::profile::{self, SetupPart};
-use crate::space::{FLAGS, Space, Store};
+use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result, sweeps};
 use std::sync::Arc;
 
@@ -43,13 +43,13 @@ sweeps! {
 /// # Examples
 /// ```
 /// use krylith_core::precond::SchwarzOptions;
-/// let options = SchwarzOptions { store: krylith::Store::F32, rows: 16, deterministic: true };
+/// let options = SchwarzOptions { store: krylith::Precision::F32, rows: 16, deterministic: true };
 /// assert_eq!(options.store.bytes(), 4); // factors take half the room
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchwarzOptions {
     /// Precision in which factors are stored for solves; arithmetic is f64.
-    pub store: Store,
+    pub precision: Precision,
     /// Consecutive rows that one warp (on a CPU: one turn of a thread) works through, f_dp.
     pub rows: usize,
     /// Randomized sweeps in a fixed order: bitwise the same every time. A sweep then reads what the sweep before left outside
@@ -132,7 +132,7 @@ pub enum SchwarzFactor {
 /// let randomized = SchwarzSettings {
 ///     factor: SchwarzFactor::Random { sweeps: 5 },
 ///     solve: TriangularSolve::Random { sweeps: 5 },
-///     options: SchwarzOptions { store: krylith::Store::F64, rows: 16, deterministic: false },
+///     options: SchwarzOptions { store: krylith::Precision::F64, rows: 16, deterministic: false },
 /// }; // another preconditioner in every iteration: it wants FGMRES
 /// assert_ne!(randomized.solve, TriangularSolve::Exact);
 /// ```
@@ -154,7 +154,7 @@ pub struct SchwarzSettings {
 /// use krylith::operator::{LinearOperator, Terms};
 /// use krylith_core::partition::Subdomains;
 /// use krylith_core::precond::{Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve};
-/// use krylith::{Store, operator::Space};
+/// use krylith::{Precision, operator::Space};
 /// use krylith::{comm::Solo, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
 /// let terms = Terms::csr(&a)?;
@@ -162,7 +162,7 @@ pub struct SchwarzSettings {
 /// let settings = SchwarzSettings {
 ///     factor: SchwarzFactor::Exact,
 ///     solve: TriangularSolve::Exact,
-///     options: SchwarzOptions { store: Store::F64, rows: 8, deterministic: false },
+///     options: SchwarzOptions { store: Precision::F64, rows: 8, deterministic: false },
 /// };
 /// let space = Cpu::new(2, 1);
 /// let mut p = Schwarz::new(&space, plan.into(), settings)?;

@@ -1,11 +1,11 @@
 //! How coarse levels are written, as `amg` and as `coarse`: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
-//! coarsest=400,levels=25,store=f32.
+//! coarsest=400,levels=25,precision=f32.
 
 use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
 use super::IlduSpec;
 use crate::names::{named, unknown, whole_number};
 use crate::partition::SubdomainSpec;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 
 /// Parameters of `amg`, and of `coarse`, which does not smooth on the finest level.
@@ -41,7 +41,7 @@ pub struct AmgSpec {
     /// Most levels.
     pub levels: usize,
     /// Precision of what is stored; the solver's where none is given.
-    pub store: Option<Store>,
+    pub precision: Option<Precision>,
 }
 
 /// Sweeps of a smoother where no number is given.
@@ -66,7 +66,7 @@ const KEYS: [&str; 12] = [
     "degree",
     "coarsest",
     "levels",
-    "store",
+    "precision",
 ];
 
 /// Ways of coarsening, by name.
@@ -88,7 +88,7 @@ impl Default for AmgSpec {
             smoother: MultilevelOptions::default().smoothing,
             coarsest: MultilevelOptions::COARSEST,
             levels: MultilevelOptions::LEVELS,
-            store: None,
+            precision: None,
         }
     }
 }
@@ -149,7 +149,8 @@ impl AmgSpec {
             }
             "coarsest" => self.coarsest = whole_number(value, 1, u32::MAX as usize)?,
             "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
-            "store" => self.store = Some(value.parse()?),
+            // `store` until version 0.1.
+            "precision" | "store" => self.precision = Some(value.parse()?),
             _ => return unknown(&format!("key of {name}"), key, &KEYS),
         }
         Ok(())
@@ -178,7 +179,7 @@ impl AmgSpec {
         }
         keys.extend((self.coarsest != default.coarsest).then(|| format!("coarsest={}", self.coarsest)));
         keys.extend((self.levels != default.levels).then(|| format!("levels={}", self.levels)));
-        keys.extend(self.store.map(|store| format!("store={store}")));
+        keys.extend(self.precision.map(|precision| format!("precision={precision}")));
         let colon = if keys.is_empty() { "" } else { ":" };
         write!(f, "{name}{colon}{}", keys.join(","))
     }
@@ -223,8 +224,8 @@ impl AmgSpec {
         matches!(self.smoother, Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
     }
 
-    /// What it means for nodes of `order` unknowns and a solver that stores in `store`.
-    pub fn options(&self, order: usize, store: Store) -> MultilevelOptions {
+    /// What it means for nodes of `order` unknowns and a solver that stores in `precision`.
+    pub fn options(&self, order: usize, precision: Precision) -> MultilevelOptions {
         let kind = self.kind(order);
         let default = Coarsening::of(kind);
         let coarsening = Coarsening {
@@ -242,7 +243,7 @@ impl AmgSpec {
             smooth_finest: true,
             coarsest: self.coarsest,
             levels: self.levels,
-            store: self.store.unwrap_or(store),
+            precision: self.precision.unwrap_or(precision),
         }
     }
 }
@@ -266,7 +267,7 @@ mod tests {
         for text in [
             "amg",
             "amg:cycle=k,coarsen=aggregation,strength=0.5,truncate=6,aggressive=2,border=local,smoother=jacobi,sweeps=2",
-            "amg:degree=4,coarsest=100,levels=3,store=f32",
+            "amg:degree=4,coarsest=100,levels=3,precision=f32",
             "amg:smoother=ildu+jacobi",
             "ildu then amg:coarsen=smoothed",
             "coarse",
@@ -287,7 +288,7 @@ mod tests {
             ("amg:degree=2,smoother=ildu", "amg:degree=2: smoother=ildu has sweeps"),
             ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
             ("amg:coarsest=0", "expected a whole number from 1"),
-            ("amg:store=f16", "amg:store=f16"),
+            ("amg:precision=f16", "amg:precision=f16"),
             ("coarse:theta=1", "unknown key of coarse `theta`"),
             ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has a degree"),
             ("amg:theta=1", "unknown key of amg `theta`; the known ones are cycle, coarsen, strength"),
@@ -300,14 +301,14 @@ mod tests {
     #[test]
     fn what_is_left_open_depends_on_the_nodes() {
         let of = |text: &str, order| match text.parse().unwrap() {
-            PrecondSpec::Amg(amg) => amg.options(order, Store::F64),
+            PrecondSpec::Amg(amg) => amg.options(order, Precision::F64),
             other => panic!("{other}"),
         };
         assert_eq!(of("amg", 1), MultilevelOptions::default());
         assert_eq!(of("amg", 3).coarsening.kind, CoarsenKind::Aggregation { smoothed: true });
         assert_eq!((of("amg", 3).cycle, of("amg:coarsen=aggregation", 3).cycle), (Cycle::V, Cycle::K));
         let large = |text: &str, order| match text.parse().unwrap() {
-            PrecondSpec::Amg(amg) => amg.of_size(order, WIDE).options(order, Store::F64).cycle,
+            PrecondSpec::Amg(amg) => amg.of_size(order, WIDE).options(order, Precision::F64).cycle,
             other => panic!("{other}"),
         };
         assert_eq!(

@@ -69,7 +69,7 @@ impl<S: SolverSpace> Rank<S> {
         drop(product);
         // Values that break what was found inside the blocks want an operator of their own.
         if space.any(updated.is_err())? {
-            let made = operator(space, local, self.options.store.unwrap_or_default(), &self.options);
+            let made = operator(space, local, self.options.precision.unwrap_or_default(), &self.options);
             *self.a.borrow_mut() = agree(comm, made)?;
             let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
             self.pending.push(Event::new(

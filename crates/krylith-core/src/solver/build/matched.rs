@@ -15,7 +15,7 @@ use crate::precond::{Equilibrated, PrecondSpec, Scaling};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -76,7 +76,7 @@ pub(super) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
     wanted: &PrecondSpec,
-    store: Store,
+    precision: Precision,
     a: &SharedOperator<S>,
     found: &MatchingFound,
     notes: &mut Vec<String>,
@@ -92,7 +92,7 @@ pub(super) fn build<S: SolverSpace>(
     drop(csr);
     let n = matching.rows().len();
     let ones = Csr::new(n, n, (0..=n).collect(), matching.rows().to_vec(), vec![1.0; n])?;
-    let permutation = PointBlock::new(space, &system.own(comm, &ones)?, Store::F64, false)?;
+    let permutation = PointBlock::new(space, &system.own(comm, &ones)?, Precision::F64, false)?;
     drop(survey);
     let moved = matching.rows().iter().enumerate().filter(|(place, row)| *place != **row as usize).count();
     let time = seconds(start.elapsed().as_secs_f64());
@@ -110,7 +110,7 @@ pub(super) fn build<S: SolverSpace>(
         LocalProblem { numbers, near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
     let local = &LocalProblem { terms: &scaled, ..nodes };
     let operator = match wanted.multiplies() {
-        true => Some(Rc::new(RefCell::new(PointBlock::new(space, &scaled, store, false)?))),
+        true => Some(Rc::new(RefCell::new(PointBlock::new(space, &scaled, precision, false)?))),
         false => None,
     };
     let place = |e| match e {
@@ -122,7 +122,7 @@ pub(super) fn build<S: SolverSpace>(
         }
         e => e,
     };
-    let made = by_name(space, &scaled, local, wanted, store, operator.as_ref().unwrap_or(a), notes);
+    let made = by_name(space, &scaled, local, wanted, precision, operator.as_ref().unwrap_or(a), notes);
     let (inner, mut info) = made.map_err(place)?;
     info.details.push(detail);
     info.keeps_symmetry = false;

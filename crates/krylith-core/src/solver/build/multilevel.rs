@@ -12,7 +12,7 @@ use crate::precond::{
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
@@ -23,21 +23,21 @@ pub(super) fn build<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     (spec, smoothed): (&AmgSpec, bool),
-    store: Store,
+    precision: Precision,
     a: &SharedOperator<S>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = profile::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
     let options = match local.near {
-        [] => spec.of_size(order, local.unknowns).options(order, store),
-        _ => spec.of_near_null().options(order.max(2), store),
+        [] => spec.of_size(order, local.unknowns).options(order, precision),
+        _ => spec.of_near_null().options(order.max(2), precision),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // The solver's operator is in the precision of the solver; a hierarchy of own rows has one of its own.
         let same = comm.size() == 1 || local.near.is_empty();
-        let operator = (same && options.store == store).then(|| a.clone());
+        let operator = (same && options.precision == precision).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
@@ -105,7 +105,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         ("coarsest".into(), counted(options.coarsest)),
         ("near_null".into(), counted(near)),
         ("levels".into(), counted(most)),
-        ("store".into(), text(&options.store.to_string())),
+        ("store".into(), text(&options.precision.to_string())),
         ("operator_complexity".into(), Value::Number(operators)),
         ("grid_complexity".into(), Value::Number(grids)),
     ];

@@ -12,7 +12,7 @@ use crate::precond::{
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(super) fn build<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     spec: &RasSpec,
-    store: Store,
+    precision: Precision,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
@@ -31,7 +31,7 @@ pub(super) fn build<S: SolverSpace>(
     let analysis = profile::begin(SetupPart::Analysis);
     let pattern = SchwarzPattern { overlap: spec.overlap, fill: spec.fill, order: spec.order };
     let plan = SchwarzPlan::new(comm, terms, local.numbers, &subdomains, pattern)?;
-    let options = SchwarzOptions { store, rows: spec.rows, deterministic: spec.deterministic };
+    let options = SchwarzOptions { precision, rows: spec.rows, deterministic: spec.deterministic };
     let solve = spec.solve.unwrap_or(TriangularSolve::Exact);
     let settings = SchwarzSettings { factor: spec.factor, solve, options };
     let mut p = Schwarz::new(space, plan.into(), settings)?;

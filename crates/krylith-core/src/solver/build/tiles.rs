@@ -8,7 +8,7 @@ use crate::precond::{BlockTiles, BlockTilesOptions, TileFactor, TileSpec};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -20,12 +20,12 @@ pub(super) fn build<S: SolverSpace>(
     terms: &Terms,
     local: &LocalProblem,
     spec: &TileSpec,
-    store: Store,
+    precision: Precision,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = profile::begin(SetupPart::Factors);
     let cells = agree(comm, local_box(local))?;
-    let options = BlockTilesOptions { tile: spec.tile, factor: spec.factor, store };
+    let options = BlockTilesOptions { tile: spec.tile, factor: spec.factor, precision };
     let p = agree(comm, numbered(local, BlockTiles::new(space, terms, cells, options)))?;
     let (tiling, factor) = (*p.tiling(), p.factor());
     let tiles: usize = tiling.counts().iter().product();

@@ -27,7 +27,7 @@ pub(crate) fn too_large(
         needed,
         free,
         place: "the device".into(),
-        remedy: "take store=f32, a smaller restart, or precond=jacobi",
+        remedy: "take precision=f32, a smaller restart, or precond=jacobi",
     })
 }
 
@@ -57,15 +57,15 @@ pub struct Memory {
 impl Memory {
     /// What a method and a preconditioner want for these terms, as far as it can be told before they are built.
     pub fn of(terms: &Terms, method: &MethodSpec, precond: &PrecondSpec, options: &Options) -> Self {
-        let store = options.store.unwrap_or_default();
-        let (n, width) = (terms.rows() as u64, store.bytes() as u64);
+        let precision = options.precision.unwrap_or_default();
+        let (n, width) = (terms.rows() as u64, precision.bytes() as u64);
         let shared = terms.shared_pattern();
         let matrix = terms.terms.iter().enumerate().map(|(t, (_, a))| {
             let pattern = if t > 0 && shared { 0 } else { 4 * a.blocks() + 8 * (a.block_rows() + 1) };
             width * a.stored() as u64 + pattern as u64
         });
         let (basis, vectors) = method.memory(n);
-        Self { matrix: matrix.sum(), preconditioner: precond.memory(terms, store), basis, vectors }
+        Self { matrix: matrix.sum(), preconditioner: precond.memory(terms, precision), basis, vectors }
     }
 
     /// All of it.

@@ -24,7 +24,7 @@ use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Patience;
-use crate::space::{History, Outcome, Reason, Store};
+use crate::space::{History, Outcome, Precision, Reason};
 use crate::text::plural;
 use crate::{Error, Result};
 use rules::{METHODS, RULES, System};
@@ -235,7 +235,7 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
             tries.extend(methods.map(|&(method, restart)| (named.clone(), method, restart, Patience::USUAL)));
         }
     }
-    let most = local.unknowns.min(options.stop().max_iterations.max(1));
+    let most = local.unknowns.min(options.stop().max_iters.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();
     for (precond, method, restart, patience) in tries {
         let name = asked.unwrap_or(match method {
@@ -358,7 +358,8 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
             None => 0..n,
             Some(numbers) => numbers.as_run().map(|run| run.start as usize..run.end as usize)?,
         };
-        let [_, _, planes] = space.tile(TileShape::Auto, [nx, ny, nz], TileFactor::Ic0, Store::F64).ok()?;
+        let [_, _, planes] =
+            space.tile(TileShape::Auto, [nx, ny, nz], TileFactor::Ic0, Precision::F64).ok()?;
         let (layer, height) = (nx * ny * planes, run.len() / (nx * ny));
         let whole = run.start % layer == 0 && (run.end % layer == 0 || run.end == n);
         // Seven a cell, less what the sides in x and y lack.

@@ -52,7 +52,7 @@ const PRECONDITIONERS: [&str; 30] = [
     "amg:coarsen=aggregation,cycle=k",
     "amg:coarsen=smoothed,smoother=chebyshev,degree=3",
     "amg:smoother=ildu,cycle=w,coarsest=8",
-    "amg:store=f32,strength=0.5",
+    "amg:precision=f32,strength=0.5",
     "coarse",
     "lu",
     "lu:most=100",
@@ -65,19 +65,19 @@ const PRECONDITIONERS: [&str; 30] = [
 
 const OPTIONS: [&str; 14] = [
     "",
-    "store=f32",
+    "precision=f32",
     "equilibrate=true",
     "matching=on",
     "matching=off equilibrate=false",
     "zeros=drop",
     "zeros=keep format=csr",
     "format=dia",
-    "format=dia-full store=f32",
+    "format=dia-full precision=f32",
     "deterministic=true",
     "threads=2",
     "max_iters=3",
     "atol=1e-3",
-    "memory_limit=100000000 store=f32 matching=on",
+    "memory_limit=100000000 precision=f32 matching=on",
 ];
 
 /// Ten kinds, one system of each.

@@ -47,7 +47,7 @@ const OPTIONS: [&str; 12] = [
     "precond=ras:parts=2",
     "zeros=drop",
     "zeros=keep",
-    "store=f32",
+    "precision=f32",
     "matching=on",
     "equilibrate=true precond=ildu:fill=1",
     "threads=2",

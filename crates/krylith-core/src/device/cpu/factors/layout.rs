@@ -11,7 +11,7 @@
 
 use crate::Result;
 use crate::precond::Plan;
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::zeros;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -69,9 +69,9 @@ const TASK: usize = 16;
 impl Layout {
     /// Chooses the width of each subdomain's slices: the one that reads fewest bytes, a slice counted as 64 beside
     /// what it holds, for its loop.
-    pub fn new(plan: &Plan, store: Store) -> Self {
+    pub fn new(plan: &Plan, precision: Precision) -> Self {
         let m = plan.order;
-        let block = m * m * store.bytes() + 2;
+        let block = m * m * precision.bytes() + 2;
         // Of each subdomain its width, and its slices; then where they go.
         type Widths = Vec<(usize, usize)>;
         let tasks: Vec<(Widths, Vec<Slice>)> = (0..plan.count().div_ceil(TASK))

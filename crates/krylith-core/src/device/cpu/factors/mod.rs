@@ -18,7 +18,7 @@ use crate::interrupt::Lookout;
 use crate::operator::{TermValues, Terms, check_lengths};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::Disjoint;
 use factorize::Scratch;
 use layout::{Layout, Slice};
@@ -75,29 +75,29 @@ impl SubdomainFactors for Cpu {
         usize::MAX
     }
 
-    fn prepare_factors(&self, plan: &Arc<Plan>, store: Store) -> Result<CpuFactors> {
-        let layout = Layout::new(plan, store);
+    fn prepare_factors(&self, plan: &Arc<Plan>, precision: Precision) -> Result<CpuFactors> {
+        let layout = Layout::new(plan, precision);
         let what = "incomplete factors";
         let narrow = plan.largest() <= 1 << 16;
-        let (columns, values) = match (narrow, store) {
-            (true, Store::F64) => {
+        let (columns, values) = match (narrow, precision) {
+            (true, Precision::F64) => {
                 let (columns, values) = layout.arrays(plan, |j| j as u16)?;
                 (Columns::U16(columns), Values::F64(values))
             }
-            (true, Store::F32) => {
+            (true, Precision::F32) => {
                 let (columns, values) = layout.arrays(plan, |j| j as u16)?;
                 (Columns::U16(columns), Values::F32(values))
             }
-            (false, Store::F64) => {
+            (false, Precision::F64) => {
                 let (columns, values) = layout.arrays(plan, |j| j)?;
                 (Columns::U32(columns), Values::F64(values))
             }
-            (false, Store::F32) => {
+            (false, Precision::F32) => {
                 let (columns, values) = layout.arrays(plan, |j| j)?;
                 (Columns::U32(columns), Values::F32(values))
             }
         };
-        let bytes = layout.values * store.bytes();
+        let bytes = layout.values * precision.bytes();
         let pieces = pieces(plan, self.pool().pieces(bytes));
         let work = (0..self.threads().min(pieces.len())).map(|_| {
             let vector = crate::threads::zeros((plan.largest() + layout::LANES) * plan.order, what)?;

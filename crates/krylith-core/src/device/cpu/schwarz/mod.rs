@@ -19,7 +19,7 @@ use crate::operator::check_lengths;
 use crate::precond::{
     FILL, FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
 };
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -176,9 +176,9 @@ impl SchwarzFactors for Cpu {
             now: zeros(rows, what)?,
             next: zeros(rows, what)?,
         };
-        let rounded = match options.store {
-            Store::F64 => None,
-            Store::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
+        let rounded = match options.precision {
+            Precision::F64 => None,
+            Precision::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
         };
         Ok(CpuSchwarz {
             matrix: zeros(numbers, what)?,

@@ -6,7 +6,7 @@ use super::super::driver::{Buffer, Device};
 use super::shape::{DiaShape, dia_detect, dia_ghost_rows, dia_masks, dia_offsets};
 use crate::matrix::Bsr;
 use crate::operator::{MOST_DIAGONALS, worth_diagonals};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub(super) enum Values {
 }
 
 impl Values {
-    pub(super) fn new(device: &Arc<Device>, store: Store, numbers: usize) -> Result<Self> {
-        Ok(match store {
-            Store::F64 => Values::F64(device.room(numbers, "diagonals of a matrix")?),
-            Store::F32 => Values::F32(device.room(numbers, "diagonals of a matrix")?),
+    pub(super) fn new(device: &Arc<Device>, precision: Precision, numbers: usize) -> Result<Self> {
+        Ok(match precision {
+            Precision::F64 => Values::F64(device.room(numbers, "diagonals of a matrix")?),
+            Precision::F32 => Values::F32(device.room(numbers, "diagonals of a matrix")?),
         })
     }
 
@@ -70,7 +70,7 @@ impl GhostRows {
         own: usize,
         offsets: &[i32],
         masks: &Buffer<u32>,
-        store: Store,
+        precision: Precision,
     ) -> Result<Self> {
         let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
         let mut all = [i32::MAX; MOST_DIAGONALS];
@@ -110,7 +110,7 @@ impl GhostRows {
             rows: device.zeros(count, "rows with ghosts")?,
             starts,
             columns: device.zeros(entries, "ghosts of rows")?,
-            values: Values::new(device, store, entries)?,
+            values: Values::new(device, precision, entries)?,
         };
         if count > 0 {
             let function = device.function(&dia_detect(dia_ghost_rows))?;

@@ -6,7 +6,7 @@ use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::specialisations::{define, value};
 use super::detect::Ghosts;
 use super::{MOST_DIAGONALS, Sums};
-use crate::space::Store;
+use crate::space::Precision;
 
 /// Distances of diagonals from the main one, the first of them used.
 type Offsets = [i32; MOST_DIAGONALS];
@@ -68,7 +68,7 @@ pub(in crate::device::cuda) struct DiaShape {
     /// There are as many.
     exact: bool,
     symmetric: bool,
-    store: Store,
+    precision: Precision,
 }
 
 impl DiaShape {
@@ -80,11 +80,11 @@ impl DiaShape {
     const HALF: [usize; 8] = [1, 2, 3, 4, 5, 8, 10, 14];
 
     /// The mapping for as many stored diagonals.
-    pub fn choose(stored: usize, symmetric: bool, store: Store) -> Self {
+    pub fn choose(stored: usize, symmetric: bool, precision: Precision) -> Self {
         let all: &[usize] = if symmetric { &Self::HALF } else { &Self::FULL };
         // More than 27 diagonals, half of them stored, are at most 16.
         let most = all.iter().copied().find(|&most| most >= stored).unwrap_or(16);
-        Self { most, exact: most == stored, symmetric, store }
+        Self { most, exact: most == stored, symmetric, precision }
     }
 
     /// Unrolled over as many diagonals as there are.
@@ -104,7 +104,7 @@ impl DiaShape {
 
     /// A step of a march asks for the numbers of the next: of seven and nine points in f64, for which the registers are there.
     pub fn ahead(&self) -> bool {
-        self.symmetric && matches!(self.most, 4 | 5) && self.store == Store::F64
+        self.symmetric && matches!(self.most, 4 | 5) && self.precision == Precision::F64
     }
 
     /// True where passes of smoothers are fused with the product: of stencils of up to nine points. Of larger ones the product is most of the time.
@@ -114,12 +114,13 @@ impl DiaShape {
 
     /// Every one, once.
     fn all() -> Vec<Self> {
-        let of = |symmetric: bool, store: Store| {
-            (1..=if symmetric { 16 } else { 32 }).map(move |stored| Self::choose(stored, symmetric, store))
+        let of = |symmetric: bool, precision: Precision| {
+            (1..=if symmetric { 16 } else { 32 })
+                .map(move |stored| Self::choose(stored, symmetric, precision))
         };
-        let mut all: Vec<Self> = [Store::F64, Store::F32]
+        let mut all: Vec<Self> = [Precision::F64, Precision::F32]
             .into_iter()
-            .flat_map(|store| of(false, store).chain(of(true, store)))
+            .flat_map(|precision| of(false, precision).chain(of(true, precision)))
             .collect();
         all.dedup();
         all
@@ -129,7 +130,7 @@ impl DiaShape {
 /// The constants of `dia.cu`.
 fn defines(shape: &DiaShape, resident: usize) -> Defines {
     vec![
-        value(shape.store),
+        value(shape.precision),
         define("COUNT", shape.most),
         define("EXACT", shape.exact as u32),
         define("SYMMETRIC", shape.symmetric as u32),
@@ -167,7 +168,7 @@ pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
 
 /// Every one that a product can ask for, or those of seven-point grids: one entry stands for all of its file.
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let seven = [DiaShape::choose(7, false, Store::F64), DiaShape::choose(4, true, Store::F64)];
+    let seven = [DiaShape::choose(7, false, Precision::F64), DiaShape::choose(4, true, Precision::F64)];
     let shapes = set.choose(DiaShape::all(), seven);
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
     // `all` has shapes that are not exact, too.
@@ -180,16 +181,16 @@ fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
 }
 
 /// The smoothing kernels of a matrix of so many entries in a full row, if it is stored by diagonals and there are any.
-pub(crate) fn likely_to_smooth(entries: usize, store: Store) -> Vec<Kernel> {
-    let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, store);
+pub(crate) fn likely_to_smooth(entries: usize, precision: Precision) -> Vec<Kernel> {
+    let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, precision);
     if entries <= 32 && shape.smooths() { both_that_smooth(&shape).into() } else { Vec::new() }
 }
 
 /// Those for a matrix of so many entries in a full row, if it is stored by diagonals.
-pub(crate) fn likely(entries: usize, store: Store) -> Vec<Kernel> {
+pub(crate) fn likely(entries: usize, precision: Precision) -> Vec<Kernel> {
     if !(1..=32).contains(&entries) {
         return Vec::new();
     }
-    let shape = DiaShape::choose(entries / 2 + 1, true, store);
+    let shape = DiaShape::choose(entries / 2 + 1, true, precision);
     vec![dia_detect(dia_offsets).into(), dia(&shape, dia_product).into()]
 }

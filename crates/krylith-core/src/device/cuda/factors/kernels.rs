@@ -4,7 +4,7 @@ use super::super::compiler::Kernel;
 use super::super::launch::{Address, At, Entry, Of, Set, kernels};
 use super::super::specialisations::{STORES, define, value};
 use super::{IlduShape, Matrix, PLAN_THREADS};
-use crate::space::Store;
+use crate::space::Precision;
 
 kernels! {
     ILDU_FACTOR in "ildu_factor.cu", factor_kernels;
@@ -71,39 +71,39 @@ kernels! {
 }
 
 /// A kernel of `ildu_factor.cu`; only packing knows how factors are stored and who reads them.
-fn ildu_set_up<K: Entry>(entry: K, order: usize, store: Store, warps: usize) -> Of<K> {
+fn ildu_set_up<K: Entry>(entry: K, order: usize, precision: Precision, warps: usize) -> Of<K> {
     let threads = define("THREADS", IlduShape::FACTOR_THREADS);
-    let defines = vec![define("ORDER", order), value(store), threads, define("WARPS", warps)];
+    let defines = vec![define("ORDER", order), value(precision), threads, define("WARPS", warps)];
     entry.with(defines)
 }
 
 impl ildu_form {
     /// Values of a matrix to the entries of a plan.
     pub(crate) fn of(order: usize) -> Of<Self> {
-        ildu_set_up(Self, order, Store::F64, 1)
+        ildu_set_up(Self, order, Precision::F64, 1)
     }
 }
 
 impl ildu_factor {
     /// Incomplete factorisation of subdomains.
     pub(crate) fn of(order: usize) -> Of<Self> {
-        ildu_set_up(Self, order, Store::F64, 1)
+        ildu_set_up(Self, order, Precision::F64, 1)
     }
 }
 
 impl ildu_pack {
     /// Factors to the order in which they are used.
-    pub(crate) fn of(order: usize, store: Store, shape: &IlduShape) -> Of<Self> {
-        ildu_set_up(Self, order, store, shape.warps)
+    pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape) -> Of<Self> {
+        ildu_set_up(Self, order, precision, shape.warps)
     }
 }
 
 impl ildu_solve {
     /// Solves with the factors of subdomains; `gathered` where their rows are not consecutive.
-    pub(crate) fn of(order: usize, store: Store, shape: &IlduShape, gathered: bool) -> Of<Self> {
+    pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape, gathered: bool) -> Of<Self> {
         Self.with(vec![
             define("ORDER", order),
-            value(store),
+            value(precision),
             define("WARPS", shape.warps),
             define("STAGE", shape.stage),
             define("DEPTH", shape.depth),
@@ -114,10 +114,10 @@ impl ildu_solve {
 
 impl ildu_stream {
     /// Where each block of the factors stands in the stream; with `write` it is written, else counted.
-    pub(crate) fn of(order: usize, store: Store, shape: &IlduShape, write: bool) -> Of<Self> {
+    pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape, write: bool) -> Of<Self> {
         Self.with(vec![
             define("ORDER", order),
-            value(store),
+            value(precision),
             define("WARPS", shape.warps),
             define("STAGE", shape.stage),
             define("THREADS", IlduShape::LAYOUT_THREADS),
@@ -144,32 +144,34 @@ fn orders(set: Set) -> Vec<usize> {
 }
 
 /// Every order, precision and mapping.
-fn shapes(set: Set) -> Vec<(usize, Store, IlduShape)> {
-    let of = |store| {
-        let shapes = move |order| IlduShape::all(order).into_iter().map(move |shape| (order, store, shape));
+fn shapes(set: Set) -> Vec<(usize, Precision, IlduShape)> {
+    let of = |precision| {
+        let shapes =
+            move |order| IlduShape::all(order).into_iter().map(move |shape| (order, precision, shape));
         orders(set).into_iter().flat_map(shapes)
     };
-    set.choose(STORES.to_vec(), [Store::F64]).into_iter().flat_map(of).collect()
+    set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()
 }
 
 fn factor_kernels(set: Set) -> Vec<Kernel> {
     let plain = orders(set).into_iter().map(|order| ildu_factor::of(order).into());
-    let pack =
-        shapes(set).into_iter().map(|(order, store, shape)| ildu_pack::of(order, store, &shape).into());
+    let pack = shapes(set)
+        .into_iter()
+        .map(|(order, precision, shape)| ildu_pack::of(order, precision, &shape).into());
     plain.chain(pack).collect()
 }
 
 fn stream_kernels(set: Set) -> Vec<Kernel> {
-    let both = |(order, store, shape): (usize, Store, IlduShape)| {
-        [false, true].map(|write| ildu_stream::of(order, store, &shape, write).into())
+    let both = |(order, precision, shape): (usize, Precision, IlduShape)| {
+        [false, true].map(|write| ildu_stream::of(order, precision, &shape, write).into())
     };
     shapes(set).into_iter().flat_map(both).collect()
 }
 
 fn solve_kernels(set: Set) -> Vec<Kernel> {
-    let of = |(order, store, shape): (usize, Store, IlduShape)| {
+    let of = |(order, precision, shape): (usize, Precision, IlduShape)| {
         let gathered = set.choose([false, true], [true]);
-        gathered.into_iter().map(move |gathered| ildu_solve::of(order, store, &shape, gathered).into())
+        gathered.into_iter().map(move |gathered| ildu_solve::of(order, precision, &shape, gathered).into())
     };
     shapes(set).into_iter().flat_map(of).collect()
 }

@@ -19,7 +19,7 @@ use super::scan::scan_columns;
 use crate::operator::{TermValues, Terms};
 use crate::partition::Subdomains;
 use crate::precond::{Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl SubdomainFactors for Cuda {
         plan.outline.clone()
     }
 
-    fn prepare_factors(&self, plan: &Arc<CudaPlan>, store: Store) -> Result<CudaFactors> {
+    fn prepare_factors(&self, plan: &Arc<CudaPlan>, precision: Precision) -> Result<CudaFactors> {
         let (device, order, largest) = (self.device(), plan.outline.order, plan.outline.largest);
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!(
@@ -117,8 +117,8 @@ impl SubdomainFactors for Cuda {
         let functions = Functions {
             form: device.function(&ildu_form::of(order))?,
             factor: device.function(&ildu_factor::of(order))?,
-            pack: device.function(&ildu_pack::of(order, store, &shape))?,
-            solve: device.function(&ildu_solve::of(order, store, &shape, !plan.consecutive))?,
+            pack: device.function(&ildu_pack::of(order, precision, &shape))?,
+            solve: device.function(&ildu_solve::of(order, precision, &shape, !plan.consecutive))?,
         };
         device.allow_shared(&functions.solve, 32 * shape.warps, shared)?;
         device.allow_shared(&functions.factor, IlduShape::FACTOR_THREADS, IlduShape::factor_shared(order))?;
@@ -131,7 +131,7 @@ impl SubdomainFactors for Cuda {
             natural: device.zeros(0, what)?,
             work: device.room(plan.outline.entries * order * order, what)?,
             pivots: device.zeros(2, what)?,
-            stream: Stream::lay_out(device, plan, store, &shape)?,
+            stream: Stream::lay_out(device, plan, precision, &shape)?,
             plan: plan.clone(),
         })
     }
@@ -275,12 +275,17 @@ impl Stream {
     ///
     /// # Errors
     /// Factors that 32-bit offsets cannot count; a device without room.
-    fn lay_out(device: &Arc<Device>, plan: &CudaPlan, store: Store, shape: &IlduShape) -> Result<Self> {
+    fn lay_out(
+        device: &Arc<Device>,
+        plan: &CudaPlan,
+        precision: Precision,
+        shape: &IlduShape,
+    ) -> Result<Self> {
         let (what, count) = ("incomplete factors", plan.outline.subdomains);
         let (order, largest) = (plan.outline.order, plan.outline.largest);
         let sums = device.zeros::<i64>(3 * (count + 1), what)?;
         let run = |write: bool, chunks: u64, places: u64| {
-            let function = device.function(&ildu_stream::of(order, store, shape, write))?;
+            let function = device.function(&ildu_stream::of(order, precision, shape, write))?;
             let shared = shape.layout_shared(largest, write);
             device.allow_shared(&function, IlduShape::LAYOUT_THREADS, shared)?;
             function.on(device, count, IlduShape::LAYOUT_THREADS).shared(shared).run(

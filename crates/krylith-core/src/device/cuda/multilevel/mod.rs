@@ -24,7 +24,7 @@ use crate::operator::{Format, PointBlock, TermValues, Terms};
 use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
 use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::threads::Pool;
 use crate::{Error, Result};
 pub(super) use aggregate::{AGGREGATE, SMOOTH};
@@ -266,10 +266,10 @@ impl Coarsen for Cuda {
     fn interpolates(&self, _order: usize) -> bool {
         true
     }
-    fn level_operator(&self, terms: &Terms, store: Store) -> Result<PointBlock<Self>> {
+    fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
         match terms.halo {
-            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, store)?),
-            Some(_) => PointBlock::with_format(self, terms, store, Format::Csr),
+            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, precision)?),
+            Some(_) => PointBlock::with_format(self, terms, precision, Format::Csr),
         }
     }
     fn fuses(&self, product: &CudaProduct) -> bool {
@@ -291,14 +291,14 @@ impl Coarsen for Cuda {
     ) -> Result<()> {
         self.transfer_vector(p, order, x, y, add)
     }
-    fn l1_blocks(&self, terms: &Terms, store: Store) -> Result<Self::Blocks> {
+    fn l1_blocks(&self, terms: &Terms, precision: Precision) -> Result<Self::Blocks> {
         if fits(terms)
-            && let Some(blocks) = self.invert_diagonal(&Terms::bsr(&self.l1_diagonal(terms)?), store)?
+            && let Some(blocks) = self.invert_diagonal(&Terms::bsr(&self.l1_diagonal(terms)?), precision)?
         {
             return Ok(blocks);
         }
         let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
-        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), store)
+        self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), precision)
     }
     fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
         if fits(terms) {

@@ -8,7 +8,7 @@ use super::super::tiling::{DevicePattern, DeviceTiling};
 use super::shape::{Shape, kron_long_rows, kron_pack, kron_product, kron_residual, kron_residual_long};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Structure, Terms};
-use crate::space::Store;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(in crate::device::cuda) struct Group {
     /// The first term, and how many.
     pub(super) terms: (usize, usize),
     pub(super) structure: Structure,
-    pub(super) store: Store,
+    pub(super) precision: Precision,
     pub(super) blocks: usize,
     pub tiles: Tiles,
     values: Values,
@@ -95,29 +95,29 @@ impl Group {
         terms: &Terms,
         (first, count): (usize, usize),
         structure: Structure,
-        store: Store,
+        precision: Precision,
         halo: bool,
     ) -> Result<Self> {
         let (b, s, device) = (terms.block(), terms.stages(), space.device());
         let a: &Bsr = &terms.terms[first].1;
         let ghosts = terms.halo.as_ref().filter(|_| halo).map_or(0, |halo| halo.ghosts);
         let own = a.block_columns() - ghosts;
-        let tiles = Tiles::new(space, a, s, &structure, store, own)?;
+        let tiles = Tiles::new(space, a, s, &structure, precision, own)?;
         let numbers = tiles.positions * structure.slots;
-        let values = match store {
-            Store::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
-            Store::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
+        let values = match precision {
+            Precision::F64 => Values::F64(device.zeros(numbers, "matrix values")?),
+            Precision::F32 => Values::F32(device.zeros(numbers, "matrix values")?),
         };
         let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
-        let of = kron_product::of(&tiles.shape, b, s, &structure, store, first > 0, halo);
-        let shared = tiles.shared(b, s, &structure, store);
+        let of = kron_product::of(&tiles.shape, b, s, &structure, precision, first > 0, halo);
+        let shared = tiles.shared(b, s, &structure, precision);
         let kernels = Kernels::new(device, &tiles, &of, shared, &coefficients[first..first + count], false)?;
         let parts = device.zeros(3 * tiles.part_starts.len() * b * s, "partial sums")?;
         let broken = device.zeros(2, "two flags")?;
         let mut group = Self {
             terms: (first, count),
             structure,
-            store,
+            precision,
             blocks: a.blocks(),
             tiles,
             values,
@@ -253,8 +253,9 @@ impl Group {
             }
         }
         // Another number of stages needs another kernel; tiles and values stay.
-        let of = kron_product::of(&self.tiles.shape, b, s, &self.structure, self.store, self.add, self.halo);
-        let shared = self.tiles.shared(b, s, &self.structure, self.store);
+        let of =
+            kron_product::of(&self.tiles.shape, b, s, &self.structure, self.precision, self.add, self.halo);
+        let shared = self.tiles.shared(b, s, &self.structure, self.precision);
         self.kernels = Kernels::new(device, &self.tiles, &of, shared, own, s == before)?;
         let parts = 3 * self.tiles.part_starts.len() * b * s;
         if self.parts.len() < parts {
@@ -273,17 +274,24 @@ pub(super) fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Tiles as large as the shared memory of the device allows.
-    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, store: Store, own: usize) -> Result<Self> {
+    fn new(
+        space: &Cuda,
+        a: &Bsr,
+        s: usize,
+        structure: &Structure,
+        precision: Precision,
+        own: usize,
+    ) -> Result<Self> {
         let (device, resident) = (space.device(), space.resident(a)?);
         let pattern = DevicePattern::of(a, &resident);
-        let mut shape = Shape::choose(a.block(), s, structure, store);
+        let mut shape = Shape::choose(a.block(), s, structure, precision);
         // To cluster takes milliseconds. Little is saved where x is cached and blocks have structure, and much is spent on the long rows of coarse levels.
         let cached = 8 * a.block() * s * a.block_columns() <= CACHED;
         let coarse = a.block_rows() < MANY && a.blocks() > LONG * a.block_rows();
         shape.cluster &= !(coarse || s == 1 && cached && !structure.is_dense());
         let tiling = loop {
             let tiling = DeviceTiling::new(device, pattern, shape.tile, shape.cluster, own)?;
-            let needed = shape.shared(a.block(), s, structure.slots, store, tiling.nodes, tiling.record);
+            let needed = shape.shared(a.block(), s, structure.slots, precision, tiling.nodes, tiling.record);
             if needed <= device.shared_memory() || shape.tile <= 16 {
                 break tiling;
             }
@@ -300,8 +308,8 @@ impl Tiles {
 
 impl Tiles {
     /// Dynamic shared memory of a product in bytes.
-    fn shared(&self, b: usize, s: usize, structure: &Structure, store: Store) -> usize {
-        self.shape.shared(b, s, structure.slots, store, self.nodes, self.record)
+    fn shared(&self, b: usize, s: usize, structure: &Structure, precision: Precision) -> usize {
+        self.shape.shared(b, s, structure.slots, precision, self.nodes, self.record)
     }
 }
 

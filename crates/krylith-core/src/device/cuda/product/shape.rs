@@ -4,7 +4,7 @@ use super::super::compiler::Kernel;
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::specialisations::{STORES, define, value};
 use crate::operator::Structure;
-use crate::space::Store;
+use crate::space::Precision;
 
 kernels! {
     KRON_PRODUCT in "kron_product.cu", products;
@@ -53,18 +53,18 @@ const DEPTH: usize = 2;
 
 impl Shape {
     /// The mapping for a block size, stages, structure and precision.
-    pub(crate) fn choose(block: usize, s: usize, structure: &Structure, store: Store) -> Self {
+    pub(crate) fn choose(block: usize, s: usize, structure: &Structure, precision: Precision) -> Self {
         let dense = structure.is_dense();
         let many = s >= 3; // more stages make x the larger part of the traffic
         let (threads, slices, shares, tile, by_rows, cluster) = match (block, s) {
             _ if !dense => {
                 // One thread a block; as many blocks as fit 40 KB with what they add to their rows.
-                let bytes = structure.slots * store.bytes() + 8 * stride(block, s);
+                let bytes = structure.slots * precision.bytes() + 8 * stride(block, s);
                 let tile = [240, 120, 60].into_iter().find(|t| t * bytes <= 40_000).unwrap_or(30);
                 // Where little is saved, x is as small a part of the traffic as with dense blocks, and clustering costs set-up.
                 (128, 1, 1, tile, false, many || 3 * structure.slots < 2 * structure.table.len())
             }
-            (4, _) if store == Store::F32 => (128, 1, 1, 120, false, s >= 2),
+            (4, _) if precision == Precision::F32 => (128, 1, 1, 120, false, s >= 2),
             (1, 1 | 2) => (256, 1, 1, 1020, false, true),
             (1, 3) => (128, 1, 1, 1020, true, true),
             (1, _) => (128, 1, 2, 960, true, true),
@@ -93,11 +93,11 @@ impl Shape {
         b: usize,
         s: usize,
         slots: usize,
-        store: Store,
+        precision: Precision,
         nodes: usize,
         record: usize,
     ) -> usize {
-        let value = store.bytes();
+        let value = precision.bytes();
         let round = match slots * value % 16 {
             0 => 1,
             8 => 2,
@@ -141,7 +141,7 @@ impl kron_product {
         b: usize,
         s: usize,
         structure: &Structure,
-        store: Store,
+        precision: Precision,
         add: bool,
         halo: bool,
     ) -> Of<Self> {
@@ -149,7 +149,7 @@ impl kron_product {
             define("BLOCK", b),
             define("STAGES", s),
             define("TERMS", structure.terms()),
-            value(store),
+            value(precision),
             define("THREADS", shape.threads),
             define("SLICES", shape.slices),
             define("SHARES", shape.shares),
@@ -173,11 +173,20 @@ impl kron_product {
 /// The fused products for all block sizes and stages, and the structures of the problems that ship with Krylith; or those that are common.
 fn products(set: Set) -> Vec<Kernel> {
     let mut all = Vec::new();
-    for (store, halo) in
-        set.choose(STORES.to_vec(), [Store::F64]).into_iter().flat_map(|s| [(s, false), (s, true)])
+    for (precision, halo) in
+        set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(|s| [(s, false), (s, true)])
     {
         let kernel = |b: usize, s: usize, structure: &Structure, add: bool| {
-            kron_product::of(&Shape::choose(b, s, structure, store), b, s, structure, store, add, halo).into()
+            kron_product::of(
+                &Shape::choose(b, s, structure, precision),
+                b,
+                s,
+                structure,
+                precision,
+                add,
+                halo,
+            )
+            .into()
         };
         if set == Set::Common {
             for (b, s) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 2), (3, 2), (4, 2), (4, 3)] {

@@ -19,7 +19,7 @@ use crate::memory::{Numbers, check_len};
 use crate::precond::{
     FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
 };
-use crate::space::{Space, Store};
+use crate::space::{Precision, Space};
 use crate::{Error, Result};
 pub(super) use factor::SCHWARZ_FACTOR;
 use factor::{Factorizer, schwarz_sweep};
@@ -78,10 +78,10 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
 }
 
 /// The kernels for some block sizes and one precision; one entry stands for all of its file.
-pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, store: Store) -> Vec<Kernel> {
+pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
     let of = |b: usize| {
         let factors =
-            [factor::kernel(schwarz_sweep, b).into(), solve::kernel(schwarz_exact, b, store).into()];
+            [factor::kernel(schwarz_sweep, b).into(), solve::kernel(schwarz_exact, b, precision).into()];
         factors.into_iter().chain(halo_kernels(b))
     };
     blocks.into_iter().flat_map(of).collect()
@@ -157,7 +157,7 @@ impl SchwarzFactors for Cuda {
             check(plan)?;
             let orders = Orders::new(plan, EXACT_ROWS);
             let by = Factorizer::new(device, plan, &orders.rows, per, options.deterministic)?;
-            let solves = Solves::new(device, plan, &by, &orders, options.store, per)?;
+            let solves = Solves::new(device, plan, &by, &orders, options.precision, per)?;
             Ok((by, solves, device.function(&halo_kernel(schwarz_start, plan.block))?))
         };
         let (by, solves, start) = agree(self.comm(), local())?;

@@ -10,7 +10,7 @@ use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::precond::{SchwarzPlan, TriangularSolve};
-use crate::space::Store;
+use crate::space::Precision;
 use std::sync::Arc;
 
 kernels! {
@@ -115,18 +115,18 @@ pub(in crate::device::cuda) struct Sweep {
     out: u64,
 }
 
-fn defines(block: usize, store: Store) -> Defines {
-    vec![define("ORDER", block), value(store), define("WARPS", WARPS)]
+fn defines(block: usize, precision: Precision) -> Defines {
+    vec![define("ORDER", block), value(precision), define("WARPS", WARPS)]
 }
 
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let of = |store| super::blocks(set).map(move |b| kernel(schwarz_exact, b, store).into());
-    set.choose(STORES.to_vec(), [Store::F64]).into_iter().flat_map(of).collect()
+    let of = |precision| super::blocks(set).map(move |b| kernel(schwarz_exact, b, precision).into());
+    set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()
 }
 
 /// A kernel of `schwarz_solve.cu`.
-pub(super) fn kernel<K: Entry>(entry: K, block: usize, store: Store) -> Of<K> {
-    entry.with(defines(block, store))
+pub(super) fn kernel<K: Entry>(entry: K, block: usize, precision: Precision) -> Of<K> {
+    entry.with(defines(block, precision))
 }
 
 /// Prefix sums of the lengths of rows, which come in order.
@@ -145,11 +145,11 @@ impl Solves {
         plan: &SchwarzPlan,
         by: &Factorizer,
         orders: &Orders,
-        store: Store,
+        precision: Precision,
         per: usize,
     ) -> Result<Self> {
         let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
-        let size = b * b * store.bytes();
+        let size = b * b * precision.bytes();
         let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
         let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let runs = order::runs(plan, per);
@@ -171,7 +171,7 @@ impl Solves {
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
-        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, store)));
+        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precision)));
         let solves = Self {
             lower: triangle(&lower, &runs, &orders.lower)?,
             upper: triangle(&upper, &from_end, &orders.upper)?,
@@ -182,7 +182,7 @@ impl Solves {
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
-                pack: device.function(&kernel(schwarz_pack, b, store))?,
+                pack: device.function(&kernel(schwarz_pack, b, precision))?,
                 exact: sweep("schwarz_exact")?,
                 exact_rows: sweep("schwarz_exact_rows")?,
                 random: sweep("schwarz_random")?,
@@ -194,7 +194,7 @@ impl Solves {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
-            let split = device.function(&kernel(schwarz_split, b, store))?;
+            let split = device.function(&kernel(schwarz_split, b, precision))?;
             split.on(device, grid(device, rows), 32 * WARPS).run(
                 rows as i32,
                 &by.row_ptr,

@@ -12,7 +12,7 @@ use crate::halo::{Halo, OwnRows, RowNumbers};
 use crate::matrix::Bsr;
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
 use crate::profile::{self, SetupPart};
-use crate::space::Store;
+use crate::space::Precision;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,20 +51,27 @@ fn product<S: Coarsen>(
     p: &Bsr,
     order: usize,
     halo: Option<Arc<Halo>>,
-    store: Store,
+    precision: Precision,
 ) -> Result<PointBlock<S>> {
     let terms = Terms { halo, ..widened(p, order)? };
     match order {
-        1 => PointBlock::with_format(space, &terms, store, Format::Csr),
-        _ => PointBlock::new(space, &terms, store, false),
+        1 => PointBlock::with_format(space, &terms, precision, Format::Csr),
+        _ => PointBlock::new(space, &terms, precision, false),
     }
 }
 
 impl<S: Coarsen> Joint<S> {
     /// With P of own rows. Collective.
-    fn new(space: &S, share: Share, p: &Bsr, order: usize, store: Store, whole: bool) -> Result<Self> {
+    fn new(
+        space: &S,
+        share: Share,
+        p: &Bsr,
+        order: usize,
+        precision: Precision,
+        whole: bool,
+    ) -> Result<Self> {
         let routed = whole || share.sums.is_some();
-        let route = routed.then(|| Route::new(space, &share, p, order, store, whole)).transpose()?;
+        let route = routed.then(|| Route::new(space, &share, p, order, precision, whole)).transpose()?;
         Ok(Self { share, route })
     }
 
@@ -82,19 +89,26 @@ impl<S: Coarsen> Joint<S> {
 }
 
 impl<S: Coarsen> Route<S> {
-    fn new(space: &S, share: &Share, p: &Bsr, order: usize, store: Store, whole: bool) -> Result<Self> {
-        let lower = product(space, share.restriction(), order, None, store)?;
+    fn new(
+        space: &S,
+        share: &Share,
+        p: &Bsr,
+        order: usize,
+        precision: Precision,
+        whole: bool,
+    ) -> Result<Self> {
+        let lower = product(space, share.restriction(), order, None, precision)?;
         let sums = space.beside(share.restriction().block_rows() * order)?.vector()?;
-        let add = |sums: &Sums| product(space, &sums.matrix, order, Some(sums.up.clone()), Store::F64);
+        let add = |sums: &Sums| product(space, &sums.matrix, order, Some(sums.up.clone()), Precision::F64);
         let add = share.sums.as_ref().map(add).transpose()?;
         let (gather, raise) = match whole {
-            false => (None, product(space, p, order, Some(share.down.clone()), store)?),
+            false => (None, product(space, p, order, Some(share.down.clone()), precision)?),
             true => {
                 let (w, halo) = share.gathering(space)?;
-                let w = product(space, &w, order, Some(Arc::new(halo)), Store::F64)?;
+                let w = product(space, &w, order, Some(Arc::new(halo)), Precision::F64)?;
                 let own = space.beside(share.down.own * order)?.vector()?;
                 let p = space.renumbered(p, &share.numbers(), share.coarse.all())?;
-                (Some((RefCell::new(own), w)), product(space, &p, order, None, store)?)
+                (Some((RefCell::new(own), w)), product(space, &p, order, None, precision)?)
             }
         };
         Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
@@ -171,14 +185,14 @@ pub(in super::super) fn level<S: Coarsen>(
         drop(factors);
         let _product = profile::begin_inside(SetupPart::Product);
         let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
-        let joint = Joint::new(&space, share, &p, order, options.store, whole)?;
-        transfer = Some(Transfers::joint(&space, matrices, &terms, options.store, joint)?);
+        let joint = Joint::new(&space, share, &p, order, options.precision, whole)?;
+        transfer = Some(Transfers::joint(&space, matrices, &terms, options.precision, joint)?);
     }
     let product = profile::begin_inside(SetupPart::Product);
     let shared = finest.operator.is_some();
     let operator = match finest.operator {
         Some(operator) => operator,
-        None => Rc::new(RefCell::new(operator(&space, &terms, options.store, depth)?)),
+        None => Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?)),
     };
     drop(product);
     let _factors = profile::begin_inside(SetupPart::Factors);
@@ -191,7 +205,7 @@ pub(in super::super) fn level<S: Coarsen>(
                 matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
             let of = own.as_ref().unwrap_or(&terms);
             let cut = || cut_for(&space, of, finest.subdomains);
-            Some(Smoother::new(&space, of, options.smoothing, options.store, cut)?)
+            Some(Smoother::new(&space, of, options.smoothing, options.precision, cut)?)
         }
     };
     let level = Level { space, terms, operator: Some(operator), shared, smoother, transfer, inverse: None };
