@@ -11,7 +11,7 @@ const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-cor
 
 pub fn run() -> ExitCode {
     let mut steps = Steps::new();
-    steps.step("tidy", || tidy::check().map(|files| format!("{files} files")));
+    steps.step("tidy", tidy::check);
     steps.step("format", || {
         component("fmt", "rustfmt", || {
             shell(&mut cargo(&["fmt", "--all", "--check"]))?;

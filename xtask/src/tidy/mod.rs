@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
 
 mod code;
+mod commits;
 mod forgotten;
 mod graph;
 mod layers;
@@ -72,8 +73,8 @@ const LOCK_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index
 
 pub fn run() -> ExitCode {
     match check() {
-        Ok(files) => {
-            println!("tidy: {files} files");
+        Ok(note) => {
+            println!("tidy: {note}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -83,8 +84,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Checks every file that git tracks or would; prints findings; gives the number of files.
-pub fn check() -> Result<usize, String> {
+/// Checks every file that git tracks or would, and new commits; prints findings; gives a note on what was checked.
+pub fn check() -> Result<String, String> {
     let root = root();
     let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
     let contributing = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap_or_default();
@@ -127,8 +128,13 @@ pub fn check() -> Result<usize, String> {
         println!("{name}:{line}: no device runs `{function}`");
         findings += 1;
     }
-    let files = files.len();
-    if findings == 0 { Ok(files) } else { Err(format!("{findings} findings in {files} files")) }
+    let (commits, faults) = commits::check(&root);
+    for fault in faults {
+        println!("{fault}");
+        findings += 1;
+    }
+    let checked = format!("{} files, {commits}", files.len());
+    if findings == 0 { Ok(checked) } else { Err(format!("{findings} findings in {checked}")) }
 }
 
 /// What git tracks or would; `None` without git or a repository.
