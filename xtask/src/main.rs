@@ -24,7 +24,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
-cargo xtask tidy             the rules of CONTRIBUTING.md that a machine can check
+cargo xtask tidy [--prose]   the rules of CONTRIBUTING.md that a machine can check; --prose: lines, sentences and documents
+                             that are too long, and the library's names, by rules that tidy enforces and those it does not yet
 cargo xtask rustdoc          the documentation of all libraries; fails where a public type has no example
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
 cargo xtask c [--prefix DIR] [--test]
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--prose"] => tidy::prose::run(),
         ["rustdoc"] => rustdoc::run(),
         ["python"] => python::run(),
         ["c", ref words @ ..] => c::run(words),

@@ -1,21 +1,51 @@
 //! Rust source without its comments and strings, line for line.
 
-/// Blanks comments, strings and characters; lines keep their numbers.
-pub fn code_only(text: &str) -> String {
+/// What a run of characters is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Code,
+    Comment,
+    /// A string or a character, with its quotes.
+    Literal,
+}
+
+/// The text in runs of one kind each, in order; together they are the text.
+pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
     let c: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len());
-    let mut i = 0;
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    let mut take = |kind: Kind, chars: &[char]| {
+        let (piece, after) = rest.split_at(chars.iter().map(|c| c.len_utf8()).sum());
+        rest = after;
+        if !piece.is_empty() {
+            pieces.push((kind, piece));
+        }
+    };
+    let (mut i, mut begin) = (0, 0);
     while i < c.len() {
         let before = |k: usize| i >= k && is_word(c[i - k]);
         let after_prefix = before(1) && c[i - 1] == 'b' && !before(2); // br"…"
         let end = skip(&c, i, before(1) && !after_prefix);
         if end == i {
-            out.push(c[i]);
             i += 1;
+            continue;
+        }
+        take(Kind::Code, &c[begin..i]);
+        take(if c[i] == '/' { Kind::Comment } else { Kind::Literal }, &c[i..end]);
+        (i, begin) = (end, end);
+    }
+    take(Kind::Code, &c[begin..]);
+    pieces
+}
+
+/// Blanks comments, strings and characters; lines keep their numbers.
+pub fn code_only(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (kind, piece) in pieces(text) {
+        if kind == Kind::Code {
+            out.push_str(piece);
         } else {
             out.push(' ');
-            out.extend(c[i..end].iter().filter(|&&c| c == '\n'));
-            i = end;
+            out.extend(piece.chars().filter(|c| *c == '\n'));
         }
     }
     out

@@ -48,7 +48,7 @@ pub fn check(root: &Path) -> (String, Vec<String>) {
             findings.push(format!("commit {}: {fault}; {REMEDY}", &commit.hash[..commit.hash.len().min(12)]));
         }
     }
-    (format!("{} commits after {}", commits.len(), &BASE[..7]), findings)
+    (format!("commits after {}: {}", &BASE[..7], commits.len()), findings)
 }
 
 /// Commits of HEAD that the base does not have. A shallow clone without the base gives what it has.

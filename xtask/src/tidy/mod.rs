@@ -6,6 +6,7 @@ mod forgotten;
 mod graph;
 mod layers;
 mod links;
+pub mod prose;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -20,9 +21,11 @@ use std::process::{Command, ExitCode};
 /// Longest source file.
 const LINES: usize = 600;
 
-/// Where `unsafe` may stand: the devices, where memory of a device is named, the calls of MPI, the map of an input file, the allocators that count
-/// in tests, an application's device memory there, the bandwidth that CPU products are measured against, the vendor's libraries as baselines,
-/// the command's signals and the allocator of our processes, which the standard library has no safe words for, and memory that programs in C and Python lend.
+/// Where `unsafe` may stand: the devices, where memory of a device is named, the calls of MPI, the map of an
+/// input file, the allocators that count in tests, an application's device memory there, the bandwidth that
+/// CPU products are measured against, the vendor's libraries as baselines, the command's signals and the
+/// allocator of our processes, which the standard library has no safe words for, and memory that programs in
+/// C and Python lend.
 const UNSAFE: [&str; 20] = [
     "crates/krylith-base/src/comm/mpi/",
     "crates/krylith-core/src/device/cpu/",
@@ -52,7 +55,8 @@ const POOLS: [&str; 2] = ["crates/krylith-base/src/threads/", "crates/krylith-cl
 /// Words that mark unfinished work, cut in two so that this file passes.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
-/// Hosts and settings of package registries. Packages are named; where they come from is the machine's affair.
+/// Hosts and settings of package registries. Packages are named; where they come from is the machine's
+/// affair.
 const REGISTRIES: [&str; 8] = [
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -84,32 +88,32 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Checks every file that git tracks or would, and new commits; prints findings; gives a note on what was checked.
+/// Checks every file that git tracks or would, and new commits; prints findings; gives a note on what was
+/// checked.
 pub fn check() -> Result<String, String> {
     let root = root();
-    let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
     let contributing = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap_or_default();
-    // Without those that are deleted, and not yet so in git.
-    let read = |name: &String| Some((name.clone(), std::fs::read(root.join(name)).ok()?));
-    let files: Vec<(String, Vec<u8>)> = names.iter().filter_map(read).collect();
-    let text = |bytes| std::str::from_utf8(bytes).ok().filter(|text: &&str| !text.contains('\0'));
+    let files = tracked();
     let is_page = |name: &str| name.ends_with(".md");
-    let listed = files.iter().map(|(name, bytes)| (name.as_str(), text(bytes).filter(|_| is_page(name))));
+    let listed = files.iter().map(|(name, bytes)| (name.as_str(), text_of(bytes).filter(|_| is_page(name))));
     let targets = Targets::new(listed);
     let mut findings = 0;
     for (name, bytes) in &files {
-        let Some(text) = text(bytes) else { continue };
+        let Some(text) = text_of(bytes) else { continue };
         let mut found = check_file(name, text, &contributing);
         if is_page(name) {
             found.extend(targets.check(name, text));
         }
+        let enforced = prose::RULES.iter().filter(|rule| rule.enforced);
+        found.extend(enforced.flat_map(|rule| rule.check(name, text)));
         for finding in found {
             println!("{name}:{}: {}", finding.line, finding.message);
             findings += 1;
         }
     }
     for (folder, order, left) in layers::CRATES {
-        let own = files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(folder)?, text(bytes)?)));
+        let own =
+            files.iter().filter_map(|(name, bytes)| Some((name.strip_prefix(folder)?, text_of(bytes)?)));
         let graph = Graph::read(own);
         for finding in layers::check(&graph, order, left) {
             println!("{folder}: {finding}");
@@ -117,7 +121,7 @@ pub fn check() -> Result<String, String> {
         }
         println!("{folder}: {}", layers::describe(&graph, left));
     }
-    let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text(bytes)?)));
+    let texts = files.iter().filter_map(|(name, bytes)| Some((name.as_str(), text_of(bytes)?)));
     let (sizes, too_large) = sizes::check(texts.clone());
     println!("{sizes}");
     for finding in too_large {
@@ -135,6 +139,22 @@ pub fn check() -> Result<String, String> {
     }
     let checked = format!("{} files, {commits}", files.len());
     if findings == 0 { Ok(checked) } else { Err(format!("{findings} findings in {checked}")) }
+}
+
+/// Every file that git tracks or would, with its content.
+fn tracked() -> Vec<(String, Vec<u8>)> {
+    let root = root();
+    let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
+    // Without those that are deleted, and not yet so in git.
+    names
+        .into_iter()
+        .filter_map(|name| std::fs::read(root.join(&name)).ok().map(|bytes| (name, bytes)))
+        .collect()
+}
+
+/// A file's text; `None` where it is none.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 /// What git tracks or would; `None` without git or a repository.
