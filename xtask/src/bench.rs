@@ -7,8 +7,8 @@ use std::process::ExitCode;
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
 pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer", "multilevel"];
 
-/// What `auto` picks, beside every way that it might have: the rules of `solver/ladder/rules.rs` measured again. Systems are hard ones, and
-/// those of each kind at a size that one core solves in a second.
+/// What `auto` picks, beside every way that it might have: the rules of `solver/ladder/rules.rs` measured
+/// again. Systems are hard ones, and those of each kind at a size that one core solves in a second.
 const AUTO: (&str, &[&str]) = (
     "auto",
     &[
@@ -34,7 +34,8 @@ const AUTO: (&str, &[&str]) = (
     ],
 );
 
-/// Ignored tests that need data, and the variable that names its folder; where it is not set they are left out.
+/// Ignored tests that need data, and the variable that names its folder; where it is not set they are left
+/// out.
 const NEED_DATA: [(&str, &str); 3] = [
     ("the_larger_beam_has_its_known_answer", "KRYLITH_DATA"),
     ("the_real_rock_gives_the_known_matrix", "KRYLITH_SPE10"),

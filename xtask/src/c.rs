@@ -1,4 +1,5 @@
-//! The C library: installed into a folder with its headers and its module for Fortran, and tested there as its users have it.
+//! The C library: installed into a folder with its headers and its module for Fortran, and tested there as
+//! its users have it.
 
 use crate::shell::{cargo, root, shell, target, works};
 use crate::steps::Verdict;
@@ -57,7 +58,8 @@ pub fn step(launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> V
         PACKAGES.into_iter().find(|tool| !works(Command::new(tool).arg("--version")))
     }) {
         Ok(()) => {
-            // As the tests before, for which it was built: other packages have other features in common, and would be built again.
+            // As the tests before, for which it was built: other packages have other features in common, and
+            // would be built again.
             let build = ["test", "--workspace", "--no-run", "--all-features"];
             install(&build, "debug/deps", &prefix).and_then(|()| c_programs::test(&prefix, launchers)).into()
         }
@@ -82,7 +84,8 @@ fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the library that was built in a folder, its headers, and what tells compilers of them, below `prefix`.
+/// Puts the library that was built in a folder, its headers, and what tells compilers of them, below
+/// `prefix`.
 pub fn place(built: &Path, prefix: &Path) -> Result<(), String> {
     let version = version()?;
     let [lib, include] = ["lib", "include"].map(|name| prefix.join(name));

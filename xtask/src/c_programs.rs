@@ -1,5 +1,6 @@
-//! Programs in C, C++ and Fortran that test an installed C library: compiled as its users would, by pkg-config, with warnings as
-//! errors, and run. Those of ranks run under each MPI that is here, with the same library.
+//! Programs in C, C++ and Fortran that test an installed C library: compiled as its users would, by
+//! pkg-config, with warnings as errors, and run. Those of ranks run under each MPI that is here, with the
+//! same library.
 
 use crate::c::PRIVATE;
 use crate::shell::{read, root, shell, target, works};
@@ -24,7 +25,8 @@ impl Tools {
         Self { name: String::new(), c, cpp, fortran: Some(fortran), run: Vec::new() }
     }
 
-    /// Those of every MPI that is here: the system's, and those of the folders, with the standard ABI where it is there.
+    /// Those of every MPI that is here: the system's, and those of the folders, with the standard ABI where
+    /// it is there.
     fn of_ranks(folders: &[PathBuf]) -> Vec<Self> {
         let mut found = Vec::new();
         if works(Command::new("mpicc").arg("--version")) {
@@ -166,7 +168,8 @@ impl Program<'_> {
         shell(&mut command).map(drop)
     }
 
-    /// Module files go into a folder of the program's own, so that those of one MPI do not meet those of another.
+    /// Module files go into a folder of the program's own, so that those of one MPI do not meet those of
+    /// another.
     fn compile_fortran(&self, program: &Path) -> Result<(), String> {
         let modules = program.with_extension("modules");
         fs::create_dir_all(&modules).map_err(|e| format!("{}: {e}", modules.display()))?;

@@ -3,8 +3,8 @@
 use crate::shell::{cargo, shell, target};
 use std::process::ExitCode;
 
-/// Passes its words on to the test binary `fuzz` of krylith-problems, built in release. Inputs that are finds go to
-/// `fuzz/` in the target folder.
+/// Passes its words on to the test binary `fuzz` of krylith-problems, built in release. Inputs that are finds
+/// go to `fuzz/` in the target folder.
 pub fn run(words: &[&str]) -> ExitCode {
     let build = ["test", "--release", "--package", "krylith-problems", "--test", "fuzz", "--", "fuzz"];
     let mut command = cargo(&build);

@@ -1,7 +1,9 @@
-//! `cargo xtask licenses`: THIRD-PARTY-LICENSES.md, what others' licences ask of a program that has their work inside.
+//! `cargo xtask licenses`: THIRD-PARTY-LICENSES.md, what others' licences ask of a program that has their
+//! work inside.
 //!
-//! Packages are those that `cargo metadata` names below the published programs, on x86-64 and aarch64; what compiles or generates code
-//! and is not in the result (procedural macros, build scripts) is left out. A licence that is not in [`ALLOWED`] is an error.
+//! Packages are those that `cargo metadata` names below the published programs, on x86-64 and aarch64; what
+//! compiles or generates code and is not in the result (procedural macros, build scripts) is left out. A
+//! licence that is not in [`ALLOWED`] is an error.
 
 use crate::shell::{cargo, root};
 use serde_json::Value;
@@ -33,7 +35,8 @@ const ALLOWED: [&str; 11] = [
     "Zlib",
 ];
 
-/// Works of others that lie inside packages: the work, its licence, the package, and the file of its licence there.
+/// Works of others that lie inside packages: the work, its licence, the package, and the file of its licence
+/// there.
 const INSIDE: [(&str, &str, &str, &str); 3] = [
     ("METIS", "Apache-2.0", "metis-sys", "vendor/metis/LICENSE"),
     ("GKlib", "Apache-2.0", "metis-sys", "vendor/GKlib/LICENSE.txt"),

@@ -1,5 +1,5 @@
-//! The MPI libraries that tests of ranks run under: Debian's Open MPI, whose wrappers compile C and Fortran, and from PyPI Open MPI
-//! 5 and MPICH 5, which has the standard ABI too. No build needs any of them.
+//! The MPI libraries that tests of ranks run under: Debian's Open MPI, whose wrappers compile C and Fortran,
+//! and from PyPI Open MPI 5 and MPICH 5, which has the standard ABI too. No build needs any of them.
 
 use crate::debian;
 use crate::shell::{pip_install, shell, target, works};

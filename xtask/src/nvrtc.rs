@@ -18,7 +18,8 @@ pub struct Nvrtc {
 impl Nvrtc {
     /// Tells a command where library and headers are.
     ///
-    /// `KRYLITH_NVRTC` is the library, `KRYLITH_CUDA_INCLUDE` the folder of its headers (`cccl` lies inside it).
+    /// `KRYLITH_NVRTC` is the library, `KRYLITH_CUDA_INCLUDE` the folder of its headers (`cccl` lies inside
+    /// it).
     pub fn tell(&self, command: &mut Command) {
         let folder = self.library.parent().unwrap_or(Path::new("."));
         let mut paths = vec![folder.to_path_buf()]; // libnvrtc opens its builtins by name

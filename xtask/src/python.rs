@@ -44,8 +44,8 @@ pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathB
     wheel(&wheels)
 }
 
-/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build, its ranks under the
-/// launchers in these folders too.
+/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build, its
+/// ranks under the launchers in these folders too.
 pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String> {
     // It is for no other machine, and nothing is copied into it.
     let wheel = build(&[&["--auditwheel", "skip"], arguments].concat(), &[])?;

@@ -1,4 +1,5 @@
-//! `cargo xtask rustdoc`: the documentation of all libraries, and that every public type of the published ones shows how it is used.
+//! `cargo xtask rustdoc`: the documentation of all libraries, and that every public type of the published
+//! ones shows how it is used.
 //!
 //! What is public is read off the pages that rustdoc has written: it knows re-exports and what is hidden.
 
@@ -59,7 +60,8 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The pages of types that a crate's list of all items names; it is written anew each time, while pages of items that are gone stay.
+/// The pages of types that a crate's list of all items names; it is written anew each time, while pages of
+/// items that are gone stay.
 fn pages(all: &str) -> Vec<String> {
     let links = all.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let of_types = links.filter(|link| {
@@ -69,7 +71,8 @@ fn pages(all: &str) -> Vec<String> {
     of_types.map(String::from).collect()
 }
 
-/// Whether a type's own documentation, which comes before that of its items, has a section of examples with code that is run.
+/// Whether a type's own documentation, which comes before that of its items, has a section of examples with
+/// code that is run.
 fn has_example(page: &str) -> bool {
     let own = page.split_once("top-doc").map_or("", |(_, rest)| rest);
     let own = own.split("</details>").next().unwrap_or_default();

@@ -65,11 +65,12 @@ impl Steps {
     }
 }
 
-/// What this process and the ended ones below it took of the cores: comparable where others share the machine. Linux
-/// alone says.
+/// What this process and the ended ones below it took of the cores: comparable where others share the
+/// machine. Linux alone says.
 fn processor_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // After the program's name in brackets: state, ten numbers, then utime, stime, cutime and cstime in 1/100 s.
+    // After the program's name in brackets: state, ten numbers, then utime, stime, cutime and cstime in 1/100
+    // s.
     let numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
     let ticks: u64 = numbers.map(|n| n.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(Duration::from_millis(10 * ticks))

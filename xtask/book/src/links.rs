@@ -1,4 +1,5 @@
-//! Links of the pages as they were built: the page is there, and so is the anchor; nothing is fetched from elsewhere.
+//! Links of the pages as they were built: the page is there, and so is the anchor; nothing is fetched from
+//! elsewhere.
 
 use mdbook_driver::errors::{Error, Result};
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,5 @@
-//! Conformance tests that no device runs: each binary takes what it needs, so the compiler does not say that nobody does.
+//! Conformance tests that no device runs: each binary takes what it needs, so the compiler does not say that
+//! nobody does.
 
 use super::code::{code_only, words};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Which modules of a crate's top use which, read off the code that is not a test: `use` lines, paths within code and macro bodies,
-//! names that the crate's root passes on, and calls of macros.
+//! Which modules of a crate's top use which, read off the code that is not a test: `use` lines, paths within
+//! code and macro bodies, names that the crate's root passes on, and calls of macros.
 
 use super::code::code_only;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! The order in which modules stand: each uses those before it alone. What still points the other way is counted here, and may only
-//! become less.
+//! The order in which modules stand: each uses those before it alone. What still points the other way is
+//! counted here, and may only become less.
 
 use super::graph::Graph;
 use std::collections::BTreeMap;
@@ -48,7 +48,8 @@ pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
     ("crates/krylith-report/src/", &["process", "callers", "words", "plot"], &[]),
 ];
 
-/// Modules without a place, arrows up beyond those that are left, and those that are gone from the code but not from the list.
+/// Modules without a place, arrows up beyond those that are left, and those that are gone from the code but
+/// not from the list.
 pub fn check(graph: &Graph, order: &[&str], left: &[(&str, &str, usize)]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut find = |message: String| findings.push(message);
