@@ -3,7 +3,7 @@
 //!
 //! What is public is read off the pages that rustdoc has written: it knows re-exports and what is hidden.
 
-use crate::shell::{cargo, root, shell};
+use crate::shell::{cargo, shell, target};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &str); 0] = [];
 pub fn run() -> ExitCode {
     match build() {
         Ok(note) => {
-            println!("{note}; target/doc/krylith/index.html");
+            println!("{note}; {}", target().join("doc/krylith/index.html").display());
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -36,7 +36,7 @@ pub fn build() -> Result<String, String> {
     shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     let (mut types, mut without) = (0, Vec::new());
     for name in PUBLISHED {
-        let folder = root().join("target/doc").join(name);
+        let folder = target().join("doc").join(name);
         for page in pages(&read(&folder.join("all.html"))?) {
             types += 1;
             let item = format!("{name}/{page}");
