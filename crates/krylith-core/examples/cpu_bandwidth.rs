@@ -186,7 +186,7 @@ fn main() {
                 });
                 let rate = (n * (j * width + 16)) as f64 / seconds;
                 println!(
-                    "project {store:?} j={j:2}: {:7.2} ms  {:3.0} %",
+                    "project {precision:?} j={j:2}: {:7.2} ms  {:3.0} %",
                     seconds * 1e3,
                     100.0 * rate / ceiling
                 );
@@ -202,7 +202,7 @@ fn main() {
                 });
                 let rate = (n * (j * width + width + 24)) as f64 / seconds;
                 println!(
-                    "update  {store:?} j={j:2}: {:7.2} ms  {:3.0} %",
+                    "update  {precision:?} j={j:2}: {:7.2} ms  {:3.0} %",
                     seconds * 1e3,
                     100.0 * rate / ceiling
                 );
