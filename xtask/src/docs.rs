@@ -1,7 +1,12 @@
 //! The site of docs/, made by mdBook as a library.
 
-use crate::shell::{cargo, read, root, target};
+use crate::shell::{cargo, git, read, root, target, works};
+use crate::steps::Verdict;
+use crate::tidy::commits::BASE;
 use std::process::ExitCode;
+
+/// What the site is made of, and made by.
+const INPUTS: [&str; 4] = ["docs", "README.md", "xtask/book", "xtask/src/docs.rs"];
 
 /// `cargo xtask docs`: target/docs/index.html.
 pub fn run() -> ExitCode {
@@ -15,6 +20,36 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds the site, if anything that it is made of has changed since a commit that CI has built it of.
+pub fn step() -> Verdict {
+    match base().filter(|base| !changed_since(base)) {
+        Some(base) => Verdict::Skipped(format!("{} are as in {base}", INPUTS.join(", "))),
+        None => build().into(),
+    }
+}
+
+/// The newest commit that CI has seen before this one: where it parts from origin/main, else the last tag
+/// before it, else the first commit of all that rules apply to. `None` where git knows none of them.
+fn base() -> Option<String> {
+    let said = |args: &[&str]| {
+        let output = git(args).output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok().map(|text| text.trim().to_string())
+    };
+    let head = said(&["rev-parse", "HEAD"])?;
+    let parting = said(&["merge-base", "origin/main", "HEAD"]).filter(|commit| *commit != head);
+    let tag = || said(&["describe", "--tags", "--abbrev=0", "HEAD^"]);
+    let first = || said(&["rev-parse", "--quiet", "--verify", &format!("{BASE}^{{commit}}")]);
+    parting.or_else(tag).or_else(first)
+}
+
+/// Whether what the site is made of differs from that of a commit, in new files too.
+fn changed_since(base: &str) -> bool {
+    let with_inputs = |args: &[&str]| git(&[args, &["--"], &INPUTS].concat());
+    let is_new = |names: Result<String, String>| names.is_ok_and(|names| !names.is_empty());
+    !works(&mut with_inputs(&["diff", "--quiet", base]))
+        || is_new(read(&mut with_inputs(&["ls-files", "--others", "--exclude-standard"])))
 }
 
 /// Builds the site; fails on a chapter that is missing, and on a link that leads nowhere.

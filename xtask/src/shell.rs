@@ -33,6 +33,13 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// `git` at the root. A checkout may belong to another user than the one that tests it, as in a container.
+pub fn git(args: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.args(["-c", "safe.directory=*"]).args(args).current_dir(root());
+    command
+}
+
 /// The command as one would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());

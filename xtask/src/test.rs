@@ -51,7 +51,7 @@ const STEPS: [Step; 14] = [
         clippy(&["--package", "krylith", "--no-default-features", "--lib"])
     }),
     step(Desk, "documentation", 50, |_| rustdoc::build().into()),
-    step(Ci, "site", 50, |_| docs::build().into()),
+    step(Ci, "site", 50, |_| docs::step()),
     step(Desk, "tests", 1500, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()

@@ -1,8 +1,6 @@
 //! Messages of commits: a subject that says what a commit does, and a body that says why.
 
-use crate::shell::{read, works};
-use std::path::Path;
-use std::process::Command;
+use crate::shell::{git, read, works};
 
 /// Rules apply to commits after it.
 pub const BASE: &str = "75d87f1d30f6f62d282874985bcb00ea5574447e";
@@ -37,8 +35,8 @@ struct Commit {
 }
 
 /// A note on what was checked, and the findings.
-pub fn check(root: &Path) -> (String, Vec<String>) {
-    let commits = match new(root) {
+pub fn check() -> (String, Vec<String>) {
+    let commits = match new() {
         Ok(commits) => commits,
         Err(why) => return (format!("commits skipped: {why}"), Vec::new()),
     };
@@ -52,13 +50,7 @@ pub fn check(root: &Path) -> (String, Vec<String>) {
 }
 
 /// Commits of HEAD that the base does not have. A shallow clone without the base gives what it has.
-fn new(root: &Path) -> Result<Vec<Commit>, String> {
-    // A checkout may belong to another user than the one that tests it, as in a container.
-    let git = |args: &[&str]| {
-        let mut command = Command::new("git");
-        command.args(["-c", "safe.directory=*"]).args(args).current_dir(root);
-        command
-    };
+fn new() -> Result<Vec<Commit>, String> {
     if !works(&mut git(&["rev-parse", "--verify", "HEAD"])) {
         return Err("no git, or no repository".into());
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of CONTRIBUTING.md that a machine can check.
 
 mod code;
-mod commits;
+pub mod commits;
 mod forgotten;
 mod graph;
 mod layers;
@@ -11,12 +11,12 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use crate::shell::{read, root};
+use crate::shell::{git, read, root};
 use code::{code_only, words};
 use graph::Graph;
 use links::Targets;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Longest source file.
 const LINES: usize = 600;
@@ -132,7 +132,7 @@ pub fn check() -> Result<String, String> {
         println!("{name}:{line}: no device runs `{function}`");
         findings += 1;
     }
-    let (commits, faults) = commits::check(&root);
+    let (commits, faults) = commits::check();
     for fault in faults {
         println!("{fault}");
         findings += 1;
@@ -144,7 +144,7 @@ pub fn check() -> Result<String, String> {
 /// Every file that git tracks or would, with its content.
 fn tracked() -> Vec<(String, Vec<u8>)> {
     let root = root();
-    let names = files_of_git(&root).unwrap_or_else(|| files_below(&root, ""));
+    let names = files_of_git().unwrap_or_else(|| files_below(&root, ""));
     // Without those that are deleted, and not yet so in git.
     names
         .into_iter()
@@ -158,10 +158,9 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
 }
 
 /// What git tracks or would; `None` without git or a repository.
-fn files_of_git(root: &Path) -> Option<Vec<String>> {
-    // A checkout may belong to another user than the one that tests it, as in a container.
-    let list = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let names = read(Command::new("git").args(list).current_dir(root)).ok()?;
+fn files_of_git() -> Option<Vec<String>> {
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let names = read(&mut git(&list)).ok()?;
     Some(names.split('\0').filter(|n| !n.is_empty()).map(String::from).collect())
 }
 
