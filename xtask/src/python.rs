@@ -79,11 +79,14 @@ pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String>
     Ok(format!("wheel of {:.1} MiB; {last}", size as f64 / f64::from(1 << 20)))
 }
 
-/// As [`test`], where Python can be had.
+/// As [`test`], where Python can be had, and what builds a wheel.
 pub fn step(build: &[&str], launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> Verdict {
-    match works(Command::new("python3").args(["-m", "venv", "--help"])) {
-        true => test(build, launchers).into(),
-        false => missing("python3 with venv is missing".into()),
+    if !works(Command::new("python3").args(["-m", "venv", "--help"])) {
+        return missing("python3 with venv is missing".into());
+    }
+    match tools(&[]) {
+        Ok(_) => test(build, launchers).into(),
+        Err(why) => missing(why),
     }
 }
 
