@@ -1,5 +1,5 @@
-//! The report of `krylith newton` as JSON. The fields are a contract, and the comments here are their table in the guide, as of
-//! [`crate::report`].
+//! The report of `krylith newton`, as JSON. Users rely on its fields. The guide lists them with the comments
+//! of this file; see [`crate::report`].
 
 use super::Finished;
 use crate::report::described::described;
@@ -12,156 +12,157 @@ const SCHEMA: u32 = 1;
 described! {
 /// A whole report.
 pub struct NewtonReport {
-    /// Version of these fields.
+    /// The version of these fields.
     pub schema: u32,
     /// Krylith's version.
     pub krylith: String,
     /// The command line.
     pub command: String,
-    /// When it began: UTC, RFC 3339.
+    /// The start of the command, in UTC, as RFC 3339 writes it.
     pub date: String,
-    /// The machine's name.
+    /// The name of the machine.
     pub host: String,
     /// As in the report of a linear solve.
     pub versions: Versions,
-    /// What was solved.
+    /// The nonlinear problem.
     pub problem: Problem,
-    /// What Newton's method was given.
+    /// The settings of Newton's method.
     pub newton: Given,
-    /// The last linear solve's means; null where there was no step.
+    /// The settings of the last linear solve; null without a Newton step.
     pub linear: Option<Linear>,
-    /// What was left open: `option`, what was `taken`, and the `reason`.
+    /// The automatic choices: `option`, `taken` and `reason`, as in the report of a linear solve.
     pub automatic: Vec<Choice>,
-    /// `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or `interrupted`: of the last run.
+    /// The outcome of the last run: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or
+    /// `interrupted`.
     pub outcome: String,
-    /// Newton steps of all runs.
+    /// The number of Newton steps of all runs.
     pub steps: usize,
-    /// Linear iterations of all runs.
+    /// The number of linear iterations of all runs.
     pub iterations: usize,
-    /// One for each time step and each value of `--continuation`, in order.
+    /// One run for each time step and each value of `--continuation`, in order.
     pub runs: Vec<Run>,
-    /// Numbers of the last x by which it is compared with published solutions.
+    /// Numbers of the last x to compare with published solutions.
     pub figures: Vec<Figure>,
-    /// Where the time went.
+    /// The time, in seconds.
     pub seconds: Total,
 }
-/// What was solved.
+/// The nonlinear problem.
 pub struct Problem {
-    /// With every key.
+    /// The name, with all keys.
     pub name: String,
-    /// Unknowns.
+    /// The number of unknowns.
     pub unknowns: usize,
-    /// Components of a node.
+    /// The number of unknowns of a node.
     pub block: usize,
-    /// Blocks of the Jacobian.
+    /// The number of blocks of the Jacobian.
     pub blocks: usize,
-    /// The key that `--continuation` changes; null where there is none.
+    /// The key that `--continuation` changes; null if there is none.
     pub parameter: Option<String>,
 }
-/// What Newton's method was given.
+/// The settings of Newton's method.
 pub struct Given {
-    /// `--newton-rtol`.
+    /// The value of `--newton-rtol`.
     pub rtol: f64,
-    /// `--newton-atol`.
+    /// The value of `--newton-atol`.
     pub atol: f64,
-    /// `--max-steps`.
+    /// The value of `--max-steps`.
     pub max_steps: usize,
-    /// `--forcing`.
+    /// The value of `--forcing`.
     pub forcing: String,
 }
-/// The last linear solve's means.
+/// The settings of the last linear solve.
 pub struct Linear {
-    /// Method with its options.
+    /// The method with its options.
     pub method: String,
-    /// Preconditioner: `name`, `parameters` and `fill` as in the report of a linear solve.
+    /// The preconditioner: `name`, `parameters` and `fill`, as in the report of a linear solve.
     pub preconditioner: Preconditioner,
-    /// `cpu` or `cuda`.
+    /// The kind of device: `cpu` or `cuda`.
     pub device: String,
-    /// Name of each device.
+    /// The name of each device.
     pub devices: Vec<String>,
-    /// GPUs that solved together.
+    /// The number of GPUs.
     pub ranks: usize,
-    /// Threads of the CPU team.
+    /// The number of CPU threads.
     pub threads: usize,
 }
-/// Newton's method once.
+/// One run of Newton's method.
 pub struct Run {
-    /// As above.
+    /// The outcome of this run.
     pub outcome: String,
-    /// ‖F(x₀)‖.
+    /// ‖F(x₀)‖ at the start.
     pub first: Option<f64>,
     /// ‖F(x)‖ at the end.
     pub last: Option<f64>,
-    /// What was to be reached.
+    /// The tolerance for ‖F(x)‖.
     pub target: Option<f64>,
-    /// Every step.
+    /// The Newton steps.
     pub steps: Vec<Step>,
-    /// What happened on the way: the `step`, and a `detail` in words.
+    /// The events of the run.
     pub events: Vec<Happened>,
-    /// Where the time went.
+    /// The time, in seconds.
     pub seconds: Spent,
-    /// Number of the time step, from 1.
+    /// The number of the time step, counted from 1.
     pub time_step: usize,
-    /// The time at its end; null for a steady problem.
+    /// The time at the end of the time step; null for a steady problem.
     pub time: Option<f64>,
-    /// The parameter's value; null without `--continuation`.
+    /// The value of the parameter; null without `--continuation`.
     pub parameter: Option<f64>,
 }
 /// One step.
 pub struct Step {
-    /// From 1.
+    /// The number of the step, counted from 1.
     pub step: usize,
-    /// ‖F‖ before it.
+    /// ‖F‖ before the step.
     pub before: Option<f64>,
-    /// ‖F‖ after it.
+    /// ‖F‖ after the step.
     pub after: Option<f64>,
-    /// η: ‖J s + F‖ ≤ η ‖F‖ was asked of the linear solve.
+    /// The forcing term η: the linear solve stops at ‖J s + F‖ ≤ η ‖F‖.
     pub forcing: f64,
-    /// How the linear solve ended.
+    /// The outcome of the linear solve.
     pub linear_outcome: String,
-    /// Its iterations.
+    /// The number of iterations of the linear solve.
     pub iterations: usize,
-    /// ‖J s + F‖/‖F‖ that it reached.
+    /// ‖J s + F‖/‖F‖ at the end of the linear solve.
     pub linear_residual: Option<f64>,
-    /// Share of the step that was taken.
+    /// The share of the step that the line search took.
     pub damping: f64,
-    /// Shares that the line search tried.
+    /// The number of shares that the line search tried.
     pub trials: usize,
-    /// Where the time went.
+    /// The time, in seconds.
     pub seconds: Spent,
 }
-/// Something that happened on the way.
+/// An event.
 pub struct Happened {
-    /// The step.
+    /// The number of the step.
     pub step: usize,
-    /// In words.
+    /// A description.
     pub detail: String,
 }
 /// Seconds.
 pub struct Spent {
-    /// F.
+    /// Evaluations of F.
     pub residual: f64,
-    /// J.
+    /// Evaluations of J.
     pub jacobian: f64,
     /// Set-up of linear solves.
     pub setup: f64,
-    /// Their iterations.
+    /// Iterations of linear solves.
     pub solve: f64,
-    /// All of it.
+    /// The sum.
     pub total: f64,
 }
 /// A number to compare.
 pub struct Figure {
-    /// What it is.
+    /// The name of the number.
     pub name: String,
-    /// The number.
+    /// Its value.
     pub value: Option<f64>,
 }
 /// Seconds of the command.
 pub struct Total {
-    /// Making the problem.
+    /// The time to set up the problem.
     pub load: f64,
-    /// Everything after that.
+    /// The time of everything after that.
     pub total: f64,
 }
 }

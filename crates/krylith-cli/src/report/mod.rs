@@ -1,5 +1,5 @@
-//! The report: what was done, as JSON. The fields are a contract, and the comments here are their table in the guide, "The report":
-//! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes it anew.
+//! The report of a solve, as JSON. Users rely on its fields. The guide lists them under "The report", with
+//! the comments of this file. `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes that list.
 
 mod choices;
 pub(crate) mod described;
@@ -20,187 +20,195 @@ pub const SCHEMA: u32 = 2;
 described! {
 /// A whole report.
 pub struct Report {
-    /// Version of these fields: it changes when one is renamed or removed, or a name in it. In schema 1 `ildu` was `ildu0`.
+    /// The version of these fields. It changes when a field, or a name in a field, is renamed or removed.
+    /// Schema 1 had the name `ildu0` for `ildu`.
     pub schema: u32,
     /// Krylith's version.
     pub krylith: String,
     /// The command line.
     #[serde(default)]
     pub command: String,
-    /// When it began: UTC, RFC 3339.
+    /// The start of the command, in UTC, as RFC 3339 writes it.
     #[serde(default)]
     pub date: String,
-    /// The machine's name; of several ranks that of the first.
+    /// The name of the machine; with several ranks, the machine of rank 0.
     #[serde(default)]
     pub host: String,
-    /// Programs and libraries.
+    /// The versions of programs and libraries.
     #[serde(default)]
     pub versions: Versions,
-    /// What was solved.
+    /// The system.
     pub system: System,
-    /// Where b and the first guess came from.
+    /// The sources of b and of the initial guess.
     #[serde(default)]
     pub sources: Sources,
-    /// Where and how it ran.
+    /// The device and its settings.
     pub run: Run,
-    /// `gmres`, `fgmres`, `bicgstab`, `cg` or `cbcg`: the method that ended the solve.
+    /// The method of the last attempt: `gmres`, `fgmres`, `bicgstab`, `cg` or `cbcg`.
     pub method: String,
-    /// What the method was given.
+    /// The settings of the method.
     pub parameters: Parameters,
-    /// The preconditioner that ended the solve.
+    /// The preconditioner of the last attempt.
     pub preconditioner: Preconditioner,
-    /// What was left open on the command line and in `[solver]`, and what was taken.
+    /// The automatic choices: options that neither the command line nor `[solver]` set.
     #[serde(default)]
     pub automatic: Vec<Choice>,
-    /// `converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`, `inconsistent`, `diverged`, `not-finite` or
-    /// `interrupted`: see [outcomes](#outcomes-and-what-to-do).
+    /// The outcome: `converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`,
+    /// `inconsistent`, `diverged`, `not-finite` or `interrupted`. [Outcomes](#outcomes-and-what-to-do)
+    /// explains them.
     pub outcome: String,
-    /// Of a breakdown, what broke down; absent elsewhere.
+    /// The cause of a breakdown; absent for other outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Iterations: one product with the operator each, two in BiCGSTAB.
+    /// The number of iterations. An iteration has one product with the operator; in BiCGSTAB it has two.
     pub iterations: usize,
-    /// `iterations` + 1 numbers ‖r‖/‖b‖, unscaled, in the 2-norm; a non-finite one is null.
+    /// The `iterations` + 1 values of ‖r‖/‖b‖, unscaled, in the 2-norm. A value that is not finite is null.
     pub residuals: Vec<Option<f64>>,
-    /// ‖b − A x‖/‖b‖, recomputed at the end in twice the working precision.
+    /// ‖b − A x‖/‖b‖, recomputed at the end with twice the working precision.
     pub true_relative_residual: Option<f64>,
-    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows; of a converged solve whose rows differ in scale by more than 10⁶, absent elsewhere.
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D has the 1-norms of the rows. The field is absent unless the solve
+    /// converged and the rows differ in scale by more than 10⁶.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_scaled_residual: Option<f64>,
-    /// u ‖\|b\| + \|A\|\|x\|‖/‖b‖, u = 2⁻⁵³: what rounding x to double precision may make of the residual.
+    /// The attainable residual u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³. Its cause is the rounding of x to double
+    /// precision.
     #[serde(default)]
     pub rounding: Option<f64>,
-    /// ‖r_c‖/‖b‖ of each component c of r = b − A x.
+    /// ‖r_c‖/‖b‖ for each component c of r = b − A x.
     pub field_residuals: Vec<Option<f64>>,
-    /// Of several right-hand sides each; then all that stands above is of the first that did not converge, or else of the first, and
-    /// `seconds` are of all. Absent for one.
+    /// The results of each of several right-hand sides; absent for one right-hand side. The fields above then
+    /// describe the first column that did not converge, or else the first column. `seconds` has the time of
+    /// all columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<Column>,
-    /// Where the time went.
+    /// The time, in seconds.
     pub seconds: Seconds,
-    /// Bytes that an average iteration must move, counted.
+    /// The number of bytes that an average iteration must move, by count.
     pub bytes_per_iteration: u64,
-    /// Those bytes by time, over the read bandwidth measured on the device; null where the solve was over before measuring would
-    /// pay (0.25 s on a CPU, 10 ms on a GPU).
+    /// The achieved share of the device's measured read bandwidth, by those bytes. It is null for solves too
+    /// short to justify a measurement (0.25 s on a CPU, 10 ms on a GPU).
     pub bandwidth_fraction: Option<f64>,
-    /// What happened on the way, in words.
+    /// The events of the solve.
     pub events: Vec<Event>,
 }
 /// Programs and libraries.
 pub struct Versions {
-    /// Krylith.
+    /// Krylith's version.
     pub krylith: String,
-    /// Commit that it was built from; null in builds for work on it and from a published package.
+    /// The commit of the build; null in development builds and in builds from a published package.
     pub commit: Option<String>,
-    /// Rust compiler that built it.
+    /// The Rust compiler of the build.
     pub rustc: Option<String>,
-    /// MPI library of the ranks and its file; null without ranks.
+    /// The MPI library and its file; null without MPI ranks.
     pub mpi: Option<String>,
-    /// NVIDIA's driver, of a solve on a GPU.
+    /// The NVIDIA driver, for a solve on a GPU.
     pub driver: Option<String>,
-    /// CUDA of that driver.
+    /// The CUDA version of that driver.
     pub cuda: Option<String>,
-    /// Run-time compiler on this machine; kernels may have come with Krylith or from its cache.
+    /// The run-time compiler on this machine. The kernels may nevertheless come from the binary or from the
+    /// cache.
     pub nvrtc: Option<String>,
 }
 /// What was solved.
 pub struct System {
-    /// As it was named; of a generated problem with every key.
+    /// The name of the system as given; for a generated problem, with all keys.
     pub name: String,
-    /// Unknowns, all stages together.
+    /// The number of unknowns, over all stages.
     pub rows: usize,
-    /// Numbers that the files stored.
+    /// The number of entries that the files store.
     pub nonzeros: usize,
-    /// Block size b.
+    /// The block size b.
     pub block: usize,
-    /// Stages s.
+    /// The number of stages s.
     pub stages: usize,
-    /// `csr`, `bsr`, `dia` or `kronecker`.
+    /// The format: `csr`, `bsr`, `dia` or `kronecker`.
     pub format: String,
-    /// `interleaved` or `segregated`.
+    /// The ordering: `interleaved` or `segregated`.
     pub ordering: String,
     /// ‖b‖₂.
     pub rhs_norm: Option<f64>,
 }
 /// Where b and the first guess came from.
 pub struct Sources {
-    /// A file, `ones`, `zeros`, `random, seed N`, or `the system's own`.
+    /// The right-hand side: a file, `ones`, `zeros`, `random, seed N`, or `the system's own`.
     pub rhs: String,
-    /// A file, or `zeros`.
+    /// The initial guess: a file, or `zeros`.
     pub x0: String,
-    /// Files with a null space and near-null vectors, or `constant` and `rigid`.
+    /// The null vectors and near-null vectors: files, or `constant` and `rigid`.
     pub null_vectors: Vec<String>,
 }
 /// Where and how it ran.
 pub struct Run {
-    /// `cpu` or `cuda`.
+    /// The kind of device: `cpu` or `cuda`.
     pub device: String,
-    /// Name of each device.
+    /// The name of each device.
     pub devices: Vec<String>,
-    /// Processes, or GPUs of one.
+    /// The number of processes, or of the GPUs of one process.
     pub ranks: usize,
-    /// Threads of the CPU team of a rank.
+    /// The number of CPU threads of a rank.
     pub threads: usize,
-    /// What `--deterministic` asked for.
+    /// The value of `--deterministic`.
     pub deterministic: bool,
-    /// Seed of a random right-hand side.
+    /// The seed of a random right-hand side.
     pub seed: Option<u64>,
-    /// `f64` or `f32`.
+    /// The precision of stored numbers: `f64` or `f32`.
     pub store: String,
-    /// How the product is stored: `csr`, `dia`, `dia-full`, or `blocks`.
+    /// The format of the matrix in products: `csr`, `dia`, `dia-full` or `blocks`.
     #[serde(default)]
     pub format: String,
 }
 /// What the method was given.
 pub struct Parameters {
-    /// Of GMRES: basis vectors before a restart.
+    /// The number of basis vectors before a restart (GMRES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<usize>,
-    /// Of GMRES: `lowsync`, `cgs2` or `mgs`.
+    /// The orthogonalization: `lowsync`, `cgs2` or `mgs` (GMRES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orthogonalization: Option<String>,
-    /// Of BiCGSTAB: `merged` or `classical`.
+    /// The reductions: `merged` or `classical` (BiCGSTAB).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reductions: Option<String>,
-    /// Of CG: `textbook`, `one-reduction`, `flexible` or `pipelined`.
+    /// The form: `textbook`, `one-reduction`, `flexible` or `pipelined` (CG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
-    /// Of CBCG: directions of a step.
+    /// The number of directions of a step (CBCG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<usize>,
-    /// Of CBCG: `chebyshev` or `monomial`.
+    /// The basis: `chebyshev` or `monomial` (CBCG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
-    /// Relative tolerance.
+    /// The relative tolerance.
     pub rtol: f64,
-    /// Absolute tolerance.
+    /// The absolute tolerance.
     pub atol: f64,
-    /// Most iterations.
+    /// The iteration limit.
     pub max_iters: usize,
 }
 /// A preconditioner.
 pub struct Preconditioner {
-    /// By the names of `--precond`; `direct` for factors of more than five times the matrix's numbers.
+    /// Its name in `--precond`. `direct` means factors with more than five times the numbers of the matrix.
     pub name: String,
-    /// By the names of the command line; of `ildu` also `subdomains`, `levels`, `dropped` (share of the blocks) and `shifted`.
+    /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels`, `dropped` (the share of dropped
+    /// blocks) and `shifted`.
     pub parameters: Map<String, serde_json::Value>,
-    /// Numbers that it stores per number of the matrix; null where there is none.
+    /// The quotient of the numbers in the preconditioner and the numbers in the matrix; null without a
+    /// preconditioner.
     pub fill: Option<f64>,
 }
-/// Something that was left open.
+/// An automatic choice.
 pub struct Choice {
-    /// The option that could have said it, such as `method` or `block`.
+    /// The option, such as `method` or `block`.
     pub option: String,
-    /// What was taken.
+    /// The value that Krylith took.
     pub taken: String,
-    /// Why, where there is more to say than that it is the default.
+    /// The reason; null if the value is just the default.
     pub reason: Option<String>,
 }
 /// One of several right-hand sides.
 pub struct Column {
-    /// As above, of this column.
+    /// As above, for this column.
     pub outcome: String,
-    /// As above; absent where nothing broke down.
+    /// As above; absent without a breakdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// As above.
@@ -213,46 +221,48 @@ pub struct Column {
     pub rounding: Option<f64>,
     /// As above.
     pub field_residuals: Vec<Option<f64>>,
-    /// ‖b‖₂ of this column.
+    /// ‖b‖₂ for this column.
     pub rhs_norm: Option<f64>,
-    /// Method and preconditioner that ended it.
+    /// The method and the preconditioner of the last attempt.
     pub method: String,
-    /// Set-up that it needed, the first one's included, and iterations.
+    /// The time of its iterations and of the set-up that it needed. The first column includes the first
+    /// set-up.
     pub seconds: f64,
     /// As above.
     pub events: Vec<Event>,
 }
 /// Seconds.
 pub struct Seconds {
-    /// Reading or generating the system.
+    /// The time to read or to generate the system.
     #[serde(default)]
     pub load: f64,
-    /// From the arrays in memory to the first iteration, opening the device included.
+    /// The set-up: from arrays in memory to the first iteration. It includes the start of the device.
     pub setup: f64,
-    /// The same by part: `device`, `upload`, `survey`, `product`, `subdomains`, `analysis`, `factors`, `compile`, `method`, `other`;
-    /// they add up.
+    /// The parts of the set-up: `device`, `upload`, `survey`, `product`, `subdomains`, `analysis`, `factors`,
+    /// `compile`, `method` and `other`. Their sum is `setup`.
     #[serde(default)]
     pub setup_parts: Map<String, serde_json::Value>,
-    /// Set-up and iterations; reading and writing files is not in it.
+    /// Set-up and iterations, without the time to read and to write files.
     pub total: f64,
-    /// T_dt of the papers: between host and device; 0 on the CPU. These phases are null where the device keeps no time of them.
+    /// Transfers between host and device, T_dt in the papers; 0 on the CPU. This field and the four fields
+    /// below are null if the device does not time them.
     pub transfer: Option<f64>,
-    /// T_Kx: products with the operator.
+    /// Products with the operator, T_Kx in the papers.
     pub product: Option<f64>,
-    /// T_c: between ranks; 0 with one.
+    /// Communication between ranks, T_c in the papers; 0 on one rank.
     pub communication: Option<f64>,
-    /// T_Gn: orthogonalisation and norms.
+    /// Orthogonalization and norms, T_Gn in the papers.
     pub orthogonalization: Option<f64>,
-    /// Applying the preconditioner.
+    /// Applications of the preconditioner.
     pub preconditioner: Option<f64>,
 }
-/// Something that happened on the way.
+/// An event.
 pub struct Event {
-    /// `restart`, `fallback`, `refinement`, `choice`, `inconsistent` or `interrupted`.
+    /// The kind of event: `restart`, `fallback`, `refinement`, `choice`, `inconsistent` or `interrupted`.
     pub event: String,
-    /// When, where there is a when.
+    /// The iteration; null for an event outside the iterations.
     pub iteration: Option<usize>,
-    /// In words.
+    /// A description.
     pub detail: String,
 }
 }
@@ -326,14 +336,30 @@ mod tests {
 
     const SECTIONS: [(&str, &str); 2] = [("report", "Report"), ("newton report", "NewtonReport")];
 
-    /// The fields as the guide has them, between the marks of a section.
+    /// The list of fields in the guide, between the markers of a section.
     fn section(name: &str) -> String {
         let structs: &[_] = if name == "Report" { super::STRUCTS } else { crate::newton::report::STRUCTS };
-        let mut text = String::from("| field | is | content |\n|---|---|---|\n");
-        for [path, kind, words] in rows(structs, name, "") {
-            text += &format!("| `{path}` | {kind} | {words} |\n");
+        let item = |[path, kind, words]: [String; 3]| wrapped(&format!("- `{path}` ({kind}): {words}"));
+        rows(structs, name, "").into_iter().map(item).collect()
+    }
+
+    /// An item of a list in lines of at most 120 characters.
+    fn wrapped(item: &str) -> String {
+        let (mut lines, mut width) = (String::new(), 0);
+        for word in item.split(' ') {
+            let length = word.chars().count();
+            if width > 0 && width + 1 + length > 120 {
+                lines += "\n ";
+                width = 1;
+            }
+            if width > 0 {
+                lines.push(' ');
+                width += 1;
+            }
+            lines += word;
+            width += length;
         }
-        text
+        lines + "\n"
     }
 
     fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
