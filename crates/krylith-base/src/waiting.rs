@@ -5,6 +5,10 @@
 //! waits end: the caller's for the threads of its solver, and a solver's for its turn on GPUs that another one uses.
 //!
 //! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
+//!
+//! Kernels that wait for warps or for other GPUs look at a clock, so they end too. After a GPU did not
+//! answer, nothing is freed there by a call that may wait. No lock is held while something is compiled or
+//! waited for.
 
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -7,6 +7,11 @@
 //!
 //! Baselines run at their best settings: where a library offers a choice (block layout, algorithm), all are timed
 //! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
+//!
+//! A suite reads [`Asked`], and `publish` makes its tables and pages. Its name stands in `SUITES` of
+//! `xtask/src/bench.rs`. A baseline of a GPU's libraries is in `cuda/`: matrices and vectors in
+//! `products.rs`, calls of cuSPARSE in `calls.rs`, kernels in `kernels.rs`. `platform.rs` says what a suite
+//! asks of it.
 
 pub mod answer;
 pub mod cbcg;

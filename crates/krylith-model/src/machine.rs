@@ -3,6 +3,11 @@
 //! TOML, seconds and bytes throughout. A curve is a list of `[bytes, seconds]`, straight between its points. Everything in
 //! a file comes from `krylith bench links`, which runs kernels and never a solve on several GPUs, or from data sheets; the
 //! list `estimated` names what was not measured, and `sources` says where each number is from.
+//!
+//! The model takes curves and not a bandwidth. The start and the end of a grid, and the cache, make the share
+//! of bandwidth depend on the size. Measured points say so without a theory. The curve of a product is what
+//! an iteration of GMRES leaves when its orthogonalization and the passes of its cycle are taken off. So the
+//! prediction for one GPU is the measurement.
 
 use krylith_core::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -6,6 +6,12 @@
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
 //! rank that is gone or failed, or at the time limit of [`time_limit`].
+//!
+//! Sums are added in rank order, so all ranks get the same bits. A thread that ends, by return or by panic,
+//! is seen by the drop of its rank. A rank that cannot go on calls [`Communicator::fail`].
+//!
+//! A new communicator runs the tests of `krylith-core/tests/ranks`, and needs one test for each way in which
+//! a rank can end.
 
 mod bell;
 mod launch;

@@ -5,6 +5,15 @@
 //! region is one that loops run on, and it does one thing at a time, so one team sleeps while the other works.
 //!
 //! Nothing else starts a pool of rayon's.
+//!
+//! With T threads, at most T are busy and 2T − 1 exist: each team has T, and the leader is in both. Workers
+//! of several GPUs share T. A solver of scaled rows (`solver/rows.rs` of krylith-core) has as many threads
+//! again, which work while the others sleep.
+//!
+//! A system below [`ALONE`] bytes takes a pool of one thread that stays with the process. To start a thread
+//! would take longer than such a solve. Work outside a solver runs in rayon's current pool, or in
+//! `Options::within`. Besides, up to eight threads compile kernels, and one waits while another library makes
+//! direct factors.
 
 mod crowd;
 mod loops;

@@ -1,6 +1,10 @@
 //! Files of one matrix or vector, in and out, told apart by content.
 //!
 //! `krylith::io` passes them on, and has what needs more than a matrix: whole systems, and ranks that read their own rows.
+//!
+//! A new format is a `Kind`, recognized by content, with its arms here. `bound.rs` says how long a stream of
+//! it may be. `io/parts/matrix.rs` of krylith-core says whether ranks can share it, and `io/mod.rs` there has
+//! the table of formats.
 
 mod array;
 pub mod atomic;

@@ -5,6 +5,12 @@
 //! Nothing here blocks inside MPI: every operation is started, then tested until it is done, a rank is seen to be gone,
 //! or the time limit is over ([`World::wait`]). What is left of an operation that failed stays in memory, since MPI may
 //! still write there.
+//!
+//! A rank that waits looks once a second whether the processes of its host still live. The launcher watches
+//! other hosts. A rank that cannot go on aborts the job, if Krylith started MPI.
+//!
+//! A new function of MPI is a line in `functions.rs`. A new constant is a line for each binary interface in
+//! `abi.rs`.
 
 mod abi;
 mod channel;
