@@ -26,6 +26,12 @@
 //!
 //! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
 //! costs iterations and never accuracy.
+//!
+//! # Time of an iteration on a GPU
+//! An iteration is three or four nodes of a graph: product, preconditioner, projection, and an update with
+//! the Hessenberg step beside it. With 1.2 million unknowns on an H200 (b = 4, s = 2, dense blocks) the
+//! product takes 0.148 ms. Projection and update take 0.090 ms, and the whole iteration 0.246 ms. So launches
+//! and the host leave no gap. MGS with scalars on the host takes 0.935 ms (`bench/runs/2026-11-21-h200`).
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;

@@ -48,6 +48,10 @@
 //! assert!((x[n / 2] - 0.14).abs() < 0.01);
 //! # Ok::<(), krylith::Error>(())
 //! ```
+//!
+//! F and J are evaluated on the caller's thread, whose loops take rayon's current pool. All else is the
+//! solver's work, so Newton runs on every device and on several GPUs without code for them. A time-dependent
+//! problem is a [`NonlinearSystem`] that changes between solves.
 
 mod continuation;
 mod driver;

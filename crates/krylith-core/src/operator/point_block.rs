@@ -3,6 +3,9 @@
 //! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L is two, a point-block matrix is one with C = 1, and a
 //! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
 //! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
+//!
+//! Terms of one pattern store their values side by side, so that columns are read once. A device implements
+//! [`PointBlockSum`]: upload, multiply, new values, new coefficients.
 
 use super::{Dots, Format, LinearOperator, fresh_key};
 use crate::halo::Halo;

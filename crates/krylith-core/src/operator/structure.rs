@@ -3,6 +3,9 @@
 //! Physics leaves much of it: for P1–P1 Stokes the block of M is m·diag(1, 1, 1, 0) and that of L has 8 distinct
 //! numbers of 16. Found once at set-up, bit by bit, so it costs no accuracy; a device then stores and loads
 //! `slots` numbers a block instead of `terms · b²`. Terms never share slots, so each is updated alone.
+//!
+//! A product that uses structure refuses new values that break it. A `Solver` then makes the operator anew,
+//! and says so in an event.
 
 use super::Terms;
 

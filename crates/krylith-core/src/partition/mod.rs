@@ -6,6 +6,13 @@
 //!
 //! A matrix that every rank can hold is cut by [`split`]. Rows that are distributed already come in by [`distribute`];
 //! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
+//!
+//! A [`Part`] has its own block rows with local columns. Own nodes come first, then ghosts, ordered by owner
+//! and global number. [`Quality`] says from patterns alone what each rank computes and exchanges.
+//!
+//! A new partition is a constructor of [`Partition`] and a name in `partitioner.rs`. A new cut into
+//! subdomains is a `SubdomainCut`, and no subdomain may have more rows than asked. Both must give the same
+//! result on every run.
 
 mod adjacency;
 mod choose;

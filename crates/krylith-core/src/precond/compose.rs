@@ -15,6 +15,9 @@
 //! shared by reference, or behind a `RefCell` where it changes between solves.
 //!
 //! Ledger of one application, N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more; symmetric, M₁, A and 7 N more than that.
+//!
+//! A new composition is generic over its parts, makes its workspace once, and joins the keys of its parts
+//! (`joined_key`). Its spelling stands in `precond/spec.rs`.
 
 use crate::operator::{LinearOperator, fresh_key, joined_key};
 use crate::space::{FLAGS, Space};

@@ -1,5 +1,10 @@
 //! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
 //! other; `symmetric(A then B)` goes back by A. `+` binds closer than `then`; both are read from the left.
+//!
+//! A new variant of [`PrecondSpec`] needs its name in `from_str`, in the list of known names and in
+//! `Display`. It needs arms in `keeps_symmetry` and `subdomains`; `multiplies`, `varies`, `planes` and
+//! `in_fixed_order` end in `_` and want a look. Elsewhere it needs arms in `by_name` and `memory` of
+//! `solver/build.rs` and in `solver/ahead.rs`, and words of other programs in `krylith-base/src/names.rs`.
 
 mod amg;
 mod lu;

@@ -5,6 +5,10 @@
 //!
 //! [`solve`] is one call, [`Solver`] is for many; [`Solution`] says how a solve went. Before one, [`Diagnosis`] tells what is wrong with a
 //! system, [`Plan`] what would be tried, and [`Memory`] what that takes. [`solve_functions`] solves with operators that are functions.
+//!
+//! A user waits for the set-up too. So no step before the first iteration passes over a matrix with one
+//! thread, if many threads or the GPU can do it. Direct factors, METIS and the matching are exceptions.
+//! [`SetupParts`] says where the seconds went.
 
 #[cfg(feature = "cuda")]
 mod ahead;

@@ -1,4 +1,9 @@
 //! A problem that stands whole in this process, given to several of its devices.
+//!
+//! GPUs cut their own rows if a run of rows is as good as any partition. That holds for the rows of a grid in
+//! whole layers of boxes, and for all rows if the preconditioner has no subdomains. Each GPU then takes its
+//! run of the raw arrays (`device/cuda/part.rs`). All else is assigned and cut on the threads of the host
+//! (`partition/split.rs`).
 
 use crate::comm::{Communicator, Team};
 use crate::halo::OwnRows;

@@ -7,6 +7,31 @@
 //! * **A batch is recorded.** [`Schedule::record`] runs a closure once on a CPU; on a GPU it captures the launches into a
 //!   graph at the first call and replays that graph afterwards. Inside, control flow does not depend on values: a step
 //!   that finds the batch finished raises [`HALT`], and guarded launches return at once.
+//!
+//! # Why
+//! Launches cost too much for the textbook's loops. On an H200 a small sweep with a sum takes 4.4 µs as a
+//! launch and 2.6 µs in a graph. An iteration of GMRES at 1.2 million unknowns takes 145 to 246 µs
+//! (`bench/runs/2026-11-21-h200`). A loop that computes α on the host also waits for two sums in every
+//! iteration. Kernels fused by hand for each method avoid that, but then each method is a GPU project of its
+//! own.
+//!
+//! # Cost
+//! * Bodies of sweeps and steps keep to a small subset of Rust and C++. rustc checks one side, the NVRTC test
+//!   the other.
+//! * On a GPU, and with several ranks, observers and interrupts are asked once a batch. `History` has every
+//!   residual.
+//! * After `HALT` the other launches of the graph still run and do nothing: at most one batch in a solve.
+//!
+//! # Ranks
+//! Distribution has two parts. A space sums over its communicator wherever it reduces, and an operator with a
+//! halo exchanges ghosts. Methods and preconditioners have no code for it. All ranks hold the same sums, bit
+//! by bit, so they take the same branches. [`Space::any`] makes common what only one host knows, such as
+//! Ctrl-C.
+//!
+//! # Layout
+//! With blocks of b unknowns and s stages, node i, component c, stage k of a vector stands at
+//! `(i·b + c)·s + k`. One neighbour in a product is then one run of b·s numbers. `io` translates files of
+//! other orders.
 
 mod monitor;
 pub(crate) mod plain;

@@ -1,4 +1,7 @@
 //! When a solve stops, how it ended, and who may watch.
+//!
+//! A new [`Outcome`] also needs a name here and a value in `krylith-c/src/solution.rs`. The guide gets a row
+//! under "Outcomes", and a test must end with it.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,6 @@
 //! Why a batch of iterations ended before its last one: the codes that small steps set, and what they mean.
+//!
+//! A new reason needs a case in `tests/conformance/method.rs` that reaches it.
 
 /// Sums beyond this are treated as infinite.
 pub const HUGE: f64 = 1e300;

@@ -3,6 +3,14 @@
 //! The body uses the common subset of both languages (`let`, `=`, `+=`, `-=`, arithmetic, `sqrt`, `if (…) {…}`), so the solver's
 //! formula is written once. Each method lists its sweeps in one [`sweeps!`](crate::sweeps) block, whose constant
 //! enumerates their sources: the kernels compiled in CI and shipped with a release are exactly those.
+//!
+//! Only elementwise passes are sweeps. They differ from method to method, and would otherwise be many small
+//! kernels, each written twice. Products, projections on a basis and block diagonals need several elements at
+//! a time and are kernel files. There a macro would hide the mapping of threads to data, which makes them
+//! fast.
+//!
+//! A sweep loses little: r = b − q with ‖r‖² moves 4089 GB/s on an H200, and the driver's copy 4253 GB/s
+//! (`bench/runs/2026-11-21-h200`).
 
 /// What a device that compiles kernels needs of a sweep.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,16 @@
 //! Three layers: `driver` (memory, streams, graphs, launches: all the unsafe calls), `compiler` (sources to
 //! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
 //! lengths share it.
+//!
+//! # Kernels
+//! NVRTC compiles a kernel on the user's machine, for the GPU that is there, so a build needs no CUDA. A
+//! release carries the common sizes (`embedded.rs`). Sizes of a problem are arguments and never constants, so
+//! a new mesh compiles nothing. A file with its constants is one module, loaded once for a process and GPU
+//! (`modules.rs`).
+//!
+//! While the system is uploaded, up to eight threads compile and load the kernels that options and sizes call
+//! for (`solver/ahead.rs`). A kernel that a first solve wants belongs there. Whoever asks for a kernel that
+//! is being compiled waits for that one alone.
 
 mod block;
 pub(crate) mod block_tiles;

@@ -3,6 +3,10 @@
 //! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
 //! two, the second adding (`product/group.rs`). One matrix of scalar rows needs no tiles of blocks: it is multiplied by diagonals where it lies
 //! on few (`dia.rs`), else by rows (`csr.rs`, among ranks `csr_halo.rs`). Block sizes over 8 and more than 4 stages are refused by name.
+//!
+//! Coefficients stand in the constant memory of a module. Operators with the same coefficients share it. If
+//! an operator holds its module alone, a new τ copies s² numbers there, and recorded graphs stay valid. If
+//! others share it, the operator loads another module, and its key changes.
 
 mod group;
 mod shape;

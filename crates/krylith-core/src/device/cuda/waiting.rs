@@ -1,6 +1,9 @@
 //! Waits for a GPU that end: also where the GPU waits for those of other ranks, and one of them is gone.
 //!
 //! The driver's own waits have no bound, so a stream or an event is asked again and again; see [`waiting`] for how often.
+//!
+//! A GPU that waits for others is polled, and the communicator is asked about their ranks. If one is gone, a
+//! word in pinned memory or `ncclCommAbort` ends the kernels that wait.
 
 use super::driver::Device;
 use super::fabric::Watch;

@@ -9,6 +9,10 @@
 //! or ranks share the subdomains: each is computed alone and in one order.
 //!
 //! Ledger of one application: every factor and its column once, x and y once.
+//!
+//! The local number of a row is its place in level order. So a device needs no permutation inside a
+//! subdomain, and a level is a range of rows. Both triangles have the same levels, because these come from
+//! the symmetrized pattern with its fill.
 
 mod analysis;
 pub(super) mod fill;

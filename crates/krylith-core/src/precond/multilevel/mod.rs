@@ -9,6 +9,11 @@
 //!
 //! The steps of a set-up are functions in `host/`, for all threads; a GPU has its own of the same results. Each is a pure function of what it
 //! is given: random numbers come from a hash of a node's number, and nothing depends on the order of execution.
+//!
+//! A new way to coarsen is a [`CoarsenKind`] with its function in `host/`, and one in
+//! `device/cuda/multilevel` if a GPU is to do it. A new smoother is a variant of [`Smoothing`]. Names stand
+//! in `precond/spec/amg.rs`, what reports say in `solver/build/multilevel.rs`, and predicted products in
+//! `krylith-model/src/multilevel.rs`.
 
 mod coarsest;
 mod cycle;

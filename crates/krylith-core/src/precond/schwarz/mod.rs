@@ -7,6 +7,13 @@
 //!
 //! Where sweeps are on trial ([`Schwarz::try_sweeps`]) they are compared with substitution on one random vector after every
 //! factorisation: where they miss it by more than [`MOST_DISTANCE`], substitution takes their place.
+//!
+//! Subdomains are as large as a rank's share, which no shared memory holds. All A_k of a rank are diagonal
+//! blocks of one matrix, so a device knows no subdomains. It has one block matrix with its ILU(k), a list of
+//! nodes to read and a list of rows to keep.
+//!
+//! Two halos serve it: one of nodes before every application, one of stored blocks before every
+//! factorization. A block counts as a node of b² numbers, so both use the exchange of products.
 
 mod overlap;
 mod pattern;

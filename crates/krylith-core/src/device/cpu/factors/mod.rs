@@ -6,6 +6,8 @@
 //! the number of threads but who computes what.
 //!
 //! Ledger of one application: factors and columns once, x and y once, 4 bytes a block row for its number.
+//!
+//! Columns have 16 bits if no subdomain has more than 65,536 rows.
 
 mod factorize;
 mod layout;

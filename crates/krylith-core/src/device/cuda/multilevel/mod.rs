@@ -1,5 +1,8 @@
 //! Coarse levels on a GPU, the results those of `precond/multilevel/host`. What kernels do not take is done by the host, on matrices that
 //! come there by themselves.
+//!
+//! The bits are those of the host. Only maxima, comparisons and counts decide, sums have a fixed order, and
+//! multiplications are not fused with additions.
 
 mod aggregate;
 mod apply;

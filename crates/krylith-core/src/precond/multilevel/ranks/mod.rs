@@ -1,4 +1,15 @@
 //! Levels of several ranks: each has its own rows, and the hierarchy is that of the whole system.
+//!
+//! A [`Neighbourhood`] knows the nodes around a rank's own, a few layers deep, with their rows. `choose.rs`
+//! and `aggregate.rs` coarsen own nodes, and tell neighbours once a round what boundary nodes became. Numbers
+//! in the whole system break ties, so the result is that of one rank.
+//!
+//! `share.rs` makes R A P: own rows give parts of coarse rows of other ranks, whose owners add them.
+//! `level.rs` takes vectors down and up. It gathers the first small level on all ranks, and each goes on
+//! alone with the same bits.
+//!
+//! If borders are long and few nodes lie there (`Border`), each rank coarsens only among its own nodes
+//! (`local_transfer`). P and R then work as on one rank, and only the rows of P of ghosts travel.
 
 mod aggregate;
 mod choose;
