@@ -237,7 +237,7 @@ fn memory(plan: &Plan) -> Vec<String> {
     }
     if let Some(free) = plan.free {
         let short = if first.memory.total() > free {
-            ": the first attempt does not fit, see --store f32"
+            ": the first attempt does not fit, see --precision f32"
         } else {
             ""
         };

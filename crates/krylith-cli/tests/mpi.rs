@@ -73,7 +73,7 @@ fn ranks_solve_as_one_process() {
         "grid/A.mtx --rhs random:3 --block 2",
         "grid/system.toml --block 3 --ordering segregated --rhs random:4 --partition graph",
         "duct/system.toml --partition rows",
-        "stokes:5x5x5 --store f32 --rtol 1e-9",
+        "stokes:5x5x5 --precision f32 --rtol 1e-9",
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
     ];
     let launchers = launchers::all();

@@ -125,7 +125,7 @@ def test_methods_and_options():
                 continue
             s = krylith.solve(A, b, method=method, precond=precond, rtol=1e-8, threads=1)
             assert s.converged and close(A, s.x, b, 1e-8), (method, precond)
-    s = krylith.solve(A, b, method="gmres", restart=7, precond="none", store="f32", rtol=1e-8, maxiter=5000)
+    s = krylith.solve(A, b, method="gmres", restart=7, precond="none", precision="f32", rtol=1e-8, maxiter=5000)
     assert "GMRES(7)" in s.method and s.converged and s.restarts > 0
     assert s.residuals[0] == 1.0 and len(s.residuals) == s.iterations + 1
     assert s.true_residual <= s.target == 1e-8

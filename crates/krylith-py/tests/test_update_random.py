@@ -18,7 +18,7 @@ OPTIONS = [
     {"zeros": "drop"},
     {"zeros": "keep"},
     {"equilibrate": True},
-    {"store": "f32"},
+    {"precision": "f32"},
 ]
 
 

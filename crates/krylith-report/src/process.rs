@@ -72,7 +72,7 @@ fn out_of_memory(bytes: usize) -> ! {
     let _ = writeln!(
         rest,
         "error: out of memory, {} {} more are not to be had; use f32 storage, a smaller restart or a machine with \
-         more memory (--store f32, --restart)",
+         more memory (--precision f32, --restart)",
         if bytes >> 20 > 0 { bytes >> 20 } else { bytes.div_ceil(1024) },
         if bytes >> 20 > 0 { "MiB" } else { "KiB" }
     );

@@ -114,7 +114,7 @@ fn a_zero_right_hand_side_gives_zero() {
     for store in ["f64", "f32"] {
         let ran = f.run(&[
             "solve", "a.mtx", "--rhs", "b.txt", "--x0", "x0.txt", "--out", "x.npy", "--report", "r.json",
-            "--plot", "p.svg", "--store", store,
+            "--plot", "p.svg", "--precision", store,
         ]);
         assert!(ran.works().out.contains("it is zero, and so is x"), "{ran:#?}");
         assert_eq!(common::array(f.path("x.npy")).values(), [0.0; 4]);
@@ -179,7 +179,7 @@ fn options_refuse_what_they_do_not_know() {
         ("--precond jacobi:block=3 --block 4", ["jacobi:block=3", "divide"]),
         ("--orthogonalization qr", ["unknown orthogonalization `qr`", "lowsync, cgs2, mgs"]),
         ("--ordering colour", ["unknown ordering `colour`", "interleaved, segregated"]),
-        ("--store f16", ["unknown precision `f16`", "f64, f32"]),
+        ("--precision f16", ["unknown precision `f16`", "f64, f32"]),
         ("--format coo", ["unknown format `coo`", "auto, csr, dia, dia-full"]),
         ("--device gpu", ["unknown device `gpu`", "cuda"]),
         ("--device cuda:x", ["cuda:x", "number"]),

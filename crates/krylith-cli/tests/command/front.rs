@@ -47,7 +47,7 @@ fn words_of_other_programs_are_answered_with_ours() {
         ("solve a.mtx --method BiCG-stab", "did you mean `bicgstab`?"),
         ("solve a.mtx --method gmers", "did you mean `gmres`?"),
         ("solve a.mtx --device gpu", "did you mean `cuda`?"),
-        ("solve a.mtx --store single", "did you mean `f32`?"),
+        ("solve a.mtx --precision single", "did you mean `f32`?"),
         ("solve a.mtx --ordering segregate", "did you mean `segregated`?"),
         ("solve a.mtx --rhs onse", "did you mean `ones`?"),
         ("solve stoks:4x4x4", "did you mean `stokes`?"),
@@ -72,7 +72,7 @@ fn names_are_taken_in_any_case() {
     for line in [
         "Solve LAPLACE:4X4X4 --method CG --precond Jacobi",
         "solve Stokes:3x3x3,SCHEME=Radau-IIA-2 --precond ILDU:Fill=1 --method GMRES:Restart=5",
-        "solve laplace:4x4x4 --precond Symmetric(Jacobi THEN coarse) --device CPU --store F64 --format CSR",
+        "solve laplace:4x4x4 --precond Symmetric(Jacobi THEN coarse) --device CPU --precision F64 --format CSR",
         "solve random:20 --rhs RANDOM:3 --orthogonalization CGS2 --matching Off --partition ROWS",
         "solve random:20,pattern=Different --rhs Ones",
     ] {

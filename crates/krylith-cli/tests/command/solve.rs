@@ -203,18 +203,18 @@ fn every_choice_of_method_and_storage_solves() {
     for options in [
         "--orthogonalization cgs2",
         "--orthogonalization mgs --precond none",
-        "--store f32",
-        "--store f32 --precond jacobi:block=2 --restart 4",
+        "--precision f32",
+        "--precision f32 --precond jacobi:block=2 --restart 4",
         "--precond jacobi:block=1 --threads 1 --deterministic",
         "--x0 x.npy --method gmres --device cpu",
         "--method bicgstab",
         "--method bicgstab --precond none --threads 1",
         "--method bicgstab --reductions classical --precond jacobi:block=1",
-        "--method bicgstab --store f32",
+        "--method bicgstab --precision f32",
         "--x0 x.npy --method bicgstab --device cpu",
         "--precond ildu0",
         "--method bicgstab --precond ildu0:rows=20,fill=1",
-        "--store f32 --precond ildu0:cut=whole",
+        "--precision f32 --precond ildu0:cut=whole",
         "--precond jacobi+ildu0:rows=20",
         "--precond=jacobi:block=1+jacobi --equilibrate",
     ] {
@@ -407,7 +407,7 @@ fn the_format_of_a_product_is_chosen_and_told() {
 #[test]
 fn stored_in_f32_the_given_system_is_solved() {
     let f = Folder::new();
-    f.line("solve random:50 --store f32 --rtol 1e-12 --method bicgstab --report r.json").works();
+    f.line("solve random:50 --precision f32 --rtol 1e-12 --method bicgstab --report r.json").works();
     let r = report(&f, "r.json");
     let restarts = r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "restart").count();
     assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-12 && restarts > 0, "{r:#}");
@@ -417,7 +417,7 @@ fn stored_in_f32_the_given_system_is_solved() {
 #[test]
 fn stored_in_f32_gmres_solves_the_given_system() {
     let f = Folder::new();
-    f.line("solve random:50 --store f32 --rtol 1e-12 --report r.json").works();
+    f.line("solve random:50 --precision f32 --rtol 1e-12 --report r.json").works();
     let r = report(&f, "r.json");
     assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-12);
     assert!(r["events"].as_array().unwrap().iter().any(|e| e["event"] == "refinement"), "{r:#}");
@@ -535,7 +535,7 @@ fn right_hand_sides_far_from_one_are_solved() {
         f.write("b.txt", format!("{:e}\n{:e}\n", size, 3.0 * size));
         for store in ["f64", "f32"] {
             f.run(&[
-                "solve", "a.mtx", "--rhs", "b.txt", "--out", "x.npy", "--rtol", "1e-12", "--store", store,
+                "solve", "a.mtx", "--rhs", "b.txt", "--out", "x.npy", "--rtol", "1e-12", "--precision", store,
                 "--report", "r.json",
             ])
             .works();
