@@ -31,6 +31,8 @@ mod spy;
 mod summary;
 mod system;
 pub mod term;
+#[cfg(test)]
+mod written;
 
 use std::ffi::OsString;
 

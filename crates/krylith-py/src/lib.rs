@@ -13,6 +13,7 @@ mod solver;
 mod system;
 mod told;
 
+use krylith_core::options::{Kind, TABLE};
 use krylith_report::process::Memory;
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -33,12 +34,26 @@ fn meant(what: &str, text: &str, known: Vec<String>) -> Option<String> {
     krylith_core::names::meant(what, text, &known).map(String::from)
 }
 
+/// The options: name, kind, and names of earlier versions.
+#[pyfunction]
+fn options() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+    let kind = |kind: Kind| match kind {
+        Kind::Count => "count",
+        Kind::Real => "real",
+        Kind::Flag => "flag",
+        Kind::Bytes => "bytes",
+        Kind::Choice(_) | Kind::Text => "text",
+    };
+    TABLE.iter().map(|option| (option.name, kind(option.kind), option.old_names.to_vec())).collect()
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("MAX_BLOCK", krylith_core::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(meant, module)?)?;
+    module.add_function(wrap_pyfunction!(options, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;

@@ -47,8 +47,8 @@ pub(super) fn table(full: bool) -> Vec<String> {
         for coarsen in ["classical", "classical,aggressive=0", "aggregation", "smoothed"] {
             for cycle in ["v", "w", "k"] {
                 for smoother in ["jacobi", "chebyshev", "ildu"] {
-                    for store in ["", ",precision=f32"] {
-                        all.push(format!("amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{store}"));
+                    for precision in ["", ",precision=f32"] {
+                        all.push(format!("amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{precision}"));
                     }
                 }
             }

@@ -332,7 +332,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::described::rows;
-    use std::path::{Path, PathBuf};
+    use crate::written::wrapped;
 
     const SECTIONS: [(&str, &str); 2] = [("report", "Report"), ("newton report", "NewtonReport")];
 
@@ -343,62 +343,11 @@ mod tests {
         rows(structs, name, "").into_iter().map(item).collect()
     }
 
-    /// An item of a list in lines of at most 120 characters.
-    fn wrapped(item: &str) -> String {
-        let (mut lines, mut width) = (String::new(), 0);
-        for word in item.split(' ') {
-            let length = word.chars().count();
-            if width > 0 && width + 1 + length > 120 {
-                lines += "\n ";
-                width = 1;
-            }
-            if width > 0 {
-                lines.push(' ');
-                width += 1;
-            }
-            lines += word;
-            width += length;
-        }
-        lines + "\n"
-    }
-
-    fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                documents(&path, found);
-            } else if path.extension().is_some_and(|e| e == "md") {
-                found.push(path);
-            }
-        }
-    }
-
     /// The fields in the guide are those of the code, by name, kind and text.
     #[test]
     fn the_guide_has_every_field_of_the_reports() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let mut found = Vec::new();
-        documents(&docs, &mut found);
-        if found.is_empty() {
-            return; // a published package has no guide beside it
-        }
         for (mark, name) in SECTIONS {
-            let (begin, end) = (format!("<!-- {mark}: begin -->\n"), format!("<!-- {mark}: end -->"));
-            let text = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
-            let path =
-                found.iter().find(|path| text(path).contains(&begin)).expect("a document has the section");
-            let old = text(path);
-            let (before, rest) = old.split_once(&begin).unwrap();
-            let (shown, after) = rest.split_once(&end).unwrap();
-            let wanted = format!("\n{}\n", section(name));
-            if shown != wanted && std::env::var_os("KRYLITH_WRITE_GUIDE").is_some() {
-                std::fs::write(path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
-                continue;
-            }
-            assert_eq!(
-                shown, wanted,
-                "write it anew: KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide"
-            );
+            crate::written::section("docs/guide.md", mark, &section(name));
         }
     }
 

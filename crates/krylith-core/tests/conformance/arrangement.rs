@@ -154,14 +154,14 @@ pub fn diagonal_blocks_are_those_of_the_host(make: Make<Cuda>) {
                     let mut p = BlockJacobi::new(&gpu, &terms, precision).unwrap();
                     let mut q = BlockJacobi::new(&cpu, &terms, precision).unwrap();
                     let d = distance(&applied(&gpu, &p, &x), &applied(&cpu, &q, &x));
-                    assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}: {d:e}");
+                    assert!(d <= tolerance, "b={b} s={s} n={n} {precision:?}: {d:e}");
                     k.tau *= 2.0;
                     k.m.values_mut().iter_mut().for_each(|v| *v *= 1.5);
                     let terms = Terms::kronecker(&k);
                     p.update_values(&gpu, TermValues::from(&terms)).unwrap();
                     q.update_values(&cpu, TermValues::from(&terms)).unwrap();
                     let d = distance(&applied(&gpu, &p, &x), &applied(&cpu, &q, &x));
-                    assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}, updated: {d:e}");
+                    assert!(d <= tolerance, "b={b} s={s} n={n} {precision:?}, updated: {d:e}");
                 }
             }
         }

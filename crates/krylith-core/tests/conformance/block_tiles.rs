@@ -156,7 +156,7 @@ pub fn tiles_match_the_textbook<S: TileFactors>(make: Make<S>) {
                     let reference = Reference::new(&a, cells, p.tiling().tile, expected);
                     let (y, z) = (applied(&space, &p, &x), reference.solve(&x));
                     let d = distance(&y, &z);
-                    assert!(d <= tolerance, "{cells:?} {tile:?} {expected:?} {store:?}: {d:e}");
+                    assert!(d <= tolerance, "{cells:?} {tile:?} {expected:?} {precision:?}: {d:e}");
                     if n <= 70 && precision == Precision::F64 {
                         let d = distance(&z, &solve(&reference.dense(), &x));
                         assert!(d <= 1e-12, "{cells:?} {tile:?} {expected:?}: the reference is {d:e} off");
@@ -373,17 +373,17 @@ pub fn tile_speed(device: &Arc<krylith_core::device::cuda::Device>) {
             let new = time(1, &mut || drop(BlockTiles::new(&space, &placed, cells, options).unwrap()));
             let again = time(1, &mut || p.update_values(&space, &placed, &placed).unwrap());
             println!(
-                "{cells:?} {tile:?} {factor:?} {store:?}: set up in {:.3} ms, new values {:.3} ms",
+                "{cells:?} {tile:?} {factor:?} {precision:?}: set up in {:.3} ms, new values {:.3} ms",
                 1e3 * new,
                 1e3 * again
             );
             let bytes = LinearOperator::<Cuda>::bytes(&p);
             let plain = time(20, &mut || p.apply(&space, &x, &mut y).unwrap());
-            line(&format!("{tile:?} {factor:?} {store:?}"), plain, bytes);
+            line(&format!("{tile:?} {factor:?} {precision:?}"), plain, bytes);
             let summed = time(20, &mut || {
                 assert!(p.apply_with_dots(&space, &x, &mut y, &mut scalars, Dots::XxXy(0)).unwrap())
             });
-            line(&format!("{tile:?} {factor:?} {store:?} with sums"), summed, bytes);
+            line(&format!("{tile:?} {factor:?} {precision:?} with sums"), summed, bytes);
         }
         let cut = Subdomains::boxes(cells, [16, 16, 8]);
         let ildu = Ildu::new(&space, &placed, &cut, IlduOptions::default()).unwrap();

@@ -106,7 +106,7 @@ pub fn factors_work_on_one_stage<S: SubdomainFactors>(make: Make<S>) {
                         let own: Vec<f64> = x.iter().skip(k).step_by(s).copied().collect();
                         let solved = applied(&plain, &ildu, &own);
                         want.iter_mut().skip(k).step_by(s).zip(solved).for_each(|(w, v)| *w = v);
-                        assert_eq!(y, want, "b={b} {store:?}, stage {k} of {s}");
+                        assert_eq!(y, want, "b={b} {precision:?}, stage {k} of {s}");
                     }
                 }
             }

@@ -92,7 +92,7 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
                 let stored = |v: f64| if precision == Precision::F64 { v } else { v as f32 as f64 };
                 let operator = PointBlock::new(&space, &scaled(c, &a), precision, false).unwrap();
                 let y = apply(&space, &operator, &x, a.rows());
-                check(&y, &reference(c, &a, stored, &x), &format!("{what}, {c} times, {store:?}"));
+                check(&y, &reference(c, &a, stored, &x), &format!("{what}, {c} times, {precision:?}"));
                 assert!(y == apply(&space, &operator, &x, a.rows()), "{what}: other bits the second time");
             }
         }
@@ -116,7 +116,7 @@ pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
         let mut operator = PointBlock::new(&space, &scaled(-2.5, &a), precision, false).unwrap();
         for _ in 0..2 {
             let y = apply(&space, &operator, &x, n);
-            check(&y, &reference(-2.5, &a, stored, &x), &format!("{store:?}"));
+            check(&y, &reference(-2.5, &a, stored, &x), &format!("{precision:?}"));
             all.extend(y);
             a.values_mut().iter_mut().for_each(|v| *v = rng.number());
             operator.update_values(&space, 0, a.values()).unwrap();
@@ -253,18 +253,18 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
                             PointBlock::with_format(&space, &part.terms, precision, Format::Csr)?;
                         assert_eq!(operator.format(), Format::Csr, "{what}");
                         let y = apply(&space, &operator, &share, own.len());
-                        check(&y, &expected(&exact.a), &format!("{what}, {store:?}"));
+                        check(&y, &expected(&exact.a), &format!("{what}, {precision:?}"));
                         if precision == Precision::F64 {
                             exact.check(&space, &operator, &own, &what);
                         }
                         let same = y == apply(&space, &operator, &share, own.len());
-                        assert!(same, "{what}, {store:?}: other bits after a residual");
+                        assert!(same, "{what}, {precision:?}: other bits after a residual");
                         operator.update_values(&space, 0, next.terms.terms[0].1.values())?;
                         let y = apply(&space, &operator, &share, own.len());
-                        check(&y, &expected(&new), &format!("{what}, {store:?}, new values"));
+                        check(&y, &expected(&new), &format!("{what}, {precision:?}, new values"));
                         let fresh = PointBlock::with_format(&space, &next.terms, precision, Format::Csr)?;
                         let same = y == apply(&space, &fresh, &share, own.len());
-                        assert!(same, "{what}, {store:?}: new values are not those of a new operator");
+                        assert!(same, "{what}, {precision:?}: new values are not those of a new operator");
                         if own.len() > 10 && next.terms.terms[0].1.stored() > 0 {
                             let mut wrong = next.terms.terms[0].1.values().to_vec();
                             *wrong.last_mut().expect("an entry") = f64::NAN;
@@ -273,7 +273,7 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
                             assert!(operator.update_values(&space, 0, &wrong[1..]).is_err(), "{what}");
                         }
                         let same = y == apply(&space, &operator, &share, own.len());
-                        assert!(same, "{what}, {store:?}: refused values were taken");
+                        assert!(same, "{what}, {precision:?}: refused values were taken");
                     }
                     Ok(())
                 };
@@ -295,7 +295,7 @@ pub fn scalar_rows_are_updated<S: PointBlockSum>(make: Make<S>) {
             operator.update_values(&space, 0, a.values()).unwrap();
             let fresh = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
-            assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
+            assert!(y == apply(&space, &fresh, &x, a.rows()), "{precision:?}: new values are not those");
         }
         let y = apply(&space, &operator, &x, a.rows());
         let mut wrong = a.values().to_vec();
@@ -303,7 +303,7 @@ pub fn scalar_rows_are_updated<S: PointBlockSum>(make: Make<S>) {
         wrong[77] = f64::INFINITY;
         let e = operator.update_values(&space, 0, &wrong[..]).unwrap_err().to_string();
         assert!(e.contains("must be finite"), "{e}");
-        assert!(y == apply(&space, &operator, &x, a.rows()), "{store:?}: refused values were taken");
+        assert!(y == apply(&space, &operator, &x, a.rows()), "{precision:?}: refused values were taken");
     }
 }
 
@@ -328,7 +328,7 @@ pub mod gpu {
             operator.update_values(&space, 0, &values).unwrap();
             let fresh = PointBlock::new(&space, &scaled(1.0, &a), precision, false).unwrap();
             let y = apply(&space, &operator, &x, a.rows());
-            assert!(y == apply(&space, &fresh, &x, a.rows()), "{store:?}: new values are not those");
+            assert!(y == apply(&space, &fresh, &x, a.rows()), "{precision:?}: new values are not those");
             let mut wrong = a.values().to_vec();
             wrong[77] = f64::NAN;
             let values = device.upload(&wrong, "new values").unwrap();

@@ -159,7 +159,7 @@ pub fn products_by_diagonals<S: PointBlockSum>(make: Make<S>) {
             let expected = reference(c, &a, precision, &x);
             let mut bits: Option<Vec<f64>> = None;
             for format in [Format::Auto, Format::Csr, Format::Dia, Format::DiaFull] {
-                let what = format!("{what}, {c} times, {store:?}, {format}");
+                let what = format!("{what}, {c} times, {precision:?}, {format}");
                 let made = PointBlock::with_format(&space, &scaled(c, &a), precision, format);
                 if taken == Format::Csr && !matches!(format, Format::Auto | Format::Csr) {
                     let error = made.err().expect(&what).to_string();
@@ -249,13 +249,13 @@ pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
             a = stencil(sides, SEVEN, &mut value);
             operator.update_values(&space, 0, a.values()).unwrap();
             let y = apply(&space, &operator, &x, n);
-            check(&y, &reference(1.0, &a, precision, &x), &format!("{store:?}, symmetric {symmetric}"));
+            check(&y, &reference(1.0, &a, precision, &x), &format!("{precision:?}, symmetric {symmetric}"));
             // Where launches are recorded, only other buffers make them invalid.
             let recorded = space.pipeline_depth() > 0;
             assert_eq!(
                 operator.key() != key,
                 changed && recorded,
-                "{store:?}, symmetric {symmetric}: the key"
+                "{precision:?}, symmetric {symmetric}: the key"
             );
             key = operator.key();
         }
@@ -266,7 +266,7 @@ pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
         wrong[77] = f64::INFINITY;
         let e = operator.update_values(&space, 0, &wrong[..]).unwrap_err().to_string();
         assert!(e.contains("finite"), "{e}");
-        assert!(y == apply(&space, &operator, &x, n), "{store:?}: refused values were taken");
+        assert!(y == apply(&space, &operator, &x, n), "{precision:?}: refused values were taken");
         a = stencil(sides, SEVEN, &mut mutual);
     }
 }

@@ -130,7 +130,7 @@ pub fn factors_match_the_textbook<S: SubdomainFactors>(make: Make<S>) {
             let p = Ildu::new(&space, terms, subdomains, options).unwrap();
             let plan = Plan::new(terms, subdomains, 0).unwrap();
             let d = distance(&applied(&space, &p, &x), &whole(terms, &plan, &x));
-            assert!(d <= tolerance, "{what}, {store:?}: {d:e}");
+            assert!(d <= tolerance, "{what}, {precision:?}: {d:e}");
         }
     };
     let mut rng = Random(42);

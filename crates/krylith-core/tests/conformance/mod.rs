@@ -286,7 +286,7 @@ pub fn products_of_awkward_patterns<S: PointBlockSum>(make: Make<S>) {
             for (precision, tolerance) in [(Precision::F64, 1e-13), (Precision::F32, 1e-6)] {
                 let operator = PointBlock::new(&space, &Terms::kronecker(&k), precision, false).unwrap();
                 let d = distance(&apply(&space, &operator, &x, n * b * s), &reference);
-                assert!(d <= tolerance, "b={b} s={s} n={n} {store:?}: {d:e}");
+                assert!(d <= tolerance, "b={b} s={s} n={n} {precision:?}: {d:e}");
             }
         }
     }

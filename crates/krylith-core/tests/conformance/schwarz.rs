@@ -265,9 +265,9 @@ pub fn schwarz_factors_match_the_textbook<S: ReadSchwarz>(make: Make<S>) {
                     assert_eq!(p.factorization(), Some(Factorization::Exact), "{what}");
                     let found = space.read_schwarz(p.factors()).unwrap();
                     let d = distance(&found, &lu);
-                    assert!(d <= tolerance, "{what} {store:?}: factors differ by {d:e}");
+                    assert!(d <= tolerance, "{what} {precision:?}: factors differ by {d:e}");
                     let d = distance(&applied(&space, &p, &x), &plain.solve(&lu, &x));
-                    assert!(d <= tolerance, "{what} {store:?}: {d:e}");
+                    assert!(d <= tolerance, "{what} {precision:?}: {d:e}");
                 }
             }
         }

@@ -263,22 +263,22 @@ pub fn systems_without_a_solution_are_named_first(device: &str) {
     let n = 50;
     let a = free_path(n);
     let problem = || Problem::csr(&a).unwrap().with_null_vectors(vec![vec![1.0; n]]).unwrap().into_owned();
-    for store in ["f64", "f32"] {
+    for precision in ["f64", "f32"] {
         let mut solver =
-            Solver::new(problem(), &options(device, &format!("rtol=1e-8 store={store}"))).unwrap();
+            Solver::new(problem(), &options(device, &format!("rtol=1e-8 precision={precision}"))).unwrap();
         let b: Vec<f64> = (0..n).map(|i| 0.01 + (i as f64).sin()).collect();
         let mean = b.iter().sum::<f64>() / n as f64;
         let mut x = vec![0.0; n];
         let solution = solver.solve(&b, &mut x).unwrap();
-        assert_eq!(solution.outcome(), Outcome::Inconsistent, "{store}: {:?}", solution.events);
+        assert_eq!(solution.outcome(), Outcome::Inconsistent, "{precision}: {:?}", solution.events);
         let least = mean.abs() * (n as f64).sqrt() / norm(&b);
         let found = solution.history.true_relative_residual;
-        assert!((found / least - 1.0).abs() < 1e-6, "{store}: {found:e}, the least is {least:e}");
-        assert!((residual(solver.problem(), &b, &x) / least - 1.0).abs() < 1e-6, "{store}");
+        assert!((found / least - 1.0).abs() < 1e-6, "{precision}: {found:e}, the least is {least:e}");
+        assert!((residual(solver.problem(), &b, &x) / least - 1.0).abs() < 1e-6, "{precision}");
         // What is left after the mean is taken off has an answer.
         let b: Vec<f64> = b.iter().map(|b| b - mean).collect();
         let solution = solver.solve(&b, &mut x).unwrap();
-        assert!(solution.converged(), "{store}: {}", solution.outcome());
+        assert!(solution.converged(), "{precision}: {}", solution.outcome());
     }
 }
 

@@ -16,19 +16,19 @@ fn options(text: &str) -> Options {
 #[test]
 fn matched_rows_have_factors() {
     let (a, twice) = (moved(UNKNOWNS, 1.0), moved(UNKNOWNS, 2.0));
-    for (store, most) in [("f64", 2), ("f32", 20)] {
-        let wanted = options(&format!("method=bicgstab precond=ildu:cut=whole matching=on store={store}"));
+    for (precision, most) in [("f64", 2), ("f32", 20)] {
+        let wanted = options(&format!("method=bicgstab precond=ildu:cut=whole matching=on precision={precision}"));
         let mut solver = Solver::new(&a, &wanted).unwrap();
         let mut x = vec![0.0; UNKNOWNS];
         let solution = solver.solve(&rhs(&a), &mut x).unwrap();
-        assert!(solution.converged() && solution.matched, "{store}: {:?}", solution.outcome());
+        assert!(solution.converged() && solution.matched, "{precision}: {:?}", solution.outcome());
         // Once the rows are where they belong the factors are those of a tridiagonal matrix: nothing is left out.
-        assert!(solution.history.iterations <= most, "{store}: {} iterations", solution.history.iterations);
-        assert!(error(&x) < 1e-7, "{store}: {:e}", error(&x));
+        assert!(solution.history.iterations <= most, "{precision}: {} iterations", solution.history.iterations);
+        assert!(error(&x) < 1e-7, "{precision}: {:e}", error(&x));
         solver.update_values(twice.values()).unwrap();
         x.fill(0.0);
-        assert!(solver.solve(&rhs(&twice), &mut x).unwrap().converged(), "{store}: new values");
-        assert!(error(&x) < 1e-7, "{store}, new values: {:e}", error(&x));
+        assert!(solver.solve(&rhs(&twice), &mut x).unwrap().converged(), "{precision}: new values");
+        assert!(error(&x) < 1e-7, "{precision}, new values: {:e}", error(&x));
     }
     // The same without: nothing to divide by.
     let wanted = options("method=bicgstab precond=ildu:cut=whole matching=off max_iters=200");
