@@ -38,7 +38,8 @@ fn numbers_of_fortran_are_read_everywhere() {
         f.line("solve F.mtx").fails(2, &["F.mtx:3", &format!("`{word}`"), why]);
     }
     f.write("c.txt", "1\n1D\n");
-    f.line("solve A.mtx --rhs c.txt").fails(2, &["c.txt:2: `1D` is no number: its exponent has no digits"]);
+    f.line("solve A.mtx --rhs c.txt")
+        .fails(2, &["c.txt:2: `1D` is not a number: its exponent has no digits"]);
 }
 
 /// A right-hand side beside the matrix, in AmgX's way.
@@ -54,7 +55,7 @@ fn files_of_amgx_and_unsigned_integers_are_solved() {
         assert!(distance(array(f.path("x.npy")).values(), &[1.0, 2.0, 3.0]) < 1e-11);
     }
     f.write("D.mtx", amgx.replace("rhs", "diagonal"));
-    f.line("solve D.mtx").fails(2, &["D.mtx:2", "an AmgX file with the diagonal behind the entries"]);
+    f.line("solve D.mtx").fails(2, &["D.mtx:2", "an AmgX file with a separate diagonal"]);
     f.write("C.mtx", amgx.replace("\n12\n", "\n"));
     f.line("solve C.mtx").fails(2, &["C.mtx:9", "2 of 3 numbers of the right-hand side"]);
     f.write("U.mtx", "%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 2\n1 1 4\n2 2 2\n");

@@ -24,27 +24,27 @@ pub struct Array {
 }
 
 impl Array {
-    /// Takes one or two sizes and their product of numbers.
+    /// Creates an array from one or two sizes and their product of numbers.
     ///
     /// # Errors
-    /// Another number of dimensions, or a length that disagrees.
+    /// More than two dimensions or none, or a length that disagrees with the shape.
     pub fn new(shape: Vec<usize>, values: Vec<f64>) -> Result<Self> {
         let size = shape.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
         if !(1..=2).contains(&shape.len()) || size != Some(values.len()) {
             return Err(Error::invalid(format!(
-                "{} numbers for an array of shape {shape:?}; one or two dimensions are possible",
+                "got {} numbers for shape {shape:?}; expected one or two dimensions whose product is the count",
                 values.len()
             )));
         }
         Ok(Self { shape, values })
     }
 
-    /// An array of one dimension.
+    /// Creates an array of one dimension.
     pub fn vector(values: Vec<f64>) -> Self {
         Self { shape: vec![values.len()], values }
     }
 
-    /// One or two sizes.
+    /// The one or two sizes.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -61,13 +61,14 @@ impl Array {
         (self.shape[0], self.shape.get(1).copied().unwrap_or(1))
     }
 
-    /// What a file holds for a system of `rows` unknowns a stage, as the solver counts them: `row · stages + k`.
+    /// Converts a file's array to the unknowns of a system with `rows` unknowns per stage, in the solver's
+    /// order `row · stages + k`.
     ///
-    /// Shape (rows, stages) is that order already; a flat array, one column or one row comes stage after stage and is
-    /// reordered.
+    /// Shape (rows, stages) is already in that order. A flat array, one column or one row is read as stage
+    /// after stage and reordered.
     ///
     /// # Errors
-    /// Any other shape; the error says which are right. `what` names the array in it.
+    /// Any other shape. The error lists the accepted shapes and calls the array `what`.
     pub fn into_unknowns(self, what: &str, rows: usize, stages: usize) -> Result<Vec<f64>> {
         let total = rows.checked_mul(stages);
         match self.shape[..] {
@@ -78,8 +79,8 @@ impl Array {
         }
     }
 
-    /// The same of several vectors, one a column: of one stage shape (rows, k) is k vectors, each in the solver's order. All other
-    /// shapes are one vector, as [`into_unknowns`](Self::into_unknowns) takes it.
+    /// As [`into_unknowns`](Self::into_unknowns), for several vectors in columns. For one stage, shape (rows,
+    /// k) gives k vectors, each in the solver's order. All other shapes give one vector.
     ///
     /// # Errors
     /// Those of `into_unknowns`.
@@ -100,7 +101,8 @@ impl Array {
         }
     }
 
-    /// The solver's unknowns as files show them: shape (rows, stages), column k being stage k; flat for one stage.
+    /// Creates an array for a file from the solver's unknowns: shape (rows, stages) with stage k in column k,
+    /// or flat for one stage.
     ///
     /// # Errors
     /// A length that `stages` does not divide.
@@ -112,7 +114,7 @@ impl Array {
         }
     }
 
-    /// Points in space from an array of shape (n, 1), (n, 2) or (n, 3); missing coordinates are 0.
+    /// Converts an array of shape (n, 1), (n, 2) or (n, 3) to points in space; missing coordinates are 0.
     ///
     /// # Errors
     /// More than three columns, or none.
@@ -122,7 +124,7 @@ impl Array {
         Ok(self.values.chunks_exact(d).map(point).collect())
     }
 
-    /// Names the first value that is NaN or infinite.
+    /// Fails on the first value that is NaN or infinite, and names it.
     pub(super) fn check_finite(&self, path: &Path) -> Result<()> {
         let (_, columns) = self.rows_columns();
         match self.values.iter().position(|v| !v.is_finite()) {
@@ -137,7 +139,7 @@ impl Array {
     }
 }
 
-/// Columns of an array of points: one to three.
+/// Number of columns of an array of points: one to three.
 #[doc(hidden)]
 pub fn points_columns(shape: &[usize]) -> Result<usize> {
     match shape.get(1).copied().unwrap_or(1) {
@@ -148,7 +150,7 @@ pub fn points_columns(shape: &[usize]) -> Result<usize> {
     }
 }
 
-/// The error for an array that is none of a system's unknowns.
+/// The error for an array whose shape does not fit a system's unknowns.
 #[doc(hidden)]
 pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
     let expected = if stages == 1 {
@@ -160,7 +162,7 @@ pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize)
     Error::invalid(format!("{what} has shape {shape:?}; expected {expected}"))
 }
 
-/// Stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).
+/// Reorders stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).
 ///
 /// # Panics
 /// When `stages` does not divide the length.
@@ -168,7 +170,7 @@ pub fn from_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
     transpose(values, stages)
 }
 
-/// Krylith's order (`row · s + k`) to stage after stage (`k · N + row`).
+/// Reorders Krylith's order (`row · s + k`) to stage after stage (`k · N + row`).
 ///
 /// # Panics
 /// When `stages` does not divide the length.
@@ -177,7 +179,7 @@ pub fn to_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
     transpose(values, values.len() / stages)
 }
 
-/// A row-major `rows` × (len / rows) array by columns.
+/// The transpose of a row-major `rows` × (len / rows) array.
 pub(super) fn transpose(values: &[f64], rows: usize) -> Vec<f64> {
     if values.is_empty() {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Output files that appear whole or not at all.
 //!
-//! The content goes to a temporary file in the same folder, is flushed and synced, and then takes the name in one
-//! rename. The cost is one fsync a file and room for both files at once; the gain is that a full disk, a crash or
-//! Ctrl-C leaves the old file as it was. [`Pending`] makes the temporary file before there is anything to write, so that a folder
-//! that cannot be written to is found before the work.
+//! The content goes to a temporary file in the same folder, is flushed and synced, and then takes the final
+//! name in one rename. This costs one fsync per file and disk space for both files at once. In return, a full
+//! disk, a crash or Ctrl-C leaves the old file unchanged. [`Pending`] creates the temporary file before there
+//! is anything to write, so a folder without write access is found before the work.
 
 use std::any::Any;
 use std::fs::{self, File, OpenOptions};
@@ -14,22 +14,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Error, Result};
 
-/// Bytes of a name that file systems take.
+/// Longest file name that file systems accept, in bytes.
 const LONGEST_NAME: usize = 255;
-/// Links that are followed one after the other, as the system does.
+/// Number of links followed one after the other; the system has the same limit.
 const MOST_LINKS: usize = 40;
 
-/// Writes a file through `content`; on any error the file that was there stays and no other is left.
+/// Writes a file through `content`. After an error the old file is unchanged and no other file remains.
 ///
-/// Links are followed, to files that are not there yet too. Devices and pipes, which cannot be renamed over, are written to directly.
+/// Symbolic links are followed, even to files that do not exist yet. Devices and pipes, which a rename cannot
+/// replace, are written to directly.
 ///
 /// # Errors
-/// [`Error::Io`] with the path: what `content` returns, or a folder that is missing, read-only or full.
+/// [`Error::Io`] with the path: an error that `content` returns, or a folder that is missing, read-only or
+/// full.
 pub fn write(path: impl AsRef<Path>, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Pending::new(path)?.write(content)
 }
 
-/// A file that is going to be written: its temporary file is there, and is removed if this is dropped.
+/// A file to be written: its temporary file exists, and dropping this removes it.
 ///
 /// # Examples
 /// ```
@@ -44,19 +46,19 @@ pub fn write(path: impl AsRef<Path>, content: impl FnOnce(&mut dyn Write) -> io:
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub struct Pending {
-    /// As the caller named it.
+    /// The path as the caller gave it.
     path: PathBuf,
     place: Place,
 }
 
 enum Place {
-    /// Written beside the target, and renamed.
+    /// Written to a temporary file beside the target, then renamed.
     Beside { file: File, temporary: Temporary, target: PathBuf, old: Option<fs::Permissions> },
     /// A device or a pipe.
     Direct,
 }
 
-/// Removes the temporary file unless it was renamed: on errors and on unwinding alike.
+/// Removes the temporary file unless it was renamed, also after errors and panics.
 struct Temporary {
     path: Option<PathBuf>,
     _told: Option<Told>,
@@ -70,21 +72,23 @@ impl Drop for Temporary {
     }
 }
 
-/// What a hook keeps for as long as a temporary file is there.
+/// A value that a hook keeps alive while a temporary file exists.
 pub type Told = Box<dyn Any + Send>;
 
 static HOOK: OnceLock<fn(&Path) -> Told> = OnceLock::new();
 
-/// Has `hook` told of each temporary file that is made from here on; what it returns is dropped once the file has its name or is gone.
-/// For a program that removes them when a signal ends it. The first hook stays.
+/// Calls `hook` with the path of each temporary file created from now on. The value that it returns is
+/// dropped once the file has been renamed or removed. A program can use it to remove temporary files when a
+/// signal ends it. Only the first hook counts.
 pub fn on_temporary(hook: fn(&Path) -> Told) {
     let _ = HOOK.set(hook);
 }
 
-/// Where a file of this name is or would be made: links are followed to their end, be something there or not.
+/// The path at which a file of this name exists or would be created: symbolic links are followed to their
+/// end, whether or not that exists.
 ///
 /// # Errors
-/// Links without an end.
+/// Links that form a cycle.
 pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let mut place = path.as_ref().to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -93,14 +97,15 @@ pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
             Err(_) => return Ok(place),
         }
     }
-    Err(io::Error::other("a link that leads back to itself"))
+    Err(io::Error::other("this link leads back to itself"))
 }
 
 impl Pending {
-    /// Makes the temporary file.
+    /// Creates the temporary file.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path: a folder that is missing or cannot be written to, a name that is that of a folder.
+    /// [`Error::Io`] with the path: a folder that is missing or cannot be written to, or a path that is a
+    /// folder.
     pub fn new(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let place = Place::of(path).map_err(|e| Error::io(path, e))?;
@@ -160,7 +165,7 @@ impl Place {
     }
 }
 
-/// Who may read and write, and nothing more: bits by which a program runs as its owner are not the new owner's.
+/// Read, write and execute permissions only: setuid, setgid and sticky bits do not pass to the new file.
 #[cfg(unix)]
 fn plain(old: fs::Permissions) -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
@@ -172,27 +177,28 @@ fn plain(old: fs::Permissions) -> fs::Permissions {
     old
 }
 
-/// A new file in the folder of `target`, named after the process and a counter: short, for names that are as long as names can be.
+/// Creates a file in the folder of `target`, named after the process and a counter. The name is short because
+/// `target` may have the longest allowed name.
 fn create_beside(target: &Path) -> io::Result<(File, Temporary)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let Some(name) = target.file_name() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this names no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this path names no file"));
     };
     if name.len() > LONGEST_NAME {
         return Err(io::Error::new(
             io::ErrorKind::InvalidFilename,
-            "the name is too long; 255 bytes are possible",
+            "the file name is too long; at most 255 bytes are allowed",
         ));
     }
     loop {
         let hidden =
             format!(".krylith-{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         let path = target.with_file_name(hidden);
-        // First told, then made: a signal between the two finds nothing to remove.
+        // The hook is called before the file exists, so a signal between the two finds nothing to remove.
         let told = HOOK.get().map(|hook| hook(&path));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((file, Temporary { path: Some(path), _told: told })),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue, // left by a killed run with this id
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue, // left by a killed run
             Err(e) => return Err(e),
         }
     }
@@ -272,7 +278,7 @@ mod tests {
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
     }
 
-    /// A link to what is not there yet leads to it too; bits that make a program run as its owner do not last.
+    /// A link to a file that does not exist yet is followed too; setuid and setgid bits are not kept.
     #[cfg(unix)]
     #[test]
     fn dangling_links_are_followed_and_special_bits_dropped() {

@@ -1,7 +1,7 @@
-//! How much a stream may bring: what comes out of a pipe or is unpacked has no length of its own, and may never end.
+//! Bounds the length of a stream: a pipe or unpacked data has no length of its own, and may never end.
 //!
-//! Its beginning says what it is, and the header how much that can need. What goes on beyond is refused, so memory is bounded by what
-//! the header promises.
+//! The first bytes tell the format, and the header tells how many bytes that can need. A longer stream is
+//! refused, so the header bounds the memory.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,21 +10,22 @@ use super::{Kind, harwell_boeing, kind, matrix_market, numpy, petsc};
 use crate::text::bytes;
 use crate::{Error, Result};
 
-/// Bytes that are believed before a header is complete, and for comments and blanks behind it.
+/// Bytes accepted before a header is complete, and for comments and blanks after it.
 const FREE: usize = 1 << 24;
-/// Bytes of the longest line of an entry, and of a number of its own.
+/// Longest line of one entry, and longest single number, in bytes.
 const LINE: usize = 256;
-/// Bytes that a text may have for each number that is wanted: several columns, with blanks and comments between them.
+/// Bytes of text accepted for each wanted number: several columns, with blanks and comments between them.
 const WANTED: usize = 512;
-/// Bytes of an archive that is packed once more, or comes out of a pipe.
+/// Bytes accepted for an archive that is compressed again or comes from a pipe.
 const ARCHIVE: usize = 1 << 32;
-/// Bytes after which the beginning is looked at for the first time.
+/// Bytes after which the header is examined for the first time.
 const BEGINNING: usize = 1 << 16;
 
-/// Reads a stream to its end. `wanted` numbers bound a text that has no header; `None` leaves that unbounded.
+/// Reads a stream to its end. A text without a header is bounded by `wanted` numbers, and unbounded for
+/// `None`.
 ///
 /// # Errors
-/// Those of the stream, by `wrong`; more bytes than the header can need.
+/// Those of the stream, converted by `wrong`; more bytes than the header can need.
 pub(super) fn read(
     path: &Path,
     stream: &mut dyn Read,
@@ -39,18 +40,18 @@ pub(super) fn read(
             return Ok(content);
         }
         match Bound::of(path, &content, wanted) {
-            // Its reader says what is wrong with the beginning.
+            // The reader of the format reports what is wrong with the header.
             Bound::NoFile => return Ok(content),
             Bound::Most { bytes, .. } if content.len() < bytes => {
                 next = content.len().saturating_mul(2).min(bytes);
             }
             Bound::Most { bytes: most, why } => {
-                // One byte more tells whether it ends here.
+                // One more byte shows whether the stream ends here.
                 if Read::take(&mut *stream, 1).read_to_end(&mut content).map_err(&wrong)? == 0 {
                     return Ok(content);
                 }
                 let message = format!(
-                    "it goes on beyond {}, which is more than {why} can need: it is damaged, or no such file",
+                    "it goes on beyond {}, which is more than {why} can need; it is damaged or in another format",
                     bytes(most as u64)
                 );
                 return Err(Error::format(path, message));
@@ -60,9 +61,9 @@ pub(super) fn read(
 }
 
 enum Bound {
-    /// So many bytes, for what the header announces.
+    /// At most this many bytes, for what the header announces.
     Most { bytes: usize, why: String },
-    /// No format begins so.
+    /// No known format begins like this.
     NoFile,
 }
 
@@ -94,7 +95,7 @@ impl Bound {
                 let n = petsc::announced(head);
                 most(n.and_then(|n| n.checked_add(FREE)), "the first object and a vector".into())
             }
-            // They say within how long they are.
+            // These formats give their length only inside.
             Kind::Npz | Kind::Matlab => most(Some(ARCHIVE), "an archive in a stream".into()),
             Kind::Unknown if head[..BEGINNING.min(head.len())].contains(&0) => Self::NoFile,
             Kind::Unknown => {

@@ -1,4 +1,4 @@
-//! Matrices that files hold by columns, brought into rows.
+//! Converts matrices that files store by columns to rows.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use super::source::{Rows, believable, name_file, tidy_rows};
 use crate::matrix::Csr;
 use crate::{Error, Result};
 
-/// The matrix of compressed columns (pointers, rows, values) whose rows are checked already; unsorted columns are sorted
-/// and duplicates summed. Of a symmetric matrix one triangle is given, with or without the diagonal.
+/// Converts compressed columns (pointers, rows, values) to a matrix by rows. The row indices were checked
+/// before. Unsorted columns are sorted and duplicates summed. A symmetric matrix is given by one triangle,
+/// with or without the diagonal.
 ///
-/// `len` is the file's length, which backs the number of rows.
+/// `len` is the file's length; it limits the number of rows that is believed.
 pub(super) fn into_rows(
     path: &Path,
     [rows, columns]: [usize; 2],
@@ -20,7 +21,7 @@ pub(super) fn into_rows(
 ) -> Result<Csr> {
     believable(path, "rows", Some(rows), len)?;
     let (col_ptr, row, values) = tidy_rows(path, rows, 1, stored)?;
-    // Column by column it is the transposed matrix row by row.
+    // The compressed columns are the compressed rows of the transposed matrix.
     let turned = Csr::new(columns, rows, col_ptr, row, values).map_err(|e| match name_file(path, e) {
         Error::NotFinite { what, row, column, value } => {
             Error::NotFinite { what, row: column, column: row, value }
@@ -31,7 +32,8 @@ pub(super) fn into_rows(
     if symmetry == Symmetry::General {
         return Ok(a);
     }
-    // Row i of the whole: what is left of the diagonal in one of the two, the rest in the other, sorted as they are.
+    // Row i of the full matrix: entries left of the diagonal from one of the two, the others from its
+    // transpose, both sorted.
     let lower = (0..a.rows()).all(|i| a.row(i).0.last().is_none_or(|&j| j as usize <= i));
     let sign = if symmetry == Symmetry::SkewSymmetric { -1.0 } else { 1.0 };
     let (left, left_sign, right, right_sign) =

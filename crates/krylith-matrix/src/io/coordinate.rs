@@ -1,9 +1,9 @@
 //! The sparse body of Matrix Market files, parsed and assembled in parallel.
 //!
-//! Chunks of about a megabyte, cut at line ends, are parsed into entries and sorted by bucket, a run of rows, while
-//! they lie in cache. Buckets are then counted and scattered by row, each by one task into its own part of the
-//! matrix. Every order is the file's, whatever the number of threads: duplicates sum to the same bits.
-//! The cost is 16 bytes an entry beside the matrix.
+//! Chunks of about a megabyte, cut at line ends, are parsed into entries. While a chunk is in cache, its
+//! entries are sorted by bucket, a run of rows. Then one task per bucket counts and scatters its entries by
+//! row, into its own part of the matrix. Every order is that of the file, whatever the number of threads:
+//! duplicates sum to the same bits. The cost is 16 bytes per entry beside the matrix.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,17 +17,17 @@ use crate::matrix::Csr;
 use crate::{Error, Result};
 
 pub const CHUNK_BYTES: usize = 1 << 20;
-/// Entries that a bucket should hold: half a megabyte of them, for a second-level cache.
+/// Entries that a bucket should hold: half a megabyte, which fits a second-level cache.
 const BUCKET_ENTRIES: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1024;
 
-/// A body with what its header says.
+/// A body with the contents of its header.
 pub struct Coordinates<'a> {
     pub path: &'a Path,
     pub text: &'a [u8],
-    /// Where the first line after the sizes begins.
+    /// Offset of the first line after the sizes.
     pub body: usize,
-    /// At most 2³² − 1, as the columns.
+    /// At most 2³² − 1, like `columns`.
     pub rows: usize,
     pub columns: usize,
     pub entries: usize,
@@ -35,7 +35,7 @@ pub struct Coordinates<'a> {
     pub symmetry: Symmetry,
 }
 
-/// One stored number, by zero-based indices.
+/// One stored number with its zero-based indices.
 #[derive(Clone, Copy, Default)]
 pub struct Entry {
     pub row: u32,
@@ -43,13 +43,13 @@ pub struct Entry {
     pub value: f64,
 }
 
-/// What a run of lines holds.
+/// The contents of a run of lines.
 pub struct Lines {
     /// In the file's order, each followed by its mirror image.
     pub entries: Vec<Entry>,
-    /// Lines with an entry.
+    /// Number of lines with an entry.
     pub count: usize,
-    /// Where the first line below the diagonal begins, and the first above it.
+    /// Offsets of the first line with an entry below the diagonal, and of the first above it.
     pub below: Option<usize>,
     pub above: Option<usize>,
 }
@@ -57,17 +57,17 @@ pub struct Lines {
 /// The entries of one chunk, mirror images included, sorted by bucket.
 pub struct Chunk {
     entries: Vec<Entry>,
-    /// Where each bucket begins in `entries`, and the end.
+    /// Start of each bucket in `entries`, and the end of the last.
     starts: Vec<u32>,
-    /// Lines with an entry.
+    /// Number of lines with an entry.
     lines: usize,
-    /// Where the first line below the diagonal begins, and the first above it.
+    /// Offsets of the first line with an entry below the diagonal, and of the first above it.
     below: Option<usize>,
     above: Option<usize>,
 }
 
 impl Chunk {
-    /// Sorts what stands in the file's order.
+    /// Sorts entries in the file's order by bucket.
     pub fn new(lines: Lines, buckets: &Buckets) -> Self {
         let Lines { entries, count, below, above } = lines;
         let (entries, starts) = by_bucket(entries, buckets);
@@ -75,20 +75,20 @@ impl Chunk {
     }
 }
 
-/// What is wrong with the line at an offset.
+/// An error in the line at an offset.
 pub struct Fault {
     pub at: usize,
     pub message: String,
 }
 
 impl Fault {
-    /// The message with the line it is about.
+    /// The message with the line in question.
     pub fn quoted(&self, text: &[u8]) -> String {
         format!("{} in {}", self.message, excerpt(text, self.at))
     }
 }
 
-/// Parses and assembles; errors name file and line.
+/// Parses and assembles the matrix; errors name file and line.
 pub(super) fn read(body: &Coordinates) -> Result<Csr> {
     let ranges = cut(body.text, body.body..body.text.len(), CHUNK_BYTES);
     let buckets = Buckets::new(body);
@@ -112,13 +112,13 @@ pub(super) fn read(body: &Coordinates) -> Result<Csr> {
 
 pub fn two_triangles(text: &[u8], at: usize) -> String {
     format!(
-        "an entry on the other side of the diagonal, {}: a symmetric file holds one triangle only; \
-         call it `general` when both are stored",
+        "found an entry on the other side of the diagonal, {}: a symmetric file holds only one triangle; \
+         declare it `general` if both are stored",
         excerpt(text, at)
     )
 }
 
-/// Chunks of about `bytes` that end at line ends and cover a range that does.
+/// Cuts a range that ends at a line end into chunks of about `bytes`, each ending at a line end.
 pub fn cut(text: &[u8], range: Range<usize>, bytes: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::with_capacity(range.len() / bytes + 1);
     let mut begin = range.start;
@@ -164,14 +164,14 @@ fn check_count(body: &Coordinates, ranges: &[Range<usize>], chunks: &[Chunk]) ->
 }
 
 pub fn too_many(entries: usize) -> String {
-    format!("more than the {entries} entries that the header announces")
+    format!("the file has more than the {entries} entries that the header announces")
 }
 
 pub fn too_few(seen: usize, entries: usize) -> String {
     format!("the file ends after {seen} of {entries} entries: it is cut short")
 }
 
-/// Moves `at` past blank lines, comments and one line of content, and says where that one's content begins.
+/// Moves `at` past blank lines, comments and one line of content; returns the offset of that content.
 #[inline]
 pub fn next_line(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
@@ -201,7 +201,7 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
 pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
     let text = &body.text[..range.end];
     let mirrored = body.symmetry != Symmetry::General;
-    // The file's average line, and a sixteenth for luck; no more than the chunk has room for.
+    // Room for the file's average line length plus a sixteenth, but no more lines than the chunk can hold.
     let average = body.entries as f64 * range.len() as f64 / (body.text.len() - body.body) as f64;
     let most = (range.len().div_ceil(4)).min((average * 1.0625) as usize + 16);
     let mut entries: Vec<Entry> = Vec::with_capacity(most * if mirrored { 2 } else { 1 });
@@ -235,14 +235,14 @@ pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
         match text.get(at) {
             None => {}
             Some(b'\n') => at += 1,
-            Some(_) => return Err(fault("something follows the entry")),
+            Some(_) => return Err(fault("unexpected text after the entry")),
         }
         count += 1;
         entries.push(Entry { row, column, value });
         if mirrored {
             if row == column {
                 if body.symmetry == Symmetry::SkewSymmetric && value != 0.0 {
-                    return Err(fault("a skew-symmetric matrix has a zero diagonal"));
+                    return Err(fault("a skew-symmetric matrix must have a zero diagonal"));
                 }
                 continue;
             }
@@ -255,7 +255,7 @@ pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
     Ok(Lines { entries, count, below, above })
 }
 
-/// Sorts by bucket, stably; entries in order already stay where they are.
+/// Sorts by bucket, stably; entries that are already in order are not moved.
 fn by_bucket(entries: Vec<Entry>, buckets: &Buckets) -> (Vec<Entry>, Vec<u32>) {
     let bucket = |e: &Entry| (e.row >> buckets.shift) as usize;
     let mut starts = vec![0u32; buckets.count + 1];
@@ -282,7 +282,7 @@ fn by_bucket(entries: Vec<Entry>, buckets: &Buckets) -> (Vec<Entry>, Vec<u32>) {
     (out, starts)
 }
 
-/// One-based index in the text to a zero-based one.
+/// Parses a one-based index and returns it zero-based.
 #[inline(always)]
 fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, String> {
     let begin = skip_blanks(text, *at);
@@ -292,7 +292,7 @@ fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, S
         (n, end) = (value, begin + length);
     }
     if end == begin || end == begin + 8 {
-        // More than eight digits, or less than eight bytes left.
+        // More than eight digits, or fewer than eight bytes left.
         while let Some(digit) = text.get(end).map(|c| c.wrapping_sub(b'0')).filter(|&d| d < 10) {
             n = n.wrapping_mul(10).wrapping_add(digit as u64); // lengths that could wrap are refused below
             end += 1;
@@ -301,7 +301,7 @@ fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, S
     *at = end;
     let separated = matches!(text.get(end), None | Some(b' ' | b'\t' | b'\n' | b'\r'));
     if end == begin || !separated {
-        return Err(format!("the {what} index is missing or no whole number"));
+        return Err(format!("the {what} index is missing or not a whole number"));
     }
     if end - begin > 19 || n > limit as u64 {
         return Err(format!("the {what} index is out of range (there are {limit})"));
@@ -312,21 +312,21 @@ fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, S
     Ok((n - 1) as u32)
 }
 
-/// The number that the leading digits of eight characters make, and how many digits they are, without a branch.
+/// The value of the leading digits of eight characters, and how many digits they are, without a branch.
 #[inline]
 fn eight_digits(characters: u64) -> (u64, usize) {
-    let digits = characters ^ 0x3030_3030_3030_3030; // digits become 0..9, all else becomes more
-    // The lowest byte above 9 gets its top bit; carries only reach bytes behind it, which count no more.
+    let digits = characters ^ 0x3030_3030_3030_3030; // digits become 0..9, all other bytes larger
+    // The lowest byte above 9 gets its top bit; carries only reach higher bytes, which do not matter.
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let length = others.trailing_zeros() as usize / 8;
-    // Moved to the top, the digits have zeros before them, and the other characters are gone.
+    // Shifted to the top, the digits have zeros before them, and the other characters are shifted out.
     let n = digits.checked_shl(64 - 8 * length as u32).unwrap_or(0);
     let n = n.wrapping_mul(10).wrapping_add(n >> 8) & 0x00ff_00ff_00ff_00ff;
     let n = n.wrapping_mul(100).wrapping_add(n >> 16) & 0x0000_ffff_0000_ffff;
     (n.wrapping_mul(10_000).wrapping_add(n >> 32) & 0xffff_ffff, length)
 }
 
-/// The number at `at`, which moves past it.
+/// Parses the number at `at` and moves `at` past it.
 #[inline]
 fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
     if matches!(text.get(*at), None | Some(b'\n')) {
@@ -335,7 +335,7 @@ fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
     let (v, length) = number::first(&text[*at..]).map_err(|why| format!("the value {why}"))?;
     *at += length;
     if field == Field::Integer && !is_whole(v) {
-        return Err("the header says integer, and the value is none".into());
+        return Err("expected an integer (declared in the header)".into());
     }
     Ok(v)
 }
@@ -345,12 +345,12 @@ fn is_whole(v: f64) -> bool {
     v.fract() == 0.0
 }
 
-/// The one number of a line.
+/// The only number of a line.
 pub(super) fn number(line: &[u8], field: Field) -> Result<f64, String> {
     let mut at = skip_blanks(line, 0);
     let v = value(line, &mut at, field)?;
     if skip_blanks(line, at) < line.len() {
-        return Err("something follows the number".into());
+        return Err("unexpected text after the number".into());
     }
     Ok(v)
 }
@@ -363,7 +363,7 @@ struct Part<'a> {
     values: &'a mut [f64],
 }
 
-/// The matrix of all entries, duplicates summed in the order of the chunks.
+/// Assembles the matrix of all entries; duplicates are summed in the order of the chunks.
 pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Result<Csr> {
     let sizes: Vec<usize> = (0..buckets.count)
         .into_par_iter()
@@ -385,7 +385,7 @@ pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Resu
     }
     let kept: Vec<usize> = parts.into_par_iter().map(|part| fill(part, buckets, chunks)).collect();
 
-    // Row ends count from each bucket's start so far; buckets with duplicates left gaps.
+    // Row ends count from the start of their bucket so far; buckets with duplicates left gaps.
     let (mut from, mut to) = (0, 0);
     for (b, (&size, &kept)) in sizes.iter().zip(&kept).enumerate() {
         if from != to {
@@ -403,7 +403,7 @@ pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Resu
     Csr::new(body.rows, body.columns, row_ptr, col, values).map_err(|e| name_file(body.path, e))
 }
 
-/// Counts and scatters a bucket's entries by row, sorts and sums; returns how many are left.
+/// Counts and scatters a bucket's entries by row, sorts and sums them; returns how many remain.
 fn fill(part: Part, buckets: &Buckets, chunks: &[Chunk]) -> usize {
     let Part { bucket, ends, col, values } = part;
     let first = bucket << buckets.shift;

@@ -1,10 +1,11 @@
 //! Harwell–Boeing and Rutherford–Boeing files: compressed columns as text in fixed-width Fortran formats.
 //!
 //! Duff, Grimes & Lewis, *Users' Guide for the Harwell–Boeing Sparse Matrix Collection*, TR/PA/92/86; *The
-//! Rutherford–Boeing Sparse Matrix Collection*, RAL-TR-97-031. The two share their layout: a title, a line that counts
-//! lines, a line of type and sizes, a line of formats, then column pointers, row indices, values; of the former also
-//! right-hand sides. Read are real, integer and pattern matrices (ones), assembled. Counts of lines are not needed
-//! and not believed.
+//! Rutherford–Boeing Sparse Matrix Collection*, RAL-TR-97-031. The two share their layout: a title, a line
+//! with line counts, a line with type and sizes, a line of formats, then column pointers, row indices,
+//! values. Harwell–Boeing files may also hold right-hand sides. The reader accepts assembled real, integer
+//! and pattern matrices (a pattern gets ones). It ignores the line counts, which are not needed and often
+//! wrong.
 
 mod format;
 
@@ -18,17 +19,18 @@ use crate::matrix::Csr;
 use crate::{Error, Result};
 use format::{Field, LineFormat, integer, split};
 
-/// Reads the matrix, with the symmetric half expanded, and the first of its right-hand sides, if there are any.
+/// Reads the matrix, with a symmetric one expanded, and the first of its right-hand sides, if it has any.
 ///
 /// # Errors
-/// With file and line: a malformed header, complex, hermitian or unassembled matrices, formats that are not known, text that
-/// is no number, indices out of range, NaN and infinities, a file that is cut short.
+/// With file and line: a malformed header; complex, hermitian or unassembled matrices; unsupported formats;
+/// text that is not a number; indices out of range; NaN and infinities; a file that is cut short.
 pub fn read(path: impl AsRef<Path>) -> Result<(Csr, Option<Vec<f64>>)> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
 }
 
-/// Whether these bytes begin as such a file does: the second line counts, the third has type and sizes, the fourth formats.
+/// True if these bytes begin such a file: line counts in the second line, type and sizes in the third,
+/// formats in the fourth.
 pub(super) fn is_harwell_boeing(bytes: &[u8]) -> bool {
     let mut lines = bytes[..bytes.len().min(1024)].split(|&c| c == b'\n').skip(1);
     let mut next = || std::str::from_utf8(lines.next()?).ok();
@@ -42,7 +44,8 @@ pub(super) fn is_harwell_boeing(bytes: &[u8]) -> bool {
     kind && whole(counts) && whole(&sizes[3..]) && formats.trim_start().starts_with('(')
 }
 
-/// Numbers that a file which begins so may hold, right-hand sides included; `None` where its header is not complete.
+/// Number of numbers, right-hand sides included, that a file with this beginning may hold; `None` if the
+/// header is incomplete.
 pub(super) fn announced(head: &[u8]) -> Option<usize> {
     let mut lines = head.split(|&c| c == b'\n').map(|line| std::str::from_utf8(line).unwrap_or_default());
     let counts = integers(lines.nth(1)?)?;
@@ -50,11 +53,11 @@ pub(super) fn announced(head: &[u8]) -> Option<usize> {
     let size = |at: usize| sizes.get(at).and_then(|&n| usize::try_from(n).ok());
     let (rows, columns, entries) = (size(0)?, size(1)?, size(2)?);
     let sides: usize = match counts.get(4).is_some_and(|&n| n > 0) {
-        // Behind the formats: what right-hand sides are, and how many.
+        // After the formats: the type of the right-hand sides, and their number.
         true => lines.nth(1)?.split_whitespace().nth(1)?.parse().ok()?,
         false => 0,
     };
-    // A guess and a solution may belong to each.
+    // An initial guess and a solution may belong to each right-hand side.
     let vectors = rows.checked_mul(sides)?.checked_mul(3)?;
     entries.checked_mul(2)?.checked_add(columns)?.checked_add(vectors)?.checked_add(rows)
 }
@@ -70,24 +73,26 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
         let wrong = |why: &str| format!("{} {why}", quoted(text));
         let pointer = integer(text)
             .and_then(|p| usize::try_from(p).ok())
-            .ok_or_else(|| wrong("is no column pointer"))?;
-        // They count from 1.
+            .ok_or_else(|| wrong("is not a column pointer"))?;
+        // Pointers count from 1.
         if pointer < before || pointer > entries + 1 || (col_ptr.is_empty() && pointer != 1) {
-            return Err(wrong("is a column pointer that does not lie between its neighbours"));
+            return Err(wrong("is a column pointer out of order; pointers start at 1, never decrease, and end at entries + 1"));
         }
         col_ptr.push(pointer - 1);
         Ok(())
     })?;
     if col_ptr[columns] != entries {
-        let message =
-            format!("the column pointers end at {}, and there are {entries} entries", col_ptr[columns]);
+        let message = format!(
+            "the column pointers end at {}, but the header announces {entries} entries",
+            col_ptr[columns]
+        );
         return Err(lines.wrong(message));
     }
     let mut row = Vec::with_capacity(entries);
     let (mut column, mut triangles) = (0, [false; 2]);
     lines.numbers(&header.indices, entries, "row indices", |_, text| {
         let wrong = |why: &str| format!("{} {why}", quoted(text));
-        let i = integer(text).ok_or_else(|| wrong("is no row index"))?;
+        let i = integer(text).ok_or_else(|| wrong("is not a row index"))?;
         let i = i.checked_sub(1).and_then(|i| usize::try_from(i).ok()).filter(|&i| i < rows);
         let i = i.ok_or_else(|| wrong("is a row index that is out of range"))?;
         if symmetry != Symmetry::General {
@@ -101,7 +106,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
             }
             if triangles == [true; 2] {
                 return Err(wrong(
-                    "is an entry on the other side of the diagonal: a symmetric file holds one triangle",
+                    "is an entry on the other side of the diagonal: a symmetric file holds only one triangle",
                 ));
             }
         }
@@ -120,14 +125,15 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
         && let Some(j) = (0..columns)
             .find(|&j| (col_ptr[j]..col_ptr[j + 1]).any(|p| row[p] as usize == j && values[p] != 0.0))
     {
-        let message = format!("entry ({j}, {j}) is not zero, and the matrix is called skew-symmetric");
+        let message =
+            format!("entry ({j}, {j}) is not zero, but the header declares a skew-symmetric matrix");
         return Err(Error::format(path, message));
     }
     let a = into_rows(path, [rows, columns], (col_ptr, row, values), symmetry, text.len())?;
     Ok((a, rhs))
 }
 
-/// What the first four or five lines say.
+/// The contents of the first four or five lines.
 struct Header {
     rows: usize,
     columns: usize,
@@ -135,18 +141,18 @@ struct Header {
     symmetry: Symmetry,
     pointers: LineFormat,
     indices: LineFormat,
-    /// None of a pattern.
+    /// `None` for a pattern.
     values: Option<LineFormat>,
-    /// Where full right-hand sides follow.
+    /// The format of full right-hand sides, if the file has them.
     rhs: Option<LineFormat>,
 }
 
 impl Header {
     fn read(lines: &mut Lines) -> Result<Self> {
         lines.text_line("the title")?;
-        let counts = integers(lines.text_line("the numbers of lines")?);
+        let counts = integers(lines.text_line("the line counts")?);
         let Some(counts) = counts.filter(|c| c.len() >= 3) else {
-            return Err(lines.wrong("expected the numbers of lines".into()));
+            return Err(lines.wrong("expected the line counts".into()));
         };
         let has_rhs = counts.get(4).is_some_and(|&n| n > 0);
 
@@ -164,9 +170,7 @@ impl Header {
             b'C' => return Err(lines.wrong(format!("the type is `{kind}`: {COMPLEX}"))),
             b'Q' => return Err(lines.wrong(format!("the type is `{kind}`: its values are in another file"))),
             _ => {
-                return Err(
-                    lines.wrong(format!("the type `{kind}` is not known; RUA, RSA, PUA are some that are"))
-                );
+                return Err(lines.wrong(format!("the type `{kind}` is not known; try RUA, RSA or PUA")));
             }
         }
         let symmetry = match structure {
@@ -175,40 +179,38 @@ impl Header {
             b'Z' => Symmetry::SkewSymmetric,
             b'H' => return Err(lines.wrong(format!("the type is `{kind}`, hermitian: {COMPLEX}"))),
             _ => {
-                return Err(
-                    lines.wrong(format!("the type `{kind}` is not known; RUA, RSA, PUA are some that are"))
-                );
+                return Err(lines.wrong(format!("the type `{kind}` is not known; try RUA, RSA or PUA")));
             }
         };
         match assembly {
             b'A' => {}
             b'E' => {
                 let message = format!(
-                    "the type is `{kind}`, an unassembled matrix of finite elements: assemble it, and write the sum"
+                    "the type is `{kind}`, an unassembled finite-element matrix: assemble it before writing the file"
                 );
                 return Err(lines.wrong(message));
             }
             _ => {
-                return Err(
-                    lines.wrong(format!("the type `{kind}` is not known; RUA, RSA, PUA are some that are"))
-                );
+                return Err(lines.wrong(format!("the type `{kind}` is not known; try RUA, RSA or PUA")));
             }
         }
         let size = |i: usize| sizes.get(i).and_then(|&n| usize::try_from(n).ok());
         let (Some(rows), Some(columns), Some(entries)) = (size(0), size(1), size(2)) else {
-            return Err(lines.wrong("expected rows, columns and entries behind the type".into()));
+            return Err(lines.wrong("expected rows, columns and entries after the type".into()));
         };
         if rows > u32::MAX as usize || columns > u32::MAX as usize {
             return Err(lines.wrong(format!("a {rows}×{columns} matrix does not fit 32-bit indices")));
         }
         if symmetry != Symmetry::General && rows != columns {
-            return Err(lines.wrong(format!("the matrix is called symmetric, but it is {rows}×{columns}")));
+            return Err(
+                lines.wrong(format!("the header declares a symmetric matrix, but it is {rows}×{columns}"))
+            );
         }
-        // Each number takes a character at least.
+        // Each number takes at least one character.
         let len = lines.text.len();
         if columns >= len || entries > len {
             let message = format!(
-                "{columns} columns and {entries} entries are announced, and the file has {len} bytes: it is cut short"
+                "the header announces {columns} columns and {entries} entries, but the file has only {len} bytes: it is cut short"
             );
             return Err(lines.wrong(message));
         }
@@ -220,12 +222,12 @@ impl Header {
             let text = at.and_then(|at| formats.get(at)).copied();
             let Some(text) = text else {
                 return Err(
-                    lines.wrong(format!("there is no format of the {what}; expected one such as (16I5)"))
+                    lines.wrong(format!("there is no format for the {what}; expected one such as (16I5)"))
                 );
             };
             LineFormat::parse(text).ok_or_else(|| {
                 lines.wrong(format!(
-                    "the format `{text}` of the {what} cannot be read; such as (16I5), (1P,5D16.8) and (3(1P,E24.16)) can"
+                    "the format `{text}` of the {what} is not supported; expected one such as (16I5) or (1P,5D16.8)"
                 ))
             })
         };
@@ -234,11 +236,11 @@ impl Header {
         let values = if pattern { None } else { Some(known(lines, Some(2), "values")?) };
         let mut rhs = None;
         if has_rhs {
-            // Of a pattern the values' format may be left out.
+            // A pattern may leave out the format of its values.
             let last = formats.len().checked_sub(1).filter(|&at| at >= if pattern { 2 } else { 3 });
             let at = lines.begin;
             let line = lines.text_line("the type of the right-hand sides")?;
-            // Sparse right-hand sides, `M`, are none that a solve could take as they are.
+            // Sparse right-hand sides (`M`) are skipped: a solve needs them dense.
             if line.trim_start().starts_with(['F', 'f']) {
                 let here = std::mem::replace(&mut lines.begin, at); // the format is the line before
                 rhs = Some(known(lines, last, "right-hand sides")?);
@@ -249,12 +251,12 @@ impl Header {
     }
 }
 
-/// All words of a line as whole numbers.
+/// All words of a line as whole numbers; `None` if one is not.
 fn integers(line: &str) -> Option<Vec<i64>> {
     line.split_whitespace().map(|w| w.parse().ok()).collect()
 }
 
-/// What stands in brackets, with them.
+/// The outermost bracketed parts of a line, with their brackets.
 fn brackets(line: &str) -> Vec<&str> {
     let (mut found, mut depth, mut begin) = (Vec::new(), 0usize, 0);
     for (at, c) in line.char_indices() {
@@ -277,13 +279,13 @@ fn brackets(line: &str) -> Vec<&str> {
     found
 }
 
-/// Lines one after the other.
+/// Reads lines one after the other.
 struct Lines<'a> {
     path: &'a Path,
     text: &'a [u8],
-    /// Where the next line begins.
+    /// Offset of the next line.
     at: usize,
-    /// Where the line that was given last begins.
+    /// Offset of the line returned last.
     begin: usize,
 }
 
@@ -296,7 +298,7 @@ impl<'a> Lines<'a> {
         Some(rest[..length].strip_suffix(b"\r").unwrap_or(&rest[..length]))
     }
 
-    /// An error about the line that was given last.
+    /// An error about the line returned last.
     fn wrong(&self, message: String) -> Error {
         let message = format!("{message}, in {}", excerpt(self.text, self.begin));
         Error::parse(self.path, line_of(self.text, self.begin), message)
@@ -312,7 +314,7 @@ impl<'a> Lines<'a> {
         Ok(std::str::from_utf8(line).unwrap_or("\u{fffd}"))
     }
 
-    /// Gives the next `count` numbers to `each`, line by line; what it refuses is named with its line.
+    /// Passes the next `count` numbers to `each`, line by line; an error of `each` gets file and line.
     fn numbers(
         &mut self,
         format: &LineFormat,
@@ -322,8 +324,9 @@ impl<'a> Lines<'a> {
     ) -> Result<()> {
         let (mut done, mut number) = (0, 0);
         while done < count {
-            let line =
-                self.next().ok_or_else(|| self.short(&format!("{count} {what} are read; {done} were")))?;
+            let line = self
+                .next()
+                .ok_or_else(|| self.short(&format!("all {count} {what} are read ({done} found)")))?;
             if format.skips_blank_lines && line.trim_ascii().is_empty() {
                 continue;
             }
@@ -341,7 +344,7 @@ impl<'a> Lines<'a> {
 
     fn reals(&mut self, format: &LineFormat, count: usize, what: &str) -> Result<Vec<f64>> {
         if count > self.text.len() {
-            return Err(self.short(&format!("{count} {what} are read")));
+            return Err(self.short(&format!("all {count} {what} are read")));
         }
         let mut values = Vec::with_capacity(count);
         self.numbers(format, count, what, |field, text| {

@@ -1,8 +1,9 @@
-//! MATLAB's MAT-files of level 5 (`save -v6` and `-v7`): the sparse matrix of a file, and a right-hand side beside it.
+//! MATLAB's MAT-files of level 5 (`save -v6` and `-v7`): the sparse matrix of a file, and a right-hand side.
 //!
-//! *MAT-File Format*, The MathWorks, and what SciPy and Octave write; either byte order, elements compressed or not. A
-//! matrix is a sparse variable, or a sparse field of a struct as in the SuiteSparse Matrix Collection, whose files hold
-//! one struct `Problem` with the matrix `A` and perhaps right-hand sides `b`. What else a file holds is passed over.
+//! Follows *MAT-File Format*, The MathWorks, and the files that SciPy and Octave write, in either byte order,
+//! with elements compressed or not. The matrix is a sparse variable or a sparse field of a struct. Files of
+//! the SuiteSparse Matrix Collection hold one struct `Problem` with the matrix `A` and perhaps right-hand
+//! sides `b`. All other content is skipped.
 
 mod element;
 
@@ -17,9 +18,9 @@ use crate::matrix::Csr;
 use crate::{Error, Result};
 use element::{Element, Elements, MATRIX, Place};
 
-/// Bytes before the first element.
+/// Number of bytes before the first element.
 const HEADER: usize = 128;
-/// The first bytes of an HDF5 file, and those at byte 512 of one that MATLAB wrote.
+/// The first bytes of an HDF5 file. In files that MATLAB writes they are at byte 512.
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 
 /// Classes of arrays.
@@ -27,17 +28,18 @@ const STRUCT: u8 = 2;
 const SPARSE: u8 = 5;
 const DENSE: std::ops::RangeInclusive<u8> = 6..=15;
 
-/// Reads the one sparse matrix of a file, and the first column of `b` beside it, if there is one.
+/// Reads the only sparse matrix of a file, and the first column of `b` beside it, if there is one.
 ///
 /// # Errors
-/// Content that is cut short or malformed, by its byte; a file of MATLAB 7.3 (HDF5) or 4; none or several sparse matrices, by
-/// name; complex numbers; a `b` that does not fit; indices out of range; NaN and infinities.
+/// Content that is cut short or malformed, with its byte; a file of MATLAB 7.3 (HDF5) or 4; no sparse matrix,
+/// or several, with their names; complex numbers; a `b` that does not fit; indices out of range; NaN and
+/// infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<(Csr, Option<Vec<f64>>)> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
 }
 
-/// Whether these bytes begin as a MAT-file does, or as the HDF5 file that MATLAB 7.3 writes.
+/// True if these bytes begin a MAT-file of level 5, or the HDF5 file that MATLAB 7.3 writes.
 pub(super) fn is_matlab(bytes: &[u8]) -> bool {
     let level_5 =
         bytes.get(124..HEADER).is_some_and(|end| matches!(end, [_, 1, b'I', b'M'] | [1, _, b'M', b'I']));
@@ -57,17 +59,17 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)
             (name, array)
         }
         0 => {
-            let message = "no sparse matrix in this MAT-file: save it with save('A.mat', 'A', '-v7') after A = sparse(A)";
+            let message = "no sparse matrix in this MAT-file: convert it with A = sparse(A), then save('A.mat', 'A', '-v7')";
             return Err(Error::format(path, message));
         }
         n => {
             let message =
-                format!("{n} sparse matrices in this MAT-file, {}: save one alone", names(&found.sparse));
+                format!("{n} sparse matrices in this MAT-file ({}): save only one", names(&found.sparse));
             return Err(Error::format(path, message));
         }
     };
     let a = sparse.into_csr(path, &name, bytes.len())?;
-    // By its name: `b` beside `A`, `Problem.b` beside `Problem.A`.
+    // The right-hand side of `A` is called `b`, that of `Problem.A` is `Problem.b`.
     let wanted = match name.rsplit_once('.') {
         Some((of, _)) => format!("{of}.b"),
         None => "b".into(),
@@ -77,23 +79,23 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)
         b.as_ref().map(|b| b.shape).filter(|&[n, m]| n != a.rows() && [n, m] != [1, a.rows()])
     {
         let message = format!(
-            "`{wanted}` is {n}×{m}, and a right-hand side of `{name}` has {} numbers; rename it if it is none",
+            "`{wanted}` is {n}×{m}, but a right-hand side of `{name}` has {} numbers; rename it if it has another meaning",
             a.rows()
         );
         return Err(Error::format(path, message));
     }
     let mut b = b.map(|b| b.reals(path, &wanted)).transpose()?;
-    // By columns: the first.
+    // Stored by columns, so the first column comes first.
     b.iter_mut().for_each(|values| values.truncate(a.rows()));
     Ok((a, b))
 }
 
-/// Whether a variable or a field is called `b`.
+/// True if a variable or a field is called `b`.
 fn is_rhs(name: &str) -> bool {
     name.rsplit('.').next() == Some("b")
 }
 
-/// The one dense array of numbers in a file, or of several the one named `b`.
+/// The only dense numeric array of a file, or the one named `b` if there are several.
 pub(super) fn parse_array(path: &Path, bytes: &[u8]) -> Result<Array> {
     let mut dense = Found::read(path, bytes, |_| true)?.dense;
     if dense.len() > 1 && dense.iter().filter(|d| is_rhs(&d.name)).count() == 1 {
@@ -108,28 +110,29 @@ pub(super) fn parse_array(path: &Path, bytes: &[u8]) -> Result<Array> {
                 _ => Array::new(vec![n, m], transpose(&values, m)),
             }
         }
-        0 => Err(Error::format(path, "no dense array of numbers in this MAT-file")),
+        0 => Err(Error::format(path, "no dense array of numbers in this MAT-file: save one with -v7")),
         n => {
             let names = dense.iter().map(|d| d.name.clone()).collect::<Vec<_>>().join(", ");
             Err(Error::format(
                 path,
-                format!("{n} arrays in this MAT-file, {names}: save one alone, or name it `b`"),
+                format!("{n} arrays in this MAT-file ({names}): save only one, or name it `b`"),
             ))
         }
     }
 }
 
-/// An array and the name of its variable, with its field if it is one.
+/// An array with the name of its variable, and of its field if it is in a struct.
 struct Named<T> {
     name: String,
     array: T,
 }
 
-/// What a file holds of use.
+/// The arrays of a file that may be needed.
 struct Found {
     sparse: Vec<Named<Sparse>>,
     dense: Vec<Named<Dense>>,
-    /// Dense arrays that are of use, by name: others may be far larger than the matrix.
+    /// True for the names of dense arrays that are needed; others are skipped, since they may be far larger
+    /// than the matrix.
     wanted: fn(&str) -> bool,
 }
 
@@ -138,26 +141,25 @@ struct Sparse {
     shape: [usize; 2],
     row: Vec<u32>,
     col_ptr: Vec<u32>,
-    /// None if they are complex.
+    /// `None` if the values are complex.
     values: Option<Vec<f64>>,
 }
 
 /// A dense array by columns.
 struct Dense {
     shape: [usize; 2],
-    /// None if they are complex.
+    /// `None` if the values are complex.
     values: Option<Vec<f64>>,
 }
 
 impl Found {
     fn read(path: &Path, bytes: &[u8], wanted: fn(&str) -> bool) -> Result<Self> {
         if is_hdf5(bytes) {
-            let message = "an HDF5 file, as MATLAB writes with -v7.3, which cannot be read: save it with -v7";
+            let message = "this is an HDF5 file, which MATLAB writes with -v7.3; HDF5 is not supported: save it with -v7";
             return Err(Error::format(path, message));
         }
         if !is_matlab(bytes) {
-            let message =
-                "not a MAT-file of level 5, or one that is cut short: save it with save('A.mat', 'A', '-v7')";
+            let message = "this is not a MAT-file of level 5, or it is cut short: save it with save('A.mat', 'A', '-v7')";
             return Err(Error::format(path, message));
         }
         let big_endian = bytes[126] == b'M';
@@ -173,7 +175,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Keeps an array if it is of use. `of` is the struct and the field that it stands in.
+    /// Keeps an array if it is needed. `within` is the struct and field that contain it.
     fn take(&mut self, mut of: Elements, within: Option<&str>) -> Result<()> {
         if of.bytes.is_empty() {
             return Ok(()); // an empty field
@@ -182,7 +184,7 @@ impl Found {
         let word =
             of.indices(&Element { data: flags.data.get(..4).unwrap_or_default(), ..flags }, "flags")?;
         let Some(&word) = word.first() else {
-            return Err(of.wrong(flags.at, "flags of an array are missing"));
+            return Err(of.wrong(flags.at, "the flags of an array are missing"));
         };
         let (class, complex, logical) = (word as u8, word & 0x800 != 0, word & 0x200 != 0);
         if !matches!(class, STRUCT | SPARSE) && !DENSE.contains(&class) {
@@ -201,7 +203,7 @@ impl Found {
             STRUCT if within.is_none() && shape == [1, 1] => self.fields(of, &name),
             SPARSE => {
                 let array = sparse(&mut of, shape, complex, logical)?;
-                // A sparse vector is a right-hand side, if anything.
+                // A sparse vector can only be a right-hand side.
                 match shape[1] == 1 && shape[0] > 1 {
                     true => self.dense.push(Named { name, array: array.into_vector(&of)? }),
                     false => self.sparse.push(Named { name, array }),
@@ -210,12 +212,12 @@ impl Found {
             }
             class if DENSE.contains(&class) && shape.iter().all(|&n| n > 0) => {
                 let element = of.expect("the numbers of an array")?;
-                // A scalar is a setting, and MATLAB puts bytes of its own without a name at the end.
+                // A scalar is a setting; the last, unnamed array holds MATLAB's own data.
                 if (shape != [1, 1] || is_rhs(&name)) && !name.is_empty() && (self.wanted)(&name) {
                     let values = of.reals(&element, "the numbers of an array")?;
                     if Some(values.len()) != shape[0].checked_mul(shape[1]) {
                         let message =
-                            format!("`{name}` has {} numbers; its shape is {shape:?}", values.len());
+                            format!("`{name}` has {} numbers, but its shape is {shape:?}", values.len());
                         return Err(of.wrong(element.at, message));
                     }
                     self.dense
@@ -227,7 +229,7 @@ impl Found {
         }
     }
 
-    /// The fields of a struct; of SuiteSparse's, those that are known.
+    /// Reads the fields of a struct; of SuiteSparse's `Problem` only `A` and `b`.
     fn fields(&mut self, mut of: Elements, name: &str) -> Result<()> {
         let length = of.expect("the length of field names")?;
         let length = of.indices(&length, "the length of field names")?.first().copied().unwrap_or(0) as usize;
@@ -240,7 +242,7 @@ impl Found {
                 String::from_utf8_lossy(field.split(|&c| c == 0).next().unwrap_or_default());
             let element = of.expect("a field")?;
             if element.kind != MATRIX {
-                return Err(of.wrong(element.at, format!("field `{field}` is no array")));
+                return Err(of.wrong(element.at, format!("field `{field}` is not an array")));
             }
             if name == "Problem" && !matches!(&*field, "A" | "b") {
                 continue; // `Zeros` and the like are about A
@@ -262,21 +264,28 @@ impl Found {
     }
 }
 
-/// Reads what follows the name of a sparse array.
+/// Reads the parts of a sparse array after its name.
 fn sparse(of: &mut Elements, shape: [usize; 2], complex: bool, logical: bool) -> Result<Sparse> {
     let indices = of.expect("the row indices of a sparse matrix")?;
     let mut row = of.indices(&indices, "row indices")?;
     let pointers = of.expect("the column pointers of a sparse matrix")?;
     let col_ptr = of.indices(&pointers, "column pointers")?;
     if col_ptr.len() != shape[1] + 1 {
-        let message = format!("{} column pointers for {} columns", col_ptr.len(), shape[1]);
+        let message = format!(
+            "{} column pointers for {} columns; expected one more pointer than columns",
+            col_ptr.len(),
+            shape[1]
+        );
         return Err(of.wrong(pointers.at, message));
     }
-    // More room than entries is usual.
+    // Files often reserve more places than there are entries.
     let entries = col_ptr[shape[1]] as usize;
     let sorted = col_ptr[0] == 0 && col_ptr.is_sorted();
     if !sorted || entries > row.len() {
-        let message = format!("the column pointers do not run from 0 to at most {} entries", row.len());
+        let message = format!(
+            "the column pointers do not run from 0 to at most {} entries, or they decrease",
+            row.len()
+        );
         return Err(of.wrong(pointers.at, message));
     }
     row.truncate(entries);
@@ -286,13 +295,13 @@ fn sparse(of: &mut Elements, shape: [usize; 2], complex: bool, logical: bool) ->
         return Err(of.wrong(indices.at, message));
     }
     let mut element = of.expect("the values of a sparse matrix")?;
-    // MATLAB has written logical values as bytes and called them doubles.
+    // MATLAB stores logical values as bytes but labels them doubles.
     if logical && element.data.len() < 8 * entries {
         element.kind = element::BYTES;
     }
     let mut values = of.reals(&element, "values")?;
     if values.len() < entries {
-        let message = format!("{} values for {entries} entries", values.len());
+        let message = format!("{} values for {entries} entries; expected one value per entry", values.len());
         return Err(of.wrong(element.at, message));
     }
     values.truncate(entries);
@@ -307,12 +316,12 @@ impl Sparse {
     fn into_csr(self, path: &Path, name: &str, len: usize) -> Result<Csr> {
         let values = real(path, name, self.values)?;
         let col_ptr = self.col_ptr.into_iter().map(|p| p as usize).collect();
-        // Compressed data may be a thousandth of what it holds; entries are there already.
+        // Compressed data may hold a thousand times its size; the entries are already in memory.
         let len = len.max(16 * self.row.len());
         into_rows(path, self.shape, (col_ptr, self.row, values), Symmetry::General, len)
     }
 
-    /// One column as a dense array.
+    /// Converts a single column to a dense array.
     fn into_vector(self, of: &Elements) -> Result<Dense> {
         let n = super::source::believable(of.file, "numbers", Some(self.shape[0]), of.bytes.len())?;
         let values = self.values.map(|stored| {
@@ -325,7 +334,7 @@ impl Sparse {
 }
 
 impl Dense {
-    /// Its numbers by columns, all finite.
+    /// Its numbers by columns; fails if one is not finite.
     fn reals(self, path: &Path, name: &str) -> Result<Vec<f64>> {
         let [rows, _] = self.shape;
         let values = real(path, name, self.values)?;

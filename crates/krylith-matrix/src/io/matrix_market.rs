@@ -1,8 +1,9 @@
-//! Matrix Market: the header, dense arrays and writing; `coordinate` has the sparse body.
+//! Matrix Market: the header, dense arrays and writing; `coordinate` reads the sparse body.
 //!
-//! Boisvert, Pozo & Remington, *The Matrix Market Exchange Formats*, NISTIR 5935. Taken more loosely than
-//! there: any letter case in the header, blank lines and comments anywhere below it, and symmetric files that
-//! hold the upper triangle instead of the lower. `unsigned-integer`, as SciPy writes, is `integer`; what AmgX adds is in `amgx`.
+//! Boisvert, Pozo & Remington, *The Matrix Market Exchange Formats*, NISTIR 5935. The reader also accepts any
+//! letter case in the header, blank lines and comments anywhere below it, and symmetric files that hold the
+//! upper triangle instead of the lower. It reads `unsigned-integer`, which SciPy writes, as `integer`. Module
+//! `amgx` reads AmgX's additions.
 
 mod amgx;
 
@@ -20,7 +21,7 @@ use crate::matrix::Csr;
 use crate::{Error, Result};
 use amgx::AmgX;
 
-/// What the values of a file are.
+/// The type of a file's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Field {
@@ -29,7 +30,7 @@ pub enum Field {
     Pattern,
 }
 
-/// Which entries stand for their mirror image too.
+/// Which entries also represent their mirror image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Symmetry {
@@ -38,7 +39,7 @@ pub enum Symmetry {
     SkewSymmetric,
 }
 
-/// The first line and the line of sizes.
+/// The contents of the first line and the line of sizes.
 #[doc(hidden)]
 pub struct Header {
     pub coordinate: bool,
@@ -46,55 +47,57 @@ pub struct Header {
     symmetry: Symmetry,
     pub rows: usize,
     pub columns: usize,
-    /// Announced entries; of an array, the numbers it has.
+    /// Number of announced entries; for an array, of the numbers that it has.
     pub entries: usize,
-    /// Where the line after the sizes begins.
+    /// Offset of the line after the sizes.
     body: usize,
-    /// What a line of AmgX's says.
+    /// The contents of AmgX's line.
     amgx: AmgX,
 }
 
 impl Header {
-    /// Lines that such a file may need.
+    /// Number of lines that such a file may need.
     pub fn numbers(&self) -> Option<usize> {
         self.rows.checked_mul(self.amgx.vectors())?.checked_add(self.entries)
     }
 
-    /// The block size that it speaks of.
+    /// The block size that AmgX's line gives.
     pub fn block(&self) -> Option<usize> {
         self.amgx.block
     }
 
-    /// Whether vectors follow the entries.
+    /// True if vectors follow the entries.
     pub fn has_vectors(&self) -> bool {
         self.amgx.has_vectors()
     }
 }
 
-/// All that a file holds.
+/// The contents of a file.
 pub(super) struct Parsed {
     pub matrix: Csr,
-    /// The block size that it speaks of.
+    /// The block size that AmgX's line gives.
     pub block: Option<usize>,
-    /// The right-hand side behind the entries of an AmgX file.
+    /// The right-hand side after the entries of an AmgX file.
     pub rhs: Option<Vec<f64>>,
 }
 
 /// Reads a sparse matrix: `coordinate` or `array`; real, integer or pattern (ones); general, symmetric or
 /// skew-symmetric; plain or gzip.
 ///
-/// Duplicates are summed in the file's order. Zeros of an `array` file are not stored, those of a `coordinate`
-/// file are.
+/// Duplicates are summed in the file's order. Zeros of an `array` file are not stored, those of a
+/// `coordinate` file are.
 ///
 /// # Errors
 /// With file and line: a malformed header, complex or hermitian values, fewer or more entries than announced,
-/// an index of 0 or out of range, text that is no number, NaN and infinities, anything after a line's last number.
+/// an index of 0 or out of range, text that is not a number, NaN and infinities, text after a line's last
+/// number.
 pub fn read(path: impl AsRef<Path>) -> Result<Csr> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
 }
 
-/// Reads a dense array, shape `[n]` for one column, else `[rows, columns]`; a `coordinate` file is filled with 0.
+/// Reads a dense array: shape `[n]` for one column, else `[rows, columns]`. A `coordinate` file is filled
+/// with 0.
 ///
 /// # Errors
 /// As [`read`].
@@ -173,11 +176,11 @@ pub fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Resul
 #[doc(hidden)]
 pub fn header(path: &Path, text: &[u8]) -> Result<Header> {
     let header = announced(path, text)?;
-    // The shortest line of an entry is "1 1", of an array "1", and line ends stand between them.
+    // The shortest line of an entry is "1 1", of an array "1"; each but the last ends in a newline.
     let (shortest, rest) = (if header.coordinate { 4 } else { 2 }, text.len() - header.body);
     if header.entries > rest.div_ceil(shortest) {
         let message = format!(
-            "{} entries are announced, and only {rest} bytes follow: the file is cut short",
+            "the header announces {} entries, but only {rest} bytes follow: the file is cut short",
             header.entries
         );
         return Err(Error::parse(path, line_of(text, header.body.saturating_sub(1)), message));
@@ -185,7 +188,7 @@ pub fn header(path: &Path, text: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
-/// The header of a file that begins so.
+/// The header of a file that begins with `text`, which may be incomplete.
 pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
     let mut lines = Lines { text, at: mark(text) };
     let first = lines.next().unwrap_or((0, b""));
@@ -210,7 +213,9 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
         "real" | "double" => Field::Real,
         "integer" | "unsigned-integer" => Field::Integer,
         "pattern" if coordinate => Field::Pattern,
-        "pattern" => return Err(bad(0, "an array has no pattern: give real or integer values".into())),
+        "pattern" => {
+            return Err(bad(0, "an `array` file cannot be `pattern`: give real or integer values".into()));
+        }
         "complex" => {
             return Err(bad(0, COMPLEX.into()));
         }
@@ -223,7 +228,7 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
         "hermitian" => {
             return Err(bad(
                 0,
-                "hermitian matrices are not supported: a real one is written `symmetric`".into(),
+                "hermitian matrices are not supported: declare a real one `symmetric`".into(),
             ));
         }
         _ => {
@@ -261,7 +266,7 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
         return Err(bad(at, format!("a {rows}×{columns} matrix does not fit 32-bit indices")));
     }
     if symmetry != Symmetry::General && rows != columns {
-        return Err(bad(at, format!("the matrix is called symmetric, but it is {rows}×{columns}")));
+        return Err(bad(at, format!("the header declares a symmetric matrix, but it is {rows}×{columns}")));
     }
     let body = lines.at;
     let entries = match (coordinate, symmetry) {
@@ -272,15 +277,15 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
     };
     let amgx = amgx.unwrap_or_default();
     if amgx.has_vectors() && !coordinate {
-        return Err(bad(0, "an AmgX file with vectors behind a dense array, which is not read".into()));
+        return Err(bad(0, "an AmgX file with vectors after a dense array is not supported".into()));
     }
     Ok(Header { coordinate, field, symmetry, rows, columns, entries, body, amgx })
 }
 
-/// The numbers of an `array` file, one a line, as the full matrix by columns.
+/// The numbers of an `array` file, one per line, as the full matrix by columns.
 fn dense(path: &Path, text: &[u8], header: &Header) -> Result<Vec<f64>> {
     let (n, m) = (header.rows, header.columns);
-    // Either size may be 0 and the other huge: both are checked, and with no rows there are no columns to visit.
+    // One size may be 0 and the other huge, so both are checked. Without rows there are no columns to visit.
     believable(path, "rows", Some(n), text.len())?;
     let size = believable(path, "numbers", n.checked_mul(m), text.len())?;
     let m = if n == 0 { 0 } else { m };
@@ -311,13 +316,14 @@ fn dense(path: &Path, text: &[u8], header: &Header) -> Result<Vec<f64>> {
         }
     }
     if let Some((at, _)) = lines.content() {
-        let message = format!("more than the {} numbers that the sizes announce", header.entries);
+        let message =
+            format!("the file has more than the {} numbers that its sizes announce", header.entries);
         return Err(Error::parse(path, line_of(text, at), message));
     }
     Ok(values)
 }
 
-/// Lines with the offset at which each begins.
+/// Lines with their offsets.
 struct Lines<'a> {
     text: &'a [u8],
     at: usize,
@@ -348,7 +354,7 @@ fn words_of(line: &[u8]) -> impl Iterator<Item = &str> {
     split.map(|w| std::str::from_utf8(w).unwrap_or("\u{fffd}"))
 }
 
-/// At most six words in lower case: five are right.
+/// The first six words in lower case: a valid line has five.
 fn words(line: &[u8]) -> Vec<String> {
     words_of(&line[..line.len().min(1024)]).take(6).map(str::to_ascii_lowercase).collect()
 }
@@ -373,7 +379,7 @@ pub fn write(path: impl AsRef<Path>, a: &Csr) -> Result<()> {
                     for i in start..end.min(start + ROWS) {
                         let (col, values) = a.row(i);
                         for (&j, &v) in col.iter().zip(values) {
-                            let _ = writeln!(text, "{} {} {v:.16e}", i + 1, j as usize + 1); // strings never fail
+                            let _ = writeln!(text, "{} {} {v:.16e}", i + 1, j as usize + 1); // never fails
                         }
                     }
                     text
@@ -387,7 +393,8 @@ pub fn write(path: impl AsRef<Path>, a: &Csr) -> Result<()> {
     })
 }
 
-/// Writes `array real general`, 17 significant digits, column by column; the file appears whole or not at all.
+/// Writes `array real general`, 17 significant digits, column by column; the file appears whole or not at
+/// all.
 ///
 /// # Errors
 /// [`Error::Io`] with the path.

@@ -1,6 +1,6 @@
-//! Files of one matrix or vector, in and out, told apart by content.
+//! Reads and writes files with a matrix or a vector; the format is recognised by content.
 //!
-//! `krylith::io` passes them on, and has what needs more than a matrix: whole systems, and ranks that read their own rows.
+//! `krylith::io` re-exports this module, and adds readers of whole systems and of one rank's rows.
 //!
 //! A new format is a `Kind`, recognized by content, with its arms here. `bound.rs` says how long a stream of
 //! it may be. `io/parts/matrix.rs` of krylith-core says whether ranks can share it, and `io/mod.rs` there has
@@ -37,7 +37,7 @@ pub use vector::{VectorFormat, is_own, write_vector};
 use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};
 
-/// A matrix in the format that its file had.
+/// A matrix in the format of its file.
 ///
 /// # Examples
 /// ```
@@ -79,7 +79,7 @@ impl Matrix {
         }
     }
 
-    /// Stored numbers, zeros inside blocks and on diagonals included.
+    /// Number of stored numbers, including zeros inside blocks and on diagonals.
     pub fn stored(&self) -> usize {
         match self {
             Matrix::Csr(a) => a.nonzeros(),
@@ -118,7 +118,7 @@ impl Matrix {
     }
 }
 
-/// What a matrix file held.
+/// The contents of a matrix file.
 ///
 /// # Examples
 /// ```
@@ -139,14 +139,14 @@ impl Matrix {
 pub struct ReadMatrix {
     /// The matrix.
     pub matrix: Matrix,
-    /// The block size that the file, or PETSc's `.info` beside it, speaks of.
+    /// The block size that the file, or PETSc's `.info` file beside it, gives.
     pub block_hint: Option<usize>,
-    /// The vector that followed the matrix (PETSc, Harwell–Boeing, AmgX) or is called `b` beside it (MATLAB): by custom the
-    /// right-hand side.
+    /// The vector that follows the matrix (PETSc, Harwell–Boeing, AmgX) or is called `b` beside it (MATLAB).
+    /// By convention it is the right-hand side.
     pub vector: Option<Vec<f64>>,
 }
 
-/// What a file's first bytes say it is.
+/// The format of a file, recognised by its first bytes.
 #[doc(hidden)]
 pub enum Kind {
     MatrixMarket,
@@ -158,7 +158,7 @@ pub enum Kind {
     Unknown,
 }
 
-/// What a file is, by its content or else its name.
+/// The format of a file, by its content, or else by its name.
 #[doc(hidden)]
 pub fn kind(path: &Path, bytes: &[u8]) -> Kind {
     let ends = |list: &[&str]| {
@@ -179,7 +179,8 @@ pub fn kind(path: &Path, bytes: &[u8]) -> Kind {
         Kind::Matlab
     } else if harwell_boeing::is_harwell_boeing(bytes) {
         Kind::HarwellBoeing
-    // Content that says nothing, perhaps because it is damaged: the reader the name asks for says what is wrong.
+    // The content is not recognised, perhaps because it is damaged: the reader chosen by the name reports
+    // what is wrong.
     } else if ends(&[".mtx"]) {
         Kind::MatrixMarket
     } else if ends(&[".npy"]) {
@@ -199,11 +200,12 @@ pub fn kind(path: &Path, bytes: &[u8]) -> Kind {
     }
 }
 
-/// Reads a matrix: Matrix Market, Harwell–Boeing or Rutherford–Boeing (plain or gzip), SciPy `.npz`, PETSc binary, MATLAB
-/// `.mat`.
+/// Reads a matrix: Matrix Market, Harwell–Boeing or Rutherford–Boeing (plain or gzip), SciPy `.npz`, PETSc
+/// binary, or MATLAB `.mat`.
 ///
 /// # Errors
-/// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
+/// A file that cannot be read, has none of these formats, is malformed or damaged, or holds values that are
+/// not finite.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
     let path = path.as_ref();
     let bytes = source::load(path, None)?;
@@ -214,8 +216,8 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<ReadMatrix> {
     Ok(read)
 }
 
-/// As [`read_matrix`], of a file's content in memory; nothing is read beside it. Errors call it `name`, whose ending counts
-/// where the content cannot say what it is.
+/// As [`read_matrix`], from a file's content in memory; files beside it are not read. Errors use `name`, and
+/// its ending selects the format if the content does not.
 ///
 /// ```
 /// use krylith::io::parse_matrix;
@@ -247,7 +249,7 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
             let Some(petsc::Object::Matrix(a)) = objects.next() else {
                 return Err(Error::format(
                     path,
-                    "a PETSc vector where a matrix is expected; write the Mat first",
+                    "expected a matrix, found a PETSc vector; write the Mat first",
                 ));
             };
             let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
@@ -262,31 +264,31 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
             Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
         }
         Kind::Npy => {
-            let message =
-                "a dense array where a sparse matrix is expected; save it with scipy.sparse.save_npz";
+            let message = "expected a sparse matrix, found a dense array; save it with scipy.sparse.save_npz";
             Err(Error::format(path, message))
         }
         Kind::Unknown => Err(Error::format(
             path,
-            "no matrix format that is known: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz), PETSc binary, \
+            "no matrix format is recognised: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz), PETSc binary, \
              Harwell–Boeing (.rua, .rb) or MATLAB (.mat, saved with -v7)",
         )),
     }
 }
 
-/// Reads a vector or a dense array of two dimensions: Matrix Market (array, or coordinate filled with zeros), `.npy`,
-/// the first PETSc Vec of a file, the dense array of a MATLAB file, the right-hand side of a Harwell–Boeing file, or text with
-/// as many numbers in each line.
+/// Reads a vector or a two-dimensional dense array. Formats: Matrix Market (array, or coordinate filled with
+/// zeros), `.npy`, the first PETSc Vec of a file, the dense array of a MATLAB file, the right-hand side of a
+/// Harwell–Boeing file, or text with the same count of numbers in each line.
 ///
 /// # Errors
-/// A file that cannot be read, is none of these, is malformed or damaged, or holds values that are not finite.
+/// A file that cannot be read, has none of these formats, is malformed or damaged, or holds values that are
+/// not finite.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
     vector_of(path, &source::load(path, None)?)
 }
 
-/// As [`read_vector`], where it is known that about so many numbers are wanted: a pipe or a packed text that goes on far beyond them is
-/// refused before it fills the memory. Another number of numbers is no error.
+/// As [`read_vector`], for callers that want about `numbers` numbers. A pipe or a compressed text that is far
+/// longer is refused before it fills the memory. Any other count of numbers is not an error.
 ///
 /// # Errors
 /// As [`read_vector`]; far more text than `numbers` can need.
@@ -303,7 +305,7 @@ pub fn read_vector_of(path: impl AsRef<Path>, numbers: usize) -> Result<Array> {
     vector_of(path, &source::load(path, Some(numbers))?)
 }
 
-/// As [`read_vector`], of a file's content in memory; `name` as for [`parse_matrix`].
+/// As [`read_vector`], from a file's content in memory; `name` as for [`parse_matrix`].
 ///
 /// # Errors
 /// As [`read_vector`].
@@ -328,7 +330,7 @@ fn vector_of(path: &Path, bytes: &[u8]) -> Result<Array> {
             .ok_or_else(|| Error::format(path, "no right-hand side in this Harwell–Boeing file")),
         Kind::Npz => Err(Error::format(
             path,
-            "a sparse matrix or an archive where a vector is expected; save it with numpy.save",
+            "expected a vector, found a sparse matrix or an archive; save it with numpy.save",
         )),
         Kind::Unknown => text::parse(path, bytes),
     }

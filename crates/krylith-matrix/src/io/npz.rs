@@ -11,12 +11,12 @@ use super::source::{Rows, believable, load, name_file, tidy_rows};
 use crate::matrix::{Bsr, Csr, Dia};
 use crate::{Error, Result};
 
-/// Reads a sparse matrix in the format it was saved in; csc and coo become csr, as do blocks that are not square.
+/// Reads a sparse matrix in its saved format; csc, coo and non-square blocks become csr.
 ///
 /// Unsorted rows are sorted and duplicates summed.
 ///
 /// # Errors
-/// A damaged archive, an archive that is no sparse matrix, missing or malformed arrays, indices out of range,
+/// A damaged archive, an archive without a sparse matrix, missing or malformed arrays, indices out of range,
 /// complex values, NaN and infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<Matrix> {
     let path = path.as_ref();
@@ -45,16 +45,15 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Matrix> {
         "bsr" => bsr(&mut file, rows, columns),
         "dia" => dia(&mut file, rows, columns),
         other => {
-            let message =
-                format!("sparse format `{other}`; csr, csc, coo, bsr and dia can be read: save A.tocsr()");
+            let message = format!("the sparse format `{other}` is not supported: save A.tocsr()");
             Err(Error::format(path, message))
         }
     }
 }
 
-/// Bytes within which the header of a member ends.
+/// The header of a member ends within this many bytes.
 const HEADER: u64 = 1 << 16;
-/// Times that an entry may be named on average.
+/// Largest average number of times that an archive may list a position.
 const DUPLICATES: usize = 64;
 
 fn product(shape: &[usize]) -> usize {
@@ -71,14 +70,14 @@ fn exactly(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
 fn at_most(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
     move |shape| match product(shape) {
         n if n <= count => Ok(()),
-        n => Err(format!("{n} entries; at most {count} are expected")),
+        n => Err(format!("{n} entries; expected at most {count}")),
     }
 }
 
 struct Npz<'a> {
     path: &'a Path,
     archive: zip::ZipArchive<Cursor<&'a [u8]>>,
-    /// Bytes that the members read so far had: what the archive says of its sizes is only a claim.
+    /// Total bytes of the members read so far; the sizes that the archive itself states may be wrong.
     unpacked: usize,
 }
 
@@ -87,7 +86,8 @@ impl Npz<'_> {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// A member whose shape `fits`: its header is looked at before the rest is unpacked, and no more than it announces is.
+    /// A member whose shape passes `fits`. The header is read before the rest is unpacked, and no more than
+    /// it announces is unpacked.
     fn member(&mut self, name: &str, fits: impl FnOnce(&[usize]) -> Result<(), String>) -> Result<Vec<u8>> {
         let bad = |e: &dyn std::fmt::Display| Error::format(self.path, format!("`{name}`: {e}"));
         let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| bad(&e))?;
@@ -97,22 +97,24 @@ impl Npz<'_> {
         fits(&npy.shape).map_err(|e| bad(&e))?;
         let whole = npy.needed().and_then(|n| n.checked_add(npy.begin()));
         let rest = whole.map_or(0, |whole| whole.saturating_sub(bytes.len()));
-        // One byte more: the checksum is looked at behind the last.
+        // One more byte makes the reader verify the checksum at the end.
         member.take(rest as u64 + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
         self.unpacked += bytes.len();
         Ok(bytes)
     }
 
-    /// Refuses more entries than there can be. Places are named several times where parts of a matrix overlap, but not without bound.
+    /// Refuses an implausible number of entries. Overlapping parts of a matrix list positions several times,
+    /// but not without bound.
     fn check_count(&self, count: usize, [rows, columns]: [usize; 2]) -> Result<()> {
         if count <= rows.saturating_mul(columns).saturating_mul(DUPLICATES) {
             return Ok(());
         }
-        let message = format!("{count} entries are announced, more than a {rows}×{columns} matrix can need");
+        let message =
+            format!("the archive announces {count} entries, more than a {rows}×{columns} matrix can need");
         Err(Error::format(self.path, message))
     }
 
-    /// What the header of a member says its shape is.
+    /// The shape that the header of a member gives.
     fn shape_of(&mut self, name: &str) -> Result<Vec<usize>> {
         let bad = |e: &dyn std::fmt::Display| Error::format(self.path, format!("`{name}`: {e}"));
         let member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| bad(&e))?;
@@ -149,18 +151,20 @@ impl Npz<'_> {
                 Ok((rows as usize, columns as usize))
             }
             _ => {
-                let message = format!("shape {shape:?}; two dimensions that fit 32-bit indices are expected");
+                let message =
+                    format!("the shape is {shape:?}; expected two dimensions that fit 32-bit indices");
                 Err(Error::format(self.path, message))
             }
         }
     }
 
-    /// So many indices, which must be below `limit`.
+    /// Reads `count` indices, which must be below `limit`.
     fn indices(&mut self, name: &str, count: usize, limit: usize) -> Result<Vec<u32>> {
         let list = self.integers(name, exactly(count))?;
         match list.iter().position(|&n| n < 0 || n as u64 >= limit as u64) {
             Some(p) => {
-                let message = format!("`{name}`: entry {p} is {}, and there are {limit}", list[p]);
+                let message =
+                    format!("`{name}`: entry {p} is {}; expected 0 or more, and less than {limit}", list[p]);
                 Err(Error::format(self.path, message))
             }
             None => Ok(list.into_iter().map(|n| n as u32).collect()), // shapes fit u32, so indices do
@@ -174,7 +178,7 @@ impl Npz<'_> {
     }
 }
 
-/// Pointers, indices and values as they are: by rows of csr, and by columns of csc.
+/// Pointers, indices and values as stored: by rows for csr, by columns for csc.
 fn stored(file: &mut Npz, pointed: usize, others: usize) -> Result<Rows> {
     let pointers = file.pointers(pointed)?;
     let count = pointers.last().copied().unwrap_or(0);
@@ -248,16 +252,18 @@ fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 /// SciPy stores entry (j − o, j) of diagonal o at column j; Krylith at its row.
 fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let path = file.path;
-    // More diagonals than these lie outside, or are named twice; SciPy's may be longer than the matrix is wide.
+    // More diagonals than these lie outside the matrix or repeat. SciPy's diagonals may be longer than the
+    // matrix is wide.
     let offsets = file.integers("offsets", at_most(2 * (rows + columns)))?;
     let longest = 2 * rows.max(columns).max(1);
     let (shape, data) = file.reals("data", |shape| match *shape {
         [_, length] if length > longest => {
-            Err(format!("diagonals of {length} numbers in a {rows}×{columns} matrix"))
+            Err(format!("the diagonals have {length} numbers, too many for a {rows}×{columns} matrix"))
         }
-        [diagonals, _] if diagonals != offsets.len() => {
-            Err(format!("{diagonals} diagonals for {} offsets", offsets.len()))
-        }
+        [diagonals, _] if diagonals != offsets.len() => Err(format!(
+            "{diagonals} diagonals for {} offsets; expected one diagonal per offset",
+            offsets.len()
+        )),
         _ => Ok(()),
     })?;
     let [diagonals, length] = shape[..] else {
@@ -267,10 +273,11 @@ fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
         ));
     };
     if diagonals != offsets.len() {
-        let message = format!("{} offsets for {diagonals} diagonals", offsets.len());
+        let message =
+            format!("{} offsets for {diagonals} diagonals; expected one offset per diagonal", offsets.len());
         return Err(Error::format(path, message));
     }
-    // Diagonals that lie wholly outside hold nothing.
+    // Diagonals that lie wholly outside hold nothing and are dropped.
     let inside = |o: i64| o > -(rows as i64) && o < columns as i64;
     let mut order: Vec<usize> = (0..diagonals).filter(|&d| inside(offsets[d])).collect();
     order.sort_by_key(|&d| offsets[d]);
@@ -435,10 +442,10 @@ mod tests {
             (
                 "indptr",
                 i4(&[0, 3, 1 << 30]),
-                "1073741824 entries are announced, more than a 2×3 matrix can need",
+                "the archive announces 1073741824 entries, more than a 2×3 matrix can need",
             ),
             ("indices", i4(&[0; 5]), "`indices`: 5 entries; expected 4"),
-            ("shape", i4(&[0; 3]), "`shape`: 3 entries; at most 2"),
+            ("shape", i4(&[0; 3]), "`shape`: 3 entries; expected at most 2"),
             ("data", f8("(4,)", &[1.0, f64::NAN, 1.0, 1.0]), "entry (0, 0) is NaN"),
             ("data", npy("<c16", false, "(4,)", &[0; 64]), "complex"),
         ] {

@@ -1,12 +1,13 @@
-//! Numbers as text: the one way in which every text format reads them.
+//! Parses numbers in text; all text formats use this module.
 //!
-//! C's spellings and Fortran's: `1.5`, `-2e3`, `1D0`, `1.5Q-3`, and `3.14-114` or `0.4+1`, where Fortran leaves out the letter
-//! before an exponent of three digits.
+//! It accepts the spellings of C and Fortran: `1.5`, `-2e3`, `1D0`, `1.5Q-3`, and `3.14-114` or `0.4+1`,
+//! since Fortran omits the letter before an exponent of three digits.
 
-/// The number that `text` begins with, and its length. It ends at white space or with the text.
+/// The number that `text` begins with, and its length. The number must end at white space or at the end of
+/// the text.
 ///
 /// # Errors
-/// What is wrong with the number, which is quoted.
+/// The reason why it is not a valid number, with the number quoted.
 #[inline]
 pub(super) fn first(text: &[u8]) -> Result<(f64, usize), String> {
     if let Ok((v, length)) = fast_float2::parse_partial::<f64, _>(text)
@@ -19,7 +20,7 @@ pub(super) fn first(text: &[u8]) -> Result<(f64, usize), String> {
     Ok((spelt(word)?, word.len()))
 }
 
-/// A word as a number.
+/// Parses a word as a number.
 ///
 /// # Errors
 /// As [`first`].
@@ -30,7 +31,8 @@ pub(super) fn whole(word: &[u8]) -> Result<f64, String> {
     }
 }
 
-/// What stands before the exponent, and the exponent, if there is one. A letter alone gives an empty exponent.
+/// The part before the exponent, and the exponent, if there is one. A letter without digits gives an empty
+/// exponent.
 pub(super) fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     let sign = usize::from(matches!(word.first(), Some(b'+' | b'-')));
     match word[sign..].iter().position(|c| b"eEdDqQ+-".contains(c)).map(|at| sign + at) {
@@ -40,14 +42,14 @@ pub(super) fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A number in Fortran's spelling, or why it is none.
+/// Parses a number in Fortran's spelling, or returns the reason why it is invalid.
 #[cold]
 fn spelt(word: &[u8]) -> Result<f64, String> {
     let (digits, exponent) = split(word);
     let has_letter = word.get(digits.len()).is_some_and(u8::is_ascii_alphabetic);
     if let Some(power) = exponent
         && is_decimal(digits)
-        // Without a point and a letter it is more likely two numbers that touch, or a date.
+        // Without a point and a letter it is more likely two numbers without a separator, or a date.
         && (has_letter || digits.contains(&b'.'))
     {
         if !power
@@ -57,7 +59,7 @@ fn spelt(word: &[u8]) -> Result<f64, String> {
             .iter()
             .any(u8::is_ascii_digit)
         {
-            return Err(format!("{} is no number: its exponent has no digits", quoted(word)));
+            return Err(format!("{} is not a number: its exponent has no digits", quoted(word)));
         }
         if let Ok(v) = fast_float2::parse::<f64, _>([digits, b"e", power].concat()) {
             return finite(word, v);
@@ -65,11 +67,11 @@ fn spelt(word: &[u8]) -> Result<f64, String> {
     }
     match fast_float2::parse::<f64, _>(word) {
         Ok(v) => finite(word, v),
-        Err(_) => Err(format!("{} is no number{}", quoted(word), why(word))),
+        Err(_) => Err(format!("{} is not a number{}", quoted(word), why(word))),
     }
 }
 
-/// Whether this is digits with at most one point, perhaps behind a sign.
+/// True for digits with at most one point, perhaps after a sign.
 fn is_decimal(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);
     let points = text.iter().filter(|&&c| c == b'.').count();
@@ -86,17 +88,18 @@ fn finite(word: &[u8], v: f64) -> Result<f64, String> {
     }
 }
 
-/// The likely reason why a word is no number, to be read after that.
+/// The likely reason why a word is not a number, as the end of that message.
 fn why(word: &[u8]) -> String {
     if word.is_empty() {
         return String::new();
     }
     if word.iter().all(|&c| c == b'*') {
-        return ": Fortran writes asterisks where a number is wider than its format; write it with a wider one".into();
+        return ": Fortran writes asterisks for a number that is wider than its format; use a wider format"
+            .into();
     }
     let comma = word.iter().position(|&c| c == b',');
     if comma.is_some_and(|at| whole(&[&word[..at], b".", &word[at + 1..]].concat()).is_ok()) {
-        return ": write a decimal point for the comma".into();
+        return ": use a decimal point instead of a comma".into();
     }
     match fast_float2::parse_partial::<f64, _>(word) {
         Ok((_, length)) if (1..word.len()).contains(&length) => {
@@ -106,7 +109,7 @@ fn why(word: &[u8]) -> String {
     }
 }
 
-/// A word in a message, shortened.
+/// A word quoted for a message, shortened.
 pub(super) fn quoted(word: &[u8]) -> String {
     const SHOWN: usize = 40;
     let shown = &word[..word.len().min(SHOWN)];
@@ -154,23 +157,23 @@ mod tests {
     #[test]
     fn what_is_no_number_says_why() {
         for (text, words) in [
-            ("", "`` is no number"),
-            ("abc", "`abc` is no number"),
-            ("1.0x", "`1.0x` is no number: `x` follows `1.0`"),
+            ("", "`` is not a number"),
+            ("abc", "`abc` is not a number"),
+            ("1.0x", "`1.0x` is not a number: `x` follows `1.0`"),
             ("1.2.3", "`.3` follows `1.2`"),
-            ("1D", "`1D` is no number: its exponent has no digits"),
+            ("1D", "`1D` is not a number: its exponent has no digits"),
             ("1e+", "its exponent has no digits"),
             ("1.5D+", "its exponent has no digits"),
             ("1.5-", "its exponent has no digits"),
-            ("1.5D1.5", "`1.5D1.5` is no number"),
-            ("1.5-2-3", "`1.5-2-3` is no number"),
-            ("1-2", "`1-2` is no number: `-2` follows `1`"),
-            ("2024-01-05", "is no number"),
-            ("--1", "`--1` is no number"),
-            ("d5", "`d5` is no number"),
-            (".d5", "`.d5` is no number"),
-            ("1,5", "write a decimal point for the comma"),
-            ("1,5D3", "write a decimal point for the comma"),
+            ("1.5D1.5", "`1.5D1.5` is not a number"),
+            ("1.5-2-3", "`1.5-2-3` is not a number"),
+            ("1-2", "`1-2` is not a number: `-2` follows `1`"),
+            ("2024-01-05", "is not a number"),
+            ("--1", "`--1` is not a number"),
+            ("d5", "`d5` is not a number"),
+            (".d5", "`.d5` is not a number"),
+            ("1,5", "use a decimal point instead of a comma"),
+            ("1,5D3", "use a decimal point instead of a comma"),
             ("*****", "asterisks"),
             ("nan", "`nan` is NaN; every value must be finite"),
             ("-inf", "`-inf` is -inf; every value must be finite"),
@@ -178,7 +181,7 @@ mod tests {
             ("1D+999", "`1D+999` is too large for double precision"),
             ("1.0+999", "`1.0+999` is too large"),
             ("0x10", "`x10` follows `0`"),
-            ("\x1b[31m", "`\\u{1b}[31m` is no number"),
+            ("\x1b[31m", "`\\u{1b}[31m` is not a number"),
         ] {
             for found in [whole(text.as_bytes()), first(text.as_bytes()).map(|found| found.0)] {
                 let message = found.unwrap_err();

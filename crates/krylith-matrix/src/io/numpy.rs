@@ -1,7 +1,8 @@
 //! NumPy's `.npy`: arrays of one or two dimensions.
 //!
-//! Read: f4, f8, signed and unsigned integers, booleans; either byte order; C and Fortran order. Written: f8, C
-//! order, little-endian. Integers above 2⁵³ are rounded to the nearest f64.
+//! The reader accepts f4, f8, signed and unsigned integers and booleans, in either byte order, in C and
+//! Fortran order. The writer writes f8 in C order, little-endian. Integers above 2⁵³ are rounded to the
+//! nearest f64.
 
 use std::io::Write;
 use std::ops::Range;
@@ -13,10 +14,10 @@ use crate::{Error, Result};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Blanks at the end of our headers beyond what the alignment takes.
+/// Blanks at the end of Krylith's headers beyond the alignment.
 const OWN_BLANKS: usize = 128;
 
-/// Whether an array that begins so has the header of [`write_to`].
+/// True if an array with this beginning has the header of [`write_to`].
 pub(super) fn is_own(head: &[u8]) -> bool {
     let length = head.get(8..10).map_or(0, |n| usize::from(u16::from_le_bytes([n[0], n[1]])));
     let Some(header) = head.get(10..10 + length) else { return false };
@@ -27,7 +28,8 @@ pub(super) fn is_own(head: &[u8]) -> bool {
 /// Reads an array of one or two dimensions.
 ///
 /// # Errors
-/// Content that is cut short or malformed, complex, text or object arrays, more dimensions, NaN and infinities.
+/// Content that is cut short or malformed; complex, text or object arrays; more dimensions; NaN and
+/// infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
@@ -40,18 +42,18 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
     Ok(array)
 }
 
-/// The header of an array of one or two dimensions, and where its data is.
+/// The header of an array of one or two dimensions, with its data.
 #[doc(hidden)]
 pub fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
     let npy = Npy::parse(path, "the array", bytes)?;
     if !(1..=2).contains(&npy.shape.len()) {
-        let message = format!("the array has shape {:?}; one or two dimensions are expected", npy.shape);
+        let message = format!("the array has shape {:?}; expected one or two dimensions", npy.shape);
         return Err(Error::format(path, message));
     }
     Ok(npy)
 }
 
-/// Bytes of an array that begins so.
+/// Length in bytes of an array with this beginning.
 pub(super) fn announced(path: &Path, head: &[u8]) -> Result<usize> {
     Npy::header(path, "the array", head)?
         .needed()
@@ -77,8 +79,8 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
         _ => unreachable!("arrays have one or two dimensions"),
     };
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
-    // The data starts at a multiple of 64 bytes, and the header ends in a line end: magic, version, length are 10. More blanks than
-    // NumPy leaves tell our files from others (`is_own`).
+    // The data starts at a multiple of 64 bytes, and the header ends in a newline; magic, version and length
+    // take 10 bytes. Krylith writes more blanks than NumPy, so that `is_own` recognises its files.
     let padding = OWN_BLANKS + (64 - (10 + header.len() + 1) % 64) % 64;
     header.extend(std::iter::repeat_n(' ', padding));
     header.push('\n');
@@ -89,25 +91,25 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     array.values().iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))
 }
 
-/// An array as its file holds it.
+/// An array as stored in its file.
 #[doc(hidden)]
 pub struct Npy<'a> {
-    /// What it is called in errors.
+    /// Name for errors.
     name: String,
     /// NumPy's letter: `f`, `i`, `u`, `b`, `S`, `U`.
     kind: u8,
-    /// Bytes an item; for `U`, characters of four bytes.
+    /// Bytes per item; for `U`, characters of four bytes.
     size: usize,
     big_endian: bool,
     pub fortran: bool,
     pub shape: Vec<usize>,
     data: &'a [u8],
-    /// Where the data begins.
+    /// Offset of the data.
     begin: usize,
 }
 
 impl<'a> Npy<'a> {
-    /// Reads the header and checks that the data it announces is there.
+    /// Reads the header and checks that all announced data is present.
     pub fn parse(path: &Path, name: &str, bytes: &'a [u8]) -> Result<Self> {
         let npy = Self::header(path, name, bytes)?;
         match npy.needed().and_then(|n| npy.data.get(..n)) {
@@ -131,12 +133,14 @@ impl<'a> Npy<'a> {
         let (length, rest) = match *rest {
             [1, _, a, b, ref rest @ ..] => (u16::from_le_bytes([a, b]) as usize, rest),
             [2 | 3, _, a, b, c, d, ref rest @ ..] => (u32::from_le_bytes([a, b, c, d]) as usize, rest),
-            [0 | 4.., ..] => return Err(bad("an unknown version of the .npy format; 1 to 3 can be read")),
+            [0 | 4.., ..] => {
+                return Err(bad("the version of the .npy format is unknown; versions 1 to 3 are supported"));
+            }
             _ => return Err(short()),
         };
         let header = rest.get(..length).ok_or_else(short)?;
         let header = String::from_utf8_lossy(header);
-        let malformed = |what: &str| bad(&format!("the .npy header has no proper `{what}`"));
+        let malformed = |what: &str| bad(&format!("the .npy header has no valid `{what}`"));
         let field = |key: &str| {
             let after = header.split_once(&format!("'{key}'"))?.1;
             Some(after.trim_start().strip_prefix(':')?.trim_start())
@@ -144,7 +148,7 @@ impl<'a> Npy<'a> {
 
         let descr = field("descr").ok_or_else(|| malformed("descr"))?;
         if descr.starts_with('[') {
-            return Err(bad("an array of records; save one plain numeric array"));
+            return Err(bad("arrays of records are not supported; save a plain numeric array"));
         }
         let descr =
             descr.strip_prefix('\'').and_then(|d| d.split('\'').next()).ok_or_else(|| malformed("descr"))?;
@@ -159,11 +163,10 @@ impl<'a> Npy<'a> {
         let (true, Some(size)) = (readable, size) else {
             let what = match kind {
                 b'c' => return Err(bad(&format!("complex numbers (`{descr}`): {COMPLEX}"))),
-                b'O' => "Python objects",
-                _ => "numbers of a kind",
+                b'O' => "Python objects are not supported",
+                _ => "this type is not supported",
             };
-            let message =
-                format!("{what} (`{descr}`) that cannot be read; save it as float64: x.astype('f8')");
+            let message = format!("{what} (`{descr}`); save the array as float64: x.astype('f8')");
             return Err(bad(&message));
         };
 
@@ -192,21 +195,21 @@ impl<'a> Npy<'a> {
         })
     }
 
-    /// Where the data begins.
+    /// Offset of the data.
     pub fn begin(&self) -> usize {
         self.begin
     }
 
-    /// Bytes that the shape announces.
+    /// Number of bytes that the shape needs; `None` on overflow.
     pub fn needed(&self) -> Option<usize> {
         let item = if self.kind == b'U' { 4 * self.size } else { self.size };
         self.shape.iter().try_fold(item, |n, &m| n.checked_mul(m))
     }
 
-    /// A run of numbers as the file orders them.
+    /// A range of the numbers in the file's order.
     ///
     /// # Panics
-    /// Where the array has no such numbers.
+    /// If the range goes beyond the array.
     pub fn window(&self, numbers: Range<usize>) -> Npy<'a> {
         let item = if self.kind == b'U' { 4 * self.size } else { self.size };
         let data = &self.data[numbers.start * item..numbers.end * item];
@@ -239,19 +242,16 @@ impl<'a> Npy<'a> {
             (b'i', 4) => self.items().map(|c| i32::from_le_bytes(c).into()).collect(),
             (b'u', 4) => self.items().map(|c| u32::from_le_bytes(c).into()).collect(),
             (b'i', 8) => self.items().map(i64::from_le_bytes).collect(),
-            // Beyond i64 no index is in range, and the largest number says so as well as any.
+            // No index beyond i64 is in range, so the largest i64 fails the range check as well.
             (b'u', 8) => self.items().map(|c| u64::from_le_bytes(c).try_into().unwrap_or(i64::MAX)).collect(),
             _ => {
                 let found = if self.kind == b'f' { "floating-point numbers" } else { "text" };
-                return Err(Error::format(
-                    path,
-                    format!("{}: {found} where integers are expected", self.name),
-                ));
+                return Err(Error::format(path, format!("{}: expected integers, found {found}", self.name)));
             }
         })
     }
 
-    /// The one string of an array without dimensions.
+    /// The only string of an array without dimensions.
     pub fn text(&self) -> Option<String> {
         match self.kind {
             b'S' => String::from_utf8(self.data.iter().copied().filter(|&c| c != 0).collect()).ok(),
@@ -286,7 +286,7 @@ impl<'a> Npy<'a> {
         if !self.fortran || self.shape.len() < 2 || values.is_empty() {
             return values;
         }
-        let mut strides = vec![1; self.shape.len()]; // of the file's order, where the first index runs fastest
+        let mut strides = vec![1; self.shape.len()]; // in the file the first index runs fastest
         for d in 1..self.shape.len() {
             strides[d] = strides[d - 1] * self.shape[d - 1];
         }

@@ -1,8 +1,9 @@
 //! PETSc's binary files: big-endian matrices (AIJ) and vectors, one after the other.
 //!
-//! `MatView` and `VecView` of a real, double-precision PETSc. Indices are 32-bit, or 64-bit where PETSc was
-//! configured so; the first eight bytes tell which. A BAIJ matrix is stored as AIJ, and its block size stands in
-//! a text file beside it (`A.petsc.info`), which is a hint and never an error.
+//! Supports the output of `MatView` and `VecView` of a real, double-precision PETSc. Indices are 32-bit, or
+//! 64-bit if PETSc was configured so; the first eight bytes tell which. PETSc stores a BAIJ matrix as AIJ,
+//! and its block size in a text file beside it (`A.petsc.info`). That file is only a hint, and never causes
+//! an error.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::{Error, Result};
 pub const MAT: i64 = 1_211_216;
 #[doc(hidden)]
 pub const VEC: i64 = 1_211_214;
-/// PETSc's names for what else its files may hold.
+/// PETSc's names for other objects in its files.
 const OTHERS: [(i64, &str); 4] =
     [(1_211_218, "index set (IS)"), (1_211_219, "bag"), (1_211_221, "DM"), (1_211_223, "solver (KSP)")];
 
@@ -38,7 +39,7 @@ pub enum Object {
     Vector(Vec<f64>),
 }
 
-/// An object to be written.
+/// An object to write.
 ///
 /// # Examples
 /// ```
@@ -62,13 +63,14 @@ pub enum Item<'a> {
 /// Reads every object of a file, in order.
 ///
 /// # Errors
-/// Content that is cut short or malformed, a dense matrix, another kind of object, values that are not finite.
+/// Content that is cut short or malformed, a dense matrix, an object of another kind, values that are not
+/// finite.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<Object>> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
 }
 
-/// Whether these bytes begin as a PETSc file does.
+/// True if these bytes begin a PETSc file.
 pub(super) fn is_petsc(bytes: &[u8]) -> bool {
     let known = |id: i64| id == MAT || id == VEC || OTHERS.iter().any(|o| o.0 == id);
     let mut cursor = Cursor { bytes, at: 0, wide: false };
@@ -77,7 +79,7 @@ pub(super) fn is_petsc(bytes: &[u8]) -> bool {
     narrow.is_some_and(known) || cursor.integer().is_some_and(known)
 }
 
-/// Where PETSc writes what its binary file cannot say.
+/// The name of the file in which PETSc writes the options that its binary file cannot hold.
 #[doc(hidden)]
 pub fn info_name(path: impl AsRef<Path>) -> PathBuf {
     let mut name = path.as_ref().as_os_str().to_owned();
@@ -85,10 +87,10 @@ pub fn info_name(path: impl AsRef<Path>) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The block size from `FILE.info` (`-matload_block_size 4`), where that file exists and says one.
+/// The block size in `FILE.info` (`-matload_block_size 4`), if that file exists and gives one.
 pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
     let name = info_name(path);
-    // Options are a few lines.
+    // An options file has a few lines.
     std::fs::metadata(&name).ok().filter(|meta| meta.is_file() && meta.len() <= 1 << 16)?;
     let text = std::fs::read_to_string(name).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -96,29 +98,29 @@ pub fn block_hint(path: impl AsRef<Path>) -> Option<usize> {
     words.next()?.parse().ok().filter(|&b| b > 0)
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone)]
 #[doc(hidden)]
 pub struct Cursor<'a> {
     pub bytes: &'a [u8],
     pub at: usize,
-    /// Whether integers have 64 bits.
+    /// True if integers have 64 bits.
     pub wide: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of a file.
+    /// The start of a file.
     pub fn new(bytes: &'a [u8]) -> Self {
-        // Class identifiers fit 32 bits: in a file of 64-bit integers the first four bytes are zero.
+        // Class identifiers fit 32 bits, so a file with 64-bit integers begins with four zero bytes.
         Self { bytes, at: 0, wide: bytes.starts_with(&[0; 4]) }
     }
 
-    /// Bytes of an integer.
+    /// Number of bytes of an integer.
     pub fn width(&self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 
-    /// The next `count` items of `size` bytes, if the file holds them all.
+    /// The next `count` items of `size` bytes, if the file has them all.
     pub fn take(&mut self, count: usize, size: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(count.checked_mul(size)?)?;
         let taken = self.bytes.get(self.at..end)?;
@@ -159,15 +161,17 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Object>> {
             None => return Err(short(path, "a class identifier", at)),
             Some(id) => {
                 let message = match OTHERS.iter().find(|o| o.0 == id) {
-                    Some((_, name)) => format!("a PETSc {name} at byte {at}; only Mat and Vec can be read"),
+                    Some((_, name)) => {
+                        format!("found a PETSc {name} at byte {at}; only Mat and Vec are supported")
+                    }
                     None if objects.is_empty() => {
                         format!(
-                            "not a PETSc binary file: it begins with {id}, and a Mat with {MAT}, a Vec with {VEC}"
+                            "not a PETSc binary file: it begins with {id}, but a Mat begins with {MAT} and a Vec with {VEC}"
                         )
                     }
                     None => format!(
-                        "{id} at byte {at} is no PETSc class identifier: the object before it may have complex or \
-                         single-precision values; only real double precision can be read"
+                        "{id} at byte {at} is not a PETSc class identifier: the object before it may have complex or \
+                         single-precision values; only real double precision is supported"
                     ),
                 };
                 return Err(Error::format(path, message));
@@ -182,7 +186,8 @@ pub(super) fn short(path: &Path, what: &str, at: usize) -> Error {
     Error::format(path, format!("the file is cut short: {what} should follow at byte {at}"))
 }
 
-/// Bytes of the object that begins so, and of a vector behind it; `None` where its header does not say.
+/// Number of bytes of the object that begins like this and of a vector after it; `None` if its header is
+/// incomplete.
 pub(super) fn announced(head: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(head);
     let (id, rows) = (cursor.integer()?, usize::try_from(cursor.integer()?).ok()?);
@@ -193,15 +198,16 @@ pub(super) fn announced(head: &[u8]) -> Option<usize> {
         }
         _ => 0,
     };
-    // A row has its length and a number of the vector, an entry its column and value.
+    // A row has its length and a number of the vector; an entry has its column and value.
     rows.checked_add(entries)?.checked_mul(16)
 }
 
 fn size(path: &Path, what: &str, n: i64) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::format(path, format!("the header announces {n} {what}")))
+    usize::try_from(n)
+        .map_err(|_| Error::format(path, format!("the header announces {n} {what}; expected 0 or more")))
 }
 
-/// What a Mat says of itself.
+/// The header of a Mat.
 #[doc(hidden)]
 pub struct MatHeader {
     pub rows: usize,
@@ -209,7 +215,7 @@ pub struct MatHeader {
     nonzeros: i64,
 }
 
-/// Reads what follows a Mat's class identifier.
+/// Reads the header after a Mat's class identifier.
 #[doc(hidden)]
 pub fn mat_header(path: &Path, cursor: &mut Cursor) -> Result<MatHeader> {
     let at = cursor.at;
@@ -222,30 +228,30 @@ pub fn mat_header(path: &Path, cursor: &mut Cursor) -> Result<MatHeader> {
     if nonzeros == -1 {
         return Err(Error::format(
             path,
-            "a dense PETSc matrix; convert it to AIJ (MatConvert) before MatView, or save it without the native dense format",
+            "this is a dense PETSc matrix; convert it to AIJ (MatConvert) before MatView, or save it without the native dense format",
         ));
     }
     Ok(MatHeader { rows, columns, nonzeros })
 }
 
 impl MatHeader {
-    /// Refuses a header that announces another number of entries than the row lengths sum to.
+    /// Refuses a header whose number of entries is not the sum of the row lengths.
     pub fn check_total(&self, path: &Path, total: usize) -> Result<()> {
         let nonzeros = self.nonzeros;
-        // PETSc writes the largest integer where the count does not fit it.
+        // PETSc writes the largest integer if the count does not fit.
         let overflowed = nonzeros == i32::MAX as i64 && total > i32::MAX as usize;
         if nonzeros == total as i64 || overflowed {
             return Ok(());
         }
-        let message = format!("the header announces {nonzeros} entries, and the row lengths sum to {total}");
+        let message = format!("the header announces {nonzeros} entries, but the row lengths sum to {total}");
         Err(Error::format(path, message))
     }
 }
 
-/// The error for a row that ends behind the file.
+/// The error for a row that ends beyond the file.
 #[doc(hidden)]
 pub fn long_row(path: &Path, row: usize, length: i64) -> Error {
-    Error::format(path, format!("row {row} has {length} entries, more than the file"))
+    Error::format(path, format!("row {row} announces {length} entries, more than the file can hold"))
 }
 
 fn matrix(path: &Path, cursor: &mut Cursor) -> Result<Csr> {

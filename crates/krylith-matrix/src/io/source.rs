@@ -9,18 +9,18 @@ use super::bound;
 use crate::{Error, Result};
 use flate2::bufread::{GzDecoder, MultiGzDecoder};
 
-/// What editors on some systems put before UTF-8 text; it says nothing.
+/// The mark that some editors put before UTF-8 text; it carries no information.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// What is said of files with complex numbers.
-pub(super) const COMPLEX: &str = "complex systems are not solved: give the equivalent real one of twice the size, \
-                                  [[Re, -Im], [Im, Re]] with right-hand side [Re b; Im b], or the real part (`.real`) \
-                                  where the imaginary one is zero";
+/// The error text for files with complex numbers.
+pub(super) const COMPLEX: &str = "complex systems are not supported: give the equivalent real system of twice the size, \
+                                  [[Re, -Im], [Im, Re]] with right-hand side [Re b; Im b]; if the imaginary part \
+                                  is zero, give the real part (`.real`)";
 
-/// Sizes up to this are believed without a file length that backs them.
+/// Sizes up to this are accepted whatever the file's length.
 const BELIEVED: usize = 1 << 24;
 
-/// A file's content: mapped where that is possible, else read.
+/// A file's content: memory-mapped if possible, else read.
 pub enum Bytes {
     Map(memmap2::Mmap),
     Heap(Vec<u8>),
@@ -36,8 +36,8 @@ impl Deref for Bytes {
     }
 }
 
-/// Opens a file; gzip is recognised by content and unpacked. `wanted` numbers bound what a text without a header may come to, where it
-/// has no length of its own.
+/// Opens a file; gzip is recognised by content and unpacked. `wanted` numbers bound a text without a header
+/// that comes from a stream without a length.
 pub(super) fn load(path: &Path, wanted: Option<usize>) -> Result<Bytes> {
     let raw = open(path, wanted)?;
     if !is_gzip(&raw) {
@@ -51,17 +51,17 @@ pub(super) fn unpacked<'a>(path: &Path, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>
     if is_gzip(bytes) { gunzip(path, bytes, None).map(Cow::Owned) } else { Ok(Cow::Borrowed(bytes)) }
 }
 
-/// What is said of a gzip stream that cannot be unpacked.
+/// The error for a gzip stream that cannot be unpacked.
 fn damaged(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::format(path, format!("the gzip stream is damaged or cut short ({e})"))
 }
 
-/// Unpacks gzip members one after the other; tapes and some disks leave zeros behind the last.
+/// Unpacks gzip members one after the other; tapes and some disks leave zeros after the last.
 fn gunzip(path: &Path, rest: &[u8], wanted: Option<usize>) -> Result<Vec<u8>> {
     bound::read(path, &mut Members(Some(GzDecoder::new(rest))), wanted, damaged(path))
 }
 
-/// The members of a gzip file as one stream; `None` behind the last.
+/// The members of a gzip file as one stream; `None` after the last.
 struct Members<'a>(Option<GzDecoder<&'a [u8]>>);
 
 impl Read for Members<'_> {
@@ -78,17 +78,17 @@ impl Read for Members<'_> {
     }
 }
 
-/// Bytes of a byte-order mark at the beginning: 0 or 3.
+/// Length in bytes of a byte-order mark at the beginning: 0 or 3.
 pub fn mark(text: &[u8]) -> usize {
     if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// Whether these bytes begin as a gzip stream does.
+/// True if these bytes begin a gzip stream.
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
-/// A file's content as it is, gzip or not.
+/// A file's content as it is, without unpacking gzip.
 pub fn map(path: &Path) -> Result<Bytes> {
     open(path, None)
 }
@@ -98,11 +98,14 @@ pub fn text(path: &Path) -> Result<String> {
     const MOST: usize = 1 << 24;
     let bytes = open(path, Some(0))?;
     if bytes.len() > MOST {
-        return Err(Error::format(path, format!("{} bytes, where a few lines are expected", bytes.len())));
+        return Err(Error::format(
+            path,
+            format!("the file has {} bytes; expected a few lines of text", bytes.len()),
+        ));
     }
     std::str::from_utf8(&bytes).map(String::from).map_err(|e| {
         let line = line_of(&bytes, e.valid_up_to());
-        Error::parse(path, line, "no text in Unicode (UTF-8), which is expected here")
+        Error::parse(path, line, "this is not Unicode text; save the file as UTF-8")
     })
 }
 
@@ -111,13 +114,13 @@ fn open(path: &Path, wanted: Option<usize>) -> Result<Bytes> {
     let mut file = std::fs::File::open(path).map_err(io)?;
     let meta = file.metadata().map_err(io)?;
     if is_device(&meta) {
-        return Err(Error::format(path, "a device, which may never end; give a file or a pipe"));
+        return Err(Error::format(path, "this is a device, which may never end; give a file or a pipe"));
     }
     if meta.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
     }
     if !meta.is_file() || meta.len() == 0 {
-        // Pipes cannot be mapped, and an empty map is no map.
+        // Pipes cannot be mapped, nor can empty files.
         let mut stream = std::io::BufReader::new(&mut file);
         let packed = is_gzip(stream.fill_buf().map_err(io)?);
         let content = match packed {
@@ -126,9 +129,9 @@ fn open(path: &Path, wanted: Option<usize>) -> Result<Bytes> {
         };
         return content.map(Bytes::Heap);
     }
-    // SAFETY: the map is private to this reader and only ever read. As for every mapped file, another process
-    // that shortens it meanwhile ends this one by SIGBUS; Krylith itself replaces files by renaming (`atomic`),
-    // which leaves a map of the old one intact.
+    // SAFETY: the map is private to this reader and only ever read. As for every mapped file, if another
+    // process shortens it meanwhile, this process ends by SIGBUS. Krylith itself replaces files by renaming
+    // (`atomic`), which leaves a map of the old file intact.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
     Ok(Bytes::Map(map))
 }
@@ -159,9 +162,10 @@ pub(super) fn excerpt(text: &[u8], at: usize) -> String {
     format!("`{}{dots}`", String::from_utf8_lossy(shown).trim_end().escape_debug())
 }
 
-/// Refuses a size from a header that `len` bytes of file cannot back, before anything is allocated for it.
+/// Refuses a size from a header that `len` bytes of file cannot hold, before anything is allocated for it.
 ///
-/// Empty rows cost a file nothing, so a little more than the entries is believed: 16 rows a byte, or 2²⁴.
+/// Empty rows take no bytes in a file, so sizes somewhat above the number of entries are accepted: 16 rows
+/// per byte, or 2²⁴.
 pub(super) fn believable(path: &Path, what: &str, count: Option<usize>, len: usize) -> Result<usize> {
     match count {
         Some(n) if n <= BELIEVED.max(len.saturating_mul(16)) => Ok(n),
@@ -175,7 +179,7 @@ pub(super) fn believable(path: &Path, what: &str, count: Option<usize>, len: usi
     }
 }
 
-/// Gives an error about matrix data the file it came from.
+/// Adds the file name to an error about matrix data.
 pub fn name_file(path: &Path, error: Error) -> Error {
     match error {
         Error::Invalid(message) => Error::format(path, message),
@@ -186,17 +190,17 @@ pub fn name_file(path: &Path, error: Error) -> Error {
     }
 }
 
-/// The error for a column that the matrix does not have.
+/// The error for a column beyond the matrix.
 pub fn no_such_column(path: &Path, column: impl std::fmt::Display, row: usize, columns: usize) -> Error {
     Error::format(path, format!("column {column} in row {row} is out of range; there are {columns}"))
 }
 
-/// Rows of `width` values an entry: pointers, columns, values.
+/// Compressed rows with `width` values per entry: pointers, columns, values.
 pub type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
 
 /// Checks compressed rows as files hold them, sorts each row's columns and sums duplicates.
 ///
-/// Rows that are sorted already, as nearly all files are, are left where they lie.
+/// Rows that are already sorted, as in nearly all files, are left unchanged.
 pub fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Result<Rows> {
     let (mut row_ptr, mut col, mut values) = rows;
     let bad = |message: String| Err(Error::format(path, message));
@@ -207,7 +211,11 @@ pub fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Resul
         return bad(format!("the pointers of row {i} decrease"));
     }
     if Some(values.len()) != col.len().checked_mul(width) {
-        return bad(format!("{} values for {} entries of {width} each", values.len(), col.len()));
+        return bad(format!(
+            "{} values for {} entries; expected {width} values per entry",
+            values.len(),
+            col.len()
+        ));
     }
     if let Some(p) = col.iter().position(|&j| j as usize >= columns) {
         let i = row_ptr.partition_point(|&q| q <= p) - 1;
@@ -244,7 +252,7 @@ pub fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Resul
     Ok((row_ptr, col, values))
 }
 
-/// Cuts `bytes` short at every length and changes every byte in several ways; `read` must come back each time.
+/// Cuts `bytes` short at every length and changes every byte in several ways; `read` must return each time.
 #[cfg(test)]
 pub(super) fn torture<T>(bytes: &[u8], read: impl Fn(&Path, &[u8]) -> Result<T>) {
     let path = Path::new("tortured");
@@ -328,7 +336,7 @@ mod tests {
         }
         let latin = dir.path().join("latin.toml");
         std::fs::write(&latin, b"a\nb\xe4\n").unwrap();
-        assert!(text(&latin).unwrap_err().to_string().contains("latin.toml:2: no text in Unicode"));
+        assert!(text(&latin).unwrap_err().to_string().contains("latin.toml:2: this is not Unicode text"));
         let cut = dir.path().join("cut.gz");
         std::fs::write(&cut, [0x1f, 0x8b, 8, 0]).unwrap();
         assert!(matches!(load(&cut, None), Err(Error::Format { .. })));

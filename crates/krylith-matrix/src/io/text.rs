@@ -1,4 +1,4 @@
-//! Numbers in a plain text file: one a line, or as many in each.
+//! Numbers in a plain text file: the same count in each line.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::source::{line_of, mark};
 use super::vector::WRITTEN;
 use crate::{Error, Result};
 
-/// Numbers between blanks, tabs or commas; lines that begin with `#` or `%` are comments.
+/// Parses numbers separated by blanks, tabs or commas; lines that begin with `#` or `%` are comments.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
     if text[..text.len().min(4096)].contains(&0) {
         let message =
-            "no vector format that is known: give .npy, Matrix Market, a PETSc Vec, or numbers as text";
+            "no vector format is recognised: give .npy, Matrix Market, a PETSc Vec, or numbers as text";
         return Err(Error::format(path, message));
     }
     let (mut values, mut columns, mut at) = (Vec::new(), None, mark(text));
@@ -32,7 +32,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
         let here = values.len() - before;
         let expected = *columns.get_or_insert(here);
         if here != expected {
-            return Err(bad(format!("{here} numbers in a line; the lines before have {expected}")));
+            return Err(bad(format!("{here} numbers in this line, but {expected} in the lines before")));
         }
     }
     let columns = columns.unwrap_or(1).max(1);
@@ -40,7 +40,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
     Array::new(if columns == 1 { vec![rows] } else { vec![rows, columns] }, values)
 }
 
-/// Writes a row a line, 17 significant digits a number.
+/// Writes one row per line, with 17 significant digits per number.
 pub(super) fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let (_, columns) = array.rows_columns();
     writeln!(out, "# {WRITTEN}")?;
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(read("1D0,0.4+1\n3.14-114 1d1\n").unwrap().values(), [1.0, 4.0, 3.14e-114, 10.0]);
         assert_eq!(read("").unwrap(), Array::vector(vec![]));
         for (text, word) in [
-            ("1\nx\n", "x.txt:2: `x` is no number"),
-            ("1\n1D\n", "x.txt:2: `1D` is no number: its exponent has no digits"),
+            ("1\nx\n", "x.txt:2: `x` is not a number"),
+            ("1\n1D\n", "x.txt:2: `1D` is not a number: its exponent has no digits"),
             ("1\n\n1 2\n", "x.txt:3: 2 numbers"),
             ("nan", "x.txt:1: `nan` is NaN"),
             ("1\0", "no vector format"),

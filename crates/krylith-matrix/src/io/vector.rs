@@ -1,4 +1,5 @@
-//! Vectors and arrays out, in the format that the name of their file asks for; and which files are Krylith's own.
+//! Writes vectors and arrays in the format that the file name's ending selects, and recognises Krylith's own
+//! files.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,10 +7,10 @@ use std::path::Path;
 use super::{Array, matrix_market, numpy, text};
 use crate::{Error, Result};
 
-/// In files that Krylith writes, where their format has comments.
+/// Comment in the files that Krylith writes, if their format has comments.
 pub(super) const WRITTEN: &str = "written by Krylith";
 
-/// A format of vectors that is written.
+/// An output format of vectors.
 ///
 /// # Examples
 /// ```
@@ -27,22 +28,22 @@ pub enum VectorFormat {
     Npy,
     /// A Matrix Market array, `.mtx`.
     MatrixMarket,
-    /// Numbers, a row a line, `.txt`.
+    /// Numbers as text, one row per line, `.txt`.
     Text,
 }
 
 impl VectorFormat {
-    /// Endings of names, by which a format is chosen.
+    /// File name endings that select a format.
     pub const ENDINGS: [&str; 3] = ["npy", "mtx", "txt"];
 
-    /// The format that a name's ending asks for.
+    /// The format that a file name's ending selects.
     pub fn of(path: impl AsRef<Path>) -> Option<Self> {
         let ending = path.as_ref().extension()?.to_str()?.to_ascii_lowercase();
         let at = Self::ENDINGS.iter().position(|known| *known == ending)?;
         Some([Self::Npy, Self::MatrixMarket, Self::Text][at])
     }
 
-    /// Writes an array to a stream, every number to its last digit.
+    /// Writes an array to a stream, every number with all its digits.
     ///
     /// # Errors
     /// Those of the stream.
@@ -55,7 +56,8 @@ impl VectorFormat {
     }
 }
 
-/// Writes an array in the format that the name's ending asks for: `.npy`, `.mtx` or `.txt`; the file appears whole or not at all.
+/// Writes an array in the format that the file name's ending selects (`.npy`, `.mtx` or `.txt`); the file
+/// appears whole or not at all.
 ///
 /// # Errors
 /// Another ending; [`Error::Io`] with the path.
@@ -72,13 +74,14 @@ impl VectorFormat {
 pub fn write_vector(path: impl AsRef<Path>, array: &Array) -> Result<()> {
     let path = path.as_ref();
     let format = VectorFormat::of(path).ok_or_else(|| {
-        let message = "vectors are written as .npy, .mtx or .txt, by the name's ending; give it one of these";
+        let message = "the file name's ending selects the format; end the name in .npy, .mtx or .txt";
         Error::format(path, message)
     })?;
     super::atomic::write(path, |out| format.write(out, array))
 }
 
-/// Whether a file that begins so was written by Krylith: a vector, a report, a picture or a file for ParaView. The first 4096 bytes tell.
+/// True if a file with this beginning was written by Krylith: a vector, a report, a picture or a file for
+/// ParaView. The first 4096 bytes are enough.
 ///
 /// ```
 /// let report = br#"{ "schema": 2, "krylith": "0.1.0" }"#;

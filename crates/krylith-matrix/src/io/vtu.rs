@@ -1,7 +1,7 @@
 //! `.vtu` files for ParaView: tetrahedra, triangles or bare points, with values at the points.
 //!
-//! VTK's XML format for unstructured grids with raw appended data, little-endian, 64-bit lengths: as small as the
-//! numbers, with no base64 and no compression.
+//! Written in VTK's XML format for unstructured grids, with raw appended data, little-endian and with 64-bit
+//! lengths. The file is as small as its numbers, without base64 or compression.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Values<'_> {
     }
 }
 
-/// VTK's number for linear cells of so many points, and what they are called.
+/// VTK's number for linear cells with this many points, and their name.
 const fn kind(points: usize) -> (u8, &'static str) {
     match points {
         1 => (1, "point"),
@@ -64,11 +64,14 @@ const fn kind(points: usize) -> (u8, &'static str) {
     }
 }
 
-/// Writes points, cells (tetrahedra of N = 4, triangles of N = 3 zero-based points, or N = 1: points that ParaView shows as such) and named point data; the file appears whole or
-/// not at all.
+/// Writes points, cells and named point data; the file appears whole or not at all.
+///
+/// Cells have N zero-based points: tetrahedra for N = 4, triangles for N = 3, and for N = 1 points that
+/// ParaView shows as such.
 ///
 /// # Errors
-/// [`Error::Io`] with the path; a field of another length than the points, a cell with a point that does not exist.
+/// [`Error::Io`] with the path; a field whose length is not the number of points, a cell with a point that
+/// does not exist.
 pub fn write<const N: usize>(
     path: impl AsRef<Path>,
     points: &[[f64; 3]],
@@ -83,7 +86,7 @@ pub fn write<const N: usize>(
 /// Writes to a stream as [`write()`] does.
 ///
 /// # Errors
-/// Those of the stream; fields and cells that do not fit the points.
+/// Those of the stream; fields and cells that do not match the points.
 pub fn write_to<const N: usize>(
     out: &mut dyn Write,
     points: &[[f64; 3]],
@@ -107,7 +110,7 @@ fn check<const N: usize>(
     }
     let (_, name) = const { kind(N) };
     match cells.iter().position(|t| t.iter().any(|&p| p as usize >= n)) {
-        Some(t) => Err(format!("{name} {t} has the points {:?}; there are {n}", cells[t])),
+        Some(t) => Err(format!("{name} {t} has the points {:?}, but there are only {n} points", cells[t])),
         None => Ok(()),
     }
 }
@@ -167,7 +170,7 @@ fn write_grid<const N: usize>(
     writeln!(out, "\n</AppendedData>\n</VTKFile>")
 }
 
-/// A name as an XML attribute; control characters, which XML has no way to write, become spaces.
+/// A name as an XML attribute; control characters, which XML cannot represent, become spaces.
 fn escape(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

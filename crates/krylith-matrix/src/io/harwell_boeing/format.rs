@@ -1,26 +1,28 @@
-//! Fortran's edit descriptors, as far as files of sparse matrices use them: `(16I5)`, `(1P,5D16.8)`, `(3(1P,E24.16))`, `(1X,8(I9))`.
+//! Fortran's edit descriptors, as far as sparse matrix files use them: `(16I5)`, `(1P,5D16.8)`,
+//! `(3(1P,E24.16))`, `(1X,8(I9))`.
 //!
-//! Read are I, E, D, F and G with widths, X, T, TL and TR, the scale factor P, BN and BZ, signs S, SP and SS, groups in brackets,
-//! and `/`. Behind its end a format goes on at its last group, as in Fortran: of `(1X,8(I9))` only the first line is indented.
+//! The parser accepts I, E, D, F and G with widths, X, T, TL and TR, the scale factor P, BN and BZ, signs S,
+//! SP and SS, groups in brackets, and `/`. After its end, a format continues at its last group, as in
+//! Fortran: with `(1X,8(I9))` only the first line is indented.
 
 use super::super::number;
 use std::borrow::Cow;
 
-/// Columns of one line beyond which a format is a mistake; descriptors too.
+/// Largest number of columns of a line, and of descriptors, that a format may have; beyond, it is a mistake.
 const LONGEST: usize = 1 << 16;
-/// Brackets within brackets; Fortran's programs have one or two.
+/// Deepest nesting of brackets; Fortran programs use one or two levels.
 const DEEPEST: usize = 8;
 
-/// Where the numbers of lines stand, and how they are to be understood.
+/// Positions of the numbers in lines, and how to interpret them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LineFormat {
     /// The fields of the first lines, which occur once.
     first: Vec<Vec<Field>>,
-    /// Those of the lines behind them, over and over.
+    /// The fields of the lines after them, repeated.
     rest: Vec<Vec<Field>>,
-    /// Lines without numbers, which `/` makes, are passed over.
+    /// True if `/` makes lines without numbers, which are skipped.
     pub skips_blank_lines: bool,
-    /// Blanks behind digits are zeros.
+    /// True if blanks after digits count as zeros.
     zeros: bool,
 }
 
@@ -29,40 +31,40 @@ pub(super) struct LineFormat {
 pub(super) struct Field {
     begin: usize,
     end: usize,
-    /// Digits behind a point that is not written.
+    /// Digits after a decimal point that is not written.
     decimals: i32,
     /// Power of ten by which a number without an exponent is divided.
     scale: i32,
 }
 
-/// What a format comes to, one after the other.
+/// One step of an expanded format.
 enum Step {
     Number {
         width: usize,
         decimals: i32,
         scale: i32,
     },
-    /// So many columns to the right, or to the left.
+    /// Moves this many columns to the right, or to the left if negative.
     Skip(isize),
-    /// To this column, from 0.
+    /// Moves to this column, from 0.
     Column(usize),
     Line,
 }
 
-/// A format that is taken apart.
+/// Parses a format.
 struct Parser<'a> {
     rest: &'a str,
     steps: Vec<Step>,
     scale: i32,
     zeros: bool,
-    /// Where the last group of the outermost level begins among the steps.
+    /// Index among the steps of the last group of the outermost level.
     group: usize,
-    /// What is left of [`LONGEST`].
+    /// Steps left of [`LONGEST`].
     left: usize,
 }
 
 impl Parser<'_> {
-    /// A list of descriptors, up to the bracket that closes it or the end. `None` for what is none.
+    /// Parses a list of descriptors, up to its closing bracket or the end; `None` if it is malformed.
     fn list(&mut self, depth: usize) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start_matches([' ', ',']);
@@ -103,7 +105,7 @@ impl Parser<'_> {
                     'Z' => self.zeros = true,
                     _ => return None,
                 },
-                // Signs and the end of a list are of writing.
+                // Signs and `:` only affect output.
                 ('S', None) => self.rest = self.rest.trim_start_matches(['P', 'S']),
                 (':', None) => {}
                 ('I' | 'E' | 'D' | 'F' | 'G', repeat) => self.numbers(letter, repeat.unwrap_or(1))?,
@@ -149,7 +151,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// The next character that is no blank.
+    /// The next character that is not a blank.
     fn take(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         let next = self.rest.chars().next()?;
@@ -158,7 +160,7 @@ impl Parser<'_> {
     }
 }
 
-/// The lines with numbers that steps come to; `None` for one that is too long.
+/// The lines with numbers that the steps make; `None` if one is too long.
 fn lines(steps: &[Step]) -> Option<Vec<Vec<Field>>> {
     let (mut lines, mut fields, mut at) = (Vec::new(), Vec::new(), 0usize);
     for step in steps {
@@ -184,7 +186,7 @@ fn lines(steps: &[Step]) -> Option<Vec<Vec<Field>>> {
 }
 
 impl LineFormat {
-    /// Reads a format with its brackets; `None` for what is none of the above.
+    /// Parses a format with its brackets; `None` if it is malformed or not supported.
     pub fn parse(text: &str) -> Option<Self> {
         let inside = text.trim().strip_prefix('(')?.strip_suffix(')')?.to_ascii_uppercase();
         let read = |scale| {
@@ -194,7 +196,7 @@ impl LineFormat {
             parser.rest.is_empty().then_some(parser)
         };
         let once = read(0)?;
-        // A scale factor stays as it is when a format begins again.
+        // A scale factor remains in force when a format starts again.
         let again = read(once.scale)?;
         let (first, rest) = (lines(&once.steps)?, lines(&again.steps[again.group..])?);
         let skips_blank_lines = once.steps.iter().any(|step| matches!(step, Step::Line));
@@ -206,7 +208,7 @@ impl LineFormat {
         })
     }
 
-    /// The fields of the line with numbers that has this number, from 0.
+    /// The fields of line `number`, from 0, counting only lines with numbers.
     pub fn line(&self, number: usize) -> &[Field] {
         match self.first.get(number) {
             Some(fields) => fields,
@@ -214,7 +216,7 @@ impl LineFormat {
         }
     }
 
-    /// The line as the format understands blanks.
+    /// The line with blanks interpreted as the format says.
     pub fn filled<'a>(&self, line: &'a [u8], fields: &[Field]) -> Cow<'a, [u8]> {
         if !self.zeros {
             return Cow::Borrowed(line);
@@ -232,8 +234,8 @@ impl LineFormat {
 
 /// The texts of the numbers of a line.
 ///
-/// Some programs write numbers that are wider than the format says: where fields would cut words in two, and there are
-/// as many words as numbers, words are taken.
+/// Some programs write numbers that are wider than the format says. If fields would cut words in two and
+/// there are as many words as numbers, the words are used.
 pub(super) fn split<'a>(fields: &[Field], line: &'a [u8]) -> Vec<&'a [u8]> {
     if fields.iter().any(|f| f.cuts(line)) {
         let words = || line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
@@ -249,7 +251,8 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The number at the beginning of `text`, if one stands there, which moves past it; `None` for one that is too large.
+/// Parses the number at the beginning of `text`, if there is one, and moves past it; `None` if it is too
+/// large.
 fn digits(text: &mut &str) -> Option<Option<i32>> {
     let trimmed = text.trim_start();
     let end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
@@ -267,24 +270,24 @@ impl Field {
         line.get(self.begin..self.end.min(line.len())).unwrap_or_default().trim_ascii()
     }
 
-    /// True where the field ends between two characters that are no blanks.
+    /// True if the field ends between two characters of which neither is blank.
     fn cuts(&self, line: &[u8]) -> bool {
         line.get(self.end - 1..=self.end).is_some_and(|pair| !pair.iter().any(u8::is_ascii_whitespace))
     }
 
-    /// A number as this format means it: a point that is not written stands where the format says, and a scale factor
-    /// divides what has no exponent.
+    /// Converts a number as this format defines it: an unwritten decimal point is where the format says, and
+    /// a scale factor divides a number without an exponent.
     ///
     /// # Errors
-    /// What is wrong with the number, which is quoted.
+    /// The reason why the text is not a number, with the text quoted.
     pub fn real(&self, text: &[u8]) -> Result<f64, String> {
-        // As it is in nearly all files.
+        // The usual case.
         if self.scale == 0 && text.contains(&b'.') && !text.contains(&b' ') {
             return number::whole(text);
         }
         let mut word = Vec::with_capacity(text.len());
         for &c in text {
-            // A blank for the sign of an exponent.
+            // A blank may stand for the sign of an exponent.
             if c != b' ' || !word.last().is_some_and(|before| b"eEdDqQ+-".contains(before)) {
                 word.push(c);
             }
@@ -296,11 +299,11 @@ impl Field {
             None => Some(0),
             Some(power) => integer(power).filter(|power| power.unsigned_abs() < 1 << 40),
         };
-        // One number again, which is rounded once.
+        // Assembled as one number again, so that it is rounded once.
         let spelt = power.map(|power| [digits, format!("e{}", power - shift).as_bytes()].concat());
         match spelt.map(|spelt| number::whole(&spelt)) {
             Some(Ok(v)) if !digits.is_empty() => Ok(v),
-            _ => number::whole(&word).and(Err(format!("{} is no number", number::quoted(text)))),
+            _ => number::whole(&word).and(Err(format!("{} is not a number", number::quoted(text)))),
         }
     }
 }

@@ -115,7 +115,7 @@ fn errors_name_line_and_reason() {
     };
     for (text, line, word) in [
         (String::new(), 1, "cut short"),
-        ("only a title\n".into(), 2, "numbers of lines"),
+        ("only a title\n".into(), 2, "line counts"),
         (changed("RUA", "CUA"), 3, "[[Re, -Im], [Im, Re]]"),
         (changed("RUA", "RHA"), 3, "hermitian"),
         (changed("RUA", "RUE"), 3, "unassembled"),
@@ -134,15 +134,15 @@ fn errors_name_line_and_reason() {
         (changed("  1  4  6", "  2  4  6"), 6, "`2`"),
         (changed(" 10 12\n", " 10 11\n"), 6, "end at 10"),
         (changed(" 10 12\n", " 10 13\n"), 6, "`13`"),
-        (changed(" 10 12\n", " 10\n"), 6, "`` is no column pointer"),
+        (changed(" 10 12\n", " 10\n"), 6, "`` is not a column pointer"),
         (changed("  1  3  5", "  1  0  5"), 7, "`0` is a row index that is out of range"),
         (changed("  1  3  5", "  1  6  5"), 7, "`6`"),
         (changed("  1  3  5", "  1  x  5"), 7, "`x`"),
-        (changed("-3.00000000E+00", "-3.0000O000E+00"), 8, "`-3.0000O000E+00` is no number"),
+        (changed("-3.00000000E+00", "-3.0000O000E+00"), 8, "`-3.0000O000E+00` is not a number"),
         (changed("-3.00000000E+00", "            nan"), 8, "`nan` is NaN; every value must be finite"),
         (changed("-3.00000000E+00", "***************"), 8, "asterisks"),
         (changed("-3.00000000E+00", "-3.00000000E+  "), 8, "its exponent has no digits"),
-        (changed(" 6.00000000E+00\n", "\n"), 10, "`` is no number"),
+        (changed(" 6.00000000E+00\n", "\n"), 10, "`` is not a number"),
         (UNSYMMETRIC[..UNSYMMETRIC.len() - 76].into(), 11, "5 numbers of the right-hand side"),
         (SYMMETRIC.replace(" 1 3 2 3\r", " 1 3 1 3\r"), 6, "other side"),
     ] {

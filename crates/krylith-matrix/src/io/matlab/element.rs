@@ -13,19 +13,19 @@ pub(super) const MATRIX: u32 = 14;
 /// `miCOMPRESSED`.
 const COMPRESSED: u32 = 15;
 
-/// A run of elements, and where it is for errors.
+/// A run of elements, and its location for errors.
 pub(super) struct Elements<'a> {
     pub file: &'a Path,
     pub bytes: &'a [u8],
     pub at: usize,
     pub big_endian: bool,
-    /// What the offset counts from.
+    /// The origin of offsets in errors.
     pub place: &'a Place,
 }
 
-/// Where bytes come from.
+/// The source of a run of bytes.
 pub(super) enum Place {
-    /// Byte 0 of these is this byte of the file.
+    /// They begin at this byte of the file.
     File(usize),
     /// They were unpacked from the element at this byte of the file.
     Unpacked(usize),
@@ -36,19 +36,19 @@ pub(super) enum Place {
 pub(super) struct Element<'a> {
     pub kind: u32,
     pub data: &'a [u8],
-    /// Where it begins in its run.
+    /// Offset of the element in its run.
     pub at: usize,
 }
 
 impl<'a> Elements<'a> {
-    /// An error about the byte at `at` of this run.
+    /// An error at byte `at` of this run.
     pub fn wrong(&self, at: usize, message: impl std::fmt::Display) -> Error {
         Error::format(
             self.file,
             match self.place {
                 Place::File(begin) => format!("at byte {}: {message}", begin + at),
                 Place::Unpacked(begin) => {
-                    format!("at byte {at} of what is compressed at byte {begin}: {message}")
+                    format!("at byte {at} of the data compressed at byte {begin}: {message}")
                 }
             },
         )
@@ -59,10 +59,10 @@ impl<'a> Elements<'a> {
         Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
-    /// The next element; none at the end.
+    /// The next element; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Element<'a>>> {
         let at = self.at;
-        // A few bytes may be left over behind the last element.
+        // A few bytes may remain after the last element.
         if self.bytes.len() - at.min(self.bytes.len()) < 8 {
             return Ok(None);
         }
@@ -71,7 +71,7 @@ impl<'a> Elements<'a> {
         let (kind, begin, length, whole) = match first >> 16 {
             0 => {
                 let length = second as usize;
-                // What is compressed is not padded.
+                // Compressed elements are not padded.
                 let padded = if first == COMPRESSED { length } else { length.next_multiple_of(8) };
                 (first, at + 8, length, 8 + padded)
             }
@@ -79,7 +79,7 @@ impl<'a> Elements<'a> {
             length => {
                 return Err(self.wrong(
                     at,
-                    format!("a small element of {length} bytes, where 4 fit: the file is damaged"),
+                    format!("a small element has {length} bytes, but only 4 fit: the file is damaged"),
                 ));
             }
         };
@@ -87,14 +87,16 @@ impl<'a> Elements<'a> {
             let there = self.bytes.len() - begin;
             self.wrong(
                 at,
-                format!("an element of {length} bytes, and {there} are left: the file is cut short"),
+                format!(
+                    "an element of {length} bytes begins, but only {there} are left: the file is cut short"
+                ),
             )
         })?;
         self.at = at + whole;
         Ok(Some(Element { kind, data, at }))
     }
 
-    /// The next element, which must be there: `what` names it.
+    /// The next element; an error that calls it `what` if there is none.
     pub fn expect(&mut self, what: &str) -> Result<Element<'a>> {
         let at = self.at;
         self.next()?.ok_or_else(|| self.wrong(at, format!("{what} should follow: the file is cut short")))
@@ -123,29 +125,29 @@ impl<'a> Elements<'a> {
             12 => numbers!(i64),
             13 => numbers!(u64),
             kind => {
-                return Err(self.wrong(element.at, format!("{what} are of type {kind}, which is no number")));
+                return Err(self.wrong(element.at, format!("{what} have type {kind}, which is not numeric")));
             }
         })
     }
 
-    /// Numbers of 32 bits, as indices and sizes are.
+    /// 32-bit numbers, the type of indices and sizes.
     pub fn indices(&self, element: &Element, what: &str) -> Result<Vec<u32>> {
         if !matches!(element.kind, 5 | 6) {
-            let message = format!("{what} are of type {}; 32-bit integers are expected", element.kind);
+            let message = format!("{what} have type {}; expected 32-bit integers", element.kind);
             return Err(self.wrong(element.at, message));
         }
         let word =
             |c: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*c) } else { u32::from_le_bytes(*c) };
         let list: Vec<u32> = element.data.as_chunks().0.iter().map(word).collect();
         match list.iter().find(|&&n| n > i32::MAX as u32) {
-            Some(&n) => Err(self.wrong(element.at, format!("{what} hold {}, which is negative", n as i32))),
+            Some(&n) => Err(self.wrong(element.at, format!("{what} hold {}; expected 0 or more", n as i32))),
             None => Ok(list),
         }
     }
 }
 
 impl<'a> Element<'a> {
-    /// The elements of an array, unpacked if it is compressed; `None` for what is no array.
+    /// The elements of an array, unpacked if it is compressed; `None` for an element that is not an array.
     pub fn array(&self, of: &Elements) -> Result<Option<(Cow<'a, [u8]>, Place)>> {
         let begin = match of.place {
             Place::File(begin) | Place::Unpacked(begin) => *begin,
@@ -156,7 +158,7 @@ impl<'a> Element<'a> {
                 let damaged = |e: std::io::Error| {
                     of.wrong(self.at, format!("the compressed data is damaged or cut short ({e})"))
                 };
-                // The tag of the one element inside says how long it is; memory grows as content arrives.
+                // The tag of the only element inside gives its length; memory grows as content arrives.
                 let (mut plain, mut stream) = (Vec::new(), flate2::read::ZlibDecoder::new(self.data));
                 stream.by_ref().take(8).read_to_end(&mut plain).map_err(damaged)?;
                 let word =
@@ -165,7 +167,7 @@ impl<'a> Element<'a> {
                     .get(4..)
                     .and_then(|tag| tag.first_chunk())
                     .map_or(0, |&bytes| u64::from(word(bytes)));
-                // One byte more: the checksum is looked at behind the last.
+                // One more byte makes the decoder verify the checksum at the end.
                 stream.take(length.next_multiple_of(8) + 1).read_to_end(&mut plain).map_err(damaged)?;
                 let place = Place::Unpacked(begin + self.at);
                 let mut inner = Elements {

@@ -1,7 +1,9 @@
-//! AmgX's files: Matrix Market with a line `%%AMGX 4 4 sorted rhs solution` below the first, and vectors behind the entries.
+//! AmgX's files: Matrix Market with a line `%%AMGX 4 4 sorted rhs solution` below the first, and vectors
+//! after the entries.
 //!
-//! Two numbers are the size of blocks, whose entries stand one a line as in every file. `rhs` and `solution` announce vectors in this order;
-//! the solution is passed over. A diagonal of its own (`diagonal`) and indices from 0 (`base0`) are not read.
+//! The two numbers are the block size; the entries of blocks are still written one per line. `rhs` and
+//! `solution` announce vectors in this order; the reader skips the solution. It does not support a separate
+//! diagonal (`diagonal`) and indices from 0 (`base0`).
 
 use std::path::Path;
 
@@ -11,7 +13,7 @@ use crate::io::number;
 use crate::io::source::{excerpt, line_of};
 use crate::{Error, Result};
 
-/// What the line says.
+/// The contents of AmgX's line.
 #[derive(Default)]
 pub struct AmgX {
     /// Rows and columns of a block.
@@ -21,7 +23,8 @@ pub struct AmgX {
 }
 
 impl AmgX {
-    /// Takes a comment apart; `None` for one that is no such line, else what it says or why it cannot be read.
+    /// Parses a comment: `None` if it is not AmgX's line, else its contents or the reason why they are not
+    /// supported.
     pub fn of(comment: &[u8]) -> Option<Result<Self, String>> {
         let mut words = words_of(comment).map(str::to_ascii_lowercase);
         if !words.next().is_some_and(|word| matches!(word.as_str(), "%%amgx" | "%%nvamg")) {
@@ -34,18 +37,18 @@ impl AmgX {
                 ("solution", _) => amgx.solution = true,
                 ("sorted", _) => {}
                 ("diagonal", _) => {
-                    let message = "an AmgX file with the diagonal behind the entries (`diagonal`), which is not read; \
+                    let message = "an AmgX file with a separate diagonal (`diagonal`) is not supported; \
                                    write the matrix with its diagonal among the entries";
                     return Some(Err(message.into()));
                 }
                 ("base0", _) => {
-                    let message = "an AmgX file with indices from 0 (`base0`), which is not read; write it with indices from 1";
+                    let message = "an AmgX file with indices from 0 (`base0`) is not supported; write it with indices from 1";
                     return Some(Err(message.into()));
                 }
                 (_, Ok(size)) if (1..=32).contains(&size) && sizes.len() < 2 => sizes.push(size),
                 _ => {
                     return Some(Err(format!(
-                        "an AmgX file with `{}`, which is not known; expected block sizes, `rhs`, `solution` and `sorted`",
+                        "the AmgX line has the unknown word `{}`; expected block sizes, `rhs`, `solution` or `sorted`",
                         word.escape_debug()
                     )));
                 }
@@ -54,7 +57,7 @@ impl AmgX {
         match sizes[..] {
             [rows, columns] if rows != columns => {
                 return Some(Err(format!(
-                    "an AmgX file of {rows}×{columns} blocks; only square ones can be solved with"
+                    "the AmgX file has {rows}×{columns} blocks; only square blocks are supported"
                 )));
             }
             [block, ..] if block > 1 => amgx.block = Some(block),
@@ -63,20 +66,20 @@ impl AmgX {
         Some(Ok(amgx))
     }
 
-    /// Whether vectors follow the entries.
+    /// True if vectors follow the entries.
     pub fn has_vectors(&self) -> bool {
         self.rhs || self.solution
     }
 
-    /// Vectors that follow, for a bound of the file's length.
+    /// Number of vectors that follow, which bounds the length of the file.
     pub fn vectors(&self) -> usize {
         usize::from(self.rhs) + usize::from(self.solution)
     }
 
-    /// Where the entries end, and the right-hand side behind them.
+    /// Returns where the entries end, and the right-hand side after them.
     pub fn behind(&self, path: &Path, text: &[u8], header: &Header) -> Result<(usize, Option<Vec<f64>>)> {
         let mut at = header.body;
-        // A file that is cut short within its entries: their reader says so.
+        // A file that ends within its entries is reported by their reader.
         if self.vectors() == 0 || !(0..header.entries).all(|_| next_line(text, &mut at).is_some()) {
             return Ok((text.len(), None));
         }
@@ -87,7 +90,7 @@ impl AmgX {
             while values.len() < header.rows {
                 let Some((begin, line)) = lines.content() else {
                     let message = format!(
-                        "the file ends after {} of {} numbers of the {what} behind the entries: it is cut short",
+                        "the file ends after {} of {} numbers of the {what} after the entries: it is cut short",
                         values.len(),
                         header.rows
                     );
@@ -100,10 +103,7 @@ impl AmgX {
                     };
                     values.push(number::whole(word).map_err(bad)?);
                     if values.len() > header.rows {
-                        return Err(bad(format!(
-                            "there are more than the {} numbers that a vector has",
-                            header.rows
-                        )));
+                        return Err(bad(format!("there are more than the {} expected numbers", header.rows)));
                     }
                 }
             }
@@ -114,8 +114,7 @@ impl AmgX {
             vector("solution")?;
         }
         if let Some((begin, _)) = lines.content() {
-            let message =
-                format!("something follows the vectors behind the entries: {}", excerpt(text, begin));
+            let message = format!("unexpected text after the vectors: {}", excerpt(text, begin));
             return Err(Error::parse(path, line_of(text, begin), message));
         }
         Ok((end, rhs))

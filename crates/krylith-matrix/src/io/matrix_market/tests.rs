@@ -80,14 +80,14 @@ fn vectors_behind_the_entries_of_amgx() {
     let bare = AMGX.replace(" rhs", "").replace("2\n6\n12\n", "");
     assert_eq!(read(&bare).unwrap().rhs, None);
     for (from, to, line, words) in [
-        ("1 1 rhs", "1 1 diagonal", 2, "an AmgX file with the diagonal behind the entries"),
+        ("1 1 rhs", "1 1 diagonal", 2, "an AmgX file with a separate diagonal"),
         ("1 1 rhs", "1 1 base0 rhs", 2, "indices from 0"),
         ("1 1 rhs", "2 3 rhs", 2, "2×3 blocks"),
-        ("1 1 rhs", "1 1 lhs", 2, "`lhs`, which is not known"),
-        ("\n12\n", "\n", 9, "2 of 3 numbers of the right-hand side behind the entries"),
-        ("\n12\n", "\n12\n5\n", 10, "something follows the vectors behind the entries: `5`"),
-        ("\n12\n", "\n12 5\n", 9, "more than the 3 numbers"),
-        ("\n12\n", "\nx\n", 9, "in the right-hand side, `x` is no number in `x`"),
+        ("1 1 rhs", "1 1 lhs", 2, "the unknown word `lhs`"),
+        ("\n12\n", "\n", 9, "2 of 3 numbers of the right-hand side after the entries"),
+        ("\n12\n", "\n12\n5\n", 10, "unexpected text after the vectors: `5`"),
+        ("\n12\n", "\n12 5\n", 9, "more than the 3 expected numbers"),
+        ("\n12\n", "\nx\n", 9, "in the right-hand side, `x` is not a number in `x`"),
         (" rhs\n", "\n", 7, "column index is missing"),
     ] {
         assert!(AMGX.contains(from), "{from}");
