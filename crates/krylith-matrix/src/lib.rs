@@ -1,6 +1,7 @@
 //! Matrices as data, arrays on the host or in the memory of a device, and files of both.
 //!
-//! A part of [krylith](https://crates.io/crates/krylith), which passes on what is meant for users: use that. Nothing here is promised.
+//! This is a part of [krylith](https://crates.io/crates/krylith), which re-exports what is meant for users:
+//! use that crate. Nothing here is a stable interface.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

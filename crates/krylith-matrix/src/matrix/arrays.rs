@@ -1,4 +1,5 @@
-//! Matrices from the arrays that applications have: indices of any width, on the host or on a GPU, and lists of blocks.
+//! Matrices from the arrays of applications: indices of any width, on the host or on a GPU, and lists of
+//! blocks.
 
 use super::{Bsr, Csr, check_columns};
 use crate::memory::{Array, Number, Numbers};
@@ -7,12 +8,12 @@ use rayon::prelude::*;
 use std::fmt::Display;
 
 impl Csr {
-    /// The three arrays of the format as an application has them: slices of `i32`, `i64`, `u32`, `u64` or `usize`, or
-    /// the memory of a GPU, where they are copied, checked and stay. Columns ascend in each row. Where the first row pointer is 1, rows and columns
-    /// count from 1, as in Fortran.
+    /// Creates a matrix from the three arrays of the format: slices of `i32`, `i64`, `u32`, `u64` or `usize`,
+    /// or the memory of a GPU. Arrays on a GPU are copied and checked there, and stay there. Columns ascend
+    /// in each row. If the first row pointer is 1, rows and columns count from 1, as in Fortran.
     ///
     /// # Errors
-    /// An index that is negative or too large, with its place; those of [`Csr::new`].
+    /// An index that is negative or too large, with its position; those of [`Csr::new`].
     ///
     /// ```
     /// use krylith::matrix::Csr;
@@ -44,10 +45,12 @@ impl Csr {
 }
 
 impl Csr {
-    /// New values under the same pattern, from the host or from device memory, where they stay until they are asked for on the host.
+    /// Replaces the values under the same pattern. Values in device memory stay there until the host needs
+    /// them.
     ///
     /// # Errors
-    /// A wrong length; a value that is not finite, which the matrix then holds.
+    /// A wrong length; a value that is not finite. In the second case the matrix already holds the new
+    /// values.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         if let Some(storage) = self.storage().with_values_of(values, self.nonzeros())? {
@@ -60,10 +63,12 @@ impl Csr {
 }
 
 impl Bsr {
-    /// New values under the same pattern, from the host or from device memory, where they stay until they are asked for on the host.
+    /// Replaces the values under the same pattern. Values in device memory stay there until the host needs
+    /// them.
     ///
     /// # Errors
-    /// A wrong length; a value that is not finite, which the matrix then holds.
+    /// A wrong length; a value that is not finite. In the second case the matrix already holds the new
+    /// values.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
         let values = values.into();
         if let Some(storage) = self.storage().with_values_of(values, self.stored())? {
@@ -74,15 +79,16 @@ impl Bsr {
         self.check_finite()
     }
 
-    /// New values from a scalar matrix whose entries lie in the stored blocks, as those of the matrix that
-    /// [`from_csr`](Self::from_csr) was given do. Allocates nothing.
+    /// Replaces the values by those of a scalar matrix whose entries lie in the stored blocks, as they do for
+    /// the matrix given to [`from_csr`](Self::from_csr). Allocates nothing.
     ///
     /// # Errors
-    /// Another shape, or an entry outside of the stored blocks, with its place; some values are then new.
+    /// Another shape, or an entry outside the stored blocks, with its position. After the latter some values
+    /// are already replaced.
     pub fn update_from_csr(&mut self, a: &Csr) -> Result<()> {
         if (a.rows(), a.columns()) != (self.rows(), self.columns()) {
             return Err(Error::invalid(format!(
-                "new values from a {}×{} matrix for one of {}×{}",
+                "the new values come from a {}×{} matrix, but this matrix is {}×{}",
                 a.rows(),
                 a.columns(),
                 self.rows(),
@@ -102,7 +108,7 @@ impl Bsr {
                 }
                 if p == places.end || self.col()[p] != j / b as u32 {
                     return Err(Error::invalid(format!(
-                        "entry ({i}, {j}) lies in no stored block: its pattern is not the one this matrix was made of"
+                        "entry ({i}, {j}) lies in no stored block; use the pattern from which this matrix was made"
                     )));
                 }
                 self.values_mut()[p * b * b + i % b * b + j as usize % b] = v;
@@ -111,11 +117,11 @@ impl Bsr {
         Ok(())
     }
 
-    /// The three arrays of the format as an application has them, as with [`Csr::from_arrays`]; `values` holds b²
-    /// numbers a block, row by row.
+    /// Creates a matrix from the three arrays of the format, as [`Csr::from_arrays`] does; `values` holds b²
+    /// numbers per block, row by row.
     ///
     /// # Errors
-    /// An index that is negative or too large, with its place; those of [`Bsr::new`].
+    /// An index that is negative or too large, with its position; those of [`Bsr::new`].
     ///
     /// ```
     /// use krylith::matrix::Bsr;
@@ -145,8 +151,8 @@ impl Bsr {
         Self::new(block, block_rows, block_columns, row_ptr, col, copied(values)?)
     }
 
-    /// Builds from blocks in any order: block row, block column and b² numbers, row by row, as element loops make
-    /// them. Duplicates are summed in the order given.
+    /// Builds a matrix from blocks in any order, as element loops make them: block row, block column and b²
+    /// numbers, row by row. Duplicates are summed in the order given.
     ///
     /// # Errors
     /// An index out of range, a block of another length, or a sum that is not finite.
@@ -185,7 +191,7 @@ impl Bsr {
         for i in 0..block_rows {
             row_ptr[i + 1] += row_ptr[i];
         }
-        // Which blocks each row has, in the order given.
+        // The blocks of each row, in the order given.
         let (mut next, mut order) = (row_ptr.clone(), vec![0usize; blocks.len()]);
         for (t, (i, ..)) in blocks.iter().enumerate() {
             order[next[*i as usize]] = t;
@@ -214,8 +220,8 @@ impl Bsr {
     }
 }
 
-/// Arrays that lie on one GPU, copied and checked there; `None` where they lie elsewhere, or where they are wrong: the host then
-/// says what is.
+/// Copies and checks arrays that lie on one GPU there. Returns `None` if they lie elsewhere, or if they are
+/// wrong: the host then finds the error and names it.
 fn on_device<I: Number, J: Number>(
     block: usize,
     rows: usize,
@@ -227,7 +233,7 @@ fn on_device<I: Number, J: Number>(
     let Some(gpu) = row_ptr.gpu() else { return Ok(None) };
     let places = [row_ptr.gpu(), col.gpu(), values.gpu()];
     let fits = block > 0 && rows + 1 == row_ptr.len() && values.len() == col.len() * block * block;
-    // An empty array has no place.
+    // An empty array has no address.
     if !fits
         || col.is_empty()
         || places.iter().any(|place| *place != Some(gpu))
@@ -243,7 +249,7 @@ fn on_device<I: Number, J: Number>(
     Ok(taken.map(|device| super::storage::Storage::device(rows, columns, col.len(), device)))
 }
 
-/// Row pointers and columns in the widths that matrices have.
+/// Converts row pointers and columns to the widths that matrices use.
 fn indices<I, J>(what: &str, row_ptr: Array<I>, col: Array<J>) -> Result<(Vec<usize>, Vec<u32>)>
 where
     I: Number + TryInto<usize> + Display,
@@ -251,7 +257,7 @@ where
 {
     let mut scratch = Vec::new();
     let pointers = row_ptr.on_host(&mut scratch)?;
-    // They begin at 0 or, in Fortran, at 1.
+    // Row pointers begin at 0 or, in Fortran, at 1.
     let base = usize::from(pointers.first().is_some_and(|&first| first.try_into().ok() == Some(1)));
     let row_ptr: Vec<usize> = converted(pointers, |i| i.try_into().ok().and_then(|i| i.checked_sub(base)))
         .map_err(|i| Error::invalid(format!("{what}: row pointer {i} is {}", pointers[i])))?;
@@ -269,17 +275,17 @@ where
     Ok((row_ptr, col))
 }
 
-/// Numbers of other types go to threads in runs of so many.
+/// Length of the chunks in which threads convert numbers.
 const RUN: usize = 1 << 16;
 
-/// Whole numbers as others, on all threads; or where the first stands that has none.
+/// Converts integers to another type on all threads; fails with the position of the first that does not fit.
 fn converted<I: Number, T: Number>(
     from: &[I],
     other: impl Fn(I) -> Option<T> + Sync,
 ) -> std::result::Result<Vec<T>, usize> {
     let mut to = vec![T::default(); from.len()];
     let convert = |(run, (to, from)): (usize, (&mut [T], &[I]))| {
-        // A flag and no early end, so that the compiler takes several at once.
+        // A flag instead of an early exit, so that the compiler can vectorise.
         let wrong = to.iter_mut().zip(from).fold(false, |wrong, (to, from)| {
             let number = other(*from);
             *to = number.unwrap_or_default();
@@ -289,13 +295,13 @@ fn converted<I: Number, T: Number>(
         if wrong { first() } else { None }
     };
     let wrong = match from.len() <= RUN {
-        true => convert((0, (&mut to, from))), // other threads are not woken for so little
+        true => convert((0, (&mut to, from))), // too little work to wake other threads
         false => to.par_chunks_mut(RUN).zip(from.par_chunks(RUN)).enumerate().find_map_first(convert),
     };
     wrong.map_or(Ok(to), Err)
 }
 
-/// A copy on the host, made on all threads: they share the first touch of its pages.
+/// Copies the values to the host on all threads, which share the first touch of the pages.
 fn copied(values: Numbers) -> Result<Vec<f64>> {
     match values.as_host() {
         Some(host) if host.len() > RUN => {

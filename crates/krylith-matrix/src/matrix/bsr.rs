@@ -9,13 +9,14 @@ use std::ops::Range;
 
 /// A sparse matrix of dense row-major b×b blocks, stored by block rows (BSR, PETSc's BAIJ).
 ///
-/// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
-/// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
+/// A clone shares the arrays until the values of one of the two change. Arrays that were given in the memory
+/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there; they are copied to the host when they are first
+/// used there.
 ///
 /// # Examples
 /// ```
 /// use krylith::matrix::Bsr;
-/// // Two nodes with velocities u and v each; node 1 feels node 0.
+/// // Two nodes with velocities u and v each; node 1 depends on node 0.
 /// let (own, other) = ([4.0, 1.0, 1.0, 4.0], [-1.0, 0.0, 0.0, -1.0]); // by rows
 /// let a = Bsr::from_block_triplets(2, 2, 2, &[(0, 0, own), (1, 0, other), (1, 1, own)])?;
 /// assert_eq!((a.block(), a.blocks(), a.rows()), (2, 3, 4));
@@ -30,10 +31,11 @@ pub struct Bsr {
 }
 
 impl Bsr {
-    /// Takes the arrays of the format; `values` holds b² numbers a block, row by row.
+    /// Creates a matrix from the arrays of the format; `values` holds b² numbers per block, row by row.
     ///
     /// # Errors
-    /// Lengths that disagree, a block size of 0, columns out of range, unsorted or repeated, values not finite.
+    /// Lengths that disagree; a block size of 0; columns out of range, unsorted or repeated; values that are
+    /// not finite.
     pub fn new(
         block: usize,
         block_rows: usize,
@@ -60,10 +62,10 @@ impl Bsr {
         Ok(matrix)
     }
 
-    /// Groups a scalar matrix into b×b blocks; entries that are absent become stored zeros.
+    /// Groups a scalar matrix into b×b blocks; absent entries become stored zeros.
     ///
     /// # Errors
-    /// Rows or columns that `block` does not divide.
+    /// The number of rows or columns is not a multiple of `block`.
     pub fn from_csr(a: &Csr, block: usize) -> Result<Self> {
         let (rows, columns) = (a.rows(), a.columns());
         Self::check_divides(rows, columns, block)?;
@@ -107,7 +109,7 @@ impl Bsr {
         Self::new(block, n, m, row_ptr, col, values)
     }
 
-    /// Refuses a block size that does not divide rows and columns.
+    /// Checks that a block size divides rows and columns.
     #[doc(hidden)]
     pub fn check_divides(rows: usize, columns: usize, block: usize) -> Result<()> {
         if block > 0 && rows % block == 0 && columns % block == 0 {
@@ -119,7 +121,7 @@ impl Bsr {
         )))
     }
 
-    /// The same matrix by scalar rows; stored zeros inside the blocks stay stored.
+    /// Converts to scalar rows; stored zeros inside the blocks remain stored.
     pub fn to_csr(&self) -> Csr {
         let (b, bb) = (self.block, self.block * self.block);
         let mut row_ptr = Vec::with_capacity(self.block_rows() * b + 1);
@@ -146,32 +148,32 @@ impl Bsr {
     pub fn block(&self) -> usize {
         self.block
     }
-    /// Block rows n.
+    /// Number of block rows n.
     #[inline]
     pub fn block_rows(&self) -> usize {
         self.storage.rows
     }
-    /// Block columns.
+    /// Number of block columns.
     #[inline]
     pub fn block_columns(&self) -> usize {
         self.storage.columns
     }
-    /// Scalar rows N = n·b.
+    /// Number of scalar rows N = n·b.
     #[inline]
     pub fn rows(&self) -> usize {
         self.block_rows() * self.block
     }
-    /// Scalar columns.
+    /// Number of scalar columns.
     #[inline]
     pub fn columns(&self) -> usize {
         self.block_columns() * self.block
     }
-    /// Stored blocks.
+    /// Number of stored blocks.
     #[inline]
     pub fn blocks(&self) -> usize {
         self.storage.entries
     }
-    /// Stored numbers: b² a block.
+    /// Number of stored numbers: b² per block.
     #[inline]
     pub fn stored(&self) -> usize {
         self.blocks() * self.block * self.block
@@ -186,12 +188,12 @@ impl Bsr {
     pub fn col(&self) -> &[u32] {
         self.storage.col()
     }
-    /// b² numbers a block, row by row.
+    /// The values: b² numbers per block, row by row.
     #[inline]
     pub fn values(&self) -> &[f64] {
         self.storage.values()
     }
-    /// Values, to be changed in place under the same pattern.
+    /// The values, for changes in place under the same pattern.
     #[inline]
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.storage.values_mut()
@@ -210,14 +212,14 @@ impl Bsr {
         self.diagonal_position(i).map(|p| self.block_values(p))
     }
 
-    /// The number of the diagonal block of block row `i`, if it is stored.
+    /// The position of the diagonal block of block row `i` among the stored blocks, if it is stored.
     #[inline]
     pub fn diagonal_position(&self, i: usize) -> Option<usize> {
         let row = &self.col()[self.row_ptr()[i]..self.row_ptr()[i + 1]];
         row.binary_search(&(i as u32)).ok().map(|p| self.row_ptr()[i] + p)
     }
 
-    /// True when both matrices have the same block pattern.
+    /// True if both matrices have the same block pattern.
     pub fn same_pattern(&self, other: &Bsr) -> bool {
         self.block == other.block && self.storage.same_pattern(&other.storage)
     }
@@ -228,26 +230,26 @@ impl Bsr {
         &self.storage
     }
 
-    /// The same matrix with its arrays elsewhere.
+    /// The same matrix with its arrays in another storage.
     #[doc(hidden)]
     pub fn with_storage(&self, storage: Storage) -> Self {
         Self { block: self.block, storage }
     }
 
-    /// A matrix whose arrays were checked where they lie, or are right by construction.
+    /// Creates a matrix from arrays that were checked elsewhere, or are right by construction.
     #[doc(hidden)]
     pub fn from_storage(block: usize, storage: Storage) -> Self {
         Self { block, storage }
     }
 
-    /// Its values on the device where it was placed, else on the host.
+    /// The values on the device if they are there, else on the host.
     #[doc(hidden)]
     #[inline]
     pub fn numbers(&self) -> Numbers<'_> {
         self.storage.numbers()
     }
 
-    /// Names the first value that is NaN or infinite.
+    /// Fails on the first value that is NaN or infinite, and names it.
     pub fn check_finite(&self) -> Result<()> {
         match first_not_finite(self.values()) {
             None => Ok(()),
@@ -266,26 +268,27 @@ impl Bsr {
     }
 }
 
-/// The arrays of a matrix on the host, which a loop looks up once: each look asks whether they are there.
+/// The arrays of a matrix on the host. Loops fetch them once, because each access to the matrix checks
+/// whether they are on the host.
 #[derive(Clone, Copy)]
 #[doc(hidden)]
 pub struct Arrays<'a> {
-    /// Where each row begins, and where the last ends.
+    /// Start of each row, and the end of the last.
     pub row_ptr: &'a [usize],
     /// Block columns.
     pub col: &'a [u32],
-    /// b² numbers a block.
+    /// b² numbers per block.
     pub values: &'a [f64],
 }
 
 impl<'a> Arrays<'a> {
-    /// Those of `a`.
+    /// The arrays of `a`.
     #[inline]
     pub fn of(a: &'a Bsr) -> Self {
         Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
     }
 
-    /// Those of a matrix of scalars.
+    /// The arrays of a scalar matrix.
     #[inline]
     pub fn of_csr(a: &'a Csr) -> Self {
         Self { row_ptr: a.row_ptr(), col: a.col(), values: a.values() }
@@ -297,7 +300,7 @@ impl<'a> Arrays<'a> {
         self.row_ptr[i]..self.row_ptr[i + 1]
     }
 
-    /// −1 where the diagonal entry of row `i` of a matrix of scalars is negative, else 1.
+    /// −1 if the diagonal entry of row `i` of a scalar matrix is negative, else 1.
     #[inline]
     pub fn sign(&self, i: usize) -> f64 {
         let (col, values) = (&self.col[self.row(i)], &self.values[self.row(i)]);
@@ -306,8 +309,8 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Calls `each` for the block columns of block row `i` of a scalar matrix, from left to right, with where each of its scalar rows
-/// has entries in it. `parts` is room.
+/// Calls `each` for the block columns of block row `i` of a scalar matrix, from left to right, with the range
+/// of entries of each scalar row in that block column. `parts` is scratch.
 fn for_block_columns(
     a: &Csr,
     i: usize,

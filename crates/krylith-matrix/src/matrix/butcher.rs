@@ -1,13 +1,13 @@
-//! Butcher tableaux of the implicit Runge–Kutta schemes that Krylith knows by name.
+//! Butcher tableaux of the implicit Runge–Kutta schemes that Krylith provides by name.
 //!
-//! The coefficients are computed, not typed in: nodes are roots of Legendre combinations, weights and A are
-//! exact integrals of Lagrange polynomials in product form, so each number is good to a few units in the last
-//! place. Hairer & Wanner, *Solving Ordinary Differential Equations II*, sections IV.5 and IV.6.
+//! The coefficients are computed, not typed in. Nodes are roots of Legendre combinations; weights and A are
+//! exact integrals of Lagrange polynomials in product form. So each number is accurate to a few units in the
+//! last place. Source: Hairer & Wanner, *Solving Ordinary Differential Equations II*, sections IV.5 and IV.6.
 
 use super::Dense;
 use crate::Result;
 
-/// The names that [`Butcher::by_name`] takes.
+/// The names that [`Butcher::by_name`] accepts.
 const KNOWN: [&str; 12] = [
     "implicit-euler",
     "gauss-1",
@@ -48,7 +48,8 @@ pub struct Butcher {
 }
 
 impl Butcher {
-    /// The scheme called `implicit-euler`, `gauss-S` or `radau-iia-S` (S = 1..4), or `lobatto-iiic-S` (S = 2..4).
+    /// Returns the scheme `implicit-euler`, `gauss-S` or `radau-iia-S` (S = 1..4), or `lobatto-iiic-S` (S =
+    /// 2..4).
     ///
     /// # Errors
     /// Any other name; the error lists the known ones.
@@ -66,12 +67,12 @@ impl Butcher {
         })
     }
 
-    /// Every name that [`by_name`](Self::by_name) takes.
+    /// All names that [`by_name`](Self::by_name) accepts.
     pub fn names() -> &'static [&'static str] {
         &KNOWN
     }
 
-    /// Stages s.
+    /// Number of stages s.
     pub fn stages(&self) -> usize {
         self.c.len()
     }
@@ -89,7 +90,8 @@ impl Butcher {
         Self { a, b, c, order }
     }
 
-    /// a_i1 = b_1 and C(s − 1): what is left of the first column is interpolated at c_2 … c_s.
+    /// a_i1 = b_1 and C(s − 1): the integrals less the part of the first column are interpolated at c_2 …
+    /// c_s.
     fn lobatto_iiic(s: usize) -> Self {
         let c = lobatto_nodes(s);
         let b: Vec<f64> = (0..s).map(|j| integral(&c, j, 1.0)).collect();
@@ -129,9 +131,10 @@ fn legendre(n: usize, t: f64) -> (f64, f64) {
     (p, 2.0 * dp)
 }
 
-/// Roots in (0, 1) of `f`, which returns value and derivative: bracketed on a grid, then Newton, kept in the bracket.
+/// Roots in (0, 1) of `f`, which returns value and derivative: bracketed on a grid, then refined by Newton
+/// steps inside the bracket.
 fn roots(f: impl Fn(f64) -> (f64, f64)) -> Vec<f64> {
-    const CELLS: usize = 999; // an odd number: the root at 1/2 is no grid point
+    const CELLS: usize = 999; // an odd number: the root at 1/2 is not a grid point
     let grid = |k: usize| k as f64 / CELLS as f64;
     let mut found = Vec::new();
     for k in 1..CELLS - 1 {
@@ -271,7 +274,8 @@ mod tests {
         );
     }
 
-    /// B(p): Σ b_i c_i^{k−1} = 1/k; C(q): Σ_j a_ij c_j^{k−1} = c_i^k / k; and stiff accuracy where it belongs.
+    /// B(p): Σ b_i c_i^{k−1} = 1/k; C(q): Σ_j a_ij c_j^{k−1} = c_i^k / k; and stiff accuracy of all but
+    /// Gauss.
     #[test]
     fn order_conditions() {
         for &name in Butcher::names() {

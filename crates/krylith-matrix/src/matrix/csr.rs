@@ -6,8 +6,9 @@ use crate::{Error, Result};
 
 /// A sparse matrix by rows: sorted, distinct columns in each row.
 ///
-/// A clone shares the arrays until one of the two gets other values. Arrays that were given in the memory of a GPU
-/// ([`from_arrays`](Self::from_arrays)) stay there: they come to the host when they are asked for there.
+/// A clone shares the arrays until the values of one of the two change. Arrays that were given in the memory
+/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there; they are copied to the host when they are first
+/// used there.
 ///
 /// # Examples
 /// ```
@@ -31,7 +32,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// Takes the three arrays of the format.
+    /// Creates a matrix from the three arrays of the format.
     ///
     /// # Errors
     /// Lengths that disagree, columns out of range, unsorted or repeated, values that are not finite.
@@ -46,7 +47,7 @@ impl Csr {
         check_pattern("CSR matrix", rows, columns, &row_ptr, &col)?;
         if values.len() != col.len() {
             return Err(Error::invalid(format!(
-                "CSR matrix: {} values for {} columns",
+                "CSR matrix: {} values for {} column indices",
                 values.len(),
                 col.len()
             )));
@@ -56,10 +57,10 @@ impl Csr {
         Ok(matrix)
     }
 
-    /// Builds from coordinates in any order; duplicates are summed.
+    /// Builds a matrix from coordinates in any order; duplicates are summed.
     ///
     /// # Errors
-    /// Index out of range, or a sum that is not finite.
+    /// An index out of range, or a sum that is not finite.
     pub fn from_triplets(rows: usize, columns: usize, entries: &[(u32, u32, f64)]) -> Result<Self> {
         check_columns("CSR matrix", columns)?;
         let mut count = vec![0usize; rows + 1];
@@ -99,17 +100,17 @@ impl Csr {
         Self::new(rows, columns, row_ptr, col, values)
     }
 
-    /// Rows.
+    /// Number of rows.
     #[inline]
     pub fn rows(&self) -> usize {
         self.storage.rows
     }
-    /// Columns.
+    /// Number of columns.
     #[inline]
     pub fn columns(&self) -> usize {
         self.storage.columns
     }
-    /// Stored entries.
+    /// Number of stored entries.
     #[inline]
     pub fn nonzeros(&self) -> usize {
         self.storage.entries
@@ -129,7 +130,7 @@ impl Csr {
     pub fn values(&self) -> &[f64] {
         self.storage.values()
     }
-    /// Values, to be changed in place under the same pattern.
+    /// The values, for changes in place under the same pattern.
     #[inline]
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.storage.values_mut()
@@ -142,7 +143,7 @@ impl Csr {
         (&self.col()[range.clone()], &self.values()[range])
     }
 
-    /// The entry at (i, j), zero where none is stored.
+    /// The entry at (i, j), or 0 if none is stored.
     #[inline]
     pub fn get(&self, i: usize, j: usize) -> f64 {
         let (col, values) = self.row(i);
@@ -155,13 +156,13 @@ impl Csr {
         &self.storage
     }
 
-    /// A matrix whose arrays were checked where they lie.
+    /// Creates a matrix from arrays that were checked where they lie.
     #[doc(hidden)]
     pub fn from_storage(storage: Storage) -> Self {
         Self { storage }
     }
 
-    /// Names the first value that is NaN or infinite.
+    /// Fails on the first value that is NaN or infinite, and names it.
     pub fn check_finite(&self) -> Result<()> {
         match first_not_finite(self.values()) {
             None => Ok(()),
@@ -206,7 +207,7 @@ impl Csr {
         let mut seen = vec![false; n];
         if n != self.columns() || new.len() != n {
             return Err(Error::invalid(format!(
-                "cannot renumber a {}×{} matrix by a permutation of {}",
+                "cannot permute a {}×{} matrix by a permutation of length {}",
                 n,
                 self.columns(),
                 new.len()

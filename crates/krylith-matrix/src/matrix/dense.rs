@@ -21,10 +21,10 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Takes `rows · columns` numbers, row by row.
+    /// Creates a matrix from `rows · columns` numbers, row by row.
     ///
     /// # Errors
-    /// A length that disagrees, or a value that is not finite.
+    /// A length that is not `rows · columns`, or a value that is not finite.
     pub fn new(rows: usize, columns: usize, values: Vec<f64>) -> Result<Self> {
         if values.len() != rows * columns {
             return Err(Error::invalid(format!("{} numbers for a {rows}×{columns} matrix", values.len())));
@@ -49,12 +49,12 @@ impl Dense {
         Self { rows: n, columns: n, values }
     }
 
-    /// Rows.
+    /// Number of rows.
     #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
-    /// Columns.
+    /// Number of columns.
     #[inline]
     pub fn columns(&self) -> usize {
         self.columns

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 /// A sparse matrix by diagonals; `values[d · rows + i]` is the entry (i, i + `offsets[d]`).
 ///
-/// Places outside the matrix hold 0. (SciPy's `dia_array` counts by column instead; reading converts.)
+/// Positions outside the matrix hold 0. (SciPy's `dia_array` indexes by column instead; reading converts.)
 ///
 /// # Examples
 /// ```
@@ -25,10 +25,11 @@ pub struct Dia {
 }
 
 impl Dia {
-    /// Takes sorted, distinct offsets and `rows` numbers a diagonal.
+    /// Creates a matrix from sorted, distinct offsets and `rows` numbers per diagonal.
     ///
     /// # Errors
-    /// Lengths that disagree, unsorted offsets, values that are not finite or not 0 outside the matrix.
+    /// Lengths that disagree, unsorted offsets, values that are not finite, or values that are not 0 outside
+    /// the matrix.
     pub fn new(rows: usize, columns: usize, offsets: Vec<i64>, values: Vec<f64>) -> Result<Self> {
         if values.len() != offsets.len() * rows {
             return Err(Error::invalid(format!(
@@ -38,7 +39,7 @@ impl Dia {
             )));
         }
         if offsets.windows(2).any(|w| w[0] >= w[1]) {
-            return Err(Error::invalid("DIA matrix: the offsets are not sorted or repeat"));
+            return Err(Error::invalid("DIA matrix: the offsets must be sorted and distinct"));
         }
         for (d, &o) in offsets.iter().enumerate() {
             for i in 0..rows {
@@ -57,10 +58,10 @@ impl Dia {
         Ok(Self { rows, columns, offsets, values })
     }
 
-    /// Stores every occupied diagonal of a sparse matrix.
+    /// Stores every diagonal of a sparse matrix that has an entry.
     ///
     /// # Errors
-    /// More than `most` diagonals: such a matrix is better kept by rows.
+    /// More than `most` diagonals: CSR stores such a matrix better.
     pub fn from_csr(a: &Csr, most: usize) -> Result<Self> {
         let mut offsets: Vec<i64> = Vec::new();
         for i in 0..a.rows() {
@@ -85,7 +86,7 @@ impl Dia {
         Self::new(a.rows(), a.columns(), offsets, values)
     }
 
-    /// The same matrix by rows; zeros on the diagonals are dropped.
+    /// Converts to rows; zeros on the diagonals are dropped.
     pub fn to_csr(&self) -> Csr {
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
         for i in 0..self.rows {
@@ -102,12 +103,12 @@ impl Dia {
             .expect("diagonals of a valid matrix are valid")
     }
 
-    /// Rows.
+    /// Number of rows.
     #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
-    /// Columns.
+    /// Number of columns.
     #[inline]
     pub fn columns(&self) -> usize {
         self.columns
@@ -117,7 +118,7 @@ impl Dia {
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
-    /// `rows` numbers a diagonal.
+    /// The values: `rows` numbers per diagonal.
     #[inline]
     pub fn values(&self) -> &[f64] {
         &self.values

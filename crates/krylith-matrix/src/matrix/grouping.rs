@@ -1,11 +1,12 @@
-//! Where the entries of a scalar matrix stand among the numbers of its blocks.
+//! Maps the entries of a scalar matrix to the numbers of its blocks.
 
 use super::{Bsr, Csr};
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Which entry of a scalar matrix each number of its blocks is, so that new values come in the order of the scalar matrix and go
-/// to a `Solver` of the blocks. Found out once, and used on all threads.
+/// For each number in the blocks of a matrix, the entry of the scalar matrix that it is. With it, new values
+/// in the order of the scalar matrix go to a `Solver` of the blocks. It is computed once, and used on all
+/// threads.
 ///
 /// # Examples
 /// ```
@@ -23,25 +24,26 @@ use rayon::prelude::*;
 #[derive(Debug, Clone)]
 pub struct Grouping {
     entries: usize,
-    /// Numbers that stay together.
+    /// Numbers per source, which stay together.
     unit: usize,
-    /// By number of the blocks, or unit of them; [`NONE`] for zeros that blocks have added.
+    /// Source of each number of the blocks, or of each unit of numbers; [`NONE`] for zeros that the blocks
+    /// added.
     sources: Vec<usize>,
 }
 
 const NONE: usize = usize::MAX;
-/// Threads take so many numbers, or block rows, at once.
+/// Length of the chunks, of numbers or block rows, that a thread takes at once.
 const RUN: usize = 1 << 14;
 
 impl Grouping {
-    /// Of a scalar matrix and the blocks made of it.
+    /// Computes the map from a scalar matrix to the blocks made of it.
     ///
     /// # Errors
-    /// Another shape, or an entry outside of the stored blocks, with its place.
+    /// Another shape, or an entry outside the stored blocks, with its position.
     pub fn new(a: &Csr, blocks: &Bsr) -> Result<Self> {
         if (a.rows(), a.columns()) != (blocks.rows(), blocks.columns()) {
             return Err(Error::invalid(format!(
-                "entries of a {}×{} matrix in blocks of one of {}×{}",
+                "the scalar matrix is {}×{} and the block matrix is {}×{}; both need the same shape",
                 a.rows(),
                 a.columns(),
                 blocks.rows(),
@@ -81,14 +83,15 @@ impl Grouping {
         }
     }
 
-    /// Of blocks of `unit` numbers that were put into another order: the block that each was; `None` where the order is the same.
+    /// The map of a reordering of blocks with `unit` numbers each, from the old position of each block;
+    /// `None` if the order is unchanged.
     #[doc(hidden)]
     pub fn of_order(unit: usize, sources: Vec<usize>) -> Option<Self> {
         let same = sources.iter().enumerate().all(|(i, &from)| i == from);
         (!same).then(|| Self { entries: sources.len() * unit, unit, sources })
     }
 
-    /// The same where what was made of the entries is put into another order afterwards.
+    /// This map followed by the reordering `next` of its result.
     #[doc(hidden)]
     pub fn then(self, next: Option<&Grouping>) -> Self {
         let Some(next) = next else { return self };
@@ -96,15 +99,15 @@ impl Grouping {
         Self { sources: moved.map(|number| self.sources[number]).collect(), ..self }
     }
 
-    /// Entries of the scalar matrix.
+    /// Number of entries of the scalar matrix.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Numbers of the blocks from the entries of the scalar matrix, zeros included.
+    /// Computes the numbers of the blocks, zeros included, from the entries of the scalar matrix.
     ///
     /// # Errors
-    /// Another number of either.
+    /// A wrong length of `entries` or `numbers`.
     pub fn gather(&self, entries: &[f64], numbers: &mut [f64]) -> Result<()> {
         if entries.len() != self.entries || numbers.len() != self.sources.len() * self.unit {
             return Err(Error::invalid(format!(

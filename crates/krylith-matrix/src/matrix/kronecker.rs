@@ -3,9 +3,10 @@
 use super::{Bsr, Dense};
 use crate::{Error, Result};
 
-/// (A⊗M + τB⊗L): A, B dense s×s; M, L point-block with the same sizes, with the same pattern or not.
+/// (A⊗M + τB⊗L) with dense s×s matrices A and B, and point-block matrices M and L of the same sizes, whose
+/// patterns may differ.
 ///
-/// OKP paper, Eq. 2. Unknowns in Krylith's order: node by node, component by component, stage by stage.
+/// OKP paper, Eq. 2. Unknowns are in Krylith's order: node by node, component by component, stage by stage.
 ///
 /// # Examples
 /// ```
@@ -34,7 +35,7 @@ pub struct KroneckerSum {
 }
 
 impl KroneckerSum {
-    /// Puts the five parts together.
+    /// Creates the sum from its five parts.
     ///
     /// # Errors
     /// A or B not square of the same order, M and L of different block size or shape, τ or τB not finite.
@@ -44,7 +45,7 @@ impl KroneckerSum {
         Ok(Self { a, b, tau, m, l })
     }
 
-    /// What [`new`](Self::new) asks of its parts, from block sizes and shapes (rows, columns) of M and L.
+    /// Checks the parts of [`new`](Self::new), given block sizes and shapes (rows, columns) of M and L.
     #[doc(hidden)]
     pub fn check(
         a: &Dense,
@@ -88,7 +89,7 @@ impl KroneckerSum {
         Ok(())
     }
 
-    /// Stages s.
+    /// Number of stages s.
     #[inline]
     pub fn stages(&self) -> usize {
         self.a.rows()
@@ -98,12 +99,12 @@ impl KroneckerSum {
     pub fn block(&self) -> usize {
         self.m.block()
     }
-    /// Scalar rows of the whole system, N·s.
+    /// Number of scalar rows of the whole system, N·s.
     #[inline]
     pub fn rows(&self) -> usize {
         self.m.rows() * self.stages()
     }
-    /// Scalar columns of the whole system.
+    /// Number of scalar columns of the whole system.
     #[inline]
     pub fn columns(&self) -> usize {
         self.m.columns() * self.stages()

@@ -1,19 +1,20 @@
-//! Structural rank: how many entries can be picked so that no two stand in one row or one column.
+//! Structural rank: the largest number of entries of which no two share a row or a column.
 //!
-//! A matrix whose structural rank is less than its order is singular whatever its values are. The entries picked are a matching
-//! of rows and columns; a largest one is found by shortest augmenting paths (Hopcroft & Karp 1973), from what the
-//! diagonal and a first free column give at once (Duff 1981). The work is bounded by √N passes over the entries; a few are
-//! enough in practice. Memory: 16 bytes a row and 4 a column, however large the blocks are.
+//! A matrix whose structural rank is less than its order is singular for all values. The chosen entries are a
+//! matching of rows and columns. A largest matching is found by shortest augmenting paths (Hopcroft & Karp
+//! 1973), starting from a cheap one: the diagonal, then the first free column of each row (Duff 1981). The
+//! work is bounded by √N passes over the entries; in practice a few suffice. Memory: 16 bytes per row and 4
+//! per column, whatever the block size.
 
 use super::{Bsr, Dense};
 
-/// A largest matching of rows and columns, and where it falls short. Indices count from 0; those of Σ Cₜ⊗Aₜ with s stages
-/// are (i·b + c)·s + k for component c and stage k of block row i.
+/// A largest matching of rows and columns, and the rows that limit it. Indices count from 0. Those of Σ Cₜ⊗Aₜ
+/// with s stages are (i·b + c)·s + k for component c and stage k of block row i.
 ///
 /// # Examples
 /// ```
 /// use krylith::matrix::{Bsr, Csr, StructuralRank};
-/// // Rows 0 and 1 have nothing but column 2.
+/// // Rows 0 and 1 have entries in column 2 only.
 /// let a = Csr::from_triplets(3, 3, &[(0, 2, 1.0), (1, 2, 5.0), (2, 0, 1.0), (2, 1, 1.0), (2, 2, 1.0)])?;
 /// let found = StructuralRank::of(&[(None, &Bsr::from_csr(&a, 1)?)], usize::MAX).unwrap();
 /// assert_eq!((found.rank, found.crowded_columns(), found.crowded_rows), (2, 1, vec![0, 1]));
@@ -21,13 +22,13 @@ use super::{Bsr, Dense};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructuralRank {
-    /// Entries that can be picked; the rank of the matrix is no larger.
+    /// Size of the matching; the rank of the matrix is no larger.
     pub rank: usize,
-    /// Rows left over by this matching; another one may leave others.
+    /// Rows that this matching leaves free; another largest matching may leave others free.
     pub unmatched_rows: Vec<usize>,
-    /// Columns left over likewise.
+    /// Columns that this matching leaves free.
     pub unmatched_columns: Vec<usize>,
-    /// Rows that together have entries in too few columns, whatever the matching; empty if no row is left over.
+    /// Rows that together have entries in too few columns, whatever the matching; empty if no row is free.
     pub crowded_rows: Vec<usize>,
 }
 
@@ -35,8 +36,9 @@ pub struct StructuralRank {
 const NONE: u32 = u32::MAX;
 
 impl StructuralRank {
-    /// Of Σ Cₜ⊗Aₜ, where no coefficient stands for 1. Stored zeros count as absent; entries of two terms that cancel do not.
-    /// `None` where it is not known after `most` entries were looked at, or where numbers of rows have more than 32 bits.
+    /// Computes the structural rank of Σ Cₜ⊗Aₜ; a coefficient of `None` means 1. Stored zeros count as
+    /// absent; entries of two terms that cancel count as present. Returns `None` if the search exceeds `most`
+    /// entries, or if row numbers need more than 32 bits.
     pub fn of(terms: &[(Option<&Dense>, &Bsr)], most: usize) -> Option<Self> {
         let pattern = Pattern { terms };
         let (rows, columns) = pattern.shape()?;
@@ -53,7 +55,7 @@ impl StructuralRank {
         while search.layer(&mut queue)? {
             search.augment()?;
         }
-        // No free column can be reached: what was reached are all columns of these rows.
+        // No free column can be reached, so the columns reached are all columns of these rows.
         let crowded: Vec<usize> = (0..rows).filter(|&u| search.level[u] != NONE).collect();
         let free = |list: &[u32]| (0..list.len()).filter(|&u| list[u] == NONE).collect::<Vec<usize>>();
         let unmatched_rows = free(&search.column_of);
@@ -65,19 +67,20 @@ impl StructuralRank {
         })
     }
 
-    /// How many columns [`crowded_rows`](Self::crowded_rows) have between them.
+    /// Number of columns in which [`crowded_rows`](Self::crowded_rows) have entries.
     pub fn crowded_columns(&self) -> usize {
         self.crowded_rows.len() - self.unmatched_rows.len()
     }
 }
 
-/// Where entries stand. A row has slots: places of its stored blocks, stage by stage; some hold no entry.
+/// Positions of entries. A row has slots: the positions of its stored blocks, stage by stage; some slots hold
+/// no entry.
 struct Pattern<'a> {
     terms: &'a [(Option<&'a Dense>, &'a Bsr)],
 }
 
 impl Pattern<'_> {
-    /// Rows and columns, if they can be numbered.
+    /// Number of rows and columns, if 32 bits can hold them.
     fn shape(&self) -> Option<(usize, usize)> {
         let (_, a) = self.terms.first()?;
         let s = self.stages();
@@ -89,7 +92,8 @@ impl Pattern<'_> {
         self.terms.first().and_then(|t| t.0).map_or(1, Dense::rows)
     }
 
-    /// The column of slot `slot` of row `u`: `None` behind the last slot, `Some(NONE)` where there is no entry.
+    /// The column of slot `slot` of row `u`: `None` after the last slot, `Some(NONE)` if the slot holds no
+    /// entry.
     fn column(&self, u: usize, mut slot: usize) -> Option<u32> {
         let (s, b) = (self.stages(), self.terms[0].1.block());
         let (i, r, k) = (u / (b * s), u / s % b, u % s);
@@ -106,7 +110,7 @@ impl Pattern<'_> {
         None
     }
 
-    /// True for an entry on the diagonal.
+    /// True if row `u` has a diagonal entry.
     fn has_diagonal(&self, u: usize) -> bool {
         let (s, b) = (self.stages(), self.terms[0].1.block());
         let (i, r, k) = (u / (b * s), u / s % b, u % s);
@@ -119,18 +123,19 @@ impl Pattern<'_> {
 
 struct Search<'a> {
     pattern: Pattern<'a>,
-    /// Slots that may still be looked at.
+    /// Number of slots that the search may still examine.
     left: usize,
     column_of: Vec<u32>,
     row_of: Vec<u32>,
-    /// How far a row is from a free one; `NONE` where it is not reached, or done with.
+    /// Distance of a row from a free one; `NONE` if it is not reached or is finished.
     level: Vec<u32>,
-    /// The slot of each row from which its search goes on.
+    /// The slot at which the search of each row continues.
     next: Vec<usize>,
 }
 
 impl Search<'_> {
-    /// The column of slot `next` of row `u` as [`Pattern::column`] has it; `None` when enough was looked at.
+    /// The column of slot `slot` of row `u`, as [`Pattern::column`] returns it; `None` once the limit is
+    /// reached.
     fn look(&mut self, u: usize, slot: usize) -> Option<Option<u32>> {
         self.left = self.left.checked_sub(1)?;
         Some(self.pattern.column(u, slot))
@@ -141,7 +146,7 @@ impl Search<'_> {
         self.row_of[column as usize] = u as u32;
     }
 
-    /// The diagonal first, and for what is left the first free column.
+    /// Matches the diagonal first, then each remaining row with its first free column.
     fn pick_cheaply(&mut self) -> Option<()> {
         let rows = self.column_of.len();
         for u in 0..rows.min(self.row_of.len()) {
@@ -163,7 +168,7 @@ impl Search<'_> {
         Some(())
     }
 
-    /// Levels of rows from the free ones on, as far as the nearest free column; true if there is one.
+    /// Computes the levels of rows, from the free rows to the nearest free column; true if there is one.
     fn layer(&mut self, queue: &mut Vec<u32>) -> Option<bool> {
         queue.clear();
         for u in 0..self.column_of.len() {
@@ -198,7 +203,8 @@ impl Search<'_> {
         Some(nearest != NONE)
     }
 
-    /// Disjoint shortest paths from free rows to free columns, along the levels; each makes the matching one larger.
+    /// Follows disjoint shortest paths along the levels from free rows to free columns; each path enlarges
+    /// the matching by one.
     fn augment(&mut self) -> Option<()> {
         self.next.fill(0);
         let mut path: Vec<usize> = Vec::new();
@@ -210,7 +216,7 @@ impl Search<'_> {
             while let Some(&u) = path.last() {
                 match self.look(u, self.next[u])? {
                     None => {
-                        self.level[u] = NONE; // nothing is found here again
+                        self.level[u] = NONE; // no path leads through this row
                         path.pop();
                         if let Some(&before) = path.last() {
                             self.next[before] += 1;

@@ -1,17 +1,17 @@
 //! Matrices as host data: formats, conversions, checks. Nothing here solves or multiplies.
 //!
-//! Row pointers are `usize` (64-bit), columns `u32`, values `f64`. Every constructor checks what it is given
-//! and names the first entry that is wrong, so that products never need to.
+//! Row pointers are `usize` (64-bit), columns `u32`, values `f64`. Every constructor checks its arguments and
+//! names the first entry that is wrong, so products need no checks.
 //!
 //! | type | what it stores |
 //! |---|---|
 //! | [`Csr`] | scalar rows |
 //! | [`Bsr`] | rows of square blocks, one for each node and neighbour |
 //! | [`Dia`] | diagonals |
-//! | [`KroneckerSum`] | A⊗M + τB⊗L by its parts: a time step with stages, whose coefficients [`Butcher`] has |
+//! | [`KroneckerSum`] | the parts of A⊗M + τB⊗L: a time step with stages and coefficients of [`Butcher`] |
 //! | [`Dense`] | a small matrix |
 //!
-//! [`Shape`] and [`StructuralRank`] tell what a pattern is like before anything is solved.
+//! [`Shape`] and [`StructuralRank`] describe a pattern before a solve.
 
 mod arrays;
 mod bsr;
@@ -46,10 +46,11 @@ pub use zeros::ZerosChoice;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Largest block size that every product and preconditioner is specialised for.
+/// Largest block size for which every product and preconditioner has specialised code.
 pub const MAX_BLOCK: usize = 8;
 
-/// Checks row pointers and columns of a compressed format: monotone pointers, sorted distinct columns in range.
+/// Checks the pattern of a compressed format: row pointers that never decrease, sorted and distinct columns
+/// in range.
 fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col: &[u32]) -> Result<()> {
     if row_ptr.len() != rows + 1 {
         return Err(Error::invalid(format!(
@@ -66,11 +67,12 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
             col.len()
         )));
     }
-    // Both passes read the whole pattern: on all threads, a run of rows each, and the first wrong row is named.
+    // Both passes read the whole pattern, so all threads share them in runs of rows; the first wrong row is
+    // reported.
     const ROWS: usize = 8192;
     let first = |wrong: &(dyn Fn(usize) -> bool + Sync)| {
         if rows <= ROWS {
-            return (0..rows).find(|&i| wrong(i)); // other threads are not woken for so little
+            return (0..rows).find(|&i| wrong(i)); // too little work to wake other threads
         }
         let runs = (0..rows.div_ceil(ROWS)).into_par_iter();
         runs.find_map_first(|run| (run * ROWS..rows.min((run + 1) * ROWS)).find(|&i| wrong(i)))
@@ -91,25 +93,25 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
     }
 }
 
-/// Numbers up to which no other thread is asked whether they are finite.
+/// Length up to which one thread alone checks that numbers are finite.
 #[doc(hidden)]
 pub const FEW: usize = 1 << 16;
 
-/// Where the first value that is not finite stands.
+/// Position of the first value that is not finite.
 #[doc(hidden)]
 pub fn first_not_finite(values: &[f64]) -> Option<usize> {
     let look = |(c, chunk): (usize, &[f64])| {
-        // A fold of flags and no early end, so that the compiler takes several at once.
+        // A fold of flags instead of an early exit, so that the compiler can vectorise.
         let wrong = chunk.iter().fold(false, |wrong, v| wrong | !v.is_finite());
         if wrong { chunk.iter().position(|v| !v.is_finite()).map(|i| c * FEW + i) } else { None }
     };
     match values.len() <= FEW {
-        true => look((0, values)), // other threads are not woken for so little, which may allocate
+        true => look((0, values)), // too little work to wake threads, which may allocate
         false => values.par_chunks(FEW).enumerate().find_map_first(look),
     }
 }
 
-/// Refuses a vector with a number that is not finite.
+/// Fails if a vector holds a number that is not finite.
 #[doc(hidden)]
 pub fn check_finite(name: &str, vector: &[f64]) -> Result<()> {
     match first_not_finite(vector) {
@@ -120,7 +122,7 @@ pub fn check_finite(name: &str, vector: &[f64]) -> Result<()> {
     }
 }
 
-/// Refuses dimensions that do not fit 32-bit columns.
+/// Fails if the number of columns does not fit 32-bit indices.
 fn check_columns(what: &str, columns: usize) -> Result<()> {
     if columns > u32::MAX as usize {
         return Err(Error::invalid(format!("{what}: {columns} columns do not fit 32-bit indices")));

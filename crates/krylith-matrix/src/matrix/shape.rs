@@ -1,10 +1,10 @@
-//! What a square matrix looks like to a person: symmetric or how far from it, dominated by its diagonal or not, how wide.
+//! Properties of a square matrix that a person asks for: symmetry, diagonal dominance, bandwidth.
 
 use super::Bsr;
 use rayon::prelude::*;
 
-/// What one pass over the entries of a square matrix tells, each looked up on the other side of the diagonal. Stored zeros
-/// count as absent. On all threads of the host.
+/// Properties of a square matrix from one pass over its entries, which compares each with its mirror image.
+/// Stored zeros count as absent. Runs on all threads of the host.
 ///
 /// # Examples
 /// ```
@@ -18,26 +18,26 @@ use rayon::prelude::*;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shape {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Entries aᵢⱼ where aⱼᵢ is absent.
+    /// Number of entries aᵢⱼ for which aⱼᵢ is absent.
     pub alone: usize,
-    /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) where both are there.
+    /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) over pairs of which both are present.
     pub mismatch: f64,
     /// The largest |i − j|.
     pub bandwidth: usize,
-    /// Rows with |aᵢᵢ| ≥ Σⱼ≠ᵢ |aᵢⱼ|.
+    /// Number of rows with |aᵢᵢ| ≥ Σⱼ≠ᵢ |aᵢⱼ| and aᵢᵢ ≠ 0.
     pub dominant_rows: usize,
 }
 
 impl Shape {
-    /// Of a square matrix.
+    /// Computes the properties of a square matrix.
     pub fn of(a: &Bsr) -> Self {
         let rows = 0..a.block_rows();
         rows.into_par_iter().with_min_len(256).map(|i| Self::of_row(a, i)).reduce(Self::default, Self::and)
     }
 
-    /// Equal to its transpose, to the bit.
+    /// True if the matrix equals its transpose exactly.
     pub fn is_symmetric(&self) -> bool {
         self.alone == 0 && self.mismatch == 0.0
     }
@@ -48,7 +48,7 @@ impl Shape {
         let (mut diagonal, mut others) = (vec![0.0f64; b], vec![0.0f64; b]);
         for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
             let j = a.col()[p] as usize;
-            // A column that is no row, of a matrix that is not square, has no other side.
+            // In a matrix that is not square, a column without a row has no mirror image.
             let row = if j < a.block_rows() { a.row_ptr()[j]..a.row_ptr()[j + 1] } else { 0..0 };
             let opposite = a.col()[row.clone()].binary_search(&(i as u32)).ok();
             let opposite = opposite.map(|q| a.block_values(row.start + q));

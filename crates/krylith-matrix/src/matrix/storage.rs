@@ -1,17 +1,17 @@
-//! The arrays of a compressed sparse matrix: shared, so that a copy of a matrix costs nothing until one of the two changes,
-//! and on the host, on a GPU, or on both.
+//! The arrays of a compressed sparse matrix, on the host, on a GPU, or on both. Copies of a matrix share them
+//! until one of the copies changes.
 //!
-//! What was given on the host is there. What was given in the memory of a GPU stays there, and comes to the host when somebody
-//! asks for it there for the first time.
+//! Arrays given on the host are on the host. Arrays given in the memory of a GPU stay there, and are copied
+//! to the host when they are first used there.
 
 use crate::memory::{Numbers, OnDevice, Pattern};
 use crate::{Error, Result};
 use std::sync::{Arc, OnceLock};
 
-/// A pattern that a matrix and others hold.
+/// A pattern shared by several matrices.
 pub type SharedPattern = Arc<OnceLock<Pattern>>;
 
-/// Pattern and values; `rows`, `columns` and `entries` count blocks where there are some.
+/// Pattern and values; `rows`, `columns` and `entries` count blocks if the matrix has blocks.
 #[derive(Clone)]
 pub struct Storage {
     pub rows: usize,
@@ -23,32 +23,33 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Arrays on the host, checked by the caller.
+    /// Creates a storage from arrays on the host, which the caller has checked.
     pub fn host(rows: usize, columns: usize, row_ptr: Vec<usize>, col: Vec<u32>, values: Vec<f64>) -> Self {
         let entries = col.len();
         let pattern = Arc::new(OnceLock::from(Pattern { row_ptr, col }));
         Self { rows, columns, entries, pattern, values: Arc::new(OnceLock::from(values)), device: None }
     }
 
-    /// Arrays on a device, checked by the caller.
+    /// Creates a storage from arrays on a device, which the caller has checked.
     pub fn device(rows: usize, columns: usize, entries: usize, device: Arc<dyn OnDevice>) -> Self {
         Self { rows, columns, entries, pattern: Arc::default(), values: Arc::default(), device: Some(device) }
     }
 
-    /// The same matrix, whose arrays are on this device too.
+    /// The same matrix with a copy of its arrays on this device.
     pub fn with_device(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), ..self.clone() }
     }
 
-    /// The same pattern with other values, which are on this device alone.
+    /// The same pattern with other values, which are only on this device.
     pub fn with_device_values(&self, device: Arc<dyn OnDevice>) -> Self {
         Self { device: Some(device), values: Arc::default(), ..self.clone() }
     }
 
-    /// The same pattern with `values` that are on a device, where they stay, as does the pattern; `None` for values on the host.
+    /// The same pattern with `values` from a device. Values and pattern stay on the device. Returns `None`
+    /// for values on the host.
     ///
     /// # Errors
-    /// Another number of values than are stored; one that is not finite; a device without memory for them.
+    /// A number of values other than `stored`; a value that is not finite; a device without memory for them.
     pub fn with_values_of(&self, values: Numbers, stored: usize) -> Result<Option<Self>> {
         let Some(lent) = values.lent() else { return Ok(None) };
         if values.len() != stored {
@@ -61,18 +62,18 @@ impl Storage {
         Ok(Some(self.with_device_values(device)))
     }
 
-    /// The arrays on a device of this type.
+    /// The arrays on a device, if it is of type `D`.
     pub fn on<D: OnDevice>(&self) -> Option<Arc<D>> {
         self.device.clone()?.as_any().downcast().ok()
     }
 
-    /// True where nothing of the values is on the host.
+    /// True if the values are only on a device.
     #[inline]
     pub fn is_on_device_alone(&self) -> bool {
         self.values.get().is_none()
     }
 
-    /// True where the pattern is on the host.
+    /// True if the pattern is on the host.
     #[inline]
     pub fn has_host_pattern(&self) -> bool {
         self.pattern.get().is_some()
@@ -83,14 +84,14 @@ impl Storage {
         self.pattern.get_or_init(|| self.fetch(|device| device.pattern()))
     }
 
-    /// The pattern, on the host, to be kept without the values.
+    /// The pattern on the host, which callers may keep without the values.
     pub fn shared_pattern(&self) -> SharedPattern {
         self.pattern();
         self.pattern.clone()
     }
 
-    /// What is only on the device. A device that fails here has failed for all that follows: the solver's threads turn the panic
-    /// into an error.
+    /// Fetches data that is only on the device. After a failure here the device fails in all further calls
+    /// too, so this panics; the solver's threads turn the panic into an error.
     fn fetch<T>(&self, get: impl FnOnce(&dyn OnDevice) -> Result<T>) -> T {
         let lost = || Error::Internal("a matrix without arrays".into());
         let fetched = self.device.as_deref().ok_or_else(lost).and_then(get);
@@ -112,7 +113,7 @@ impl Storage {
         self.values.get_or_init(|| self.fetch(|device| device.values()))
     }
 
-    /// The values where they can be read without a copy by whoever placed them.
+    /// The values on the device if they are there, else on the host.
     #[inline]
     pub fn numbers(&self) -> Numbers<'_> {
         match &self.device {
@@ -121,11 +122,11 @@ impl Storage {
         }
     }
 
-    /// Values on the host, to be changed: those on a device are then no longer this matrix's.
+    /// The values on the host, for changes. Values on a device no longer belong to this matrix afterwards.
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.values();
         if let Some(device) = self.device.take() {
-            // The pattern must outlive the device's copy of it.
+            // The pattern is still needed when the device's copy is dropped.
             self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
         }
         if Arc::get_mut(&mut self.values).is_none() {
@@ -136,18 +137,18 @@ impl Storage {
         values.map_or(&mut [], |values| &mut values[..])
     }
 
-    /// True where both are known to be the same arrays, without a look at them.
+    /// True if both are known to share one pattern, without comparing entries.
     pub fn shares_pattern(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.pattern, &other.pattern)
     }
 
-    /// True when both have the same shape and pattern.
+    /// True if both have the same shape and pattern.
     pub fn same_pattern(&self, other: &Self) -> bool {
         let shape = |s: &Self| (s.rows, s.columns, s.entries);
         if shape(self) != shape(other) || self.shares_pattern(other) {
             return shape(self) == shape(other);
         }
-        // Patterns that are not on the host are compared where they are.
+        // Patterns that are not on the host are compared on the device.
         let away = self.pattern.get().is_none() || other.pattern.get().is_none();
         let there = self.device.as_ref().zip(other.device.as_ref()).filter(|_| away);
         there
@@ -160,13 +161,13 @@ impl Storage {
         Self { values: Arc::new(OnceLock::from(values)), device: None, ..self.clone() }
     }
 
-    /// The same values with the pattern of `other`, which is the same.
+    /// The same values with the pattern arrays of `other`, which must be equal.
     pub fn sharing_pattern(&self, other: &Self) -> Self {
         Self { pattern: other.pattern.clone(), ..self.clone() }
     }
 }
 
-/// Equal slices, compared on all threads.
+/// True for equal slices; compares on all threads.
 fn same<T: PartialEq + Sync>(a: &[T], b: &[T]) -> bool {
     use rayon::prelude::*;
     const CHUNK: usize = 1 << 18;

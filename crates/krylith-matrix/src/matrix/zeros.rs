@@ -1,13 +1,14 @@
-//! Stored zeros: which blocks of a pattern hold nothing but zeros, and the matrix without them.
+//! Stored zeros: finds the blocks of a pattern that hold only zeros, and builds the matrix without them.
 //!
-//! Assembly of mixed forms stores many: of Taylor–Hood elements a third to two thirds of all entries. Every method that looks at the
-//! pattern (orders, fill, levels, strength of couplings) pays for them, and products move them.
+//! Assembly of mixed forms stores many zeros: with Taylor–Hood elements a third to two thirds of all entries.
+//! They cost time in every method that reads the pattern (orderings, fill, levels, strength of connection),
+//! and products move them.
 
 use super::storage::Storage;
 use super::{Arrays, Bsr};
 use rayon::prelude::*;
 
-/// What becomes of zeros that a matrix stores.
+/// Treatment of zeros that a matrix stores.
 ///
 /// # Examples
 /// ```
@@ -17,25 +18,26 @@ use rayon::prelude::*;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZerosChoice {
-    /// They are dropped where they are more than a tenth of what is stored.
+    /// Drops them if they are more than a tenth of the stored blocks.
     #[default]
     Auto,
-    /// They are kept.
+    /// Keeps them.
     Keep,
-    /// They are dropped.
+    /// Drops them.
     Drop,
 }
 
 krylith_base::names! { ZerosChoice, "zeros": Auto => "auto", Keep => "keep", Drop => "drop" }
 
-/// Numbers of a run that a thread takes at once.
+/// Number of blocks that a thread takes at once.
 const RUN: usize = 1 << 14;
 
-/// Runs of blocks in a sample, and blocks of each: so many that zeros of a tenth, were they all in whole runs, are not taken for half of that.
+/// Number of runs in a sample, and blocks per run. With so many, an estimate of 10 % zeros is not off by half
+/// even if all zeros lie in whole runs.
 const SAMPLE: [usize; 2] = [512, 64];
 
-/// About how many blocks are zero in all of these matrices, which have one pattern, by a sample where there are many. A pass over all of them
-/// takes a tenth of what a GPU needs to be set up.
+/// Estimates the number of blocks that are zero in all of these matrices, which share one pattern; counts
+/// them exactly if there are few blocks. A full pass takes a tenth of the set-up time on a GPU.
 pub fn zeros_of_sample(matrices: &[&Bsr]) -> f64 {
     let Some((first, others)) = matrices.split_first() else { return 0.0 };
     let ([runs, length], unit, all) = (SAMPLE, first.block() * first.block(), first.blocks());
@@ -45,7 +47,8 @@ pub fn zeros_of_sample(matrices: &[&Bsr]) -> f64 {
     let stratum = all / runs;
     let is_zero = |a: &Bsr, k: usize| a.values()[k * unit..(k + 1) * unit].iter().all(|v| *v == 0.0);
     let of_run = |run: usize| {
-        // It begins anywhere in its stratum, so that no period of the pattern meets one of the sample.
+        // A run begins at a random position of its stratum, so that periods in the pattern do not coincide
+        // with the sample's.
         let hash = (run as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let from = run * stratum + hash as usize % stratum;
         let places = (from..from + length).map(|k| k % all);
@@ -55,7 +58,7 @@ pub fn zeros_of_sample(matrices: &[&Bsr]) -> f64 {
     found as f64 / (runs * length) as f64 * all as f64
 }
 
-/// How many blocks are zero in all of these matrices, which have one pattern.
+/// Number of blocks that are zero in all of these matrices, which share one pattern.
 pub fn zeros(matrices: &[&Bsr]) -> usize {
     let Some((first, others)) = matrices.split_first() else { return 0 };
     let unit = first.block() * first.block();
@@ -74,7 +77,7 @@ pub fn zeros(matrices: &[&Bsr]) -> usize {
     first.values().par_chunks(RUN * unit).enumerate().map(chunk).sum()
 }
 
-/// For each block, whether it is zero in all of these matrices, which have one pattern. Off the diagonal alone: a zero diagonal block stays.
+/// For each block, whether it is zero in all of these matrices, which share one pattern.
 pub fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
     let Some((first, others)) = matrices.split_first() else { return Vec::new() };
     let mut zero = vec![false; first.blocks()];
@@ -94,8 +97,9 @@ pub fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
     zero
 }
 
-/// Keeps zero blocks where the mirrored block is stored and is not zero, so that a symmetric pattern stays one, and those of the diagonal.
-/// Blocks of ghost columns, whose mirrored block another rank has, are left as they are.
+/// Unmarks zero blocks on the diagonal, and those whose mirrored block is stored and not zero, so that a
+/// symmetric pattern stays symmetric. Blocks in ghost columns are left marked, because another rank holds
+/// their mirrored block.
 pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
     let (rows, arrays) = (a.block_rows(), Arrays { values: &[], ..Arrays::of(a) });
     let stays: Vec<usize> = (0..rows)
@@ -117,22 +121,22 @@ pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
     stays.into_iter().for_each(|p| zero[p] = false);
 }
 
-/// The blocks that stay where others are dropped.
+/// The blocks that are kept when others are dropped.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Their places among all blocks, ascending.
+    /// Positions of the kept blocks among all, ascending.
     places: Vec<usize>,
     all: usize,
 }
 
 impl Kept {
-    /// All but those that are marked.
+    /// Keeps all blocks that are not marked.
     pub fn all_but(dropped: &[bool]) -> Self {
         let places = (0..dropped.len()).filter(|&p| !dropped[p]).collect();
         Self { places, all: dropped.len() }
     }
 
-    /// The matrices, which have one pattern, with the blocks that stay; they share their pattern again.
+    /// The matrices, which share one pattern, with only the kept blocks; the results share one pattern again.
     pub fn of(&self, matrices: &[&Bsr]) -> Vec<Bsr> {
         let Some(first) = matrices.first() else { return Vec::new() };
         let (b, n, all) = (first.block(), first.block_rows(), Arrays::of(first));
@@ -152,7 +156,7 @@ impl Kept {
         out
     }
 
-    /// Of `unit` numbers a block those of blocks that stay.
+    /// Copies the `unit` numbers of each kept block.
     pub fn gather(&self, unit: usize, from: &[f64], to: &mut [f64]) {
         to.par_chunks_mut(RUN * unit).zip(self.places.par_chunks(RUN)).for_each(|(to, places)| {
             for (to, &p) in to.chunks_exact_mut(unit).zip(places) {
@@ -161,9 +165,9 @@ impl Kept {
         });
     }
 
-    /// True where a block that is dropped is zero no longer.
+    /// True if a dropped block is no longer zero.
     pub fn misses(&self, unit: usize, values: &[f64]) -> bool {
-        // Between two that stay lie those that do not.
+        // The dropped blocks lie between consecutive kept ones.
         let ends = self.places.par_iter().copied().chain([self.all]);
         let begins = rayon::iter::once(0).chain(self.places.par_iter().map(|p| p + 1));
         begins

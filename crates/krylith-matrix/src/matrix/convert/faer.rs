@@ -43,7 +43,7 @@ impl<I: Index> TryFrom<SparseRowMatRef<'_, I, f64>> for Csr {
     type Error = Error;
 
     fn try_from(a: SparseRowMatRef<'_, I, f64>) -> Result<Self> {
-        // Rows may have room behind their entries; places are those of the entries alone.
+        // Rows may have spare memory after their entries; ranges cover only the entries.
         let (pattern, columns) = (a.symbolic(), a.symbolic().col_idx());
         by_rows(a.nrows(), a.ncols(), |i| pattern.row_range(i), |p| columns[p].zx(), a.val())
     }

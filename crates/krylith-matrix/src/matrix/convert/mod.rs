@@ -1,6 +1,6 @@
 //! Conversions from the sparse matrices of other crates, each behind the feature that has the crate's name.
 //!
-//! Stored zeros stay stored; columns that do not ascend are put in order; a value that is not finite is an error.
+//! Stored zeros remain stored, unsorted columns are sorted, and a value that is not finite is an error.
 
 #[cfg(feature = "faer")]
 mod faer;
@@ -13,7 +13,7 @@ use super::{Csr, check_columns};
 use crate::Result;
 use std::ops::Range;
 
-/// A matrix of `rows` rows from the places and the columns of their entries.
+/// Creates a matrix of `rows` rows from the positions of their entries and the columns of positions.
 fn by_rows(
     rows: usize,
     columns: usize,
