@@ -1,4 +1,4 @@
-//! Host memory that may be missing.
+//! Allocation of host memory that may fail.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -7,13 +7,14 @@ thread_local! {
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread asks for host memory of which it says itself, by an [`Error::Memory`](crate::Error::Memory), that it is not there. For the
-/// allocator of a program that ends where there is no memory: here it should return null.
+/// True while this thread makes an allocation whose failure it reports itself, by
+/// [`Error::Memory`](crate::Error::Memory). For the allocator of a program that aborts when out of memory:
+/// while this is true, it should return null instead.
 pub fn may_fail() -> bool {
     MAY_FAIL.try_with(Cell::get).unwrap_or(false)
 }
 
-/// [`Vec::try_reserve_exact`], during which [`may_fail`] is true.
+/// [`Vec::try_reserve_exact`]; while it runs, [`may_fail`] is true.
 #[doc(hidden)]
 pub fn reserve<T>(to: &mut Vec<T>, more: usize) -> std::result::Result<(), TryReserveError> {
     MAY_FAIL.set(true);

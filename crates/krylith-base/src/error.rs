@@ -1,4 +1,4 @@
-//! What can go wrong through the caller or the machine; non-convergence is an `Outcome`.
+//! Errors that the caller or the machine causes; non-convergence is an `Outcome`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Names the thing (file and line, row, bytes) and the remedy.
+/// An error that names what failed (file and line, row, bytes) and the remedy.
 ///
 /// # Examples
 /// ```
 /// use krylith::{Error, matrix::Csr};
 /// let error = Csr::from_triplets(2, 2, &[(0, 5, 1.0)]).unwrap_err();
-/// assert!(error.to_string().contains('5')); // the entry, and what there is
-/// assert_eq!(error.exit_code(), 2); // the caller can mend it
+/// assert!(error.to_string().contains('5')); // the message names the entry
+/// assert_eq!(error.exit_code(), 2); // the caller can fix it
 /// match krylith::io::read_matrix("missing.mtx") {
 ///     Err(Error::Io { path, .. }) => assert_eq!(path.to_str(), Some("missing.mtx")),
 ///     other => panic!("{other:?}"),
@@ -34,7 +34,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file's content is malformed.
@@ -44,7 +44,7 @@ pub enum Error {
         path: PathBuf,
         /// One-based line.
         line: usize,
-        /// What is wrong and what was expected.
+        /// What is wrong, and what was expected.
         message: String,
     },
     /// A file's content is malformed, and the file has no lines (binary formats, archives).
@@ -52,7 +52,7 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong and what was expected.
+        /// What is wrong, and what was expected.
         message: String,
     },
     /// Sizes, indices or values that do not fit together.
@@ -77,7 +77,7 @@ pub enum Error {
         row: usize,
         /// `missing`, `zero` or `singular`.
         kind: &'static str,
-        /// What to try.
+        /// What the user can try.
         remedy: &'static str,
     },
     /// A pivot of an incomplete factorisation that cannot be inverted.
@@ -87,54 +87,54 @@ pub enum Error {
         row: usize,
         /// `zero`, `tiny` or `non-finite`.
         kind: &'static str,
-        /// What to try.
+        /// What the user can try.
         remedy: &'static str,
     },
-    /// An option of a solve that does not fit the others, or is out of its range.
+    /// An option of a solve that conflicts with others, or is out of range.
     #[error("`{key}` {message}")]
     Option {
-        /// Its name in `Options`.
+        /// The name of the option in `Options`.
         key: &'static str,
-        /// What is wrong, to be read after the name.
+        /// What is wrong, as a continuation of the name.
         message: String,
     },
-    /// A device that is asked for and is not there.
+    /// A device that was requested and is not available.
     #[error("{device}: {message}")]
     NoDevice {
-        /// As it was asked for, such as `cuda:3`.
+        /// The device as requested, such as `cuda:3`.
         device: String,
-        /// What there is instead.
+        /// What is wrong, and what is available.
         message: String,
     },
-    /// A fault of Krylith's own.
+    /// A bug in Krylith.
     #[error("internal error, please report: {0}")]
     Internal(String),
-    /// Something that this build or this device does not offer.
+    /// A feature that this build or this device does not offer.
     #[error("{0}")]
     Unsupported(String),
 
-    /// A set-up takes more operations than `auto` allows it.
+    /// A set-up needs more operations than `auto` allows.
     #[error("{what} takes more than {operations:.0e} operations; {remedy}")]
     TooLong {
-        /// What takes so long.
+        /// The work that needs too many operations.
         what: &'static str,
-        /// What it may take.
+        /// Number of operations allowed.
         operations: f64,
-        /// What to do.
+        /// What the user can try.
         remedy: &'static str,
     },
     /// Not enough memory on the host or a device.
     #[error("{what} needs {} and {} are free on {place}; {remedy}", crate::text::bytes(*needed), crate::text::bytes(*free))]
     Memory {
-        /// What was to be allocated.
+        /// The data to allocate.
         what: String,
-        /// Bytes asked for.
+        /// Number of bytes requested.
         needed: u64,
-        /// Bytes free there.
+        /// Number of bytes free there.
         free: u64,
         /// `the host` or the device's name.
         place: String,
-        /// What to try.
+        /// What the user can try.
         remedy: &'static str,
     },
     /// A shared library that is missing or too old.
@@ -142,48 +142,48 @@ pub enum Error {
     Library {
         /// `libcuda.so.1`, `libnvrtc.so.13`, …
         library: String,
-        /// What happened.
+        /// What is wrong.
         message: String,
-        /// How to get it.
+        /// How to install or find it.
         remedy: String,
     },
-    /// A device call failed.
+    /// A failed device call.
     #[error("{device}: {call}: {message}")]
     Device {
         /// The device.
         device: String,
         /// The call that failed.
         call: String,
-        /// What the driver said.
+        /// The error of the driver.
         message: String,
     },
-    /// Another rank failed or is gone.
+    /// Another rank failed or ended.
     #[error("rank {rank}: {message}")]
     Rank {
         /// The rank, from 0.
         rank: usize,
-        /// Its own error, or how it was missed.
+        /// Its own error, or how its end was noticed.
         message: String,
-        /// The exit code of its error; 3 if it is gone.
+        /// The exit code of its error; 3 if the rank ended.
         exit_code: u8,
-        /// It had not enough memory, and goes on.
+        /// True if it ran out of memory and is still running.
         memory: bool,
     },
-    /// What was waited for did not come within the time limit: ranks of which it cannot be told which, a GPU, a kernel that another
-    /// thread compiles.
+    /// A wait exceeded its time limit: for a GPU, for a kernel that another thread compiles, or for ranks
+    /// that cannot be identified.
     #[error("{0}")]
     NoAnswer(String),
-    /// A set-up ended before it was done, for this reason. A solve that is interrupted has an `Outcome`.
-    #[error("interrupted before there was anything to solve with: {0}")]
+    /// A set-up was interrupted, for this reason. An interrupted solve has an `Outcome` instead.
+    #[error("interrupted before the solve could start: {0}")]
     Interrupted(&'static str),
 }
 
-/// What may help where an error can be mended by other `Options`.
+/// A change of `Options` that may avoid an error.
 ///
 /// # Examples
 /// ```
 /// use krylith::{Options, Remedy, Solver, matrix::Csr};
-/// let a = Csr::from_triplets(2, 2, &[(0, 1, 1.0), (1, 0, 1.0)])?; // nothing on the diagonal
+/// let a = Csr::from_triplets(2, 2, &[(0, 1, 1.0), (1, 0, 1.0)])?; // an empty diagonal
 /// let mut options: Options = "precond=jacobi device=cpu".parse()?;
 /// if let Err(error) = Solver::new(&a, &options) {
 ///     if error.remedies().contains(&Remedy::NoPreconditioner) {
@@ -196,25 +196,26 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// A smaller restart of GMRES, or a method without one.
+    /// Use a smaller restart of GMRES, or a method without one.
     SmallerRestart,
-    /// Matrix, preconditioner and basis stored in f32.
+    /// Store matrix, preconditioner and basis in f32.
     StoreF32,
-    /// No preconditioner, or another one.
+    /// Use no preconditioner, or another one.
     NoPreconditioner,
-    /// Another block size of the system.
+    /// Use another block size of the system.
     OtherBlockSize,
-    /// A shift of pivots that cannot be inverted.
+    /// Shift pivots that cannot be inverted.
     PivotShift,
-    /// Another device.
+    /// Use another device.
     OtherDevice,
 }
 
-/// Exit code of what was interrupted, as shells know it of Ctrl-C; ranks know each other's interrupts by it.
+/// Exit code after an interrupt, the same as shells use for Ctrl-C; ranks recognise each other's interrupts
+/// by it.
 const INTERRUPTED: u8 = 130;
 
 impl Error {
-    /// A column of a basis in f32, asked for as a vector.
+    /// The error for a column, requested as a vector, of a basis stored in f32.
     #[doc(hidden)]
     pub fn narrow_column() -> Self {
         Error::Unsupported(
@@ -222,12 +223,12 @@ impl Error {
         )
     }
 
-    /// An [`Error::Invalid`] from anything printable.
+    /// Creates an [`Error::Invalid`] from any text.
     pub fn invalid(message: impl Into<String>) -> Self {
         Error::Invalid(message.into())
     }
 
-    /// The same where it is about one of several right-hand sides, from 0.
+    /// The same error, with the number of the right-hand side that it is about, from 0.
     #[doc(hidden)]
     pub fn in_column(self, k: usize) -> Self {
         match self {
@@ -236,28 +237,28 @@ impl Error {
         }
     }
 
-    /// An [`Error::Internal`] with the words of a panic that was caught.
+    /// Creates an [`Error::Internal`] with the message of a caught panic.
     pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
         Error::Internal(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default())
     }
 
-    /// An [`Error::Io`] on `path`.
+    /// Creates an [`Error::Io`] for `path`.
     pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
         Error::Io { path: path.as_ref().to_path_buf(), source }
     }
 
-    /// An [`Error::Parse`] on `path` at one-based `line`.
+    /// Creates an [`Error::Parse`] for `path` at one-based `line`.
     pub fn parse(path: impl AsRef<Path>, line: usize, message: impl Into<String>) -> Self {
         Error::Parse { path: path.as_ref().to_path_buf(), line, message: message.into() }
     }
 
-    /// An [`Error::Format`] on `path`.
+    /// Creates an [`Error::Format`] for `path`.
     pub fn format(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Error::Format { path: path.as_ref().to_path_buf(), message: message.into() }
     }
 
-    /// True where this rank or another had not enough memory: what needs less may still work.
+    /// True if this rank or another ran out of memory: an attempt that needs less may still work.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::Csr};
@@ -271,13 +272,14 @@ impl Error {
         matches!(self, Error::Memory { .. } | Error::Rank { memory: true, .. })
     }
 
-    /// True where the machine failed in a way that no other choice mends: a device, a library, a rank that is gone.
+    /// True for a failure of the machine that other options cannot avoid: a device, a library, a rank that
+    /// ended.
     #[doc(hidden)]
     pub fn is_fatal(&self) -> bool {
         self.exit_code() == 3 && !self.is_memory()
     }
 
-    /// What may help, for a program that has its own names for it.
+    /// Changes of options that may help, for programs that show them in their own words.
     ///
     /// ```
     /// use krylith::{Options, Remedy, Solver, matrix::Csr};
@@ -296,13 +298,14 @@ impl Error {
         }
     }
 
-    /// True where a cancel token or a time limit ended a set-up, here or on another rank: nothing is wrong with the system.
+    /// True if a cancel token or a time limit ended a set-up, here or on another rank. The system itself may
+    /// be fine.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::Csr, solver::Cancel};
     /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
     /// let cancel = Cancel::default();
-    /// cancel.cancel(); // from another thread, as a rule
+    /// cancel.cancel(); // usually from another thread
     /// let error = Solver::new_watched(&a, &"device=cpu".parse()?, &cancel, None).err().unwrap();
     /// assert!(error.is_interrupt());
     /// # Ok::<(), krylith::Error>(())
@@ -311,7 +314,8 @@ impl Error {
         self.exit_code() == INTERRUPTED
     }
 
-    /// The command line's exit code: 2 for what the caller can mend, 3 for the machine, 130 for what was interrupted.
+    /// The command line's exit code: 2 for an error that the caller can fix, 3 for the machine, 130 for an
+    /// interrupt.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Memory { .. } | Error::Library { .. } | Error::Device { .. } | Error::NoAnswer(_) => 3,
@@ -323,7 +327,7 @@ impl Error {
     }
 }
 
-/// For conversions that cannot fail, where those that can are taken too.
+/// Lets functions that accept fallible conversions also accept infallible ones.
 impl From<std::convert::Infallible> for Error {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}

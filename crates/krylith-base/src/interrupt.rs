@@ -1,12 +1,13 @@
-//! Work that ends before it is done: what is long looks here now and then whether it shall go on.
+//! Interrupts of long work by a cancel token or a time limit.
 //!
-//! A solver's thread [`enter`](Limits::enter)s the limits of what it was asked to do: a set-up, new values, a solve. Code under it calls
-//! [`check`] wherever it may fail by itself, every few milliseconds of work; threads that work for it take a copy of [`limits`] along. A
-//! look costs a load, and where there is a deadline a reading of the clock.
+//! A solver's thread [`enter`](Limits::enter)s the limits of its task: a set-up, new values, a solve. Code
+//! under it calls [`check`] every few milliseconds, at points where it may return an error. Threads that work
+//! for it take a copy of [`limits`]. A check costs a load, and with a deadline a reading of the clock.
 //!
-//! An interrupt reaches one rank before another, so it travels as every error that one rank has alone: parts of a set-up end in
-//! [`agree`], and up to there [`check`] may end a rank's own work. Between collective calls the look is [`check_together`], a
-//! collective call itself. All ranks then hold an error of which [`Error::is_interrupt`] is true.
+//! An interrupt reaches one rank before another, so it spreads like every error of a single rank. Parts of a
+//! set-up end in [`agree`]; before that, [`check`] may end a rank's own work. Between collective calls the
+//! check is [`check_together`], itself a collective call. Afterwards all ranks hold an error for which
+//! [`Error::is_interrupt`] is true.
 
 use crate::comm::{Communicator, agree};
 use crate::{Error, Result};
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Stops a solve from another thread: the best x so far is kept, and the outcome is
-/// `Interrupted`. New values and a set-up that has it (`Solver::new_watched`) end with
+/// Stops a solve from another thread. The solve keeps the best x so far, and its outcome is `Interrupted`. A
+/// set-up that has the token (`Solver::new_watched`) and an update of values end with
 /// [`Error::Interrupted`](crate::Error::Interrupted).
 ///
 /// # Examples
@@ -36,7 +37,7 @@ use std::time::Instant;
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Asks the solve to stop, and those after it, until [`reset`](Self::reset).
+    /// Asks the running solve and all later ones to stop, until [`reset`](Self::reset).
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -46,24 +47,24 @@ impl Cancel {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// True once it was asked for.
+    /// True after [`cancel`](Self::cancel), until [`reset`](Self::reset).
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// When work ends though it is not done.
+/// Conditions that end work early.
 #[derive(Debug, Clone)]
 #[doc(hidden)]
 pub struct Limits {
-    /// From outside.
+    /// Ends the work from outside.
     pub cancel: Cancel,
-    /// When its seconds are over.
+    /// Ends the work at this time.
     pub deadline: Option<Instant>,
 }
 
 impl Limits {
-    /// Why the work shall end, if it shall.
+    /// The reason to end the work now, if there is one.
     pub fn reached(&self) -> Option<&'static str> {
         if self.cancel.is_cancelled() {
             Some("cancelled")
@@ -75,13 +76,13 @@ impl Limits {
     }
 
     /// # Errors
-    /// [`Error::Interrupted`] once the work shall end.
+    /// [`Error::Interrupted`] if the work must end.
     #[inline]
     pub fn check(&self) -> Result<()> {
         self.reached().map_or(Ok(()), |why| Err(Error::Interrupted(why)))
     }
 
-    /// Makes these the limits of this thread, until what is returned is dropped.
+    /// Makes these the limits of this thread, until the returned guard is dropped.
     pub fn enter(&self) -> Entered {
         Entered(CURRENT.replace(Some(self.clone())))
     }
@@ -91,7 +92,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Limits>> = const { RefCell::new(None) };
 }
 
-/// Limits that hold on this thread; those around them hold again when this is dropped.
+/// A guard for the limits of this thread; its drop restores the previous limits.
 #[must_use = "the limits end when this is dropped"]
 #[doc(hidden)]
 pub struct Entered(Option<Limits>);
@@ -102,24 +103,25 @@ impl Drop for Entered {
     }
 }
 
-/// The limits of this thread's work, for threads that help with it; `None` where nothing limits it.
+/// The limits of this thread's work, for threads that help with it; `None` if there are none.
 #[doc(hidden)]
 #[inline]
 pub fn limits() -> Option<Limits> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Whether this thread's work shall go on.
+/// Checks the limits of this thread's work.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where it shall not.
+/// [`Error::Interrupted`] if the work must end.
 #[doc(hidden)]
 #[inline]
 pub fn check() -> Result<()> {
     CURRENT.with_borrow(|limits| limits.as_ref().map_or(Ok(()), Limits::check))
 }
 
-/// This thread's limits for loops of threads that work for it: they leave off once one has seen the end, and the caller hears of it.
+/// This thread's limits for the loops of its helper threads. All loops stop once one finds that the work must
+/// end, and the caller gets the error.
 #[doc(hidden)]
 pub struct Lookout {
     limits: Option<Limits>,
@@ -127,12 +129,12 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Of this thread.
+    /// Creates it from the limits of this thread.
     pub fn here() -> Self {
         Self { limits: limits(), ended: OnceLock::new() }
     }
 
-    /// True once the work shall end.
+    /// True if the work must end.
     pub fn ends(&self) -> bool {
         let Some(limits) = &self.limits else { return false };
         if let Some(why) = limits.reached() {
@@ -142,19 +144,21 @@ impl Lookout {
     }
 
     /// # Errors
-    /// [`Error::Interrupted`] if a loop left off.
+    /// [`Error::Interrupted`] if a loop stopped early.
     pub fn finish(self) -> Result<()> {
         self.ended.into_inner().map_or(Ok(()), |why| Err(Error::Interrupted(why)))
     }
 }
 
-/// What a part of a set-up may take before it is given up for something else: not an interrupt, but an error of its own.
+/// Budget of a part of a set-up. Exceeding it is not an interrupt: it is an error of its own, after which the
+/// set-up tries something else.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[doc(hidden)]
 pub struct Bounds {
-    /// Operations on the pattern alone, such as finding fill: a count, so that ranks and runs decide alike.
+    /// Largest number of operations on the pattern, such as finding fill. A count, so that ranks and runs
+    /// decide alike.
     pub operations: Option<u64>,
-    /// Seconds that a prediction of another library's work may not exceed.
+    /// Largest predicted time of another library's work, in seconds.
     pub seconds: Option<f64>,
 }
 
@@ -162,7 +166,7 @@ thread_local! {
     static BOUNDS: Cell<Bounds> = const { Cell::new(Bounds { operations: None, seconds: None }) };
 }
 
-/// Bounds that hold on this thread; those before hold again when this is dropped.
+/// A guard for the bounds of this thread; its drop restores the previous bounds.
 #[must_use = "the bounds end when this is dropped"]
 #[doc(hidden)]
 pub struct Bounded(Bounds);
@@ -174,12 +178,12 @@ impl Drop for Bounded {
 }
 
 impl Bounds {
-    /// Makes these the bounds of this thread, until what is returned is dropped.
+    /// Makes these the bounds of this thread, until the returned guard is dropped.
     pub fn enter(self) -> Bounded {
         Bounded(BOUNDS.replace(self))
     }
 
-    /// Those of this thread; no more seconds than its deadline leaves.
+    /// The bounds of this thread; `seconds` is at most the time to its deadline.
     pub fn here() -> Self {
         let deadline = limits().and_then(|limits| limits.deadline);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).as_secs_f64());
@@ -189,7 +193,7 @@ impl Bounds {
     }
 }
 
-/// This thread's limits and bounds for threads that work for it, which count what they do together.
+/// This thread's limits and bounds for helper threads, which share one count of operations.
 #[doc(hidden)]
 pub struct Allowance {
     limits: Option<Limits>,
@@ -200,21 +204,21 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Of this thread, for the fill of incomplete factors.
+    /// Creates it from this thread, for finding the fill of incomplete factors.
     pub fn of_fill() -> Self {
-        Self::here("finding its fill", "take less fill or direct factors")
+        Self::here("finding the fill of incomplete factors", "use less fill or precond=lu")
     }
 
-    /// Of this thread; `what` is done with it, and what to do where that takes too long.
+    /// Creates it from this thread, for the work `what`, with the remedy for exceeding the bound.
     pub fn here(what: &'static str, remedy: &'static str) -> Self {
         let operations = Bounds::here().operations;
         Self { limits: limits(), operations, spent: AtomicU64::new(0), what, remedy }
     }
 
-    /// Takes so many operations. Whether all together are too many does not depend on who takes them when.
+    /// Counts operations. Whether their total exceeds the bound does not depend on the order of the threads.
     ///
     /// # Errors
-    /// The limits; [`Error::TooLong`] where the bound is passed.
+    /// The limits are reached; [`Error::TooLong`] if the bound is exceeded.
     #[inline]
     pub fn spend(&self, operations: u64) -> Result<()> {
         let spent = self.spent.fetch_add(operations, Relaxed) + operations;
@@ -227,11 +231,12 @@ impl Allowance {
     }
 }
 
-/// Runs a call of another library, which nothing stops, on a thread of its own. Where this thread's work ends first, that thread is left to
-/// run to its end, and what it holds is freed then. Where nothing limits this thread the call is its own.
+/// Runs a call of another library, which cannot be stopped, on its own thread. If this thread's work ends
+/// first, that thread continues to its end, and only then frees its memory. Without limits on this thread,
+/// the call runs on this thread.
 ///
 /// # Errors
-/// [`Error::Interrupted`]; no thread can be started, or it panicked.
+/// [`Error::Interrupted`]; the thread cannot be started, or it panicked.
 #[doc(hidden)]
 pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     use std::sync::mpsc::{self, RecvTimeoutError};
@@ -246,8 +251,8 @@ pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + S
     let thread = std::thread::Builder::new().name(name.into()).spawn(run);
     let thread = thread.map_err(|e| Error::Device {
         device: "the host".into(),
-        call: format!("a thread for {name}"),
-        message: format!("{e}; raise the limit of processes (ulimit -u)"),
+        call: format!("start a thread for {name}"),
+        message: format!("{e}; raise the process limit (ulimit -u)"),
     })?;
     loop {
         match receive.recv_timeout(LOOK) {
@@ -256,7 +261,7 @@ pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + S
             Err(RecvTimeoutError::Disconnected) => {
                 let panic = thread.join().err();
                 return Err(panic.map_or_else(
-                    || Error::Internal(format!("{name} ended without an answer")),
+                    || Error::Internal(format!("the thread of {name} ended without a result")),
                     |panic| Error::of_panic(&*panic),
                 ));
             }
@@ -264,10 +269,10 @@ pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + S
     }
 }
 
-/// As [`check`], of all ranks: none goes on unless all do. Collective.
+/// As [`check`], for all ranks: none continues unless all do. Collective.
 ///
 /// # Errors
-/// On every rank where one shall not go on; a rank that is gone or failed.
+/// On every rank if one must end its work; a rank that is gone or failed.
 #[doc(hidden)]
 pub fn check_together(comm: &dyn Communicator) -> Result<()> {
     agree(comm, check())

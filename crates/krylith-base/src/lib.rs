@@ -1,6 +1,7 @@
-//! What every part of Krylith stands on: errors, words, clocks, threads, waits that end, and ranks that speak with each other.
+//! The base of all parts of Krylith: errors, names, timings, threads, bounded waits, and communicators.
 //!
-//! A part of [krylith](https://crates.io/crates/krylith), which passes on what is meant for users: use that. Nothing here is promised.
+//! This is a part of [krylith](https://crates.io/crates/krylith), which re-exports what is meant for users:
+//! use that crate. Nothing here is a stable interface.
 
 #[doc(hidden)]
 pub mod alloc;

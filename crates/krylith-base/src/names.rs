@@ -1,14 +1,14 @@
-//! Names and numbers as people type them: in any case, with `_` for `-`, by the words of other programs, or with a slip of the finger.
+//! Names and numbers as people type them, with suggestions for names of other programs and for typing errors.
 //!
-//! A name is taken in any case. What another program calls a thing is not taken, since it may not mean the same there: the error asks
-//! whether ours was meant.
+//! Names are accepted in any case, and with `_` for `-`. A name that another program uses is not accepted,
+//! because it may mean something else there; the error suggests Krylith's name instead.
 
 use crate::{Error, Result};
 
-/// Words of others, and what they come nearest to.
+/// Names in other programs, each group with the closest name in Krylith.
 type Words = &'static [(&'static [&'static str], &'static str)];
 
-/// What PETSc, SciPy, Trilinos and Ginkgo call things, and the nearest thing here; by what is named.
+/// Names in PETSc, SciPy, Trilinos and Ginkgo with the closest names in Krylith, by the kind of thing named.
 #[doc(hidden)]
 pub const ELSEWHERE: [(&str, Words); 5] = [
     (
@@ -93,7 +93,7 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
     ),
 ];
 
-/// True for names that differ in case alone, or in `_` for `-`.
+/// True for names that differ only in case, or in `_` for `-`.
 ///
 /// ```
 /// assert!(krylith_base::names::same("Radau_IIA-2", "radau-iia-2"));
@@ -104,8 +104,8 @@ pub fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).all(|(a, b)| plain(a) == plain(b))
 }
 
-/// The one of `known` that was probably meant by `text`, the name of a `what`: `method`, `preconditioner`, `option`, or anything else
-/// without a list of other programs' words.
+/// The name in `known` that `text` probably means. `what` is the kind of thing named: `method`,
+/// `preconditioner`, `option`, or any kind without a list of other programs' names.
 ///
 /// ```
 /// use krylith_base::names::meant;
@@ -123,7 +123,7 @@ pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     };
     let near = || {
         let distance = |name: &str| strsim::damerau_levenshtein(&wanted, &plain(name));
-        // A slip in every third letter; of two letters none, or everything would be near.
+        // One typing error in three letters; none in two, or every name would be close.
         let most = wanted.chars().count() / 3;
         known.iter().copied().map(|name| (distance(name), name)).filter(|d| d.0 <= most).min().map(|d| d.1)
     };
@@ -135,42 +135,43 @@ pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     by_us().or_else(elsewhere).or_else(near).or_else(begun)
 }
 
-/// Letters and digits in lower case.
+/// The letters and digits of a name, in lower case.
 #[doc(hidden)]
 pub fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// `; did you mean `rtol`?`, or nothing.
+/// Returns `; did you mean `rtol`?`, or nothing if no known name is close.
 pub fn did_you_mean(what: &str, text: &str, known: &[&str]) -> String {
     meant(what, text, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// A whole number between bounds.
+/// Parses a whole number between bounds.
 ///
 /// # Errors
-/// Anything else, with the bounds.
+/// Any other text; the error names the bounds.
 pub fn whole_number(text: &str, from: usize, to: usize) -> Result<usize> {
     let number = text.parse().ok().filter(|n| (from..=to).contains(n));
     number.ok_or_else(|| Error::invalid(format!("expected a whole number from {from} to {to}")))
 }
 
-/// A tolerance: finite and not negative.
+/// Parses a tolerance: finite and not negative.
 ///
 /// # Errors
-/// Anything else.
+/// Any other text.
 pub fn tolerance(text: &str) -> Result<f64> {
     let number = text.parse().ok().filter(|t: &f64| t.is_finite() && *t >= 0.0);
     number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
 }
 
-/// Refuses a name: lists the known ones, which may have `[…]` or `=…` behind them, and asks whether one of them was meant.
+/// The error for an unknown name. It lists the known ones, which may end in `[…]` or `=…`, and suggests the
+/// one that was probably meant.
 #[doc(hidden)]
 pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
     let bare = known.iter().map(|known| known.split(['[', '=', '`']).next().unwrap_or(known));
     let bare: Vec<&str> = bare.filter(|name| !name.is_empty()).collect();
     let hint = did_you_mean(what.strip_prefix("key of ").map_or(what, |_| "key"), name, &bare);
-    // Who is told what was meant needs no values of all the others.
+    // With a suggestion, the values of the other names are not needed.
     let all = if hint.is_empty() { known.join(", ") } else { bare.join(", ") };
     Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
 }
@@ -231,7 +232,7 @@ macro_rules! names {
     };
 }
 
-/// The one of `all` that has this name.
+/// Returns the item of `all` that has this name.
 #[doc(hidden)]
 pub fn named<T: Copy>(what: &str, text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T> {
     let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();

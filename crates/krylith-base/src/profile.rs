@@ -1,13 +1,15 @@
-//! Where the seconds of a set-up go: a clock of this thread that always runs for one part, the innermost that was begun.
+//! Time of a set-up by parts. Each thread has one clock, which always runs for the innermost part that has
+//! begun.
 //!
-//! Whatever sets something up calls [`begin`] and keeps what it returns. A part that is begun inside another stops the
-//! other's clock, so parts never overlap and add up to the whole. Outside a set-up, [`begin_inside`] does nothing.
+//! Code that sets something up calls [`begin`] and keeps the guard that it returns. A part that begins inside
+//! another stops the other's clock, so parts never overlap, and they add up to the whole. Outside a set-up,
+//! [`begin_inside`] does nothing.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::Instant;
 
-/// What a set-up consists of.
+/// A part of a set-up.
 ///
 /// # Examples
 /// ```
@@ -21,26 +23,26 @@ pub enum SetupPart {
     Device,
     /// Copies of the system's arrays to the device.
     Upload,
-    /// A look at all entries, the test for symmetry, and scaling where it is wanted.
+    /// A pass over all entries, the test for symmetry, and scaling if requested.
     Survey,
-    /// The operator.
+    /// Set-up of the operator.
     Product,
-    /// Cutting the system into subdomains.
+    /// Partitioning of the system into subdomains.
     Subdomains,
-    /// What the preconditioner finds out about the pattern.
+    /// The preconditioner's analysis of the pattern.
     Analysis,
-    /// What the preconditioner computes of the values.
+    /// The preconditioner's computations on the values.
     Factors,
-    /// Kernels compiled, or loaded from where they are kept.
+    /// Compilation of kernels, or loading them from a cache.
     Compile,
-    /// The method's vectors.
+    /// Allocation of the method's vectors.
     Method,
-    /// Everything else.
+    /// All other work.
     Other,
 }
 
 impl SetupPart {
-    /// All of them, in the order of a set-up.
+    /// All parts, in the order of a set-up.
     pub const ALL: [SetupPart; 10] = [
         SetupPart::Device,
         SetupPart::Upload,
@@ -54,7 +56,7 @@ impl SetupPart {
         SetupPart::Other,
     ];
 
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             SetupPart::Device => "device",
@@ -71,7 +73,8 @@ impl SetupPart {
     }
 }
 
-/// Seconds of a set-up by part. Work that a GPU does beside the host counts where the host waits for it.
+/// Seconds of a set-up by part. Work of a GPU parallel to the host counts for the part in which the host
+/// waits for it.
 ///
 /// # Examples
 /// ```
@@ -89,22 +92,22 @@ impl SetupPart {
 pub struct SetupParts([f64; SetupPart::ALL.len()]);
 
 impl SetupParts {
-    /// Every part with its seconds.
+    /// Every part with its time in seconds.
     pub fn iter(&self) -> impl Iterator<Item = (SetupPart, f64)> + '_ {
         SetupPart::ALL.into_iter().map(|part| (part, self.of(part)))
     }
 
-    /// Seconds of one part.
+    /// Time of one part in seconds.
     pub fn of(&self, part: SetupPart) -> f64 {
         self.0[part as usize]
     }
 
-    /// Seconds of all parts.
+    /// Time of all parts in seconds.
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
     }
 
-    /// Adds those of another thread.
+    /// Adds the times of another thread.
     #[doc(hidden)]
     pub fn add(&mut self, other: SetupParts) {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
@@ -112,12 +115,13 @@ impl SetupParts {
 }
 
 thread_local! {
-    /// The part whose clock runs, and since when.
+    /// The part whose clock runs, and its start.
     static RUNNING: Cell<Option<(SetupPart, Instant)>> = const { Cell::new(None) };
     static SPENT: Cell<SetupParts> = const { Cell::new(SetupParts([0.0; SetupPart::ALL.len()])) };
 }
 
-/// A part whose clock runs; the one before goes on when this is dropped. It belongs to its thread.
+/// A guard for a part whose clock runs; its drop resumes the clock of the previous part. It must stay on its
+/// thread.
 #[must_use = "the part ends when this is dropped"]
 #[doc(hidden)]
 pub struct Running {
@@ -126,13 +130,14 @@ pub struct Running {
     _thread: PhantomData<*const ()>,
 }
 
-/// Starts the clock of a part, and stops that of the part around it.
+/// Starts the clock of a part, and stops that of the enclosing part.
 #[doc(hidden)]
 pub fn begin(part: SetupPart) -> Running {
     Running { before: switch(Some(part)), began: true, _thread: PhantomData }
 }
 
-/// As [`begin`] where a set-up is under way on this thread: a kernel that is loaded in a solve belongs to the solve.
+/// As [`begin`], but only if a set-up is running on this thread: loading a kernel during a solve counts as
+/// solve time.
 #[doc(hidden)]
 pub fn begin_inside(part: SetupPart) -> Running {
     match RUNNING.get() {
@@ -141,13 +146,13 @@ pub fn begin_inside(part: SetupPart) -> Running {
     }
 }
 
-/// The parts of this thread since they were last taken.
+/// Returns the times of this thread since the last call.
 #[doc(hidden)]
 pub fn take() -> SetupParts {
     SPENT.take()
 }
 
-/// Adds parts of another thread to this one's.
+/// Adds times of another thread to those of this one.
 #[doc(hidden)]
 pub fn put(parts: SetupParts) {
     let mut all = SPENT.take();
@@ -155,7 +160,7 @@ pub fn put(parts: SetupParts) {
     SPENT.set(all);
 }
 
-/// Lets the clock run for another part, and says which one it ran for.
+/// Switches the clock to another part, and returns the part for which it ran.
 fn switch(next: Option<SetupPart>) -> Option<SetupPart> {
     let now = Instant::now();
     let before = RUNNING.replace(next.map(|part| (part, now)));

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers and names formatted for people.
 //!
 //! ```
 //! use krylith_base::text::{bytes, count, plural, seconds};
@@ -6,8 +6,8 @@
 //! assert_eq!((seconds(0.0123), plural(2, "row")), ("12.3 ms".into(), "2 rows".into()));
 //! ```
 
-/// A name of a file as it can be shown: what would steer a terminal or turn the direction of text is escaped, and what is not Unicode
-/// replaced.
+/// A file name for display. Control characters and marks that change the direction of text are escaped, and
+/// invalid Unicode is replaced.
 ///
 /// ```
 /// assert_eq!(krylith_base::text::name("a\u{1b}[31m.mtx"), "a\\u{1b}[31m.mtx");
@@ -17,7 +17,7 @@ pub fn name(path: impl AsRef<std::path::Path>) -> String {
     shown(&path.as_ref().to_string_lossy())
 }
 
-/// Text from outside as it can be shown, line ends escaped too: see [`name`].
+/// Text from outside for display; line ends are escaped too, see [`name`].
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -29,12 +29,12 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Marks of direction, and line ends of Unicode.
+/// True for marks of text direction, and for Unicode line ends.
 fn is_steering(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A count with thin groups of three: `1 234 567`.
+/// A count with spaces between groups of three digits: `1 234 567`.
 pub fn count(n: usize) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -47,7 +47,7 @@ pub fn count(n: usize) -> String {
     out
 }
 
-/// Bytes with a unit of 1024.
+/// A number of bytes with a unit, in powers of 1024.
 pub fn bytes(n: u64) -> String {
     let (mut value, mut unit) = (n as f64, 0);
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -57,7 +57,7 @@ pub fn bytes(n: u64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// Seconds with three digits and a unit.
+/// A time with three digits and a unit.
 pub fn seconds(t: f64) -> String {
     match t {
         t if t >= 99.95 => format!("{t:.0} s"),
@@ -67,7 +67,7 @@ pub fn seconds(t: f64) -> String {
     }
 }
 
-/// `1 row`, `2 rows`.
+/// A count with its noun: `1 row`, `2 rows`.
 pub fn plural(n: usize, one: &str) -> String {
     format!("{} {one}{}", count(n), if n == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! Sums of products as if computed in twice the working precision and rounded once: Dot2 of Ogita, Rump and Oishi
-//! (SIAM J. Sci. Comput. 26, 2005), for the residuals that say whether a solve has converged.
+//! Sums of products as accurate as if computed in twice the working precision and rounded once: Dot2 of
+//! Ogita, Rump and Oishi (SIAM J. Sci. Comput. 26, 2005). The residuals that decide convergence use it.
 //!
-//! Of n products the result s has an error of u|s| + n²u² Σ|aᵢbᵢ| at most, u = 2⁻⁵³.
+//! For n products the result s has an error of at most u|s| + n²u² Σ|aᵢbᵢ|, u = 2⁻⁵³.
 
 /// An unevaluated sum hi + lo.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +17,7 @@ impl Twofold {
         Self { hi, lo: 0.0 }
     }
 
-    /// += v.
+    /// Adds v.
     #[inline(always)]
     pub fn add(&mut self, v: f64) {
         let sum = self.hi + v;
@@ -26,7 +26,7 @@ impl Twofold {
         self.hi = sum;
     }
 
-    /// += a b.
+    /// Adds a b.
     #[inline(always)]
     pub fn add_product(&mut self, a: f64, b: f64) {
         let product = a * b;
@@ -34,20 +34,20 @@ impl Twofold {
         self.add(product);
     }
 
-    /// += a s.
+    /// Adds a s.
     #[inline(always)]
     pub fn add_multiple(&mut self, a: f64, s: Twofold) {
         self.add_product(a, s.hi);
         self.lo += a * s.lo;
     }
 
-    /// Rounded.
+    /// The sum rounded to f64.
     #[inline(always)]
     pub fn value(self) -> f64 {
         self.hi + self.lo
     }
 
-    /// What [`Twofold::value`] leaves out.
+    /// The difference between the sum and [`Twofold::value`].
     #[inline(always)]
     pub fn rest(self) -> f64 {
         (self.hi - self.value()) + self.lo

@@ -1,10 +1,12 @@
-//! Waits within a process that end, and say what they wait for.
+//! Bounded waits within a process, and a report of what they wait for.
 //!
-//! A wait for a GPU, for a kernel that another thread compiles, or for a thread that is to end has a bound:
-//! [`time_limit`], which `KRYLITH_TIMEOUT` sets, and for threads no less than three minutes. Two kinds have none, because they wait for work whose own
-//! waits end: the caller's for the threads of its solver, and a solver's for its turn on GPUs that another one uses.
+//! A wait for a GPU, for a kernel that another thread compiles, or for the end of a thread is bounded by
+//! [`time_limit`], which `KRYLITH_TIMEOUT` sets; waits for threads last at least three minutes. Two kinds of
+//! wait are unbounded, because they wait for work whose own waits are bounded: a caller waits for the threads
+//! of its solver, and a solver waits for its turn on GPUs that another one uses.
 //!
-//! What takes longer than a second is on a list, and [`report`] reads it: a watch can say where a program stands.
+//! [`report`] lists the waits that last longer than a second, so that a watchdog can show what a program is
+//! doing.
 //!
 //! Kernels that wait for warps or for other GPUs look at a clock, so they end too. After a GPU did not
 //! answer, nothing is freed there by a call that may wait. No lock is held while something is compiled or
@@ -16,29 +18,31 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest wait where `KRYLITH_TIMEOUT` says nothing that can be understood; ranks refuse that by themselves.
+/// Longest wait if `KRYLITH_TIMEOUT` is absent or invalid; ranks refuse an invalid value themselves.
 const USUAL: Duration = Duration::from_secs(600);
-/// Threads of this process are waited for at least so long, however short ranks and GPUs are: they may wait a minute for another process that
-/// compiles, and compile on cores that others use.
+/// Shortest limit of waits for threads of this process, whatever the limit for ranks and GPUs: such threads
+/// may wait a minute for another process that compiles, and compile on cores that others use.
 const COMPILES: Duration = Duration::from_secs(180);
-/// Between two looks passes so small a share of the time since the wait began: it ends that much late.
+/// The time between two checks is at most this fraction of the wait so far, so a wait ends at most that much
+/// late.
 const SHARE: u32 = 128;
-/// And no longer than this.
+/// Longest time between two checks.
 const NAP: Duration = Duration::from_millis(1);
-/// Shorter pauses are spent awake: to fall asleep and wake takes as long.
+/// Pauses shorter than this spin, because falling asleep and waking takes as long.
 const AWAKE: Duration = Duration::from_micros(100);
-/// After so long a wait is listed.
+/// A wait is listed after this time.
 const LONG: Duration = Duration::from_secs(1);
-/// How long threads of a solver whose GPU does not answer may take to end.
+/// Time that threads of a solver may take to end if its GPU does not respond.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
-/// A GPU did not answer in time.
+/// True after a GPU did not respond in time.
 static HANGS: AtomicBool = AtomicBool::new(false);
 
-/// How long a rank waits for another before it gives up: 600 s, or as many as `KRYLITH_TIMEOUT` says.
+/// The time that a rank waits for another before it gives up: 600 s, or the value of `KRYLITH_TIMEOUT` in
+/// seconds.
 ///
 /// # Errors
-/// `KRYLITH_TIMEOUT` is no positive number of seconds.
+/// `KRYLITH_TIMEOUT` is not a positive number of seconds.
 pub fn time_limit() -> Result<Duration> {
     parse_limit(std::env::var_os("KRYLITH_TIMEOUT").map(|text| text.to_string_lossy().into_owned()))
 }
@@ -51,19 +55,19 @@ fn parse_limit(text: Option<String>) -> Result<Duration> {
     })
 }
 
-/// How long this process waits for a GPU.
+/// The time that this process waits for a GPU.
 #[doc(hidden)]
 pub fn limit() -> Duration {
     static LIMIT: OnceLock<Duration> = OnceLock::new();
     *LIMIT.get_or_init(|| time_limit().unwrap_or(USUAL))
 }
 
-/// How long it waits for its own threads.
+/// The time that this process waits for its own threads.
 fn limit_of_threads() -> Duration {
     limit().max(COMPILES)
 }
 
-/// The error of having waited in vain for `what`.
+/// The error after waiting in vain for `what`.
 #[doc(hidden)]
 pub fn late(what: &str, waited: Duration) -> Error {
     Error::NoAnswer(format!(
@@ -72,19 +76,20 @@ pub fn late(what: &str, waited: Duration) -> Error {
     ))
 }
 
-/// Notes that a GPU does not answer: from here on nothing is freed there, because to free may be to wait.
+/// Marks GPUs as not responding: from now on no device memory is freed, because freeing may wait for the
+/// device.
 #[doc(hidden)]
 pub fn give_up_gpus() {
     HANGS.store(true, Relaxed);
 }
 
-/// True where a GPU did not answer in time.
+/// True if a GPU did not respond in time.
 #[doc(hidden)]
 pub fn gpus_are_given_up() -> bool {
     HANGS.load(Relaxed)
 }
 
-/// Looks until `look` finds something; `None` after `limit`. Awake at first, then asleep between looks.
+/// Calls `look` until it returns something; `None` after `limit`. Spins at first, then sleeps between calls.
 #[doc(hidden)]
 pub fn poll<T>(limit: Duration, what: &dyn Fn() -> String, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
@@ -114,7 +119,8 @@ pub fn poll<T>(limit: Duration, what: &dyn Fn() -> String, mut look: impl FnMut(
     }
 }
 
-/// Waits until a thread has ended, which has told what went wrong; one that does not end in time is left alone.
+/// Waits for the end of a thread, which has already reported its errors; a thread that does not end in time
+/// is left running.
 #[doc(hidden)]
 pub fn join(thread: JoinHandle<()>, what: &str) {
     let limit = if gpus_are_given_up() { GIVEN_UP } else { limit_of_threads() };
@@ -123,7 +129,7 @@ pub fn join(thread: JoinHandle<()>, what: &str) {
     }
 }
 
-/// Waits for the end of a thread that says so when it ends, as long as [`join`] does; true once it has.
+/// Waits as long as [`join`] for the message that a thread sends when it ends; true if it arrived.
 #[doc(hidden)]
 pub fn hear(end: &std::sync::mpsc::Receiver<()>, what: &str) -> bool {
     let limit = if gpus_are_given_up() { GIVEN_UP } else { limit_of_threads() };
@@ -131,7 +137,7 @@ pub fn hear(end: &std::sync::mpsc::Receiver<()>, what: &str) -> bool {
     poll(limit, &|| what.into(), heard).is_some()
 }
 
-/// A value that whoever asks first makes, while others who ask wait.
+/// A value that the first caller computes while other callers wait.
 #[doc(hidden)]
 pub struct Once<T> {
     state: Mutex<State<T>>,
@@ -140,7 +146,7 @@ pub struct Once<T> {
 
 struct State<T> {
     value: Option<T>,
-    /// The thread that makes it now.
+    /// The thread that computes it now.
     maker: Option<String>,
 }
 
@@ -157,10 +163,11 @@ impl<T> Once<T> {
 }
 
 impl<T: Clone> Once<T> {
-    /// The value, made by `make` where nobody has made it. After an error the next one who asks tries again.
+    /// The value, computed by `make` if no thread has computed it. After an error the next caller tries
+    /// again.
     ///
     /// # Errors
-    /// What `make` says; a thread that makes it and is not done in time.
+    /// Those of `make`; another thread computes the value and does not finish in time.
     #[doc(hidden)]
     pub fn get_or_make(&self, what: &dyn Fn() -> String, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.within(limit_of_threads(), what, make)
@@ -196,7 +203,7 @@ impl<T: Clone> Once<T> {
     }
 }
 
-/// A thread makes the value; when this is dropped it does not any more.
+/// A guard for the thread that computes the value; its drop lets another thread try.
 struct Making<'a, T>(&'a Once<T>);
 
 impl<T> Drop for Making<'_, T> {
@@ -206,7 +213,7 @@ impl<T> Drop for Making<'_, T> {
     }
 }
 
-/// Something that one thread does at a time.
+/// Exclusive access for one thread at a time, with a time limit.
 #[derive(Default)]
 #[doc(hidden)]
 pub struct Turn {
@@ -214,15 +221,15 @@ pub struct Turn {
     free: Condvar,
 }
 
-/// A turn, until it is dropped.
+/// A guard for the access; its drop ends it.
 #[doc(hidden)]
 pub struct Taken<'a>(&'a Turn);
 
 impl Turn {
-    /// Waits for a turn.
+    /// Waits for access.
     ///
     /// # Errors
-    /// Another thread that does not end its own in time.
+    /// Another thread keeps its access for too long.
     #[doc(hidden)]
     pub fn take(&self, what: &str) -> Result<Taken<'_>> {
         self.take_within(limit_of_threads(), what)
@@ -248,7 +255,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// What somebody waits for, or is at.
+/// A wait or a task of a thread.
 struct Entry {
     number: u64,
     thread: String,
@@ -262,11 +269,11 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     LIST.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A line of the list, as long as this lives.
+/// A guard for an entry of the list; its drop removes the entry.
 #[doc(hidden)]
 pub struct Listed(u64);
 
-/// Puts on the list what this thread waits for or is at.
+/// Adds this thread's wait or task to the list.
 #[doc(hidden)]
 pub fn list(what: String, since: Instant) -> Listed {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -282,10 +289,10 @@ impl Drop for Listed {
 }
 
 fn own_name() -> String {
-    std::thread::current().name().unwrap_or("without a name").into()
+    std::thread::current().name().unwrap_or("(unnamed)").into()
 }
 
-/// What threads of this process have waited for, or been at, for longer than a second, a line each.
+/// The waits and tasks of this process's threads that have lasted longer than a second, one line each.
 ///
 /// # Examples
 /// ```

@@ -1,10 +1,10 @@
-//! Arrays that a caller hands in or wants filled: on the host, or in the memory of a GPU.
+//! Arrays that a caller passes in or has filled: on the host, or in the memory of a GPU.
 //!
-//! Every function that takes numbers from a caller takes `impl Into<Numbers>`: a slice, a vector, or
-//! `Array::from_device` with an address, a length, the GPU and the stream that the caller works in, by the trait
-//! `krylith::device::cuda::FromDevice`. Nothing needs to
-//! be synchronised by hand: what Krylith does with the memory comes after what the caller's stream holds at the time of
-//! the call, and what the caller adds to that stream afterwards comes after what Krylith did.
+//! Every function that takes numbers from a caller takes `impl Into<Numbers>`: a slice, a vector, or device
+//! memory. The trait `krylith::device::cuda::FromDevice` makes the latter, by `Array::from_device` with an
+//! address, a length, the GPU and the caller's stream. Callers need not synchronise. Krylith's work on the
+//! memory follows the work in the caller's stream at the time of the call, and later work in that stream
+//! follows Krylith's.
 //!
 //! ```
 //! use krylith::memory::{Numbers, NumbersMut};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use krylith_base::alloc::may_fail;
 
-/// A type of number that arrays may have: plain bits that host and devices share.
+/// A type of number that arrays may have: plain bits with the same layout on hosts and devices.
 ///
 /// # Examples
 /// ```
@@ -57,10 +57,10 @@ macro_rules! numbers {
 }
 numbers!(f64: "double" f32: "float" i32: "int" i64: "long long" u32: "unsigned" u64: "unsigned long long" usize: "unsigned long long");
 
-/// Numbers to be read: a host slice, or memory of a GPU.
+/// Numbers to read: a host slice, or memory of a GPU.
 ///
-/// Made from slices and vectors by `From`, from device memory by `from_device` of `krylith::device::cuda::FromDevice`, with
-/// feature `cuda`. Copying one copies the reference.
+/// `From` makes it from slices and vectors; with feature `cuda`, `from_device` of
+/// `krylith::device::cuda::FromDevice` makes it from device memory. A copy copies only the reference.
 ///
 /// # Examples
 /// ```
@@ -76,7 +76,7 @@ pub struct Array<'a, T: Number = f64> {
     place: Place<&'a [T]>,
 }
 
-/// Numbers to be written: a host slice, or memory of a GPU.
+/// Numbers to write: a host slice, or memory of a GPU.
 ///
 /// # Examples
 /// ```
@@ -93,12 +93,12 @@ pub struct ArrayMut<'a, T: Number = f64> {
     place: Place<&'a mut [T]>,
 }
 
-/// f64 to be read.
+/// An array of f64 to read.
 pub type Numbers<'a> = Array<'a, f64>;
-/// f64 to be written.
+/// An array of f64 to write.
 pub type NumbersMut<'a> = ArrayMut<'a, f64>;
 
-/// Where the numbers of an array are.
+/// The location of an array's numbers.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub enum Place<H> {
@@ -106,43 +106,45 @@ pub enum Place<H> {
     Device(Remote),
 }
 
-/// Memory of a device that its owner lends. A copy is not to be used longer than the array that it was taken from.
+/// Device memory that its owner lends. Copies must not outlive the array from which they were taken.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Remote(Lease);
 
-/// What there is to know of memory that is lent; read through [`Remote`], and made by it alone.
+/// Description of lent memory; read through [`Remote`], which alone can hold one.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
     /// Address on the device.
     pub pointer: u64,
-    /// How many numbers.
+    /// Number of numbers.
     pub len: usize,
-    /// The GPU, as CUDA counts them.
+    /// The GPU, by its CUDA ordinal.
     pub ordinal: usize,
-    /// The CUstream in which the owner works; without one the memory is at rest.
+    /// The CUstream in which the owner works; `None` if no work on the memory is pending.
     pub stream: Option<usize>,
-    /// Who can get at it.
+    /// The kind of device that can access the memory.
     pub reach: &'static dyn Reach,
 }
 
-/// What can get at memory that is not the host's: a kind of device. Modules below devices know it by this alone.
+/// A kind of device that can access memory outside the host. Modules below the devices know devices only by
+/// this trait.
 #[doc(hidden)]
 pub trait Reach: Debug + Sync {
-    /// Copies numbers of `size` bytes to the host, and waits.
+    /// Copies numbers of `size` bytes each to the host, and waits.
     ///
     /// # Errors
-    /// Memory that is not what it was said to be.
+    /// Memory that does not match its description.
     fn read(&self, from: &Remote, size: usize, to: &mut [u8]) -> Result<()>;
 
-    /// Copies numbers of `size` bytes from the host, and waits.
+    /// Copies numbers of `size` bytes each from the host, and waits.
     ///
     /// # Errors
     /// As `read`.
     fn write(&self, from: &[u8], size: usize, to: &Remote) -> Result<()>;
 
-    /// Takes a matrix of `columns` columns whose arrays are all there; `None` where something is wrong with them.
+    /// Copies a matrix with `columns` columns whose arrays are all on this device; `None` if the arrays are
+    /// not valid.
     ///
     /// # Errors
     /// As `read`; a device without memory for it.
@@ -154,7 +156,8 @@ pub trait Reach: Debug + Sync {
         values: Remote,
     ) -> Result<Option<Arc<dyn OnDevice>>>;
 
-    /// New values for a pattern that is on this device in `here` or can be asked for on the host.
+    /// Combines new values with a pattern that is on this device in `here`, or that `pattern` returns on the
+    /// host.
     ///
     /// # Errors
     /// A value that is not finite; as `matrix`.
@@ -166,12 +169,12 @@ pub trait Reach: Debug + Sync {
     ) -> Result<Arc<dyn OnDevice>>;
 }
 
-/// Numbers of a type that the device is to convert.
+/// Device numbers of a type that the device converts.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Lent {
     pub remote: Remote,
-    /// The type's name in CUDA C++, and its bytes.
+    /// The name of the type in CUDA C++, and its size in bytes.
     pub name: &'static str,
     pub size: usize,
 }
@@ -193,24 +196,26 @@ pub trait OnDevice: Any + Send + Sync {
     fn values(&self) -> Result<Vec<f64>>;
     /// The values where they are.
     fn numbers(&self) -> Numbers<'_>;
-    /// True where both patterns, of the same shape, are known to be the same; `None` where this device cannot tell.
+    /// True if both patterns, of the same shape, are known to be equal; `None` if this device cannot compare
+    /// them.
     fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
-    /// The same, to be told what it is.
+    /// The same arrays, for a downcast to their type.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 impl Remote {
-    /// Memory by what there is to know of it.
+    /// Creates a reference to lent memory.
     ///
     /// # Safety
-    /// While this, copies of it and arrays made of them are used: the memory must have that many numbers, which the device can read, and
-    /// write where an array to be written is made of it; nothing outside of the stream may write to it meanwhile. The stream must be alive
-    /// as long. `reach` must know the device by that number.
+    /// While this reference, copies of it and arrays made from them are in use, the memory must hold that
+    /// many numbers. The device must be able to read them, and to write them if an array to write is made.
+    /// Nothing outside the stream may write to the memory. The stream must be alive as long. `reach` must
+    /// know the device by that ordinal.
     pub unsafe fn new(lease: Lease) -> Self {
         Self(lease)
     }
 
-    /// Part of it, of numbers of `size` bytes.
+    /// Part of the memory, for numbers of `size` bytes.
     fn range(self, range: Range<usize>, size: usize) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} numbers", self.len);
         Self(Lease { pointer: self.pointer + (range.start * size) as u64, len: range.len(), ..self.0 })
@@ -226,20 +231,20 @@ impl Deref for Remote {
 }
 
 impl<'a, T: Number> Array<'a, T> {
-    /// Numbers in memory that a device's owner lends.
+    /// Creates an array from memory that a device's owner lends.
     #[doc(hidden)]
     pub fn of_remote(remote: Remote) -> Self {
         Self { place: Place::Device(remote) }
     }
 
-    /// Where the numbers are.
+    /// The location of the numbers.
     #[doc(hidden)]
     #[inline]
     pub fn place(&self) -> Place<&'a [T]> {
         self.place
     }
 
-    /// How many numbers.
+    /// Number of numbers.
     #[inline]
     pub fn len(&self) -> usize {
         match self.place {
@@ -248,7 +253,7 @@ impl<'a, T: Number> Array<'a, T> {
         }
     }
 
-    /// True when there are none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -263,7 +268,7 @@ impl<'a, T: Number> Array<'a, T> {
         }
     }
 
-    /// The GPU that holds the numbers, as CUDA counts them; `None` on the host.
+    /// The GPU that holds the numbers, by its CUDA ordinal; `None` on the host.
     #[inline]
     pub fn gpu(&self) -> Option<usize> {
         match self.place {
@@ -272,7 +277,7 @@ impl<'a, T: Number> Array<'a, T> {
         }
     }
 
-    /// Memory of a device, to be taken by it.
+    /// The device memory, for a device that takes it.
     #[doc(hidden)]
     pub fn lent(&self) -> Option<Lent> {
         match self.place {
@@ -284,7 +289,7 @@ impl<'a, T: Number> Array<'a, T> {
     /// Part of the numbers, in the same place.
     ///
     /// # Panics
-    /// A range that goes beyond the end, as with slices.
+    /// If the range goes beyond the end, as with slices.
     pub fn range(self, range: Range<usize>) -> Array<'a, T> {
         match self.place {
             Place::Host(host) => Array::from(&host[range]),
@@ -295,7 +300,7 @@ impl<'a, T: Number> Array<'a, T> {
     /// Copies the numbers to `to`, and waits until they are there.
     ///
     /// # Errors
-    /// Another length; device memory that is not what it was said to be.
+    /// Another length; device memory that does not match its description.
     pub fn read(&self, to: &mut [T]) -> Result<()> {
         check_len(self.len(), to.len())?;
         match self.place {
@@ -307,7 +312,7 @@ impl<'a, T: Number> Array<'a, T> {
         Ok(())
     }
 
-    /// The numbers in host memory of their own.
+    /// Copies the numbers to a vector on the host.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -317,7 +322,7 @@ impl<'a, T: Number> Array<'a, T> {
         Ok(to)
     }
 
-    /// The numbers on the host: where they are, or copied to `scratch`, which grows once.
+    /// The numbers on the host: the slice itself, or a copy in `scratch`, which grows once.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -335,20 +340,20 @@ impl<'a, T: Number> Array<'a, T> {
 }
 
 impl<'a, T: Number> ArrayMut<'a, T> {
-    /// Numbers in memory that a device's owner lends to be written.
+    /// Creates an array to write from memory that a device's owner lends.
     #[doc(hidden)]
     pub fn of_remote(remote: Remote) -> Self {
         Self { place: Place::Device(remote) }
     }
 
-    /// Where the numbers are.
+    /// The location of the numbers.
     #[doc(hidden)]
     #[inline]
     pub fn into_place(self) -> Place<&'a mut [T]> {
         self.place
     }
 
-    /// How many numbers.
+    /// Number of numbers.
     #[inline]
     pub fn len(&self) -> usize {
         match &self.place {
@@ -357,7 +362,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// True when there are none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -372,7 +377,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// The GPU that holds the numbers, as CUDA counts them; `None` on the host.
+    /// The GPU that holds the numbers, by its CUDA ordinal; `None` on the host.
     #[inline]
     pub fn gpu(&self) -> Option<usize> {
         match &self.place {
@@ -381,7 +386,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// The same numbers, to be read.
+    /// The same numbers, for reading.
     pub fn as_array(&self) -> Array<'_, T> {
         match &self.place {
             Place::Host(host) => Array::from(&**host),
@@ -389,7 +394,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// The same numbers, lent for a shorter time.
+    /// The same numbers, borrowed for a shorter time.
     pub fn reborrow(&mut self) -> ArrayMut<'_, T> {
         let all = 0..self.len();
         self.range(all)
@@ -398,7 +403,7 @@ impl<'a, T: Number> ArrayMut<'a, T> {
     /// Part of the numbers, in the same place.
     ///
     /// # Panics
-    /// A range that goes beyond the end, as with slices.
+    /// If the range goes beyond the end, as with slices.
     pub fn range(&mut self, range: Range<usize>) -> ArrayMut<'_, T> {
         match &mut self.place {
             Place::Host(host) => ArrayMut::from(&mut host[range]),
@@ -406,10 +411,10 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// The first `mid` numbers and the others.
+    /// Splits into the first `mid` numbers and the others.
     ///
     /// # Panics
-    /// More than there are, as with slices.
+    /// If `mid` exceeds the length, as with slices.
     pub fn split_at(self, mid: usize) -> (ArrayMut<'a, T>, ArrayMut<'a, T>) {
         match self.place {
             Place::Host(host) => {
@@ -423,10 +428,10 @@ impl<'a, T: Number> ArrayMut<'a, T> {
         }
     }
 
-    /// Copies `from` to the numbers; what the caller's stream gets later sees them.
+    /// Copies `from` to the numbers; later work in the caller's stream sees them.
     ///
     /// # Errors
-    /// Another length; device memory that is not what it was said to be.
+    /// Another length; device memory that does not match its description.
     pub fn write(&mut self, from: &[T]) -> Result<()> {
         check_len(from.len(), self.len())?;
         match &mut self.place {

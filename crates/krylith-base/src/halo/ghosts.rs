@@ -1,18 +1,18 @@
-//! Ghost values on the host, once, from their owners and back: for residuals, scaling and checks outside of a solve, whose
-//! products have their own exchange.
+//! Single exchanges of ghost values on the host, from their owners and back: for residuals, scaling and
+//! checks outside a solve. Products within a solve have their own exchange.
 
 use super::Halo;
 use crate::comm::Communicator;
 use crate::{Error, Result};
 
-/// This rank's numbers with those of its ghosts behind them, `run` numbers a node. Collective.
+/// This rank's numbers followed by those of its ghosts, with `run` numbers per node. Collective.
 ///
 /// # Errors
 /// A vector of the wrong length; a rank that is gone or failed.
 pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]) -> Result<Vec<f64>> {
     if own.len() != halo.own * run {
         return Err(Error::invalid(format!(
-            "{} numbers for {} nodes of {run}; {} were expected",
+            "{} numbers for {} nodes with {run} numbers each; {} were expected",
             own.len(),
             halo.own,
             halo.own * run
@@ -36,8 +36,9 @@ pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]
     Ok(all)
 }
 
-/// Gives the numbers of every ghost, which stand behind this rank's own in `all`, to the ghost's owner; there `join` puts them
-/// together with the owner's number, rank by rank. Ghosts keep what they had. Collective.
+/// Sends the numbers of every ghost, which follow this rank's own in `all`, to the ghost's owner. There
+/// `join` combines them with the owner's number, rank by rank. The numbers of ghosts in `all` are unchanged.
+/// Collective.
 ///
 /// # Errors
 /// A vector of the wrong length; a rank that is gone or failed.
@@ -52,7 +53,7 @@ pub fn to_owners(
     let nodes = halo.own + halo.ghosts;
     if all.len() != nodes * run {
         let message =
-            format!("{} numbers for {nodes} nodes of {run}; {} were expected", all.len(), nodes * run);
+            format!("{} numbers for {nodes} nodes with {run} each; {} were expected", all.len(), nodes * run);
         return Err(Error::invalid(message));
     }
     let mut out = vec![Vec::new(); comm.size()];
@@ -65,7 +66,7 @@ pub fn to_owners(
         let (nodes, bytes) = (&halo.send[n.send.clone()], &received[n.rank]);
         if bytes.len() != 8 * nodes.len() * run {
             return Err(Error::invalid(format!(
-                "rank {} sent {} bytes for {} nodes of {run}; {} were expected",
+                "rank {} sent {} bytes for {} nodes with {run} numbers each; {} were expected",
                 n.rank,
                 bytes.len(),
                 nodes.len(),
@@ -80,7 +81,7 @@ pub fn to_owners(
     Ok(())
 }
 
-/// Numbers as a message.
+/// The bytes of numbers, as a message.
 #[doc(hidden)]
 pub fn to_bytes(numbers: &[f64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 * numbers.len());
@@ -88,12 +89,12 @@ pub fn to_bytes(numbers: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of a message from `rank`, which must be as many as there is room for.
+/// The numbers of a message from `rank`, whose count must be the length of `to`.
 #[doc(hidden)]
 pub fn from_bytes(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
     if bytes.len() != 8 * to.len() {
         return Err(Error::invalid(format!(
-            "rank {rank} sent {} bytes of ghosts; {} were expected",
+            "rank {rank} sent {} bytes of ghost values; {} were expected",
             bytes.len(),
             8 * to.len()
         )));

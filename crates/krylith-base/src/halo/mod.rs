@@ -1,7 +1,9 @@
-//! What one rank exchanges with its neighbours before a product, and how global and local numbers correspond.
+//! The data that one rank exchanges with its neighbours before a product, and the map between global and
+//! local numbers.
 //!
-//! [`Halo::build`] finds the owners of ghosts through a distributed directory: whatever a rank knows of number g it
-//! tells rank ⌊g/64⌋ mod P, and asks there. So a rank holds its own numbers, its ghosts, and a P-th of the directory.
+//! [`Halo::build`] finds the owners of ghosts through a distributed directory: rank ⌊g/64⌋ mod P stores the
+//! owner of number g, and answers queries for it. So a rank stores its own numbers, its ghosts, and a P-th of
+//! the directory.
 
 mod ghosts;
 mod numbers;
@@ -20,15 +22,15 @@ use crate::{Error, Result};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Consecutive numbers that one rank keeps in the directory. Neighbouring rows ask the same rank, and yet any stretch
-/// of numbers worth distributing spreads over all.
+/// Number of consecutive numbers that one rank stores in the directory. Queries for neighbouring rows go to
+/// the same rank, and any long range of numbers still spreads over all ranks.
 const RUN: u64 = 64;
 
-/// What the directory answers for a number that nobody owns.
+/// The directory's answer for a number without an owner.
 const NOBODY: u64 = u64::MAX;
 
-/// A halo, in local numbers of one rank: its own nodes are 0..own, ghosts follow as own..own + ghosts, ordered by owner
-/// and then by global number.
+/// A halo, in local numbers of one rank: own nodes are 0..own; ghosts follow as own..own + ghosts, ordered by
+/// owner and then by global number.
 ///
 /// # Examples
 /// ```
@@ -45,13 +47,14 @@ const NOBODY: u64 = u64::MAX;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Halo {
-    /// Nodes that this rank owns.
+    /// Number of nodes that this rank owns.
     pub own: usize,
-    /// Nodes of others that its rows use.
+    /// Number of nodes of other ranks that its rows use.
     pub ghosts: usize,
-    /// Ranks that it exchanges with, ascending. Where rank p lists q, q lists p: one of the ranges may be empty.
+    /// Ranks with which it exchanges, ascending. If rank p lists q, q lists p; one of the ranges may be
+    /// empty.
     pub neighbours: Vec<Neighbour>,
-    /// Own nodes to be sent, neighbour by neighbour.
+    /// Own nodes to send, neighbour by neighbour.
     pub send: Vec<u32>,
 }
 
@@ -69,24 +72,24 @@ pub struct Halo {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its rank.
+    /// The neighbour's rank.
     pub rank: usize,
-    /// Range of [`Halo::send`] that it needs.
+    /// Range of [`Halo::send`] that the neighbour needs.
     pub send: Range<usize>,
-    /// Ghosts that it owns, counted from 0.
+    /// Range of the ghosts that the neighbour owns, counted from 0.
     pub receive: Range<usize>,
 }
 
 impl Halo {
-    /// The halo of rows that use `columns`, and the numbering that goes with it. Collective.
+    /// Builds the halo of rows that use `columns`, and the matching numbering. Collective.
     ///
-    /// `own` are the global numbers of this rank's block rows: any set in any order, disjoint over the ranks, perhaps
-    /// none. `columns` are the global block columns of its rows over all terms; repeats and own numbers may be among
-    /// them. Local numbers are those of [`Halo`], own nodes in the order given.
+    /// `own` are the global numbers of this rank's block rows: any set in any order, disjoint over the ranks,
+    /// possibly empty. `columns` are the global block columns of its rows over all terms; they may repeat and
+    /// include own numbers. Local numbers are those of [`Halo`], with own nodes in the given order.
     ///
     /// # Errors
-    /// On every rank alike: a number that two ranks own or one lists twice, a column that nobody owns, more nodes than
-    /// 32-bit local numbers take, a rank that is gone.
+    /// The same on every rank: a number that two ranks own or one lists twice, a column that no rank owns,
+    /// more nodes than 32-bit local numbers can count, a rank that is gone.
     pub fn build(
         comm: &dyn Communicator,
         own: &[u64],
@@ -104,8 +107,8 @@ impl Halo {
             comm,
             match orphan {
                 Some((g, _)) => Err(Error::invalid(format!(
-                    "a row of rank {me} uses block column {g}, and no rank owns block row {g}; every column must be \
-                     some rank's row"
+                    "a row of rank {me} uses block column {g}, but no rank owns block row {g}; assign \
+                     each block row to a rank"
                 ))),
                 None => Ok(()),
             },
@@ -115,7 +118,7 @@ impl Halo {
         for (&g, &owner) in needed.iter().zip(&owners) {
             from[owner as usize].push(g);
         }
-        // Each owner is told what it has to send, in the order in which it will be received.
+        // Each owner learns which nodes to send, in the order in which the receiver expects them.
         let wanted = comm.all_to_all(from.iter().map(|list| pack(list)).collect())?;
         let to: Vec<Vec<u32>> = wanted
             .iter()
@@ -128,7 +131,7 @@ impl Halo {
         Ok((Halo::new(own.len(), &counts, to), numbering))
     }
 
-    /// Puts a halo together from the ghosts that each rank owns and the own nodes that each rank needs.
+    /// Creates a halo from the number of ghosts that each rank owns and the own nodes that each rank needs.
     #[doc(hidden)]
     pub fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
         let mut halo = Halo { own, ghosts: receive.iter().sum(), ..Halo::default() };
@@ -147,11 +150,11 @@ impl Halo {
     }
 }
 
-/// The owner of every number in `needed`, [`NOBODY`] where there is none. Collective.
+/// The owner of every number in `needed`, [`NOBODY`] if it has none. Collective.
 fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u64>> {
     let size = comm.size();
     let keeper = |g: u64| (g / RUN % size as u64) as usize;
-    // To each keeper: how many numbers are registered, those, and then the ones that are asked for.
+    // To each directory rank: the count of registered numbers, those numbers, then the queried ones.
     let mut letters: Vec<Vec<u64>> = vec![vec![0]; size];
     for &g in own {
         letters[keeper(g)].push(g);
@@ -182,7 +185,7 @@ fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u6
         asked.iter().map(|g| directory.get(g).copied().unwrap_or(NOBODY)).collect()
     };
     let answers = comm.all_to_all(asked.iter().map(|asked| pack(&answer(asked))).collect())?;
-    // Answers come in the order in which each keeper was asked.
+    // Answers arrive in the order of the queries to each directory rank.
     let mut answers: Vec<_> = answers.iter().map(|bytes| unpack(bytes)).collect();
     Ok(needed.iter().map(|&g| answers[keeper(g)].next().unwrap_or(NOBODY)).collect())
 }
@@ -217,7 +220,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// The local number of a global one, if this rank has it as its own or as a ghost.
+    /// The local number of a global one, if it is this rank's own or a ghost.
     pub fn local(&self, global: u64) -> Option<u32> {
         self.local.get(&global).copied()
     }
@@ -251,7 +254,7 @@ impl Numbering {
     }
 }
 
-/// Refuses more nodes than local numbers take.
+/// Fails if there are more nodes than local numbers can count.
 #[doc(hidden)]
 pub fn check_local(rank: usize, nodes: usize) -> Result<()> {
     if nodes > u32::MAX as usize {

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-/// A run of rows, or a list of them by local number.
+/// Global numbers of a rank's rows: a run, or a list by local number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum OwnRows {
-    /// Rows that follow one another.
+    /// Consecutive rows.
     Run(Range<u64>),
-    /// Any others.
+    /// Any other rows.
     List(Vec<u64>),
 }
 
-/// The same, borrowed.
+/// Global numbers of a rank's rows, borrowed.
 ///
 /// # Examples
 /// ```
@@ -23,11 +23,11 @@ pub enum OwnRows {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowNumbers<'a> {
-    /// `count` rows from `first` on.
+    /// `count` consecutive rows from `first`.
     Run {
-        /// Number of the first.
+        /// Number of the first row.
         first: u64,
-        /// How many.
+        /// Number of rows.
         count: usize,
     },
     /// Any rows, by local number.
@@ -44,7 +44,7 @@ impl OwnRows {
 }
 
 impl RowNumbers<'_> {
-    /// How many rows.
+    /// Number of rows.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -53,7 +53,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// True when there is none.
+    /// True if there are no rows.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -68,7 +68,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// The same, owned.
+    /// The same numbers, owned.
     #[doc(hidden)]
     pub fn to_owned(self) -> OwnRows {
         match self {
@@ -77,7 +77,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// The numbers from first to last, where they are ascending and none is left out.
+    /// The range of the numbers, if they ascend without gaps.
     pub fn as_run(&self) -> Option<Range<u64>> {
         match self {
             RowNumbers::Run { first, count } => Some(*first..first + *count as u64),
@@ -89,7 +89,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// Of a vector of the whole with `run` numbers a row, this rank's.
+    /// Copies this rank's numbers out of a global vector with `run` numbers per row.
     pub fn take(&self, run: usize, whole: &[f64], own: &mut [f64]) {
         match self {
             RowNumbers::Run { first, .. } => {
@@ -103,7 +103,7 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// Puts this rank's numbers into a vector of the whole.
+    /// Copies this rank's numbers into a global vector with `run` numbers per row.
     pub fn put(&self, run: usize, own: &[f64], whole: &mut [f64]) {
         match self {
             RowNumbers::Run { first, .. } => whole[*first as usize * run..][..own.len()].copy_from_slice(own),

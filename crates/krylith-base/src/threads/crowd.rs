@@ -1,9 +1,9 @@
-//! Whether other programs want the cores that a team would take.
+//! Detects whether other programs use the cores that a team would use.
 
 use std::sync::OnceLock;
 
-/// Cores that nobody uses now, if the system tells and this process may use all of them. `own`: how many of the threads that
-/// want a core are ours.
+/// Number of idle cores, if the system reports it and this process may use all cores. `own` is the number of
+/// this process's threads among those that run or wait for a core.
 ///
 /// Costs some 10 µs and allocates nothing.
 pub fn free_cores(own: usize, cores: usize) -> Option<usize> {
@@ -14,7 +14,8 @@ pub fn free_cores(own: usize, cores: usize) -> Option<usize> {
     Some(cores.saturating_sub(running.saturating_sub(own)))
 }
 
-/// Cores of the machine, where this process may use all: elsewhere what runs on the machine may run on other cores.
+/// Number of cores of the machine, if this process may use all of them; otherwise other programs may run on
+/// cores that it cannot use.
 pub fn whole_machine() -> Option<usize> {
     static CORES: OnceLock<Option<usize>> = OnceLock::new();
     *CORES.get_or_init(all_cores)
@@ -30,7 +31,7 @@ fn all_cores() -> Option<usize> {
     (online == allowed as i64).then_some(allowed)
 }
 
-/// Threads that run or wait for a core: what stands before the slash of the fourth word.
+/// Number of threads that run or wait for a core: the number before the slash in the fourth word.
 fn running(loadavg: &str) -> Option<usize> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }

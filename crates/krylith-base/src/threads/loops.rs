@@ -1,10 +1,11 @@
-//! Loops on the threads of the pool that the caller is in, over closures that are called through a pointer: each is compiled once for each
-//! type of what it makes, where rayon's are compiled anew for each closure. For generic functions and simple loops.
+//! Loops on the threads of the caller's pool, with closures called through a pointer. Each loop is compiled
+//! once per result type, while rayon's are compiled again for each closure. For generic functions and simple
+//! loops.
 
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Calls `work` for each number below `count`; a thread takes `least` at once, at least.
+/// Calls `work` for each number below `count`; a thread takes at least `least` numbers at once.
 pub fn each(count: usize, least: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().with_min_len(least).for_each(work);
 }
@@ -14,7 +15,7 @@ pub fn each_task<T: Send>(tasks: Vec<T>, work: &(dyn Fn(T) + Sync)) {
     tasks.into_par_iter().for_each(work);
 }
 
-/// Calls `work(k, chunk k)` for the chunks of `size` numbers; a thread takes `least` chunks at once, at least.
+/// Calls `work(k, chunk k)` for the chunks of `size` numbers; a thread takes at least `least` chunks at once.
 pub fn each_chunk<T: Send>(
     numbers: &mut [T],
     size: usize,
@@ -24,7 +25,7 @@ pub fn each_chunk<T: Send>(
     numbers.par_chunks_mut(size).enumerate().with_min_len(least).for_each(|(k, chunk)| work(k, chunk));
 }
 
-/// What `of` makes of each number; a thread takes `least` at once, at least.
+/// Collects the results of `of` for each number; a thread takes at least `least` numbers at once.
 pub fn collect<T: Send>(numbers: Range<usize>, least: usize, of: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
     numbers.into_par_iter().with_min_len(least).map(of).collect()
 }

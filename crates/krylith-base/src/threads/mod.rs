@@ -1,10 +1,11 @@
-//! The threads of a solver on the host, and the memory that they work on.
+//! The threads of a solver on the host, and the memory on which they work.
 //!
-//! There are two ways to work on several, and one number bounds both. A [`Pool`] runs the regions of a solve, of which each may take no more
-//! than some microseconds; a [`TaskPool`] the loops of set-ups and readers, which are written with rayon. The thread that begins a
-//! region is one that loops run on, and it does one thing at a time, so one team sleeps while the other works.
+//! There are two kinds of thread pool, with one bound on both. A [`Pool`] runs the parallel regions of a
+//! solve, each of which may take only some microseconds. A [`TaskPool`] runs the loops of set-ups and
+//! readers, which are written with rayon. The thread that begins a region also runs such loops, and does one
+//! thing at a time, so one pool sleeps while the other works.
 //!
-//! Nothing else starts a pool of rayon's.
+//! No other code starts a rayon pool.
 //!
 //! With T threads, at most T are busy and 2T − 1 exist: each team has T, and the leader is in both. Workers
 //! of several GPUs share T. A solver of scaled rows (`solver/rows.rs` of krylith-core) has as many threads
@@ -33,7 +34,7 @@ pub use pool::{ALONE, Disjoint, share};
 #[doc(hidden)]
 pub use tasks::{TaskPool, refused, within};
 
-/// Cores that this process may use, or might when it asked for the first time.
+/// Number of cores that this process may use, read at the first call.
 #[doc(hidden)]
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();

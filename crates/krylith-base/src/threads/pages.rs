@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Asks for the cache line at an address that will be read soon; any address will do.
+/// Prefetches the cache line at an address that will be read soon; any address is allowed.
 #[inline(always)]
 #[doc(hidden)]
 pub fn prefetch<T>(at: *const T) {
@@ -15,17 +15,17 @@ pub fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// `n` zeros, or an error that names the bytes. Nothing of a large array is touched: its zeros are the system's, page by
-/// page at the first touch, by the thread that comes there first.
+/// Allocates `n` zeros, or fails with the number of bytes. The pages of a large array are not touched here:
+/// the system fills each with zeros at the first touch, on the thread that touches it.
 #[doc(hidden)]
 pub fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
-    drop(room::<T>(n, what)?); // is there enough?
+    drop(room::<T>(n, what)?); // fails if memory is short
     let mut zeros = vec![T::default(); n];
     ask_for_large_pages(&mut zeros);
     Ok(zeros)
 }
 
-/// Room for `n` numbers, or an error that names the bytes.
+/// Allocates memory for `n` numbers, or fails with the number of bytes.
 #[doc(hidden)]
 pub fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
     let mut room = Vec::new();
@@ -40,7 +40,8 @@ pub fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
     Ok(room)
 }
 
-/// Large pages spare a stream of many megabytes most of its address translations; a hint, before the first touch.
+/// Requests large pages, which save most address translations in arrays of many megabytes; a hint, given
+/// before the first touch.
 fn ask_for_large_pages<T>(memory: &mut Vec<T>) {
     #[cfg(target_os = "linux")]
     {

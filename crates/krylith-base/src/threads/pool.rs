@@ -1,14 +1,14 @@
-//! A fixed team of threads that runs one closure at a time: a parallel region costs about a microsecond and
+//! A fixed team of threads that runs one closure at a time. A parallel region costs about a microsecond and
 //! allocates nothing, which a work-stealing pool cannot promise.
 //!
-//! A region is cut into pieces, several a member. Each member begins with a run of its own, so that a piece is computed where
-//! its data were last time, and then helps the others: a piece that its member has not begun is taken by whoever is done.
-//! So nobody waits for a member that does not run, unless the system took its core in the middle of a piece. Then the
-//! others wait, and the member is left out for about twenty times as long, longer if it happens again. It comes back, and first
-//! joins, when a core is free for it, if the system tells. So on cores that are shared with other programs a region costs
-//! little more than on one thread.
+//! A region is cut into pieces, several per member. Each member first runs its own pieces, so that a piece is
+//! computed where its data were last time. Then it helps the others: it takes pieces that their members have
+//! not begun. So no member waits for one that the system does not run, unless the system took its core in the
+//! middle of a piece. In that case the others wait, and the late member is left out for about twenty times as
+//! long, longer if it happens again. A member joins or rejoins only when a core is free for it, if the system
+//! reports that. So on cores shared with other programs a region costs little more than on one thread.
 //!
-//! Who computes a piece changes from run to run; what is computed does not.
+//! Which member computes a piece changes from run to run; the result does not.
 
 use super::crowd;
 use std::cell::UnsafeCell;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What runs a piece.
+/// The closure that runs a piece.
 type Job = *const (dyn Fn(usize) + Sync);
 
 /// The team. The calling thread is its member 0.
@@ -39,79 +39,82 @@ type Job = *const (dyn Fn(usize) + Sync);
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held by the caller of a region; when each worker comes back to the team.
+    /// Locked by the caller of a region; for each worker, when it rejoins the team.
     absences: Mutex<Vec<Absence>>,
-    /// Regions of fewer bytes are not cut.
+    /// Regions of fewer bytes run on one thread.
     cut_from: usize,
-    /// Cores of the machine, where all can be ours.
+    /// Number of cores of the machine, if this process may use all of them.
     cores: Option<usize>,
 }
 
-/// Pieces of a region for each member: what another has not begun can still be taken over.
+/// Pieces of a region per member: a member can still take over pieces that another has not begun.
 const PIECES: usize = 4;
-/// Bytes that one thread moves in some 10 µs: what a region of less would gain, it loses where a member is late.
+/// Bytes that one thread moves in some 10 µs. Smaller regions run on one thread: a late member would cost
+/// more than the team gains.
 #[doc(hidden)]
 pub const ALONE: usize = 256 << 10;
-/// How long a member polls before it sleeps: longer than the host gaps inside a solve.
+/// Time that a member polls before it sleeps: longer than the host's pauses within a solve.
 const POLL: Duration = Duration::from_micros(50);
-/// A wait that is not yet blamed on the system; and in pieces, because not all are equal.
+/// Longest wait not attributed to the system: a time, and a number of pieces, because pieces differ in size.
 const LATE: (Duration, u32) = (Duration::from_micros(100), 3);
-/// A late member is left out for so many times what it was waited for: waits then cost some 5 %.
+/// A late member is left out for this many times the wait that it caused, so waits cost some 5 %.
 const ABSENCE: u32 = 20;
-/// A wait within so many absences of the last one follows it.
+/// A wait within this many absences of the last one counts as a repetition.
 const AGAIN: u64 = 4;
-/// The longest wait that counts, and how often an absence doubles where waits follow each other.
+/// Longest wait that counts, and how often repetitions can double an absence.
 const MOST: (Duration, u32) = (Duration::from_millis(10), 4);
 
-/// After so long it is looked again for a free core, where there was none.
+/// Time between two checks for a free core, if there was none.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 struct Shared {
     job: UnsafeCell<Option<Job>>,
-    /// By member; 0 is the caller.
+    /// One per member; 0 is the caller.
     members: Vec<Member>,
-    /// Pieces of the region that are not done.
+    /// Pieces of the region that are not done yet.
     remaining: AtomicUsize,
     failed: AtomicBool,
     stop: AtomicBool,
-    /// The caller sleeps until all pieces are done.
+    /// True while the caller sleeps until all pieces are done.
     waiting: AtomicBool,
     sleeper: Mutex<()>,
     done: Condvar,
     start: Instant,
 }
 
-/// What is known of a member, in cache lines of its own.
+/// The state of a member, in cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Member {
-    /// Its pieces that nobody has taken: the first, and above 32 bits the end.
+    /// Range of its pieces that no member has taken: the first in the lower 32 bits, the end in the upper.
     pieces: AtomicU64,
-    /// It must be woken.
+    /// True if it must be woken.
     asleep: AtomicBool,
-    /// When it was last done with its pieces, ns since `Shared::start`.
+    /// Time at which it last finished its pieces, ns since `Shared::start`.
     finished: AtomicU64,
 }
 
-/// A worker that was late, or has not shown yet that there is a core for it.
+/// Absence of a worker that was late, or that has not joined yet.
 #[derive(Clone, Copy, Default)]
 struct Absence {
-    /// It is left out.
+    /// True while it is left out.
     absent: bool,
-    /// When it may come back, and how long it was left out; ns since `Shared::start`.
+    /// Time at which it may rejoin, and how long it was left out; ns since `Shared::start`.
     until: u64,
     length: u64,
-    /// Times in a row.
+    /// Number of repetitions in a row.
     times: u32,
 }
 
-// SAFETY: `job` is written by the caller while no piece is left, and read by who has taken a piece.
+// SAFETY: `job` is written by the caller while no piece is outstanding, and read only by threads that have
+// taken a piece.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer is only followed inside `Pool::run`, while the closure it points to is alive.
 unsafe impl Send for Shared {}
 
 impl Pool {
-    /// A team of `threads` in all (at least 1); fewer where the system refuses to start them.
+    /// Starts a team of `threads` members in all (at least 1), or fewer if the system refuses to start
+    /// threads.
     pub fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
@@ -136,12 +139,13 @@ impl Pool {
         Self { shared, workers, absences, cut_from: ALONE, cores }
     }
 
-    /// A team as large as the pool that this thread's loops by rayon run in.
+    /// Starts a team as large as the rayon pool of this thread.
     pub fn like_tasks() -> Self {
         Self::new(rayon::current_num_threads())
     }
 
-    /// A team that shares the smallest regions too, asks for no free core, and is there from the beginning: for tests.
+    /// Starts a team for tests: it cuts even the smallest regions, needs no free core, and is complete when
+    /// this returns.
     pub fn eager(threads: usize) -> Self {
         let mut team = Self::new(threads);
         (team.cut_from, team.cores) = (0, None);
@@ -151,25 +155,26 @@ impl Pool {
         team
     }
 
-    /// Members of the team.
+    /// Number of members of the team.
     #[inline]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Pieces into which a region of so many bytes is best cut: several a member, and one where a single thread is done
-    /// before others have begun.
+    /// The best number of pieces for a region of so many bytes: several per member, or one if a single thread
+    /// finishes before others could begin.
     #[inline]
     pub fn pieces(&self, bytes: usize) -> usize {
         if self.workers.is_empty() || bytes < self.cut_from { 1 } else { PIECES * self.threads() }
     }
 
-    /// Runs `f(piece)` for each piece below `pieces`, once, and waits for all. A panic in one is raised again here.
+    /// Runs `f(piece)` once for each piece below `pieces`, and waits for all. A panic in a piece is raised
+    /// again here.
     pub fn run(&self, pieces: usize, f: impl Fn(usize) + Sync) {
         self.region(pieces, &f);
     }
 
-    /// [`Pool::run`], compiled once and not for every closure.
+    /// [`Pool::run`], compiled only once instead of for every closure.
     fn region(&self, pieces: usize, job: &(dyn Fn(usize) + Sync)) {
         let alone = || (0..pieces).for_each(job);
         if self.workers.is_empty() {
@@ -187,9 +192,11 @@ impl Pool {
         if present == 1 {
             return alone();
         }
-        // SAFETY: lifetime erased; no piece is left when this function returns, and who has none follows no pointer.
+        // SAFETY: only the lifetime is erased. No piece is outstanding when this function returns, and only
+        // threads that have a piece follow the pointer.
         let job: Job = unsafe { std::mem::transmute(job) };
-        // SAFETY: no piece is left of the last region, so nobody reads the job before pieces are given out below.
+        // SAFETY: no piece of the last region is outstanding, so no thread reads the job before pieces are
+        // given out below.
         unsafe { *self.shared.job.get() = Some(job) };
         self.shared.remaining.store(pieces, Ordering::Relaxed);
         let workers = (1..).zip(absences.iter()).filter(|(_, a)| !a.absent);
@@ -223,7 +230,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Takes back into the team whose absence is over, as far as there are free cores. The others ask again later.
+    /// Lets members rejoin whose absence is over, as far as there are free cores. The others are checked
+    /// again later.
     #[cold]
     fn come_back(&self, absences: &mut [Absence], now: u64) {
         let awake = self.shared.members[1..self.threads()]
@@ -244,18 +252,20 @@ impl Pool {
 }
 
 impl Shared {
-    /// Nanoseconds since the team was made.
+    /// Nanoseconds since the team was created.
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Runs pieces until none is left to take: a member's own, then others'. How many it ran, and the first panic.
+    /// Runs pieces until none is left to take: first those of `member`, then others'. Returns how many it
+    /// ran, and the first panic.
     fn take_part(&self, member: usize) -> (usize, Option<Box<dyn std::any::Any + Send>>) {
         let (mut count, mut panic) = (0, None);
         let (before, from) = self.members.split_at(member);
         for owner in from.iter().chain(before) {
             while let Some(piece) = owner.take() {
-                // SAFETY: a piece is taken, so the caller waits, with a live job that it stored before it gave out pieces.
+                // SAFETY: a piece is taken, so the caller waits. It stored a live job before it gave out
+                // pieces.
                 let job = unsafe { &*(*self.job.get()).expect("a job beside its pieces") };
                 let run = std::panic::AssertUnwindSafe(|| job(piece));
                 if let Err(raised) = std::panic::catch_unwind(run) {
@@ -280,9 +290,10 @@ impl Shared {
         self.waiting.store(false, Ordering::SeqCst);
     }
 
-    /// Leaves out for a while who was done so long after the caller that the system must have had its core.
+    /// Leaves out, for a while, members that finished so long after the caller that the system must have
+    /// taken their core.
     ///
-    /// `piece`: what a piece took the caller, ns.
+    /// `piece` is the caller's time per piece in ns.
     fn blame(&self, absences: &mut MutexGuard<'_, Vec<Absence>>, finished: u64, piece: u64) {
         let late = (LATE.0.as_nanos() as u64).max(piece * LATE.1 as u64);
         for (absence, member) in absences.iter_mut().zip(&self.members[1..]) {
@@ -300,19 +311,19 @@ impl Shared {
 }
 
 impl Member {
-    /// Lets the pieces be taken.
+    /// Makes these pieces available.
     fn give(&self, pieces: Range<usize>) {
         self.pieces.store((pieces.end as u64) << 32 | pieces.start as u64, Ordering::SeqCst);
     }
 
-    /// True where there may be a piece to take.
+    /// True if there may be a piece to take.
     fn has_pieces(&self, order: Ordering) -> bool {
         let pieces = self.pieces.load(order);
         pieces as u32 as u64 != pieces >> 32
     }
 
-    /// Takes a piece that nobody has taken. All that it rests on is in one word, so a member that comes late takes a piece of
-    /// the region under way or none.
+    /// Takes a piece that no member has taken. The whole state is in one word, so a late member takes either
+    /// a piece of the current region or none.
     fn take(&self) -> Option<usize> {
         let mut pieces = self.pieces.load(Ordering::Relaxed);
         while pieces as u32 as u64 != pieces >> 32 {
@@ -327,7 +338,7 @@ impl Member {
     }
 }
 
-/// Asks again and again for [`POLL`] at most; true once it is so.
+/// Calls `so` repeatedly for at most [`POLL`]; true once it returns true.
 fn poll(mut so: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -343,7 +354,7 @@ fn poll(mut so: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// What worker `member` does as long as the team lives.
+/// The loop of worker `member` during the life of the team.
 fn work(shared: &Shared, member: usize) {
     let own = &shared.members[member];
     loop {
@@ -352,7 +363,7 @@ fn work(shared: &Shared, member: usize) {
             own.asleep.store(true, Ordering::SeqCst);
             while !own.has_pieces(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
                 std::thread::park();
-                own.asleep.store(true, Ordering::SeqCst); // who woke us took it down
+                own.asleep.store(true, Ordering::SeqCst); // the waking thread cleared it
             }
             own.asleep.store(false, Ordering::SeqCst);
         }
@@ -364,7 +375,7 @@ fn work(shared: &Shared, member: usize) {
             shared.failed.store(true, Ordering::Relaxed);
         }
         if done == 0 {
-            continue; // others took what was ours
+            continue; // others took all its pieces
         }
         own.finished.store(shared.now(), Ordering::Relaxed);
         if shared.remaining.fetch_sub(done, Ordering::SeqCst) == done && shared.waiting.load(Ordering::SeqCst)
@@ -391,7 +402,7 @@ pub fn share(n: usize, rank: usize, parts: usize) -> Range<usize> {
     (n * rank / parts)..(n * (rank + 1) / parts)
 }
 
-/// A slice that several threads write at once, each its own range.
+/// A slice to which several threads write at once, each in its own range.
 pub struct Disjoint<'a, T> {
     start: *mut T,
     len: usize,
@@ -407,7 +418,7 @@ impl<'a, T> Disjoint<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), _slice: std::marker::PhantomData }
     }
 
-    /// A part of the slice.
+    /// Returns a range of the slice.
     ///
     /// # Safety
     /// No two threads may hold overlapping ranges at once.
@@ -439,8 +450,8 @@ mod tests {
         }
     }
 
-    /// A worker that sleeps in a piece stands for one whose core the system took. Other programs may take the caller's core too, so nothing
-    /// here depends on how long a region takes.
+    /// A worker that sleeps in a piece simulates one whose core the system took. Other programs may take the
+    /// caller's core too, so nothing here depends on the time of a region.
     #[test]
     fn who_was_late_is_left_out_for_a_while_and_comes_back() {
         let pool = Pool::eager(2);

@@ -1,10 +1,12 @@
-//! The threads that run a solver's rayon loops: as many as it may use; they end with it.
+//! The threads that run a solver's rayon loops. Their number is the solver's thread limit, and they end with
+//! the solver.
 //!
-//! rayon takes its threads from the pool of the thread that calls it, and from one of the whole machine where that thread is in none. So
-//! a solver does all its work on the threads of a [`TaskPool`]: one of them owns the device, and also runs the work before and after a
-//! solve. So `threads` bounds every loop, whatever is called.
+//! rayon uses the pool of the calling thread, or a global pool of the whole machine if that thread is in
+//! none. So a solver does all its work on the threads of a [`TaskPool`]. One of them owns the device, and
+//! also runs the work before and after a solve. This way `threads` bounds every loop, also in the
+//! code that it calls.
 //!
-//! A pool of rayon's own does not join its threads when it is dropped; this one does.
+//! A rayon pool does not join its threads when it is dropped; this one does.
 
 use crate::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +19,7 @@ use std::thread::JoinHandle;
 pub struct TaskPool {
     /// `Some` until the drop.
     threads: Option<Threads>,
-    /// The drop returns the thread to [`STANDBY`].
+    /// True if the drop returns the thread to [`STANDBY`].
     stands_by: bool,
 }
 
@@ -27,7 +29,7 @@ struct Threads {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Most threads that stand by or are lent.
+/// Largest number of threads on standby or in use from there.
 const MOST: usize = 8;
 
 /// Pools of one thread, kept for the next small system: starting a thread takes longer than such a solve.
@@ -43,18 +45,19 @@ fn standby() -> MutexGuard<'static, Standby> {
 }
 
 impl TaskPool {
-    /// Starts so many threads, at least one.
+    /// Starts `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system refuses some; then there are none.
+    /// The system refuses to start a thread; then none remains.
     pub fn new(threads: usize) -> Result<Self> {
         Ok(Self { threads: Some(Threads::start(threads.max(1))?), stands_by: false })
     }
 
-    /// A pool of one thread from [`STANDBY`], returned there by the drop; a new one if all [`MOST`] are in use.
+    /// Takes a pool of one thread from [`STANDBY`], to which the drop returns it; starts a new one if all
+    /// [`MOST`] are in use.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system refuses to start a thread.
     pub fn of_one() -> Result<Self> {
         let mut all = standby();
         let threads = match all.idle.pop() {
@@ -72,12 +75,13 @@ impl TaskPool {
         Ok(Self { threads: Some(threads), stands_by: true })
     }
 
-    /// How many.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Runs `work` on one of the threads, its rayon loops on all of them, and waits. A panic is raised again here.
+    /// Runs `work` on one of the threads, with its rayon loops on all of them, and waits. A panic is raised
+    /// again here.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.pool() {
             Some(pool) => pool.install(work),
@@ -85,12 +89,13 @@ impl TaskPool {
         }
     }
 
-    /// Starts `work` on one of the threads and returns at once. The receiver gets a message when it ends, also after a panic.
+    /// Starts `work` on one of the threads and returns at once. The receiver gets a message when the work
+    /// ends, also after a panic.
     pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> Receiver<()> {
         let (tell, end) = channel();
         let work = move || {
-            let _ = catch_unwind(AssertUnwindSafe(work)); // the work tells of its own panics
-            let _ = tell.send(()); // nobody waits where what it serves was leaked
+            let _ = catch_unwind(AssertUnwindSafe(work)); // the work reports its own panics
+            let _ = tell.send(()); // no receiver is left if its owner was leaked
         };
         match self.pool() {
             Some(pool) => pool.spawn(work),
@@ -122,38 +127,38 @@ impl Threads {
         };
         let built = rayon::ThreadPoolBuilder::new().num_threads(count).spawn_handler(start).build();
         let refused = built.as_ref().err().map(|e| refused(count, e));
-        let threads = Self { pool: built.ok(), handles }; // those that were started end where others were not
+        let threads = Self { pool: built.ok(), handles }; // after a failure, its drop ends the others
         refused.map_or(Ok(threads), Err)
     }
 }
 
-/// The error of a system that starts fewer than so many threads.
+/// The error of a system that refuses to start so many threads.
 #[doc(hidden)]
 pub fn refused(threads: usize, why: &dyn std::fmt::Display) -> Error {
     Error::Device {
         device: "the host".into(),
         call: format!("a team of {}", crate::text::plural(threads, "thread")),
         message: format!(
-            "the system refuses to start them ({why}); ask for fewer, or raise the limit of processes (ulimit -u)"
+            "the system refuses to start them ({why}); use fewer, or raise the process limit (ulimit -u)"
         ),
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        drop(self.pool.take()); // tells the threads to end
+        drop(self.pool.take()); // makes the threads end
         let here = std::thread::current().id();
         if self.handles.iter().all(|thread| thread.thread().id() != here) {
-            self.handles.drain(..).for_each(|thread| drop(thread.join())); // one that panicked has said so
-        } // else they end after what is done here
+            self.handles.drain(..).for_each(|thread| drop(thread.join())); // its panic was reported
+        } // else they end after this thread's current work
     }
 }
 
-/// Does something whose loops by rayon run on at most `threads` threads: those of the pool that this thread is in, if there are no more,
-/// else others, which are gone afterwards. Without a number it is the program's own pool.
+/// Runs `work` with its rayon loops on at most `threads` threads. It uses the pool of this thread if that is
+/// not larger, else a temporary pool. Without a number it uses the program's own pool.
 ///
 /// # Errors
-/// The system refuses threads; then nothing was done.
+/// The system refuses to start threads; `work` has not run then.
 #[doc(hidden)]
 pub fn within<R: Send>(threads: Option<usize>, work: impl FnOnce() -> R + Send) -> Result<R> {
     let Some(threads) = threads else { return Ok(work()) };
