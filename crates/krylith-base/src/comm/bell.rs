@@ -1,18 +1,18 @@
-//! How a rank that is a thread waits for another: it polls for a microsecond or two, gives its core to others for a
-//! while, then sleeps until the bell rings.
+//! Waits of a rank that is a thread: it polls for a microsecond or two, yields its core for a while, then
+//! sleeps until another rank wakes it.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Polls before the core is given to others: a microsecond or two.
+/// Polls before the rank yields its core: a microsecond or two.
 const SPINS: usize = 50;
-/// Polls with the core given away between them, before sleep: some tens of microseconds on idle cores.
+/// Polls with a yield between them before the rank sleeps: some tens of microseconds on idle cores.
 const YIELDS: usize = 100;
-/// Longest sleep between two looks, should a ring be missed.
+/// Longest sleep between two polls, in case a wake-up is missed.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Where one rank sleeps.
+/// The place at which one rank sleeps.
 #[derive(Default)]
 pub(super) struct Bell {
     asleep: AtomicBool,
@@ -21,9 +21,9 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Wakes the rank if it sleeps. What it waits for must be stored before.
+    /// Wakes the rank if it sleeps. The data that it waits for must be stored before the call.
     pub(super) fn ring(&self) {
-        // Either the sleeper sees what was stored before this fence, or we see that it is asleep.
+        // Either the sleeper sees the data stored before this fence, or this thread sees that it is asleep.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
             drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
@@ -31,7 +31,7 @@ impl Bell {
         }
     }
 
-    /// Waits until `poll` gives something; `None` after `limit`.
+    /// Waits until `poll` returns something; `None` after `limit`.
     pub(super) fn wait<T>(&self, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..SPINS {
             if let Some(found) = poll() {

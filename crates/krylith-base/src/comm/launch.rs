@@ -1,24 +1,25 @@
-//! Whether a launcher of MPI started this process, read from the environment: an ordinary start must not touch MPI.
+//! Detects from the environment whether an MPI launcher started this process: an ordinary start must not
+//! touch MPI.
 
 use crate::{Error, Result};
 
-/// Who started this process, as one of how many.
+/// The launcher that started this process, and the process's place among the ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Launch {
     pub(super) launcher: Launcher,
-    /// Number of ranks, where the launcher says it.
+    /// Number of ranks, if the launcher gives it.
     pub(super) ranks: Option<usize>,
     pub(super) rank: Option<usize>,
 }
 
-/// What a launcher speaks with the library.
+/// The protocol between a launcher and the MPI library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Launcher {
     /// Open MPI's mpirun.
     OpenMpi,
     /// MPICH's and Intel's mpirun, srun.
     Pmi,
-    /// prterun, `srun --mpi=pmix`: Open MPI as a rule.
+    /// prterun, `srun --mpi=pmix`; usually with Open MPI.
     Pmix,
 }
 
@@ -40,7 +41,7 @@ impl Launch {
 
     fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
-        // Variables of an outer launcher may be left: Slurm sets PMI's for the step in which mpirun runs.
+        // Variables of an outer launcher may remain: Slurm sets PMI's for the step in which mpirun runs.
         let launchers = [
             (Launcher::OpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
             (Launcher::Pmi, "PMI_SIZE", "PMI_RANK"),
@@ -49,17 +50,17 @@ impl Launch {
         let (launcher, size, rank) = launchers
             .into_iter()
             .find(|(_, size, rank)| variable(size).is_some() || variable(rank).is_some())?;
-        // A task of Slurm need not be a rank; where it is one, this is their number.
+        // A Slurm task need not be a rank; if it is one, this is the number of ranks.
         let ranks = number(size).or_else(|| number("SLURM_STEP_NUM_TASKS"));
         Some(Self { launcher, ranks, rank: number(rank) })
     }
 
-    /// False for a process that was started as the only one.
+    /// False for a process that was started as the only rank.
     pub(super) fn is_one_of_several(&self) -> bool {
         self.ranks != Some(1)
     }
 
-    /// `one of 4 ranks`.
+    /// Describes the process, such as `one of 4 ranks by Open MPI's launcher`.
     pub(super) fn describe(&self) -> String {
         match self.ranks {
             Some(n) => format!("one of {n} ranks by {}", self.launcher.name()),
@@ -73,14 +74,14 @@ pub fn launched() -> bool {
     Launch::here().is_some()
 }
 
-/// Refuses to do `what`, the work of one process, once on every rank.
+/// Refuses to do `what` on every rank of several, if it is the work of one process.
 ///
 /// # Errors
 /// [`Error::Unsupported`] in a process that a launcher started as one of several.
 pub fn check_alone(what: &str) -> Result<()> {
     match Launch::here() {
         Some(launch) if launch.is_one_of_several() => Err(Error::Unsupported(format!(
-            "{what} works in one process, and this one was started as {}; start it without mpirun",
+            "{what} works in one process, but this one was started as {}; start it without mpirun",
             launch.describe()
         ))),
         _ => Ok(()),

@@ -1,15 +1,15 @@
-//! Whether the messages of all ranks fit together, looked at once when a channel is made.
+//! Checks that the messages of all ranks match, once when a channel is created.
 
 use super::{Communicator, Message, agree};
 use crate::{Error, Result};
 
-/// Lengths of what a rank packs and of what it receives.
+/// Lengths of a rank's send and receive buffers.
 pub(super) struct Lengths {
     pub(super) outgoing: usize,
     pub(super) incoming: usize,
 }
 
-/// Checks on every rank that p sends to q as many numbers as q expects; fails on all ranks or on none.
+/// Checks on every rank that p sends to q as many numbers as q expects. Fails on all ranks or on none.
 pub(super) fn check(comm: &dyn Communicator, messages: &[Message]) -> Result<Lengths> {
     let rank = comm.rank();
     let lengths = agree(comm, alone(comm.size(), rank, messages))?;
@@ -34,24 +34,28 @@ pub(super) fn check(comm: &dyn Communicator, messages: &[Message]) -> Result<Len
     Ok(lengths)
 }
 
-/// What one rank can see alone: order, ranks, ranges.
+/// Checks that need only this rank's messages: order, ranks, ranges.
 fn alone(size: usize, rank: usize, messages: &[Message]) -> Result<Lengths> {
     let mut lengths = Lengths { outgoing: 0, incoming: 0 };
     for (i, m) in messages.iter().enumerate() {
         let wrong = |what: String| Err(Error::invalid(format!("halo of rank {rank}, message {i}: {what}")));
         if m.rank >= size {
-            return wrong(format!("rank {} does not exist; there are {size}", m.rank));
+            return wrong(format!("rank {} does not exist; there are {size} ranks", m.rank));
         }
         if m.rank == rank {
-            return wrong("a rank sends nothing to itself".into());
+            return wrong("a rank must not send to itself".into());
         }
         if i > 0 && messages[i - 1].rank >= m.rank {
-            return wrong(format!("rank {} after rank {}; expected ascending", m.rank, messages[i - 1].rank));
+            return wrong(format!(
+                "rank {} follows rank {}; expected ascending ranks",
+                m.rank,
+                messages[i - 1].rank
+            ));
         }
         if m.send.start > m.send.end || m.receive.start > m.receive.end {
-            return wrong(format!("ranges {:?} and {:?}; a range ends after it starts", m.send, m.receive));
+            return wrong(format!("range {:?} or {:?} ends before it starts", m.send, m.receive));
         }
-        // An empty range may stand anywhere.
+        // An empty range may lie anywhere.
         if !m.send.is_empty() {
             lengths.outgoing = lengths.outgoing.max(m.send.end);
         }
@@ -63,7 +67,7 @@ fn alone(size: usize, rank: usize, messages: &[Message]) -> Result<Lengths> {
     received.sort_unstable_by_key(|r| r.start);
     if let Some(pair) = received.windows(2).find(|pair| pair[1].start < pair[0].end) {
         return Err(Error::invalid(format!(
-            "halo of rank {rank}: received numbers {:?} and {:?} overlap",
+            "halo of rank {rank}: the receive ranges {:?} and {:?} overlap",
             pair[0], pair[1]
         )));
     }

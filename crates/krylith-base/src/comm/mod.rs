@@ -1,11 +1,12 @@
-//! What ranks say to each other on the host: sums, set-up messages, and the halo of a product.
+//! Communication between ranks on the host: sums, set-up messages, and the halo of a product.
 //!
-//! A rank is one share of a distributed system with one device: a thread of a [`Team`] (one process driving several
-//! GPUs, tests of many ranks), or an MPI process, whose library is found at run time. Methods never see this: a
-//! `Space` sums over its communicator, and an operator exchanges its halo through it.
+//! A rank is one share of a distributed system with one device. It is a thread of a [`Team`] (one process
+//! that drives several GPUs, or tests of many ranks), or an MPI process, whose MPI library is found at run
+//! time. Methods do not see this: a `Space` sums over its communicator, and an operator exchanges its halo
+//! through it.
 //!
-//! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that names the
-//! rank that is gone or failed, or at the time limit of [`time_limit`].
+//! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that
+//! names the rank that is gone or failed, or at the limit of [`time_limit`].
 //!
 //! Sums are added in rank order, so all ranks get the same bits. A thread that ends, by return or by panic,
 //! is seen by the drop of its rank. A rank that cannot go on calls [`Communicator::fail`].
@@ -32,10 +33,11 @@ pub use crate::waiting::time_limit;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// What one rank exchanges with another in a halo, in numbers (f64); ranges of what [`Channel`] holds.
+/// A rank's halo messages to and from one other rank: ranges of numbers (f64) in the buffers of a
+/// [`Channel`].
 ///
 /// # Examples
-/// What a halo of two ranks is made of: each sends one number and gets one.
+/// The halo of two ranks that each send one number and receive one:
 /// ```
 /// use krylith::comm::{Communicator, Message, Team};
 /// let got = Team::run(2, |comm| {
@@ -52,13 +54,13 @@ use std::ops::Range;
 pub struct Message {
     /// The other rank.
     pub rank: usize,
-    /// Range of [`Channel::outgoing`] that goes there; may be empty.
+    /// Range of [`Channel::outgoing`] that is sent to that rank; may be empty.
     pub send: Range<usize>,
-    /// Range of the received numbers that comes from there; may be empty.
+    /// Range of the received numbers that come from that rank; may be empty.
     pub receive: Range<usize>,
 }
 
-/// One rank's end of a group of ranks.
+/// One rank's view of a group of ranks that exchange messages.
 ///
 /// # Examples
 /// ```
@@ -73,27 +75,27 @@ pub struct Message {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Communicator: Send + Sync {
-    /// This rank, from 0.
+    /// The number of this rank, from 0.
     fn rank(&self) -> usize;
-    /// How many there are.
+    /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// Adds over all ranks in rank order (on more than 64 MPI ranks, in an order that MPI chooses): every rank gets the
-    /// same bits. Allocates nothing after the first call of a length.
+    /// Sums over all ranks in rank order (on more than 64 MPI ranks, in an order that MPI chooses), so every
+    /// rank gets the same bits. Allocates nothing after the first call of a length.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn sum(&self, values: &mut [f64]) -> Result<()>;
 
-    /// Begins a [`sum`](Self::sum) that [`finish_sum`](Self::finish_sum) ends, with the same numbers in the same place; between the two a
-    /// rank may do anything but begin another. Without a way of its own it is done at once.
+    /// Starts a [`sum`](Self::sum) that [`finish_sum`](Self::finish_sum) completes with the same slice.
+    /// Between the two a rank may do anything except start another. The default does the whole sum at once.
     ///
     /// # Errors
     /// As `sum`.
     fn start_sum(&self, values: &mut [f64]) -> Result<()> {
         self.sum(values)
     }
-    /// Waits for the sum that was begun, which then stands in `values`.
+    /// Waits for the sum that was started, and writes it to `values`.
     ///
     /// # Errors
     /// As `sum`.
@@ -101,39 +103,40 @@ pub trait Communicator: Send + Sync {
         Ok(())
     }
 
-    /// One message from every rank to every rank: `out[q]` goes to rank q, entry q of the answer came from there. For
-    /// set-up, not for loops.
+    /// Sends one message from every rank to every rank: `out[q]` goes to rank q, and entry q of the result
+    /// came from rank q. For set-up, not for loops.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
 
-    /// A halo's messages, set up once and sent many times. Messages come in ascending rank; where rank p lists q,
-    /// q lists p.
+    /// Creates a channel for a halo's messages, which are then sent many times. Messages come in ascending
+    /// rank. If rank p lists q, q lists p.
     ///
     /// # Errors
-    /// Messages that do not match those of another rank, no room; a rank that is gone or failed, or the time limit.
+    /// Messages that do not match those of another rank; out of memory; a rank that is gone or failed, or the
+    /// time limit.
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>>;
 
-    /// Tells the others that this rank cannot go on, so that nobody waits for it. Not collective; call it once, with
-    /// the reason. Under an MPI that was started here the whole job ends.
+    /// Notifies the other ranks that this one cannot go on, so that none waits for it. Not collective; call
+    /// it once, with the reason. If Krylith started MPI, the whole job ends.
     fn fail(&self, reason: &str);
 
-    /// True where [`fail`](Self::fail) returns, and the process with it goes on.
+    /// True if [`fail`](Self::fail) returns and the process goes on.
     fn outlives_failure(&self) -> bool {
         true
     }
 
-    /// An error that names a rank that is gone or failed, if one is known now. Not collective, cheap: waits for a
-    /// device call it from time to time.
+    /// Returns an error that names a rank that is gone or failed, if one is known now. Not collective and
+    /// cheap: waits for a device call it from time to time.
     ///
     /// # Errors
-    /// The rank, and what is known of its end.
+    /// The rank, and what is known of its failure.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Which ranks share this rank's host, and with it the GPUs there. Not collective.
+    /// The ranks that share this rank's host, and so the GPUs there. Not collective.
     fn host(&self) -> HostShare;
 
     /// True if all ranks are threads of one process, so that one may use another's device pointers.
@@ -154,16 +157,16 @@ pub trait Communicator: Send + Sync {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostShare {
-    /// Where this rank stands in `ranks_on_host`, from 0.
+    /// Index of this rank in `ranks_on_host`.
     pub rank_on_host: usize,
     /// The ranks on this host, ascending.
     pub ranks_on_host: Vec<usize>,
 }
 
-/// A halo's messages under way. One exchange at a time: `start`, then `finish`.
+/// The messages of a halo. One exchange at a time: `start`, then `finish`.
 ///
 /// # Examples
-/// Made by [`Communicator::channel`], once for each halo, and used in every product.
+/// [`Communicator::channel`] creates it once for each halo, and every product uses it:
 /// ```
 /// use krylith::comm::{Channel, Communicator, Message, Team};
 /// fn exchange(channel: &mut dyn Channel, edge: f64) -> krylith::Result<f64> {
@@ -179,21 +182,21 @@ pub struct HostShare {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Channel: Send {
-    /// Where the numbers to be sent are packed, before `start`.
+    /// The numbers to send, which the caller fills before `start`.
     fn outgoing(&mut self) -> &mut [f64];
-    /// Sends what `outgoing` holds; returns at once.
+    /// Sends the numbers in `outgoing`; returns at once.
     ///
     /// # Errors
     /// A rank that is gone or failed.
     fn start(&mut self) -> Result<()>;
-    /// Waits until every message is here; the answer holds until the next `start`.
+    /// Waits until every message has arrived; the result is valid until the next `start`.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn finish(&mut self) -> Result<&[f64]>;
 }
 
-/// Every rank's bytes, by rank.
+/// Gathers the bytes of every rank, ordered by rank.
 ///
 /// # Errors
 /// As [`Communicator::all_to_all`].
@@ -201,7 +204,7 @@ pub fn gather(comm: &dyn Communicator, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
     comm.all_to_all(vec![mine.to_vec(); comm.size()])
 }
 
-/// The largest of what the ranks bring, and not less than 0; a NaN counts as nothing.
+/// The largest of the ranks' numbers, at least 0; a NaN is ignored.
 ///
 /// # Errors
 /// As [`Communicator::all_to_all`].
@@ -214,7 +217,7 @@ pub fn largest(comm: &dyn Communicator, own: f64) -> Result<f64> {
     Ok(numbers.fold(0.0, f64::max))
 }
 
-/// Ends a stretch of set-up: where it failed on one rank, it fails on all, with that rank's name and reason.
+/// Ends a part of a set-up: if it failed on one rank, it fails on all, with that rank's number and reason.
 ///
 /// # Errors
 /// This rank's own error, or [`Error::Rank`] for the first other rank that failed.
@@ -223,7 +226,8 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
         return mine;
     }
     let others = failure_of_others(comm, mine.as_ref().err());
-    // An error of this rank says more than that of another, unless only that one ends the work; one of the exchange itself comes first.
+    // A rank's own error says more than that of another, unless only the other is fatal. An error of the
+    // exchange comes first.
     match (others, mine) {
         (Err(lost), _) => Err(lost),
         (Ok(Some(other)), Err(own)) if other.is_fatal() && !own.is_fatal() => Err(other),
@@ -233,7 +237,7 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
     }
 }
 
-/// The first failure of a rank that ends the work, else the first of any, after each has said `own`.
+/// The first fatal failure of a rank, else the first of any, after each rank has sent its `own`.
 fn failure_of_others(comm: &dyn Communicator, own: Option<&Error>) -> Result<Option<Error>> {
     let code = |e: &Error| vec![e.exit_code(), u8::from(e.is_memory())];
     let text = own.map_or(Vec::new(), |e| [code(e), e.to_string().into_bytes()].concat());

@@ -1,24 +1,25 @@
-//! Who the other ranks are: which share this host, and whether their processes still live.
+//! The other ranks: which share this host, and whether their processes are still running.
 //!
-//! A launcher kills a job whose process dies, and does not see all that can happen to it; so who waits long looks too.
+//! A launcher ends a job whose process ends, but it does not notice every failure. So ranks in a long wait
+//! check the processes too.
 
 use crate::comm::HostShare;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the other processes.
+/// Time between two checks of the other processes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What tells one process from all others.
+/// Identifies one process among all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Identity {
-    /// The host, and since when it runs: host names repeat.
+    /// The host name and boot identifier, because host names repeat.
     host: String,
-    /// Where its process number means something: containers have their own.
+    /// The PID namespace: containers have their own process numbers.
     namespace: String,
     pid: u32,
-    /// Process numbers come again: when it started, in ticks since the host did.
+    /// Start time in ticks since the host booted, because process numbers are reused.
     start: u64,
 }
 
@@ -52,43 +53,43 @@ impl Identity {
 }
 
 impl Identity {
-    /// What people call the host.
+    /// The host name.
     fn host_name(&self) -> String {
         self.host.split(' ').next().unwrap_or_default().into()
     }
 }
 
-/// What the system knows of a process, from field 3 of its line on; `None` if there is none.
+/// The system's data on a process, from field 3 of its line on; `None` if there is no such process.
 fn fields_of(pid: u32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses, field 2, may hold anything.
+    // Field 2, the name in parentheses, may hold any characters.
     text.rsplit_once(") ").map(|(_, fields)| fields.into())
 }
 
-/// State letter and start time of a process, fields 3 and 22; `None` if there is none.
+/// State letter and start time of a process, fields 3 and 22; `None` if there is no such process.
 fn state(pid: u32) -> Option<(char, u64)> {
     let fields = fields_of(pid)?;
     let mut fields = fields.split(' ');
     Some((fields.next()?.chars().next()?, fields.nth(18)?.parse().ok()?))
 }
 
-/// The process that started another, field 4.
+/// The parent of a process, field 4.
 pub(super) fn parent_of(pid: u32) -> Option<u32> {
     fields_of(pid)?.split(' ').nth(1)?.parse().ok()
 }
 
-/// The ranks of a job, seen from one of them.
+/// The ranks of a job as seen from one of them.
 pub(super) struct Peers {
     host: HostShare,
-    /// Names of the hosts, by rank; empty where all ranks are on one.
+    /// Host names by rank; empty if all ranks are on one host.
     hosts: Vec<String>,
-    /// Processes whose end can be seen from here.
+    /// Processes whose end is visible from this rank.
     visible: Vec<(usize, Identity)>,
     looked: Mutex<Instant>,
 }
 
 impl Peers {
-    /// Everybody's identity, by rank.
+    /// Creates it from all identities, ordered by rank.
     pub(super) fn new(rank: usize, identities: Vec<Identity>) -> Self {
         let own = identities[rank].clone();
         let ranks_on_host: Vec<usize> =
@@ -98,7 +99,7 @@ impl Peers {
             true => Vec::new(),
             false => identities.iter().map(Identity::host_name).collect(),
         };
-        // Without /proc nothing can be said of a process.
+        // Without /proc the state of a process is unknown.
         let sees = Path::new("/proc/self/stat").exists();
         let visible = identities.into_iter().enumerate().filter(|(q, other)| {
             sees && *q != rank && (&other.host, &other.namespace) == (&own.host, &own.namespace)
@@ -108,7 +109,7 @@ impl Peers {
         Self { host, hosts, visible, looked: Mutex::new(Instant::now()) }
     }
 
-    /// The host of a rank, where there are several.
+    /// The host of a rank, if there are several hosts.
     pub(super) fn host_of(&self, rank: usize) -> Option<&str> {
         self.hosts.get(rank).map(String::as_str)
     }
@@ -121,7 +122,7 @@ impl Peers {
         self.host.ranks_on_host.len()
     }
 
-    /// A rank whose process is gone, and how; looks at most once a second.
+    /// A rank whose process has ended, with a description; checks at most once a second.
     pub(super) fn dead(&self) -> Option<(usize, String)> {
         let mut looked = self.looked.lock().unwrap_or_else(|e| e.into_inner());
         if looked.elapsed() < LOOK {
@@ -138,7 +139,7 @@ impl Peers {
         })
     }
 
-    /// A rank whose process is stopped, and by what it is known.
+    /// A rank whose process is stopped, with a description.
     pub(super) fn stopped(&self) -> Option<(usize, String)> {
         self.visible.iter().find_map(|(rank, identity)| {
             let (letter, _) = state(identity.pid)?;

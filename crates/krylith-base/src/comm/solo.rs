@@ -1,4 +1,4 @@
-//! One rank alone.
+//! The communicator of a single rank.
 
 use super::{Channel, Communicator, HostShare, Message};
 use crate::Result;
@@ -41,7 +41,7 @@ impl Communicator for Solo {
     }
 }
 
-/// No messages.
+/// A channel without messages.
 struct Nobody;
 
 impl Channel for Nobody {

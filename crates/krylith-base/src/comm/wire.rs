@@ -1,19 +1,19 @@
-//! Numbers and rows as bytes of messages, written and read by all threads where there are many.
+//! Numbers and rows as bytes of messages; many are converted on all threads.
 
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Numbers of which a thread takes as many at least.
+/// Smallest number of numbers that a thread takes.
 const FEW: usize = 1 << 13;
 
-/// A number that travels between ranks.
+/// A number that ranks exchange.
 pub trait Wire: Copy + Send + Sync {
-    /// Bytes.
+    /// Size in bytes.
     const SIZE: usize;
-    /// Writes it to as many bytes.
+    /// Writes it to `SIZE` bytes.
     fn put(self, to: &mut [u8]);
-    /// The number of these bytes, which are as many.
+    /// Reads it from `SIZE` bytes.
     fn take(from: &[u8]) -> Self;
 }
 
@@ -32,36 +32,36 @@ macro_rules! wire {
 }
 wire!(u8, u32, u64, f64);
 
-/// The bytes of numbers.
+/// The bytes of an array of numbers.
 pub fn packed<T: Wire>(numbers: &[T]) -> Vec<u8> {
     let mut letter = Letter::new(numbers.len() * T::SIZE);
     letter.put(numbers);
     letter.bytes()
 }
 
-/// A message of several arrays, one behind the other.
+/// A message of several arrays, one after the other.
 pub struct Letter {
     bytes: Vec<u8>,
     written: usize,
 }
 
 impl Letter {
-    /// Of so many bytes.
+    /// Creates a message of so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes], written: 0 }
     }
 
-    /// The next array. What does not fit is left out, and missed by who reads it.
+    /// Appends an array. Numbers beyond the end are left out; the reader finds them missing.
     pub fn put<T: Wire>(&mut self, numbers: &[T]) {
         self.put_by(numbers.len(), &|i| numbers[i]);
     }
 
-    /// The next array: what `number` makes of each of these.
+    /// Appends an array with `number(i)` for each `i` in `of`.
     pub fn put_each<T: Wire>(&mut self, of: &[u32], number: &(dyn Fn(u32) -> T + Sync)) {
         self.put_by(of.len(), &|i| number(of[i]));
     }
 
-    /// The lengths of rows that end and begin at these, as `u32`.
+    /// Appends the row lengths of these row pointers as `u32`.
     pub fn put_lengths(&mut self, row_ptr: &[usize]) {
         self.put_by(row_ptr.len().saturating_sub(1), &|i| (row_ptr[i + 1] - row_ptr[i]) as u32);
     }
@@ -79,41 +79,41 @@ impl Letter {
     }
 }
 
-/// Numbers in a message.
+/// An array of numbers in a message.
 pub struct Array<'a, T> {
     bytes: &'a [u8],
     of: PhantomData<T>,
 }
 
 impl<T: Wire> Array<'_, T> {
-    /// Number `i`.
+    /// Number `i` of the array.
     pub fn at(&self, i: usize) -> T {
         T::take(&self.bytes[i * T::SIZE..(i + 1) * T::SIZE])
     }
 }
 
-/// Numbers from bytes, one stretch after the other.
+/// Reads arrays from a message, one after the other.
 pub struct Reader<'a> {
     rest: &'a [u8],
     rank: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// What rank `rank` has sent.
+    /// Creates a reader of the message from rank `rank`.
     pub fn new(rest: &'a [u8], rank: usize) -> Self {
         Self { rest, rank }
     }
 
-    /// The next `count` numbers.
+    /// Reads the next `count` numbers.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// The message has fewer numbers left.
     pub fn take<T: Wire>(&mut self, count: usize) -> Result<Vec<T>> {
         let own = self.stretch(count * T::SIZE)?;
         Ok(own.par_chunks_exact(T::SIZE).with_min_len(FEW).map(T::take).collect())
     }
 
-    /// The lengths of the next `rows` rows, and how many entries they have together.
+    /// Reads the lengths of the next `rows` rows; returns them and their sum, the number of entries.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         Ok((lengths, entries))
     }
 
-    /// The same as `take`, to be read where it is.
+    /// As `take`, but the numbers are read in place.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok(own)
     }
 
-    /// All that is left.
+    /// Reads all remaining numbers.
     pub fn all<T: Wire>(&mut self) -> Result<Vec<T>> {
         self.take(self.rest.len() / T::SIZE)
     }

@@ -1,30 +1,30 @@
-//! The three binary interfaces of MPI: what differs between them besides the type of handles.
+//! The three binary interfaces of MPI: their differences other than the type of handles.
 
 use super::functions::{Handle, Symbols};
 use std::ffi::{CStr, c_int, c_void};
 
-/// A family of MPI libraries that a program need not be built anew for.
+/// A binary interface of MPI that Krylith supports without being rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abi {
-    /// Open MPI 3 to 5 and what is made of it (IBM Spectrum MPI).
+    /// Open MPI 3 to 5 and libraries based on it (IBM Spectrum MPI).
     OpenMpi,
-    /// MPICH since 3.1 and what shares its ABI: Intel MPI, MVAPICH, Cray MPICH, ParaStation MPI.
+    /// MPICH since 3.1 and libraries with its ABI: Intel MPI, MVAPICH, Cray MPICH, ParaStation MPI.
     Mpich,
     /// The ABI of MPI 5.0, chapter 20: `libmpi_abi`.
     Standard,
 }
 
 impl Abi {
-    /// Names of its library, the likeliest first.
+    /// File names of its library, the most likely first.
     pub fn files(self) -> &'static [&'static str] {
         match self {
             Abi::OpenMpi => &["libmpi.so.40"],
-            Abi::Mpich => &["libmpi.so.12", "libmpich.so.12"], // the second is Debian's
+            Abi::Mpich => &["libmpi.so.12", "libmpich.so.12"], // the second on Debian
             Abi::Standard => &["libmpi_abi.so.1", "libmpi_abi.so.0"],
         }
     }
 
-    /// Which ABI an open library has, by a function or object that only one has and by what it says of itself.
+    /// The ABI of an open library, found by a symbol that only one ABI has and by the library's version text.
     pub fn of(symbols: Symbols, version: &str) -> Option<Self> {
         if symbols.find(c"ompi_mpi_comm_world").is_some() {
             return Some(Abi::OpenMpi);
@@ -32,13 +32,13 @@ impl Abi {
         if standard_version(symbols).is_some_and(|version| version >= 1) {
             return Some(Abi::Standard);
         }
-        // Libraries with MPICH's ABI name themselves or MPICH.
+        // Libraries with MPICH's ABI name themselves or MPICH in their version text.
         let family = ["MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation"];
         family.iter().any(|name| version.contains(name)).then_some(Abi::Mpich)
     }
 }
 
-/// The version of the standard ABI; libraries with another answer -1.
+/// The version of the standard ABI; libraries with another ABI return -1.
 fn standard_version(symbols: Symbols) -> Option<c_int> {
     let found = symbols.find(c"MPI_Abi_get_version")?;
     // SAFETY: the signature is that of MPI 5.0; it may be called at any time.
@@ -64,13 +64,13 @@ pub struct Constants {
     /// `MPI_TAG_UB`, a key of an attribute.
     pub tag_bound: c_int,
     pub thread_serialized: c_int,
-    /// Bytes of a status.
+    /// Size of a status in bytes.
     pub status_bytes: usize,
-    /// Where a status has its source, in ints.
+    /// Position of the source in a status, in ints.
     pub source: usize,
 }
 
-/// Ints of a status, enough for each ABI.
+/// Number of ints of a status, large enough for each ABI.
 pub const STATUS: usize = 8;
 /// `MPI_MAX_ERROR_STRING`, the largest of the three.
 pub const ERROR_TEXT: usize = 512;
@@ -78,7 +78,7 @@ pub const ERROR_TEXT: usize = 512;
 pub const VERSION_TEXT: usize = 8192;
 
 impl Constants {
-    /// Those of an open library; the name of an object that it lacks where it does.
+    /// The constants of an open library, or the name of an object that it lacks.
     pub fn find(abi: Abi, symbols: Symbols) -> Result<Self, &'static str> {
         Ok(match abi {
             Abi::OpenMpi => {

@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// One rank's channel.
 pub(super) struct MpiChannel {
     world: Arc<World>,
-    /// Dropped by hand: MPI may still use them when the channel is dropped between `start` and `finish`.
+    /// Dropped by hand: MPI may still use these if the channel is dropped between `start` and `finish`.
     outgoing: ManuallyDrop<Vec<f64>>,
     incoming: ManuallyDrop<Vec<f64>>,
     requests: ManuallyDrop<Requests>,
-    /// With whom each request is.
+    /// The other rank of each request.
     ranks: Vec<usize>,
-    /// Started and not yet finished.
+    /// True between `start` and `finish`.
     active: bool,
 }
 
@@ -49,7 +49,8 @@ impl MpiChannel {
         let (from, to) = (channel.outgoing.as_ptr(), channel.incoming.as_mut_ptr());
         for m in messages.iter().filter(|m| !m.receive.is_empty()) {
             let n = count(m.receive.len())?;
-            // SAFETY: the range lies within `incoming`, which is neither moved nor freed while a request is active.
+            // SAFETY: the range lies within `incoming`, which is not moved or freed while a request is
+            // active.
             let request = channel.world.start("MPI_Recv_init", |comm, request| unsafe {
                 let to = to.add(m.receive.start).cast::<c_void>();
                 table.MPI_Recv_init(to, n, double, m.rank as c_int, tag, comm, request)
@@ -79,7 +80,7 @@ impl Channel for MpiChannel {
     fn start(&mut self) -> Result<()> {
         let (n, requests) = (count(self.requests.len())?, self.requests.at(0));
         if self.active {
-            return Err(Error::invalid("a halo is started again before it was finished"));
+            return Err(Error::invalid("a halo exchange was started again before it was finished"));
         }
         if n > 0 {
             self.active = true;

@@ -1,8 +1,8 @@
-//! The functions of MPI in use, each declared once as MPI's header has it, and called with the handles of whichever library
-//! was found.
+//! The functions of MPI in use. Each is declared once, as in MPI's header, and called with the handles of
+//! whichever library was found.
 //!
-//! A handle is an integer in MPICH and a pointer in Open MPI and in the standard ABI. [`Handle`] holds either; the functions
-//! are stored with the library's own types, and a call converts.
+//! A handle is an integer in MPICH, and a pointer in Open MPI and the standard ABI. [`Handle`] holds either.
+//! The functions are stored with the library's own types, and each call converts.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle(pub usize);
 
-/// Where a library reads or writes handles of its own width.
+/// An address at which a library reads or writes handles of its own width.
 #[derive(Debug, Clone, Copy)]
 pub struct Handles(pub *mut c_void);
 
@@ -20,7 +20,7 @@ impl Handles {
     }
 }
 
-/// The type that a library has for handles.
+/// A library's type of handles.
 pub trait Native: Copy {
     fn of(handle: Handle) -> Self;
     fn handle(self) -> Handle;
@@ -44,7 +44,7 @@ impl Native for *mut c_void {
     }
 }
 
-/// An argument as a library with handles of type `H` takes it.
+/// Converts an argument to the type that a library with handles of type `H` takes.
 pub trait Argument<H> {
     type Type;
     fn pass(self) -> Self::Type;
@@ -76,7 +76,7 @@ macro_rules! passed_as_they_are {
 }
 passed_as_they_are!(c_int, *const c_void, *mut c_void, *mut c_int, *mut c_char, *mut *mut c_void);
 
-/// An open library, whose functions are looked up by name.
+/// An open library; finds its functions by name.
 #[derive(Clone, Copy)]
 pub struct Symbols(pub *mut c_void);
 
@@ -90,20 +90,21 @@ impl Symbols {
 
 macro_rules! functions {
     ($(fn $name:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The functions of a library whose handles have type `H`. All answer with an error code.
+        /// The functions of a library whose handles have type `H`. All return an error code.
         #[allow(non_snake_case)] // MPI's own names
         pub struct Functions<H: Native> {
             $($name: unsafe extern "C" fn($(<$type as Argument<H>>::Type),*) -> c_int,)*
         }
 
         impl<H: Native> Functions<H> {
-            /// All of them, or the name of the first that is missing.
+            /// Finds all functions, or returns the name of the first that is missing.
             pub fn find(symbols: Symbols) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: {
                         let name = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes());
                         let found = name.ok().and_then(|name| symbols.find(name)).ok_or(stringify!($name))?;
-                        // SAFETY: the signatures below are those of the MPI standard, with this library's handles.
+                        // SAFETY: the signatures below are those of the MPI standard with this library's
+                        // handles.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -125,7 +126,7 @@ macro_rules! functions {
         impl Table {
             $(
                 /// # Safety
-                /// As the MPI standard has it.
+                /// The requirements of the MPI standard.
                 pub unsafe fn $name(&self, $($argument: $type),*) -> c_int {
                     // SAFETY: the caller's promise.
                     unsafe {
@@ -170,7 +171,7 @@ functions! {
 }
 
 impl Table {
-    /// Bytes of a handle.
+    /// Size of a handle in bytes.
     pub fn width(&self) -> usize {
         match self {
             Table::Integers(_) => size_of::<c_int>(),
@@ -178,15 +179,15 @@ impl Table {
         }
     }
 
-    /// Where the handle `i` places after the first stands.
+    /// The address `i` handles after `first`.
     pub fn nth(&self, first: Handles, i: usize) -> Handles {
         Handles(first.0.cast::<u8>().wrapping_add(i * self.width()).cast())
     }
 
-    /// Writes a handle as wide as the library has it.
+    /// Writes a handle in the library's width.
     ///
     /// # Safety
-    /// The place must be that of one handle of this width.
+    /// `at` must point to memory for one handle of this width.
     pub unsafe fn store(&self, handle: Handle, at: Handles) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -200,7 +201,7 @@ impl Table {
     /// Reads a handle.
     ///
     /// # Safety
-    /// A handle of this width must stand there.
+    /// `at` must point to a handle of this width.
     pub unsafe fn load(&self, at: Handles) -> Handle {
         // SAFETY: the caller's promise.
         unsafe {

@@ -1,7 +1,7 @@
-//! Finds the MPI library of this process when ranks are asked for: nothing of MPI is needed to build.
+//! Finds the MPI library of this process when ranks are requested; building Krylith needs no MPI.
 //!
-//! In this order: a library that is in the process already (mpi4py's, PETSc's, the program's own), the one that
-//! `KRYLITH_MPI` names, the launcher's. A library stays open for ever.
+//! It tries, in this order: a library that is already in the process (mpi4py's, PETSc's, the program's own),
+//! the one that `KRYLITH_MPI` names, the launcher's. A library is never closed.
 
 use super::abi::{Abi, Constants, ERROR_TEXT, VERSION_TEXT};
 use super::functions::{Functions, Handle, Symbols, Table};
@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The variable that names a library: a path, or a name for the system's search.
+/// The environment variable that names a library: a path, or a name for the system's search.
 const VARIABLE: &str = "KRYLITH_MPI";
 
 /// An MPI library with all functions in use.
@@ -21,28 +21,29 @@ pub struct Library {
     pub abi: Abi,
     pub constants: Constants,
     pub table: Table,
-    /// The first line of what it says of itself.
+    /// The first words of the library's version text.
     version: String,
-    /// Its file.
+    /// Path of its file.
     path: String,
-    /// It speaks PMIx, as the launchers of Open MPI do.
+    /// True if it supports PMIx, as the launchers of Open MPI do.
     has_pmix: bool,
-    /// `MPI_Comm_f2c`, or `MPI_Comm_fromint` of the standard ABI; MPICH's handles are Fortran's.
+    /// `MPI_Comm_f2c`, or `MPI_Comm_fromint` of the standard ABI; `None` for MPICH, whose handles are
+    /// Fortran's.
     from_fortran: Option<unsafe extern "C" fn(c_int) -> *mut c_void>,
 }
 
-// SAFETY: addresses of functions and objects of a library that stays open.
+// SAFETY: holds addresses of functions and objects of a library that is never closed.
 unsafe impl Send for Library {}
 // SAFETY: as above; `World` lets one thread call MPI at a time.
 unsafe impl Sync for Library {}
 
 static CHOSEN: OnceLock<Library> = OnceLock::new();
 
-/// Sizes of a communicator's handle and of a status, in bytes, as the caller's MPI has them.
+/// Size in bytes of a communicator's handle and of a status in the caller's MPI.
 pub type Sizes = (usize, usize);
 
 impl Library {
-    /// The library of a program that has started MPI, or `None`. Looks only at what is in the process.
+    /// The library of a program that has started MPI, or `None`. Examines only libraries in the process.
     pub fn running() -> Option<&'static Self> {
         if let Some(chosen) = CHOSEN.get() {
             return chosen.is_initialised().then_some(chosen);
@@ -51,7 +52,8 @@ impl Library {
         found.into_iter().find(Self::is_initialised).map(|library| CHOSEN.get_or_init(|| library))
     }
 
-    /// The library of a communicator that the caller has, whose handle and status have these `sizes` where it knows them.
+    /// The library of the caller's communicator, whose handle and status have these `sizes`, if the caller
+    /// knows them.
     pub fn of_communicator(sizes: Option<Sizes>) -> Result<&'static Self> {
         let fits = |library: &Self| sizes.is_none_or(|sizes| library.sizes() == sizes);
         if let Some(chosen) = CHOSEN.get() {
@@ -62,7 +64,7 @@ impl Library {
             let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
             return Err(Error::Library {
                 library: "MPI".into(),
-                message: format!("a communicator was given, and no MPI library is in this process{why}"),
+                message: format!("a communicator was given, but no MPI library is in this process{why}"),
                 remedy: "link the program with a shared MPI library, or import mpi4py first".into(),
             });
         }
@@ -76,40 +78,41 @@ impl Library {
         Ok(CHOSEN.get_or_init(|| library))
     }
 
-    /// The library for the ranks that a launcher started; the error names all that was tried.
+    /// The library for the ranks that a launcher started; the error lists what was tried.
     pub fn of_launch(launch: &Launch) -> Result<&'static Self> {
         if let Some(chosen) = CHOSEN.get() {
             return Ok(chosen);
         }
         let library = find(Some(launch)).map_err(|tried| Error::Library {
             library: "MPI".into(),
-            message: format!("this process was started as {}, and {tried}", launch.describe()),
+            message: format!("this process was started as {}, but {tried}", launch.describe()),
             remedy: format!("install the launcher's library, or name it: {VARIABLE}=PATH"),
         })?;
         Ok(CHOSEN.get_or_init(|| library))
     }
 
-    /// What a launcher's ranks would use, as `Open MPI v4.1.4 (libmpi.so.40)`, without starting anything.
+    /// Describes the library that a launcher's ranks would use, as `Open MPI v4.1.4 (libmpi.so.40)`. Starts
+    /// nothing.
     pub fn probe() -> std::result::Result<String, String> {
         find(Launch::here().as_ref()).map(|library| library.describe())
     }
 
-    /// The library that was taken, once one was.
+    /// The library in use, once one was chosen.
     pub fn chosen() -> Option<&'static Self> {
         CHOSEN.get()
     }
 
-    /// `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`.
+    /// Describes the library, as `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`.
     pub fn describe(&self) -> String {
         format!("{} ({})", self.version, self.path)
     }
 
-    /// Bytes of a handle and of a status.
+    /// Sizes of a handle and of a status in bytes.
     pub fn sizes(&self) -> Sizes {
         (self.table.width(), self.constants.status_bytes)
     }
 
-    /// True if MPI has been started, here or by the program.
+    /// True if MPI has been started, by Krylith or by the program.
     pub fn is_initialised(&self) -> bool {
         let mut flag = 0;
         // SAFETY: may be called at any time; writes one int.
@@ -117,7 +120,7 @@ impl Library {
         flag != 0
     }
 
-    /// True if MPI has been ended, here or by the program.
+    /// True if MPI has been finalised, by Krylith or by the program.
     pub fn is_finalised(&self) -> bool {
         let mut flag = 0;
         // SAFETY: may be called at any time; writes one int.
@@ -125,7 +128,7 @@ impl Library {
         flag != 0
     }
 
-    /// A communicator by its Fortran handle.
+    /// The communicator with this Fortran handle.
     ///
     /// # Safety
     /// MPI runs, and the handle is that of a live communicator.
@@ -137,7 +140,7 @@ impl Library {
         }
     }
 
-    /// `Ok` for the code of success, else what the library says of the code.
+    /// `Ok` for the success code, else an error with the library's text for the code.
     pub fn checked(&self, call: &str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -149,23 +152,24 @@ impl Library {
         Err(Error::Device { device: "MPI".into(), call: call.into(), message: message.into_owned() })
     }
 
-    /// Refuses a library that cannot speak with the launcher, before it aborts the process for that.
+    /// Refuses a library that cannot talk to the launcher, because such a library would abort the process.
     pub fn speaks_with(&self, launch: &Launch) -> Result<()> {
         let pmix = matches!(launch.launcher, Launcher::OpenMpi | Launcher::Pmix);
         if pmix && self.abi != Abi::OpenMpi && !self.has_pmix {
-            return Err(self.foreign(launch, "it does not speak PMIx"));
+            return Err(self.foreign(launch, "it does not support PMIx"));
         }
         Ok(())
     }
 
-    /// Refuses a library that sees this process alone where a launcher started several: each would solve the whole system.
+    /// Refuses a library that sees only this process although a launcher started several: each would solve
+    /// the whole system.
     pub fn sees(&self, launch: &Launch, rank: usize, size: usize) -> Result<()> {
         let several = match launch.ranks {
             Some(n) => n > 1,
             None => launch.rank.is_some_and(|launched| launched != rank),
         };
         if size == 1 && several {
-            return Err(self.foreign(launch, "it sees this process alone"));
+            return Err(self.foreign(launch, "it sees only this process"));
         }
         Ok(())
     }
@@ -174,29 +178,30 @@ impl Library {
         Error::Library {
             library: self.describe(),
             message: format!(
-                "this process was started as {}, and this library belongs to another launcher: {why}",
+                "this process was started as {}, but this library belongs to another launcher: {why}",
                 launch.describe()
             ),
             remedy: format!("use this library's own mpirun, or name the launcher's library: {VARIABLE}=PATH"),
         }
     }
 
-    /// An open library, with all functions; why it cannot be used where it cannot.
+    /// Wraps an open library with all its functions, or returns the reason why it cannot be used.
     fn of(symbols: Symbols) -> std::result::Result<Self, String> {
-        // The version may be asked for at any time; a library without it is older than MPI 3.
+        // The version may be queried at any time; a library without this function is older than MPI 3.
         let name = c"MPI_Get_library_version";
         let version = symbols.find(name).ok_or("it has no MPI_Get_library_version")?;
         // SAFETY: the signature is that of MPI 3.0.
         let ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
             unsafe { std::mem::transmute(version) };
         let (mut text, mut length) = (vec![0u8; VERSION_TEXT + 1], 0);
-        // SAFETY: the buffer is as long as any library's text.
+        // SAFETY: the buffer is long enough for any library's text.
         unsafe { ask(text.as_mut_ptr().cast(), &mut length) };
         text.truncate(usize::try_from(length).unwrap_or(0));
         let text = String::from_utf8_lossy(&text).into_owned();
         let version = first_words(&text);
-        let abi = Abi::of(symbols, &text)
-            .ok_or_else(|| format!("{version}: neither Open MPI, nor MPICH's ABI, nor the standard ABI"))?;
+        let abi = Abi::of(symbols, &text).ok_or_else(|| {
+            format!("{version}: its ABI is not that of Open MPI, MPICH or the MPI standard")
+        })?;
         let missing = |name: &str| format!("{version}: it has no {name}");
         let table = match abi {
             Abi::Mpich => Functions::find(symbols).map(Table::Integers),
@@ -222,7 +227,7 @@ impl Library {
 
     /// Opens a library by name or path.
     fn open(file: &str) -> std::result::Result<Self, String> {
-        let name = CString::new(file).map_err(|_| format!("{file:?}: a name without zeros is needed"))?;
+        let name = CString::new(file).map_err(|_| format!("{file:?}: the name has a NUL character"))?;
         // SAFETY: loading a library runs its initialisers; MPI's have no precondition.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -230,8 +235,8 @@ impl Library {
         }
         let library = Self::of(Symbols(handle)).map_err(|why| format!("{file}: {why}"))?;
         if library.abi == Abi::OpenMpi {
-            // Its plug-ins look for its symbols in the global scope.
-            // SAFETY: open already; only its scope changes.
+            // Its plug-ins look for its symbols in the global scope. SAFETY: already open; only its scope
+            // changes.
             unsafe {
                 libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD);
             }
@@ -240,7 +245,7 @@ impl Library {
     }
 }
 
-/// `Open MPI v4.1.4` of the text that a library has about itself.
+/// The first words, such as `Open MPI v4.1.4`, of a library's version text.
 fn first_words(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.split(',').next().unwrap_or_default();
@@ -248,7 +253,7 @@ fn first_words(text: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Libraries that are in this process and complete, and why others are not.
+/// The complete libraries in this process, and the reasons why others are not usable.
 fn in_process() -> (Vec<Library>, Vec<String>) {
     let (mut found, mut reasons) = (Vec::new(), Vec::new());
     for (file, symbols) in loaded::libraries() {
@@ -260,7 +265,7 @@ fn in_process() -> (Vec<Library>, Vec<String>) {
     (found, reasons)
 }
 
-/// The library for ranks of a launcher; the error says what was tried.
+/// The library for ranks of a launcher; the error lists what was tried.
 fn find(launch: Option<&Launch>) -> std::result::Result<Library, String> {
     let (mut found, _) = in_process();
     if !found.is_empty() {
@@ -275,7 +280,7 @@ fn find(launch: Option<&Launch>) -> std::result::Result<Library, String> {
     for file in candidates(launch.map(|launch| launch.launcher)) {
         match Library::open(&file) {
             Ok(library) => return Ok(library),
-            // The system's search says of each name that there is no such file.
+            // For each name without a path the loader only says that there is no such file.
             Err(why) if file.contains('/') => reasons.push(why),
             Err(_) => reasons.push(file),
         }
@@ -283,7 +288,7 @@ fn find(launch: Option<&Launch>) -> std::result::Result<Library, String> {
     Err(format!("no MPI library was found ({})", reasons.join(", ")))
 }
 
-/// Names to be tried, in order: those beside the launcher, then those of the system's search.
+/// File names to try, in order: those beside the launcher, then those for the system's search.
 fn candidates(launcher: Option<Launcher>) -> Vec<String> {
     let order = match launcher {
         None | Some(Launcher::OpenMpi | Launcher::Pmix) => [Abi::OpenMpi, Abi::Mpich, Abi::Standard],
@@ -296,9 +301,10 @@ fn candidates(launcher: Option<Launcher>) -> Vec<String> {
     beside.chain(names.iter().map(|name| name.to_string())).collect()
 }
 
-/// Folders of libraries that belong to the programs which started this one: `../lib` of mpirun's, from the nearest on.
+/// Library folders of the launchers that started this process: `../lib` of mpirun's, the nearest launcher
+/// first.
 fn launcher_folders() -> Vec<PathBuf> {
-    /// How far above this process mpirun may be: there may be shells and wrappers between.
+    /// Number of ancestor processes to examine for mpirun; shells and wrappers may lie between.
     const ABOVE: usize = 8;
     let launchers = ["mpirun", "mpiexec", "orte", "prte", "hydra", "pmi_proxy"];
     let (mut folders, mut pid) = (Vec::new(), std::process::id());
@@ -325,21 +331,21 @@ fn other_sizes(sizes: Option<Sizes>, found: &[&Library]) -> Error {
     Error::Library {
         library: "MPI".into(),
         message: format!(
-            "the communicator is of a library with handles of {handle} bytes and statuses of {status}, and {}",
+            "the communicator's library has handles of {handle} bytes and statuses of {status}, but {}",
             found.collect::<Vec<_>>().join(", ")
         ),
-        remedy: "use one MPI library in a process, such as mpi4py built for the library that is here".into(),
+        remedy: "use one MPI library in the process; for example, build mpi4py for the library above".into(),
     }
 }
 
-/// What the loader says of its last failure.
+/// The loader's text for its last failure.
 fn last_error() -> String {
-    // SAFETY: gives a string or null.
+    // SAFETY: returns a string or null.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "it cannot be loaded".into();
     }
-    // SAFETY: not null, and ended by a zero.
+    // SAFETY: not null, and NUL-terminated.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -364,7 +370,7 @@ mod tests {
         let refused = |file| Library::open(file).err().unwrap_or_default();
         assert!(refused("libm.so.6").contains("libm.so.6: it has no MPI_Get_library_version"));
         assert!(refused("/nowhere/libmpi.so").contains("/nowhere/libmpi.so"));
-        assert!(refused("a\0b").contains("without zeros"));
+        assert!(refused("a\0b").contains("NUL character"));
     }
 
     #[test]

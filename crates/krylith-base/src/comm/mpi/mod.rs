@@ -1,10 +1,10 @@
-//! Ranks that are processes, started by `mpirun` or another launcher of MPI.
+//! Ranks that are processes started by `mpirun` or another MPI launcher.
 //!
 //! The MPI library is found at run time ([`library`]), and may have any of three binary interfaces ([`abi`]).
 //!
-//! Nothing here blocks inside MPI: every operation is started, then tested until it is done, a rank is seen to be gone,
-//! or the time limit is over ([`World::wait`]). What is left of an operation that failed stays in memory, since MPI may
-//! still write there.
+//! No call blocks inside MPI. Every operation is started, then tested until it is done, a rank is found gone,
+//! or the time limit is reached ([`World::wait`]). The buffers of a failed operation are never freed, since
+//! MPI may still write to them.
 //!
 //! A rank that waits looks once a second whether the processes of its host still live. The launcher watches
 //! other hosts. A rank that cannot go on aborts the job, if Krylith started MPI.
@@ -35,21 +35,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::{World, count};
 
-/// Up to this many ranks a sum gathers everything and adds in rank order; beyond, MPI reduces.
+/// Up to this many ranks a sum gathers all numbers and adds them in rank order; beyond, MPI reduces.
 const GATHERED: usize = 64;
-/// Longest message handed to MPI in one piece, in bytes: its counts are 32-bit.
+/// Longest message passed to MPI at once, in bytes: MPI's counts are 32-bit.
 const PIECE: usize = 1 << 30;
-/// Time for the launcher to pass on what was printed: it may drop the output of a job that is aborted.
+/// Time for the launcher to forward printed output: it may drop the output of an aborted job.
 const PASS_ON: Duration = Duration::from_millis(100);
 
-/// The ranks of MPI. Any thread may call; MPI is entered by one at a time.
+/// The ranks of MPI. Any thread may call; only one at a time enters MPI.
 ///
-/// A rank that ends well calls [`Mpi::finish`]. One that ends by an error prints it and calls `fail`, which ends the whole
-/// job where MPI was started here: no other rank waits for it. A panic does the same. In a program that has started MPI
-/// itself errors return on every rank, and nothing is aborted.
+/// A rank that succeeds calls [`Mpi::finish`]. A rank that ends with an error prints it and calls `fail`. If
+/// Krylith started MPI, that ends the whole job, so no other rank waits for it; a panic does the same. In a
+/// program that started MPI itself, errors return on every rank, and nothing is aborted.
 ///
 /// # Examples
-/// The program is the same on one process, and on many that `mpirun` started.
+/// The same program runs on one process, and on many that `mpirun` started:
 /// ```
 /// use krylith::comm::{Communicator, Mpi, Solo};
 /// use krylith::{Problem, Solver, matrix::Csr};
@@ -72,7 +72,7 @@ pub struct Mpi {
     ahead: Mutex<Ahead>,
 }
 
-/// A sum that was begun and not ended yet: MPI may read and write its buffers.
+/// A sum that was started and not finished: MPI may read and write its buffers.
 #[derive(Default)]
 struct Ahead {
     sums: Sums,
@@ -87,7 +87,7 @@ impl Drop for Ahead {
     }
 }
 
-/// What a sum sends and gathers.
+/// The send and receive buffers of a sum.
 #[derive(Default)]
 struct Sums {
     mine: Vec<f64>,
@@ -95,17 +95,19 @@ struct Sums {
 }
 
 impl Mpi {
-    /// Starts MPI, once in a process; `None` where no launcher started this process. In a program that has started
-    /// MPI itself, joins it and leaves its end to the program.
+    /// Starts MPI, once in a process; `None` if no launcher started this process. In a program that has
+    /// started MPI itself, joins it, and leaves its end to the program.
     ///
-    /// The library is one that is in the process already, the one that `KRYLITH_MPI` names (a path, or a name that the system
-    /// finds), or the launcher's. It may be Open MPI, MPICH or what shares its ABI, or have the standard ABI of MPI 5.
+    /// The library is one that is already in the process, the one that `KRYLITH_MPI` names (a path, or a name
+    /// that the system finds), or the launcher's. It may be Open MPI, MPICH or a library with its ABI, or
+    /// have the standard ABI of MPI 5.
     ///
-    /// Collective. Call it early: a rank that ends before it with exit code 0 is seen by the launcher alone.
+    /// Collective. Call it early: only the launcher notices a rank that ends before this call with exit code
+    /// 0.
     ///
     /// # Errors
-    /// No library, or one that is not the launcher's; a second call, a library without `MPI_THREAD_SERIALIZED`,
-    /// [`time_limit`]'s, or ranks that do not answer.
+    /// No library, or one that is not the launcher's; a second call; a library without
+    /// `MPI_THREAD_SERIALIZED`; an error of [`time_limit`]; ranks that do not answer.
     pub fn init() -> Result<Option<Arc<Self>>> {
         let (limit, launch) = (time_limit()?, Launch::here());
         let library = match (Library::running(), &launch) {
@@ -119,37 +121,40 @@ impl Mpi {
         Self::meet(World::init(library, launch.as_ref(), limit)?).map(Some)
     }
 
-    /// The ranks of a communicator of a program that has started MPI itself, which stays the program's: this one is a duplicate
-    /// of it, and a rank that fails tells the others and goes on. Collective.
+    /// Joins the ranks of a communicator in a program that has started MPI itself. The program keeps the
+    /// communicator; Krylith uses a duplicate. A rank that fails notifies the others and goes on. Collective.
     ///
-    /// `handle` is the communicator's Fortran handle, by `MPI_Comm_c2f` in C: it looks the same in every MPI library. `sizes`
-    /// are the bytes of a communicator's handle and of a status in the caller's MPI, where it knows them: a library with
-    /// others is not taken.
+    /// `handle` is the communicator's Fortran handle, in C from `MPI_Comm_c2f`, because it looks the same in
+    /// every MPI library. `sizes` are the sizes in bytes of a communicator's handle and of a status in the
+    /// caller's MPI, if the caller knows them; a library with other sizes is not used.
     ///
     /// # Errors
-    /// No MPI library in this process, or none with these sizes; MPI not started, ended, or without `MPI_THREAD_SERIALIZED`;
-    /// ranks that a launcher started and that the library takes for single ones; [`time_limit`]'s, or ranks that do not
-    /// answer.
+    /// No MPI library in this process, or none with these sizes; MPI not started, finalised, or without
+    /// `MPI_THREAD_SERIALIZED`; a library that treats each rank of a launcher as a single process; an error
+    /// of [`time_limit`]; ranks that do not answer.
     ///
     /// # Safety
-    /// The handle must be that of a live communicator of the MPI library in this process, between processes of one group.
+    /// The handle must be that of a live communicator of the MPI library in this process, between processes
+    /// of one group.
     pub unsafe fn from_handle(handle: c_int, sizes: Option<(usize, usize)>) -> Result<Arc<Self>> {
         let limit = time_limit()?;
         let library = Library::of_communicator(sizes)?;
-        // SAFETY: the caller's promise; MPI runs where the handle is asked for.
+        // SAFETY: the caller's promise; MPI is running when the handle is requested.
         let comm = || unsafe { library.communicator(handle) };
         Self::meet(World::join(library, comm, Launch::here().as_ref(), limit)?)
     }
 
-    /// The MPI library in use, as `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`; `None` before ranks were asked for.
+    /// The MPI library in use, as `Open MPI v4.1.4 (/usr/lib/libmpi.so.40)`; `None` before ranks were
+    /// requested.
     pub fn library() -> Option<String> {
         Library::chosen().map(Library::describe)
     }
 
-    /// The MPI library that ranks would use, as in [`Mpi::library`], found as [`Mpi::init`] finds it. Starts nothing.
+    /// The MPI library that ranks would use, formatted as in [`Mpi::library`] and found as in [`Mpi::init`].
+    /// Starts nothing.
     ///
     /// # Errors
-    /// [`Error::Library`]: what was tried.
+    /// [`Error::Library`] with all that was tried.
     pub fn probe() -> Result<String> {
         Library::probe().map_err(|message| Error::Library {
             library: "MPI".into(),
@@ -158,8 +163,8 @@ impl Mpi {
         })
     }
 
-    /// The same ranks once more, for a solver that works while another does: their messages do not meet. A rank that fails
-    /// on it tells the others, and the job goes on. Collective.
+    /// Duplicates the communicator, for a solver that works at the same time as another: their messages do
+    /// not mix. A rank that fails on the duplicate notifies the others, and the job goes on. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
@@ -167,7 +172,7 @@ impl Mpi {
         Self::meet(self.world.duplicate()?)
     }
 
-    /// Lets the ranks of a new communicator tell each other who they are.
+    /// Exchanges the identities of the ranks of a new communicator.
     fn meet(world: World) -> Result<Arc<Self>> {
         let world = Arc::new(world);
         let mpi = Arc::new(Self { world: world.clone(), sums: Mutex::default(), ahead: Mutex::default() });
@@ -177,7 +182,8 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Ends MPI when all ranks have come here; later calls are errors. Collective; a second call does nothing.
+    /// Finalises MPI once all ranks have called this; later calls to MPI are errors. Collective; a second
+    /// call does nothing.
     ///
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
@@ -185,8 +191,8 @@ impl Mpi {
         self.world.finish()
     }
 
-    /// As [`Communicator::sum`], in an order that MPI chooses: what `sum` does beyond 64 ranks. The same bits on all
-    /// ranks, and from run to run as far as the MPI library's reduction is reproducible.
+    /// As [`Communicator::sum`], in an order that MPI chooses; `sum` uses it beyond 64 ranks. All ranks get
+    /// the same bits. From run to run the result is as reproducible as the MPI library's reduction.
     ///
     /// # Errors
     /// As [`Communicator::sum`].
@@ -200,7 +206,7 @@ impl Mpi {
         let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
         let (mpi, double) = (&self.world.library().table, self.world.library().constants.double);
         let op = self.world.library().constants.sum;
-        // SAFETY: both hold n numbers, and stay until the wait has ended well.
+        // SAFETY: both hold n numbers, and are freed only after the wait has succeeded.
         let reduce = self.world.start("MPI_Ireduce", |comm, request| unsafe {
             mpi.MPI_Ireduce(from, to, n, double, op, 0, comm, request)
         });
@@ -218,7 +224,8 @@ impl Mpi {
 }
 
 impl Mpi {
-    /// Begins to gather what all ranks bring; the buffers must stay until a wait for it has ended well.
+    /// Starts to gather the numbers of all ranks; the buffers must stay valid until a wait for it has
+    /// succeeded.
     fn gather_numbers(&self, sums: &mut Sums, values: &[f64]) -> Result<Handle> {
         let n = count(values.len())?;
         let Sums { mine, all } = sums;
@@ -227,7 +234,8 @@ impl Mpi {
         all.resize(all.len().max(values.len() * self.size()), 0.0);
         let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
         let (mpi, double) = (&self.world.library().table, self.world.library().constants.double);
-        // SAFETY: n numbers are sent and n from each rank fit; both buffers stay until the wait has ended well.
+        // SAFETY: n numbers are sent, and n from each rank fit; both buffers stay valid until the wait has
+        // succeeded.
         self.world.start("MPI_Iallgather", |comm, request| unsafe {
             mpi.MPI_Iallgather(from, n, double, to, n, double, comm, request)
         })
@@ -235,7 +243,7 @@ impl Mpi {
 }
 
 impl Sums {
-    /// Adds what was gathered, in rank order.
+    /// Adds the gathered numbers in rank order.
     fn add(&self, ranks: usize, values: &mut [f64]) {
         let length = values.len();
         values.copy_from_slice(&self.all[..length]);
@@ -245,7 +253,7 @@ impl Sums {
     }
 }
 
-/// Leaves the buffers of a failed operation where MPI may still write.
+/// Leaks the buffers of a failed operation, because MPI may still write to them.
 fn keep_on_error(sums: &mut Sums, done: Result<()>) -> Result<()> {
     if done.is_err() {
         std::mem::forget(std::mem::take(sums));
@@ -254,8 +262,8 @@ fn keep_on_error(sums: &mut Sums, done: Result<()>) -> Result<()> {
 }
 
 impl Drop for Mpi {
-    /// A rank that panics has said why, and takes the job along. Another end without [`Mpi::finish`] is the launcher's
-    /// to see: the error is still to be printed.
+    /// A rank that panics ends the job, after its message was printed. Any other end without [`Mpi::finish`]
+    /// is left to the launcher, because the program has yet to print its error.
     fn drop(&mut self) {
         if std::thread::panicking() && self.world.is_owned() {
             self.fail("panicked");
@@ -272,7 +280,7 @@ impl Communicator for Mpi {
         self.world.size
     }
 
-    /// Beyond 64 ranks the order is MPI's, see [`Mpi::reduce`].
+    /// Beyond 64 ranks MPI chooses the order, see [`Mpi::reduce`].
     fn sum(&self, values: &mut [f64]) -> Result<()> {
         if self.size() > GATHERED {
             return self.reduce(values);
@@ -285,14 +293,14 @@ impl Communicator for Mpi {
         Ok(())
     }
 
-    /// Beyond 64 ranks the whole sum is made where it is begun, see [`Mpi::reduce`].
+    /// Beyond 64 ranks the whole sum is done here, see [`Mpi::reduce`].
     fn start_sum(&self, values: &mut [f64]) -> Result<()> {
         if self.size() > GATHERED {
             return self.reduce(values);
         }
         let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
         if ahead.request.is_some() {
-            return Err(Error::invalid("a sum is begun while another is on its way"));
+            return Err(Error::invalid("a sum was started before the previous one was finished"));
         }
         ahead.request = Some(self.gather_numbers(&mut ahead.sums, values)?);
         Ok(())
@@ -304,7 +312,7 @@ impl Communicator for Mpi {
         }
         let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
         let request =
-            ahead.request.take().ok_or_else(|| Error::invalid("a sum is ended that was not begun"))?;
+            ahead.request.take().ok_or_else(|| Error::invalid("a sum was finished that was not started"))?;
         let done = self.world.wait_one("MPI_Iallgather", request);
         keep_on_error(&mut ahead.sums, done)?;
         ahead.sums.add(self.size(), values);
@@ -314,16 +322,19 @@ impl Communicator for Mpi {
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let (rank, size, world) = (self.rank(), self.size(), &*self.world);
         if out.len() != size {
-            return Err(Error::invalid(format!("{} messages for {size} ranks", out.len())));
+            return Err(Error::invalid(format!(
+                "{} messages for {size} ranks; expected one for each",
+                out.len()
+            )));
         }
-        // Whatever goes wrong below, MPI may still use these.
+        // After an error below, MPI may still use these.
         let mut out = ManuallyDrop::new(out);
         let lengths: ManuallyDrop<Vec<u64>> = ManuallyDrop::new(out.iter().map(|m| m.len() as u64).collect());
         let mut coming = ManuallyDrop::new(vec![0u64; size]);
         let (from, to) = (lengths.as_ptr().cast::<c_void>(), coming.as_mut_ptr().cast::<c_void>());
         let (mpi, constants) = (&world.library().table, &world.library().constants);
         let (byte, number) = (constants.uint8, constants.uint64);
-        // SAFETY: both hold a number for each rank and are only dropped after the wait has ended well.
+        // SAFETY: both hold a number for each rank, and are dropped only after the wait has succeeded.
         let request = world.start("MPI_Ialltoall", |comm, request| unsafe {
             mpi.MPI_Ialltoall(from, 1, number, to, 1, number, comm, request)
         })?;
@@ -347,14 +358,14 @@ impl Communicator for Mpi {
         for q in (0..size).filter(|&q| q != rank) {
             for piece in incoming[q].chunks_mut(PIECE) {
                 let (to, n) = (piece.as_mut_ptr().cast::<c_void>(), count(piece.len())?);
-                // SAFETY: n bytes, which are only dropped or moved after the wait has ended well.
+                // SAFETY: n bytes, which are dropped or moved only after the wait has succeeded.
                 requests.push(world.start("MPI_Irecv", |comm, request| unsafe {
                     mpi.MPI_Irecv(to, n, byte, q as c_int, 0, comm, request)
                 })?);
                 ranks.push(q);
             }
         }
-        // Starting after one's own rank spreads the first messages over all receivers.
+        // Starting after this rank's own number spreads the first messages over all receivers.
         for q in (1..size).map(|step| (rank + step) % size) {
             for piece in out[q].chunks(PIECE) {
                 let (from, n) = (piece.as_ptr().cast::<c_void>(), count(piece.len())?);
@@ -365,7 +376,7 @@ impl Communicator for Mpi {
                 ranks.push(q);
             }
         }
-        world.wait("messages of set-up", &mut requests, &ranks)?;
+        world.wait("set-up messages", &mut requests, &ranks)?;
         incoming[rank] = std::mem::take(&mut out[rank]);
         drop((ManuallyDrop::into_inner(out), ManuallyDrop::into_inner(lengths)));
         drop(ManuallyDrop::into_inner(coming));
@@ -377,13 +388,14 @@ impl Communicator for Mpi {
         Ok(Box::new(MpiChannel::new(self.world.clone(), messages, &lengths)?))
     }
 
-    /// Where MPI was started here, ends the job by `MPI_Abort` with exit code 3 and does not return; the reason is for the
-    /// caller to print before. In a program that has started MPI itself, tells the other ranks and returns.
+    /// If Krylith started MPI, ends the job by `MPI_Abort` with exit code 3 and does not return; the caller
+    /// must print the reason before. In a program that has started MPI itself, notifies the other ranks and
+    /// returns.
     fn fail(&self, reason: &str) {
         if !self.world.is_owned() {
             return self.world.tell_failure(reason);
         }
-        // A closed pipe must not keep the others waiting.
+        // An error of a closed pipe must not keep the others waiting.
         let _ = std::io::stdout().flush();
         let _ = std::io::stderr().flush();
         std::thread::sleep(PASS_ON);

@@ -1,10 +1,10 @@
-//! Handles of operations under way, as wide as the library has them.
+//! Handles of pending operations, in the library's width.
 
 use super::functions::{Handle, Handles, Table};
 
-/// Requests, side by side.
+/// Request handles, side by side.
 pub(super) struct Requests {
-    /// As many words as there are requests: no library's handles are wider, and narrower ones stand side by side at the front.
+    /// One word per request. No library's handles are wider; narrower ones are packed at the front.
     words: Vec<usize>,
     table: &'static Table,
 }
@@ -17,7 +17,7 @@ impl Requests {
     pub(super) fn push(&mut self, request: Handle) {
         self.words.push(0);
         let at = self.at(self.len() - 1);
-        // SAFETY: within `words`, which have room for as many handles.
+        // SAFETY: within `words`, which has memory for this many handles.
         unsafe { self.table.store(request, at) };
     }
 
@@ -25,7 +25,7 @@ impl Requests {
         self.words.len()
     }
 
-    /// Where request `i` stands, and after it the others.
+    /// The address of request `i`; the later ones follow.
     pub(super) fn at(&mut self, i: usize) -> Handles {
         self.table.nth(Handles::at(self.words.as_mut_ptr()), i)
     }

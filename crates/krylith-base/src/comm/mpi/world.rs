@@ -1,4 +1,4 @@
-//! The ranks of one communicator: start, end, errors, and waits that end.
+//! The ranks of one communicator: start, end, errors, and bounded waits.
 
 use super::abi::STATUS;
 use super::functions::{Handle, Handles, Table};
@@ -13,48 +13,50 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a wait polls, with a core to itself, before it gives the core to others.
+/// Time that a wait polls, on a core of its own, before it yields the core.
 const POLL: Duration = Duration::from_micros(50);
-/// How long it only gives the core away before it sleeps between two looks.
+/// Time after which a wait sleeps between polls instead of yielding.
 const YIELD: Duration = Duration::from_millis(2);
-/// How long it sleeps for short before it sleeps longer.
+/// Time after which a wait sleeps longer between polls.
 const DOZE: Duration = Duration::from_millis(100);
 
-/// Set when MPI was started or joined here.
+/// True once MPI was started or joined by `init`.
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// MPI is entered by one thread of this process at a time, whichever communicator it uses: MPI_THREAD_SERIALIZED.
+/// Lets one thread of this process enter MPI at a time, whichever communicator it uses:
+/// MPI_THREAD_SERIALIZED.
 static ENTERED: Mutex<()> = Mutex::new(());
-/// Tag of a message without content: its sender has failed. Tag 0 is that of set-up, those beyond `HERE` are halos'.
+/// Tag of an empty message from a rank that has failed. Tag 0 is for set-up, those beyond `HERE` for halos.
 const FAILED: c_int = 1;
-/// Tags of a roll-call, without content too: its sender has waited to the time limit and asks who is there; it is.
+/// Tags of the empty messages of a roll-call: a rank that has waited to the time limit sends `ASK`, and ranks
+/// that are alive answer `HERE`.
 const ASK: c_int = 2;
 const HERE: c_int = 3;
-/// How long a roll-call waits for answers; a rank that waits in MPI answers in less than a millisecond.
+/// Time that a roll-call waits for answers; a rank that waits in MPI answers in less than a millisecond.
 const ROLL_CALL: Duration = Duration::from_secs(2);
-/// How long the end of a job may take where its launcher cannot be reached.
+/// Time that the end of a job may take if its launcher cannot be reached.
 const ABORT: Duration = Duration::from_secs(5);
 
-/// All ranks.
+/// The ranks of one communicator.
 pub(super) struct World {
     pub(super) rank: usize,
     pub(super) size: usize,
     library: &'static Library,
-    /// Krylith's own, so that its messages meet no others.
+    /// Krylith's own communicator, whose messages do not mix with others.
     comm: Handle,
     limit: Duration,
     peers: OnceLock<Peers>,
-    /// MPI was started here, and ends here.
+    /// True if Krylith started MPI here, and so finalises it.
     owned: bool,
     finished: AtomicBool,
-    /// What made an earlier wait fail; nothing goes on after that.
+    /// The cause of the first failed wait; all later calls fail with it.
     failure: OnceLock<(Option<usize>, String)>,
     tags: AtomicUsize,
 }
 
-/// A length as MPI wants it.
+/// A length as MPI's type for counts.
 pub(super) fn count(n: usize) -> Result<c_int> {
     c_int::try_from(n).map_err(|_| {
-        Error::Unsupported(format!("{n} numbers in one message; MPI takes {} at most", c_int::MAX))
+        Error::Unsupported(format!("a message has {n} numbers; MPI takes at most {}", c_int::MAX))
     })
 }
 
@@ -64,7 +66,7 @@ impl World {
         let owned = !library.is_initialised();
         launch.filter(|_| owned).map_or(Ok(()), |launch| library.speaks_with(launch))?;
         if STARTED.swap(true, Ordering::SeqCst) {
-            return Err(Error::invalid("MPI is started once in a process; share the communicator"));
+            return Err(Error::invalid("MPI was already started in this process; share its communicator"));
         }
         if owned {
             let (wanted, null, mut provided) = (library.constants.thread_serialized, std::ptr::null_mut(), 0);
@@ -82,7 +84,7 @@ impl World {
         Self::of(library, library.constants.comm_world, limit, owned)
     }
 
-    /// Joins the ranks of a communicator of the program's own, which is asked for once MPI is known to run.
+    /// Joins the ranks of the program's communicator, which is requested only after a check that MPI runs.
     pub(super) fn join(
         library: &'static Library,
         comm: impl FnOnce() -> Handle,
@@ -90,22 +92,24 @@ impl World {
         limit: Duration,
     ) -> Result<Self> {
         if !library.is_initialised() {
-            return Err(Error::invalid("a communicator of a program that has not started MPI"));
+            return Err(Error::invalid(
+                "the communicator's program has not started MPI; call MPI_Init first",
+            ));
         }
         if library.is_finalised() {
-            return Err(Error::invalid("a communicator of a program that has ended MPI"));
+            return Err(Error::invalid("the communicator's program has already called MPI_Finalize"));
         }
         usable(library, launch)?;
         Self::of(library, comm(), limit, false)
     }
 
-    /// The same ranks, with messages that meet none of these. Collective.
+    /// The same ranks, with messages that do not mix with these. Collective.
     pub(super) fn duplicate(&self) -> Result<Self> {
         self.usable()?;
         Self::of(self.library, self.comm, self.limit, false)
     }
 
-    /// The ranks of `original`, on a duplicate of it.
+    /// Creates the ranks of `original`, on a duplicate of it.
     fn of(library: &'static Library, original: Handle, limit: Duration, owned: bool) -> Result<Self> {
         let errors = library.constants.errors_return;
         let (rank, size) = {
@@ -127,14 +131,14 @@ impl World {
             failure: OnceLock::new(),
             tags: AtomicUsize::new(HERE as usize + 1),
         };
-        // MPI writes the handle when the wait ends well; until then it must stay where it is.
+        // MPI writes the handle before the wait succeeds; until then its address must stay valid.
         let written = Handles::at(Box::leak(Box::new(0usize)));
-        // SAFETY: `written` lives for ever, and has room for the widest handle.
+        // SAFETY: `written` is never freed, and has room for the widest handle.
         let request = world.start("MPI_Comm_idup", |comm, request| unsafe {
             library.table.MPI_Comm_idup(comm, written, request)
         })?;
         world.wait_one("MPI_Comm_idup", request)?;
-        // SAFETY: MPI has written it and is done with it.
+        // SAFETY: MPI has written it and does not use it any more.
         world.comm = unsafe { library.table.load(written) };
         let comm = world.comm;
         // SAFETY: a live communicator.
@@ -146,7 +150,7 @@ impl World {
         self.library
     }
 
-    /// The others have told who they are.
+    /// Stores the identities of the other ranks.
     pub(super) fn meet(&self, peers: Peers) {
         let _ = self.peers.set(peers); // called once, by `Mpi::init`
     }
@@ -164,7 +168,8 @@ impl World {
         self.finished.load(Ordering::SeqCst)
     }
 
-    /// The next tag, the same on all ranks, which all ask in the same order. Tag 0 is that of set-up.
+    /// The next tag. It is the same on all ranks, because all request tags in the same order. Tag 0 is for
+    /// set-up.
     pub(super) fn next_tag(&self) -> Result<c_int> {
         let (mut largest, mut found): (*mut c_int, c_int) = (std::ptr::null_mut(), 0);
         let comm = self.comm;
@@ -178,12 +183,12 @@ impl World {
         let tag = self.tags.fetch_add(1, Ordering::SeqCst);
         c_int::try_from(tag).ok().filter(|&t| t <= largest).ok_or_else(|| {
             Error::Unsupported(format!(
-                "halo number {tag} of this run; this MPI library tells {largest} apart"
+                "this run needs halo number {tag}, but this MPI library has only {largest} tags; create fewer solvers"
             ))
         })
     }
 
-    /// Calls MPI, no other thread being there.
+    /// Calls MPI while no other thread is inside.
     pub(super) fn call(&self, name: &str, call: impl FnOnce(&Table) -> c_int) -> Result<()> {
         self.usable()?;
         let _entered = enter();
@@ -194,7 +199,7 @@ impl World {
     pub(super) fn start(&self, name: &str, call: impl FnOnce(Handle, Handles) -> c_int) -> Result<Handle> {
         let mut word = 0usize; // as wide as the widest handle
         let at = Handles::at(&mut word);
-        // SAFETY: a handle stands there before and after the call.
+        // SAFETY: a handle is stored there before and after the call.
         unsafe {
             self.library.table.store(self.library.constants.request_null, at);
             self.call(name, |_| call(self.comm, at))?;
@@ -205,22 +210,22 @@ impl World {
     fn usable(&self) -> Result<()> {
         // A program may end its MPI and drop its solvers later.
         if self.is_finished() || self.library.is_finalised() {
-            return Err(Error::invalid("MPI has been ended in this process"));
+            return Err(Error::invalid("MPI was already finalised in this process"));
         }
         self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
     }
 
-    /// Tells the other ranks that this one cannot go on, without waiting for anybody.
+    /// Notifies the other ranks that this one cannot go on, without waiting for any.
     pub(super) fn tell_failure(&self, reason: &str) {
         for q in (0..self.size).filter(|&q| q != self.rank) {
             if self.tell(q, FAILED).is_err() {
-                break; // who waits for this rank hears of it by the time limit
+                break; // the others find out at their time limit
             }
         }
-        let _ = self.failure.set((Some(self.rank), reason.to_string())); // a failure before it stays
+        let _ = self.failure.set((Some(self.rank), reason.to_string())); // an earlier failure is kept
     }
 
-    /// Sends a message without content, which needs no buffer; its request is never looked at.
+    /// Sends an empty message, which needs no buffer; its request is never tested.
     fn tell(&self, rank: usize, tag: c_int) -> Result<()> {
         let (mpi, byte) = (&self.library.table, self.library.constants.uint8);
         // SAFETY: nothing is read from the null pointer.
@@ -230,11 +235,11 @@ impl World {
         told.map(drop)
     }
 
-    /// Takes a message without content, if one is here, and says from whom.
+    /// Receives an empty message, if one has arrived, and returns its sender.
     fn take(&self, tag: c_int) -> Option<usize> {
         let from = self.probe(tag)?;
         let (comm, byte, mut status) = (self.comm, self.library.constants.uint8, [0 as c_int; STATUS]);
-        // SAFETY: the message that was seen is here, so that receiving it does not wait; it has no content and needs no
+        // SAFETY: the probed message has arrived, so receiving it does not wait. It is empty, so it needs no
         // buffer.
         let taken = self.call("MPI_Recv", |mpi| unsafe {
             let nothing = std::ptr::null_mut();
@@ -243,7 +248,7 @@ impl World {
         taken.ok().map(|()| from)
     }
 
-    /// Who has sent a message with this tag that was not taken yet.
+    /// The sender of a message with this tag that was not received yet.
     fn probe(&self, tag: c_int) -> Option<usize> {
         let (comm, constants) = (self.comm, &self.library.constants);
         let (mut flag, mut status) = (0, [0 as c_int; STATUS]);
@@ -254,19 +259,20 @@ impl World {
         (probed.is_ok() && flag != 0).then(|| status[constants.source] as usize)
     }
 
-    /// Answers who asks whether this rank is there.
+    /// Replies to the roll-calls of other ranks.
     fn answer(&self) {
         while let Some(rank) = self.take(ASK) {
-            let _ = self.tell(rank, HERE); // who asks has its own time limit
+            let _ = self.tell(rank, HERE); // the other rank has its own time limit
         }
     }
 
-    /// The first rank that does not answer a roll-call: it computes, hangs or cannot be reached. Ranks that wait answer.
+    /// The first rank that does not answer a roll-call: it computes, hangs or cannot be reached. Ranks that
+    /// wait do answer.
     fn silent(&self) -> Option<usize> {
         let mut here = vec![false; self.size];
         here[self.rank] = true;
         for q in (0..self.size).filter(|&q| q != self.rank) {
-            let _ = self.tell(q, ASK); // one that cannot be told does not answer either
+            let _ = self.tell(q, ASK); // a rank that cannot be reached does not answer
         }
         let begin = Instant::now();
         while begin.elapsed() < ROLL_CALL.min(self.limit) && here.contains(&false) {
@@ -282,17 +288,17 @@ impl World {
         here.iter().position(|here| !here)
     }
 
-    /// A rank that has told of its failure.
+    /// A rank that has sent a notice of its failure.
     fn heard(&self) -> Option<(usize, String)> {
         self.probe(FAILED).map(|rank| (rank, "failed; its own error says why".into()))
     }
 
-    /// A rank that is gone or has failed, and how.
+    /// A rank that is gone or has failed, with a description.
     fn lost(&self) -> Option<(usize, String)> {
         self.heard().or_else(|| self.peers.get().and_then(Peers::dead))
     }
 
-    /// Notes what keeps this rank from going on, and gives it as an error.
+    /// Stores the reason why this rank cannot go on, and returns it as an error.
     fn broken(&self, rank: Option<usize>, mut message: String) -> Error {
         let host = rank.and_then(|rank| Some((rank, self.peers.get()?.host_of(rank)?)));
         if let Some((rank, host)) = host {
@@ -302,7 +308,7 @@ impl World {
         fault(*rank, message)
     }
 
-    /// An error if a rank is known to be gone; looks once a second.
+    /// Fails if a rank is known to be gone; checks the processes at most once a second.
     pub(super) fn check(&self) -> Result<()> {
         self.usable()?;
         match self.lost() {
@@ -311,9 +317,9 @@ impl World {
         }
     }
 
-    /// Waits for all of `requests`. `ranks` says with whom each is, where that can be said.
+    /// Waits for all of `requests`. `ranks` gives the other rank of each, if it is known.
     ///
-    /// After an error requests may be pending: their buffers must never be freed.
+    /// After an error requests may still be pending: their buffers must never be freed.
     pub(super) fn wait(&self, name: &str, requests: &mut Requests, ranks: &[usize]) -> Result<()> {
         self.wait_for(name, requests.at(0), requests.len(), ranks)
     }
@@ -327,7 +333,7 @@ impl World {
         self.wait_for(name, at, 1, &[])
     }
 
-    /// Waits for as many requests as stand side by side.
+    /// Waits for `n` requests that are stored side by side.
     fn wait_for(&self, name: &str, requests: Handles, n: usize, ranks: &[usize]) -> Result<()> {
         let begin = Instant::now();
         let crowded = self.is_crowded();
@@ -346,7 +352,7 @@ impl World {
             }
             std::thread::sleep(Duration::from_micros(if waited < DOZE { 50 } else { 500 }));
             if let Some((rank, how)) = self.lost() {
-                // What it sent before it ended may have come in the meantime.
+                // Messages that it sent before it ended may have arrived in the meantime.
                 if self.test(name, requests, n)? {
                     return Ok(());
                 }
@@ -361,19 +367,19 @@ impl World {
 
     fn test(&self, name: &str, requests: Handles, n: usize) -> Result<bool> {
         let (n, mut done, no_statuses) = (count(n)?, 0, self.library.constants.no_statuses);
-        // SAFETY: n requests of this process; MPI may be told to write no statuses.
+        // SAFETY: n requests of this process; `no_statuses` tells MPI to write no statuses.
         self.call(name, |mpi| unsafe { mpi.MPI_Testall(n, requests, &mut done, no_statuses) })?;
         Ok(done != 0)
     }
 
-    /// More ranks than cores here: whoever polls keeps another from working.
+    /// True if there are more ranks than cores here, so that a polling rank keeps another from working.
     fn is_crowded(&self) -> bool {
         static CORES: OnceLock<usize> = OnceLock::new();
         let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         self.peers.get().is_none_or(|p| p.ranks_on_host() > cores)
     }
 
-    /// The error at the time limit: names the rank if it can be known.
+    /// The error at the time limit; it names the rank if that can be found out.
     fn late(&self, name: &str, requests: Handles, n: usize, ranks: &[usize]) -> Error {
         let (rank, known) = match self.peers.get().and_then(Peers::stopped) {
             Some((rank, how)) => (Some(rank), format!("{how}; ")),
@@ -396,14 +402,13 @@ impl World {
         self.broken(rank, message)
     }
 
-    /// Ends MPI when all ranks are here.
+    /// Finalises MPI once all ranks are here.
     pub(super) fn finish(&self) -> Result<()> {
         if self.is_finished() {
             return Ok(());
         }
         let mpi = &self.library.table;
-        // MPI_Finalize waits without end: nobody enters it before all are there.
-        // SAFETY: no buffers.
+        // MPI_Finalize may wait forever, so no rank enters it before all are here. SAFETY: no buffers.
         let request =
             self.start("MPI_Ibarrier", |comm, request| unsafe { mpi.MPI_Ibarrier(comm, request) })?;
         self.wait_one("MPI_Ibarrier", request)?;
@@ -411,14 +416,14 @@ impl World {
         if self.finished.swap(true, Ordering::SeqCst) || !self.owned {
             return Ok(());
         }
-        // SAFETY: started here, not finished before, and `finished` keeps everybody out from now on.
+        // SAFETY: started here, not finalised before, and `finished` keeps all threads out from now on.
         self.library.checked("MPI_Finalize", unsafe { mpi.MPI_Finalize() })
     }
 
     /// Ends the whole job with exit code 3.
     pub(super) fn abort(&self) -> ! {
-        // Where the launcher cannot be reached, MPI_Abort waits for it without end.
-        // SAFETY: ends the process, and runs no handlers.
+        // If the launcher cannot be reached, MPI_Abort waits for it forever. SAFETY: ends the process, and
+        // runs no handlers.
         let in_time = || unsafe { libc::_exit(3) };
         let _ = std::thread::Builder::new().spawn(move || {
             std::thread::sleep(ABORT);
@@ -449,7 +454,8 @@ fn place(library: &Library, comm: Handle) -> Result<(usize, usize)> {
     Ok((rank as usize, size as usize))
 }
 
-/// Refuses an MPI that only some threads may call, and one that takes the ranks of a launcher for single processes.
+/// Refuses an MPI that only some threads may call, and one that treats each rank of a launcher as a single
+/// process.
 fn usable(library: &Library, launch: Option<&Launch>) -> Result<()> {
     let _entered = enter();
     let mut provided = 0;

@@ -8,17 +8,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Numbers on their way from one rank to another.
+/// Numbers that one rank sends to another.
 pub(super) struct Mailbox {
-    /// Exchanges sent.
+    /// Number of exchanges sent.
     sent: AtomicU64,
-    /// Exchanges received; the sender stays at most two ahead.
+    /// Number of exchanges received; the sender stays at most two ahead.
     taken: AtomicU64,
-    /// By parity of the exchange.
+    /// Indexed by the parity of the exchange.
     slots: [Mutex<Vec<f64>>; 2],
 }
 
-/// One end of a mailbox: whose it is, and where its numbers stand in the channel's.
+/// One end of a mailbox: the other rank, and the range of its numbers in the channel's buffer.
 struct End {
     rank: usize,
     range: Range<usize>,
@@ -36,10 +36,10 @@ pub(super) struct TeamChannel {
 }
 
 impl TeamChannel {
-    /// The `number`-th channel of its team; every rank makes it in the same order.
+    /// Creates the `number`-th channel of its team; every rank creates its channels in the same order.
     pub(super) fn new(member: Arc<Member>, number: u64, messages: &[Message], lengths: &Lengths) -> Self {
         let mut boxes = member.shared.boxes.lock().unwrap_or_else(|e| e.into_inner());
-        // The end that comes first makes the mailbox, the second takes it.
+        // The rank that comes first creates the mailbox, the second finds it.
         let mut mailbox = |from, to, length: usize| match boxes.remove(&(number, from, to)) {
             Some(found) => found,
             None => {
@@ -68,7 +68,7 @@ impl TeamChannel {
 }
 
 impl Shared {
-    /// Waits until `counter`, which rank `other` moves, has come to `target`.
+    /// Waits until `counter`, which rank `other` increments, has reached `target`.
     fn reach(&self, rank: usize, other: usize, counter: &AtomicU64, target: u64) -> Result<()> {
         let poll = || {
             let left = self.seats[other].left.load(Ordering::SeqCst); // before the counter, see `meet`
@@ -95,7 +95,8 @@ impl Channel for TeamChannel {
         self.exchanges += 1;
         let n = self.exchanges;
         for end in &self.sends {
-            // Only a rank that gets nothing back can be ahead of its receiver; the last of all never waits here.
+            // Only a rank that receives nothing back can be ahead of its receiver; the slowest rank never
+            // waits here.
             shared.reach(rank, end.rank, &end.mailbox.taken, n.saturating_sub(2))?;
             let mut slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
             slot.copy_from_slice(&self.outgoing[end.range.clone()]);

@@ -1,9 +1,10 @@
-//! Ranks that are threads of one process: a GPU each, or tests of many ranks on one CPU.
+//! Ranks that are threads of one process, each with a GPU, or for tests of many ranks on one CPU.
 //!
-//! Collective calls are numbered. A rank lays what it brings into its slot of the call's parity, shows the number, and
-//! waits until all show it; then it reads the slots of all, in rank order. It writes a slot again two calls later, when
-//! all have shown the call between and so have read. Sums that are begun and ended apart have numbers and slots of their own, so
-//! any call may come between.
+//! Collective calls are numbered. A rank writes its data into its slot for the call's parity, publishes the
+//! call's number, and waits until all ranks have published it. Then it reads the slots of all ranks, in rank
+//! order. It writes the same slot again two calls later; by then all ranks have published the call in
+//! between, and so have finished reading. Sums that are started and finished separately have numbers and
+//! slots of their own, so any call may come in between.
 
 mod channel;
 mod run;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
-/// Makes groups of ranks that are threads of one process.
+/// Creates groups of ranks that are threads of one process.
 ///
 /// # Examples
 /// ```
@@ -35,10 +36,10 @@ use std::time::Duration;
 pub enum Team {}
 
 impl Team {
-    /// The ranks 0..size, to be moved to a thread each. They wait for each other as long as [`time_limit`] says.
+    /// Creates the ranks 0..size, each for one thread. They wait for each other up to [`time_limit`].
     ///
     /// # Errors
-    /// No rank at all, or [`time_limit`]'s.
+    /// A size of 0, or an error of [`time_limit`].
     #[allow(clippy::new_ret_no_self)] // a team is its ranks
     pub fn new(size: usize) -> Result<Vec<TeamRank>> {
         Self::with_time_limit(size, time_limit()?)
@@ -47,10 +48,10 @@ impl Team {
     /// As [`Team::new`], with another time limit.
     ///
     /// # Errors
-    /// No rank at all.
+    /// A size of 0.
     pub fn with_time_limit(size: usize, limit: Duration) -> Result<Vec<TeamRank>> {
         if size == 0 {
-            return Err(Error::invalid("a team has at least one rank"));
+            return Err(Error::invalid("a team needs at least one rank"));
         }
         let shared = Arc::new(Shared {
             seats: (0..size).map(|_| Seat::default()).collect(),
@@ -63,10 +64,10 @@ impl Team {
     }
 }
 
-/// One rank of a [`Team`]. When it and its channels are dropped it has left: who waits for it gets an error.
+/// One rank of a [`Team`]. Once it and its channels are dropped, ranks that wait for it get an error.
 ///
 /// # Examples
-/// With threads of the caller's own:
+/// With the caller's own threads:
 /// ```
 /// use krylith::comm::{Communicator, Team};
 /// let threads: Vec<_> = Team::new(2)?.into_iter().map(|comm| {
@@ -82,53 +83,53 @@ impl Team {
 /// ```
 pub struct TeamRank {
     member: Arc<Member>,
-    /// Held during a collective call, so that two threads of one rank cannot mix theirs.
+    /// Locked during a collective call, so that two threads of one rank cannot mix their calls.
     calls: Mutex<Calls>,
 }
 
 /// A rank's collective calls.
 #[derive(Default)]
 struct Calls {
-    /// How many there were.
+    /// Number of calls so far.
     made: u64,
-    /// How many channels.
+    /// Number of channels created.
     channels: u64,
-    /// Longest sum so far: what its slots have room for.
+    /// Length of the longest sum so far, for which its slots have memory.
     room: usize,
-    /// How many sums were begun apart, and the longest.
+    /// Number of sums started separately, and the length of the longest.
     begun: u64,
     room_ahead: usize,
 }
 
-/// What all ranks of a team look at.
+/// State shared by all ranks of a team.
 struct Shared {
     seats: Vec<Seat>,
-    /// The rank that failed first, and why.
+    /// The rank that failed first, and the reason.
     failure: OnceLock<(usize, String)>,
-    /// Mailboxes that one end has asked for, by number of the channel, sender and receiver.
+    /// Mailboxes that only one end has requested so far, by number of the channel, sender and receiver.
     boxes: Mutex<HashMap<(u64, usize, usize), Arc<Mailbox>>>,
     limit: Duration,
 }
 
-/// What one rank shows the others; aligned so that no two ranks write to one cache line.
+/// One rank's state, visible to the others; aligned so that no two ranks write to one cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Seat {
-    /// Number of the collective call that it has come to.
+    /// Number of the collective call that it has reached.
     shown: AtomicU64,
-    /// It makes no more calls.
+    /// True if it makes no more calls.
     left: AtomicBool,
     bell: Bell,
-    /// What it brings to a sum, by parity of the call, with the call's number.
+    /// Its data for a sum with the call's number, by parity of the call.
     numbers: [RwLock<(u64, Vec<f64>)>; 2],
-    /// Number of the sum that it has begun apart, and what it brings to those, likewise.
+    /// Number of the sum that it has started separately, and its data for such sums, by parity.
     begun: AtomicU64,
     ahead: [RwLock<(u64, Vec<f64>)>; 2],
-    /// What it brings to an all-to-all, likewise, by receiver.
+    /// Its messages for an all-to-all with the call's number, by parity and by receiver.
     letters: [Mutex<(u64, Vec<Vec<u8>>)>; 2],
 }
 
-/// A rank's membership, shared with its channels; it leaves when the last of them goes.
+/// A rank's membership, shared with its channels; the rank leaves when the last of them is dropped.
 struct Member {
     shared: Arc<Shared>,
     rank: usize,
@@ -153,7 +154,7 @@ impl Shared {
         self.ring_all();
     }
 
-    /// Keeps the first failure alone.
+    /// Stores the failure, unless an earlier one is stored.
     fn fail(&self, rank: usize, reason: &str) {
         let _ = self.failure.set((rank, reason.to_string())); // a later one follows from the first
         self.ring_all();
@@ -168,13 +169,13 @@ impl Shared {
         }
     }
 
-    /// The error of waiting for a rank that makes no more calls.
+    /// The error of a wait for a rank that makes no more calls.
     fn gone(&self, rank: usize) -> Error {
         let message = "ended while others still waited for it".into();
         self.check().err().unwrap_or(Error::Rank { rank, message, exit_code: 3, memory: false })
     }
 
-    /// The error of having waited for a rank until the time limit.
+    /// The error of a wait for a rank that reached the time limit.
     fn late(&self, rank: usize) -> Error {
         let message = format!(
             "no answer within {} s; it hangs, or is much slower than the others: KRYLITH_TIMEOUT sets the limit in seconds",
@@ -183,13 +184,13 @@ impl Shared {
         Error::Rank { rank, message, exit_code: 3, memory: false }
     }
 
-    /// Shows call `n` of `rank` and waits until all show it.
+    /// Publishes call `n` of `rank` and waits until all ranks have published it.
     fn meet(&self, rank: usize, n: u64) -> Result<()> {
         self.seats[rank].shown.store(n, Ordering::SeqCst);
         self.wait(rank, n, |seat| &seat.shown)
     }
 
-    /// Waits until the counters of all ranks have come to `n`.
+    /// Waits until the counters of all ranks have reached `n`.
     fn wait(&self, rank: usize, n: u64, counter: fn(&Seat) -> &AtomicU64) -> Result<()> {
         let missing = || self.seats.iter().position(|seat| counter(seat).load(Ordering::SeqCst) < n);
         if missing().is_none() {
@@ -199,13 +200,13 @@ impl Shared {
         let poll = || {
             let (mut all, mut gone) = (true, None);
             for (q, seat) in self.seats.iter().enumerate() {
-                let left = seat.left.load(Ordering::SeqCst); // before the counter: it may come, then leave
+                let left = seat.left.load(Ordering::SeqCst); // before the counter: it may arrive, then leave
                 if counter(seat).load(Ordering::SeqCst) < n {
                     all = false;
                     gone = gone.or(left.then_some(q));
                 }
             }
-            // Once every rank has brought its part, all of it is valid, even if a rank has failed since.
+            // Once every rank has written its data, all of it is valid, even if a rank has failed since.
             if all {
                 return Some(Ok(()));
             }
@@ -216,15 +217,15 @@ impl Shared {
     }
 }
 
-/// The error of ranks that are not in the same call.
+/// The error of ranks that make different calls.
 fn out_of_step(rank: usize, other: usize, call: &str) -> Error {
     Error::invalid(format!(
-        "rank {rank} is in {call} and rank {other} is not; all ranks make the same calls in the same order"
+        "rank {rank} is in {call}, but rank {other} is not; all ranks must make the same calls in the same order"
     ))
 }
 
 impl TeamRank {
-    /// Begins a collective call: its number, and the slot's parity.
+    /// Starts a collective call; returns its number and the slot's parity.
     fn begin(&self) -> Result<(MutexGuard<'_, Calls>, u64, usize)> {
         self.member.shared.check()?;
         let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
@@ -237,7 +238,7 @@ impl TeamRank {
         &self.member.shared.seats[self.member.rank]
     }
 
-    /// Adds what all ranks have laid into their slots of sum `n`, in rank order.
+    /// Adds the data of all ranks for sum `n`, in rank order.
     fn add(
         &self,
         slot: impl Fn(&Seat) -> &RwLock<(u64, Vec<f64>)>,
@@ -258,7 +259,7 @@ impl TeamRank {
     }
 }
 
-/// Lays a rank's numbers into its slot of sum `n`.
+/// Writes a rank's numbers into its slot for sum `n`.
 fn lay(slots: &[RwLock<(u64, Vec<f64>)>; 2], room: &mut usize, n: u64, values: &[f64]) {
     if values.len() > *room {
         *room = values.len();
@@ -310,7 +311,11 @@ impl Communicator for TeamRank {
 
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         if out.len() != self.size() {
-            return Err(Error::invalid(format!("{} messages for {} ranks", out.len(), self.size())));
+            return Err(Error::invalid(format!(
+                "{} messages for {} ranks; expected one for each",
+                out.len(),
+                self.size()
+            )));
         }
         let (_calls, n, parity) = self.begin()?;
         *self.seat().letters[parity].lock().unwrap_or_else(|e| e.into_inner()) = (n, out);
@@ -338,7 +343,7 @@ impl Communicator for TeamRank {
         self.member.shared.fail(self.member.rank, reason);
     }
 
-    /// Knows of ranks that failed; one that ended without a word is missed by who waits for it.
+    /// Reports only ranks that failed; the end of a rank without an error is noticed by waits for it.
     fn check(&self) -> Result<()> {
         self.member.shared.check()
     }

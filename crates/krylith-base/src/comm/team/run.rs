@@ -1,4 +1,4 @@
-//! One closure on every rank, and the error that came first.
+//! Runs one closure on every rank, and returns the error that came first.
 
 use super::{Team, TeamRank};
 use crate::{Error, Result};
@@ -6,18 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 impl Team {
-    /// Runs `work` on every rank of a new team, a thread each, and gives what they return, by rank.
+    /// Runs `work` on every rank of a new team, with one thread each, and returns the results by rank.
     ///
-    /// An error or a panic of one rank ends the waits of all others. A rank that hangs outside of its communicator is
-    /// waited for.
+    /// An error or a panic of one rank ends the waits of all others. This call waits for a rank that hangs
+    /// outside its communicator.
     ///
     /// # Errors
-    /// That of the rank that failed first; a panic is an [`Error::Rank`]. Also those of [`Team::new`].
+    /// The error of the rank that failed first; for a panic an [`Error::Rank`]. Also those of [`Team::new`].
     pub fn run<T: Send>(size: usize, work: impl Fn(Arc<TeamRank>) -> Result<T> + Sync) -> Result<Vec<T>> {
         Self::run_on(Self::new(size)?, work)
     }
 
-    /// As [`Team::run`], on the ranks of a team that was made before.
+    /// As [`Team::run`], on the ranks of an existing team.
     ///
     /// # Errors
     /// As [`Team::run`].
@@ -40,7 +40,7 @@ impl Team {
                 if let Err(e) = &result {
                     shared.fail(rank, &e.to_string());
                 }
-                shared.leave(rank); // what it returns may hold a channel
+                shared.leave(rank); // `result` may hold a channel
                 result
             };
             let threads: Vec<_> = ranks
@@ -49,7 +49,7 @@ impl Team {
                     let rank = comm.member.rank;
                     let thread = std::thread::Builder::new().name(format!("rank-{rank}"));
                     thread.spawn_scoped(scope, move || one(comm)).map_err(|e| {
-                        let message = format!("the system refused a thread: {e}");
+                        let message = format!("the system refused to start its thread: {e}");
                         shared.fail(rank, &message);
                         Error::Rank { rank, message, exit_code: 3, memory: false }
                     })
@@ -64,7 +64,7 @@ impl Team {
     }
 }
 
-/// All values, or the error that the others follow from: that of rank `first`, or of the rank that it names.
+/// All values, or the error that caused the others: that of rank `first`, or of the rank that it names.
 fn root_cause<T>(mut results: Vec<Result<T>>, first: Option<usize>) -> Result<Vec<T>> {
     let failed = results.iter().position(|r| r.is_err());
     let Some(mut root) = first.filter(|&q| results[q].is_err()).or(failed) else {
