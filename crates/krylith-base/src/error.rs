@@ -44,7 +44,7 @@ pub enum Error {
         path: PathBuf,
         /// One-based line.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// The problem, and what was expected.
         message: String,
     },
     /// A file's content is malformed, and the file has no lines (binary formats, archives).
@@ -52,7 +52,7 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what was expected.
+        /// The problem, and what was expected.
         message: String,
     },
     /// Sizes, indices or values that do not fit together.
@@ -77,7 +77,7 @@ pub enum Error {
         row: usize,
         /// `missing`, `zero` or `singular`.
         kind: &'static str,
-        /// What the user can try.
+        /// The remedy: what the user can try.
         remedy: &'static str,
     },
     /// A pivot of an incomplete factorisation that cannot be inverted.
@@ -87,7 +87,7 @@ pub enum Error {
         row: usize,
         /// `zero`, `tiny` or `non-finite`.
         kind: &'static str,
-        /// What the user can try.
+        /// The remedy: what the user can try.
         remedy: &'static str,
     },
     /// An option of a solve that conflicts with others, or is out of range.
@@ -95,7 +95,7 @@ pub enum Error {
     Option {
         /// The name of the option in `Options`.
         key: &'static str,
-        /// What is wrong, as a continuation of the name.
+        /// The problem, as a continuation of the name.
         message: String,
     },
     /// A device that was requested and is not available.
@@ -103,7 +103,7 @@ pub enum Error {
     NoDevice {
         /// The device as requested, such as `cuda:3`.
         device: String,
-        /// What is wrong, and what is available.
+        /// The problem, and what is available.
         message: String,
     },
     /// A bug in Krylith.
@@ -120,7 +120,7 @@ pub enum Error {
         what: &'static str,
         /// Number of operations allowed.
         operations: f64,
-        /// What the user can try.
+        /// The remedy: what the user can try.
         remedy: &'static str,
     },
     /// Not enough memory on the host or a device.
@@ -134,7 +134,7 @@ pub enum Error {
         free: u64,
         /// `the host` or the device's name.
         place: String,
-        /// What the user can try.
+        /// The remedy: what the user can try.
         remedy: &'static str,
     },
     /// A shared library that is missing or too old.
@@ -142,9 +142,9 @@ pub enum Error {
     Library {
         /// `libcuda.so.1`, `libnvrtc.so.13`, …
         library: String,
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// How to install or find it.
+        /// The remedy: how to install or find the library.
         remedy: String,
     },
     /// A failed device call.

@@ -246,7 +246,7 @@ pub fn apart<T: Send + 'static>(name: &'static str, work: impl FnOnce() -> T + S
     let own = limits.clone();
     let run = move || {
         let (_limits, _bounds) = (own.enter(), bounds.enter());
-        let _ = send.send(work()); // or nobody waits any more
+        let _ = send.send(work()); // fails if the caller no longer waits
     };
     let thread = std::thread::Builder::new().name(name.into()).spawn(run);
     let thread = thread.map_err(|e| Error::Device {

@@ -8,7 +8,7 @@
 //! long, longer if it happens again. A member joins or rejoins only when a core is free for it, if the system
 //! reports that. So on cores shared with other programs a region costs little more than on one thread.
 //!
-//! Which member computes a piece changes from run to run; the result does not.
+//! The member that computes a piece may differ from run to run; the result does not.
 
 use super::crowd;
 use std::cell::UnsafeCell;

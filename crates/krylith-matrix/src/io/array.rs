@@ -165,7 +165,7 @@ pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize)
 /// Reorders stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).
 ///
 /// # Panics
-/// When `stages` does not divide the length.
+/// If `stages` does not divide the length.
 pub fn from_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
     transpose(values, stages)
 }
@@ -173,7 +173,7 @@ pub fn from_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
 /// Reorders Krylith's order (`row · s + k`) to stage after stage (`k · N + row`).
 ///
 /// # Panics
-/// When `stages` does not divide the length.
+/// If `stages` does not divide the length.
 pub fn to_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
     assert!(stages > 0 && values.len().is_multiple_of(stages), "{} over {stages} stages", values.len());
     transpose(values, values.len() / stages)

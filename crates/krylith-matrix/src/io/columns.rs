@@ -72,7 +72,7 @@ mod tests {
         let whole = Csr::from_triplets(3, 3, &whole).unwrap();
         assert_eq!(full(lower, Symmetry::Symmetric).unwrap(), whole);
         assert_eq!(full(upper.clone(), Symmetry::General).unwrap().get(0, 1), 1.0);
-        // The fourth entry of `upper` as given stands in column 2: (2, 2).
+        // The fourth given entry of `upper` is in column 2: (2, 2).
         assert_eq!(full(upper, Symmetry::Symmetric).unwrap(), whole);
         let skew = (vec![0, 1, 1, 1], vec![2], vec![5.0]);
         let whole = Csr::from_triplets(3, 3, &[(0, 2, -5.0), (2, 0, 5.0)]).unwrap();

@@ -30,7 +30,7 @@ pub enum Field {
     Pattern,
 }
 
-/// Which entries also represent their mirror image.
+/// The entries that also represent their mirror image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Symmetry {

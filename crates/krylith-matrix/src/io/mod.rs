@@ -125,7 +125,7 @@ impl Matrix {
 /// use krylith::io::parse_matrix;
 /// use krylith_matrix::io::petsc;
 /// use krylith::matrix::Csr;
-/// // PETSc's MatView with VecView behind it.
+/// // PETSc's MatView followed by VecView.
 /// let path = std::env::temp_dir().join(format!("krylith-doc-read-{}.bin", std::process::id()));
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?;
 /// petsc::write(&path, &[petsc::Item::Matrix(&a), petsc::Item::Vector(&[2.0, 8.0])])?;

@@ -437,7 +437,7 @@ mod tests {
             ("indices", i4(&[2, 0, 3, 1]), "entry 2 is 3"),
             ("indices", i4(&[2, 0, -1, 1]), "entry 2 is -1"),
             ("data", f8("(3,)", &[1.0; 3]), "`data`: 3 entries; expected 4"),
-            // What unpacks to gigabytes is refused by its header.
+            // An array that unpacks to gigabytes is refused by its header.
             ("indptr", f8("(1073741824,)", &[]), "`indptr`: 1073741824 entries; expected 3"),
             (
                 "indptr",

@@ -123,7 +123,7 @@ fn write_grid<const N: usize>(
 ) -> std::io::Result<()> {
     let (n, m) = (points.len() as u64, cells.len() as u64);
     let (corners, (kind, _)) = (N as u64, const { kind(N) });
-    let mut offset = 0u64; // of the next array in the appended data, each behind its length
+    let mut offset = 0u64; // of the next array in the appended data, each after its length
     let mut array = |out: &mut dyn Write, kind: &str, name: &str, components: usize, bytes: u64| {
         let (name, at) = (escape(name), offset);
         offset += 8 + bytes;
@@ -194,7 +194,7 @@ mod tests {
         [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]];
     const CELLS: [[u32; 4]; 2] = [[0, 1, 2, 3], [1, 2, 3, 4]];
 
-    /// Follows the offsets that the XML names and checks each array behind them.
+    /// Follows the offsets in the XML and checks the array at each.
     #[test]
     fn arrays_lie_where_the_header_says() {
         let dir = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let path = dir.path().join("plane.vtu");
         write(&path, &POINTS, &[[0, 1, 2], [1, 2, 3]], &[]).unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        // Offsets 3 and 6, and type 5, each behind its length.
+        // Offsets 3 and 6, and type 5, each after its length.
         let mut tail = 16u64.to_le_bytes().to_vec();
         [3u64, 6, 2].iter().for_each(|v| tail.extend(v.to_le_bytes()));
         tail.extend(*b"\x05\x05\n</AppendedData>\n</VTKFile>\n");

@@ -405,7 +405,7 @@ mod tests {
         assert_eq!((a.row_ptr(), a.col()), (&[0, 2, 2, 4][..], &[0, 3, 0, 1][..]));
         assert_eq!((a.rows(), a.columns()), (6, 8));
         assert_eq!(a.values(), [block(3.0), block(2.0), block(5.0), block(11.0)].concat());
-        // The same, entry by entry.
+        // The same matrix, entry by entry.
         let entries: Vec<(u32, u32, f64)> = blocks
             .iter()
             .flat_map(|(i, j, v)| {

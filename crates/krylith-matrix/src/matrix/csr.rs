@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// # Examples
 /// ```
 /// use krylith::matrix::Csr;
-/// // A pipe of three cells: what flows between two neighbours stands in two rows.
+/// // A pipe of three cells: the flow between two neighbours enters two rows.
 /// // Repeated entries are summed, as an assembly over faces leaves them.
 /// let mut entries = vec![(0, 0, 1.0), (2, 2, 1.0)]; // open ends
 /// for (i, j) in [(0, 1), (1, 2)] {

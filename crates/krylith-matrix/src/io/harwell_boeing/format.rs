@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Where the fields of the first lines begin.
+    /// The offsets of the fields of the first lines.
     fn begins(text: &str) -> [Vec<usize>; 3] {
         let format = LineFormat::parse(text).unwrap_or_else(|| panic!("{text}"));
         [0, 1, 2].map(|line| format.line(line).iter().map(|f| f.begin).collect())
@@ -396,7 +396,7 @@ mod tests {
         same("(2I4,/)", &[0, 4]);
         same("(2(I3,1X))", &[0, 4]);
         same("(2(2(I1,1X),1X))", &[0, 2, 5, 7]);
-        // Only the first line is indented, or has what stands before the last group.
+        // Only the first line is indented, or has the part before the last group.
         assert_eq!(begins("(1X,2(I9))"), [vec![1, 10], vec![0, 9], vec![0, 9]]);
         assert_eq!(begins("(I5,2(I2),3(I3))"), [vec![0, 5, 7, 9, 12, 15], vec![0, 3, 6], vec![0, 3, 6]]);
         assert_eq!(begins("(I2/2I3)"), [vec![0], vec![0, 3], vec![0]]);
@@ -428,7 +428,7 @@ mod tests {
         // Wider than the format, as SciPy writes three digits of an exponent.
         assert_eq!(reals("(2E9.2)", " 1.50E-139 -2.50E-05"), [Some(1.5e-139), Some(-2.5e-5)]);
         assert_eq!(reals("(1E4.1)", "1.23456"), [Some(1.23456)]);
-        // What touches the last number, as a label in the last columns may, is no part of it.
+        // Text that touches the last number, such as a label in the last columns, is not part of it.
         assert_eq!(reals("(2F4.1)", " 1.5 2.5LABEL 1"), [Some(1.5), Some(2.5)]);
         assert_eq!(reals("(1E8.1)", "abc"), [None]);
         // Rounded once: 0.1 is the double next to it, and 1 divided by 10 twice is not.

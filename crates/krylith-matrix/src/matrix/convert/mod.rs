@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(Csr::try_from(&rows).unwrap(), wanted());
         let columns = SparseColMat::try_new_from_triplets(4, 5, &entries).unwrap();
         assert_eq!(Csr::try_from(&columns).unwrap(), wanted());
-        // Unsorted columns, and room behind each row.
+        // Unsorted columns, and spare memory after each row.
         let pattern = SymbolicSparseRowMat::new_unsorted_checked(
             2,
             3,
