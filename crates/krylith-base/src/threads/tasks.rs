@@ -1,5 +1,5 @@
-//! The threads that run a solver's rayon loops. Their number is the solver's thread limit, and they end with
-//! the solver.
+//! The threads that run a solver's rayon loops. Their number is the solver's thread limit. They end with the
+//! solver, except for pools of one thread, which stand by for the next.
 //!
 //! rayon uses the pool of the calling thread, or a global pool of the whole machine if that thread is in
 //! none. So a solver does all its work on the threads of a [`TaskPool`]. One of them owns the device, and
