@@ -3,6 +3,7 @@
 
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};
 use std::path::Path;
+use std::sync::Mutex;
 
 /// An item of a list in lines of at most 120 characters.
 pub fn wrapped(item: &str) -> String {
@@ -29,6 +30,8 @@ fn file(name: &str, wanted: impl FnOnce(&str) -> String) {
     if !root.join("xtask").is_dir() {
         return;
     }
+    static TURN: Mutex<()> = Mutex::new(()); // tests write different sections of one file
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let path = root.join(name);
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     let new = wanted(&old);
@@ -54,7 +57,10 @@ fn guide() -> String {
     let item = |option: &OptionInfo| {
         let flag = option.name.replace('_', "-");
         let of = option.method.map(|method| format!(" For `{method}`.")).unwrap_or_default();
-        wrapped(&format!("- **`--{flag}`** `{}` (default {}): {}{of}", option.metavar, option.default, option.help))
+        wrapped(&format!(
+            "- **`--{flag}`** `{}` (default {}): {}{of}",
+            option.metavar, option.default, option.help
+        ))
     };
     let groups = [
         (Group::Method, "Method and preconditioner"),
@@ -82,7 +88,9 @@ fn keywords() -> String {
         Kind::Text => "str".into(),
         // Its own options may follow a method's name.
         Kind::Choice(_) if option.name == "method" => "str".into(),
-        Kind::Choice(names) => format!("Literal[{}]", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")),
+        Kind::Choice(names) => {
+            format!("Literal[{}]", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", "))
+        }
     };
     let signature = ["method", "precond", "rtol", "atol", "max_iters", "device"];
     let mut text = String::from(

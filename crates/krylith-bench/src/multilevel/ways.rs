@@ -48,7 +48,9 @@ pub(super) fn table(full: bool) -> Vec<String> {
             for cycle in ["v", "w", "k"] {
                 for smoother in ["jacobi", "chebyshev", "ildu"] {
                     for precision in ["", ",precision=f32"] {
-                        all.push(format!("amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{precision}"));
+                        all.push(format!(
+                            "amg:coarsen={coarsen},cycle={cycle},smoother={smoother}{precision}"
+                        ));
                     }
                 }
             }

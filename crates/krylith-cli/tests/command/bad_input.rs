@@ -113,8 +113,20 @@ fn a_zero_right_hand_side_gives_zero() {
     f.write("x0.txt", "1\n2\n3\n4\n");
     for store in ["f64", "f32"] {
         let ran = f.run(&[
-            "solve", "a.mtx", "--rhs", "b.txt", "--x0", "x0.txt", "--out", "x.npy", "--report", "r.json",
-            "--plot", "p.svg", "--precision", store,
+            "solve",
+            "a.mtx",
+            "--rhs",
+            "b.txt",
+            "--x0",
+            "x0.txt",
+            "--out",
+            "x.npy",
+            "--report",
+            "r.json",
+            "--plot",
+            "p.svg",
+            "--precision",
+            store,
         ]);
         assert!(ran.works().out.contains("it is zero, and so is x"), "{ran:#?}");
         assert_eq!(common::array(f.path("x.npy")).values(), [0.0; 4]);

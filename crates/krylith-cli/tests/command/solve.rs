@@ -535,8 +535,18 @@ fn right_hand_sides_far_from_one_are_solved() {
         f.write("b.txt", format!("{:e}\n{:e}\n", size, 3.0 * size));
         for store in ["f64", "f32"] {
             f.run(&[
-                "solve", "a.mtx", "--rhs", "b.txt", "--out", "x.npy", "--rtol", "1e-12", "--precision", store,
-                "--report", "r.json",
+                "solve",
+                "a.mtx",
+                "--rhs",
+                "b.txt",
+                "--out",
+                "x.npy",
+                "--rtol",
+                "1e-12",
+                "--precision",
+                store,
+                "--report",
+                "r.json",
             ])
             .works();
             let x: Vec<f64> = array(f.path("x.npy")).values().iter().map(|v| v / size).collect();

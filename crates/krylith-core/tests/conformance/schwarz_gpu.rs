@@ -440,7 +440,10 @@ pub fn schwarz_speed(device: &Arc<Device>) {
         for (precision, deterministic) in
             [(Precision::F64, false), (Precision::F32, false), (Precision::F64, true)]
         {
-            println!("{name}, b = {b}, {} blocks, {precision:?}, deterministic {deterministic}:", plan.entries());
+            println!(
+                "{name}, b = {b}, {} blocks, {precision:?}, deterministic {deterministic}:",
+                plan.entries()
+            );
             for rows in [8, 16, 32] {
                 let options = SchwarzOptions { precision, rows, deterministic };
                 let begin = Instant::now();

@@ -348,7 +348,10 @@ fn any_number_of_threads_gives_the_same_bits() {
             let options = IlduOptions { precision, ..options(1) };
             let ildu = Ildu::new(&space, &Terms::bsr(&a), &subdomains, options).unwrap();
             let got = (space.read_factors(ildu.factors()).unwrap(), applied(&space, &ildu, &x));
-            assert!(*first.get_or_insert_with(|| got.clone()) == got, "b={b} {precision:?}, {threads} threads");
+            assert!(
+                *first.get_or_insert_with(|| got.clone()) == got,
+                "b={b} {precision:?}, {threads} threads"
+            );
         }
     }
 }

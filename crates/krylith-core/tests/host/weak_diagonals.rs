@@ -17,13 +17,18 @@ fn options(text: &str) -> Options {
 fn matched_rows_have_factors() {
     let (a, twice) = (moved(UNKNOWNS, 1.0), moved(UNKNOWNS, 2.0));
     for (precision, most) in [("f64", 2), ("f32", 20)] {
-        let wanted = options(&format!("method=bicgstab precond=ildu:cut=whole matching=on precision={precision}"));
+        let wanted =
+            options(&format!("method=bicgstab precond=ildu:cut=whole matching=on precision={precision}"));
         let mut solver = Solver::new(&a, &wanted).unwrap();
         let mut x = vec![0.0; UNKNOWNS];
         let solution = solver.solve(&rhs(&a), &mut x).unwrap();
         assert!(solution.converged() && solution.matched, "{precision}: {:?}", solution.outcome());
         // Once the rows are where they belong the factors are those of a tridiagonal matrix: nothing is left out.
-        assert!(solution.history.iterations <= most, "{precision}: {} iterations", solution.history.iterations);
+        assert!(
+            solution.history.iterations <= most,
+            "{precision}: {} iterations",
+            solution.history.iterations
+        );
         assert!(error(&x) < 1e-7, "{precision}: {:e}", error(&x));
         solver.update_values(twice.values()).unwrap();
         x.fill(0.0);
