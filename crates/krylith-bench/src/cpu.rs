@@ -245,7 +245,7 @@ struct UnfusedProduct<'a> {
 impl<'a> UnfusedProduct<'a> {
     fn new(pool: &'a Pool, k: &KroneckerSum) -> Self {
         let terms = Terms::kronecker(k);
-        let coefficients = [0, 1].map(|t: usize| terms.terms[t].0.values().to_vec());
+        let coefficients = [0, 1].map(|t: usize| terms.terms()[t].0.values().to_vec());
         let matrices = [&k.m, &k.l].map(|m| Matrix::new(pool, m));
         Self { pool, matrices, coefficients, stages: k.stages(), middle: vec![0.0; k.rows()] }
     }

@@ -184,7 +184,7 @@ pub extern "C" fn krylith_problem_kronecker(
         let s = length(stages.into(), "stages")?;
         let (m, l) = (given(m, "m")?, given(l, "l")?);
         let system = System::kronecker_of(dense(s, a, "a")?, dense(s, b, "b")?, tau, &m.system, &l.system)?;
-        let entries = system.terms().terms.iter().map(|(_, matrix)| matrix.stored()).sum();
+        let entries = system.terms().terms().iter().map(|(_, matrix)| matrix.stored()).sum();
         hand_over(problem, Problem::of(system, entries, "A⊗M + τB⊗L"))
     })
 }

@@ -88,7 +88,7 @@ fn about(system: &System) -> Result<Vec<(&'static str, Vec<String>)>> {
     let terms = system.operator.terms();
     let mut rows = vec![("system", summary::describe(system))];
     let names: &[&str] = if system.is_kronecker() { &["M", "L"] } else { &["A"] };
-    for (name, (_, a)) in names.iter().zip(&terms.terms) {
+    for (name, (_, a)) in names.iter().zip(terms.terms()) {
         rows.push(("", vec![String::new()]));
         rows.push((name, structure(a)));
     }

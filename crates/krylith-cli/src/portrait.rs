@@ -26,7 +26,7 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     let problem = system.problem()?;
     let diagnosis = problem.diagnosis()?;
     let terms = system.operator.terms();
-    let shapes: Vec<Shape> = terms.terms.iter().map(|(_, a)| Shape::of(a)).collect();
+    let shapes: Vec<Shape> = terms.terms().iter().map(|(_, a)| Shape::of(a)).collect();
     let mut rows = vec![("values", values(&diagnosis)), ("diagonal", diagonal(system, &diagnosis, &shapes))];
     let empty = empty(system, &diagnosis);
     if !empty.is_empty() {
@@ -129,7 +129,7 @@ fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
         return vec![format!("structural rank {} of {}, by the diagonal", count(n), count(n))];
     }
     let stages = terms.stages() * terms.stages();
-    let stored: usize = terms.terms.iter().map(|(_, a)| a.values().len() * stages).sum();
+    let stored: usize = terms.terms().iter().map(|(_, a)| a.values().len() * stages).sum();
     let Some(found) = terms.structural_rank(stored.saturating_mul(LOOKS)) else {
         return vec!["structural rank not known: the search was given up".into()];
     };

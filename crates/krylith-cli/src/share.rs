@@ -232,7 +232,7 @@ fn digest(name: &str, terms: &Terms) -> [u8; 8] {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |word: u64| hash = (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(17);
     name.bytes().for_each(|b| take(b.into()));
-    for (c, a) in &terms.terms {
+    for (c, a) in terms.terms() {
         c.values().iter().for_each(|v| take(v.to_bits()));
         a.row_ptr().iter().for_each(|&p| take(p as u64));
         a.col().iter().for_each(|&j| take(j.into()));
@@ -289,7 +289,7 @@ mod tests {
                 let system = load(&comm, path, None, Ordering::Interleaved, &given)
                     .map_err(|f| krylith_core::Error::invalid(f.message))?;
                 let terms = system.operator.terms();
-                let stored: usize = terms.terms.iter().map(|t| t.1.values().len()).sum();
+                let stored: usize = terms.terms().iter().map(|t| t.1.values().len()).sum();
                 let b = system.own(vec![1.0; system.len()]).len();
                 assert_eq!(b, terms.rows());
                 assert!(system.share.reason.contains(words), "{}", system.share.reason);
@@ -302,7 +302,7 @@ mod tests {
             numbers.sort_unstable();
             assert!(numbers.iter().copied().eq(0..whole.order.nodes as u64), "{words}");
             let stored: usize = shares.iter().map(|s| s.1).sum();
-            assert_eq!(stored, whole.operator.terms().terms[0].1.values().len());
+            assert_eq!(stored, whole.operator.terms().terms()[0].1.values().len());
         }
     }
 }

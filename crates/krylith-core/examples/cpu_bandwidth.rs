@@ -166,7 +166,7 @@ fn main() {
                 let (m, l) = (stencil(b, n), stencil(b, n));
                 let mut c = Dense::identity(s);
                 (0..s * s).for_each(|k| c[(k / s, k % s)] += 0.1 * k as f64);
-                let terms = Terms { terms: vec![(c.clone(), Cow::Owned(m)), (c, Cow::Owned(l))], halo: None };
+                let terms = Terms::new(vec![(c.clone(), Cow::Owned(m)), (c, Cow::Owned(l))]).unwrap();
                 product(&format!("kron b={b} s={s} "), &terms, true);
             }
         }

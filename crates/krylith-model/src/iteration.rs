@@ -63,7 +63,7 @@ impl Applied {
     /// # Errors
     /// One whose time bytes do not tell, with why; what a set-up says.
     pub fn of(precond: &PrecondSpec, terms: &Terms, threads: usize) -> Result<Self> {
-        let (b, s, count) = (terms.block() as f64, terms.stages() as f64, terms.terms.len() as f64);
+        let (b, s, count) = (terms.block() as f64, terms.stages() as f64, terms.terms().len() as f64);
         let order = b * s;
         // A block's place in a tile, and its numbers; M and L of one pattern have one factor.
         let kept = |order: f64| 8.0 * order * order + 2.0;

@@ -103,7 +103,7 @@ impl Hierarchy {
                 (false, false) => 2.0,
             };
             let terms = level.terms();
-            let bytes = terms.terms.iter().map(|(_, a)| 8 * a.stored() + 4 * a.blocks()).sum::<usize>();
+            let bytes = terms.terms().iter().map(|(_, a)| 8 * a.stored() + 4 * a.blocks()).sum::<usize>();
             let transfer = level.transfer().map_or(0, |t| 12 * t.prolongation.stored());
             Size {
                 nodes: level.nodes() as f64,

@@ -48,7 +48,7 @@ pub struct Shape {
 impl Shape {
     /// That of a system; `dense` uses no structure inside the blocks.
     pub fn of(terms: &Terms, dense: bool) -> Self {
-        let (block, count) = (terms.block(), terms.terms.len());
+        let (block, count) = (terms.block(), terms.terms().len());
         let slots = if dense { count * block * block } else { Structure::find(terms).slots };
         let diagonals = terms.kept_diagonals().unwrap_or(0);
         Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots, diagonals }
@@ -279,7 +279,7 @@ pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<L
     // Nodes that cross between hosts, once for each rank that needs them: (node, reader).
     let mut crossing = HashSet::new();
     if hosts > 1 {
-        for (_, a) in &terms.terms {
+        for (_, a) in terms.terms() {
             for i in 0..a.block_rows() {
                 for &j in &a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]] {
                     if host(owner[i]) != host(owner[j as usize]) {

@@ -119,7 +119,7 @@ pub fn newton<'py>(
     refuse_forked()?;
     let x = x.as_slice_mut()?;
     let raised = Raised::default();
-    let pattern = system.problem.terms().terms[0].1.clone().into_owned();
+    let pattern = system.problem.terms().terms()[0].1.clone().into_owned();
     let done = detached(py, || {
         let options: Options = options.parse()?;
         let forcing = forcing.parse()?;

@@ -175,7 +175,7 @@ impl System {
 
     /// Stored numbers of its terms.
     fn entries(&self) -> usize {
-        self.problem.terms().terms.iter().map(|(_, a)| a.stored()).sum()
+        self.problem.terms().terms().iter().map(|(_, a)| a.stored()).sum()
     }
 
     fn with(

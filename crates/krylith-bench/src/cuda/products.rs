@@ -387,7 +387,7 @@ impl CuSolver {
 
 /// A and τB, row by row.
 pub(super) fn coefficients(terms: &Terms) -> [Vec<f64>; 2] {
-    std::array::from_fn(|t| terms.terms[t].0.values().to_vec())
+    std::array::from_fn(|t| terms.terms()[t].0.values().to_vec())
 }
 
 /// The same on the device.

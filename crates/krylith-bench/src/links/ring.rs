@@ -54,7 +54,7 @@ pub(super) fn ring(
         send: (0..ghosts as u32).collect(),
     };
     let halo = (size > 1).then(|| Arc::new(halo));
-    Ok(Terms { terms: vec![(Dense::identity(STAGES), Cow::Owned(matrix))], halo })
+    Ok(Terms::new(vec![(Dense::identity(STAGES), Cow::Owned(matrix))])?.with_halo(halo))
 }
 
 /// Number `e` of node `i` of a rank's x: exact, and different for all.

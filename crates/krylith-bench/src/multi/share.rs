@@ -54,7 +54,7 @@ pub(crate) fn halves(a: &Bsr) -> Result<[Bsr; 2]> {
 /// As [`halves`].
 pub(crate) fn main_and_off(part: &Part) -> Result<[[Cow<'_, Bsr>; 2]; 2]> {
     let cut = |t: usize| -> Result<[Cow<'_, Bsr>; 2]> {
-        let a: &Bsr = &part.terms.terms[t].1;
+        let a: &Bsr = &part.terms.terms()[t].1;
         if part.halo.ghosts > 0 {
             return Ok(halves(a)?.map(Cow::Owned));
         }

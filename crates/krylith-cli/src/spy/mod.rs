@@ -152,7 +152,7 @@ impl Raster {
         let cell = |row: usize| order.map_or(row, |order| order.place[row]) * cells / n.max(1);
         let mut raster =
             Self { cells, count: vec![0; cells * cells], cut: vec![0; cells * cells], owner: vec![0; cells] };
-        for (_, a) in &terms.terms {
+        for (_, a) in terms.terms() {
             for (row, ends) in a.row_ptr().windows(2).enumerate() {
                 let down = cell(row);
                 if let Some(order) = order {

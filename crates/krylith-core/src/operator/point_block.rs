@@ -27,18 +27,66 @@ use std::sync::Arc;
 /// assert_eq!((one.block(), one.block_rows(), one.stages()), (2, 1, 1));
 /// let k = KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m.clone(), m.clone())?;
 /// let sum = Terms::kronecker(&k); // A⊗M and τB⊗L
-/// assert_eq!((sum.terms.len(), sum.stages(), sum.rows()), (2, 3, 6));
+/// assert_eq!((sum.terms().len(), sum.stages(), sum.rows()), (2, 3, 6));
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
     /// One or two.
-    pub terms: Vec<(Dense, Cow<'a, Bsr>)>,
+    pub(crate) terms: Vec<(Dense, Cow<'a, Bsr>)>,
     /// Of one rank's rows of a distributed sum: block columns from the number of block rows on are its ghosts.
-    pub halo: Option<Arc<Halo>>,
+    pub(crate) halo: Option<Arc<Halo>>,
 }
 
 impl<'a> Terms<'a> {
+    /// Σ (Cₜ ⊗ Aₜ), of one or two terms: each a coefficient (s×s) and a matrix, all of the same shape.
+    ///
+    /// # Errors
+    /// Other numbers of terms; coefficients or matrices of different shapes.
+    ///
+    /// ```
+    /// use krylith::{matrix::{Bsr, Csr, Dense}, operator::Terms};
+    /// use std::borrow::Cow;
+    /// let a = Bsr::from_csr(&Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 1, 4.0)])?, 1)?;
+    /// let two = Terms::new(vec![(Dense::identity(2), Cow::Borrowed(&a)), (Dense::identity(2), Cow::Borrowed(&a))])?;
+    /// assert_eq!((two.terms().len(), two.rows()), (2, 4));
+    /// assert!(Terms::new(vec![]).is_err());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn new(terms: Vec<(Dense, Cow<'a, Bsr>)>) -> Result<Self> {
+        let count = terms.len();
+        if !(1..=2).contains(&count) {
+            return Err(Error::invalid(format!("a sum has one or two terms, not {count}")));
+        }
+        let shape = |(c, a): &(Dense, Cow<Bsr>)| {
+            (c.rows(), c.columns(), a.block(), a.block_rows(), a.block_columns())
+        };
+        let (first, last) = (shape(&terms[0]), shape(&terms[count - 1]));
+        if first != last || first.0 != first.1 {
+            return Err(Error::invalid(format!(
+                "the terms of a sum have coefficients of {}×{} and {}×{}, and blocks of {} and {} in {}×{} and {}×{} block \
+                 rows and columns; expected square coefficients and equal shapes",
+                first.0, first.1, last.0, last.1, first.2, last.2, first.3, first.4, last.3, last.4
+            )));
+        }
+        Ok(Self { terms, halo: None })
+    }
+
+    /// The same as one rank's rows of a distributed sum. Block columns from the number of block rows on are its ghosts.
+    pub fn with_halo(self, halo: Option<Arc<Halo>>) -> Self {
+        Self { halo, ..self }
+    }
+
+    /// Coefficient (s×s) and matrix of each term.
+    pub fn terms(&self) -> &[(Dense, Cow<'a, Bsr>)] {
+        &self.terms
+    }
+
+    /// The halo of one rank's rows of a distributed sum.
+    pub fn halo(&self) -> Option<&Arc<Halo>> {
+        self.halo.as_ref()
+    }
+
     /// A⊗M + τB⊗L.
     pub fn kronecker(k: &'a KroneckerSum) -> Self {
         Self {

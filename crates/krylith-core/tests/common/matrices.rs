@@ -20,7 +20,7 @@ pub fn pattern(rows: Vec<Vec<u32>>, columns: usize) -> Bsr {
 /// One square matrix of ones with these rows.
 pub fn square_pattern(rows: Vec<Vec<u32>>) -> Terms<'static> {
     let n = rows.len();
-    Terms { terms: vec![(Dense::identity(1), Cow::Owned(pattern(rows, n)))], halo: None }
+    Terms::new(vec![(Dense::identity(1), Cow::Owned(pattern(rows, n)))]).unwrap()
 }
 
 /// A grid of nodes with their neighbours along the axes, and where they lie.
@@ -41,7 +41,7 @@ pub fn grid_of_points([nx, ny, nz]: [usize; 3]) -> (Terms<'static>, Vec<[f64; 3]
 
 /// c A.
 pub fn scaled(c: f64, a: &Bsr) -> Terms<'_> {
-    Terms { terms: vec![(Dense::new(1, 1, vec![c]).unwrap(), Cow::Borrowed(a))], halo: None }
+    Terms::new(vec![(Dense::new(1, 1, vec![c]).unwrap(), Cow::Borrowed(a))]).unwrap()
 }
 
 /// Upwind convection–diffusion on a square of m×m nodes.

@@ -131,7 +131,7 @@ pub fn structure_is_that_of_the_host(make: Make<Cuda>) {
                 let terms = [matrix(&mut rng), matrix(&mut rng)];
                 for count in 1..=2 {
                     let sum = terms[..count].iter().map(|a| (Dense::identity(1), Cow::Borrowed(a))).collect();
-                    let terms = Terms { terms: sum, halo: None };
+                    let terms = Terms::new(sum).unwrap();
                     let found = space.structure(&terms).unwrap();
                     assert_eq!(found, Structure::find(&terms), "b={b}, {n} blocks, {distinct} numbers");
                 }
@@ -242,7 +242,7 @@ pub fn arrangement_speed(make: Make<Cuda>) {
     ];
     for (name, terms, dense) in cases {
         let sum = terms.iter().map(|(c, a)| (c.clone(), Cow::Borrowed(a))).collect();
-        let terms = Terms { terms: sum, halo: None };
+        let terms = Terms::new(sum).unwrap();
         let space = make(terms.rows());
         let placed = space.place(&terms).unwrap();
         let time = |rounds: usize, work: &mut dyn FnMut()| {
@@ -259,8 +259,8 @@ pub fn arrangement_speed(make: Make<Cuda>) {
         let structure = time(1, &mut || drop(space.structure(&placed).unwrap()));
         let product = time(1, &mut || drop(PointBlock::new(&space, &placed, Precision::F64, dense).unwrap()));
         let (tile, cluster) = if dense || terms.stages() == 1 { (120, false) } else { (240, true) };
-        let tiles = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, cluster).unwrap());
-        let apart = time(1, &mut || space.make_tiles(&placed.terms[0].1, tile, !cluster).unwrap());
+        let tiles = time(1, &mut || space.make_tiles(&placed.terms()[0].1, tile, cluster).unwrap());
+        let apart = time(1, &mut || space.make_tiles(&placed.terms()[0].1, tile, !cluster).unwrap());
         let jacobi = time(1, &mut || drop(BlockJacobi::new(&space, &placed, Precision::F64).unwrap()));
         let operator = PointBlock::new(&space, &placed, Precision::F64, dense).unwrap();
         let (x, mut y) = (space.vector().unwrap(), space.vector().unwrap());

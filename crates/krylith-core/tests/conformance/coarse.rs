@@ -86,7 +86,7 @@ fn doubled(terms: &Terms) -> Terms<'static> {
         a.values_mut().iter_mut().for_each(|v| *v *= 2.0);
         Cow::Owned(a)
     };
-    Terms { terms: terms.terms.iter().map(|(c, a)| (c.clone(), twice(a))).collect(), halo: None }
+    Terms::new(terms.terms().iter().map(|(c, a)| (c.clone(), twice(a))).collect()).unwrap()
 }
 
 /// The symmetric form by its formula; (u, M v) = (v, M u) and (u, M u) > 0, where two steps alone are far from that.

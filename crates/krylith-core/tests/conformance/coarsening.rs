@@ -109,13 +109,13 @@ fn with_other_values(rng: &mut Random, terms: &Terms) -> Terms<'static> {
         a.values_mut().iter_mut().for_each(|v| *v += rng.number());
         (c.clone(), Cow::Owned(a))
     };
-    Terms { terms: terms.terms.iter().map(change).collect(), halo: None }
+    Terms::new(terms.terms().iter().map(change).collect()).unwrap()
 }
 
 /// Sums of one and two terms, of one pattern and of two, with blocks and stages; long rows, no rows and one.
 fn sums(rng: &mut Random) -> Vec<(String, Terms<'static>)> {
     let mut all = Vec::new();
-    let one = |a: Bsr| Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
+    let one = |a: Bsr| Terms::new(vec![(Dense::identity(1), Cow::Owned(a))]).unwrap();
     for (n, what) in [(0, "no rows"), (1, "one row"), (40, "40 rows"), (3000, "3000 rows")] {
         for b in 1..=8 {
             all.push((format!("{what} of {b}×{b}"), one(random_bsr(rng, b, n, n, 6, n < 100))));
@@ -133,7 +133,7 @@ fn sums(rng: &mut Random) -> Vec<(String, Terms<'static>)> {
         let coefficient = |rng: &mut Random| Dense::new(s, s, rng.numbers(s * s)).unwrap();
         let (c, d) = (coefficient(rng), coefficient(rng));
         let terms = vec![(c, Cow::Owned(m)), (d, Cow::Owned(l))];
-        let terms = with_other_values(rng, &Terms { terms, halo: None });
+        let terms = with_other_values(rng, &Terms::new(terms).unwrap());
         all.push((format!("two terms, b = {b}, s = {s}, same pattern: {same}"), terms));
     }
     all
@@ -144,7 +144,7 @@ pub fn couplings_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(61);
     let mut all = sums(&mut rng);
     let scaled = (Dense::new(1, 1, vec![-0.3]).unwrap(), Cow::Owned(grid(8, 10.0)));
-    all.push(("a scaled term".into(), Terms { terms: vec![scaled], halo: None }));
+    all.push(("a scaled term".into(), Terms::new(vec![scaled]).unwrap()));
     for (what, terms) in all {
         let found = make(1).couplings(&terms).unwrap();
         assert_same(&found, &host().couplings(&terms).unwrap(), &format!("couplings of {what}"));
@@ -162,8 +162,8 @@ pub fn galerkin_products_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
             let space = make(1);
             let mut found = space.galerkin(&space.place(&terms).unwrap(), &transfer).unwrap();
             let compare = |found: &Terms, expected: &Terms, what: &str| {
-                assert_eq!(found.terms.len(), expected.terms.len(), "{what}");
-                for (t, (f, e)) in found.terms.iter().zip(&expected.terms).enumerate() {
+                assert_eq!(found.terms().len(), expected.terms().len(), "{what}");
+                for (t, (f, e)) in found.terms().iter().zip(expected.terms()).enumerate() {
                     assert_eq!(f.0.values(), e.0.values(), "{what}: coefficient of term {t}");
                     assert_same(&f.1, &e.1, &format!("{what}, term {t}"));
                 }
@@ -243,7 +243,10 @@ pub fn l1_blocks_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
         };
         compare(&found, &expected, &what);
         let mut again = terms.clone();
-        again.terms.iter_mut().for_each(|(_, a)| a.to_mut().values_mut().iter_mut().for_each(|v| *v *= 1.5));
+        for t in 0..again.terms().len() {
+            let values: Vec<f64> = again.terms()[t].1.values().iter().map(|v| 1.5 * v).collect();
+            again.update_values(t, &values).unwrap();
+        }
         space.l1_blocks_again(&again, &mut found).unwrap();
         reference.l1_blocks_again(&again, &mut expected).unwrap();
         compare(&found, &expected, &format!("new values of {what}"));
@@ -279,7 +282,7 @@ fn with_diagonal(terms: &Terms, diagonal: &[f64], b: usize) -> Terms<'static> {
         (0..c.rows()).filter(|_| t == 0).for_each(|k| c[(k, k)] += 3.0);
         (c, Cow::Owned(Bsr::new(b, n, n, row_ptr, col, values).unwrap()))
     };
-    Terms { terms: terms.terms.iter().enumerate().map(add).collect(), halo: None }
+    Terms::new(terms.terms().iter().enumerate().map(add).collect()).unwrap()
 }
 
 fn blocks_times<S: Coarsen>(space: &S, blocks: &S::Blocks, x: &[f64]) -> Vec<f64> {
@@ -325,7 +328,7 @@ pub fn galerkin_speed(device: &std::sync::Arc<krylith_core::device::cuda::Device
             eprint!(
                 "{what} level {level}: {} rows, {} blocks; ms:",
                 terms.block_rows(),
-                terms.terms[0].1.blocks()
+                terms.terms()[0].1.blocks()
             );
             time("couplings", &mut || drop(space.couplings(&terms).unwrap()));
             time("l1", &mut || drop(space.l1_blocks(&terms, Precision::F64).unwrap()));

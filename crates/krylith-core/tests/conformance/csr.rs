@@ -259,14 +259,14 @@ pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<
                         }
                         let same = y == apply(&space, &operator, &share, own.len());
                         assert!(same, "{what}, {precision:?}: other bits after a residual");
-                        operator.update_values(&space, 0, next.terms.terms[0].1.values())?;
+                        operator.update_values(&space, 0, next.terms.terms()[0].1.values())?;
                         let y = apply(&space, &operator, &share, own.len());
                         check(&y, &expected(&new), &format!("{what}, {precision:?}, new values"));
                         let fresh = PointBlock::with_format(&space, &next.terms, precision, Format::Csr)?;
                         let same = y == apply(&space, &fresh, &share, own.len());
                         assert!(same, "{what}, {precision:?}: new values are not those of a new operator");
-                        if own.len() > 10 && next.terms.terms[0].1.stored() > 0 {
-                            let mut wrong = next.terms.terms[0].1.values().to_vec();
+                        if own.len() > 10 && next.terms.terms()[0].1.stored() > 0 {
+                            let mut wrong = next.terms.terms()[0].1.values().to_vec();
                             *wrong.last_mut().expect("an entry") = f64::NAN;
                             let e = operator.update_values(&space, 0, &wrong[..]).unwrap_err().to_string();
                             assert!(e.contains("finite"), "{what}: {e}");
@@ -415,7 +415,7 @@ pub mod gpu {
                     Ok([rows, tiled, residual, set_up].map(|s| 1e3 * s))
                 };
                 let [rows, tiled, residual, set_up] = Team::run(ranks, |comm| work(comm)).unwrap()[0];
-                let ghosts = parts.iter().map(|p| p.terms.halo.as_ref().map_or(0, |h| h.ghosts)).max();
+                let ghosts = parts.iter().map(|p| p.terms.halo().as_ref().map_or(0, |h| h.ghosts)).max();
                 println!(
                     "{name}, {ranks} GPUs, at most {} ghosts: {rows:.4} ms, tiles {tiled:.4} ms, residual {residual:.4} ms, set-up {set_up:.3} ms",
                     ghosts.unwrap_or(0)

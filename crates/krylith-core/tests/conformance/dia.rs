@@ -419,7 +419,7 @@ pub fn ranks_share_diagonals<S: PointBlockSum>(counts: &[usize], make: MakeShare
                             assert!((host[1][i] - size).abs() <= 1e-14 * size, "{what}, row {i}: magnitude");
                         }
                         if round == 0 {
-                            operator.update_values(&space, 0, next.terms.terms[0].1.values())?;
+                            operator.update_values(&space, 0, next.terms.terms()[0].1.values())?;
                             product = &doubled;
                         }
                     }

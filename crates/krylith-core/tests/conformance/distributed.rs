@@ -368,7 +368,7 @@ pub fn updates_reach_all_ranks<S: PointBlockSum>(sizes: &[usize], make: MakeShar
                     space.write(&own, &mut dx)?;
                     a.apply(&space, &dx, &mut dy)?;
                     for t in 0..2 {
-                        a.update_values(&space, t, new.terms.terms[t].1.values())?;
+                        a.update_values(&space, t, new.terms.terms()[t].1.values())?;
                     }
                     a.set_stages(&space, &changed.a, &changed.b, 2.0)?;
                     a.set_tau(&space, &changed.a, changed.tau)?;

@@ -25,7 +25,7 @@ fn gathering(
     }
     let col = (0..n as u64).map(local).collect();
     let a = Bsr::new(block, n, halo.own + halo.ghosts, (0..=n).collect(), col, values).unwrap();
-    Terms { terms: vec![(Dense::identity(stages), Cow::Owned(a))], halo: Some(Arc::new(halo)) }
+    Terms::new(vec![(Dense::identity(stages), Cow::Owned(a))]).unwrap().with_halo(Some(Arc::new(halo)))
 }
 
 /// Every rank gets the whole vector, in the order of the whole, again and again.

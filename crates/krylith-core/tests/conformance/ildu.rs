@@ -16,7 +16,7 @@ fn blocks(terms: &Terms, rows: &[u32]) -> Blocks {
     let (b, s) = (terms.block(), terms.stages());
     let local: BTreeMap<u32, usize> = rows.iter().enumerate().map(|(i, &r)| (r, i)).collect();
     let mut out = Blocks::new();
-    for (c, a) in &terms.terms {
+    for (c, a) in terms.terms() {
         for (i, &row) in rows.iter().enumerate() {
             for p in a.row_ptr()[row as usize]..a.row_ptr()[row as usize + 1] {
                 let Some(&j) = local.get(&a.col()[p]) else { continue };

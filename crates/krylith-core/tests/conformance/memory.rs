@@ -92,7 +92,7 @@ where
             let rows = k.rows();
             assert_eq!(apply(&space, &a, &x, rows), apply(&space, &fresh, &x, rows), "{case}, round {round}");
 
-            let (c0, c1) = (&terms.terms[0].0, &terms.terms[1].0);
+            let (c0, c1) = (&terms.terms()[0].0, &terms.terms()[1].0);
             let check = |what: &str, kept: &dyn LinearOperator<S>, fresh: &dyn LinearOperator<S>| {
                 assert_eq!(
                     applied(&space, kept, &x),
@@ -147,7 +147,7 @@ where
     let fresh = PointBlock::kronecker(&space, &k, Precision::F64).unwrap();
     assert_eq!(apply(&space, &a, &x, k.rows()), apply(&space, &fresh, &x, k.rows()));
 
-    let (c0, c1) = (&terms.terms[0].0, &terms.terms[1].0);
+    let (c0, c1) = (&terms.terms()[0].0, &terms.terms()[1].0);
     let one = TermValues::matrix(good.lend());
     let wide = Dense::identity(5);
     let short = TermValues::sum(c0, good.lend(), c1, short.lend());

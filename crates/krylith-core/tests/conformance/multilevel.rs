@@ -263,7 +263,7 @@ pub fn hierarchies_are_refreshed<S: Coarsen>(make: Make<S>) {
             let (again, fresh) = (applied(&space, &kept, &x), applied(&space, &fresh, &x));
             assert_eq!(again, fresh, "{what}, {kind:?}");
             assert!(distance(&again.iter().map(|v| 4.0 * v).collect::<Vec<_>>(), &first) < 1e-12, "{what}");
-            let wrong = Terms { terms: terms.terms[..1].to_vec(), halo: None };
+            let wrong = Terms::new(terms.terms()[..1].to_vec()).unwrap();
             assert!(kept.update_values(&wrong, TermValues::from(&wrong)).is_err(), "{what}");
         }
     }

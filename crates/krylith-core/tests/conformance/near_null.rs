@@ -70,7 +70,7 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
         let p = Multilevel::with_near_null(&space, &terms, how, near.clone()).unwrap();
         let (k, levels) = (near.count(), p.levels());
         assert!(levels.len() >= 2 && levels[1..].iter().all(|level| level.terms().block() == k));
-        let (fine, coarse) = (&levels[0].terms().terms[0].1, &levels[1].terms().terms[0].1);
+        let (fine, coarse) = (&levels[0].terms().terms()[0].1, &levels[1].terms().terms()[0].1);
         let transfer = levels[0].transfer().unwrap();
         let filled = (0..coarse.rows()).filter(|i| {
             let (i, at) = (i / k, i % k);

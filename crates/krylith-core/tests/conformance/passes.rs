@@ -19,9 +19,9 @@ fn systems() -> Vec<(String, Terms<'static>)> {
     let mut rng = Random(131);
     let mut all = Vec::new();
     let owned = |k: KroneckerSum| {
-        let terms = Terms::kronecker(&k).terms;
-        let terms = terms.into_iter().map(|(c, a)| (c, Cow::Owned(a.into_owned())));
-        Terms { terms: terms.collect(), halo: None }
+        let terms = Terms::kronecker(&k);
+        let terms = terms.terms().iter().map(|(c, a)| (c.clone(), Cow::Owned(a.clone().into_owned())));
+        Terms::new(terms.collect()).unwrap()
     };
     let spread = |rng: &mut Random, a: &mut Bsr| {
         a.values_mut().iter_mut().for_each(|v| *v *= 10f64.powi(rng.below(40) as i32 - 20));
@@ -37,7 +37,7 @@ fn systems() -> Vec<(String, Terms<'static>)> {
         let mut a = random_bsr(&mut rng, b, 3000, 3000, 6, true);
         spread(&mut rng, &mut a);
         let c = Dense::new(1, 1, vec![-3.0]).unwrap();
-        all.push((format!("b={b}, one term"), Terms { terms: vec![(c, Cow::Owned(a))], halo: None }));
+        all.push((format!("b={b}, one term"), Terms::new(vec![(c, Cow::Owned(a))]).unwrap()));
     }
     // Stages without a coefficient, and diagonals that cancel.
     let mut k = random_kronecker(&mut rng, 2, 3, 90, 3, true, true);
@@ -58,7 +58,7 @@ fn systems() -> Vec<(String, Terms<'static>)> {
         row_ptr.push(col.len());
     }
     let a = Bsr::new(1, n, n, row_ptr, col.clone(), rng.numbers(col.len())).unwrap();
-    let one = |a: Bsr| Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
+    let one = |a: Bsr| Terms::new(vec![(Dense::identity(1), Cow::Owned(a))]).unwrap();
     all.push(("a full row and a full column".into(), one(a)));
     all.push(("no entries".into(), one(Bsr::new(2, 50, 50, vec![0; 51], vec![], vec![]).unwrap())));
     all
@@ -82,7 +82,7 @@ pub fn passes_find_what_the_host_finds<S: SolverSpace>(make: Make<S>) {
         let (scaling, scaled) = space.equilibrate(&placed).unwrap();
         let (expected, by) = host.equilibrate(&terms).unwrap();
         assert!(numbers(&space, &scaling) == numbers(&host, &expected), "{what}: other factors");
-        for ((c, a), (expected_c, expected)) in scaled.terms.iter().zip(&by.terms) {
+        for ((c, a), (expected_c, expected)) in scaled.terms().iter().zip(by.terms()) {
             assert!(c == expected_c && a.same_pattern(expected), "{what}: another pattern");
             assert!(a.values() == expected.values(), "{what}: other scaled values");
         }
@@ -105,7 +105,7 @@ pub fn the_host_finds_what_is_there() {
             };
             blocks.flat_map(of_block).collect()
         };
-        let all: Vec<_> = terms.terms.iter().map(|(c, a)| (c, weight(c), entries(a))).collect();
+        let all: Vec<_> = terms.terms().iter().map(|(c, a)| (c, weight(c), entries(a))).collect();
         let extent = |of: &mut dyn Iterator<Item = f64>| {
             of.filter(|v| *v > 0.0).fold(Extent::default(), |e, v| Extent {
                 smallest: e.smallest.min(v),
@@ -162,7 +162,7 @@ pub fn the_host_finds_what_is_there() {
         }
         let factors = factors.map(|f| -> Vec<f64> { f.iter().map(|f| f.log2().round().exp2()).collect() });
         let (_, scaled) = Cpu::new(terms.rows(), 1).equilibrate(&terms).unwrap();
-        for ((_, _, entries), (_, a)) in all.iter().zip(&scaled.terms) {
+        for ((_, _, entries), (_, a)) in all.iter().zip(scaled.terms()) {
             let expected = entries.iter().map(|&(i, j, v)| factors[0][i] * v * factors[1][j]);
             assert!(expected.eq(a.values().iter().copied()), "{what}: other scaled values");
         }

@@ -37,7 +37,7 @@ impl Whole {
         k.tau = 1.0;
         let x: Vec<f64> = (0..k.rows()).map(|_| whole(4e7)).collect();
         let (mut sums, mut sizes) = (vec![0i128; x.len()], vec![0i128; x.len()]);
-        for (c, a) in &Terms::kronecker(&k).terms {
+        for (c, a) in Terms::kronecker(&k).terms() {
             let (b, s) = (a.block(), c.rows());
             for i in 0..a.block_rows() {
                 for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {

@@ -530,9 +530,9 @@ pub fn schwarz_of_ranks<S: SchwarzFactors>(sizes: &[usize], make: Make<S>, share
                     let mut p = Schwarz::new(&space, plan.into(), settings)?;
                     let mine: Vec<f64> =
                         part.rows.iter().flat_map(|&i| &x[i as usize * b..][..b]).copied().collect();
-                    p.update_values(&space, part.terms.terms[0].1.values())?;
+                    p.update_values(&space, part.terms.terms()[0].1.values())?;
                     let first = applied(&space, &p, &mine);
-                    p.update_values(&space, next.terms.terms[0].1.values())?;
+                    p.update_values(&space, next.terms.terms()[0].1.values())?;
                     Ok((part.rows.clone(), first, applied(&space, &p, &mine)))
                 });
                 let (mut first, mut second) = (vec![0.0; n * b], vec![0.0; n * b]);

@@ -215,7 +215,7 @@ fn uneven(rng: &mut Random, s: usize) -> KroneckerSum {
     let rows: Vec<f64> = (0..80).map(|_| 10f64.powf(4.0 * rng.number())).collect();
     let columns: Vec<f64> = (0..80).map(|_| 10f64.powf(4.0 * rng.number())).collect();
     let scaled = Scaling { rows, columns }.scaled(&Terms::kronecker(&k)).unwrap();
-    let mut matrices = scaled.terms.into_iter().map(|t| t.1.into_owned());
+    let mut matrices = scaled.terms().iter().map(|t| t.1.clone().into_owned());
     (k.m, k.l) = (matrices.next().unwrap(), matrices.next().unwrap());
     k
 }
@@ -238,8 +238,8 @@ fn ranks_scale_as_one_does_to_the_bit() {
             let whole = one.scaled(&terms).unwrap();
             let whole = split(&whole, &Partition::new(owners(&parts, 40), 3).unwrap()).unwrap();
             let expected = whole.iter().find(|p| p.rows == part.rows).unwrap();
-            for (t, (_, a)) in scaled.terms.iter().enumerate() {
-                assert_eq!(a.values(), expected.terms.terms[t].1.values(), "{round}");
+            for (t, (_, a)) in scaled.terms().iter().enumerate() {
+                assert_eq!(a.values(), expected.terms.terms()[t].1.values(), "{round}");
             }
         }
     }
@@ -274,7 +274,7 @@ fn equilibration_works_on_ranks_asked_for_or_found() {
                 let mut x = vec![0.0; run * part.rows.len()];
                 let solution = solver.solve(&own(part, run, &b), &mut x)?.clone();
                 // New values are scaled anew.
-                let values: Vec<f64> = part.terms.terms[0].1.values().iter().map(|v| 2.0 * v).collect();
+                let values: Vec<f64> = part.terms.terms()[0].1.values().iter().map(|v| 2.0 * v).collect();
                 solver.update_term(0, &values)?;
                 let again = solver.solve(&own(part, run, &b), &mut x)?.converged();
                 Ok((solution, again))

@@ -70,7 +70,7 @@ fn product(parts: &[Part], x: &[f64]) -> Vec<f64> {
         for (i, &row) in part.rows.iter().enumerate() {
             let out = &mut y[row as usize * bs..][..bs];
             out.fill(0.0);
-            for (c, a) in &part.terms.terms {
+            for (c, a) in part.terms.terms() {
                 for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
                     let (block, j) = (a.block_values(e), a.col()[e] as usize);
                     for (o, out) in out.iter_mut().enumerate() {
@@ -89,8 +89,8 @@ fn product(parts: &[Part], x: &[f64]) -> Vec<f64> {
 fn same_parts(one: &Part, other: &Part, what: &str) {
     assert_eq!(one.rows, other.rows, "{what}");
     assert_eq!(one.halo, other.halo, "{what}");
-    assert_eq!(one.terms.terms.len(), other.terms.terms.len());
-    for ((c, a), (d, b)) in one.terms.terms.iter().zip(&other.terms.terms) {
+    assert_eq!(one.terms.terms().len(), other.terms.terms().len());
+    for ((c, a), (d, b)) in one.terms.terms().iter().zip(other.terms.terms()) {
         assert_eq!((c, a), (d, b), "{what}");
     }
 }
@@ -98,7 +98,7 @@ fn same_parts(one: &Part, other: &Part, what: &str) {
 /// The rows of `part`'s rank as a simulation would bring them: columns in any order, numbers by `name`.
 fn bring(rng: &mut Random, terms: &Terms, own: &[u64], name: impl Fn(u64) -> u64) -> Rows {
     let (b, mut brought) = (terms.block(), Vec::new());
-    for (c, a) in &terms.terms {
+    for (c, a) in terms.terms() {
         let mut rows = RowBlocks { row_ptr: vec![0], ..RowBlocks::default() };
         for &i in own {
             let mut blocks: Vec<usize> = (a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1]).collect();
@@ -145,7 +145,7 @@ fn parts_multiply_as_the_whole_does() {
 
 /// Terms without a block have one pattern whatever they were cut from; so may few rows.
 fn both_empty(part: &Part) -> bool {
-    let [(_, m), (_, l)] = &part.terms.terms[..] else { return false };
+    let [(_, m), (_, l)] = &part.terms.terms()[..] else { return false };
     m.col() == l.col() && m.row_ptr() == l.row_ptr()
 }
 
@@ -170,9 +170,9 @@ fn check_halo(parts: &[Part], p: usize, partition: &Partition, what: &str) {
         "{what}"
     );
     assert!(part.rows.is_sorted() && halo.own == part.rows.len());
-    let used = |t: usize| part.terms.terms[t].1.col().iter().copied();
+    let used = |t: usize| part.terms.terms()[t].1.col().iter().copied();
     let mut used: Vec<u32> =
-        (0..part.terms.terms.len()).flat_map(used).filter(|&j| j as usize >= halo.own).collect();
+        (0..part.terms.terms().len()).flat_map(used).filter(|&j| j as usize >= halo.own).collect();
     used.sort_unstable();
     used.dedup();
     assert_eq!(used.len(), halo.ghosts, "every ghost is used: {what}");
@@ -324,7 +324,7 @@ fn partitions_that_do_not_fit() {
     assert!(matches!(Partition::new(vec![0, 2], 2), Err(Error::Invalid(m)) if m.contains("block row 1")));
     assert!(Partition::new(vec![], 0).is_err());
     let a = Bsr::new(1, 2, 3, vec![0, 0, 0], vec![], vec![]).unwrap();
-    let terms = Terms { terms: vec![(Dense::identity(1), Cow::Owned(a))], halo: None };
+    let terms = Terms::new(vec![(Dense::identity(1), Cow::Owned(a))]).unwrap();
     let error = split(&terms, &Partition::new(vec![0, 0], 1).unwrap()).unwrap_err().to_string();
     assert!(error.contains("square"), "{error}");
 }

@@ -337,7 +337,7 @@ impl PointBlockSum for Plain {
         if !matches!(format, Format::Auto | Format::Csr) {
             return Err(Error::Unsupported(format!("format={format}")));
         }
-        let terms = terms.terms.iter().map(|(c, a)| (c.clone(), Bsr::clone(a))).collect();
+        let terms = terms.terms().iter().map(|(c, a)| (c.clone(), Bsr::clone(a))).collect();
         Ok(Product { terms, precision })
     }
     fn format(_: &Product) -> Format {

@@ -49,7 +49,7 @@ fn no_subdomain_is_above_the_size_asked() {
 fn sizes_are_balanced_and_few_couplings_are_cut() {
     let (terms, points) = grid_of_points([20, 18, 16]);
     let n = 20 * 18 * 16;
-    let a = &terms.terms[0].1;
+    let a = &terms.terms()[0].1;
     let cut = |s: &Subdomains| {
         let mut home = vec![0; n];
         (0..s.count()).for_each(|p| s.rows(p).iter().for_each(|&i| home[i as usize] = p));

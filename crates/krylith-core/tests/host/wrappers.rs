@@ -148,7 +148,7 @@ fn badly_scaled(s: usize) -> (KroneckerSum, Vec<f64>) {
     let columns: Vec<f64> = (0..180).map(|_| 10f64.powf(8.0 * rng.number())).collect();
     let scaling = Scaling { rows, columns };
     let scaled = scaling.scaled(&Terms::kronecker(&k)).unwrap();
-    let mut matrices = scaled.terms.into_iter().map(|t| t.1.into_owned());
+    let mut matrices = scaled.terms().iter().map(|t| t.1.clone().into_owned());
     (k.m, k.l) = (matrices.next().unwrap(), matrices.next().unwrap());
     let b = (0..180 * s).map(|i| rng.number() * scaling.rows[i / s]).collect();
     (k, b)
@@ -191,7 +191,7 @@ fn scalings_are_powers_of_two_that_balance() {
         assert_eq!(v.log2().fract(), 0.0);
     }
     let scaled = scaling.scaled(&terms).unwrap();
-    let (a, b) = (&scaled.terms[0], &scaled.terms[1]);
+    let (a, b) = (&scaled.terms()[0], &scaled.terms()[1]);
     let weight = |c: &Dense| c.values().iter().fold(0.0f64, |m, v| m.max(v.abs()));
     for i in 0..180 {
         let largest = |t: &(Dense, std::borrow::Cow<Bsr>)| {

@@ -62,7 +62,7 @@ fn many_zeros_are_dropped_and_few_are_kept() {
                 _ => false,
             };
             assert_eq!(dropped, expected, "{n} unknowns, {share} zeros, {zeros}");
-            let stored = solver.problem().terms().terms[0].1.stored();
+            let stored = solver.problem().terms().terms()[0].1.stored();
             assert_eq!(stored < a.nonzeros(), expected);
         }
     }
@@ -148,7 +148,7 @@ fn terms_of_one_pattern_keep_one() {
     hold(&mut solver, &whole(&m, &l, 0.1), 2 * n, "both terms");
     let terms = solver.problem().terms();
     assert!(said(&solver, "stored zeros dropped") && terms.shared_pattern());
-    assert!(terms.terms[0].1.stored() < m.stored());
+    assert!(terms.terms()[0].1.stored() < m.stored());
     solver.set_tau(0.4).unwrap();
     hold(&mut solver, &whole(&m, &l, 0.4), 2 * n, "another τ");
     // M where both were zero: the whole comes back with the new τ.
@@ -200,7 +200,7 @@ fn ranks_drop_what_one_process_drops() {
     let a = with_zeros(n, 0.5, 41);
     let mut alone = Solver::new(&a, &options("auto")).unwrap();
     hold(&mut alone, &written_out(&a), n, "alone");
-    let kept = alone.problem().terms().terms[0].1.stored();
+    let kept = alone.problem().terms().terms()[0].1.stored();
     for ranks in [2, 3, 5] {
         let counts = Team::run(ranks, |comm| {
             let rows = comm.rank() * n / ranks..(comm.rank() + 1) * n / ranks;
@@ -214,7 +214,7 @@ fn ranks_drop_what_one_process_drops() {
             let b: Vec<f64> = rows.clone().map(|i| random(77, i)).collect();
             let mut x = vec![0.0; rows.len()];
             assert!(solver.solve(&b, &mut x)?.converged());
-            let stored = solver.problem().terms().terms[0].1.stored();
+            let stored = solver.problem().terms().terms()[0].1.stored();
             // All values are told again, and one that was dropped comes back on one rank alone.
             let mut values = own.values().to_vec();
             solver.update_values(&values)?;

@@ -71,7 +71,7 @@ impl Baseline {
                 Self::CuSolver => host(Staging::Whole)?,
                 Self::CuSolverPacked => host(Staging::Packed)?,
                 Self::CuNccl => {
-                    let [m, l] = [0, 1].map(|t: usize| &*part.terms.terms[t].1);
+                    let [m, l] = [0, 1].map(|t: usize| &*part.terms.terms()[t].1);
                     let matrices = CuSolver::of(&rank.vendor, &part.terms, [m, l], 1, true)?;
                     let made = NcclProduct::new(&rank, matrices, &part.halo)?;
                     Box::new(move |x, y| made.multiply(x, y))
