@@ -1,50 +1,54 @@
 //! BiCGSTAB with right preconditioning (van der Vorst 1992; ILDU paper, Alg. 2.1).
 //!
-//! Memory traffic of an iteration, vectors of N numbers: two products, two preconditioners, and
+//! Memory traffic of an iteration, with vectors of N numbers. Each iteration makes two products and applies P
+//! twice; the passes over vectors are:
 //!
 //! | pass | `merged` | `classical` |
 //! |---|---|---|
 //! | (r̂, v), (v, v) | 2 read, **reduction** | 2 read, **reduction** |
 //! | s = r − α v | 2 read, 1 written | 2 read, 1 written |
-//! | (t, s), (t, t), (s, s) | with (r̂, s), (r̂, t): 3 read, **reduction** | 2 read, **reduction** |
-//! | x += α p̂ + ω ŝ, r = s − ω t | with p = r + β (p − ω v): 7 read, 3 written | with (r̂, r), (r, r): 6 read, 2 written, **reduction** |
-//! | p = r + β (p − ω v) | | 3 read, 1 written |
+//! | (t, s), (t, t), (s, s) | 3 read ¹, **reduction** | 2 read, **reduction** |
+//! | x += α p̂ + ω ŝ, r = s − ω t | 7 read, 3 written ² | 6 read, 2 written ³, **reduction** |
+//! | p = r + β (p − ω v) | in the pass above | 3 read, 1 written |
 //! | all | 18 N, two reductions | 19 N, three reductions |
+//!
+//! ¹ with (r̂, s) and (r̂, t); ² with p = r + β (p − ω v); ³ with (r̂, r) and (r, r).
 //!
 //! Without a preconditioner p̂ is p and ŝ is s: 16 N and 18 N.
 //!
-//! `merged` takes (r̂, r) and (r, r) of the new r from products of r̂, s and t, so that β is known before r is (Jacques,
-//! Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r, r) is then a difference; where it
-//! cancels, the true residual is looked at.
+//! `merged` computes (r̂, r) and (r, r) of the new r from inner products of r̂, s and t, so that β is known
+//! before r is (Jacques, Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r,
+//! r) is then a difference; if it cancels, the true residual is computed.
 //!
-//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES` times the
-//! norms of its vectors, where it is only rounding error; ‖r‖ at the restart stands for ‖r̂‖, and ‖s‖ for ‖r‖ in (r̂, r). The batch ends before such a number divides anything that x
-//! depends on. With r̂ = r the first (r̂, v) of a restart is (r, A P⁻¹ r): after a vanishing ω, where r is s, it vanishes at
-//! once, and so it does for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
+//! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES`
+//! times the norms of its vectors, where it is only rounding error. ‖r‖ at the restart stands for ‖r̂‖, and
+//! ‖s‖ for ‖r‖ in (r̂, r). The batch ends before such a number divides anything that x depends on. With r̂ =
+//! r the first (r̂, v) of a restart is (r, A P⁻¹ r). It vanishes at once after a vanishing ω, where r is s,
+//! and for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
 //!
-//! Left out: split preconditioning K₁⁻¹ A K₂⁻¹. It would change the residual that the iteration sees, and the one that
-//! counts is that of the system as given.
+//! Split preconditioning K₁⁻¹ A K₂⁻¹ is left out on purpose. It would change the residual that the iteration
+//! sees, while the residual that counts is that of the system as given.
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 
-/// Cosine of the angle between two vectors whose inner product is rounding noise.
+/// Cosine of the angle between two vectors below which their inner product is rounding noise.
 const VANISHES: f64 = 1e-14;
-/// Growth of ‖r‖ since the restart that leaves r no digit of b − A x to speak of.
+/// Growth of ‖r‖ since the restart after which r has no accurate digit of b − A x.
 const GROWTH: f64 = 1e8;
-/// Share of (s, s) that must remain for (r, r) to be known from a difference to eight digits.
+/// Share of (s, s) that must remain if the difference (r, r) is to have eight digits.
 const TRUSTED: f64 = 1e-8;
 
 steps! {
     /// The scalars of BiCGSTAB.
     pub struct Scalars {
-        /// (r̂, r) as it was summed last; the one that the iteration works with, and the one before it.
+        /// The last sum (r̂, r); (r̂, r) of the current iteration and of the previous one.
         rho_next, rho, rho_old, alpha, omega, beta,
         /// (r̂, v).
         sigma, vv, ts, tt, ss, rs, rt,
-        /// Share of v in r̂ at a restart.
+        /// Factor of v in r̂ at a restart.
         shift
     }
     /// Its array.
@@ -52,7 +56,7 @@ steps! {
     constants [VANISHES, GROWTH, TRUSTED];
     functions {
         fn form_shift(s;) {
-            // After a breakdown r̂ = r might lead to the same one; r + σ v is far from orthogonal to r.
+            // After a breakdown r̂ = r might lead to the same one. r + σ v is far from orthogonal to r.
             s.shift = 0.0;
             if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) {
                 s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv);
@@ -62,7 +66,7 @@ steps! {
             if (!(s.vv < HUGE)) {
                 s.reason = NOT_FINITE;
             } else if (!(abs(s.sigma) > VANISHES * s.norm * sqrt(s.vv))) {
-                s.reason = ALPHA; // x stays as it was: s = r − α v means nothing
+                s.reason = ALPHA; // x does not change: s = r − α v is meaningless
             } else if (!(s.tt + s.ss < HUGE)) {
                 s.reason = NOT_FINITE;
             }
@@ -103,7 +107,7 @@ steps! {
     adopt(s, _) { s.rho = s.rho_next; }
     /// α = ρ/(r̂, v) and ω = (t, s)/(t, t).
     find_alpha_omega(s, _) { form_alpha_omega(s); }
-    /// α and ω, and from the same sums (r̂, r), (r, r) and β of the r that follows.
+    /// α and ω, and from the same sums (r̂, r), (r, r) and β of the next r.
     find_alpha_omega_beta(s, _) {
         form_alpha_omega(s);
         if (s.halt != 0) { return; }
@@ -116,7 +120,7 @@ steps! {
     }
     /// β = ρ/ρ₋₁ · α/ω from sums over the new r.
     find_beta(s, _) { form_beta(s, history); }
-    /// x and r are those of this iteration; what follows is left out where there is nothing more to do.
+    /// Ends the iteration, whose x and r are complete; halts if nothing more is to be done.
     end(s, _) { if (s.reason != NONE || s.completed >= s.limit) { s.halt = 1; } }
 }
 
@@ -125,7 +129,7 @@ sweeps! {
     pub const SWEEPS for Scalars;
     /// r̂ = p = r, (r̂, r).
     begin: () [r] [rhat, p] -> [rho_next] { rhat = r; p = r; rho_next += r * r; }
-    /// The same with r̂ = r + σ v.
+    /// `begin` with r̂ = r + σ v.
     begin_shifted: (shift) [r, v] [rhat, p] -> [rho_next] { rhat = r + shift * v; p = r; rho_next += rhat * r; }
     /// (r̂, v), (v, v).
     alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
@@ -133,7 +137,7 @@ sweeps! {
     form_s: (rho, sigma) [v] [r] -> [] { let alpha = rho / sigma; r -= alpha * v; }
     /// (t, s), (t, t), (s, s).
     omega_dots: () [s, t] [] -> [ts, tt, ss] { ts += t * s; tt += t * t; ss += s * s; }
-    /// The same, and what (r̂, r) will follow from.
+    /// `omega_dots`, with the sums that (r̂, r) follows from.
     omega_dots_merged: () [rhat, s, t] [] -> [ts, tt, ss, rs, rt] {
         ts += t * s; tt += t * t; ss += s * s; rs += rhat * s; rt += rhat * t;
     }
@@ -141,7 +145,7 @@ sweeps! {
     update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho_next] {
         x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho_next += rhat * r;
     }
-    /// The same where p̂ = p and ŝ = s.
+    /// `update` for p̂ = p and ŝ = s.
     update_plain: (alpha, omega) [p, t, rhat] [x, r] -> [rr, rho_next] {
         x += alpha * p + omega * r; r -= omega * t; rr += r * r; rho_next += rhat * r;
     }
@@ -151,13 +155,13 @@ sweeps! {
     advance: (alpha, omega, beta) [phat, shat, t, v] [x, r, p] -> [] {
         x += alpha * phat + omega * shat; r -= omega * t; p = r + beta * (p - omega * v);
     }
-    /// The same where p̂ = p and ŝ = s.
+    /// `advance` for p̂ = p and ŝ = s.
     advance_plain: (alpha, omega, beta) [t, v] [x, r, p] -> [] {
         x += alpha * p + omega * r; r -= omega * t; p = r + beta * (p - omega * v);
     }
 }
 
-/// How the inner products of an iteration are gathered into reductions over threads, GPUs and ranks.
+/// Grouping of the inner products of an iteration into reductions over threads, GPUs and ranks.
 ///
 /// # Examples
 /// ```
@@ -171,11 +175,11 @@ pub enum Reductions {
     /// Two reductions an iteration, one a product.
     #[default]
     Merged,
-    /// Three, as the method is written.
+    /// Three reductions an iteration, as the method is written.
     Classical,
 }
 
-/// What [`Bicgstab`] is built with.
+/// Options of [`Bicgstab`].
 ///
 /// # Examples
 /// ```
@@ -229,7 +233,7 @@ pub struct BicgstabRecurrence<S: Space> {
 impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     type Options = BicgstabOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 3; // the residual is not monotone: one restart without progress is no verdict
+    const PATIENCE: usize = 3; // the residual is not monotone: one restart without progress decides nothing
 
     fn new(space: &S, options: BicgstabOptions) -> Result<Self> {
         let vector = || space.vector();
@@ -246,7 +250,8 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // A vanishing (r̂, v), or a NaN in α or ω, is found after two reductions of an iteration that does not count.
+        // A vanishing (r̂, v), or a NaN in α or ω, is found after two reductions of an iteration that does
+        // not count.
         let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
         2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
     }

@@ -1,22 +1,25 @@
-//! Communication-avoiding conjugate gradients with a Chebyshev basis, for symmetric definite A and P: P-CBCG (Suda, Li, Watanabe,
-//! Kumagai and Hirota 2016; Mayumi, Idomura, Ina, Yamada and Imamura 2019, Algs 2 and 3; Chronopoulos and Gear 1989).
+//! Communication-avoiding conjugate gradients with a Chebyshev basis, for symmetric definite A and P: P-CBCG
+//! (Suda, Li, Watanabe, Kumagai and Hirota 2016; Mayumi, Idomura, Ina, Yamada and Imamura 2019, Algs 2 and 3;
+//! Chronopoulos and Gear 1989).
 //!
-//! A step of s products builds S = (z̃₀ … z̃ₛ₋₁) and A S, where z̃ⱼ = P⁻¹ Tⱼ(A P⁻¹) r with Chebyshev polynomials on [0, λ]:
-//! zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂. It makes S conjugate to the directions of the step before,
+//! A step of s products builds S = (z̃₀ … z̃ₛ₋₁) and A S, where z̃ⱼ = P⁻¹ Tⱼ(A P⁻¹) r with Chebyshev
+//! polynomials on [0, λ]: zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂. The step makes S conjugate to the directions of
+//! the step before,
 //!
 //! ```text
 //! B = (QᵀAQ)⁻¹ QᵀAS,  Q ← S − Q B,  AQ ← AS − AQ B,
 //! ```
 //!
-//! and minimises the error over all s new directions at once: a = (QᵀAQ)⁻¹ Qᵀr, x += Q a, r −= AQ a. In exact arithmetic that is
-//! CG after s more iterations. An iteration is one product, so that histories compare; x moves at the end of a step, and between
-//! the ends of steps the history holds the last norm that is known.
+//! and minimises the error over all s new directions at once: a = (QᵀAQ)⁻¹ Qᵀr, x += Q a, r −= AQ a. In exact
+//! arithmetic this equals s more iterations of CG. An iteration counts one product, so that histories are
+//! comparable. x changes only at the end of a step; in between, the history repeats the last known norm.
 //!
 //! # Reductions
-//! Two a step: (AQ)ᵀS, s² numbers; then QᵀAQ, (AQ)ᵀ(AQ) (a half of each), Qᵀr, (AQ)ᵀr and (r, r), s(s + 3) + 1 numbers in one
-//! message. (AQ)ᵀ(AQ) and (AQ)ᵀr are more than the paper sums: with them ‖r − AQ a‖ is known as soon as a is, and the solve does not
-//! take s products more to find out that it is done. That norm is a difference; where its error could hide that the tolerance is
-//! reached, the step counts as the last and the true residual decides.
+//! Each step takes two. The first is (AQ)ᵀS, s² numbers. The second is one message of s(s + 3) + 1 numbers:
+//! QᵀAQ and (AQ)ᵀ(AQ) (a half of each), Qᵀr, (AQ)ᵀr and (r, r). The paper does not sum (AQ)ᵀ(AQ) and (AQ)ᵀr.
+//! With them ‖r − AQ a‖ is known as soon as a is, and the solve does not need another s products to detect
+//! convergence. That norm is a difference. If its error could hide that the tolerance is met, the step counts
+//! as the last, and the true residual decides.
 //!
 //! # Memory traffic of a step, vectors of N numbers
 //! s products, s preconditioners, and
@@ -29,21 +32,24 @@
 //! | x += Q a, r −= AQ a | 2s + 2 read, 2 written |
 //! | all | 14s N, 14 N an iteration |
 //!
-//! Without a preconditioner z̃ⱼ is zⱼ, and a copy of r stands for z₀: 2 N more a step.
+//! Without a preconditioner z̃ⱼ is zⱼ, and z₀ is a copy of r: 2 N more a step.
 //!
 //! # λ
-//! The largest eigenvalue of P⁻¹A, by [`LANCZOS`] steps of Lanczos' method (the coefficients of CG on a random vector), before the
-//! first solve with these operators. Kuczyński and Woźniakowski (1992) bound what that misses, in the mean over random vectors, by
-//! 0.103 (ln N / 23)², 5 % for 10⁷ unknowns; 100 power steps may miss 0.87 ln N / 99, 14 %. The estimate, which comes from below,
-//! is λ as it is: measured with s = 12 and Jacobi on a seven-point matrix of contrast 1,000, 8 % too small to 6 % too large changes
-//! nothing, 17 % too large adds half to the products, and 20 % too small as much. The lower end is 0. λ is kept for later
-//! solves with the same operators, and estimated anew where the last solve had to leave directions out.
+//! The largest eigenvalue of P⁻¹A is estimated by [`LANCZOS`] steps of Lanczos' method (the coefficients of
+//! CG on a random vector) before the first solve with these operators. Kuczyński and Woźniakowski (1992)
+//! bound its mean error over random vectors by 0.103 (ln N / 23)², which is 5 % for 10⁷ unknowns. For 100
+//! power steps the bound is 0.87 ln N / 99, or 14 %. The estimate comes from below and is used as λ without a
+//! correction. Measured with s = 12 and Jacobi on a seven-point matrix of contrast 1,000, 8 % too small to 6
+//! % too large changes nothing. 17 % too large, or 20 % too small, adds half to the products. The lower end
+//! of the interval is 0. λ is kept for later solves with the same operators, and estimated again if the last
+//! solve had to drop directions.
 //!
-//! # Directions that depend on others
-//! QᵀAQ is factorised by columns. A pivot below `RANK` of its column's energy before it was made conjugate is rounding noise: that
-//! direction and those behind it are left out of this step, and counted ([`CbcgRecurrence::dropped`]). With one direction left a
-//! step is one of CG; with none the space cannot be extended, and the step begins anew without Q. A may be negative definite, and P
-//! too; a direction with (q, A q) of the other sign ends the solve.
+//! # Linearly dependent directions
+//! QᵀAQ is factorised by columns. A pivot is rounding noise if it is below `RANK` times the energy that its
+//! column had before it was made conjugate. Then that direction and all later ones are dropped from this
+//! step, and counted ([`CbcgRecurrence::dropped`]). With one direction left, a step is an iteration of CG.
+//! With none the space cannot be extended, and the step starts again without Q. A and P may be negative
+//! definite; a direction with (q, A q) of the other sign ends the solve.
 
 mod lambda;
 
@@ -53,15 +59,15 @@ use crate::space::{BATCH, FLAGS, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 use lambda::largest_ritz_value;
 
-/// Share of a column's energy under which what is left of it is rounding noise.
+/// Share of a column's energy below which the remainder is rounding noise.
 const RANK: f64 = 1e-12;
-/// Share of a column's energy above which a wrong sign is no rounding.
+/// Share of a column's energy above which rounding cannot explain a wrong sign.
 const SIGN: f64 = 1e-8;
-/// Error of ‖r − AQ a‖² as a share of the squares that it is the difference of.
+/// Error of ‖r − AQ a‖², relative to the squares whose difference it is.
 const DIFFERENCE: f64 = 1e-14;
 /// Steps of Lanczos' method.
 pub const LANCZOS: usize = 24;
-/// Lanczos' method ends where a number has become so small against its first: its space is exhausted.
+/// Relative size below which the space of Lanczos' method is exhausted.
 const EXHAUSTED: f64 = 1e-10;
 const _: () = assert!(2 * LANCZOS <= 48);
 /// Most directions of a step, s.
@@ -72,19 +78,20 @@ steps! {
     pub struct Scalars {
         /// Sums of Lanczos' method: (p, A p), (r, z).
         pq, rz,
-        /// What it works with.
+        /// Working values of Lanczos' method.
         rho, alpha, beta, rho_first, largest, live,
-        /// What it found against A or P: 0, or 1 for a sum that is not finite, 2 for A and 3 for P that are not definite.
+        /// Defect of A or P that it found: 0 for none, 1 for a sum that is not finite, 2 for an indefinite A,
+        /// 3 for an indefinite P.
         unfit,
-        /// Coefficients of z₁ and of later zⱼ: shares of A z̃ⱼ₋₁, zⱼ₋₁ and zⱼ₋₂.
+        /// Coefficients of z₁ and of later zⱼ: factors of A z̃ⱼ₋₁, zⱼ₋₁ and zⱼ₋₂.
         first_product, first_last, product, last, before,
-        /// Directions that steps left out; the sign of A: ±1, 0 where it is not known yet; 1 where the last norm may satisfy the
-        /// tolerance.
+        /// Number of directions that were dropped; the sign of A (±1, or 0 if it is not known yet); 1 if the
+        /// last norm may meet the tolerance.
         dropped, sign, reached
     }
-    /// Its arrays, for s = m directions: α and β of Lanczos' method; (AQ)ᵀS by rows; the sums of the second message side by side;
-    /// the Cholesky factor of ±QᵀAQ and B, both by columns, and a; the energy that was taken off each column of S; 1 for each
-    /// direction that the last step used.
+    /// Its arrays, for s = m directions: α and β of Lanczos' method; (AQ)ᵀS by rows; the sums of the second
+    /// message; the Cholesky factor of ±QᵀAQ and B, both by columns; a; the energy that was taken off each
+    /// column of S; and 1 for each direction that the last step used.
     arrays Arrays(m) {
         history: m + 1, lanczos: 48, h: m * m, g: m * (m + 1) / 2, c: m * (m + 1) / 2, w: m, u: m, square: 1,
         l: m * m, b: m * m, a: m, taken: m, used: m
@@ -93,7 +100,7 @@ steps! {
     functions {}
     /// Every step.
     pub const STEPS;
-    /// Lanczos' method begins.
+    /// Begins Lanczos' method.
     lanczos_begin(s, _) {
         s.rho = s.rz;
         s.rho_first = s.rz;
@@ -103,7 +110,7 @@ steps! {
         if (!(abs(s.rho) < HUGE)) { s.unfit = 1.0; s.live = 0.0; }
         if (s.rho == 0.0) { s.live = 0.0; }
     }
-    /// α = ρ/(p, A p), 0 where the space is exhausted or (p, A p) has the wrong sign.
+    /// α = ρ/(p, A p), or 0 if the space is exhausted or (p, A p) has the wrong sign.
     lanczos_alpha(s, j) {
         s.alpha = 0.0;
         if (s.live > 0.0) {
@@ -130,26 +137,27 @@ steps! {
         }
         lanczos[2 * j + 1] = s.beta;
     }
-    /// There are no directions of a step before.
+    /// Forgets the directions of the step before.
     forget(s, _) {
         let mut i = 0;
         while (i < m) { used[i] = 0.0; i += 1; }
     }
-    /// A step begins, unless A or P was found unfit.
+    /// Begins a step, unless A or P is unfit.
     open(s, _) {
         if (s.unfit == 1.0) { s.reason = NOT_FINITE; }
         if (s.unfit == 2.0) { s.reason = INDEFINITE_MATRIX; }
         if (s.unfit == 3.0) { s.reason = INDEFINITE_PRECONDITIONER; }
         if (s.reason != NONE) { s.halt = 1; }
     }
-    /// One product more. The last step of a solve may be a short one: what follows its products is done at the end of the batch.
+    /// Counts one product. If the iteration limit cuts the last step short, the end of the batch finishes it.
     count(s, j) {
         s.completed += 1;
         s.columns += 1;
         history[j + 1] = s.norm_recurrence;
         if (s.completed >= s.limit && j + 1 < m) { s.halt = 1; }
     }
-    /// B = (QᵀAQ)⁻¹ QᵀAS by the factor of the step before, and the energy that it takes off each column of S.
+    /// B = (QᵀAQ)⁻¹ QᵀAS, with the factor of the step before, and the energy that it takes off each column of
+    /// S.
     conjugate(s, _) in parallel {
         each!(j, m, {
             let mut k = 0;
@@ -175,7 +183,7 @@ steps! {
             taken[j] = abs(sum_taken);
         });
     }
-    /// The Cholesky factor of ±QᵀAQ as far as its columns are independent, a, and ‖r − AQ a‖.
+    /// The Cholesky factor of ±QᵀAQ as far as its columns are independent; a; and ‖r − AQ a‖.
     factor(s, _) in parallel {
         let n = at(s.columns);
         one!({
@@ -260,17 +268,17 @@ steps! {
             }
         });
     }
-    /// The end of a step.
+    /// Ends a step.
     end(s, _) {
         s.columns = 0;
         history[at(s.completed)] = s.norm_recurrence;
         if (s.reached > 0.0 && s.reason == NONE) { s.reason = ESTIMATE; }
-        // No halt at the end of a full batch: the next one goes on with Q.
+        // No halt at the end of a full batch: the next batch goes on with Q.
         if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
     }
-    /// At the end of a batch: nothing is left to do but where products of a short step wait.
+    /// At the end of a batch: halts unless a short step still has to be finished.
     settle(s, _) { if (s.columns == 0) { s.halt = 1; } }
-    /// The true residual follows.
+    /// Lets the true residual be computed.
     resume(s, _) { if (s.verified != 0) { s.halt = 0; } }
 }
 
@@ -283,7 +291,7 @@ sweeps! {
     second: (first_product, first_last) [az, z] [to] -> [] { to = first_product * az - first_last * z; }
     /// zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂.
     later: (product, last, before) [az, z, zz] [to] -> [] { to = product * az - last * z - before * zz; }
-    /// The same in the place of zⱼ₋₂.
+    /// `later`, written over zⱼ₋₂.
     later_in_place: (product, last, before) [az, z] [to] -> [] { to = product * az - last * z - before * to; }
     /// (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
@@ -295,7 +303,7 @@ sweeps! {
     direction: (beta) [z] [p] -> [] { p = z + beta * p; }
 }
 
-/// Which polynomials span a step's directions.
+/// Polynomials that span the directions of a step.
 ///
 /// # Examples
 /// ```
@@ -306,16 +314,16 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CbcgBasis {
-    /// Chebyshev's on [0, λ]: independent for s up to 16 and more.
+    /// Chebyshev polynomials on [0, λ]: linearly independent for s up to 16 and more.
     #[default]
     Chebyshev,
-    /// Powers of A P⁻¹/λ: independent to working precision for s up to 3 or 4; for comparison.
+    /// Powers of A P⁻¹/λ: linearly independent to working precision for s up to 3 or 4. For comparison.
     Monomial,
 }
 
 krylith_base::names! { CbcgBasis, "basis of cbcg": Chebyshev => "chebyshev", Monomial => "monomial" }
 
-/// What [`Cbcg`] is built with.
+/// Options of [`Cbcg`].
 ///
 /// # Examples
 /// ```
@@ -325,9 +333,10 @@ krylith_base::names! { CbcgBasis, "basis of cbcg": Chebyshev => "chebyshev", Mon
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CbcgOptions {
-    /// Directions of a step, s, from 1 to [`MOST_STEPS`]: products between two pairs of reductions.
+    /// Directions of a step, s, from 1 to [`MOST_STEPS`]: the number of products between two pairs of
+    /// reductions.
     pub steps: usize,
-    /// What spans them.
+    /// Polynomials that span the directions.
     pub basis: CbcgBasis,
 }
 
@@ -355,40 +364,43 @@ impl Default for CbcgOptions {
 /// ```
 pub type Cbcg<S> = Krylov<S, CbcgRecurrence<S>>;
 
-/// The vectors of P-CBCG, and what is known of the operators.
+/// The vectors of P-CBCG, and its estimates of the operators.
 #[doc(hidden)]
 pub struct CbcgRecurrence<S: Space> {
     options: CbcgOptions,
     at: Arrays,
     r: S::Vector,
-    /// zⱼ of odd and of even j, where z̃ⱼ is another.
+    /// zⱼ of odd and of even j, if z̃ⱼ differs from it.
     z: [S::Vector; 2],
     basis: Vec<S::Vector>,
     products: Vec<S::Vector>,
     q: Vec<S::Vector>,
     aq: Vec<S::Vector>,
-    /// λ and the sign that it has, once it was estimated, and the key of the operators.
+    /// λ with its sign, once it is estimated, and the key of the operators.
     lambda: (f64, Option<u64>),
-    /// What the estimate found against the operators: `Scalars::unfit`.
+    /// Defect of the operators that the estimate found: `Scalars::unfit`.
     unfit: f64,
-    /// Directions that the steps of the last solve left out.
+    /// Number of directions that the steps of the last solve dropped.
     dropped: usize,
 }
 
 impl<S: Space> CbcgRecurrence<S> {
-    /// λ as the last solve used it: the largest eigenvalue of P⁻¹A, and a little more; negative where A or P is.
+    /// Returns λ as the last solve used it: an estimate of the largest eigenvalue of P⁻¹A, negative if A or P
+    /// is.
     #[cfg(any(test, feature = "testing"))]
     pub fn lambda(&self) -> f64 {
         self.lambda.0
     }
 
-    /// Directions that steps of the last solve left out because they depended on others to working precision.
+    /// Returns the number of directions that the last solve dropped because they were linearly dependent to
+    /// working precision.
     #[cfg(any(test, feature = "testing"))]
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Lanczos' method on a random vector, by the coefficients of CG: (αⱼ, βⱼ), as far as the space goes.
+    /// Runs Lanczos' method on a random vector and returns the coefficients of CG (αⱼ, βⱼ), as far as the
+    /// space goes.
     fn lanczos(&mut self, on: &mut Work<S>) -> Result<[f64; 2 * LANCZOS]> {
         let Self { r, z: [z, _], basis, products, .. } = self;
         let (p, q) = (&mut basis[0], &mut products[0]);
@@ -415,7 +427,7 @@ impl<S: Space> CbcgRecurrence<S> {
         Ok(coefficients)
     }
 
-    /// What follows the products of a step.
+    /// Finishes a step after its products.
     fn update(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         let Self { at, r, basis, products, q, aq, .. } = self;
         let s = on.space;
@@ -431,13 +443,13 @@ impl<S: Space> CbcgRecurrence<S> {
 impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     type Options = CbcgOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 3; // as of CG
+    const PATIENCE: usize = 3; // as for CG
 
     fn new(space: &S, options: CbcgOptions) -> Result<Self> {
         let s = options.steps;
         if !(1..=MOST_STEPS).contains(&s) {
             return Err(Error::invalid(format!(
-                "cbcg has s = {s} directions a step; from 1 to {MOST_STEPS} are supported"
+                "cbcg:s={s}: expected from 1 to {MOST_STEPS} directions a step"
             )));
         }
         let block = || space.block(s);
@@ -464,17 +476,17 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         Arrays::at(m).len
     }
 
-    /// λ, where it is not known.
+    /// Estimates λ if it is not known.
     fn prepare(&mut self, on: &mut Work<S>, key: Option<u64>) -> Result<()> {
         if key.is_some() && key == self.lambda.1 && self.dropped == 0 {
             return Ok(());
         }
         let mut flags = [0; FLAGS];
-        flags[BATCH] = self.options.steps as i32; // where arrays stand
+        flags[BATCH] = self.options.steps as i32; // fixes the offsets of the arrays
         on.space.write_scalars(on.scalars, 0, &[0.0; Scalars::LEN], &flags)?;
         let coefficients = self.lanczos(on)?;
         let estimate = largest_ritz_value(&coefficients);
-        // Where nothing can be found out, any interval will do.
+        // If nothing can be found out, any interval will do.
         let lambda = if estimate != 0.0 && estimate.is_finite() { estimate } else { 1.0 };
         self.lambda = (lambda, key);
         Ok(())
@@ -499,7 +511,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     fn remark(&self) -> Option<String> {
         let (dropped, s) = (self.dropped, self.options.steps);
         (dropped > 0).then(|| {
-            format!("cbcg left out {dropped} directions that depended on others to working precision; a smaller s than {s} would spare their products")
+            format!("cbcg dropped {dropped} directions that were linearly dependent to working precision; an s below {s} avoids their products")
         })
     }
 
@@ -511,7 +523,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         &mut self.r
     }
 
-    /// Directions of the step before stay, and what follows is made conjugate to them.
+    /// Keeps the directions of the step before; later ones are made conjugate to them.
     fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
         if !on.first {
             return Ok(());
@@ -522,7 +534,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         on.step(forget, 0)
     }
 
-    /// z̃ⱼ and A z̃ⱼ; the last of a step moves x.
+    /// Computes z̃ⱼ and A z̃ⱼ; the last iteration of a step updates x.
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
         let Self { r, z: [odd, even], basis, products, .. } = self;
         if j == 0 {
@@ -551,7 +563,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         if j + 1 == self.options.steps { self.update(on, x) } else { Ok(()) }
     }
 
-    /// A step that the limit of iterations or the observer made short.
+    /// Finishes a step that the iteration limit or the observer cut short.
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         on.step(settle, 0)?;
         self.update(on, x)?;

@@ -1,38 +1,53 @@
-//! Preconditioned conjugate gradients, for symmetric definite A and P (Hestenes and Stiefel 1952; Saad 2003, Alg. 9.1).
+//! Preconditioned conjugate gradients, for symmetric definite A and P (Hestenes and Stiefel 1952; Saad 2003,
+//! Alg. 9.1).
 //!
-//! Memory traffic of an iteration, vectors of N numbers: one product, one preconditioner, and
+//! Memory traffic of an iteration, with vectors of N numbers. Each iteration makes one product and applies P
+//! once; the passes over vectors are:
 //!
-//! | pass | `textbook` | `flexible` | `one-reduction` | `pipelined` |
-//! |---|---|---|---|---|
-//! | (p, q), q = A p | 2 read, **reduction** | the same | | |
-//! | r −= α q | 2 read, 1 written | the same | in one pass with x, p = z + β p and s = q + β s: 6 read, 4 written | in one pass with all other recurrences and the sums: 10 read, 8 written, **reduction** |
-//! | (r, r), (r, z), z = P⁻¹ r | 2 read, **reduction** | with (z, q): 3 read, **reduction** | with (z, q), q = A z: 3 read, **reduction** | |
-//! | x += α p, p = z + β p | 3 read, 2 written | the same | | |
-//! | all | 12 N | 13 N | 13 N | 18 N |
-//! | where z = r | 10 N | 10 N | 11 N | 13 N |
+//! `textbook`, 12 N, or 10 N if z = r:
+//! - (p, q) with q = A p: 2 read, **reduction**;
+//! - r −= α q: 2 read, 1 written;
+//! - (r, r) and (r, z) with z = P⁻¹ r: 2 read, **reduction**;
+//! - x += α p, p = z + β p: 3 read, 2 written.
 //!
-//! Where A sums (p, q) in the pass of its product and P sums (r, r) and (r, z) in its own
-//! ([`LinearOperator::apply_with_dots`](crate::operator::LinearOperator::apply_with_dots)), `textbook` moves 8 N and `flexible` 11 N.
-//! In these two x waits for the next p: an iteration that ends a batch leaves α p in `pending`, which `finish` adds.
+//! `flexible`, 13 N, or 10 N if z = r: as `textbook`, but the third pass also sums (z, q): 3 read,
+//! **reduction**.
 //!
-//! Where P is worth many products, `textbook` sums (r, r) in the pass of r −= α q, a reduction more, so that the last iteration ends without P.
+//! `one-reduction`, 13 N, or 11 N if z = r:
+//! - r −= α s, x += α p, p = z + β p and s = q + β s: 6 read, 4 written;
+//! - (r, r), (r, z) and (z, q) with q = A z: 3 read, **reduction**.
 //!
-//! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to the last direction
-//! where P varies too; r − r₋₁ is −α q, so nothing more is stored. For a fixed symmetric P this is (r, z − z₋₁)/ρ₋₁.
-//! `one-reduction` (Chronopoulos and Gear 1989) has s = A p by recurrence: one vector more, and a residual that drifts sooner.
+//! `pipelined`, 18 N, or 13 N if z = r: all recurrences and sums in one pass: 10 read, 8 written,
+//! **reduction**.
 //!
-//! `pipelined` (Ghysels and Vanroose 2014, Alg. 4) has all of z = P⁻¹ r, w = A z, s = A p, q = P⁻¹ s and v = A q by recurrence, so its
-//! one reduction travels while m = P⁻¹ w and n = A m of the next iteration are computed. That gains where a reduction takes about as
-//! long as a product and a preconditioner: on many ranks. On a GPU sums are in stream order and nothing overlaps. An
-//! iteration that ends the solve has multiplied once for nothing.
+//! If A sums (p, q) in the pass of its product, and P sums (r, r) and (r, z) in its own
+//! ([`LinearOperator::apply_with_dots`](crate::operator::LinearOperator::apply_with_dots)), `textbook` moves
+//! 8 N and `flexible` 11 N. In these two forms x waits for the next p: an iteration that ends a batch leaves
+//! α p in `pending`, and `finish` adds it.
 //!
-//! Rounding in the recurrences grows with their number, so the residuals of the last two forms part from b − A x, of `pipelined` the
-//! soonest (Cools et al. 2018). The driver replaces them by the true one whenever they claim to be done, and the recurrence begins
-//! anew from there. Drift can also turn the sign of (p, A p), which is a recurrence too: the first time, and whenever the true
-//! residual has halved since the last time, that is a restart rather than a breakdown.
+//! If an application of P costs as much as many products, `textbook` sums (r, r) in the pass of r −= α q.
+//! That is one more reduction, but the last iteration ends without P.
 //!
-//! A may be negative definite, and P too: (p, A p) and (r, P⁻¹ r) must keep the signs that they begin with. Where one
-//! changes, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that says which.
+//! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to
+//! the last direction even if P varies. r − r₋₁ is −α q, so no further vector is stored. For a fixed
+//! symmetric P this is (r, z − z₋₁)/ρ₋₁. `one-reduction` (Chronopoulos and Gear 1989) computes s = A p by
+//! recurrence: it stores one more vector, and its residual drifts sooner.
+//!
+//! `pipelined` (Ghysels and Vanroose 2014, Alg. 4) computes all of z = P⁻¹ r, w = A z, s = A p, q = P⁻¹ s and
+//! v = A q by recurrence. Its one reduction therefore overlaps with m = P⁻¹ w and n = A m of the next
+//! iteration. This pays if a reduction takes about as long as a product and a preconditioner: on many ranks.
+//! On a GPU sums are in stream order and nothing overlaps. The iteration that ends the solve wastes one
+//! product.
+//!
+//! Rounding errors in the recurrences grow with their number. So the residuals of the last two forms drift
+//! away from b − A x, soonest in `pipelined` (Cools et al. 2018). When they claim convergence, the driver
+//! replaces them by the true residual, and the recurrence restarts from it. Drift can also change the sign of
+//! (p, A p), which is a recurrence too. The first sign change, and each one after the true residual has
+//! halved, counts as a restart, not a breakdown.
+//!
+//! A and P may be negative definite: (p, A p) and (r, P⁻¹ r) must keep their initial signs. If one changes
+//! its sign, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that names
+//! it.
 
 mod flexible;
 mod one_reduction;
@@ -52,15 +67,16 @@ use textbook::Textbook;
 steps! {
     /// The scalars of CG.
     pub struct Scalars {
-        /// (r, z) and (z, q) as they were summed last, (p, A p).
+        /// The last sums (r, z) and (z, q); (p, A p).
         rho_next, zq, pq,
-        /// (r, z) and (z, A z) that the iteration works with; (r, z) before it, 0 after a restart.
+        /// (r, z) and (z, A z) of the current iteration; (r, z) of the previous one, 0 after a restart.
         rho, delta, rho_old, alpha, beta,
-        /// Share of p that x still lacks, where the batch ended before x was brought up; else 0.
+        /// Factor of p that x still lacks if the batch ended before x was updated; else 0.
         pending,
-        /// The true residual's norm before the iterations in which (p, A p) by recurrence last changed its sign; 0 where it never did.
+        /// Norm of the true residual before the iterations in which (p, A p) by recurrence last changed its
+        /// sign; 0 if it never did.
         excused,
-        /// ±1: the sign of (p, A p) and that of (r, z); 0 where it is not known yet.
+        /// ±1, the signs of (p, A p) and of (r, z); 0 if not known yet.
         sign_a, sign_p
     }
     /// Its array.
@@ -91,7 +107,7 @@ steps! {
     }
     /// Every step.
     pub const STEPS;
-    /// A restart: there is no last direction.
+    /// After a restart there is no previous direction.
     adopt(s, _) { s.rho = s.rho_next; s.delta = s.zq; s.rho_old = 0.0; s.beta = 0.0; }
     /// α = ρ/(p, q).
     find_alpha(s, _) { form_alpha(s); }
@@ -106,18 +122,18 @@ steps! {
             s.excused = s.norm;
         }
     }
-    /// The end of an iteration before P is applied.
+    /// Ends an iteration before P is applied.
     end_early(s, _) {
         s.rho_next = s.rho;
         end_iteration(s, history);
     }
-    /// β = ρ/ρ₋₁ behind it.
+    /// β = ρ/ρ₋₁ after `end_early`.
     find_beta_late(s, _) { s.beta = s.rho_next / s.rho; s.rho = s.rho_next; }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
     /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
     find_beta_flexible(s, _) { s.beta = -s.alpha * s.zq / s.rho; end_iteration(s, history); }
-    /// The end of an iteration whose β comes later.
+    /// Ends an iteration whose β comes later.
     end(s, _) { end_iteration(s, history); }
 }
 
@@ -140,7 +156,7 @@ sweeps! {
     dot: () [r, z] [] -> [rho_next] { rho_next += r * z; }
     /// r −= α q, (r, r), (r, z) where z = r.
     reduce_plain: (alpha) [q] [r] -> [rr, rho_next] { r -= alpha * q; rr += r * r; rho_next += r * r; }
-    /// The same with (z, q).
+    /// `reduce_plain` with (z, q).
     reduce_flexible_plain: (alpha) [q] [r] -> [rr, rho_next, zq] {
         r -= alpha * q; rr += r * r; rho_next += r * r; zq += r * q;
     }
@@ -156,17 +172,18 @@ sweeps! {
     advance_both: (alpha, beta) [z, q] [p, s, x, r] -> [] {
         p = z + beta * p; s = q + beta * s; x += alpha * p; r -= alpha * s;
     }
-    /// The same where z = r.
+    /// `advance_both` for z = r.
     advance_both_plain: (alpha, beta) [q] [p, s, x, r] -> [] {
         p = r + beta * p; s = q + beta * s; x += alpha * p; r -= alpha * s;
     }
-    /// v = n + β v, q = m + β q, s = w + β s, p = z + β p, x += α p, r −= α s, z −= α q, w −= α v; (r, r), (r, z), (z, w).
+    /// v = n + β v, q = m + β q, s = w + β s, p = z + β p, x += α p, r −= α s, z −= α q, w −= α v; (r, r),
+    /// (r, z), (z, w).
     advance_all: (alpha, beta) [m, n] [v, q, s, p, x, r, z, w] -> [rr, rho_next, zq] {
         v = n + beta * v; q = m + beta * q; s = w + beta * s; p = z + beta * p;
         x += alpha * p; r -= alpha * s; z -= alpha * q; w -= alpha * v;
         rr += r * r; rho_next += r * z; zq += z * w;
     }
-    /// The same where z = r, m = w and q = s.
+    /// `advance_all` for z = r, m = w and q = s.
     advance_all_plain: (alpha, beta) [n] [v, s, p, x, r, w] -> [rr, rho_next, zq] {
         v = n + beta * v; s = w + beta * s; p = r + beta * p;
         x += alpha * p; r -= alpha * s; w -= alpha * v;
@@ -174,7 +191,7 @@ sweeps! {
     }
 }
 
-/// How β is formed, and how many reductions an iteration takes.
+/// The formula of β, and the number of reductions of an iteration.
 ///
 /// # Examples
 /// ```
@@ -189,15 +206,15 @@ pub enum CgForm {
     /// β = ρ/ρ₋₁; two reductions.
     #[default]
     Textbook,
-    /// The same in exact arithmetic with one reduction; for many ranks.
+    /// `Textbook` in exact arithmetic, with one reduction; for many ranks.
     OneReduction,
-    /// For preconditioners that vary; two reductions.
+    /// For preconditioners that vary between iterations; two reductions.
     Flexible,
-    /// One reduction, on its way during the next preconditioner and product; for very many ranks.
+    /// One reduction, which overlaps with the next preconditioner and product; for very many ranks.
     Pipelined,
 }
 
-/// What [`Cg`] is built with.
+/// Options of [`Cg`].
 ///
 /// # Examples
 /// ```
@@ -212,7 +229,7 @@ pub struct CgOptions {
     pub form: CgForm,
 }
 
-/// Conjugate gradients and their workspace of eight vectors, nine with one reduction and 13 pipelined.
+/// Conjugate gradients and their workspace: eight vectors, nine for `OneReduction`, 13 for `Pipelined`.
 ///
 /// # Examples
 /// ```
@@ -229,7 +246,7 @@ pub struct CgOptions {
 /// ```
 pub type Cg<S> = Krylov<S, CgRecurrence<S>>;
 
-/// The vectors of CG, and how they are worked on.
+/// The vectors of CG in its chosen form.
 #[doc(hidden)]
 pub struct CgRecurrence<S: Space>(Form<S>);
 
@@ -240,7 +257,7 @@ enum Form<S: Space> {
     Pipelined(Pipelined<S>),
 }
 
-/// Calls a method of the form at hand.
+/// Calls a method of the chosen form.
 macro_rules! form {
     ($self:ident, $form:pat => $call:expr) => {
         match &mut $self.0 {
@@ -255,7 +272,7 @@ macro_rules! form {
 impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     type Options = CgOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 3; // ‖r‖₂ is not monotone: one restart without progress is no verdict
+    const PATIENCE: usize = 3; // ‖r‖₂ is not monotone: one restart without progress decides nothing
 
     fn new(space: &S, CgOptions { form }: CgOptions) -> Result<Self> {
         Ok(Self(match form {
@@ -309,7 +326,7 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     }
 }
 
-/// z = P⁻¹ r, (r, r), (r, z) and p = z: how the two forms with two reductions begin.
+/// Computes z = P⁻¹ r, (r, r), (r, z) and p = z: the start of the two forms with two reductions.
 fn begin<S: Space>(on: &mut Work<S>, r: &S::Vector, z: &mut S::Vector, p: &mut S::Vector) -> Result<()> {
     let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
     if !summed {
@@ -319,7 +336,7 @@ fn begin<S: Space>(on: &mut Work<S>, r: &S::Vector, z: &mut S::Vector, p: &mut S
     on.sweep(begin_direction, [z], [p])
 }
 
-/// q = A p and α = ρ/(p, q).
+/// Computes q = A p and α = ρ/(p, q).
 fn product_and_step<S: Space>(on: &mut Work<S>, p: &S::Vector, q: &mut S::Vector, j: usize) -> Result<()> {
     if !on.multiply_with_dots(p, q, Dots::Xy(Scalars::<usize, usize>::AT.pq))? {
         on.sweep(curvature, [p, q], [])?;

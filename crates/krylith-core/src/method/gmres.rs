@@ -1,31 +1,35 @@
-//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1), and FGMRES (Saad 1993).
+//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1), and FGMRES (Saad
+//! 1993).
 //!
-//! Memory traffic of iteration j, vectors of N numbers: one product, one preconditioner, and
+//! Memory traffic of iteration j, with vectors of N numbers: one product, one preconditioner, and
 //! * `lowsync`: basis read twice, w and z read twice, q and w written: (2j + 6) N, **one** reduction;
 //! * `cgs2`: basis read four times: (4j + 8) N, two reductions and a norm;
 //! * `mgs`: z read and written for every column: (4j + 5) N, j + 2 reductions.
 //!
 //! # Delayed Gram–Schmidt (`lowsync`, the default)
-//! DCGS2 after Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt whose second pass over a
-//! vector waits for the first pass of the next one. With V the j finished columns, w the tentative column (orthogonalised
-//! once, not normalised) and z = A w, one reduction brings r = Vᵀw, t = Vᵀz, wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr, the
-//! finished column is q = (w − V r)/ρ, its product A q = (z − V g)/ρ with g = H r because A V = V H, and the next tentative
-//! column is (z − V t − q t_j)/ρ, t_j = (wᵀz − rᵀt)/ρ.
+//! DCGS2 after Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt whose
+//! second pass over a vector waits for the first pass of the next one. With V the j finished columns, w the
+//! tentative column (orthogonalised once, not normalised) and z = A w, one reduction brings r = Vᵀw, t = Vᵀz,
+//! wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr, the finished column is q = (w − V r)/ρ, its product A q = (z − V
+//! g)/ρ with g = H r because A V = V H, and the next tentative column is (z − V t − q t_j)/ρ, t_j = (wᵀz −
+//! rᵀt)/ρ.
 //!
-//! ρ is a difference, and harmless: r is at rounding level unless w is itself rounding noise. That case (the space is
-//! invariant to working precision) ends the cycle instead of taking a second reduction.
+//! ρ² is a difference, but its cancellation is harmless: r is at rounding level unless w itself is rounding
+//! noise. In that case the space is invariant to working precision, and the cycle ends instead of taking a
+//! second reduction.
 //!
 //! # FGMRES
-//! Where the preconditioner varies, each z_j = M_j⁻¹ w_j is kept, in f64, and x takes Z y in place of P⁻¹ V y: m vectors more, and one
-//! application a cycle less. On a GPU the preconditioner writes to its column directly; on a CPU each is copied there, 2 N more.
+//! If the preconditioner varies, each z_j = M_j⁻¹ w_j is kept in f64, and x gets Z y in place of P⁻¹ V y.
+//! This takes m more vectors, and one application less per cycle. On a GPU the preconditioner writes directly
+//! to its column; on a CPU each z_j is copied there, which moves 2 N more.
 //!
-//! The delayed pass holds nevertheless. A z_j = V t + q t_j + ρ w⁺ by the definition of the next tentative column w⁺, whose own
-//! delayed pass says w⁺ = V⁺ r⁺ + ρ⁺ q⁺. So column j of H for z_j/ρ is (t, t_j)/ρ + r⁺ with ρ⁺ below, whatever M_j was:
-//! H takes the raw coefficients, without the g that turns A M⁻¹ w into A M⁻¹ q. In exact arithmetic and with one M both span the same
-//! space and find the same x.
+//! The delayed pass is still valid. By the definition of the next tentative column w⁺, A z_j = V t + q t_j +
+//! ρ w⁺. The delayed pass of w⁺ gives w⁺ = V⁺ r⁺ + ρ⁺ q⁺. So column j of H for z_j/ρ is (t, t_j)/ρ + r⁺ with
+//! ρ⁺ below, whatever M_j was: H takes the raw coefficients, without the g that turns A M⁻¹ w into A M⁻¹ q.
+//! In exact arithmetic and with a single M, both forms span the same space and find the same x.
 //!
-//! Every cycle starts from the true residual b − A x, so that a basis stored in f32, or an estimate gone wrong,
-//! costs iterations and never accuracy.
+//! Every cycle starts from the true residual b − A x. A basis stored in f32, or a wrong estimate, therefore
+//! costs iterations but no accuracy.
 //!
 //! # Time of an iteration on a GPU
 //! An iteration is three or four nodes of a graph: product, preconditioner, projection, and an update with
@@ -38,27 +42,28 @@ use super::work::Work;
 use crate::space::{Phase, Precision, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 
-/// (‖w‖/‖A q‖)² under which a vector is rounding noise.
+/// Ratio (‖w‖/‖A q‖)² below which a vector is rounding noise.
 const BREAKDOWN: f64 = 1e-28;
 
 steps! {
     /// The scalars of GMRES.
     pub struct Scalars {
-        /// Error of a norm by Pythagoras, squared, as a share of zᵀz.
+        /// Squared error of a norm by Pythagoras, relative to zᵀz.
         pythagoras,
-        /// Diagonal entries of R under this share of the largest span nothing new.
+        /// Diagonal entries of R below this share of the largest one span nothing new.
         rank,
-        /// Square of the norm of the last product, for the breakdown test.
+        /// Squared norm of the last product, for the breakdown test.
         scale,
         rho, tj, tt,
-        /// 1 where a delayed step begins a column.
+        /// 1 if a delayed step begins a column.
         begun,
-        /// 1 where H describes what was preconditioned, and not the finished columns.
+        /// 1 if H belongs to the vectors that were preconditioned, not to the finished columns.
         flexible
     }
-    /// Its arrays, for a basis of m columns: dot products (r, t, wᵀw, wᵀz, zᵀz of a delayed step, two groups of m + 1 of a
-    /// classical one), the Hessenberg matrix H and its factor R by columns, rotations, the right-hand side of the least-squares
-    /// problem before the last rotation of each entry and after it, its solution, and what each column of Z is to be divided by.
+    /// Its arrays, for a basis of m columns: dot products (r, t, wᵀw, wᵀz and zᵀz of a delayed step, or two
+    /// groups of m + 1 of a classical one); the Hessenberg matrix H and its factor R, by columns; rotations;
+    /// the right-hand side of the least-squares problem before and after the last rotation of each entry; its
+    /// solution; and the divisor of each column of Z.
     arrays Arrays(m) {
         history: m + 1, dots: 2 * (m + 1) + 3, h: (m + 1) * m, r: (m + 1) * m, cs: m + 1, sn: m + 1, start: m + 1,
         gamma: m + 1, y: m + 1, scales: m + 1
@@ -66,7 +71,8 @@ steps! {
     constants [BREAKDOWN];
     functions {
         fn rotate(s, c, ld; h, r, cs, sn, start, gamma, history) {
-            // Column c of H into column c of R: earlier Givens rotations, then a new one that annihilates H[c+1, c].
+            // Column c of H into column c of R: earlier Givens rotations, then a new one that annihilates
+            // H[c+1, c].
             let mut above = h[c * ld];
             let mut k = 0;
             while (k < c) {
@@ -77,7 +83,7 @@ steps! {
             }
             let below = h[c * ld + c + 1];
             let length = sqrt(above * above + below * below);
-            cs[c] = 0.0; // a column of zeros takes nothing off the residual
+            cs[c] = 0.0; // a zero column does not reduce the residual
             sn[c] = 1.0;
             if (length > 0.0) {
                 cs[c] = above / length;
@@ -99,13 +105,14 @@ steps! {
     }
     /// Every step.
     pub const STEPS;
-    /// A cycle begins: γ = ‖r‖ e₁.
+    /// Begins a cycle: γ = ‖r‖ e₁.
     open(s, _) {
         s.scale = 0.0;
         start[0] = s.norm;
         gamma[0] = s.norm;
     }
-    /// Column j of H from one or two full Gram–Schmidt passes: the first in dots, a second one behind it, (w, w) in rr.
+    /// Column j of H from one or two full Gram–Schmidt passes: the first one in `dots`, the second behind it,
+    /// (w, w) in rr.
     classical(s, j) {
         let ld = m + 1;
         let mut scale = s.rr;
@@ -129,7 +136,8 @@ steps! {
         count(s);
         if (s.reason != NONE) { s.halt = 1; }
     }
-    /// Column j − 1 made final and column j begun, from one delayed reduction; beside the update of the vectors.
+    /// Finishes column j − 1 and begins column j from one delayed reduction, beside the update of the
+    /// vectors.
     delayed_step(s, j) in parallel {
         let ld = m + 1;
         one!({
@@ -150,8 +158,8 @@ steps! {
             if (!(ww + dots[2 * j + 2] < HUGE)) {
                 s.reason = NOT_FINITE;
             } else if (!(rho2 > 0.25 * ww) || !(ww > BREAKDOWN * s.scale)) {
-                // w is rounding noise: the space is invariant to working precision, and column j − 1 was its last. Its norm by
-                // Pythagoras was good to eight digits only; the true one is at hand.
+                // w is rounding noise: the space is invariant to working precision, and column j − 1 was its
+                // last. The norm by Pythagoras has only eight digits; the true norm is at hand.
                 if (j > 0) { h[(j - 1) * ld + j] = sqrt(ww); }
                 s.reason = INVARIANT;
             } else {
@@ -170,8 +178,8 @@ steps! {
             }
         });
         each!(i, j + 1, {
-            // A q = (z − V g)/ρ with g = H r, since A V = V H; its coefficients are (t − g)/ρ. Entry i ≤ j; any order, at once.
-            // FGMRES wants those of z/ρ itself.
+            // A q = (z − V g)/ρ with g = H r, since A V = V H; its coefficients are (t − g)/ρ. Entries i ≤ j
+            // are independent. FGMRES takes the coefficients of z/ρ itself.
             if (s.begun > 0.0) {
                 let mut g = 0.0;
                 let mut k = 0;
@@ -190,32 +198,33 @@ steps! {
             let zz = dots[2 * j + 2];
             if (j > 0 && s.reason != NOT_FINITE) {
                 rotate(s, j - 1, ld, h, r, cs, sn, start, gamma, history);
-                // With the true norm of its column the residual may be small enough already.
+                // With the true norm of its column the residual may already be small enough.
                 if (s.begun > 0.0 && s.norm_recurrence <= s.target) {
                     s.begun = 0.0;
                     s.reason = CONFIRMED;
                 }
             }
             if (s.begun > 0.0) {
-                // The next norm by Pythagoras, good until the next reduction brings the true one.
+                // The next norm by Pythagoras, used until the next reduction gives the true one.
                 let mut next2 = (zz - s.tt) / (s.rho * s.rho);
                 if (!(next2 > 0.0)) { next2 = 0.0; }
                 h[j * ld + j + 1] = sqrt(next2);
                 s.scale = zz / (s.rho * s.rho);
                 rotate(s, j, ld, h, r, cs, sn, start, gamma, history);
-                // The norm is a difference: the residual is at most what its error adds to it.
+                // The norm is a difference: its error bounds how much larger the residual can be.
                 let below2 = next2 + s.pythagoras * s.scale;
                 let above = cs[j] * r[j * ld + j];
                 let most = abs(start[j]) * sqrt(below2 / (above * above + below2));
                 if (most <= s.target) { s.reason = ESTIMATE; }
                 count(s);
-                if (s.reason != NONE) { s.halt = flag(j) + 2; } // the vectors' update of this iteration goes on
+                if (s.reason != NONE) { s.halt = flag(j) + 2; } // the vectors are still updated in this iteration
             } else {
                 s.halt = 1;
             }
         });
     }
-    /// y = R⁻¹γ. A column whose diagonal vanishes spans nothing new, and it and those after it are left out.
+    /// y = R⁻¹γ. A column with a vanishing diagonal entry spans nothing new; it and all later columns are
+    /// dropped.
     solve(s, _) in parallel {
         let ld = m + 1;
         one!({
@@ -245,7 +254,7 @@ sweeps! {
     correct: () [u] [x] -> [] { x += u; }
 }
 
-/// How a new basis vector is made orthogonal to the others.
+/// Scheme that orthogonalises a new basis vector.
 ///
 /// # Examples
 /// ```
@@ -257,16 +266,17 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Orthogonalization {
-    /// Delayed classical Gram–Schmidt with re-orthogonalisation: one reduction an iteration, stable as CGS2.
+    /// Delayed classical Gram–Schmidt with re-orthogonalisation: one reduction an iteration, as stable as
+    /// CGS2.
     #[default]
     Lowsync,
-    /// Classical Gram–Schmidt, twice.
+    /// Classical Gram–Schmidt, applied twice.
     Cgs2,
     /// Modified Gram–Schmidt.
     Mgs,
 }
 
-/// What [`Gmres`] is built with.
+/// Options of [`Gmres`].
 ///
 /// # Examples
 /// ```
@@ -279,11 +289,12 @@ pub enum Orthogonalization {
 pub struct GmresOptions {
     /// Basis vectors before a restart, m.
     pub restart: usize,
-    /// Orthogonalisation.
+    /// Orthogonalisation scheme.
     pub orthogonalization: Orthogonalization,
     /// Precision in which the basis is stored.
     pub basis: Precision,
-    /// FGMRES: what the preconditioner gave is kept, in f64, so that it may vary from iteration to iteration.
+    /// FGMRES: the preconditioned vectors are kept in f64, so that the preconditioner may vary between
+    /// iterations.
     pub flexible: bool,
 }
 
@@ -298,7 +309,7 @@ impl Default for GmresOptions {
     }
 }
 
-/// GMRES(m) and its workspace: m vectors of basis and seven more; FGMRES(m): 2 m and seven.
+/// GMRES(m) and its workspace of m + 7 vectors; FGMRES(m) has 2 m + 7.
 ///
 /// # Examples
 /// ```
@@ -323,13 +334,13 @@ impl Default for GmresOptions {
 /// ```
 pub type Gmres<S> = Krylov<S, GmresRecurrence<S>>;
 
-/// The basis of GMRES and the vectors beside it.
+/// The basis of GMRES and its other vectors.
 #[doc(hidden)]
 pub struct GmresRecurrence<S: Space> {
     options: GmresOptions,
     at: Arrays,
     v: S::Basis,
-    /// Z of FGMRES.
+    /// The basis Z of FGMRES.
     directions: Option<S::Basis>,
     w: S::Vector,
     z: S::Vector,
@@ -337,12 +348,12 @@ pub struct GmresRecurrence<S: Space> {
 }
 
 impl<S: Space> GmresRecurrence<S> {
-    /// The basis of the last cycle, for tests of its orthogonality.
+    /// Returns the basis of the last cycle, for tests of its orthogonality.
     pub fn basis(&self) -> &S::Basis {
         &self.v
     }
 
-    /// v_j = w/‖w‖, with the norm in slot `norm`.
+    /// Sets v_j = w/‖w‖, with the norm in slot `norm`.
     fn normalize(&mut self, on: &mut Work<S>, j: usize, norm: usize) -> Result<()> {
         on.space.append(&mut self.v, j, &mut self.w, on.scalars, norm)
     }
@@ -351,7 +362,7 @@ impl<S: Space> GmresRecurrence<S> {
 impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     type Options = GmresOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 2; // the first cycle after an optimistic estimate may stand still
+    const PATIENCE: usize = 2; // the first cycle after an optimistic estimate may make no progress
 
     fn new(space: &S, options: GmresOptions) -> Result<Self> {
         let m = options.restart;
@@ -380,8 +391,8 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     }
 
     fn write_scalars(&self, scalars: &mut [f64]) {
-        // Sums are good to some roundings; eight roundings of the basis are the rank's: a column that adds less to R is lost in
-        // V y, and would only spoil x.
+        // Sums are good to a few roundings. The rank threshold is eight roundings of the basis: a column that
+        // adds less to R is lost in V y and would only spoil x.
         (scalars[Scalars::AT.pythagoras], scalars[Scalars::AT.rank]) = match self.options.basis {
             Precision::F64 => (1e-14, 1e-15),
             Precision::F32 => (1e-6, 5e-7),
@@ -390,7 +401,8 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // The step that finds a NaN, or a delayed one that finds the cycle complete, reduces and takes no iteration.
+        // A step that finds a NaN, or a delayed step that finds the cycle complete, takes a reduction but no
+        // iteration.
         let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
         let found = matches!(reason, Reason::Invariant | Reason::Confirmed);
         let lost = reason == Reason::NotFinite || (delayed && found);
@@ -411,7 +423,7 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         Ok(())
     }
 
-    /// V spans the Krylov space of A P⁻¹ from the residual.
+    /// Extends V, which spans the Krylov space of A P⁻¹ from the residual.
     fn iterate(&mut self, on: &mut Work<S>, _: &mut S::Vector, j: usize) -> Result<()> {
         let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
         if j == 0 {
@@ -452,7 +464,7 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         if j + 1 < self.options.restart { self.normalize(on, j + 1, Scalars::AT.rho) } else { Ok(()) }
     }
 
-    /// x += P⁻¹ V y, or Z y, with the y that minimises the residual.
+    /// Updates x by P⁻¹ V y, or Z y, with the y that minimises the residual.
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         on.step(solve, 0)?;
         if let Some(directions) = &self.directions {

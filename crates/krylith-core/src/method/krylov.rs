@@ -1,25 +1,28 @@
-//! What every Krylov method does around its recurrence.
+//! The driver: everything that a Krylov method does around its recurrence.
 //!
-//! A method is a [`Recurrence`]: what one iteration does with vectors and scalars, and how it begins from a residual. Around it
-//! this driver computes ‖b‖, gives batches of iterations to the device, keeps the history and the best x, and decides how
-//! the solve ends. A batch is
+//! A method is a [`Recurrence`]: it defines how one iteration changes vectors and scalars, and how it starts
+//! from a residual. Around it this driver computes ‖b‖, hands batches of iterations to the device, keeps the
+//! history and the best x, and decides how the solve ends. A batch is
 //!
-//! 1. `begin`, which halts it where there is nothing to do;
-//! 2. up to m iterations: a full cycle of GMRES, as many as make one graph of other methods;
-//! 3. `verify`, and, where the recurrence claims to be done or cannot go on, the true residual b − A x, which becomes the
-//!    start of what follows: a restart.
+//! 1. `begin`, which halts the batch if there is nothing to do;
+//! 2. up to m iterations: a full cycle of GMRES, or for other methods as many as fit in one graph;
+//! 3. `verify` and, if the recurrence claims convergence or cannot go on, the true residual b − A x, from
+//!    which the recurrence restarts.
 //!
-//! A verdict is only given on the certified residual, computed in twice the working precision where the operator can; plain
-//! ones restart the recurrence where rounding does not count. With the certified residual comes what rounding x to double
-//! precision may make of it, u ‖|b| + |A||x|‖: a solve that stands still below a few of these is at the limit of double
-//! precision. Between restarts x itself stays as it is: updates gather in a correction d, and x is rounded once a restart
-//! instead of once an iteration (Sleijpen and van der Vorst 1996).
+//! The outcome is decided only by the certified residual, which is computed in twice the working precision if
+//! the operator can. Plain residuals restart the recurrence where rounding does not matter. The certified
+//! residual comes with the effect of rounding x to double precision, u ‖|b| + |A||x|‖. A solve that stagnates
+//! below a few times this value is at the limit of double precision. Between restarts x itself does not
+//! change. Updates are summed in a correction d, and x is rounded once a restart instead of once an iteration
+//! (Sleijpen and van der Vorst 1996).
 //!
-//! Where a restart takes an application of P that is worth many products, and batches are recorded, a batch has no restart in it, which would be launched
-//! for nothing again and again: it leaves the true residual to the host, which launches the certified one with a restart.
+//! If a restart applies a P that costs as much as many products, and batches are recorded, then a batch
+//! contains no restart, because most launches of it would be wasted. The batch leaves the true residual to
+//! the host, which launches the certified residual together with a restart.
 //!
-//! Where the device runs ahead of the host, a batch is under way before the one before it is looked at; if the earlier one
-//! finished the solve, `begin` detects that on the device, and the later batch does nothing.
+//! If the device runs ahead of the host, the next batch is launched before the host looks at the previous
+//! one. If the earlier batch finished the solve, `begin` detects that on the device, and the later batch does
+//! nothing.
 
 mod convergence;
 mod ending;
@@ -37,16 +40,16 @@ use convergence::Convergence;
 pub use recurrence::Recurrence;
 
 steps! {
-    /// The scalars that every method has: ‖b − A x‖ at the last restart, ‖r‖ as the recurrence has it, ‖r‖ at which the solve
-    /// ends, the smallest ‖b − A x‖ that was computed, what rounding x makes of it, the unit of b and x, the square of ‖|b| + |A||x|‖,
-    /// and (r, r).
+    /// The scalars that every method has: ‖b − A x‖ at the last restart; ‖r‖ by the recurrence; the ‖r‖ at
+    /// which the solve ends; the smallest ‖b − A x‖ computed so far; the effect of rounding x; the unit of b
+    /// and x; the square of ‖|b| + |A||x|‖; and (r, r).
     pub struct Header {}
     arrays HeaderArrays(m) {}
     constants [UNIT_ROUNDOFF];
     functions {}
     /// The steps of the driver.
     pub const STEPS;
-    /// Begins a batch; it does nothing where the residual is small enough or not finite, or nothing is left to spend.
+    /// Begins a batch. Halts it if the residual is small enough or not finite, or if no iterations remain.
     begin(s, _) {
         if (s.reason >= INDEFINITE_MATRIX) { s.remaining = 0; }
         s.columns = 0;
@@ -57,7 +60,7 @@ steps! {
         if (s.remaining < s.limit) { s.limit = s.remaining; }
         if (s.limit <= 0 || s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; }
     }
-    /// Lets the true residual be computed where the recurrence came to an end, or the solve's iterations did.
+    /// Lets the true residual be computed if the recurrence or the iteration limit came to an end.
     verify(s, _) {
         s.remaining -= s.completed;
         s.verified = 0;
@@ -67,15 +70,16 @@ steps! {
             s.halt = 0;
         }
     }
-    /// The true residual's norm, and what rounding makes of it where the operator knows |A|.
+    /// The norm of the true residual and, if the operator knows |A|, the effect of rounding on it.
     measure(s, _) {
         s.norm = sqrt(s.rr);
         s.norm_recurrence = s.norm;
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
-    /// Nothing begins from a residual that ends the solve: a preconditioner may be worth many products.
+    /// Does not restart from a residual that ends the solve: applying the preconditioner may cost as much as
+    /// many products.
     begin_nothing(s, _) { s.halt = 0; if (s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; } }
-    /// x is kept if none before it was better.
+    /// Keeps x if it is the best so far.
     compare(s, _) {
         s.halt = 1;
         if (s.norm < s.best) {
@@ -83,9 +87,9 @@ steps! {
             s.halt = 0;
         }
     }
-    /// The true residual is left to the host: until it is there nothing is begun.
+    /// Leaves the true residual to the host; nothing starts until the host has computed it.
     leave_to_host(s, _) { s.norm = 0.0; }
-    /// The host ends the batch.
+    /// Ends the batch at the host's request.
     break_off(s, _) { if (s.reason == NONE) { s.reason = STOPPED; } }
 }
 
@@ -94,15 +98,15 @@ sweeps! {
     pub const SWEEPS for Header;
     /// ‖v‖².
     norm_squared: () [v] [] -> [rr] { rr += v * v; }
-    /// ‖b − A x‖², which is no number where x has one that is none, whether a row reads it or not.
+    /// ‖b − A x‖²; NaN if an entry of x is not finite, even one that no row reads.
     norm_of_residual: () [r, x] [] -> [rr] { rr += r * r + 0.0 * x; }
-    /// Zero, or no number where v has one that is none.
+    /// Zero, or NaN if an entry of v is not finite.
     finite: () [v] [] -> [rr] { rr += 0.0 * v; }
-    /// The same in another unit.
+    /// ‖v‖² in another unit.
     norm_squared_in_unit: (unit) [v] [] -> [rr] { let scaled = unit * v; rr += scaled * scaled; }
     /// A vector in another unit.
     scale: (unit) [v] [to] -> [] { to = unit * v; }
-    /// The same in place.
+    /// `scale` in place.
     rescale: (unit) [] [v] -> [] { v *= unit; }
     /// d = 0.
     clear: () [] [d] -> [] { d = 0.0; }
@@ -116,34 +120,37 @@ sweeps! {
     keep: () [x] [x_best] -> [] { x_best = x; }
 }
 
-/// Launches of one recorded batch, at most: a graph costs 5.2 µs a launch to make and 0.5 to replay (measured, H200).
+/// Most launches of a recorded batch: a graph costs 5.2 µs a launch to build and 0.5 µs to replay (measured,
+/// H200).
 const LAUNCHES: usize = 128;
-/// The same where a batch has no restart: then short ones cost little.
+/// Most launches of a batch without a restart, where short batches cost little.
 const LAZY_LAUNCHES: usize = 64;
-/// Iterations of a batch, at most: what is left of the last one is launched for nothing.
+/// Most iterations of a batch: those after the last one that the solve needs are launched in vain.
 const MOST: usize = 8;
-/// A residual that grew by this much since the start has diverged.
+/// Growth of the residual since the start that counts as divergence.
 const DIVERGED: f64 = 1e4;
-/// Less than this share of the residual is no progress.
+/// Relative decrease of the residual below which a restart made no progress.
 const PROGRESS: f64 = 1e-8;
-/// Half the distance from 1 to the next number.
+/// The unit roundoff u: half the distance from 1 to the next number.
 const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
-/// What rounding makes of ‖r‖/‖b‖, where the operator does not know |A|: a guess.
+/// A guess at the effect of rounding on ‖r‖/‖b‖, for operators that do not know |A|.
 const ROUNDING: f64 = 2.5e-14;
-/// Share of ‖b‖ that a residual must not exceed for rounding to be why it is no smaller: else x has grown without bound, as it does
-/// where A is singular.
+/// Largest share of ‖b‖ at which rounding can explain the residual. Above it x has grown without bound, as it
+/// does if A is singular.
 const DIGITS: f64 = 1e-3;
-/// So many times what rounding makes of ‖r‖ is as good as it gets; below, only half of it is progress.
+/// Multiple of the rounding effect on ‖r‖ that counts as the limit. Below it only halving the residual is
+/// progress.
 pub(crate) const LIMIT: f64 = 4.0;
-/// Batches in a row that do nothing: no solve takes as many, and none may wait for ever.
+/// Most consecutive batches that take no iteration. No solve needs as many; the bound prevents an endless
+/// wait.
 const EMPTY: usize = 8;
-/// So many times what rounding makes of ‖r‖ a plain residual may be wrong by.
+/// Multiple of the rounding effect on ‖r‖ by which a plain residual may be wrong.
 const NEAR: f64 = 64.0;
 
-/// A Krylov method and its workspace. A second solve of the same shape allocates nothing and compiles nothing.
+/// A Krylov method and its workspace. A second solve of the same shape allocates and compiles nothing.
 ///
 /// # Examples
-/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the others are this with a recurrence of their own.
+/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the others are this type, each with its own recurrence.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::Outcome;
@@ -167,16 +174,16 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     scalars: S::Scalars,
     b: S::Vector,
     x: S::Vector,
-    /// What iterations since the last restart add to x; at a restart, room for magnitudes.
+    /// The sum of the updates of x since the last restart; at a restart, scratch for magnitudes.
     correction: S::Vector,
     x_best: S::Vector,
     opening: S::Recording,
     batch: S::Recording,
-    /// Iterations of a batch, and the key of the operators that the number was found for.
+    /// Number of iterations of a batch, and the key of the operators for which it was chosen.
     length: (usize, Option<u64>),
-    /// Batches leave true residuals to the host.
+    /// True if batches leave true residuals to the host.
     lazy: bool,
-    /// What the host reads after a batch: scalars, and the residuals behind them.
+    /// The values that the host reads after a batch: scalars, followed by residuals.
     host: Vec<f64>,
     history: History,
 }
@@ -185,7 +192,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Allocates the workspace.
     ///
     /// # Errors
-    /// Options that make no sense; a device without room.
+    /// Invalid options; out of device memory.
     pub fn new(space: &S, options: R::Options) -> Result<Self> {
         let recurrence = R::new(space, options)?;
         let most = recurrence.cycle().unwrap_or(MOST);
@@ -205,15 +212,15 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         })
     }
 
-    /// The recurrence and its vectors.
+    /// Returns the recurrence and its vectors.
     pub fn recurrence(&self) -> &R {
         &self.recurrence
     }
 
-    /// Solves A x = b from the given x; `p` applies P⁻¹.
+    /// Solves A x = b, starting from the given x; `p` applies P⁻¹.
     ///
     /// # Errors
-    /// What the device says; non-convergence is an [`Outcome`].
+    /// Errors of the device. Non-convergence is no error, but an [`Outcome`].
     pub fn solve(
         &mut self,
         space: &S,
@@ -226,13 +233,13 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     ) -> Result<&History> {
         let s = space;
         self.history.clear();
-        // Room for what the limit allows, so that a second solve does not allocate; within reason.
+        // Reserve what the iteration limit allows, within reason, so that a second solve does not allocate.
         self.history.residuals.reserve(stop.max_iters.min(1 << 20) + 1);
         let (norm_b, unit) = self.norm_of_b(s, b)?;
         let stop = &Stop { atol: stop.atol * unit, ..*stop };
         self.history.rhs_norm = norm_b / unit;
         if norm_b == 0.0 {
-            // The answer is known, whatever the guess.
+            // x = 0 solves the system, whatever the initial guess.
             s.copy(b, x)?;
             self.history.residuals.push(0.0);
             self.history.true_relative_residual = 0.0;
@@ -280,7 +287,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 let mut ended = self.check_convergence(&flags, &mut convergence, observer);
                 let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
                 if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
-                    // A verdict, and what follows where rounding counts, want the certified residual.
+                    // The outcome needs the certified residual, and so does whatever follows near the
+                    // rounding level.
                     if !left {
                         self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
                         self.certify(s, on, &mut flags, &mut convergence)?;
@@ -311,14 +319,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         };
         self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
         if convergence.verified != self.history.iterations {
-            // Iterations after the last true residual, of a solve that was broken off.
+            // An interrupted solve took iterations after the last true residual.
             self.certify(s, on, &mut flags, &mut convergence)?;
         }
         self.end(s, on, x, unit, outcome, &convergence)?;
         Ok(&self.history)
     }
 
-    /// Takes what is under way.
+    /// Collects the batches in flight.
     fn drain(
         &mut self,
         s: &S,
@@ -332,10 +340,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             *under_way -= 1;
             convergence.certified &= next[COMPLETED] == 0;
             if next[VERIFIED] != 0 {
-                // What was left to the host is not there yet.
+                // The residual that was left to the host is not computed yet.
                 convergence.verified = if self.is_left() { usize::MAX } else { self.history.iterations };
             }
-            // A batch that did nothing has nothing to tell.
+            // Ignore batches that did nothing.
             if next[COMPLETED] > 0 || next[VERIFIED] != 0 {
                 *flags = next;
             }
@@ -343,7 +351,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(())
     }
 
-    /// The recurrence begins anew from the certified residual, which becomes the last of the history.
+    /// Restarts the recurrence from the certified residual, which replaces the last of the history.
     fn certify(
         &mut self,
         s: &S,
@@ -360,29 +368,30 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(())
     }
 
-    /// True where the last batch has left the true residual to the host.
+    /// Returns true if the last batch left the true residual to the host.
     fn is_left(&self) -> bool {
         self.lazy && self.host[Header::AT.norm] == 0.0
     }
 
-    /// True where the last true residual is as small as rounding lets it be.
+    /// Returns true if the last true residual is as small as rounding allows.
     fn is_at_limit(&self, c: &Convergence) -> bool {
         self.known().is_at_limit(c.norm_b)
     }
 
-    /// True where rounding of the plain residual counts.
+    /// Returns true if rounding affects the plain residual.
     fn is_near(&self, c: &Convergence) -> bool {
         self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
     }
 
-    /// As many iterations a batch as make a graph that is cheap to instantiate; the same on every rank.
+    /// Chooses as many iterations a batch as make a graph that is cheap to instantiate; the same number on
+    /// every rank.
     fn choose_length(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
         if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
             return Ok(());
         }
         let Self { recurrence, scalars, correction, lazy, .. } = self;
         let launches = s.launches(|s| recurrence.iterate(&mut on.work(s, scalars, false), correction, 0))?;
-        // Devices of one kind everywhere: all ranks record, or none does.
+        // All ranks have devices of one kind, so all of them record or none does.
         let length = match launches {
             None => MOST,
             Some(own) => {
@@ -407,7 +416,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
     }
 
-    /// The certified residual: at the start, before a verdict, near the limits of rounding, and where a solve was broken off.
+    /// Computes the certified residual: at the start, before the outcome is decided, near the limits of
+    /// rounding, and after an interruption.
     fn open(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
         let mut opening = std::mem::take(&mut self.opening);
         let done = s.record(&mut opening, on.key, |s| {
@@ -421,13 +431,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.enqueue_readback(&mut self.scalars, self.host.len())
     }
 
-    /// The same, waited for; nothing may be under way.
+    /// Computes the certified residual and waits for it. No batch may be in flight.
     fn reopen(&mut self, s: &S, on: &Operators<S>, flags: &mut [i32; FLAGS]) -> Result<()> {
         self.open(s, on)?;
         s.take_readback(&mut self.scalars, &mut self.host, flags)
     }
 
-    /// Up to m iterations, and a restart if they end in one; true if the observer broke them off.
+    /// Launches up to m iterations, and a restart if they end in one; returns true if the observer
+    /// interrupted them.
     fn batch(
         &mut self,
         s: &S,
@@ -444,7 +455,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.guard(Some(scalars));
             for j in 0..length.0 {
                 if on.halted(s, scalars)? {
-                    break; // known here: nothing is asked of the device for nothing
+                    break; // the host knows it already, so launch nothing more
                 }
                 recurrence.iterate(&mut on.work(s, scalars, false), correction, j)?;
                 let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
@@ -477,7 +488,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(interrupted)
     }
 
-    /// The recurrence begins from b − A x; x is kept if it is the best so far.
+    /// Restarts the recurrence from b − A x; keeps x if it is the best so far.
     fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
         let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
         let work = &mut on.work(s, scalars, first);
@@ -499,7 +510,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.sweep(keep, scalars, [], [x], [x_best], [])
     }
 
-    /// Takes what the oldest batch under way left, and appends its residuals.
+    /// Reads the results of the oldest batch in flight, and appends its residuals to the history.
     fn collect_history(&mut self, s: &S, flags: &mut [i32; FLAGS], convergence: &Convergence) -> Result<()> {
         s.take_readback(&mut self.scalars, &mut self.host, flags)?;
         let (history, host, norm_b) = (&mut self.history, &self.host, convergence.norm_b);
@@ -508,20 +519,20 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             history.residuals.push(host[Header::AT.norm] / norm_b);
             return Ok(());
         }
-        // Iterations that follow a true residual, other than the first, are those of a restart.
+        // Iterations that follow a true residual, except the first one, belong to a restart.
         let restarted = completed > 0 && history.iterations > 0 && convergence.verified == history.iterations;
         history.restarts += usize::from(restarted);
         history.residuals.extend((1..=completed).map(|j| host[R::SCALARS + j] / norm_b));
         history.iterations += completed;
         if flags[VERIFIED] != 0 {
-            // Where a batch ends with the true residual, it replaces that of the recurrence.
+            // If a batch ends with the true residual, it replaces that of the recurrence.
             *history.residuals.last_mut().expect("the first was pushed") = host[Header::AT.norm] / norm_b;
         }
         history.reductions += self.recurrence.reductions(completed, reason);
         Ok(())
     }
 
-    /// Whether a true residual would end the solve; if not, it has become a restart.
+    /// Returns the outcome if a true residual ends the solve; else that residual was a restart.
     fn check_convergence(
         &mut self,
         flags: &[i32; FLAGS],
@@ -544,8 +555,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         ended
     }
 
-    /// The verdict that a plain residual led to, by the certified one. Where that shows that rounding had led to it, the solve goes
-    /// on from there.
+    /// Decides by the certified residual about an end that a plain residual suggested. If rounding was the
+    /// cause of that end, the solve goes on.
     fn judge(
         &mut self,
         flags: &[i32; FLAGS],
@@ -560,7 +571,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.outcome(flags, c)
     }
 
-    /// How the solve ends by the last true residual, if it does.
+    /// Returns the outcome by the last true residual, if it ends the solve.
     fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
         let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
         let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
@@ -570,7 +581,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if beta <= c.target => Some(Outcome::Converged),
             () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
             () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
-            // Rounding sets a floor to ‖r‖; only above it is a breakdown the reason.
+            // Rounding sets a floor to ‖r‖; a breakdown is the reason only above that floor.
             () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
             () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());

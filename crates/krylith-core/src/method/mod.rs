@@ -1,7 +1,9 @@
-//! Krylov methods: one a file, written once for every device, and what is common to all in [`krylov`].
+//! Krylov methods. Each method is one file, written once for every device; [`krylov`] holds what all methods
+//! share.
 //!
-//! [`Gmres`] (and FGMRES), [`Bicgstab`], [`Cg`] and [`Cbcg`] are built for a [`Space`] with their options and solve with any
-//! [`LinearOperator`]s; [`Method`] is any of them, and [`MethodSpec`] one by name with its options, as in `gmres:restart=50`.
+//! [`Gmres`] (also as FGMRES), [`Bicgstab`], [`Cg`] and [`Cbcg`] are built for a [`Space`] with their
+//! options, and solve with any [`LinearOperator`]s. [`Method`] is the trait of all methods. [`MethodSpec`] is
+//! a method given by name and options, as in `gmres:restart=50`.
 
 pub mod bicgstab;
 pub mod cbcg;
@@ -25,7 +27,7 @@ use crate::operator::LinearOperator;
 use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
 use krylov::Recurrence;
 
-/// The small steps and the sweeps of every method: what a device compiles.
+/// The scalar steps and vector sweeps of every method: the kernels that a device compiles.
 pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
     (krylov::STEPS, krylov::SWEEPS),
     (bicgstab::STEPS, bicgstab::SWEEPS),
@@ -34,10 +36,10 @@ pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
     (gmres::STEPS, gmres::SWEEPS),
 ];
 
-/// A method with its workspace, whichever it is.
+/// A Krylov method together with its workspace.
 ///
 /// # Examples
-/// A method that is picked at run time:
+/// A method that is chosen at run time:
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::{Stop, Precision, matrix::Csr, method::{Method, MethodSpec}, operator::PointBlock};
@@ -52,10 +54,10 @@ pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Method<S: Space> {
-    /// Solves A x = b from the given x; `p` applies P⁻¹.
+    /// Solves A x = b, starting from the given x; `p` applies P⁻¹.
     ///
     /// # Errors
-    /// What the device says; non-convergence is an [`Outcome`](crate::Outcome).
+    /// Errors of the device. Non-convergence is no error, but an [`Outcome`](crate::Outcome).
     fn solve(
         &mut self,
         space: &S,
@@ -67,7 +69,7 @@ pub trait Method<S: Space> {
         observer: &mut dyn Observer,
     ) -> Result<&History>;
 
-    /// What is worth saying of the last solve, such as directions that depended on others.
+    /// A note on the last solve for the user, such as directions that were linearly dependent.
     fn remark(&self) -> Option<String> {
         None
     }

@@ -1,27 +1,28 @@
-//! What a recurrence works on, and the sweeps and products that it asks for by name.
+//! The workspace of a recurrence, and the sweeps and products that it calls by name.
 
 use super::krylov::{magnitude, subtract};
 use crate::Result;
 use crate::operator::{Dots, LinearOperator};
 use crate::space::{BoundSweep, FLAGS, HALT, Phase, SmallStep, Space};
 
-/// What a recurrence works on: a space, A, P and its scalars.
+/// The workspace of a recurrence: a space, A, P and its scalars.
 #[doc(hidden)]
 pub struct Work<'a, S: Space> {
-    /// Where vectors live.
+    /// The space of the vectors.
     pub space: &'a S,
     /// The scalars.
     pub scalars: &'a mut S::Scalars,
-    /// At the start of a solve, or after it was broken off: what the recurrence's vectors hold means nothing.
+    /// True at the start of a solve and after an interruption, when the vectors of the recurrence hold
+    /// nothing valid.
     pub first: bool,
-    /// An application of P is worth many products.
+    /// True if an application of P costs as much as many products.
     pub costly: bool,
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
 }
 
 impl<S: Space> Work<'_, S> {
-    /// True where there is a preconditioner.
+    /// Returns true if there is a preconditioner.
     pub fn preconditioned(&self) -> bool {
         self.p.is_some()
     }
@@ -34,7 +35,8 @@ impl<S: Space> Work<'_, S> {
         Ok(())
     }
 
-    /// `to = A from`, with sums in the same pass where A can make them; false where the caller still has to.
+    /// Computes `to = A from`, with sums in the same pass if A can make them; returns false if the caller has
+    /// to sum.
     pub fn multiply_with_dots(&mut self, from: &S::Vector, to: &mut S::Vector, dots: Dots) -> Result<bool> {
         self.space.mark(Phase::Product);
         let summed = self.a.apply_with_dots(self.space, from, to, self.scalars, dots)?;
@@ -42,8 +44,8 @@ impl<S: Space> Work<'_, S> {
         Ok(summed)
     }
 
-    /// `to = P⁻¹ from` with sums in the same pass where P can make them, or `from` itself where there is no P; false where
-    /// the caller still has to sum.
+    /// Computes `to = P⁻¹ from`, with sums in the same pass if P can make them. Returns `from` itself if
+    /// there is no P, and false if the caller has to sum.
     pub fn precondition_with_dots<'v>(
         &mut self,
         from: &'v S::Vector,
@@ -65,7 +67,8 @@ impl<S: Space> Work<'_, S> {
         self.sweep(subtract, [b], [r])
     }
 
-    /// `r = b − A x` in twice the working precision where A can, and what rounding makes of it; m is left as zeros.
+    /// Computes `r = b − A x`, in twice the working precision if A can, and the effect of rounding; m is left
+    /// as zeros.
     pub(super) fn certified_residual(
         &mut self,
         b: &S::Vector,
@@ -81,7 +84,7 @@ impl<S: Space> Work<'_, S> {
         self.residual(b, x, r)
     }
 
-    /// `to = P⁻¹ from`, or `from` itself where there is no P.
+    /// Computes `to = P⁻¹ from`, or returns `from` itself if there is no P.
     pub fn precondition<'v>(&self, from: &'v S::Vector, to: &'v mut S::Vector) -> Result<&'v S::Vector> {
         let Some(p) = self.p else { return Ok(from) };
         self.space.mark(Phase::Preconditioner);
@@ -90,7 +93,7 @@ impl<S: Space> Work<'_, S> {
         Ok(to)
     }
 
-    /// `to = A P⁻¹ from`; P⁻¹ from stays in `hat` where there is a P.
+    /// Computes `to = A P⁻¹ from`; P⁻¹ from stays in `hat` if there is a P.
     pub fn multiply_preconditioned(
         &self,
         from: &S::Vector,
@@ -101,7 +104,7 @@ impl<S: Space> Work<'_, S> {
         self.multiply(hat, to)
     }
 
-    /// One fused elementwise pass, with scalars and sums of the names that it was declared with.
+    /// Makes one fused elementwise pass, with the scalars and sums that the sweep was declared with.
     pub fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &mut self,
         kernel: K,
@@ -114,8 +117,8 @@ impl<S: Space> Work<'_, S> {
         self.space.sweep(kernel, self.scalars, K::READS, x, y, K::SUMS)
     }
 
-    /// As [`sweep`](Self::sweep), with sums that are in their slots after [`arrive`](Self::arrive): over ranks they travel while
-    /// products and preconditioners are asked for.
+    /// Does the same as [`sweep`](Self::sweep), but its sums are in their slots only after
+    /// [`arrive`](Self::arrive). Meanwhile the ranks can compute products and apply preconditioners.
     pub fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &mut self,
         kernel: K,
@@ -133,18 +136,18 @@ impl<S: Space> Work<'_, S> {
         self.space.arrive(self.scalars)
     }
 
-    /// True where the guard is known to be raised: nothing of the iteration is left to be done.
+    /// Returns true if the guard is known to be raised, so that the rest of the iteration can be skipped.
     pub fn halted(&self) -> bool {
         self.space.halted(self.scalars)
     }
 
-    /// One small step, of iteration j.
+    /// Takes one scalar step of iteration j.
     pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
         self.space.step(step, self.scalars, j)
     }
 }
 
-/// A, P, and the key of what is recorded with them; none where it cannot be recorded.
+/// A, P, and the key of what is recorded with them; no key if they cannot be recorded.
 pub(super) struct Operators<'a, S: Space> {
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
@@ -152,7 +155,7 @@ pub(super) struct Operators<'a, S: Space> {
     costly: bool,
 }
 
-/// An application of P is costly where it moves so many times as much as a product.
+/// An application of P is costly if it moves this many times as many bytes as a product.
 const COSTLY: f64 = 4.0;
 
 impl<'a, S: Space> Operators<'a, S> {
@@ -162,7 +165,7 @@ impl<'a, S: Space> Operators<'a, S> {
         Self { a, p, key, costly: false }
     }
 
-    /// Finds out whether P is costly, which all ranks that work on this system get alike. Collective.
+    /// Finds out whether P is costly; all ranks that work on this system get the same answer. Collective.
     pub fn weigh(&mut self, space: &S) -> Result<()> {
         if let Some(p) = self.p {
             let own = p.bytes() as f64 / (self.a.bytes() as f64).max(1.0);
@@ -171,27 +174,27 @@ impl<'a, S: Space> Operators<'a, S> {
         Ok(())
     }
 
-    /// An application of P is worth many products.
+    /// Returns true if an application of P costs as much as many products.
     pub fn costly(&self) -> bool {
         self.costly
     }
 
-    /// True on all ranks that work on this system where any of them says so. Collective.
+    /// Returns true on all ranks that work on this system if `mine` is true on any of them. Collective.
     pub fn any(&self, space: &S, mine: bool) -> Result<bool> {
         let mut count = [f64::from(u8::from(mine))];
         self.a.sum(space, &mut count)?;
         Ok(count[0] > 0.0)
     }
 
-    /// The mean of a number over those ranks, which all of them get alike. Collective.
+    /// Returns the mean of a number over those ranks, the same on all of them. Collective.
     pub fn mean(&self, space: &S, own: f64) -> Result<f64> {
         let mut sums = [own, 1.0];
         self.a.sum(space, &mut sums)?;
         Ok(sums[0] / sums[1])
     }
 
-    /// True where the guard is known to be raised. What is not recorded asks the device: an operator that works on the host
-    /// waits for it anyway, and heeds no guard.
+    /// Returns true if the guard is known to be raised. If nothing is recorded, this reads the flag from the
+    /// device: an operator that works on the host waits for the device anyway, and ignores guards.
     pub fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {
         if s.pipeline_depth() == 0 || self.key.is_some() {
             return Ok(s.halted(scalars));

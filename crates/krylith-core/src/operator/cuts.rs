@@ -1,8 +1,10 @@
-//! Rows cut for products whose vectors stand whole on every rank: who computes which rows, in which order, and what travels.
+//! Cuts of rows for products whose vectors are replicated on every rank: which rank computes which rows, in
+//! which order, and what is sent.
 //!
-//! The modes of Gao et al. for several GPUs, and one of our own. Rows go to ranks in stages: while a stage is computed, the
-//! results of the one before travel. A cut looks at a few row pointers alone, by binary search, and once at all of them where the
-//! longest row is asked for, on the host or where the matrix lies.
+//! The modes are those of Gao et al. for several GPUs, and one of our own. Ranks compute rows in stages:
+//! while a stage is computed, the results of the one before are sent. A cut reads only a few row pointers, by
+//! binary search. It reads all of them once if it needs the longest row, on the host or where the matrix is
+//! stored.
 
 use crate::matrix::Csr;
 use crate::{Error, Result};
@@ -10,7 +12,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// How the rows of a product are shared among ranks that all need the whole result.
+/// Mode of sharing the rows of a product among ranks that all need the whole result.
 ///
 /// # Examples
 /// ```
@@ -22,39 +24,42 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// One block of rows a rank, of equal nonzeros; results travel when it is done.
+    /// One block of rows per rank, of equal nonzeros; results are sent when it is done.
     Nz,
-    /// Two blocks a rank, all of equal nonzeros: the first travels while the second is computed.
+    /// Two blocks per rank, all of equal nonzeros: the first is sent while the second is computed.
     TwoNz,
-    /// So many blocks a rank, all of equal nonzeros: each travels while the next is computed, and only the last is waited for. Ours; one
-    /// block is [`Nz`](Mode::Nz), two are [`TwoNz`](Mode::TwoNz).
+    /// This many blocks per rank, all of equal nonzeros: each is sent while the next is computed, and the
+    /// ranks wait only for the last. Our own mode; one block is [`Nz`](Mode::Nz), two are
+    /// [`TwoNz`](Mode::TwoNz).
     Staged {
         /// Blocks of each rank, 1 to 64.
         blocks: usize,
     },
-    /// Long rows last: they are fewer numbers to send, for as much work. The block of long rows has a share `long` of all rows, at
-    /// the end of the matrix where the longest row is, or around it.
+    /// Long rows last: for the same work they give fewer numbers to send. The block of long rows has a share
+    /// `long` of all rows. It is at the end of the matrix if the longest row is there, or else around the
+    /// longest row.
     Lra {
-        /// Rows of the long block over all rows, d_l; 0 to 1.
+        /// Share of rows in the long block, d_l; 0 to 1.
         long: f64,
     },
-    /// The same, and every rank computes a block of short rows itself instead of receiving it, while the long block travels.
+    /// As [`Lra`](Mode::Lra), but every rank computes a block of short rows itself instead of receiving it,
+    /// while the long block is sent.
     LraRc {
         /// As for [`Lra`](Mode::Lra).
         long: f64,
-        /// Rows that every rank computes over all rows, d_c.
+        /// Share of rows that every rank computes, d_c.
         redundant: f64,
     },
-    /// One block of rows a rank, of equal nonzeros; the product's kernel stores each number into every rank's vector as soon as it
-    /// is known. On a CPU the same as [`Nz`](Mode::Nz).
+    /// One block of rows per rank, of equal nonzeros. The kernel of the product stores each number to every
+    /// rank's vector as soon as it is known. On a CPU the same as [`Nz`](Mode::Nz).
     Fused,
-    /// Every rank computes all rows, and nothing is sent: one device, where several are not worth it.
+    /// Every rank computes all rows, and nothing is sent. For problems where several devices do not pay.
     Alone,
 }
 
 impl Mode {
-    /// The modes that are worth a trial for a mean row length and a number of ranks: all, with the paper's parameters and with 4, 8 and 16
-    /// blocks. On one rank there is nothing to choose.
+    /// Returns the modes worth a trial for a mean row length and a number of ranks: all modes, with the
+    /// paper's parameters and with 4, 8 and 16 blocks. On one rank there is only [`Alone`](Mode::Alone).
     pub fn candidates(mean_row: f64, ranks: usize) -> Vec<Mode> {
         if ranks < 2 {
             return vec![Mode::Alone];
@@ -67,7 +72,8 @@ impl Mode {
         all
     }
 
-    /// LRA and LRA+RC with the paper's parameters (its Table 3, V100) for a mean row length and a number of ranks.
+    /// Returns LRA and LRA+RC with the paper's parameters (its Table 3, V100) for a mean row length and a
+    /// number of ranks.
     pub fn by_rule(mean_row: f64, ranks: usize) -> [Mode; 2] {
         let (alone, long, redundant) = match (mean_row < 8.0, ranks > 2) {
             (true, false) => (0.50, 0.40, 0.15),
@@ -78,16 +84,16 @@ impl Mode {
         [Mode::Lra { long: alone }, Mode::LraRc { long, redundant }]
     }
 
-    /// Refuses shares that are none, and numbers of blocks.
+    /// Checks the shares and the number of blocks.
     ///
     /// # Errors
-    /// A share below 0, above 1, or two that are more than 1 together; no block, or more than 64.
+    /// A share below 0 or above 1; two shares above 1 together; no block, or more than 64.
     pub fn check(&self) -> Result<()> {
         let (long, redundant) = match *self {
             Mode::Lra { long } => (long, 0.0),
             Mode::LraRc { long, redundant } => (long, redundant),
             Mode::Staged { blocks } if !(1..=64).contains(&blocks) => {
-                return Err(Error::invalid(format!("mode {self}: expected 1 to 64 blocks of each rank")));
+                return Err(Error::invalid(format!("mode {self}: expected 1 to 64 blocks per rank")));
             }
             _ => return Ok(()),
         };
@@ -95,7 +101,7 @@ impl Mode {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "mode {self}: the shares of long and of redundant rows must not be negative, and at most 1 together"
+            "mode {self}: the shares of long and redundant rows must not be negative, nor exceed 1 together"
         )))
     }
 }
@@ -142,7 +148,7 @@ impl FromStr for Mode {
     }
 }
 
-/// A run of rows that one rank computes at once.
+/// A range of rows that one rank computes at once.
 ///
 /// # Examples
 /// ```
@@ -175,13 +181,13 @@ pub struct Run {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
-    /// What each rank computes: nothing, one run of rows, or two where the long block lies between.
+    /// The runs of each rank: none, one run of rows, or two if the long block lies between them.
     pub runs: Vec<Vec<Run>>,
-    /// Every rank computes all of it, and nothing is sent.
+    /// True if every rank computes all of it, and nothing is sent.
     pub redundant: bool,
 }
 
-/// The stages of a product; together they have every row of every rank's result.
+/// The stages of a product; together they compute every row of every rank's result.
 ///
 /// # Examples
 /// ```
@@ -194,7 +200,7 @@ pub struct Stage {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuts {
-    /// In the order in which they are computed.
+    /// The stages, in the order in which they are computed.
     pub stages: Vec<Stage>,
 }
 
@@ -211,12 +217,12 @@ impl Cuts {
     /// ```
     ///
     /// # Errors
-    /// Shares that are none, no ranks.
+    /// Invalid shares; no ranks.
     pub fn of(a: &Csr, mode: &Mode, ranks: usize) -> Result<Self> {
         Self::find(&OnHost(a.row_ptr()), mode, ranks)
     }
 
-    /// The same wherever row pointers are.
+    /// Cuts a matrix, wherever its row pointers are.
     pub(crate) fn find(on: &impl RowPointers, mode: &Mode, ranks: usize) -> Result<Self> {
         mode.check()?;
         if ranks == 0 {
@@ -243,18 +249,18 @@ impl Cuts {
         Ok(Self { stages: stages.collect() })
     }
 
-    /// The runs of one rank, stage after stage.
+    /// Returns the runs of one rank, stage after stage.
     pub fn of_rank(&self, rank: usize) -> impl Iterator<Item = &Run> {
         self.stages.iter().flat_map(move |stage| &stage.runs[rank])
     }
 
-    /// Numbers that a rank sends to each other rank.
+    /// Returns how many numbers a rank sends to each other rank.
     pub fn sent(&self, rank: usize) -> usize {
         let stages = self.stages.iter().filter(|stage| !stage.redundant);
         stages.flat_map(|stage| &stage.runs[rank]).map(|run| run.rows.len()).sum()
     }
 
-    /// The cuts as numbers, to be sent.
+    /// Encodes the cuts, to send them.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut numbers = vec![self.stages.len()];
         for stage in &self.stages {
@@ -269,7 +275,7 @@ impl Cuts {
         numbers.into_iter().flat_map(|n| (n as u64).to_le_bytes()).collect()
     }
 
-    /// What [`to_bytes`](Self::to_bytes) made.
+    /// Decodes the result of [`to_bytes`](Self::to_bytes).
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut numbers = bytes.as_chunks::<8>().0.iter().map(|n| u64::from_le_bytes(*n) as usize);
         let mut next = || numbers.next();
@@ -290,19 +296,19 @@ impl Cuts {
     }
 }
 
-/// Stages of equal nonzeros.
+/// Cuts a block into stages of equal nonzeros.
 fn staged(on: &impl RowPointers, whole: Block, stages: usize) -> Result<Vec<Block>> {
     let ends = divide(on, &[whole], stages)?;
     Ok(ends[0].windows(2).map(|w| Block { from: w[0], to: w[1], ..whole }).collect())
 }
 
-/// Rows without the long block, numbered without a gap: row v of them is row v of the matrix before `start`, and v + `skipped` from there
-/// on.
+/// Rows without the long block, numbered without a gap: folded row v is row v of the matrix before `start`,
+/// and row v + `skipped` from there on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub start: usize,
     pub skipped: usize,
-    /// Entries before the skipped rows, and theirs.
+    /// Number of entries before the skipped rows, and in them.
     pub before: u64,
     pub entries: u64,
 }
@@ -313,12 +319,12 @@ impl Fold {
         Self { start: rows, skipped: 0, before: entries, entries: 0 }
     }
 
-    /// Entries before row v, from the row pointers of the matrix.
+    /// Returns the number of entries before folded row v, from the row pointers of the matrix.
     fn before(&self, v: usize, pointer: impl Fn(usize) -> u64) -> u64 {
         if v <= self.start { pointer(v) } else { pointer(v + self.skipped) - self.entries }
     }
 
-    /// Rows of the matrix between two folded rows, each with the entries before it.
+    /// Returns the rows of the matrix between two folded rows, each given with the entries before it.
     fn runs(&self, (from, before_from): (usize, u64), (to, before_to): (usize, u64)) -> Vec<Run> {
         let (skipped, entries) = (self.skipped, self.entries as usize);
         let (middle, before) = (self.start.clamp(from, to), self.before.clamp(before_from, before_to));
@@ -331,7 +337,7 @@ impl Fold {
     }
 }
 
-/// Rows of a stage before they are shared: folded rows, each with the entries before it.
+/// Rows of a stage before they are shared: a range of folded rows, each end with the entries before it.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     from: End,
@@ -340,10 +346,11 @@ struct Block {
     redundant: bool,
 }
 
-/// A folded row, and the entries before it.
+/// A folded row, and the number of entries before it.
 type End = (usize, u64);
 
-/// A folded row that is looked for: the one in `low..=high` before which there are most nearly `wanted` entries.
+/// A search for the folded row in `low..=high` with a number of entries before it that is closest to
+/// `wanted`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Search {
     pub fold: Fold,
@@ -353,7 +360,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The row and the entries before it.
+    /// Returns the row and the number of entries before it.
     pub(crate) fn answer(&self, pointer: impl Fn(usize) -> u64) -> End {
         let before = |v| self.fold.before(v, &pointer);
         let (mut low, mut high) = (self.low, self.high);
@@ -373,11 +380,11 @@ impl Search {
 pub(crate) trait RowPointers {
     fn rows(&self) -> usize;
     fn entries(&self) -> u64;
-    /// The first of the longest rows; 0 where there is none.
+    /// Returns the first of the longest rows; 0 if there are no rows.
     fn longest(&self) -> Result<usize>;
-    /// Entries before some rows.
+    /// Returns the number of entries before each of some rows.
     fn at(&self, rows: &[usize]) -> Result<Vec<u64>>;
-    /// The answer to each search.
+    /// Returns the result of each search.
     fn search(&self, all: &[Search]) -> Result<Vec<(usize, u64)>>;
 }
 
@@ -413,8 +420,8 @@ impl RowPointers for OnHost<'_> {
     }
 }
 
-/// Where blocks are cut into parts of equal entries, or of equal rows where there are no entries: `parts` + 1 ends each. All are
-/// searched for at once; redundant blocks are not cut.
+/// Cuts blocks into parts of equal entries, or of equal rows if there are no entries, and returns `parts` + 1
+/// ends for each. Searches for all ends at once. Redundant blocks are not cut.
 fn divide(on: &impl RowPointers, blocks: &[Block], parts: usize) -> Result<Vec<Vec<End>>> {
     let cut = |block: &&Block| !block.redundant && block.from.1 < block.to.1;
     let between =
@@ -444,7 +451,7 @@ fn divide(on: &impl RowPointers, blocks: &[Block], parts: usize) -> Result<Vec<V
     Ok(ends.collect())
 }
 
-/// The blocks of LRA and LRA+RC: short rows, long rows, and those that every rank computes.
+/// Returns the blocks of LRA and LRA+RC: short rows, long rows, and those that every rank computes.
 fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Vec<Block>> {
     let rows = on.rows();
     let share = |share: f64| ((share * rows as f64).floor() as usize).min(rows);
@@ -459,13 +466,14 @@ fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Ve
         (longest - long / 2).min(rows - long)
     };
     let short = rows - long;
-    // Rows whose pointers are wanted, in the matrix: the ends of the long block and of both candidates for redundant rows.
+    // Matrix rows whose pointers are needed: the ends of the long block and of both candidates for redundant
+    // rows.
     let row = |v: usize| if v < start { v } else { v + long };
     let candidates = [redundant, short - redundant];
     let asked = [start, start + long, row(candidates[0]), row(candidates[1])];
     let pointers = on.at(&asked)?;
     let fold = Fold { start, skipped: long, before: pointers[0], entries: pointers[1] - pointers[0] };
-    // A folded row at `start` is the row behind the long block, and what is before it lacks that block.
+    // A folded row at `start` is the row after the long block; the entries before it exclude that block.
     let before = |k: usize| pointers[2 + k] - if candidates[k] < start { 0 } else { fold.entries };
     let (first, second) = ((candidates[0], before(0)), (candidates[1], before(1)));
     let (none, all) = ((0, 0), (short, on.entries() - fold.entries));
@@ -475,7 +483,7 @@ fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Ve
     let long = Block { from, to, fold: whole, redundant: false };
     Ok(match redundant {
         0 => vec![block(none, all, false), long],
-        // The place with fewer entries, of as many rows: at one end of the short rows or at the other.
+        // Of as many rows at either end of the short rows, those with fewer entries.
         _ if first.1 <= all.1 - second.1 => vec![block(first, all, false), long, block(none, first, true)],
         _ => vec![block(none, second, false), long, block(second, all, true)],
     })

@@ -1,11 +1,11 @@
-//! How a product of scalar rows is stored, and which matrices can be stored by diagonals.
+//! Storage formats of products with scalar rows, and the test whether a matrix can be stored by diagonals.
 
 use crate::Error;
 use crate::matrix::{Bsr, Shape};
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// How a product of scalar rows is stored: `auto`, `csr`, `dia` or `dia-full`.
+/// Storage format of a product with scalar rows: `auto`, `csr`, `dia` or `dia-full`.
 ///
 /// # Examples
 /// ```
@@ -15,19 +15,21 @@ use std::fmt::Display;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// By diagonals where entries lie on few of them, else by rows. Blocks, and sums of several terms, have formats of their own.
+    /// By diagonals if the entries lie on few of them, else by rows. Blocks, and sums of several terms, have
+    /// their own formats.
     #[default]
     Auto,
-    /// By rows: a value and a column an entry.
+    /// By rows: a value and a column per entry.
     Csr,
-    /// By diagonals: a value a place and no columns; of a symmetric matrix the main diagonal and those above it.
+    /// By diagonals: a value per place and no columns. For a symmetric matrix, only the main diagonal and
+    /// those above it.
     Dia,
-    /// By diagonals, all of them.
+    /// By diagonals, storing all of them.
     DiaFull,
 }
 
 impl Format {
-    /// True where only diagonals will do.
+    /// Returns true if only storage by diagonals is acceptable.
     pub(crate) fn wants_diagonals(self) -> bool {
         matches!(self, Format::Dia | Format::DiaFull)
     }
@@ -35,43 +37,48 @@ impl Format {
 
 krylith_base::names! { Format, "format": Auto => "auto", Csr => "csr", Dia => "dia", DiaFull => "dia-full" }
 
-/// Most diagonals of a matrix that is stored by them: their set is a word of 32 bits for each row.
+/// Most diagonals of a matrix that is stored by diagonals: a 32-bit word per row marks them.
 pub(crate) const MOST_DIAGONALS: usize = 32;
 
-/// True where so many entries on so many diagonals are worth their places: a place takes 8 bytes, an entry of a row 12.
+/// Returns true if storage by diagonals pays for this many entries: a place takes 8 bytes, an entry stored by
+/// rows 12.
 pub(crate) fn worth_diagonals(rows: usize, diagonals: usize, entries: usize) -> bool {
     10 * entries >= 7 * rows * diagonals
 }
 
-/// True where every diagonal has its mirror image, and the main one is there.
+/// Returns true if the main diagonal is there and every other one has its mirror image.
 pub(crate) fn mirrored(offsets: &[i32]) -> bool {
     let n = offsets.len();
     n % 2 == 1 && (0..n).all(|k| offsets[k] == -offsets[n - 1 - k])
 }
 
-/// Numbers a row that `format=auto` stores of a matrix of scalars by diagonals, of a symmetric one half of them; `None` where it is stored by rows.
+/// Returns how many numbers per row `format=auto` stores by diagonals of a scalar matrix, one half of them if
+/// it is symmetric; `None` if it is stored by rows.
 pub(crate) fn kept_diagonals(a: &Bsr) -> Option<usize> {
     let offsets = diagonals_of(a, a.block_rows()).ok().filter(|_| a.block() == 1)?;
     let half = mirrored(&offsets) && Shape::of(a).is_symmetric();
     Some(if half { offsets.len().div_ceil(2) } else { offsets.len() })
 }
 
-/// Why a matrix is not stored by diagonals, for one who asked for them.
+/// Returns the error for a matrix that cannot be stored by diagonals although the user asked for it.
 pub(crate) fn not_by_diagonals(why: impl Display) -> Error {
-    Error::Unsupported(format!("format=dia: {why}; format=auto stores such a matrix by rows"))
+    Error::Unsupported(format!("format=dia: {why}; use format=auto, which stores such a matrix by rows"))
 }
 
-/// The diagonals of the columns below `own`, ascending.
+/// Returns the diagonals of the columns below `own`, in ascending order.
 ///
 /// # Errors
-/// Why they are too many, or hold too little; the row that has one too many.
+/// The reason why there are too many diagonals, or too few entries on them, with the row of the first
+/// diagonal too many.
 pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>, String> {
     const ROWS: usize = 1 << 14;
     let (rows, row_ptr, col) = (a.block_rows(), a.row_ptr(), a.col());
     if rows != own || rows > i32::MAX as usize {
-        return Err(format!("the matrix has {rows} rows and {own} columns; diagonals are for square ones"));
+        return Err(format!(
+            "the matrix has {rows} rows and {own} columns, but diagonals need a square matrix"
+        ));
     }
-    /// Puts a row's diagonals to the others; false where they become too many.
+    /// Adds a row's diagonal to the others; returns false if there are too many.
     fn insert(offsets: &mut Vec<i32>, offset: i32) -> bool {
         if let Err(at) = offsets.binary_search(&offset) {
             offsets.insert(at, offset);
@@ -82,7 +89,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     let of_rows = |first: usize| -> Part {
         let (mut offsets, mut entries) = (Vec::new(), 0);
         for i in first..(first + ROWS).min(rows) {
-            // Rows are mostly like the row before: entry by entry the next diagonal.
+            // Most rows resemble the row before: each entry lies on the next diagonal.
             let mut k = 0;
             for &j in col[row_ptr[i]..row_ptr[i + 1]].iter().take_while(|&&j| (j as usize) < own) {
                 let offset = (j as i64 - i as i64) as i32;
@@ -100,8 +107,11 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     let parts: Vec<Part> = (0..rows.div_ceil(ROWS)).into_par_iter().map(|p| of_rows(p * ROWS)).collect();
     let (mut offsets, mut entries) = (Vec::new(), 0);
     for (p, part) in parts.into_iter().enumerate() {
-        let many =
-            |row| format!("row {row} has an entry on a diagonal that makes more than {MOST_DIAGONALS}");
+        let many = |row| {
+            format!(
+                "an entry of row {row} lies on one diagonal too many; at most {MOST_DIAGONALS} are supported"
+            )
+        };
         let (more, count) = part.map_err(many)?;
         entries += count;
         if !more.into_iter().all(|offset| insert(&mut offsets, offset)) {
@@ -118,7 +128,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     if !worth_diagonals(rows, offsets.len(), entries) {
         let (count, places) = (offsets.len(), rows * offsets.len());
         return Err(format!(
-            "{entries} entries on {count} diagonals fill too little of their {places} places"
+            "{entries} entries on {count} diagonals fill less than 70 % of their {places} places"
         ));
     }
     Ok(offsets)

@@ -1,33 +1,34 @@
-//! Passes over the entries of terms by all threads of the host.
+//! Passes over the entries of terms on all threads of the host.
 //!
-//! Rows belong to one thread each. Columns do not: their maxima are shared, as the bits of numbers that are not negative,
-//! which are ordered as the numbers are. Most entries are smaller than what stands there already and only read it. A maximum
-//! does not depend on the order in which it is found, so results are the same for any number of threads.
+//! Each row belongs to one thread. Columns do not: threads share their maxima, stored as the bits of
+//! nonnegative numbers, which sort like the numbers themselves. Most entries are smaller than the current
+//! maximum and only read it. A maximum does not depend on the order in which it is found, so results are the
+//! same for any number of threads.
 
 use crate::matrix::{Arrays, Bsr};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Block rows below which a second thread costs more than it brings.
+/// Block rows below which a second thread costs more than it saves.
 const ROWS: usize = 2048;
 
-/// The largest magnitude of every column, found by several threads together.
+/// The largest magnitude in every column, found by several threads together.
 pub(crate) struct ColumnMaxima(Vec<AtomicU64>);
 
 impl ColumnMaxima {
-    /// Zeros, one a column.
+    /// Returns zeros, one per column.
     pub fn new(columns: usize) -> Self {
         Self(std::iter::repeat_with(AtomicU64::default).take(columns).collect())
     }
 
-    /// Takes note of a magnitude in column `j`.
+    /// Raises the maximum of column `j` to a magnitude.
     #[inline(always)]
     pub fn raise(&self, j: usize, magnitude: f64) {
         self.raise_bits(j, magnitude.to_bits());
     }
 
-    /// The same by the magnitude's bits.
+    /// Raises the maximum of column `j` to a magnitude given by its bits.
     #[inline(always)]
     pub fn raise_bits(&self, j: usize, bits: u64) {
         if self.0[j].load(Relaxed) < bits {
@@ -35,11 +36,11 @@ impl ColumnMaxima {
         }
     }
 
-    /// All maxima; zeros stand in their place.
+    /// Returns all maxima and resets them to zero.
     pub fn take(&self) -> Vec<f64> {
         let take = |bits: &AtomicU64| {
             let all = bits.load(Relaxed);
-            bits.store(0, Relaxed); // nobody raises now, and a swap would take five times as long
+            bits.store(0, Relaxed); // no thread raises maxima now, and a swap would take five times as long
             f64::from_bits(all)
         };
         match is_little(self.0.len()) {
@@ -49,7 +50,8 @@ impl ColumnMaxima {
     }
 }
 
-/// What `rows` rows tell, taken up one by one by `add` and put together by `join`, in the order of the rows.
+/// Folds over `rows` rows: `add` accumulates them one by one, and `join` combines the parts in the order of
+/// the rows.
 pub(crate) fn fold_rows<T: Send>(
     rows: usize,
     none: impl Fn() -> T + Sync + Send,
@@ -68,12 +70,13 @@ pub(crate) fn fold_rows<T: Send>(
     pieces.map(|k| told_by(k * ROWS..rows.min((k + 1) * ROWS))).reduce(&none, join)
 }
 
-/// True where waking other threads costs more than they bring, or there are none.
+/// Returns true if waking other threads costs more than it saves, or if there are none.
 fn is_little(rows: usize) -> bool {
     rows <= ROWS || rayon::current_num_threads() == 1
 }
 
-/// The largest magnitude of every scalar row, `magnitude(i, numbers)` being that of the b rows of block row i.
+/// Computes the largest magnitude in every scalar row; `magnitude(i, numbers)` computes those of the b rows
+/// of block row i.
 pub(crate) fn row_maxima(maxima: &mut [f64], block: usize, magnitude: impl Fn(usize, &mut [f64]) + Sync) {
     let of_row = |(i, maxima): (usize, &mut [f64])| {
         maxima.fill(0.0);
@@ -85,7 +88,8 @@ pub(crate) fn row_maxima(maxima: &mut [f64], block: usize, magnitude: impl Fn(us
     }
 }
 
-/// `$f(b, …)` with block sizes up to [`MAX_BLOCK`](crate::matrix::MAX_BLOCK) as constants: loops over blocks are then unrolled, and divide by nothing.
+/// Calls `$f(b, …)` with block sizes up to [`MAX_BLOCK`](crate::matrix::MAX_BLOCK) as constants, so that the
+/// compiler unrolls loops over blocks and removes divisions.
 macro_rules! with_block {
     ($b:expr, $f:expr $(, $x:expr)*) => {
         match $b {
@@ -103,7 +107,7 @@ macro_rules! with_block {
 }
 pub(crate) use with_block;
 
-/// Calls `f(row, block column, block)` for every block of `values`, which are stored as those of `a` are.
+/// Calls `f(row, block column, block)` for every block of `values`, which are ordered as those of `a`.
 pub(crate) fn for_blocks_mut(a: &Bsr, values: &mut [f64], f: &(impl Fn(usize, usize, &mut [f64]) + Sync)) {
     halves(Arrays::of(a), a.block() * a.block(), 0..a.block_rows(), values, f);
 }

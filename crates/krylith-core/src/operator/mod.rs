@@ -1,8 +1,8 @@
-//! Everything that maps a vector to a vector.
+//! Operators: everything that maps a vector to a vector.
 //!
-//! [`LinearOperator`] is the trait, for matrices, preconditioners and what an application computes itself. [`PointBlock`] is the product
-//! with a matrix of any format or a Kronecker sum, on any device, made of [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of one
-//! matrix among ranks in other ways.
+//! [`LinearOperator`] is the trait for matrices, preconditioners and operators that an application computes
+//! itself. [`PointBlock`] is the product with a matrix of any format or a Kronecker sum, made of [`Terms`],
+//! on any device. [`Replicated`] and [`Gathered`] share the rows of one matrix among ranks in other ways.
 //!
 //! `apply` must not allocate or branch on values, because it may be recorded. On a GPU it must not wait
 //! either.
@@ -38,7 +38,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Sums that an application makes beside `y ← A x`, and the slots of [`Scalars`](crate::space::Schedule::Scalars) where they go.
+/// Sums that an application computes together with `y ← A x`, and their slots in
+/// [`Scalars`](crate::space::Schedule::Scalars).
 ///
 /// # Examples
 /// ```
@@ -65,13 +66,13 @@ pub enum Dots {
 }
 
 impl Dots {
-    /// The first slot.
+    /// Returns the first slot.
     pub(crate) fn slot(self) -> usize {
         let (Dots::Xy(slot) | Dots::XxXy(slot)) = self;
         slot
     }
 
-    /// How many sums there are, in slots one after the other; (x, y) is the last.
+    /// Returns the number of sums, which are in consecutive slots; (x, y) is the last.
     pub(crate) fn count(self) -> usize {
         match self {
             Dots::Xy(_) => 1,
@@ -83,7 +84,7 @@ impl Dots {
 /// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
 ///
 /// # Examples
-/// A matrix that is nowhere stored, on the host; `examples/matrix_free.rs` has one on all threads.
+/// A matrix-free operator on the host; `examples/matrix_free.rs` has one that uses all threads.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::{Outcome, Result, Stop, method::{Cg, CgOptions}, operator::LinearOperator};
@@ -110,8 +111,9 @@ pub trait LinearOperator<S: Space> {
     /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
 
-    /// `y ← A x`, with sums over x and y made in the same pass where the operator can: true says that they are in their slots, over
-    /// all ranks; false that `y ← A x` is all that was done, and the caller sums by a sweep.
+    /// Computes `y ← A x`, with sums over x and y in the same pass if the operator can. True means that the
+    /// sums over all ranks are in their slots. False means that only `y ← A x` was computed, and the caller
+    /// sums by a sweep.
     fn apply_with_dots(
         &self,
         space: &S,
@@ -124,9 +126,9 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
-    /// `r ← b − A x`, each entry computed in twice the working precision and then rounded, and `m ← |b| + |A| |x|`, by which
-    /// rounding is measured. False where the operator knows no such product; then nothing was done, and residuals come from
-    /// [`apply`](Self::apply).
+    /// Computes `r ← b − A x`, each entry in twice the working precision and then rounded, and `m ← |b| + |A|
+    /// |x|`, which measures the effect of rounding. Returns false if the operator has no such product; then
+    /// nothing was done, and residuals come from [`apply`](Self::apply).
     fn residual(
         &self,
         _space: &S,
@@ -138,28 +140,31 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
-    /// Changes when work recorded with this operator no longer holds (other buffers, other kernels).
+    /// Returns a key that changes when work recorded with this operator becomes invalid (other buffers, other
+    /// kernels).
     ///
     /// New values in the same buffers keep the key.
     fn key(&self) -> u64;
 
-    /// Bytes that one application must move at least.
+    /// Returns the bytes that one application must move at least.
     fn bytes(&self) -> u64;
 
-    /// True where an application is the same work every time, so that a device may record it and replay it. An operator that
-    /// works on the host, or calls the caller back, says no, and everything around it runs launch by launch.
+    /// Returns true if every application is the same work, so that a device may record and replay it. An
+    /// operator that works on the host, or calls back to the caller, returns false, and everything around it
+    /// runs launch by launch.
     fn recordable(&self) -> bool {
         true
     }
 
-    /// Adds numbers up over the ranks that apply the operator together: those of the space, unless the operator shares its work
-    /// with ranks that the space knows nothing of (see [`Replicated`]). What all of them must decide alike is found so. Collective.
+    /// Sums numbers over the ranks that apply the operator together. These are the ranks of the space, unless
+    /// the operator shares its work with ranks that the space does not know (see [`Replicated`]). Used for
+    /// decisions that all of them must take alike. Collective.
     fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
         space.comm().sum(numbers)
     }
 }
 
-/// What stands behind a pointer is applied as itself.
+/// Implements the trait for pointers to operators.
 macro_rules! behind {
     ($($pointer:ty),*) => {$(
         impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for $pointer {
@@ -203,7 +208,7 @@ macro_rules! behind {
 }
 behind!(Box<T>, &T, Rc<T>, Arc<T>);
 
-/// An operator that others hold too and that is given new values between solves.
+/// An operator that is shared with others and gets new values between solves.
 impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.borrow().apply(space, x, y)
@@ -242,7 +247,7 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
 }
 
-/// Refuses vectors that a rows×columns product cannot take: `x` numbers in, `y` out.
+/// Rejects vectors that a rows×columns product cannot take: `x` numbers in, `y` out.
 pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> Result<()> {
     if x == columns && y == rows {
         return Ok(());
@@ -252,14 +257,14 @@ pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> 
     )))
 }
 
-/// A number that no other operator has.
+/// Returns a number that no other operator has.
 pub(crate) fn fresh_key() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The key of an operator made of others: changes with any of them, and with their order.
+/// Returns the key of an operator made of others. It changes with any of them, and with their order.
 pub(crate) fn joined_key(keys: impl IntoIterator<Item = u64>) -> u64 {
     keys.into_iter().fold(0, |all, key| (all ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
 }

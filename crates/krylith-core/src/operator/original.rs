@@ -1,5 +1,5 @@
-//! r = b − A x on the host, from the values as given: the residual that counts where a device stores less, and the
-//! residuals of single fields.
+//! The residual r = b − A x on the host, computed from the values as given. It is the residual that counts if
+//! a device stores values in lower precision, and it gives the residuals of single fields.
 
 use crate::Result;
 use crate::comm::Communicator;
@@ -10,10 +10,11 @@ use crate::twofold::Twofold;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Block rows that a thread takes at once.
+/// Block rows that a thread takes at a time.
 const ROWS: usize = 1024;
 
-/// The system as given: this rank's rows of it, and the ranks that hold the others. Every function is collective.
+/// The system as given: this rank's rows of it, and the communicator of the ranks that hold the others. Every
+/// function is collective.
 ///
 /// # Examples
 /// ```
@@ -26,33 +27,34 @@ const ROWS: usize = 1024;
 /// ```
 #[derive(Clone, Copy)]
 pub struct OriginalSystem<'a> {
-    /// Rows.
+    /// This rank's rows.
     pub terms: &'a Terms<'a>,
-    /// Ranks.
+    /// The communicator.
     pub comm: &'a dyn Communicator,
 }
 
 impl OriginalSystem<'_> {
-    /// This rank's part of b − A x, computed in twice the working precision and rounded once.
+    /// Returns this rank's part of b − A x, computed in twice the working precision and rounded once.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn residual(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         Ok(residual(self.terms, b, &self.with_ghosts(x)?))
     }
 
-    /// ‖v‖₂ over all ranks.
+    /// Returns ‖v‖₂ over all ranks.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn norm(&self, v: &[f64]) -> Result<f64> {
         Ok(self.norms(|unit| vec![v.iter().map(|v| (unit * v) * (unit * v)).sum()])?[0])
     }
 
-    /// ‖D r‖ and ‖D b‖ over all ranks, D a diagonal, or the identity. On all threads, and the same on any number of them.
+    /// Returns ‖D r‖ and ‖D b‖ over all ranks, for a diagonal D or the identity. Uses all threads; the result
+    /// does not depend on their number.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub(crate) fn pair_of_norms(&self, d: Option<&[f64]>, r: &[f64], b: &[f64]) -> Result<[f64; 2]> {
         const STRIP: usize = 1 << 12;
         let strip = |k: usize, unit: f64| {
@@ -73,7 +75,8 @@ impl OriginalSystem<'_> {
         Ok([norms[0], norms[1]])
     }
 
-    /// Roots over all ranks of sums of squares, taken again in another unit where they overflow or vanish.
+    /// Returns the square roots over all ranks of sums of squares. Computes them again in another unit if
+    /// they overflow or underflow.
     fn norms(&self, squares: impl Fn(f64) -> Vec<f64>) -> Result<Vec<f64>> {
         let in_unit = |unit: f64| -> Result<Vec<f64>> {
             let mut sums = squares(unit);
@@ -87,28 +90,29 @@ impl OriginalSystem<'_> {
         Ok(in_unit(unit)?.into_iter().map(|norm| norm / unit).collect())
     }
 
-    /// What rounding x to double precision may make of ‖b − A x‖: u ‖|b| + |A||x|‖, u = 2⁻⁵³.
+    /// Returns the attainable residual, the effect of rounding x to double precision on ‖b − A x‖: u ‖|b| +
+    /// |A||x|‖, u = 2⁻⁵³.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn rounding(&self, b: &[f64], x: &[f64]) -> Result<f64> {
         let mut sizes = magnitudes(self.terms, &self.with_ghosts(x)?);
         sizes.iter_mut().zip(b).for_each(|(size, b)| *size += b.abs());
         Ok(f64::EPSILON / 2.0 * self.norm(&sizes)?)
     }
 
-    /// ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂: how large A x could be without cancellation.
+    /// Returns ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂, the size that A x could have without cancellation.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn magnitude(&self, x: &[f64]) -> Result<f64> {
         self.norm(&magnitudes(self.terms, &self.with_ghosts(x)?))
     }
 
-    /// ‖r_c‖₂ of each component c over all nodes, stages and ranks.
+    /// Returns ‖r_c‖₂ of each component c over all nodes, stages and ranks.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn by_field(&self, r: &[f64]) -> Result<Vec<f64>> {
         self.norms(|unit| squares_by_field(r, self.terms.block(), self.terms.stages(), unit))
     }
@@ -124,7 +128,7 @@ impl OriginalSystem<'_> {
     }
 }
 
-/// b − Σ (Cₜ ⊗ Aₜ) x, with x as long as the terms are wide, in twice the working precision; on all threads.
+/// Returns b − Σ (Cₜ ⊗ Aₜ) x in twice the working precision, on all threads; x has an entry for every column.
 fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
@@ -180,7 +184,7 @@ fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
     y
 }
 
-/// ‖r_c‖₂² of each component c over this rank's nodes and stages, in a unit.
+/// Returns ‖r_c‖₂² of each component c over this rank's nodes and stages, in a unit.
 fn squares_by_field(r: &[f64], block: usize, stages: usize, unit: f64) -> Vec<f64> {
     let mut squares = vec![0.0; block];
     for node in r.chunks_exact(block * stages) {

@@ -1,8 +1,9 @@
 //! Sums of Kronecker products of small dense and point-block matrices: every sparse product of the library.
 //!
-//! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L is two, a point-block matrix is one with C = 1, and a
-//! scalar CSR matrix is one with 1×1 blocks. Nothing is formed: (C ⊗ A) x = (A X) Cᵀ, and C is folded in after
-//! the sums over a row, so no intermediate vector exists (the paper's Alg. 2 writes and reads two).
+//! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L has two terms; a point-block matrix is one term with
+//! C = 1; a scalar CSR matrix is one term with 1×1 blocks. No Kronecker product is formed: (C ⊗ A) x = (A X)
+//! Cᵀ, and C is applied after the sums over a row, so no intermediate vector exists (the paper's Alg. 2
+//! writes and reads two).
 //!
 //! Terms of one pattern store their values side by side, so that columns are read once. A device implements
 //! [`PointBlockSum`]: upload, multiply, new values, new coefficients.
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The terms of a sum, on the host: coefficient (s×s) and matrix of each.
+/// The terms of a sum, on the host: the coefficient (s×s) and the matrix of each.
 ///
 /// # Examples
 /// ```
@@ -32,9 +33,10 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
-    /// One or two.
+    /// One or two terms.
     pub(crate) terms: Vec<(Dense, Cow<'a, Bsr>)>,
-    /// Of one rank's rows of a distributed sum: block columns from the number of block rows on are its ghosts.
+    /// The halo of one rank's rows of a distributed sum. Block columns from the number of block rows on are
+    /// its ghosts.
     pub(crate) halo: Option<Arc<Halo>>,
 }
 
@@ -105,10 +107,12 @@ impl<'a> Terms<'a> {
         Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))], halo: None })
     }
 
-    /// New values of term `t` on the host, from there or from device memory; a borrowed matrix becomes one of its own.
+    /// Replaces the values of term `t` on the host, from host or device memory. A borrowed matrix is copied
+    /// first.
     ///
     /// # Errors
-    /// No such term; a wrong length; a value that is not finite, which the matrix then holds.
+    /// No such term; a wrong length; a value that is not finite. In the last case the matrix holds that
+    /// value.
     pub fn update_values<'v>(&mut self, t: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
         let terms = self.terms.len();
         match self.terms.get_mut(t) {
@@ -117,40 +121,41 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// The structural rank of the sum; `None` where it is not known after `most` entries were looked at.
+    /// Returns the structural rank of the sum; `None` if it is not known after `most` entries.
     pub fn structural_rank(&self, most: usize) -> Option<StructuralRank> {
         let parts: Vec<(Option<&Dense>, &Bsr)> = self.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
         StructuralRank::of(&parts, most)
     }
 
-    /// Block size b.
+    /// Returns the block size b.
     pub fn block(&self) -> usize {
         self.terms[0].1.block()
     }
-    /// Stages s.
+    /// Returns the number of stages s.
     pub fn stages(&self) -> usize {
         self.terms[0].0.rows()
     }
-    /// Block rows.
+    /// Returns the number of block rows.
     pub fn block_rows(&self) -> usize {
         self.terms[0].1.block_rows()
     }
-    /// Scalar rows of the whole operator.
+    /// Returns the number of scalar rows of the whole operator.
     pub fn rows(&self) -> usize {
         self.terms[0].1.rows() * self.stages()
     }
-    /// True when every own node is a row and a column: the whole is square.
+    /// Returns true if every own node is a row and a column, so that the whole matrix is square.
     pub fn is_square(&self) -> bool {
         let columns = self.block_rows() + self.halo.as_ref().map_or(0, |h| h.ghosts);
         self.terms.iter().all(|t| t.1.block_columns() == columns)
     }
-    /// True when there are two terms of the same pattern, stored and traversed together.
+    /// Returns true if there are two terms of the same pattern, which are stored and traversed together.
     pub fn shared_pattern(&self) -> bool {
         self.terms.len() == 2 && self.terms[0].1.same_pattern(&self.terms[1].1)
     }
 
-    /// Numbers a row that [`Format::Auto`] stores by diagonals: of a symmetric matrix the main diagonal and those above it. `None` of what it
-    /// stores by rows, and of blocks and sums, which have formats of their own.
+    /// Returns how many numbers per row [`Format::Auto`] stores by diagonals; for a symmetric matrix it
+    /// stores the main diagonal and those above it. `None` for matrices that it stores by rows, and for
+    /// blocks and sums, which have their own formats.
     pub fn kept_diagonals(&self) -> Option<usize> {
         match &self.terms[..] {
             [(_, a)] if self.stages() == 1 => super::kept_diagonals(a),
@@ -167,10 +172,10 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
     scaled
 }
 
-/// A device that can hold and multiply sums of point-block terms.
+/// A device that can store and multiply sums of point-block terms.
 ///
 /// # Examples
-/// The bound of code that multiplies with matrices on any device.
+/// A bound for code that multiplies by matrices on any device.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock}};
@@ -190,27 +195,22 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 pub trait PointBlockSum: Space {
     /// Matrices and coefficients on the device.
     type Product;
-    /// The same terms where this device finds them best: every part of a set-up then starts from one copy there.
+    /// Returns the same terms in the memory that suits this device best, so that every part of a set-up
+    /// starts from one copy there.
     fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
         Ok(terms.clone())
     }
-    /// Uploads and arranges; finds structure inside the blocks unless `dense`.
+    /// Uploads and arranges the terms; finds structure inside the blocks unless `dense`.
     fn prepare(&self, terms: &Terms, precision: Precision, dense: bool) -> Result<Self::Product> {
         self.prepare_as(terms, precision, dense, Format::Auto)
     }
-    /// The same in a format; collective where the terms have a halo.
-    fn prepare_as(
-        &self,
-        terms: &Terms,
-        precision: Precision,
-        dense: bool,
-        format: Format,
-    ) -> Result<Self::Product>;
-    /// The format that was taken; `auto` for those of blocks.
+    /// Does the same for a given format. Collective if the terms have a halo.
+    fn prepare_as(&self, terms: &Terms, precision: Precision, dense: bool, format: Format) -> Result<Self::Product>;
+    /// Returns the chosen format; `auto` for the formats of blocks.
     fn format(product: &Self::Product) -> Format;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// The same with sums in one pass, where the kernel of this product makes them; see
+    /// Computes the same, with sums in one pass if the kernel of this product can make them; see
     /// [`LinearOperator::apply_with_dots`].
     fn multiply_with_dots(
         &self,
@@ -223,8 +223,8 @@ pub trait PointBlockSum: Space {
         self.multiply(product, x, y)?;
         Ok(false)
     }
-    /// `r ← b − Σ (Cₜ ⊗ Aₜ) x`, each entry computed in twice the working precision and then rounded, and
-    /// `m ← |b| + Σ |Cₜ ⊗ Aₜ| |x|`, by which rounding is measured.
+    /// Computes `r ← b − Σ (Cₜ ⊗ Aₜ) x`, each entry in twice the working precision and then rounded, and `m ←
+    /// |b| + Σ |Cₜ ⊗ Aₜ| |x|`, which measures the effect of rounding.
     fn residual(
         &self,
         product: &Self::Product,
@@ -233,18 +233,18 @@ pub trait PointBlockSum: Space {
         r: &mut Self::Vector,
         m: &mut Self::Vector,
     ) -> Result<()>;
-    /// New values for the matrix of term `t`, in the natural order of [`Bsr::values`]. Those in the memory of the GPU
-    /// that holds the product are read where they are; a CPU brings them to the host.
+    /// Sets new values of the matrix of term `t`, in the natural order of [`Bsr::values`]. Values in the
+    /// memory of the GPU that holds the product are read in place; a CPU copies them to the host.
     fn update_values(&self, product: &mut Self::Product, t: usize, values: Numbers) -> Result<()>;
-    /// New coefficients, of any order s: vectors then have n·b·s entries.
+    /// Sets new coefficients, of any order s; vectors then have n·b·s entries.
     fn update_coefficients(&self, product: &mut Self::Product, coefficients: &[Dense]) -> Result<()>;
-    /// Bytes that one product must move at least.
+    /// Returns the bytes that one product must move at least.
     fn product_bytes(product: &Self::Product) -> u64;
-    /// Changes with the buffers and kernels that recorded work refers to.
+    /// Returns a key that changes with the buffers and kernels that recorded work refers to.
     fn product_key(product: &Self::Product) -> u64;
 }
 
-/// A sum of point-block terms as an operator.
+/// A sum of point-block terms, as an operator.
 ///
 /// # Examples
 /// ```
@@ -264,30 +264,30 @@ pub struct PointBlock<S: PointBlockSum> {
     product: S::Product,
     key: u64,
     b: Option<Dense>,
-    /// A and τB as the device last got them; kept so that a new τ allocates nothing.
+    /// A and τB as the device last received them; kept so that a new τ allocates nothing.
     coefficients: Vec<Dense>,
 }
 
 impl<S: PointBlockSum> PointBlock<S> {
-    /// A⊗M + τB⊗L on the device of `space`.
+    /// Builds A⊗M + τB⊗L on the device of `space`.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn kronecker(space: &S, k: &KroneckerSum, precision: Precision) -> Result<Self> {
         let mut operator = Self::new(space, &Terms::kronecker(k), precision, false)?;
         operator.b = Some(k.b.clone());
         Ok(operator)
     }
 
-    /// A⊗M + τB⊗L from two terms whose coefficients are A and τB already, such as one rank's part; B is kept for
-    /// [`set_tau`](Self::set_tau).
+    /// Builds A⊗M + τB⊗L from two terms whose coefficients are already A and τB, such as one rank's part.
+    /// Keeps B for [`set_tau`](Self::set_tau).
     ///
     /// # Errors
-    /// Not two terms, or a B of another order; a device without room.
+    /// Not exactly two terms; a B of another order; out of device memory.
     pub fn stages(space: &S, terms: &Terms, b: &Dense, precision: Precision) -> Result<Self> {
         if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
             return Err(Error::invalid(format!(
-                "{} terms of {} stages with a B of {}×{}; two terms and a B of their order were expected",
+                "{} terms of {} stages do not match a B of {}×{}; expected two terms and a B of order equal to their stages",
                 terms.terms.len(),
                 terms.stages(),
                 b.rows(),
@@ -299,31 +299,32 @@ impl<S: PointBlockSum> PointBlock<S> {
         Ok(operator)
     }
 
-    /// A point-block matrix on the device of `space`.
+    /// Builds a point-block matrix on the device of `space`.
     pub fn bsr(space: &S, a: &Bsr, precision: Precision) -> Result<Self> {
         Self::new(space, &Terms::bsr(a), precision, false)
     }
 
-    /// A scalar matrix on the device of `space`.
+    /// Builds a scalar matrix on the device of `space`.
     pub fn csr(space: &S, a: &Csr, precision: Precision) -> Result<Self> {
         Self::new(space, &Terms::csr(a)?, precision, false)
     }
 
-    /// Any sum of terms; `dense` ignores structure inside the blocks.
+    /// Builds any sum of terms; `dense` ignores structure inside the blocks.
     pub fn new(space: &S, terms: &Terms, precision: Precision, dense: bool) -> Result<Self> {
         Self::of(terms, space.prepare(terms, precision, dense)?)
     }
 
-    /// Any sum of terms, one of scalar rows stored in a format. Collective where the terms have a halo.
+    /// Builds any sum of terms, with a matrix of scalar rows stored in a given format. Collective if the
+    /// terms have a halo.
     ///
     /// # Errors
-    /// Diagonals asked for where there are more than 32 of them or they are too empty, or where terms are not one of scalar rows;
-    /// a device without room.
+    /// A format by diagonals for a matrix with more than 32 diagonals or too few entries on them, or for
+    /// terms other than one scalar matrix; out of device memory.
     pub fn with_format(space: &S, terms: &Terms, precision: Precision, format: Format) -> Result<Self> {
         Self::of(terms, space.prepare_as(terms, precision, false, format)?)
     }
 
-    /// What a device has prepared for the terms.
+    /// Wraps the product that a device prepared for the terms.
     pub(crate) fn of(terms: &Terms, product: S::Product) -> Result<Self> {
         Ok(Self {
             product,
@@ -333,10 +334,11 @@ impl<S: PointBlockSum> PointBlock<S> {
         })
     }
 
-    /// New values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
+    /// Sets new values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
     ///
-    /// Values on the host are checked before anything changes. Values that lie on the GPU that holds the product are
-    /// packed and checked there, in one pass: after an error the product holds part of them, and must be given others.
+    /// Values on the host are checked before anything changes. Values on the GPU that holds the product are
+    /// packed and checked there in one pass: after an error the product holds some of them, and needs new
+    /// values.
     ///
     /// # Errors
     /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
@@ -354,18 +356,22 @@ impl<S: PointBlockSum> PointBlock<S> {
         space.update_values(&mut self.product, term, values.into())
     }
 
-    /// A new τ of a Kronecker operator: only s² numbers change.
+    /// Sets a new τ of a Kronecker operator: only s² numbers change.
     pub fn set_tau(&mut self, space: &S, a: &Dense, tau: f64) -> Result<()> {
-        let b = self.b.take().ok_or_else(|| Error::invalid("set_tau needs a Kronecker operator"))?;
+        let b = self.b.take().ok_or_else(|| {
+            Error::invalid("set_tau needs an operator built by PointBlock::kronecker or PointBlock::stages")
+        })?;
         let done = self.set_coefficients(space, a, &b, tau);
         self.b = Some(b);
         done
     }
 
-    /// New A, B and τ, of any number of stages; M and L stay where they are.
+    /// Sets new A, B and τ, for any number of stages; M and L do not change.
     pub fn set_stages(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
         if self.b.is_none() {
-            return Err(Error::invalid("set_stages needs a Kronecker operator"));
+            return Err(Error::invalid(
+                "set_stages needs an operator built by PointBlock::kronecker or PointBlock::stages",
+            ));
         }
         self.set_coefficients(space, a, b, tau)?;
         self.b = Some(b.clone());
@@ -374,10 +380,10 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     fn set_coefficients(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
         if a.rows() != b.rows() || a.rows() != a.columns() || b.rows() != b.columns() {
-            return Err(Error::invalid("A and B must be square of the same order"));
+            return Err(Error::invalid("A and B must be square matrices of the same order"));
         }
         if !b.values().iter().all(|v| (tau * v).is_finite()) {
-            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
+            return Err(Error::invalid(format!("tau is {tau}, but tau times B must be finite")));
         }
         for (to, from, factor) in [(0, a, 1.0), (1, b, tau)] {
             let to = &mut self.coefficients[to];
@@ -391,17 +397,17 @@ impl<S: PointBlockSum> PointBlock<S> {
         space.update_coefficients(&mut self.product, &self.coefficients)
     }
 
-    /// How the product is stored; `auto` for formats of blocks.
+    /// Returns the storage format of the product; `auto` for the formats of blocks.
     pub fn format(&self) -> Format {
         S::format(&self.product)
     }
 
-    /// What the device holds.
+    /// Returns the product as the device stores it.
     pub fn product(&self) -> &S::Product {
         &self.product
     }
 
-    /// What the device holds, for updates that only that device knows.
+    /// Returns the product as the device stores it, for updates that are specific to that device.
     pub fn product_mut(&mut self) -> &mut S::Product {
         &mut self.product
     }

@@ -1,12 +1,14 @@
-//! Products of ranks that share the work: with vectors that stand whole on every rank, and with a vector that is gathered first.
+//! Products that ranks compute together: with vectors that are replicated on every rank, or with a vector
+//! that is gathered first.
 //!
-//! [`Replicated`] is an operator on the vectors of one rank (the space is that of [`Solo`](crate::comm::Solo)): each rank computes some rows
-//! of y and gets the others, and every other operation of a method is done by all ranks alike, on all numbers. So a method runs as on
-//! one rank. All ranks must call the operator with the same vectors in the same order, and must be devices of one kind, whose sums
-//! have the same bits; an observer that interrupts a solve must do so on all.
+//! [`Replicated`] is an operator on the vectors of one rank (the space uses [`Solo`](crate::comm::Solo)).
+//! Each rank computes some rows of y and receives the others. All ranks do every other operation of a method
+//! alike, on all numbers, so a method runs as on one rank. All ranks must call the operator with the same
+//! vectors in the same order. They must be devices of one kind, whose sums have the same bits. An observer
+//! that interrupts a solve must do so on all ranks.
 //!
-//! [`Gathered`] is what such methods are compared with: vectors are distributed, and the one that is multiplied is gathered before the
-//! product begins.
+//! [`Gathered`] is the baseline for such methods: vectors are distributed, and the one that is multiplied is
+//! gathered before the product begins.
 
 use super::cuts::{Cuts, Mode, Run};
 use super::{LinearOperator, check_lengths, fresh_key};
@@ -18,10 +20,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A device that computes its share of the rows of a product and exchanges what it multiplies, or what comes out.
+/// A device that computes its share of the rows of a product and exchanges either the argument or the result.
 ///
 /// # Examples
-/// The bound of code that shares the rows of a matrix, with vectors whole on every rank.
+/// A bound for code that shares the rows of a matrix, with vectors replicated on every rank.
 /// ```
 /// use krylith::comm::{Communicator, Team};
 /// use krylith::operator::LinearOperator;
@@ -43,44 +45,45 @@ use std::time::Instant;
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait SharedRows: Space {
-    /// How the ranks' devices reach each other.
+    /// The links between the devices of the ranks.
     type Links;
-    /// A rank's rows of a product whose result every rank gets.
+    /// A rank's rows of a product whose result every rank receives.
     type Shared;
     /// A rank's rows of a product whose argument is gathered.
     type Gathered;
 
-    /// The same matrix, whose arrays this device holds too: cuts and rows then come from there.
+    /// Returns the same matrix with its arrays on this device too, so that cuts and rows come from there.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     fn hold(&self, a: &Csr) -> Result<Csr> {
         Ok(a.clone())
     }
-    /// Joins the devices of all ranks. Collective.
+    /// Links the devices of all ranks. Collective.
     ///
     /// # Errors
-    /// Devices that cannot reach each other, a rank that is gone or failed.
+    /// Devices that cannot reach each other; a rank that has ended or failed.
     fn link(&self, comm: &Arc<dyn Communicator>) -> Result<Arc<Self::Links>>;
-    /// Cuts the rows, where the matrix lies.
+    /// Cuts the rows, where the matrix is stored.
     ///
     /// # Errors
-    /// Shares that are none; what the device says.
+    /// Invalid shares; errors of the device.
     fn cut_rows(&self, a: &Csr, mode: &Mode, ranks: usize) -> Result<Cuts> {
         Cuts::of(a, mode, ranks)
     }
-    /// Takes this rank's rows. Collective.
+    /// Prepares this rank's rows. Collective.
     ///
     /// # Errors
-    /// A device without room, a rank that is gone or failed.
+    /// Out of device memory; a rank that has ended or failed.
     fn share_rows(&self, links: &Arc<Self::Links>, a: &Csr, cuts: &Cuts, mode: &Mode)
     -> Result<Self::Shared>;
-    /// `y ← A x`, all of it on every rank; lengths were checked.
+    /// Computes `y ← A x`, all of it on every rank; the lengths were checked.
     ///
     /// # Errors
-    /// What the device says, a rank that is gone or failed.
+    /// Errors of the device; a rank that has ended or failed.
     fn multiply_shared(&self, product: &Self::Shared, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// `r ← b − A x` in twice the working precision and `m ← |b| + |A| |x|`, all of both on every rank.
+    /// Computes `r ← b − A x` in twice the working precision and `m ← |b| + |A| |x|`, all of both on every
+    /// rank.
     ///
     /// # Errors
     /// As `multiply_shared`.
@@ -92,12 +95,12 @@ pub trait SharedRows: Space {
         r: &mut Self::Vector,
         m: &mut Self::Vector,
     ) -> Result<()>;
-    /// Takes this rank's run of `rows`, which are those of all ranks in order. Collective.
+    /// Prepares this rank's run of `rows`, which lists those of all ranks in order. Collective.
     ///
     /// # Errors
     /// As `share_rows`.
     fn gather_for(&self, links: &Arc<Self::Links>, a: &Csr, rows: &[Run]) -> Result<Self::Gathered>;
-    /// Own rows of `y ← A x`, where x is distributed too.
+    /// Computes this rank's rows of `y ← A x`, with a distributed x.
     ///
     /// # Errors
     /// As `multiply_shared`.
@@ -109,19 +112,19 @@ pub trait SharedRows: Space {
     ) -> Result<()>;
 }
 
-/// Seconds of a set-up, by what was done.
+/// Seconds of the parts of a set-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[doc(hidden)]
 pub struct SetupTimes {
-    /// Joining the devices; 0 where it was done before.
+    /// Linking the devices; 0 if they were linked before.
     pub join: f64,
-    /// Finding the cuts: what the paper calls preprocessing.
+    /// Finding the cuts; the paper calls this preprocessing.
     pub cut: f64,
-    /// Taking this rank's rows to its device, and preparing their products.
+    /// Copying this rank's rows to its device, and preparing their products.
     pub place: f64,
 }
 
-/// A product whose vectors stand whole on every rank, in one of the [`Mode`]s.
+/// A product whose vectors are replicated on every rank, in one of the [`Mode`]s.
 ///
 /// # Examples
 /// ```
@@ -159,12 +162,12 @@ pub struct Replicated<S: SharedRows> {
 }
 
 impl<S: SharedRows> Replicated<S> {
-    /// Shares the rows of `a`, which every rank has whole, among the ranks of `comm`. The space is that of one rank, of all rows.
-    /// Collective.
+    /// Shares the rows of `a`, which every rank has whole, among the ranks of `comm`. The space is that of
+    /// one rank and has all rows. Collective.
     ///
     /// # Errors
-    /// A matrix that is not square, or not of the space's length; a communicator beneath the space; shares that are none; devices that cannot
-    /// reach each other, or without room; a rank that is gone or failed.
+    /// A matrix that is not square or does not have the space's length; a space with a communicator; invalid
+    /// shares; devices that cannot reach each other; out of device memory; a rank that has ended or failed.
     pub fn new(space: &S, comm: &Arc<dyn Communicator>, a: &Csr, mode: Mode) -> Result<Self> {
         let begin = Instant::now();
         agree(&**comm, check(space, a))?;
@@ -172,7 +175,8 @@ impl<S: SharedRows> Replicated<S> {
         Self::linked(space, comm, links, a, mode, begin.elapsed().as_secs_f64())
     }
 
-    /// The same for another matrix of as many rows or another mode: the devices stay joined. Collective.
+    /// Does the same for another matrix of as many rows, or another mode; the devices stay linked.
+    /// Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -181,9 +185,10 @@ impl<S: SharedRows> Replicated<S> {
         Self::linked(space, &self.comm, self.links.clone(), a, mode, 0.0)
     }
 
-    /// The fastest of some modes, each measured by `products` products after one: what the paper proposes for the first iterations of a
-    /// solve. Beside it the seconds of a product by each, those of the slowest rank, which are the same on all ranks. [`Mode::candidates`]
-    /// has the modes that are worth it, one device alone among them. Collective.
+    /// Measures some modes, each by `products` products after a first one, and returns the fastest. The paper
+    /// proposes this for the first iterations of a solve. Also returns the seconds of a product in each mode
+    /// on the slowest rank, the same on all ranks. [`Mode::candidates`] lists the modes worth a trial, among
+    /// them a single device. Collective.
     ///
     /// ```
     /// use krylith::comm::{Communicator, Team};
@@ -214,7 +219,9 @@ impl<S: SharedRows> Replicated<S> {
         products: usize,
     ) -> Result<(Self, Vec<f64>)> {
         let Some(&first) = modes.first() else {
-            return Err(Error::invalid("the fastest of no modes; Mode::candidates has those there are"));
+            return Err(Error::invalid(
+                "the list of modes is empty; Mode::candidates returns the modes worth a trial",
+            ));
         };
         let mut operator = Self::new(space, comm, a, first)?;
         let (x, mut y) = (space.vector()?, space.vector()?);
@@ -258,23 +265,23 @@ impl<S: SharedRows> Replicated<S> {
         Ok(Self { links, comm, product, cuts, mode, rows, key: fresh_key(), times })
     }
 
-    /// Who computes which rows.
+    /// Returns the cuts: the rows that each rank computes.
     pub fn cuts(&self) -> &Cuts {
         &self.cuts
     }
 
-    /// How rows are shared.
+    /// Returns the mode of sharing rows.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What the set-up took on this rank.
+    /// Returns the seconds of the set-up on this rank.
     pub fn times(&self) -> SetupTimes {
         self.times
     }
 }
 
-/// What rank 0 finds, on every rank.
+/// Broadcasts the cuts that rank 0 finds to every rank.
 fn everybodys(comm: &dyn Communicator, find: impl FnOnce() -> Result<Cuts>) -> Result<Cuts> {
     if comm.size() == 1 {
         return find();
@@ -282,20 +289,20 @@ fn everybodys(comm: &dyn Communicator, find: impl FnOnce() -> Result<Cuts>) -> R
     let mine = agree(comm, if comm.rank() == 0 { find().map(Some) } else { Ok(None) })?;
     let all = gather(comm, &mine.map_or(Vec::new(), |cuts| cuts.to_bytes()))?;
     let cuts = all.first().and_then(|bytes| Cuts::from_bytes(bytes));
-    cuts.ok_or_else(|| Error::Internal("cuts of rows that cannot be read".into()))
+    cuts.ok_or_else(|| Error::Internal("the row cuts of rank 0 cannot be decoded".into()))
 }
 
 fn check<S: Space>(space: &S, a: &Csr) -> Result<()> {
     if space.comm().size() != 1 {
         return Err(Error::invalid(
-            "vectors that stand whole on every rank need the space of one rank; only the operator communicates",
+            "replicated vectors need a space without a communicator; only the operator communicates",
         ));
     }
     check_square(a)?;
     match a.rows() == space.len() {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "a matrix of {} rows on a space of {} numbers; every rank has all of them",
+            "the matrix has {} rows, but the space has {}; every rank needs all rows",
             a.rows(),
             space.len()
         ))),
@@ -306,14 +313,14 @@ fn check_square(a: &Csr) -> Result<()> {
     match a.rows() == a.columns() {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "a {}×{} matrix: rows are shared with vectors of one length, so it must be square",
+            "the matrix is {}×{}; only a square matrix can be shared among ranks",
             a.rows(),
             a.columns()
         ))),
     }
 }
 
-/// Bytes that the products of some runs must move.
+/// Returns the bytes that the products of some runs must move.
 fn bytes_of<'a>(runs: impl Iterator<Item = &'a Run>, columns: usize) -> u64 {
     let (rows, entries) =
         runs.fold((0, 0), |(rows, entries), run| (rows + run.rows.len(), entries + run.entries.len()));
@@ -345,13 +352,15 @@ impl<S: SharedRows> LinearOperator<S> for Replicated<S> {
         bytes_of(self.cuts.of_rank(rank), self.rows)
             + 8 * (self.cuts.sent(rank) * (self.comm.size() - 1)) as u64
     }
-    /// The space is one rank's, and yet all must take the same steps: products meet.
+    /// The space belongs to one rank, but all ranks must take the same steps, because their products
+    /// exchange.
     fn sum(&self, _: &S, numbers: &mut [f64]) -> Result<()> {
         self.comm.sum(numbers)
     }
 }
 
-/// A product of distributed vectors whose argument is gathered on every rank before it begins: what CG(comp) of the paper does.
+/// A product of distributed vectors whose argument is gathered on every rank before it begins, as in CG(comp)
+/// of the paper.
 ///
 /// # Examples
 /// ```
@@ -381,19 +390,20 @@ pub struct Gathered<S: SharedRows> {
 }
 
 impl<S: SharedRows> Gathered<S> {
-    /// The rows of each rank, of about equal nonzeros: vectors of the space must have those of this rank. Not collective.
+    /// Returns the rows of each rank, of about equal nonzeros. The vectors of a rank's space must have this
+    /// length. Not collective.
     ///
     /// # Errors
-    /// What brings the row pointers to the host.
+    /// Errors of copying the row pointers to the host.
     pub fn rows(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
         Ok(runs(a, ranks)?.into_iter().map(|run| run.rows).collect())
     }
 
-    /// Shares the rows of `a`, which every rank has whole, as [`rows`](Self::rows) says. Collective.
+    /// Shares the rows of `a`, which every rank has whole, as [`rows`](Self::rows) returns them. Collective.
     ///
     /// # Errors
-    /// A matrix that is not square; a space of another length than this rank's rows; devices that cannot reach each other, or without
-    /// room; a rank that is gone or failed.
+    /// A matrix that is not square; a space whose length is not the number of this rank's rows; devices that
+    /// cannot reach each other; out of device memory; a rank that has ended or failed.
     pub fn new(space: &S, comm: &Arc<dyn Communicator>, a: &Csr) -> Result<Self> {
         let (ranks, rank) = (comm.size(), comm.rank());
         let mine = check_square(a).and_then(|()| runs(a, ranks)).and_then(|runs| {
@@ -401,7 +411,7 @@ impl<S: SharedRows> Gathered<S> {
             match own == space.len() {
                 true => Ok(runs),
                 false => Err(Error::invalid(format!(
-                    "rank {rank} has {own} rows and a space of {} numbers; Gathered::rows says how many it needs",
+                    "rank {rank} has {own} rows, but its space has length {}; Gathered::rows returns the required rows",
                     space.len()
                 ))),
             }
@@ -414,7 +424,7 @@ impl<S: SharedRows> Gathered<S> {
     }
 }
 
-/// One run for each rank, which may be empty.
+/// Returns one run for each rank, which may be empty.
 fn runs(a: &Csr, ranks: usize) -> Result<Vec<Run>> {
     let cuts = Cuts::of(a, &Mode::Nz, ranks)?;
     let mut end = (0, 0);

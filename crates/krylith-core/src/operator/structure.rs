@@ -1,15 +1,16 @@
 //! Structure inside the blocks: entries that vanish in every block, or are equal in every block.
 //!
-//! Physics leaves much of it: for P1–P1 Stokes the block of M is m·diag(1, 1, 1, 0) and that of L has 8 distinct
-//! numbers of 16. Found once at set-up, bit by bit, so it costs no accuracy; a device then stores and loads
-//! `slots` numbers a block instead of `terms · b²`. Terms never share slots, so each is updated alone.
+//! Physical systems often have such structure: for P1–P1 Stokes the block of M is m·diag(1, 1, 1, 0), and
+//! that of L has 8 distinct numbers of 16. It is found once at set-up, by comparing bits, so it costs no
+//! accuracy. A device then stores and loads `slots` numbers per block instead of `terms · b²`. Terms never
+//! share slots, so each can be updated alone.
 //!
 //! A product that uses structure refuses new values that break it. A `Solver` then makes the operator anew,
 //! and says so in an event.
 
 use super::Terms;
 
-/// Which stored number stands at each entry of the blocks.
+/// The number that is stored for each entry of the blocks.
 ///
 /// # Examples
 /// ```
@@ -24,9 +25,10 @@ use super::Terms;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Structure {
-    /// Distinct numbers of a block, all terms together.
+    /// Number of distinct numbers in a block, for all terms together.
     pub slots: usize,
-    /// Slot of entry (term, row, column), or −1 where every block has zero: `table[(term · b + row) · b + column]`.
+    /// Slot of entry (term, row, column), or −1 if every block has zero there: `table[(term · b + row) · b +
+    /// column]`.
     pub table: Vec<i32>,
     /// Term t owns the slots `first[t]..first[t + 1]`.
     pub first: Vec<usize>,
@@ -35,27 +37,30 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// Every entry in its own slot, row by row, term after term.
+    /// Returns the structure with every entry in its own slot, row by row, term after term.
     pub fn dense(block: usize, terms: usize) -> Self {
         let bb = block * block;
         let table = (0..(terms * bb) as i32).collect();
         Self { slots: terms * bb, table, first: (0..=terms).map(|t| t * bb).collect(), block }
     }
 
-    /// The structure that all blocks of each term have in common. Slots are numbered in the order of entries.
+    /// Finds the structure that all blocks of each term have in common. Slots are numbered in the order of
+    /// entries.
     pub fn find(terms: &Terms) -> Self {
         let bb = terms.block() * terms.block();
         Self::of_classes(terms.block(), terms.terms.iter().map(|(_, matrix)| classes(bb, matrix.values())))
     }
 
-    /// For each entry of each term the first entry that equals it in every block, or `None` if all are zero.
+    /// Builds the structure from classes: for each entry of each term the first entry that equals it in every
+    /// block, or `None` if all are zero.
     pub(crate) fn of_classes(block: usize, terms: impl Iterator<Item = Vec<Option<usize>>>) -> Self {
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
         terms.for_each(|class| out.push(&class));
         out
     }
 
-    /// M and L of P1–P1 Stokes with b − 1 velocity components and a pressure, as `find` sees them.
+    /// Returns the structure of M and L of P1–P1 Stokes with b − 1 velocity components and a pressure, as
+    /// `find` finds it.
     pub fn stokes(block: usize) -> Self {
         let p = block - 1;
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
@@ -69,7 +74,7 @@ impl Structure {
         out
     }
 
-    /// Appends a term whose entry e equals entry `class[e]` of its block, or is zero where that is `None`.
+    /// Appends a term whose entry e equals entry `class[e]` of its block, or is zero if that is `None`.
     fn push(&mut self, class: &[Option<usize>]) {
         let begin = self.table.len();
         for (e, representative) in class.iter().enumerate() {
@@ -86,24 +91,24 @@ impl Structure {
         self.first.push(self.slots);
     }
 
-    /// Terms.
+    /// Returns the number of terms.
     pub fn terms(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// True when nothing is saved.
+    /// Returns true if every entry has its own slot.
     pub fn is_dense(&self) -> bool {
         self.slots == self.table.len()
     }
 
-    /// The table of term `t`, with slots counted from its first.
+    /// Returns the table of term `t`, with slots counted from its first.
     pub fn term(&self, t: usize) -> impl Iterator<Item = Option<usize>> + '_ {
         let bb = self.block * self.block;
         let first = self.first[t];
         self.table[t * bb..(t + 1) * bb].iter().map(move |&slot| (slot >= 0).then(|| slot as usize - first))
     }
 
-    /// The structure of some of the terms alone, such as those that a device stores together.
+    /// Returns the structure of some of the terms, such as those that a device stores together.
     pub fn of(&self, terms: std::ops::Range<usize>) -> Self {
         let (bb, base) = (self.block * self.block, self.first[terms.start]);
         let table = self.table[terms.start * bb..terms.end * bb].iter();
@@ -112,7 +117,7 @@ impl Structure {
         Self { slots: first[terms.len()], table, first, block: self.block }
     }
 
-    /// The same with term `t` dense: what remains when new values break its structure.
+    /// Returns the structure with term `t` dense, for new values that break its structure.
     pub fn relax(&self, t: usize) -> Self {
         let bb = self.block * self.block;
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block: self.block };
@@ -128,7 +133,7 @@ impl Structure {
         out
     }
 
-    /// True when the blocks `values` (b² numbers each, row by row) have the structure of term `t`.
+    /// Returns true if the blocks `values` (b² numbers each, row by row) have the structure of term `t`.
     pub fn fits(&self, t: usize, values: &[f64]) -> bool {
         let bb = self.block * self.block;
         let table = &self.table[t * bb..(t + 1) * bb];
@@ -169,12 +174,13 @@ impl Structure {
 /// Largest b² that is searched for structure; larger blocks are dense.
 const MAX_ENTRIES: usize = 256;
 
-/// Equal bit by bit, but for the sign of zero.
+/// Compares bit by bit, except for the sign of zero.
 fn same(x: f64, y: f64) -> bool {
     (x + 0.0).to_bits() == (y + 0.0).to_bits()
 }
 
-/// For each of the `bb` entries the first entry that equals it in every block, or `None` if all are zero.
+/// Returns for each of the `bb` entries the first entry that equals it in every block, or `None` if all are
+/// zero.
 fn classes(bb: usize, values: &[f64]) -> Vec<Option<usize>> {
     if bb > MAX_ENTRIES || values.is_empty() {
         return (0..bb).map(Some).collect();
@@ -189,7 +195,7 @@ fn classes(bb: usize, values: &[f64]) -> Vec<Option<usize>> {
         if (0..bb).all(|e| same(block[e], block[class[e]])) {
             continue;
         }
-        // Happens at most bb times: every time a class falls apart.
+        // Happens at most bb times: whenever a class splits.
         for e in 0..bb {
             split[e] = (0..=e).find(|&k| class[k] == class[e] && same(block[k], block[e])).unwrap_or(e);
         }

@@ -1,4 +1,4 @@
-//! What may change in a sum of terms while its patterns stay.
+//! The values and coefficients of a sum of terms, which may change while its patterns stay.
 
 use super::Terms;
 use crate::matrix::Dense;
@@ -6,8 +6,8 @@ use crate::memory::Numbers;
 use crate::{Error, Result};
 use std::sync::LazyLock;
 
-/// Coefficients and values of a sum Σ Cₜ ⊗ Aₜ of one or two terms, without patterns: what preconditioners are
-/// refreshed with. Made from [`Terms`] by `From`, or from values on the host or in device memory.
+/// Coefficients and values of a sum Σ Cₜ ⊗ Aₜ of one or two terms, without patterns: the input for refreshing
+/// a preconditioner. Made from [`Terms`] by `From`, or from values on the host or in device memory.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 #[derive(Debug, Clone, Copy)]
 pub struct TermValues<'a> {
     terms: [Option<Term<'a>>; 2],
-    /// More than two only where somebody asks for what no device takes; `check` says so.
+    /// May exceed two for sums that no device supports; `check` reports that.
     count: usize,
 }
 
@@ -37,16 +37,17 @@ type Term<'a> = (&'a Dense, Numbers<'a>);
 /// Coefficients and host values of one or two terms.
 pub(crate) type HostTerms<'a> = [Option<(&'a Dense, &'a [f64])>; 2];
 
-/// The coefficient of a matrix that stands alone.
+/// The coefficient of a single matrix.
 static ONE: LazyLock<Dense> = LazyLock::new(|| Dense::identity(1));
 
 impl<'a> TermValues<'a> {
-    /// The values of one matrix, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
+    /// Returns the values of one matrix, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
     pub fn matrix(values: impl Into<Numbers<'a>>) -> Self {
         Self { terms: [Some((&ONE, values.into())), None], count: 1 }
     }
 
-    /// The coefficients C₀ and C₁, such as A and τB, and the values of two matrices, such as M and L.
+    /// Returns the coefficients C₀ and C₁, such as A and τB, with the values of two matrices, such as M and
+    /// L.
     pub fn sum(
         c0: &'a Dense,
         values0: impl Into<Numbers<'a>>,
@@ -56,32 +57,32 @@ impl<'a> TermValues<'a> {
         Self { terms: [Some((c0, values0.into())), Some((c1, values1.into()))], count: 2 }
     }
 
-    /// Terms.
+    /// Returns the number of terms.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True when there are none.
+    /// Returns true if there are no terms.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Coefficient and values of each term.
+    /// Iterates over the coefficient and the values of each term.
     pub fn iter(&self) -> impl Iterator<Item = (&'a Dense, Numbers<'a>)> {
         self.terms.into_iter().flatten()
     }
 
-    /// Coefficient and values of term `t`.
+    /// Returns the coefficient and the values of term `t`.
     pub fn term(&self, t: usize) -> Option<(&'a Dense, Numbers<'a>)> {
         *self.terms.get(t)?
     }
 
-    /// Stages s: the order of the coefficients.
+    /// Returns the number of stages s: the order of the coefficients.
     pub fn stages(&self) -> usize {
         self.terms[0].map_or(0, |(c, _)| c.rows())
     }
 
-    /// The same values under other coefficients, one a term.
+    /// Returns the same values with other coefficients, one per term.
     pub(crate) fn with_coefficients<'b>(&self, coefficients: &'b [Dense]) -> TermValues<'b>
     where
         'a: 'b,
@@ -93,7 +94,7 @@ impl<'a> TermValues<'a> {
         TermValues { terms, count: self.count }
     }
 
-    /// The same with other values of term `t`.
+    /// Returns the same with other values of term `t`.
     pub(crate) fn with_values(mut self, t: usize, values: Numbers<'a>) -> Self {
         if let Some(Some(term)) = self.terms.get_mut(t) {
             term.1 = values;
@@ -101,7 +102,7 @@ impl<'a> TermValues<'a> {
         self
     }
 
-    /// The values on the host: where they are, or in `scratch`, which grows once.
+    /// Returns the values on the host: in place, or copied to `scratch`, which grows once.
     pub(crate) fn on_host<'s>(&self, scratch: &'s mut [Vec<f64>; 2]) -> Result<HostTerms<'s>>
     where
         'a: 's,
@@ -113,7 +114,7 @@ impl<'a> TermValues<'a> {
         Ok(host)
     }
 
-    /// Refuses other shapes than square coefficients of order `stages` and `numbers[t]` values in term t.
+    /// Rejects anything but square coefficients of order `stages` and `numbers[t]` values in term t.
     pub(crate) fn check(&self, stages: usize, numbers: impl ExactSizeIterator<Item = usize>) -> Result<()> {
         check_count(self.count)?;
         let same = self.count == numbers.len()
@@ -123,7 +124,9 @@ impl<'a> TermValues<'a> {
         if same {
             return Ok(());
         }
-        Err(Error::invalid("the new values have another shape than the preconditioner was built for"))
+        Err(Error::invalid(
+            "the new values do not match the terms, stages and entries that the preconditioner was built for; build it anew",
+        ))
     }
 }
 
@@ -137,10 +140,10 @@ impl<'a> From<&'a Terms<'_>> for TermValues<'a> {
     }
 }
 
-/// Refuses sums that no device takes.
+/// Rejects sums that no device supports.
 pub(crate) fn check_count(terms: usize) -> Result<()> {
     if (1..=2).contains(&terms) {
         return Ok(());
     }
-    Err(Error::Unsupported(format!("a sum of {terms} terms; one or two are supported")))
+    Err(Error::Unsupported(format!("the sum has {terms} terms; one or two are supported")))
 }

@@ -1,16 +1,19 @@
-//! Block-Jacobi on a structured grid: the box of grid cells that a rank holds is cut into tiles, and each tile's part of the matrix gets
-//! an incomplete factorisation without fill, IC(0) or ILU(0). After Ali, Onodera, Idomura, Ina and Imamura (2019), §IV-B.
+//! Block-Jacobi on a structured grid. The box of grid cells that a rank holds is cut into tiles, and each
+//! tile's part of the matrix gets an incomplete factorisation without fill, IC(0) or ILU(0). After Ali,
+//! Onodera, Idomura, Ina and Imamura (2019), §IV-B.
 //!
-//! Of a 7-point matrix (5-point and 3-point ones are thin boxes) such a factorisation changes the diagonal alone, because no two
-//! neighbours of a cell are neighbours of each other: M = (D̃ + L) D̃⁻¹ (D̃ + U) with the matrix's own L and U inside the tile, and
-//! d̃ᵢ = aᵢᵢ − Σ aᵢⱼ aⱼᵢ / d̃ⱼ over the lower neighbours j of cell i in its tile. So four numbers a cell are all that is stored where the
-//! values are symmetric, seven elsewhere.
+//! For a 7-point matrix (5-point and 3-point ones are thin boxes) such a factorisation changes only the
+//! diagonal, because no two neighbours of a cell are neighbours of each other: M = (D̃ + L) D̃⁻¹ (D̃ + U)
+//! with the matrix's own L and U inside the tile, and d̃ᵢ = aᵢᵢ − Σ aᵢⱼ aⱼᵢ / d̃ⱼ over the lower neighbours j
+//! of cell i in its tile. So only four numbers per cell are stored if the values are symmetric, else seven.
 //!
-//! What couples tiles is left out, and only of the preconditioner. A tile never crosses ranks: tiles are counted from the corner of
-//! a rank's own box, so they are the same on any number of ranks where every box is a multiple of the tile, and depend on the cut
-//! elsewhere. Results do not depend on the number of threads.
+//! The preconditioner leaves out the entries that couple tiles. A tile never crosses ranks, because tiles are
+//! counted from the corner of a rank's own box. So they are the same on any number of ranks if every box is a
+//! multiple of the tile, and otherwise depend on the partition. Results do not depend on the number of
+//! threads.
 //!
-//! Ledger of one application in f64: 48 bytes a cell, 72 with both halves; sums over x and y cost nothing more.
+//! Traffic of one application in f64: 48 bytes per cell, 72 with both halves; sums over x and y cost nothing
+//! extra.
 
 use super::ildu::PivotKind;
 use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
@@ -18,7 +21,7 @@ use crate::profile::{self, SetupPart};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 
-/// Halves of a matrix that differ by more than this, relative to their size, are not symmetric.
+/// Relative difference above which mirrored entries of a matrix count as unsymmetric.
 pub(crate) const DIFFERS: f64 = 1e-12;
 
 /// A box of grid cells, x fastest, and the tiles that it is cut into from its first corner.
@@ -33,28 +36,28 @@ pub(crate) const DIFFERS: f64 = 1e-12;
 pub struct Tiling {
     /// Cells of the box in x, y and z.
     pub cells: [usize; 3],
-    /// Cells of a tile in x, y and z, each at least 1; at the far sides of the box less remains.
+    /// Cells of a tile in x, y and z, each at least 1; tiles at the far sides of the box may be smaller.
     pub tile: [usize; 3],
 }
 
 impl Tiling {
-    /// Tiles in x, y and z.
+    /// Returns the number of tiles in x, y and z.
     pub fn counts(&self) -> [usize; 3] {
         std::array::from_fn(|k| self.cells[k].div_ceil(self.tile[k].max(1)))
     }
 
-    /// Cells of the box.
+    /// Returns the number of cells of the box.
     pub fn len(&self) -> usize {
         self.cells.iter().product()
     }
 
-    /// True where the box has no cells, as that of a rank without rows.
+    /// Returns true if the box has no cells, as on a rank without rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What is computed in each tile.
+/// Incomplete factorisation of each tile.
 ///
 /// # Examples
 /// ```
@@ -66,14 +69,14 @@ impl Tiling {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TileFactor {
-    /// IC(0): symmetric values alone; one half is stored.
+    /// IC(0): for symmetric values only; one half is stored.
     Ic0,
-    /// ILU(0): any values; both halves are stored.
+    /// ILU(0): for any values; both halves are stored.
     Ilu0,
 }
 
 impl TileFactor {
-    /// Its name in options.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             TileFactor::Ic0 => "ic0",
@@ -82,7 +85,7 @@ impl TileFactor {
     }
 }
 
-/// Which tiles a device takes.
+/// Shape of the tiles.
 ///
 /// # Examples
 /// ```
@@ -93,33 +96,34 @@ impl TileFactor {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TileShape {
-    /// The device's own: slabs of whole planes on a CPU, tiles of 32×8×4 cells on a GPU.
+    /// The default of the device: slabs of whole planes on a CPU, tiles of 32×8×4 cells on a GPU.
     #[default]
     Auto,
     /// One tile for the whole box of a rank.
     Whole,
-    /// Slabs along z of whole planes, of about 65,536 cells and at least eight planes.
+    /// Slabs of whole planes along z, of about 65,536 cells and at least eight planes.
     Slab,
-    /// Cells in x, y and z.
+    /// Number of cells in x, y and z.
     Box([usize; 3]),
 }
 
-/// How a factorisation went; rows are own rows.
+/// Report of a factorisation; rows are own rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(hidden)]
 pub struct TileReport {
-    /// The first row with an entry among own columns that is no neighbour's on the grid.
+    /// The first row with an entry among own columns that does not belong to a neighbour on the grid.
     pub off_stencil: Option<usize>,
-    /// The first row whose entries differ from those that mirror them in its tile, where they were to be symmetric.
+    /// The first row whose entries differ from the mirrored ones in its tile, if they had to be symmetric.
     pub unsymmetric: Option<usize>,
-    /// The first pivot that cannot be mended.
+    /// The first pivot that cannot be corrected.
     pub bad: Option<(usize, PivotKind)>,
-    /// Pivots that were not positive enough (ILU: not large enough) and became the largest entry of their row in the tile.
+    /// Number of pivots that were not positive enough (ILU: not large enough) and were replaced by the
+    /// largest entry of their row in the tile.
     pub shifted: usize,
 }
 
 impl TileReport {
-    /// Both together.
+    /// Returns the combination of both reports.
     pub fn with(self, other: Self) -> Self {
         fn first<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             [one, other].into_iter().flatten().min()
@@ -132,29 +136,29 @@ impl TileReport {
         }
     }
 
-    /// The same as an error, where the factors cannot be used.
+    /// Returns an error if the factors cannot be used.
     fn check(&self) -> Result<()> {
         if let Some(row) = self.off_stencil {
             return Err(Error::Unsupported(format!(
-                "block-jacobi takes the matrix of a 7-point stencil: row {row} couples cells that are no neighbours on the grid; \
-                 ildu takes any matrix"
+                "block-jacobi needs a 7-point stencil: row {row} couples cells that are not neighbours on the grid; \
+                 use ildu, which takes any matrix"
             )));
         }
         if let Some(row) = self.unsymmetric {
             return Err(Error::Unsupported(format!(
-                "IC(0) takes symmetric values, and those of row {row} differ from what mirrors them; take \
+                "IC(0) needs symmetric values, but row {row} differs from its mirrored entries; use \
                  block-jacobi:factor=ilu0"
             )));
         }
         let Some((row, kind)) = self.bad else { return Ok(()) };
-        Err(Error::Pivot { row, kind: kind.name(), remedy: "take another preconditioner" })
+        Err(Error::Pivot { row, kind: kind.name(), remedy: "use another preconditioner" })
     }
 }
 
 /// A device that can factorise the tiles of a box and solve with their factors.
 ///
 /// # Examples
-/// The bound of code that takes [`BlockTiles`] on any device.
+/// A bound for code that uses [`BlockTiles`] on any device.
 /// ```
 /// use krylith::{Result, operator::Terms};
 /// use krylith_core::precond::{BlockTiles, BlockTilesOptions, TileFactors};
@@ -163,12 +167,12 @@ impl TileReport {
 /// }
 /// ```
 pub trait TileFactors: Space {
-    /// Factors on the device.
+    /// The factors on the device.
     type Tiles;
-    /// The tile that stands for a shape in a box of these cells.
+    /// Returns the tile that a shape means in a box of these cells.
     ///
     /// # Errors
-    /// A tile that this device does not take, with those that it does.
+    /// A tile that this device does not support; the error lists those that it does.
     fn tile(
         &self,
         shape: TileShape,
@@ -176,11 +180,11 @@ pub trait TileFactors: Space {
         factor: TileFactor,
         precision: Precision,
     ) -> Result<[usize; 3]>;
-    /// Factorises every tile's part of one scalar matrix, whose own rows are the cells of the box. What the report finds fault with
-    /// makes the factors unusable.
+    /// Factorises every tile's part of one scalar matrix, whose own rows are the cells of the box. If the
+    /// report finds a defect, the factors are unusable.
     ///
     /// # Errors
-    /// As [`tile`](Self::tile); a device without room.
+    /// As [`tile`](Self::tile); out of device memory.
     fn factorize_tiles(
         &self,
         terms: &Terms,
@@ -188,20 +192,20 @@ pub trait TileFactors: Space {
         factor: TileFactor,
         precision: Precision,
     ) -> Result<(Self::Tiles, TileReport)>;
-    /// The same for new values of that matrix.
+    /// Factorises again for new values of that matrix.
     ///
     /// # Errors
-    /// A device that fails.
+    /// Errors of the device.
     fn refactorize_tiles(
         &self,
         tiles: &mut Self::Tiles,
         terms: &Terms,
         values: &TermValues,
     ) -> Result<TileReport>;
-    /// `y ← M⁻¹ x`, with sums where they are asked for.
+    /// Computes `y ← M⁻¹ x`, with sums if requested.
     ///
     /// # Errors
-    /// Vectors of another length; ranks that fail.
+    /// Vectors of a wrong length; a rank that has failed.
     fn solve_tiles(
         &self,
         tiles: &Self::Tiles,
@@ -209,11 +213,11 @@ pub trait TileFactors: Space {
         y: &mut Self::Vector,
         sums: Option<(&mut Self::Scalars, Dots)>,
     ) -> Result<()>;
-    /// Bytes that one application must move.
+    /// Returns the bytes that one application must move.
     fn tiles_bytes(tiles: &Self::Tiles) -> u64;
 }
 
-/// How tiles are cut, computed and stored.
+/// Options of [`BlockTiles`].
 ///
 /// # Examples
 /// ```
@@ -223,15 +227,15 @@ pub trait TileFactors: Space {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockTilesOptions {
-    /// The tile.
+    /// Shape of the tiles.
     pub tile: TileShape,
-    /// IC(0) where the values are symmetric, ILU(0) elsewhere, unless one is named.
+    /// The factorisation; by default IC(0) if the values are symmetric, else ILU(0).
     pub factor: Option<TileFactor>,
     /// Precision of the stored factors.
     pub precision: Precision,
 }
 
-/// y = M⁻¹ x, tile by tile.
+/// The preconditioner y = M⁻¹ x, tile by tile.
 ///
 /// # Examples
 /// ```
@@ -260,17 +264,19 @@ pub struct BlockTiles<S: TileFactors> {
 }
 
 impl<S: TileFactors> BlockTiles<S> {
-    /// Factorises the tiles of own rows that are a box of `cells`, numbered with x fastest. Collective where ranks share the system.
+    /// Factorises the tiles of own rows, which are a box of `cells` numbered with x fastest. Collective if
+    /// ranks share the system.
     ///
     /// # Errors
-    /// No single scalar matrix; rows that are not those cells; an entry off the 7-point stencil; values that are not symmetric where IC(0)
-    /// was named; a pivot that cannot be mended; a device without room.
+    /// Terms other than one scalar matrix; rows that do not match the cells; an entry off the 7-point
+    /// stencil; values that are not symmetric if IC(0) was named; a pivot that cannot be corrected; out of
+    /// device memory.
     pub fn new(space: &S, terms: &Terms, cells: [usize; 3], options: BlockTilesOptions) -> Result<Self> {
         let factor = options.factor.unwrap_or(TileFactor::Ic0);
         let made = Self::factorize(space, terms, cells, factor, options);
         let unsymmetric =
             options.factor.is_none() && made.as_ref().is_ok_and(|(_, r)| r.unsymmetric.is_some());
-        // All ranks store the same halves.
+        // All ranks must store the same halves.
         let (tiles, report) = match space.any(unsymmetric)? {
             false => made?,
             true => Self::factorize(space, terms, cells, TileFactor::Ilu0, options)?,
@@ -289,14 +295,14 @@ impl<S: TileFactors> BlockTiles<S> {
         let (b, s) = (terms.block(), terms.stages());
         if (b, s, terms.terms.len()) != (1, 1, 1) {
             return Err(Error::Unsupported(format!(
-                "block-jacobi takes one matrix of single numbers, not {} with {b}×{b} blocks and {s} stages; ildu takes any",
+                "block-jacobi takes one scalar matrix, not {} with {b}×{b} blocks and {s} stages; use ildu instead",
                 crate::text::plural(terms.terms.len(), "term")
             )));
         }
         let rows = terms.block_rows();
         if cells.iter().product::<usize>() != rows {
             return Err(Error::invalid(format!(
-                "{rows} rows on a grid of {}×{}×{} cells; block-jacobi needs a row for each",
+                "{rows} rows do not match a grid of {}×{}×{} cells; block-jacobi needs one row per cell",
                 cells[0], cells[1], cells[2]
             )));
         }
@@ -307,11 +313,11 @@ impl<S: TileFactors> BlockTiles<S> {
         Ok((Self { tiles, tiling, factor, shifted, stored, key: fresh_key() }, report))
     }
 
-    /// Factorises again, for new values under the same pattern: those of `terms`, or `values` in their place. Nothing is analysed. After
-    /// an error the factors must not be applied.
+    /// Factorises again for new values under the same pattern: those of `terms`, or `values` in their place.
+    /// Nothing is analysed. After an error the factors must not be applied.
     ///
     /// # Errors
-    /// Another shape; values that are not symmetric any more; a pivot that cannot be mended.
+    /// Values of another shape; values that are no longer symmetric; a pivot that cannot be corrected.
     pub fn update_values<'v>(
         &mut self,
         space: &S,
@@ -322,7 +328,7 @@ impl<S: TileFactors> BlockTiles<S> {
         values.check(1, [self.stored].into_iter())?;
         if terms.block_rows() != self.tiling.len() {
             return Err(Error::invalid(
-                "the new values have another shape than the preconditioner was built for",
+                "the new values have another number of rows than the preconditioner was built for; build it anew",
             ));
         }
         let _factors = profile::begin_inside(SetupPart::Factors);
@@ -331,17 +337,17 @@ impl<S: TileFactors> BlockTiles<S> {
         report.check()
     }
 
-    /// The box and its tiles.
+    /// Returns the box and its tiles.
     pub fn tiling(&self) -> &Tiling {
         &self.tiling
     }
 
-    /// What was computed in each tile.
+    /// Returns the factorisation that was used.
     pub fn factor(&self) -> TileFactor {
         self.factor
     }
 
-    /// Pivots of this rank that were mended.
+    /// Returns the number of pivots on this rank that were corrected.
     pub fn shifted(&self) -> usize {
         self.shifted
     }

@@ -1,20 +1,27 @@
-//! Two preconditioners as one: side by side, or one after the other.
+//! Combinations of two preconditioners: additive, or one after the other.
 //!
-//! * [`Additive`]: y = M₁x + M₂x. Each sees all of x, as subdomains and a coarse level of additive Schwarz do.
-//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). The second works on what the first left over:
-//!   I − A M = (I − A M₂)(I − A M₁), so errors are reduced in turn. It costs a product more.
-//!   [`Multiplicative::symmetric`] goes back by M₁: I − M A = (I − M₁A)(I − M₂A)(I − M₁A), for another M₁ and another product.
+//! * [`Additive`]: y = M₁x + M₂x. Each gets all of x, as subdomains and a coarse level of additive Schwarz
+//!   do.
+//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). The second is applied to the residual of the
+//!   first: I − A M = (I − A M₂)(I − A M₁), so errors are reduced in turn. It costs one more product.
+//! * [`Multiplicative::symmetric`] ends with another step of M₁: I − M A = (I − M₁A)(I − M₂A)(I − M₁A), for
+//!   another M₁ and another product.
 //!
-//! M₁ and M₂ are any linear operators, compositions too, so they nest: `Additive<S, Multiplicative<…>, Box<dyn …>>`. A
-//! composition communicates where its parts do and, multiplicative, in its one product with A: one exchange of halos.
-//! Where A, M₁ and M₂ are symmetric, the sum is, and so is the multiplicative form that goes back; that of two steps is not. What lies near 2 in
-//! the spectrum of M₁A is not reduced by M₁, and beyond 2 the form that goes back is indefinite. So M₁ is damped there: it is multiplied by a number
-//! that brings the largest eigenvalue, found by power iterations, to 4/3. Subdomains of jumping coefficients come near 2, as does point Jacobi.
+//! M₁ and M₂ are any linear operators, combinations too, so they nest: `Additive<S, Multiplicative<…>,
+//! Box<dyn …>>`. A combination communicates where its parts do and, if multiplicative, in its one product
+//! with A: one halo exchange.
 //!
-//! New values are given to the parts ([`Additive::first_mut`] and so on). An operator that the method uses too can be
-//! shared by reference, or behind a `RefCell` where it changes between solves.
+//! If A, M₁ and M₂ are symmetric, then so are the sum and the symmetric multiplicative form; the form of two
+//! steps is not. M₁ does not reduce errors at eigenvalues of M₁A near 2, and with eigenvalues beyond 2 the
+//! symmetric form is indefinite. So M₁ is damped in that form: it is multiplied by a number that brings the
+//! largest eigenvalue, found by power iterations, to 4/3. Subdomains with jumping coefficients come near 2,
+//! and so does point Jacobi.
 //!
-//! Ledger of one application, N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more; symmetric, M₁, A and 7 N more than that.
+//! New values are given to the parts ([`Additive::first_mut`] and so on). An operator that the method uses
+//! too can be shared by reference, or by a `RefCell` if it changes between solves.
+//!
+//! Traffic of one application, with N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more; symmetric, M₁,
+//! A and 7 N more than that.
 //!
 //! A new composition is generic over its parts, makes its workspace once, and joins the keys of its parts
 //! (`joined_key`). Its spelling stands in `precond/spec.rs`.
@@ -25,13 +32,13 @@ use crate::{Result, sweeps};
 use std::cell::RefCell;
 
 sweeps! {
-    /// The vector passes of compositions; coarse levels take them too.
+    /// The vector passes of combinations; algebraic multigrid uses them too.
     pub const SWEEPS;
     /// y = y + w.
     add: () [w] [y] -> [] { y += w; }
-    /// r = x − r, with A y in r before.
+    /// r = x − r, where r holds A y.
     left_over: () [x] [r] -> [] { r = x - r; }
-    /// y = ω y and r = x − ω r, with A y in r before.
+    /// y = ω y and r = x − ω r, where r holds A y.
     damp: (omega) [x] [y, r] -> [] { y *= omega; r = x - omega * r; }
     /// y = y + ω w.
     add_damped: (omega) [w] [y] -> [] { y += omega * w; }
@@ -39,15 +46,15 @@ sweeps! {
     largest: () [v, w, z] [] -> [wz, wv] { wz += w * z; wv += w * v; }
 }
 
-/// The largest eigenvalue of M₁A that is not damped.
+/// Largest eigenvalue of M₁A without damping.
 const LARGEST: f64 = 4.0 / 3.0;
-/// Power iterations. They come near from below; that LARGEST is far from 2 leaves room.
+/// Power iterations. They approach the eigenvalue from below; LARGEST is far enough from 2 to allow for that.
 const ITERATIONS: usize = 12;
-/// Where ω stands, and where sums.
+/// Slots of ω and of the sums.
 const OMEGA: [usize; 1] = [0];
 const SUMS: [usize; 2] = [1, 2];
 
-/// y = M₁x + M₂x.
+/// The sum y = M₁x + M₂x.
 ///
 /// # Examples
 /// ```
@@ -74,21 +81,21 @@ pub struct Additive<S: Space, A = Box<dyn LinearOperator<S>>, B = Box<dyn Linear
 }
 
 impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> Additive<S, A, B> {
-    /// M₁ + M₂, on vectors of `space`.
+    /// Builds M₁ + M₂, on vectors of `space`.
     ///
     /// # Errors
-    /// A device without room for a vector.
+    /// Out of device memory.
     pub fn new(space: &S, first: A, second: B) -> Result<Self> {
         let (work, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
         Ok(Self { first, second, work, scalars, len: space.len() as u64, key: fresh_key() })
     }
 
-    /// M₁, to be given new values.
+    /// Returns M₁, to refresh its values.
     pub fn first_mut(&mut self) -> &mut A {
         &mut self.first
     }
 
-    /// M₂, to be given new values.
+    /// Returns M₂, to refresh its values.
     pub fn second_mut(&mut self) -> &mut B {
         &mut self.second
     }
@@ -112,7 +119,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
     }
 }
 
-/// y = M₁x, then y ← y + M₂(x − A y); in the symmetric form y ← y + M₁(x − A y) after that.
+/// The product form y = M₁x, then y ← y + M₂(x − A y); the symmetric form adds y ← y + M₁(x − A y).
 ///
 /// # Examples
 /// ```
@@ -142,17 +149,17 @@ pub struct Multiplicative<
     rest: RefCell<S::Vector>,
     correction: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
-    /// ω of M₁ where the form goes back.
+    /// The damping ω of M₁ in the symmetric form.
     back: Option<f64>,
     len: u64,
     key: u64,
 }
 
 impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> Multiplicative<S, A, B, O> {
-    /// M₁, then M₂ on what M₁ leaves of x under `operator`, A.
+    /// Builds M₁ followed by M₂, which is applied to the residual of M₁ under `operator`, A.
     ///
     /// # Errors
-    /// A device without room for two vectors.
+    /// Out of device memory.
     pub fn new(space: &S, first: A, second: B, operator: O) -> Result<Self> {
         let vector = || Ok::<_, crate::Error>(RefCell::new(space.vector()?));
         let (rest, correction, scalars) = (vector()?, vector()?, RefCell::new(space.scalars(3)?));
@@ -160,8 +167,8 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         Ok(Self { first, second, operator, rest, correction, scalars, back: None, len, key })
     }
 
-    /// M₁, then M₂, then M₁ once more, each on what those before leave of x: symmetric where A, M₁ and M₂ are. M₁ is damped where
-    /// eigenvalues of M₁A come near 2. Collective.
+    /// Builds M₁, then M₂, then M₁ again, each applied to the residual of the steps before: symmetric if A,
+    /// M₁ and M₂ are. Damps M₁ if eigenvalues of M₁A come near 2. Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -192,15 +199,16 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         Ok(form)
     }
 
-    /// The same before M₁ was looked at; not collective.
+    /// Builds the symmetric form without damping yet; not collective.
     pub(crate) fn undamped(space: &S, first: A, second: B, operator: O) -> Result<Self> {
         Ok(Self { back: Some(1.0), ..Self::new(space, first, second, operator)? })
     }
 
-    /// Damps M₁ for the values that it and A have now; without going back there is nothing to do. Collective.
+    /// Computes the damping of M₁ for the current values of M₁ and A; does nothing unless the form is
+    /// symmetric. Collective.
     ///
     /// # Errors
-    /// A device without room for a vector; a rank that is gone or failed.
+    /// Out of device memory; a rank that has ended or failed.
     pub fn damp_again(&mut self, space: &S) -> Result<()> {
         let Some(omega) = &mut self.back else { return Ok(()) };
         let (w, z) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
@@ -220,22 +228,22 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         space.write_scalars(scalars, OMEGA[0], &[*omega], &[0; FLAGS])
     }
 
-    /// What M₁ is multiplied by where the form goes back.
+    /// Returns the damping of M₁ in the symmetric form.
     pub fn damping(&self) -> Option<f64> {
         self.back
     }
 
-    /// M₁, to be given new values.
+    /// Returns M₁, to refresh its values.
     pub fn first_mut(&mut self) -> &mut A {
         &mut self.first
     }
 
-    /// M₂, to be given new values.
+    /// Returns M₂, to refresh its values.
     pub fn second_mut(&mut self) -> &mut B {
         &mut self.second
     }
 
-    /// A, to be given new values.
+    /// Returns A, to refresh its values.
     pub fn operator_mut(&mut self) -> &mut O {
         &mut self.operator
     }

@@ -1,15 +1,17 @@
 //! Equilibration as a right preconditioner.
 //!
-//! Let Â = R A C, with R and C diagonal, powers of two (so that scaling rounds nothing) and such that the largest
-//! entry of every row and column of Â is near 1 (Ruiz 2001). With P̂ ≈ Â, the right preconditioner of A is
-//! C P̂⁻¹ R: A C P̂⁻¹ R = R⁻¹ (Â P̂⁻¹) R is similar to Â P̂⁻¹, so the spectrum is that of the equilibrated matrix, while
-//! residuals, and with them tolerances, stay those of A x = b in the unscaled 2-norm. Without P̂ it is C R.
-//! What it does not do: a row a million times smaller than the others still weighs a millionth in the residual, and
-//! a right-hand side that is not in the units of its rows (b / row factors of very unlike sizes) converges slowly,
-//! because R⁻¹ (·) R is then far from normal.
+//! Let Â = R A C, with R and C diagonal, powers of two (so that scaling rounds nothing), and such that the
+//! largest entry of every row and column of Â is near 1 (Ruiz 2001). With P̂ ≈ Â, the right preconditioner of
+//! A is C P̂⁻¹ R. A C P̂⁻¹ R = R⁻¹ (Â P̂⁻¹) R is similar to Â P̂⁻¹, so the spectrum is that of the
+//! equilibrated matrix. Residuals, and with them tolerances, stay those of A x = b in the unscaled 2-norm.
+//! Without P̂ the preconditioner is C R.
 //!
-//! Of a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
-//! A⊗(R M C) + τB⊗(R L C). Ledger of one application, N numbers: P̂ and 6 N.
+//! Limits: a row a million times smaller than the others still contributes only a millionth to the residual.
+//! A right-hand side that is not in the units of its rows (b / row factors of very different sizes) converges
+//! slowly, because R⁻¹ (·) R is then far from normal.
+//!
+//! For a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
+//! A⊗(R M C) + τB⊗(R L C). Traffic of one application, with N numbers: P̂ and 6 N.
 
 use crate::comm::{Communicator, agree};
 use crate::halo::{to_owners, with_ghosts};
@@ -34,7 +36,7 @@ sweeps! {
     scale_twice: () [c, r, x] [y] -> [] { y = c * (r * x); }
 }
 
-/// Scale factors, powers of two: one a scalar row and one a scalar column of the terms' matrices.
+/// Scale factors, powers of two: one per scalar row and one per scalar column of the terms' matrices.
 ///
 /// # Examples
 /// ```
@@ -50,21 +52,22 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// Diagonal of R: this rank's own rows.
+    /// Diagonal of R, for this rank's own rows.
     pub rows: Vec<f64>,
-    /// Diagonal of C: this rank's own columns, and behind them those of its ghosts.
+    /// Diagonal of C, for this rank's own columns, followed by those of its ghosts.
     pub columns: Vec<f64>,
 }
 
 impl Scaling {
-    /// Passes of Ruiz' iteration; each takes the square root of what is left to do.
+    /// Passes of Ruiz' iteration; each divides by the square root of the current maxima.
     pub(crate) const PASSES: usize = 8;
 
-    /// From the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of the host. Empty rows and columns are
-    /// left alone. The factors do not depend on how rows are shared among ranks. Collective.
+    /// Computes the factors from the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of
+    /// the host. Empty rows and columns keep the factor 1. The factors do not depend on how rows are shared
+    /// among ranks. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn find(terms: &Terms, comm: &dyn Communicator) -> Result<Self> {
         let (b, own) = (terms.block(), terms.terms[0].1.rows());
         let columns = terms.terms[0].1.columns();
@@ -77,7 +80,7 @@ impl Scaling {
                     with_block!(b, raise_row, a, i, weight, [&r[..], &c[..]], row_max, &column_max);
                 }
             });
-            // Owners hear what other ranks have in a column, and tell the factor.
+            // Owners receive the maxima of other ranks in a column, and send back the factor.
             let mut column_max = column_max.take();
             if let Some(halo) = &terms.halo {
                 to_owners(comm, halo, b, &mut column_max, f64::max)?;
@@ -94,7 +97,7 @@ impl Scaling {
         Ok(Self { rows: r, columns: c })
     }
 
-    /// The terms of Â.
+    /// Returns the terms of Â.
     ///
     /// # Errors
     /// An entry that overflows.
@@ -114,7 +117,8 @@ impl Scaling {
     }
 }
 
-/// Raises the maxima of block row `i` and its columns to those of weight·|A|, scaled by these factors of rows and columns.
+/// Raises the maxima of block row `i` and its columns to those of weight·|A|, scaled by the current row and
+/// column factors.
 #[inline(always)]
 fn raise_row(
     b: usize,
@@ -139,7 +143,7 @@ fn raise_row(
     }
 }
 
-/// R A C of a block.
+/// Computes R A C of a block.
 #[inline(always)]
 fn scale_block(b: usize, block: &mut [f64], r: &[f64], c: &[f64]) {
     for (values, r) in block.chunks_exact_mut(b).zip(r) {
@@ -147,17 +151,18 @@ fn scale_block(b: usize, block: &mut [f64], r: &[f64], c: &[f64]) {
     }
 }
 
-/// Numbers below which a second thread costs more than it brings.
+/// Numbers below which a second thread costs more than it saves.
 const FEW: usize = 1 << 14;
 
-/// Divides factors by the square roots of maxima, where there are any.
+/// Divides factors by the square roots of maxima that are positive and finite.
 fn divide(factors: &mut [f64], maxima: &[f64]) {
     let both = factors.par_iter_mut().zip(maxima).with_min_len(FEW);
     both.filter(|(_, max)| **max > 0.0 && max.is_finite()).for_each(|(factor, max)| *factor /= max.sqrt());
 }
 
-/// The power of two that is nearest to a positive number on a logarithmic scale, within the exponents that leave products of two
-/// factors and an entry finite. By the bits of the number, so that every device finds the same.
+/// Returns the power of two that is nearest to a positive number on a logarithmic scale. Its exponent is
+/// limited so that products of two factors and an entry stay finite. Computed from the bits of the number, so
+/// that every device finds the same.
 fn power_of_two(v: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     let above = v.to_bits() & FRACTION >= std::f64::consts::SQRT_2.to_bits() & FRACTION;
@@ -165,7 +170,7 @@ fn power_of_two(v: f64) -> f64 {
     f64::from_bits(((exponent.clamp(-500, 500) + 1023) as u64) << 52)
 }
 
-/// Scale factors beside the vectors of a space: one for each number, those of a row the same in all stages.
+/// Scale factors as vectors of a space: one for each unknown, the same for all stages of a row.
 ///
 /// # Examples
 /// ```
@@ -183,7 +188,7 @@ pub struct Factors<S: Space> {
     pub columns: S::Vector,
 }
 
-/// C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
+/// The preconditioner C P̂⁻¹ R, with P̂ built for the terms of [`Scaling::scaled`], or C R.
 ///
 /// # Examples
 /// ```
@@ -205,23 +210,24 @@ pub struct Equilibrated<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<
     work: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
     inner: Option<P>,
-    /// Numbers of a vector.
+    /// Length of a vector.
     len: usize,
     key: u64,
 }
 
 impl<S: Space> Factors<S> {
-    /// The factors of terms, found on the host, and the scaled terms. Collective; an error is every rank's.
+    /// Computes the factors of terms on the host, and the scaled terms. Collective; an error occurs on every
+    /// rank.
     pub(crate) fn on_host(space: &S, terms: &Terms) -> Result<(Self, Terms<'static>)> {
         let scaling = Scaling::find(terms, space.comm())?;
         let made = scaling.scaled(terms).and_then(|terms| Ok((Self::upload(space, &scaling)?, terms)));
         agree(space.comm(), made)
     }
 
-    /// Puts factors that were found on the host there.
+    /// Uploads factors that were computed on the host.
     ///
     /// # Errors
-    /// Fewer columns than rows, or factors that do not divide the length of a vector; a device without room.
+    /// Fewer columns than rows; factors that do not divide the length of a vector; out of device memory.
     pub fn upload(space: &S, scaling: &Scaling) -> Result<Self> {
         let (mut rows, mut columns, n) = (space.vector()?, space.vector()?, scaling.rows.len());
         if n == 0 && space.len() == 0 {
@@ -244,7 +250,7 @@ impl<S: Space> Factors<S> {
 }
 
 impl<S: Space> Equilibrated<S> {
-    /// C R alone.
+    /// Builds C R alone.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -254,34 +260,34 @@ impl<S: Space> Equilibrated<S> {
 }
 
 impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
-    /// Puts the factors beside the vectors; each serves all stages of its row.
+    /// Uploads the factors; each serves all stages of its row.
     ///
     /// # Errors
-    /// Fewer columns than rows, or factors that do not divide the length of a vector.
+    /// Fewer columns than rows; factors that do not divide the length of a vector.
     pub fn new(space: &S, scaling: &Scaling, inner: Option<P>) -> Result<Self> {
         Self::with_factors(space, Factors::upload(space, scaling)?, inner)
     }
 
-    /// The same with factors that are beside the vectors already.
+    /// Builds the preconditioner with factors that are on the device already.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn with_factors(space: &S, factors: Factors<S>, inner: Option<P>) -> Result<Self> {
         let (work, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
         Ok(Self { factors, work, scalars, inner, len: space.len(), key: fresh_key() })
     }
 
-    /// New factors for new values, in the place of the old ones; the preconditioner inside is refreshed through
+    /// Replaces the factors for new values. The inner preconditioner is refreshed through
     /// [`inner_mut`](Self::inner_mut).
     ///
     /// # Errors
-    /// A device that fails.
+    /// Errors of the device.
     pub fn update(&mut self, space: &S, factors: &Factors<S>) -> Result<()> {
         space.copy(&factors.rows, &mut self.factors.rows)?;
         space.copy(&factors.columns, &mut self.factors.columns)
     }
 
-    /// The preconditioner inside, to be given new values.
+    /// Returns the inner preconditioner, to refresh its values.
     pub fn inner_mut(&mut self) -> Option<&mut P> {
         self.inner.as_mut()
     }
@@ -309,7 +315,7 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
     }
     fn bytes(&self) -> u64 {
-        // R, x, C and y with what is between them.
+        // R, x, C and y, and the vector between them.
         let vectors = if self.inner.is_some() { 6 } else { 4 };
         8 * vectors * self.len as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
     }

@@ -2,8 +2,8 @@
 
 use super::{PivotKind, TINY_PIVOT};
 
-/// Gauss–Jordan elimination with row pivoting of a row-major `a` of order `m`, whose rows were scaled to entries of at
-/// most 1, and of `inverse`, which begins as the scaled identity and ends as the inverse. Overwrites `a`.
+/// Gauss–Jordan elimination with row pivoting of a row-major `a` of order `m`, whose rows are scaled to
+/// entries of at most 1. `inverse` holds the scaled identity before, and the inverse after. Overwrites `a`.
 #[inline(always)]
 pub(crate) fn eliminate(m: usize, a: &mut [f64], inverse: &mut [f64]) -> Result<(), PivotKind> {
     for c in 0..m {

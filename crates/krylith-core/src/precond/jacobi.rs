@@ -1,7 +1,7 @@
 //! Point-block Jacobi: the inverse of every diagonal block.
 //!
-//! For a Kronecker operator the block of a node couples all its components and stages: order b·s. Point Jacobi is
-//! the same thing with 1×1 blocks. Ledger of one application: (b·s)² numbers a node, x and y once.
+//! For a Kronecker operator the block of a node couples all its components and stages: its order is b·s.
+//! Point Jacobi is the case of 1×1 blocks. Traffic of one application: (b·s)² numbers per node, x and y once.
 
 use super::invert::eliminate;
 use crate::matrix::Bsr;
@@ -10,7 +10,7 @@ use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count,
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 
-/// A device that can hold and apply a block-diagonal matrix.
+/// A device that can store and apply a block-diagonal matrix.
 ///
 /// # Examples
 /// ```
@@ -28,17 +28,17 @@ use crate::{Error, Result};
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait BlockDiagonal: Space {
-    /// Blocks on the device.
+    /// The blocks on the device.
     type Blocks;
     /// Uploads row-major blocks of order `order`.
     fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<Self::Blocks>;
-    /// New numbers in the same place.
+    /// Replaces the numbers of the blocks.
     fn update_blocks(&self, to: &mut Self::Blocks, blocks: Numbers) -> Result<()>;
     /// `y ← D x`.
     fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// Bytes that one application must move.
+    /// Returns the bytes that one application must move.
     fn blocks_bytes(blocks: &Self::Blocks) -> u64;
-    /// The inverted diagonal blocks of a sum of terms, found and inverted here; `None` where the host does that.
+    /// Computes and inverts the diagonal blocks of a sum of terms on the device; `None` if the host has to.
     ///
     /// # Errors
     /// A missing, zero or singular diagonal block, with its row.
@@ -46,8 +46,8 @@ pub trait BlockDiagonal: Space {
         let _ = (terms, precision);
         Ok(None)
     }
-    /// The same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made; after an error they are
-    /// what they were. False where the host does that.
+    /// Does the same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made. After an
+    /// error the blocks are unchanged. False if the host has to.
     ///
     /// # Errors
     /// As there.
@@ -75,7 +75,7 @@ pub trait BlockDiagonal: Space {
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
     diagonals: Vec<Diagonal>,
-    /// What the host works with where the device does not invert: values that came from a GPU, inverses, one block.
+    /// Scratch of the host, for devices that do not invert: values copied from a GPU, inverses, one block.
     scratch: [Vec<f64>; 2],
     inverse: Vec<f64>,
     work: Vec<f64>,
@@ -83,11 +83,11 @@ pub struct BlockJacobi<S: BlockDiagonal> {
     key: u64,
 }
 
-/// Where the diagonal blocks of one term stand.
+/// Positions of the diagonal blocks of one term.
 struct Diagonal {
-    /// Numbers that the term's matrix has.
+    /// Number of numbers in the term's matrix.
     numbers: usize,
-    /// Block row → number of its diagonal block, or [`NONE`]; empty where the device has that.
+    /// Block row → number of its diagonal block, or [`NONE`]; empty if the device has that.
     blocks: Vec<usize>,
 }
 
@@ -128,16 +128,16 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
 
     /// Inverts again, for new values, τ or coefficients under the same patterns.
     ///
-    /// A GPU inverts blocks of order 1 to 32, and reads values where they are if that is its own memory.
+    /// A GPU inverts blocks of order 1 to 32, and reads values in place if they are in its own memory.
     ///
     /// # Errors
-    /// As [`new`](Self::new); a different shape.
+    /// As [`new`](Self::new); values of another shape.
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
         let stages = values.stages();
         if stages == 0 || self.order % stages != 0 {
             return Err(Error::invalid(format!(
-                "new values for {stages} stages; the preconditioner has blocks of order {}",
+                "the new values have {stages} stages, which do not fit the preconditioner's blocks of order {}",
                 self.order
             )));
         }
@@ -150,7 +150,7 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
         space.update_blocks(&mut self.blocks, Numbers::from(&self.inverse))
     }
 
-    /// Order of a block.
+    /// Returns the order of a block.
     pub fn order(&self) -> usize {
         self.order
     }
@@ -168,7 +168,7 @@ impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
     }
 }
 
-/// What a diagonal block may be that has no inverse.
+/// Defects of a diagonal block without an inverse.
 pub(crate) const BAD_BLOCKS: [&str; 3] = ["missing", "zero", "singular"];
 
 pub(crate) fn bad_block(row: usize, kind: &'static str) -> Error {
@@ -220,7 +220,7 @@ fn invert_diagonal(
     Ok(())
 }
 
-/// Blocks of order 1, which need no elimination.
+/// Inverts blocks of order 1, without elimination.
 fn invert_entries(diagonals: &[Diagonal], terms: &HostTerms, inverse: &mut [f64]) -> Result<()> {
     for (i, out) in inverse.iter_mut().enumerate() {
         let (mut entry, mut present) = (0.0, false);
@@ -245,9 +245,9 @@ fn invert_entries(diagonals: &[Diagonal], terms: &HostTerms, inverse: &mut [f64]
     Ok(())
 }
 
-/// Inverse of a row-major matrix by Gauss–Jordan elimination with row pivoting; false if it is singular.
+/// Inverts a row-major matrix by Gauss–Jordan elimination with row pivoting; returns false if it is singular.
 ///
-/// Rows are first scaled by their largest entry, so that a block of small numbers is not called singular.
+/// Rows are first scaled by their largest entry, so that a block of small numbers does not count as singular.
 pub fn invert_block(n: usize, a: &mut [f64], inverse: &mut [f64]) -> bool {
     inverse.fill(0.0);
     for r in 0..n {

@@ -1,10 +1,12 @@
-//! Sparse direct factors: Q A Qᵀ = L Lᵀ where A is symmetric and positive definite, L B Lᵀ where it is symmetric, and P A Q = L U with
-//! partial pivoting elsewhere.
+//! Sparse direct factors: Q A Qᵀ = L Lᵀ if A is symmetric and positive definite, L B Lᵀ if it is symmetric,
+//! else P A Q = L U with partial pivoting.
 //!
-//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), symmetric systems by AMD (Amestoy, Davis and Duff 1996), the
-//! factors are those of the crate `faer`, on one thread, so that they are the same on any number of threads. Fill is bounded before
-//! anything is factored: of L Lᵀ it is known, of L U it is at most that of a QR factorisation (George and Ng 1987), which may be
-//! several times what comes. Rows and columns with many entries are a border around the factors of the rest. Iterations around it refine what rounding leaves. An application moves L and U once, on the host.
+//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), symmetric systems by AMD (Amestoy,
+//! Davis and Duff 1996). The factors are computed by the crate `faer` on one thread, so that they are the
+//! same on any number of threads. Fill is bounded before anything is factorised: for L Lᵀ it is known, for L
+//! U it is at most that of a QR factorisation (George and Ng 1987), which may be several times the actual
+//! fill. Rows and columns with many entries form a border around the factors of the rest. Iterations of a
+//! Krylov method refine the rounding errors of a solve. An application moves L and U once, on the host.
 
 mod border;
 mod factors;
@@ -19,10 +21,10 @@ use factors::{Columns, Factors, Work};
 use pins::pins;
 use std::cell::RefCell;
 
-/// Factors of so few blocks are made sooner than anybody would interrupt them.
+/// Up to this many blocks, factors are computed so fast that nobody would interrupt them.
 const AT_ONCE: usize = 1 << 13;
 
-/// A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
+/// The inverse A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
 ///
 /// # Examples
 /// ```
@@ -44,41 +46,43 @@ const AT_ONCE: usize = 1 << 13;
 pub struct SparseLu {
     assembly: Assembly,
     matrix: Columns,
-    /// One unknown for each null vector, whose row and column are left out.
+    /// One unknown for each null vector; its row and column are left out.
     pinned: Vec<usize>,
     factors: Factors,
-    /// Bytes that factors may take, where that is known.
+    /// Bytes that the factors may take, if known.
     room: Option<u64>,
     work: RefCell<Work>,
     scratch: [Vec<f64>; 2],
     key: u64,
 }
 
-/// Where the blocks of the terms go.
+/// Positions of the blocks of the terms in the assembled matrix.
 struct Assembly {
     block: usize,
     stages: usize,
     /// First block of each block column.
     col_ptr: Vec<usize>,
-    /// Of each term the block column of each block, and its place among the blocks by columns.
+    /// For each term, the block column of each block and its position among the blocks by columns.
     places: Vec<Vec<(u32, usize)>>,
 }
 
 impl SparseLu {
-    /// Factors of a sum of terms, in at most `room` bytes.
+    /// Factorises a sum of terms, in at most `room` bytes.
     ///
     /// # Errors
-    /// A matrix that is not square, or has columns of other ranks; one that is singular; factors that may need more than `room`.
+    /// A matrix that is not square, or has columns of other ranks; a singular matrix; factors that may need
+    /// more than `room`.
     pub fn new(terms: &Terms, room: Option<u64>) -> Result<Self> {
         Self::with_null_vectors(terms, &[], room)
     }
 
-    /// The same of a singular system, whose null vectors these are: y = 0 at one unknown for each of them, where the vectors are large and
-    /// independent, and A y = x in all rows but theirs. That is A⁻¹ x up to a null vector where x is one that A reaches, if vectors n with
-    /// nᵀA = 0 are independent in those rows too, as those of a symmetric matrix are.
+    /// Factorises a singular system with these null vectors. For each of them one unknown, at which the
+    /// vectors are large and independent, is fixed: y = 0 there, and A y = x in all rows but theirs. If x is
+    /// in the range of A, this is A⁻¹ x up to a null vector. It requires that the vectors n with nᵀA = 0 are
+    /// independent in those rows too, as they are for a symmetric matrix.
     ///
     /// # Errors
-    /// As [`new`](Self::new); vectors of another length, or that depend on each other.
+    /// As [`new`](Self::new); vectors of a wrong length or linearly dependent ones.
     ///
     /// ```
     /// use krylith::device::Cpu;
@@ -96,7 +100,7 @@ impl SparseLu {
         check_count(terms.terms.len())?;
         if !terms.is_square() {
             return Err(Error::invalid(
-                "lu: a direct factorisation needs a square matrix, whole on one rank",
+                "lu: a direct factorisation needs a square matrix that is entirely on one rank",
             ));
         }
         let pinned = pins(terms, null)?;
@@ -108,11 +112,12 @@ impl SparseLu {
         Ok(lu)
     }
 
-    /// Factors of new values under the same patterns: orderings and the analysis stay, unless a symmetric matrix no longer is, or
-    /// needs pivots from elsewhere. After an error there are none, until values come that have some.
+    /// Factorises new values under the same patterns. The orderings and the analysis are kept, unless a
+    /// symmetric matrix is no longer symmetric or needs other pivots. After an error there are no factors
+    /// until new values can be factorised.
     ///
     /// # Errors
-    /// As [`new`](Self::new); another shape.
+    /// As [`new`](Self::new); values of another shape.
     pub fn update_values<'v>(&mut self, values: impl Into<TermValues<'v>>) -> Result<()> {
         let (values, mut scratch) = (values.into(), std::mem::take(&mut self.scratch));
         let square = self.assembly.block * self.assembly.block;
@@ -124,7 +129,8 @@ impl SparseLu {
         self.matrix.pin(&self.pinned);
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
-            // Nothing stops the other library's code; where this thread's work ends before, there are no factors.
+            // The code of `faer` cannot be interrupted. If this thread's work ends earlier, there are no
+            // factors.
             let (matrix, mut work) = (std::mem::take(&mut self.matrix), self.work.take());
             let room = self.room;
             let make = move || {
@@ -139,24 +145,24 @@ impl SparseLu {
         Ok(())
     }
 
-    /// What the factors are: `Cholesky`, `LBLᵀ` or `LU`, `bordered` where dense rows and columns surround them; `none` after values that had
-    /// none.
+    /// Returns the kind of the factors: `Cholesky`, `LBLᵀ` or `LU`, with `bordered` if dense rows and columns
+    /// surround them; `none` after values that could not be factorised.
     pub fn kind(&self) -> &'static str {
         self.factors.kind()
     }
 
-    /// Numbers of the factors: of L where the matrix is symmetric, else the most that pivoting can make of L and U; with those of a border
-    /// of dense rows and columns.
+    /// Returns the number of numbers in the factors: those of L if the matrix is symmetric, else the most
+    /// that pivoting can make of L and U, with those of a border of dense rows and columns.
     pub fn numbers(&self) -> usize {
         self.factors.numbers()
     }
 
-    /// Bytes of so many numbers of factors.
+    /// Returns the bytes of this many numbers of factors.
     pub(crate) fn bytes_of(numbers: usize) -> u64 {
         factors::ENTRY.saturating_mul(numbers as u64)
     }
 
-    /// Numbers of the assembled matrix.
+    /// Returns the number of numbers of the assembled matrix.
     pub fn stored(&self) -> usize {
         self.matrix.values.len()
     }
@@ -183,13 +189,14 @@ impl<S: Space> LinearOperator<S> for SparseLu {
 }
 
 impl Assembly {
-    /// The pattern of the sum, blocks by columns, and its numbers, all 0. Pinned unknowns have a diagonal block.
+    /// Computes the pattern of the sum, with blocks by columns, and sets its numbers to 0. Pinned unknowns
+    /// get a diagonal block.
     fn new(terms: &Terms, pinned: &[usize]) -> (Self, Columns) {
         let (block, stages, nodes) = (terms.block(), terms.stages(), terms.block_rows());
         let order = block * stages;
         let mut added = vec![false; if pinned.is_empty() { 0 } else { nodes }];
         pinned.iter().for_each(|u| added[u / order] = true);
-        // A block that two terms have is counted once: both meet it in the same block row.
+        // A block that two terms have is counted once: both visit it in the same block row.
         let sweep = |visit: &mut dyn FnMut(Option<(usize, usize)>, usize, usize, bool)| {
             let mut last = vec![usize::MAX; nodes];
             for i in 0..nodes {
@@ -236,7 +243,7 @@ impl Assembly {
         (Self { block, stages, col_ptr, places }, matrix)
     }
 
-    /// Σ Cₜ ⊗ Aₜ, column by column.
+    /// Assembles Σ Cₜ ⊗ Aₜ, column by column.
     fn fill(&self, terms: &HostTerms, out: &mut [f64]) {
         let (b, s) = (self.block, self.stages);
         let order = b * s;

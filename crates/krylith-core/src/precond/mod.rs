@@ -2,17 +2,17 @@
 //!
 //! A [`Solver`](crate::Solver) takes them by name ([`PrecondSpec`], as in `precond=ildu:fill=1`). By hand:
 //!
-//! | type | name | what it is |
+//! | type | name | description |
 //! |---|---|---|
-//! | [`BlockJacobi`] | `jacobi` | inverses of the nodes' own blocks |
+//! | [`BlockJacobi`] | `jacobi` | inverses of the diagonal blocks |
 //! | [`BlockTiles`] | `block-jacobi` | incomplete factors of the tiles of a grid |
 //! | [`Ildu`] | `ildu` | incomplete factors of subdomains |
-//! | [`Schwarz`] | `ras` | the same of subdomains that overlap |
-//! | [`Multilevel`] | `amg` | coarse levels |
-//! | [`Stage`] | `stage` | one stage of a Kronecker system after the other |
+//! | [`Schwarz`] | `ras` | incomplete factors of overlapping subdomains |
+//! | [`Multilevel`] | `amg` | algebraic multigrid |
+//! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
 //! | `SparseLu` | `lu` | direct factors (feature `lu`) |
-//! | [`Additive`], [`Multiplicative`] | `A+B`, `A then B` | both |
-//! | [`Equilibrated`], [`NullSpace`] | | scaled rows and columns; null vectors taken out: around any of them |
+//! | [`Additive`], [`Multiplicative`] | `A+B`, `A then B` | a combination of two preconditioners |
+//! | [`Equilibrated`], [`NullSpace`] | | wrappers: scaled rows and columns; null vectors projected out |
 
 mod block_tiles;
 mod compose;
@@ -66,7 +66,7 @@ pub use spec::{AmgSpec, IlduSpec, LuSpec, PrecondSpec, RasSpec, TileSpec};
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 pub(crate) use untouched::Known;
 
-/// The vector passes of every preconditioner: what a device compiles.
+/// The vector passes of every preconditioner: the kernels that a device compiles.
 pub const ALL_SWEEPS: [&[SweepSource]; 8] = {
     let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
     let [equilibrated, compose, stage, schwarz] =

@@ -1,19 +1,19 @@
-//! Systems that are singular and consistent: enclosed flow, free bodies, pure Neumann problems.
+//! Projection for singular, consistent systems: enclosed flow, free bodies, pure Neumann problems.
 //!
-//! y = (I − N Nᵀ) P⁻¹ x with N an orthonormal basis of the null space of A. The product A y does not change, since
-//! A N = 0, and the iterates stay orthogonal to N, where A is invertible, instead of drifting along it. Applied
-//! from the right: x gets no component in N beyond its initial guess. The right-hand side must lie in the range
-//! of A; where it does not, GMRES ends in a breakdown.
+//! y = (I − N Nᵀ) P⁻¹ x with N an orthonormal basis of the null space of A. The product A y does not change,
+//! since A N = 0. The iterates stay orthogonal to N, where A is invertible, instead of drifting along it. The
+//! projection is applied from the right: x gets no component in N beyond its initial guess. The right-hand
+//! side must lie in the range of A; otherwise GMRES ends in a breakdown.
 //!
-//! Ledger of one application, k null vectors of N numbers: P, then N read twice and y twice, written once, and
-//! one reduction of k sums.
+//! Traffic of one application, with k null vectors of N numbers: P, then N read twice and y twice, written
+//! once, and one reduction of k sums.
 
 use crate::operator::{LinearOperator, fresh_key};
 use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result};
 use std::cell::RefCell;
 
-/// A preconditioner, or none, followed by the projection that takes null vectors out.
+/// A preconditioner, or none, followed by the projection that removes null vectors.
 ///
 /// # Examples
 /// ```
@@ -34,7 +34,7 @@ use std::cell::RefCell;
 pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
     basis: S::Basis,
     count: usize,
-    // Dot products, beside the vectors: nothing comes to the host.
+    // Dot products are stored beside the vectors, so that nothing is copied to the host.
     scalars: RefCell<S::Scalars>,
     inner: Option<P>,
     bytes: u64,
@@ -42,7 +42,7 @@ pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>
 }
 
 impl<S: Space> NullSpace<S> {
-    /// The projection alone.
+    /// Builds the projection alone.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -55,7 +55,7 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
     /// Orthonormalises the vectors, each as long as those of the space.
     ///
     /// # Errors
-    /// No vector, one of the wrong length, not finite, zero, or dependent on those before it.
+    /// No vector; a vector of the wrong length, not finite, zero, or linearly dependent on earlier ones.
     pub fn new(space: &S, vectors: &[Vec<f64>], inner: Option<P>) -> Result<Self> {
         let k = vectors.len();
         if k == 0 {
@@ -68,7 +68,7 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
             space.write(vector, &mut x)?;
             let mut norms = [0.0; 3];
             for (pass, norm) in norms.iter_mut().enumerate() {
-                // The first pass only measures; two more make the vector orthogonal to those before it.
+                // The first pass only measures; two more make the vector orthogonal to the earlier ones.
                 let columns = 0..if pass == 0 { 0 } else { j };
                 if !columns.is_empty() {
                     space.project(&basis, columns.clone(), &x, &mut scalars, 0)?;
@@ -79,7 +79,7 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
             }
             if !(norms[2] > 1e-10 * norms[0]) || !norms[0].is_finite() {
                 return Err(Error::invalid(format!(
-                    "null vector {j} is zero, not finite or depends on those before it"
+                    "null vector {j} is zero, not finite or linearly dependent on earlier ones"
                 )));
             }
             space.write_scalars(&mut scalars, k, &[0.0, norms[2]], &[0; FLAGS])?;
@@ -89,7 +89,7 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
         Ok(Self { basis, count: k, scalars: RefCell::new(scalars), inner, bytes, key: fresh_key() })
     }
 
-    /// The preconditioner inside, to be given new values.
+    /// Returns the inner preconditioner, to refresh its values.
     pub fn inner_mut(&mut self) -> Option<&mut P> {
         self.inner.as_mut()
     }

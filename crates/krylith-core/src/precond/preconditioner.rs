@@ -1,4 +1,4 @@
-//! What a solver asks of a preconditioner, and what it tells people of one.
+//! The interface between a solver and a preconditioner, and its description for reports.
 
 use crate::Result;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
@@ -6,10 +6,10 @@ use crate::space::Space;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// An operator that approximates an inverse and follows new values of its matrix.
+/// An operator that approximates an inverse and can be refreshed with new values of its matrix.
 ///
 /// # Examples
-/// One that goes on as it is whatever the values become:
+/// A preconditioner that does not depend on the values:
 /// ```
 /// use krylith::operator::{LinearOperator, Terms};
 /// use krylith_core::operator::TermValues;
@@ -30,14 +30,15 @@ use std::rc::Rc;
 /// }
 /// ```
 pub trait Preconditioner<S: Space>: LinearOperator<S> {
-    /// The same preconditioner for new values or coefficients of the terms it was built for. Nothing is analysed again.
-    /// `values` are those of `terms`, perhaps in device memory.
+    /// Refreshes the preconditioner with new values or coefficients of the terms it was built for. Nothing is
+    /// analysed again. `values` are those of `terms`, possibly in device memory.
     ///
     /// # Errors
-    /// Another shape; values that it cannot be built of.
+    /// Values of another shape; values that it cannot be built from.
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
 
-    /// What there is to tell of the updates since this was last asked, such as another way that took the place of the one asked for.
+    /// Returns the events of the updates since the last call, such as a fallback that replaced the requested
+    /// algorithm.
     fn take_events(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -46,10 +47,10 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
 /// P⁻¹ on the device; `None` is the identity.
 pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
 
-/// The operator, which some preconditioners multiply with too.
+/// The operator, which some preconditioners multiply by as well.
 pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
 
-/// A parameter's value.
+/// Value of a parameter.
 ///
 /// # Examples
 /// ```
@@ -76,11 +77,11 @@ pub enum Value {
     Number(f64),
     /// A name.
     Text(String),
-    /// A preconditioner's parameters, with its name.
+    /// The parameters of a preconditioner, with its name.
     Parameters(Vec<(String, Value)>),
 }
 
-/// What a preconditioner is, for people and reports.
+/// Description of a preconditioner for people and reports.
 ///
 /// # Examples
 /// ```
@@ -98,16 +99,16 @@ pub struct PrecondInfo {
     pub name: String,
     /// Its parameters, by their names in options.
     pub parameters: Vec<(String, Value)>,
-    /// Numbers that it stores, on all ranks.
+    /// Number of numbers that it stores, on all ranks.
     pub numbers: f64,
-    /// Numbers of the assembled matrix that it was made of, where it keeps a pattern.
+    /// Number of numbers of the assembled matrix that it was made from, if it keeps a pattern.
     pub matrix: f64,
-    /// In words, such as `point-block Jacobi 3×3`.
+    /// Description in words, such as `point-block Jacobi 3×3`.
     pub text: String,
-    /// More lines for people.
+    /// Further lines of the description.
     pub details: Vec<String>,
-    /// Why this one, where it was picked by the solver.
+    /// Reason for this preconditioner, if the solver chose it.
     pub reason: String,
-    /// It is symmetric where the matrix is.
+    /// True if it is symmetric for a symmetric matrix.
     pub keeps_symmetry: bool,
 }

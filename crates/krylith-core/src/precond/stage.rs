@@ -1,28 +1,31 @@
-//! Stage preconditioners of Kronecker systems A⊗M + τB⊗L: one solve a stage, none with all stages together.
+//! Stage preconditioners of Kronecker systems A⊗M + τB⊗L: one solve per stage, and none with all stages
+//! together.
 //!
-//! After Rana, Howle, Long, Meek and Milestone (SIAM J. Sci. Comput. 43, 2021): with B = L̂ D Û, its LDU factors, the
-//! preconditioner is
+//! After Rana, Howle, Long, Meek and Milestone (SIAM J. Sci. Comput. 43, 2021): with the LDU factors B = L̂ D
+//! Û, the preconditioner is
 //!
 //! P = A⊗M + τ(L̂D)⊗L,
 //!
-//! block lower triangular in the stages. For A = I the rest is τ(L̂D(Û − I))⊗L, so that P⁻¹(A⊗M + τB⊗L) has an upper
-//! triangular part that is small for the usual schemes: five iterations of GMRES on the Stokes problem, whatever the
-//! mesh, if every stage is solved exactly. P y = x is solved by forward substitution,
+//! It is block lower triangular in the stages. For A = I the remainder is τ(L̂D(Û − I))⊗L, so that P⁻¹(A⊗M +
+//! τB⊗L) has an upper triangular part that is small for the usual schemes: five iterations of GMRES on the
+//! Stokes problem, for any mesh, if every stage is solved exactly. P y = x is solved by forward substitution,
 //!
 //! (aᵢᵢ M + τ(L̂D)ᵢᵢ L) yᵢ = xᵢ − Σⱼ (aᵢⱼ M + τ(L̂D)ᵢⱼ L) yⱼ,    j < i,
 //!
-//! and each stage by ILDU on subdomains, with blocks of order b. Factors then take s times the memory of L's, where
-//! ILDU of the whole, with blocks of order b·s, takes s² times. Without coupling (block Jacobi in the stages) the sum
-//! over j is left out.
+//! and each stage by ILDU on subdomains, with blocks of order b. The factors then take s times the memory of
+//! those of L, while ILDU of the whole system, with blocks of order b·s, takes s² times. Without coupling
+//! (block Jacobi in the stages) the sum over j is left out.
 //!
-//! What is asked of A and B: no more than one of them is anything but lower triangular, and that one has LDU factors
-//! without pivoting (nonzero leading minors); of it L̂D is taken, whichever it is. So stage values as unknowns
-//! (A = inverse of the Butcher matrix, B = I) are taken too. Were both full, their Û would differ, and no lower
-//! triangular P would be near.
+//! Requirements: at most one of A and B is not lower triangular, and that one has LDU factors without
+//! pivoting (nonzero leading minors). L̂D is taken of that one, whether it is A or B. So stage values as
+//! unknowns (A = inverse of the Butcher matrix, B = I) are supported too. If both were full, their Û would
+//! differ, and no lower triangular P would be close to the system.
 //!
-//! Stage k of s stands at every s-th number from k on; factors read and write it there ([`Stride`]), nothing is copied.
+//! Unknowns of stage k of s are every s-th number from k on. The factors read and write them in place
+//! ([`Stride`]), without a copy.
 //!
-//! Ledger of one application, N numbers: the factors of s stages; coupled, N more, and s − 1 times a product and 3 N.
+//! Traffic of one application, with N numbers: the factors of s stages; coupled, N more, and s − 1 times a
+//! product and 3 N.
 
 use super::compose::left_over;
 use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
@@ -35,13 +38,13 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 sweeps! {
-    /// The vector pass of stage preconditioners that compositions have not.
+    /// The vector pass of stage preconditioners that combinations do not have.
     pub const SWEEPS;
     /// y = 0.
     clear: () [] [y] -> [] { y = 0.0; }
 }
 
-/// How stages are solved and coupled.
+/// Options of [`Stage`].
 ///
 /// # Examples
 /// ```
@@ -52,9 +55,9 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageOptions {
-    /// Of the factors of each stage; the product that couples stages is stored with the same precision.
+    /// Options of the factors of each stage. The product that couples stages is stored in the same precision.
     pub ildu: IlduOptions,
-    /// Forward substitution through the stages; otherwise each by itself.
+    /// True for forward substitution through the stages; false to solve each stage by itself.
     pub coupled: bool,
 }
 
@@ -64,7 +67,7 @@ impl Default for StageOptions {
     }
 }
 
-/// y ≈ P⁻¹x with P = A⊗M + τ(L̂D)⊗L, stage after stage.
+/// The preconditioner y ≈ P⁻¹x with P = A⊗M + τ(L̂D)⊗L, stage after stage.
 ///
 /// # Examples
 /// ```
@@ -85,10 +88,10 @@ impl Default for StageOptions {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub struct Stage<S: SubdomainFactors + PointBlockSum> {
-    /// aᵢᵢ M + τ(L̂D)ᵢᵢ L of each stage, all on one plan.
+    /// Factors of aᵢᵢ M + τ(L̂D)ᵢᵢ L for each stage, all on one plan.
     stages: Vec<Ildu<S>>,
     coupling: Option<Coupling<S>>,
-    /// x minus what earlier stages make of it.
+    /// x minus the contribution of earlier stages.
     rest: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
     coupled: bool,
@@ -99,15 +102,15 @@ pub struct Stage<S: SubdomainFactors + PointBlockSum> {
 /// The part of P strictly below the diagonal of stages.
 struct Coupling<S: PointBlockSum> {
     product: PointBlock<S>,
-    /// Terms that it has: those whose coefficients below the diagonal are not all zero.
+    /// Its terms: those with a nonzero coefficient below the diagonal.
     terms: Vec<usize>,
 }
 
 impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
-    /// Analyses once and factorises every stage of the sum: its coefficients are A and τB.
+    /// Analyses once and factorises every stage of the sum, whose coefficients are A and τB.
     ///
     /// # Errors
-    /// Coefficients that the file's head does not allow; those of [`Ildu::new`].
+    /// Coefficients that do not meet the requirements of this module; errors of [`Ildu::new`].
     pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: StageOptions) -> Result<Self> {
         let lower = lower_factors(&terms.into())?;
         let s = terms.stages();
@@ -121,21 +124,21 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         Ok(Self { stages, coupling, rest, scalars, coupled, len, key })
     }
 
-    /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and nothing
-    /// allocated but s² numbers for a moment. After an error the preconditioner must not be applied.
+    /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and
+    /// only s² numbers are allocated for a moment. After an error the preconditioner must not be applied.
     ///
-    /// Values in device memory are taken as [`Ildu::update_values`] and [`PointBlock::update_values`] take them.
+    /// Values in device memory are used as by [`Ildu::update_values`] and [`PointBlock::update_values`].
     ///
     /// # Errors
-    /// As [`new`](Self::new); another shape, or another number of stages; coupling through a matrix that did not
-    /// couple stages before; values that break what was found inside the blocks at set-up, as
-    /// [`PointBlock::update_values`] does.
+    /// As [`new`](Self::new); values of another shape, or another number of stages; coupling through a matrix
+    /// that did not couple stages before; values that break the structure found inside the blocks at set-up,
+    /// as in [`PointBlock::update_values`].
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
         let lower = lower_factors(&values)?;
         if values.stages() != self.stages.len() {
             return Err(Error::invalid(format!(
-                "new values for {} stages; the preconditioner was built for {}",
+                "the new values have {} stages, but the preconditioner was built for {}",
                 values.stages(),
                 self.stages.len()
             )));
@@ -151,7 +154,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         let had: &[usize] = self.coupling.as_ref().map_or(&[], |c| &c.terms);
         if let Some(t) = (0..below.len()).find(|t| !is_zero(&below[*t]) && !had.contains(t)) {
             return Err(Error::invalid(format!(
-                "term {t} couples stages now and did not when the preconditioner was built: build it anew"
+                "term {t} couples stages now, but did not when the preconditioner was built; build it anew"
             )));
         }
         let Some(Coupling { product, terms: kept }) = &mut self.coupling else { return Ok(()) };
@@ -164,12 +167,12 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         space.update_coefficients(product.product_mut(), &coefficients)
     }
 
-    /// What there is to say of the factors, the same for every stage.
+    /// Returns the outline of the factors, which is the same for every stage.
     pub fn outline(&self) -> &Outline {
         self.stages[0].outline()
     }
 
-    /// The solve of stage k.
+    /// Returns the factors of stage k.
     pub fn stage(&self, k: usize) -> &Ildu<S> {
         &self.stages[k]
     }
@@ -186,7 +189,7 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
                 .try_for_each(|(k, ildu)| ildu.apply_at(space, Stride::stage(k, s), x, y));
         };
         let (rest, scalars) = (&mut *self.rest.borrow_mut(), &mut *self.scalars.borrow_mut());
-        // Stages not yet solved must be finite: their coefficients are zero, and 0 · NaN is not.
+        // Stages that are not solved yet must be finite: their coefficients are zero, but 0 · NaN is not.
         space.sweep(clear, scalars, [], [], [&mut *y], [])?;
         self.stages[0].apply_at(space, Stride::stage(0, s), x, y)?;
         for (k, ildu) in self.stages.iter().enumerate().skip(1) {
@@ -208,26 +211,31 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
     }
 }
 
-/// Of each term the coefficients of P: A and τL̂D.
+/// Returns the coefficients of P for each term: A and τL̂D.
 fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
     if values.iter().filter(|(c, _)| !is_lower(c)).count() > 1 {
         return Err(Error::Unsupported(
-            "a stage preconditioner where neither A nor B is lower triangular: bring one of them to the identity, or \
-             take ildu0, which treats all stages together"
+            "a stage preconditioner needs a lower triangular A or B: transform the system so that one is the identity, or \
+             use ildu0, which treats all stages together"
                 .into(),
         ));
     }
     values.iter().map(|(c, _)| lower_factor(c)).collect()
 }
 
-/// L̂D of B = L̂ D Û, unit triangular L̂ and Û; a lower triangular B is that itself, even if it is singular.
+/// Returns L̂D of B = L̂ D Û, with unit triangular L̂ and Û. A lower triangular B is returned as it is, even
+/// if it is singular.
 ///
 /// # Errors
-/// B not square, or a pivot that vanishes (relative to the largest entry): B has no such factors.
+/// A B that is not square, or a pivot that vanishes (relative to the largest entry), so that B has no such
+/// factors.
 pub fn lower_factor(b: &Dense) -> Result<Dense> {
     let s = b.rows();
     if b.columns() != s {
-        return Err(Error::invalid(format!("LDU factors of a {s}×{} matrix", b.columns())));
+        return Err(Error::invalid(format!(
+            "a {s}×{} matrix has no LDU factors; the matrix must be square",
+            b.columns()
+        )));
     }
     if is_lower(b) {
         return Ok(b.clone());
@@ -237,8 +245,8 @@ pub fn lower_factor(b: &Dense) -> Result<Dense> {
     for k in 0..s {
         if !(u[(k, k)].abs() > 1e-14 * largest) {
             return Err(Error::Unsupported(format!(
-                "a stage preconditioner of coefficients without LDU factors: pivot {k} of the {s}×{s} matrix vanishes; \
-                 take ildu0, which treats all stages together"
+                "a stage preconditioner needs LDU factors of the coefficients, but pivot {k} of the {s}×{s} matrix vanishes; \
+                 use ildu0, which treats all stages together"
             )));
         }
         for i in k + 1..s {
@@ -264,7 +272,7 @@ fn strictly_lower(c: &Dense) -> Dense {
     below
 }
 
-/// The sum of stage k alone: coefficients of order 1, the same matrices.
+/// Returns the sum of stage k alone: coefficients of order 1, the same matrices.
 fn stage<'a>(terms: &'a Terms, lower: &[Dense], k: usize) -> Result<Terms<'a>> {
     let own = |c: &Dense| Dense::new(1, 1, vec![c[(k, k)]]);
     let matrices = terms.terms.iter().map(|t| Cow::Borrowed(&*t.1));
@@ -272,7 +280,7 @@ fn stage<'a>(terms: &'a Terms, lower: &[Dense], k: usize) -> Result<Terms<'a>> {
     Ok(Terms { terms: terms_of.collect::<Result<_>>()?, halo: terms.halo.clone() })
 }
 
-/// The product that couples stages, if anything does.
+/// Returns the product that couples stages, if any.
 fn couple<S: PointBlockSum>(
     space: &S,
     terms: &Terms,

@@ -1,8 +1,9 @@
-//! Unknowns that no row reads keep their first value.
+//! A mask that keeps unknowns at their initial guess if no row reads them.
 //!
-//! Column j of A is empty: any x_j will do, and A P⁻¹ does not change with what P⁻¹ makes of it. Left alone, iterations add up
-//! there whatever a preconditioner, or a residual that does not fall, brings, until it is no number. So P⁻¹ is followed by a
-//! mask, and x_j stays the first guess. Ledger of one application, N numbers: P, and 3 N.
+//! If column j of A is empty, any x_j will do, and A P⁻¹ does not depend on what P⁻¹ writes there. Without a
+//! mask, iterations would sum up whatever a preconditioner, or a residual that does not decrease, produces
+//! there, until x_j is no longer finite. So P⁻¹ is followed by a mask, and x_j stays at the initial guess.
+//! Traffic of one application, with N numbers: P, and 3 N.
 
 use super::Preconditioner;
 use crate::matching::MatchingFound;
@@ -15,22 +16,22 @@ use std::ops::Range;
 sweeps! {
     /// The vector pass of this preconditioner.
     pub const SWEEPS;
-    /// y = 0 where the mask is: whatever y is, numbers that are none too.
+    /// y = 0 where the mask is 0, even if y is not finite there.
     zero_where_masked: () [mask] [y] -> [] { if (mask == 0.0) { y = 0.0; } }
 }
 
-/// What is known of a system beside its entries.
+/// Properties of a system, beside its entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
-    /// Rows matched with columns, once an attempt has done that for these values.
+    /// The matching of rows and columns, once an attempt has computed it for these values.
     pub matching: &'a MatchingFound,
-    /// Own unknowns whose column is empty; `None` where no rank has some.
+    /// Own unknowns whose column is empty; `None` if no rank has any.
     pub untouched: Option<&'a [Range<usize>]>,
-    /// Own rows of vectors that A was found to map to zero, where none were given.
+    /// Own rows of the null vectors that were found, if none were given.
     pub null: &'a [Vec<f64>],
 }
 
-/// A preconditioner, or none, that leaves some unknowns alone.
+/// A preconditioner, or none, that leaves some unknowns at zero.
 pub(crate) struct Untouched<S: Space, P: LinearOperator<S>> {
     /// 0 at those unknowns, 1 elsewhere.
     mask: S::Vector,
@@ -41,7 +42,7 @@ pub(crate) struct Untouched<S: Space, P: LinearOperator<S>> {
 }
 
 impl<S: Space, P: LinearOperator<S>> Untouched<S, P> {
-    /// Around `inner`, with the unknowns as runs.
+    /// Wraps `inner`; `unknowns` lists the unknowns as ranges.
     pub fn new(space: &S, unknowns: &[Range<usize>], inner: Option<P>) -> Result<Self> {
         let (mut mask, mut host) = (space.vector()?, vec![1.0; space.len()]);
         unknowns.iter().for_each(|run| host[run.clone()].fill(0.0));

@@ -1,12 +1,14 @@
-//! What a method may ask of the device that holds its vectors.
+//! The operations that a method needs from the device that holds its vectors.
 //!
-//! A method is written against [`Space`] once and never names a device. Two rules make that fast on a GPU:
+//! A method is written once against [`Space`] and never names a device. Two rules make that fast on a GPU:
 //!
-//! * **Scalars live beside the vectors.** Reductions write into a [`Schedule::Scalars`] array by slot, and sweeps,
-//!   basis operations and small steps read from it. Nothing comes back to the host inside a batch of iterations.
-//! * **A batch is recorded.** [`Schedule::record`] runs a closure once on a CPU; on a GPU it captures the launches into a
-//!   graph at the first call and replays that graph afterwards. Inside, control flow does not depend on values: a step
-//!   that finds the batch finished raises [`HALT`], and guarded launches return at once.
+//! * **Scalars are stored beside the vectors.** Reductions write to slots of a [`Schedule::Scalars`] array;
+//!   sweeps, basis operations and scalar steps read from them. Nothing returns to the host within a batch of
+//!   iterations.
+//! * **A batch is recorded.** [`Schedule::record`] runs a closure once on a CPU. On a GPU the first call
+//!   captures the launches in a graph, and later calls replay that graph. The control flow inside does not
+//!   depend on values: a step that finds the batch finished raises [`HALT`], and guarded launches return at
+//!   once.
 //!
 //! # Why
 //! Launches cost too much for the textbook's loops. On an H200 a small sweep with a sum takes 4.4 µs as a
@@ -54,7 +56,7 @@ use crate::comm::Communicator;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Precision in which matrices or bases are stored; arithmetic is always f64.
+/// Precision in which matrices or bases are stored. Arithmetic is always in f64.
 ///
 /// # Examples
 /// ```
@@ -67,10 +69,10 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {
-    /// 8 bytes a number.
+    /// 8 bytes per number.
     #[default]
     F64,
-    /// 4 bytes a number, widened when loaded.
+    /// 4 bytes per number, widened when loaded.
     F32,
 }
 
@@ -86,12 +88,12 @@ impl Precision {
     }
 }
 
-/// A number in (−1, 1) that depends on a seed and an index alone: splitmix64.
+/// Returns a number in (−1, 1) that depends only on a seed and an index, by SplitMix64.
 pub(crate) fn random(seed: u64, index: u64) -> f64 {
     (splitmix64(seed, index) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014) of a seed and a place.
+/// SplitMix64 (Steele, Lea and Flood 2014) of a seed and an index.
 pub(crate) fn splitmix64(seed: u64, index: u64) -> u64 {
     let mut z = (seed << 32 ^ index).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -99,48 +101,51 @@ pub(crate) fn splitmix64(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Flag slots of [`Schedule::Scalars`]: small integers that steps and launches share. Not 0: launches under the guard
-/// return at once.
+/// Flag slots of [`Schedule::Scalars`]: small integers that steps and launches share. If this flag is not 0,
+/// guarded launches return at once.
 pub const HALT: usize = 0;
-/// Flag: columns of the basis that the cycle has finished; after the small solve, those that the solution uses.
+/// Flag: number of basis columns that the cycle has finished; after the small solve, of those that the
+/// solution uses.
 pub const COLUMNS: usize = 1;
-/// Flag: why the batch ended, the code of a [`Reason`].
+/// Flag: the reason why the batch ended, as the code of a [`Reason`].
 pub const REASON: usize = 2;
-/// Flag: iterations that this batch may take.
+/// Flag: number of iterations that this batch may take.
 pub const LIMIT: usize = 3;
-/// Flag: iterations that this batch took.
+/// Flag: number of iterations that this batch took.
 pub const COMPLETED: usize = 4;
-/// Flag: iterations that the solve may still take.
+/// Flag: number of iterations that the solve may still take.
 pub const REMAINING: usize = 5;
-/// Flag: the batch ended with the true residual.
+/// Flag: 1 if the batch ended with the true residual.
 pub const VERIFIED: usize = 6;
-/// Flag: iterations of a full batch, for which arrays are laid out.
+/// Flag: number of iterations of a full batch; it fixes the offsets of arrays.
 pub const BATCH: usize = 7;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
-/// Most vectors of a block: of [`Space::block_products`] and its like.
+/// Most vectors of a block, as in [`Space::block_products`].
 pub const MOST_COLUMNS: usize = 16;
 
 /// Refuses a block of more than [`MOST_COLUMNS`] vectors.
 pub(crate) fn check_columns(columns: usize) -> Result<()> {
     match columns <= MOST_COLUMNS {
         true => Ok(()),
-        false => Err(Error::invalid(format!("a block of {columns} vectors; at most {MOST_COLUMNS}"))),
+        false => Err(Error::invalid(format!(
+            "a block has {columns} vectors; at most {MOST_COLUMNS} are supported"
+        ))),
     }
 }
 
-/// Sums of [`Space::block_update`] for blocks of s vectors.
+/// Returns the number of sums of [`Space::block_update`] for blocks of s vectors.
 pub const fn block_sums(s: usize) -> usize {
     s * (s + 3) + 1
 }
 
-/// Vectors of one length on one device (and, with a communicator beneath, of one rank's share of a length).
+/// Vectors of one length on one device; with several ranks, of this rank's share of that length.
 ///
 /// Slots are indices into `Scalars`. Every operation is asynchronous on a GPU; `read` waits.
 ///
 /// # Examples
-/// Code against it runs on every device. The residual of a fixed-point iteration:
+/// Code that is generic over `Space` runs on every device. The residual of a fixed-point iteration:
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::operator::Space;
@@ -165,35 +170,38 @@ pub const fn block_sums(s: usize) -> usize {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 /// # A new device
-/// What has a body here works on every device by reads, writes and sweeps; a device says better where that is faster. `PlainDevice` of the
-/// tests (`tests/host/plain.rs`) implements what has none, and passes the conformance of spaces, methods, products and Jacobi.
+/// Methods that have a default body here work on every device, by reads, writes and sweeps; a device
+/// overrides those that it can do faster. `PlainDevice` of the tests (`tests/host/plain.rs`) implements only
+/// the required methods, and passes the conformance tests of spaces, methods, products and Jacobi.
 pub trait Space: Schedule + Clock + Sized {
-    /// A vector of [`len`](Self::len) f64.
+    /// A vector of [`len`](Self::len) numbers in f64.
     type Vector;
-    /// Columns of the same length, stored as [`Precision`] says.
+    /// Columns of the same length, stored in the precision of a [`Precision`].
     type Basis;
 
-    /// The ranks over which every reduction sums; [`Solo`](crate::comm::Solo) where nothing is distributed.
+    /// Returns the communicator over which every reduction sums; [`Solo`](crate::comm::Solo) if nothing is
+    /// distributed.
     fn comm(&self) -> &dyn Communicator;
-    /// Length of a vector on this device: this rank's share.
+    /// Returns the length of a vector on this device: this rank's share.
     fn len(&self) -> usize;
-    /// True when vectors have no entries.
+    /// Returns true if vectors have no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A vector of zeros.
+    /// Allocates a vector of zeros.
     fn vector(&self) -> Result<Self::Vector>;
-    /// `columns` columns of zeros.
+    /// Allocates `columns` columns of zeros.
     fn basis(&self, columns: usize, precision: Precision) -> Result<Self::Basis>;
-    /// A block of `columns` vectors of zeros, at most [`MOST_COLUMNS`], with the room that sums over blocks of this width need.
+    /// Allocates a block of `columns` vectors of zeros, at most [`MOST_COLUMNS`], and the workspace for sums
+    /// over blocks of this width.
     ///
     /// # Errors
-    /// A device without room; too many columns.
+    /// Out of device memory; too many columns.
     fn block(&self, columns: usize) -> Result<Vec<Self::Vector>> {
         plain::block(self, columns)
     }
 
-    /// Copies from the host; lengths must agree.
+    /// Copies from the host. The lengths must agree.
     fn write(&self, host: &[f64], to: &mut Self::Vector) -> Result<()>;
     /// Copies to the host, and waits.
     fn read(&self, from: &Self::Vector, host: &mut [f64]) -> Result<()>;
@@ -202,18 +210,20 @@ pub trait Space: Schedule + Clock + Sized {
         plain::copy(self, from, to)
     }
 
-    /// Random numbers in (−1, 1), which depend on the seed and their places on this device alone.
+    /// Fills a vector with random numbers in (−1, 1) that depend only on the seed and on their positions on
+    /// this device.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     fn fill_random(&self, seed: u64, to: &mut Self::Vector) -> Result<()> {
         plain::fill_random(self, seed, to)
     }
 
-    /// Waits for everything asked for.
+    /// Waits for all work that was launched.
     fn wait(&self) -> Result<()>;
 
-    /// One fused elementwise pass: scalars in by slot `a`, vectors `x` read, `y` updated, sums out to slots `o`.
+    /// Makes one fused elementwise pass: reads scalars from slots `a` and vectors `x`, updates vectors `y`,
+    /// writes sums to slots `o`.
     fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,
         kernel: K,
@@ -226,8 +236,9 @@ pub trait Space: Schedule + Clock + Sized {
     where
         K: Sweep<A, X, Y, O>;
 
-    /// As [`sweep`](Self::sweep), but its sums may be on their way over the ranks when it returns: they are in their slots after
-    /// [`arrive`](Self::arrive), which comes before the next such sweep. A device that sums in stream order has nothing to gain.
+    /// Does the same as [`sweep`](Self::sweep), but the sums may still be in transit between ranks when it
+    /// returns. They are in their slots after [`arrive`](Self::arrive), which must precede the next such
+    /// sweep. A device that sums in stream order has nothing to gain.
     fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,
         kernel: K,
@@ -242,12 +253,12 @@ pub trait Space: Schedule + Clock + Sized {
     {
         self.sweep(kernel, scalars, a, x, y, o)
     }
-    /// Waits for the sums of [`sweep_ahead`](Self::sweep_ahead) and puts them into their slots.
+    /// Waits for the sums of [`sweep_ahead`](Self::sweep_ahead) and writes them to their slots.
     fn arrive(&self, _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
 
-    /// Dot products of columns with one vector: `to[i] ← v[columns.start + i]ᵀ x`. One reduction.
+    /// Computes dot products of columns with one vector: `to[i] ← v[columns.start + i]ᵀ x`. One reduction.
     fn project(
         &self,
         v: &Self::Basis,
@@ -274,7 +285,7 @@ pub trait Space: Schedule + Clock + Sized {
         scalars: &mut Self::Scalars,
         from: usize,
     ) -> Result<()>;
-    /// `v[column] ← x / s`, `x ← x / s`, with s in slot `norm`.
+    /// `v[column] ← x / s`, `x ← x / s`, with s from slot `norm`.
     fn append(
         &self,
         v: &mut Self::Basis,
@@ -284,10 +295,11 @@ pub trait Space: Schedule + Clock + Sized {
         norm: usize,
     ) -> Result<()>;
 
-    /// Lets `write` fill column `k` as a vector: what an operator computes goes to the basis directly, on a GPU without a copy.
+    /// Lets `write` fill column `k` as a vector, so that an operator writes its result directly to the basis;
+    /// on a GPU without a copy.
     ///
     /// # Errors
-    /// Those of `write`; a basis stored in f32, whose columns are no vectors.
+    /// Those of `write`; a basis stored in f32, whose columns are not vectors.
     fn with_column(
         &self,
         v: &mut Self::Basis,
@@ -295,8 +307,8 @@ pub trait Space: Schedule + Clock + Sized {
         write: impl FnOnce(&mut Self::Vector) -> Result<()>,
     ) -> Result<()>;
 
-    /// Products of two vectors with columns, each other and themselves in one reduction: from slot `to` on
-    /// `[Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j` columns.
+    /// Computes inner products of two vectors with columns, each other and themselves in one reduction: from
+    /// slot `to` on `[Vᵀw, Vᵀz, wᵀw, wᵀz, zᵀz]` over the first `j` columns.
     fn project_pair(
         &self,
         v: &Self::Basis,
@@ -308,11 +320,11 @@ pub trait Space: Schedule + Clock + Sized {
     ) -> Result<()> {
         plain::project_pair(self, v, j, [w, z], scalars, to)
     }
-    /// Finishes column `j` from `w` and makes the next tentative `w` from `z`, with the sums that
-    /// [`project_pair`](Self::project_pair) left at `from`, and runs a small step beside that, of iteration `j`.
+    /// Finishes column `j` from `w` and computes the next tentative `w` from `z`, with the sums that
+    /// [`project_pair`](Self::project_pair) wrote at `from`. Runs a scalar step of iteration `j` beside that.
     ///
-    /// q = (w − V r)/ρ → column j, w ← (z − V t − t_j q)/ρ with ρ² = wᵀw − rᵀr and t_j = (wᵀz − rᵀt)/ρ. A step that sets
-    /// [`HALT`] to `j + 2` halts what follows, and leaves this update to be done.
+    /// q = (w − V r)/ρ → column j, w ← (z − V t − t_j q)/ρ with ρ² = wᵀw − rᵀr and t_j = (wᵀz − rᵀt)/ρ. A
+    /// step that sets [`HALT`] to `j + 2` halts all later work, but this update still runs.
     fn update_pair<T: SmallStep>(
         &self,
         v: &mut Self::Basis,
@@ -323,8 +335,8 @@ pub trait Space: Schedule + Clock + Sized {
         from: usize,
         beside: T,
     ) -> Result<()>;
-    /// Products of each of s vectors with each of s others, at most [`MOST_COLUMNS`]: `to[i·s + j] ← x[i]ᵀ y[j]`. One reduction of s²
-    /// numbers.
+    /// Computes the inner products of each of s vectors with each of s others, at most [`MOST_COLUMNS`]:
+    /// `to[i·s + j] ← x[i]ᵀ y[j]`. One reduction of s² numbers.
     fn block_products(
         &self,
         x: &[Self::Vector],
@@ -334,9 +346,10 @@ pub trait Space: Schedule + Clock + Sized {
     ) -> Result<()> {
         plain::block_products(self, x, y, scalars, to)
     }
-    /// Takes combinations of s vectors off s others, and sums what comes out, in one pass: `q[j] ← basis[j] − Σ b[j·s + i] q[i]` and the
-    /// same of `aq` with `products`; then from slot `to` on, in one reduction of s (s + 3) + 1 numbers,
-    /// `[QᵀAQ by rows from the diagonal on | (AQ)ᵀAQ likewise | Qᵀr | (AQ)ᵀr | rᵀr]`.
+    /// Subtracts combinations of s vectors from s others, and sums the results, in one pass: `q[j] ← basis[j]
+    /// − Σ b[j·s + i] q[i]`, and the same for `aq` with `products`. Then it computes from slot `to` on, in
+    /// one reduction of s (s + 3) + 1 numbers, `[QᵀAQ by rows from the diagonal on | (AQ)ᵀAQ likewise | Qᵀr |
+    /// (AQ)ᵀr | rᵀr]`.
     fn block_update(
         &self,
         basis: &[Self::Vector],
@@ -362,10 +375,10 @@ pub trait Space: Schedule + Clock + Sized {
     ) -> Result<()> {
         plain::block_advance(self, [q, aq], [x, r], scalars, a)
     }
-    /// One small step on the scalars; `j` is the iteration within the batch.
+    /// Runs one scalar step; `j` is the iteration within the batch.
     fn step<T: SmallStep>(&self, step: T, scalars: &mut Self::Scalars, j: usize) -> Result<()>;
 
-    /// True on every rank where any rank says so. Collective.
+    /// Returns true on every rank if `mine` is true on any rank. Collective.
     fn any(&self, mine: bool) -> Result<bool> {
         let mut count = [f64::from(u8::from(mine))];
         self.comm().sum(&mut count)?;

@@ -1,11 +1,12 @@
-//! When a solve stops, how it ended, and who may watch.
+//! Stopping criteria, outcomes, and observers of a solve.
 //!
 //! A new [`Outcome`] also needs a name here and a value in `krylith-c/src/solution.rs`. The guide gets a row
 //! under "Outcomes", and a test must end with it.
 
 use std::ops::ControlFlow;
 
-/// How a solve ended. Only [`Converged`](Outcome::Converged) means that the true residual is within tolerance.
+/// Outcome of a solve. Only [`Converged`](Outcome::Converged) means that the true residual meets the
+/// tolerance.
 ///
 /// # Examples
 /// ```
@@ -19,23 +20,26 @@ use std::ops::ControlFlow;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The true residual satisfies the tolerance.
+    /// The true residual meets the tolerance.
     Converged,
-    /// The iteration limit came first.
+    /// The solve reached the iteration limit.
     MaxIterations,
-    /// The Krylov space cannot be extended and the residual is not small: the matrix is singular for this b. Or an inner
-    /// product that BiCGSTAB divides by vanishes again after every restart.
+    /// The Krylov space cannot be extended and the residual is not small: the matrix is singular for this b.
+    /// Or an inner product that BiCGSTAB divides by vanishes again after every restart.
     Breakdown,
-    /// Whole cycles, or restarts of a recurrence, bring no progress: the tolerance is out of reach, or restarts are too short.
+    /// Whole cycles, or restarts of a recurrence, make no progress. The tolerance is out of reach, or cycles
+    /// are too short.
     Stagnated,
-    /// The tolerance lies below what rounding x to double precision makes of the residual, and the true residual is as small as
-    /// that, within a factor of four: x is as good as a backward stable direct solve's.
+    /// The tolerance lies below the attainable residual, which rounding x to double precision allows. The
+    /// true residual is within a factor of four of it: x is as good as that of a backward stable direct
+    /// solve.
     RoundingLimit,
-    /// No x satisfies the tolerance: b has a part that no A x has, in empty rows, along a null vector of Aᵀ, or in rows that together
-    /// have too few columns. The first two are found before the first iteration, the last after an attempt that failed. Of the first two x is
-    /// the least-squares answer, to the tolerance, or the solve's event says that it is not.
+    /// No x meets the tolerance, because b has a part outside the range of A. That part lies in empty rows,
+    /// along a null vector of Aᵀ, or in rows that together have too few columns. The solver finds the first
+    /// two before the first iteration, and the last after a failed attempt. For the first two, x is the
+    /// least-squares solution to the tolerance, or an event of the solve says that it is not.
     Inconsistent,
-    /// The true residual grew far past its start.
+    /// The true residual grew far above its initial value.
     Diverged,
     /// A NaN or an infinity appeared.
     NotFinite,
@@ -44,7 +48,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All there are.
+    /// All outcomes.
     pub const ALL: [Outcome; 9] = [
         Outcome::Converged,
         Outcome::MaxIterations,
@@ -57,7 +61,7 @@ impl Outcome {
         Outcome::Interrupted,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Converged => "converged",
@@ -79,7 +83,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Stop when ‖r‖ ≤ max(rtol·‖b‖, atol), or at `max_iters`.
+/// Stopping criteria: a solve ends when ‖r‖ ≤ max(rtol·‖b‖, atol), or after `max_iters`.
 ///
 /// # Examples
 /// ```
@@ -93,16 +97,16 @@ impl std::fmt::Display for Outcome {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stop {
-    /// Relative to ‖b‖₂.
+    /// Relative tolerance, with respect to ‖b‖₂.
     pub rtol: f64,
-    /// Absolute.
+    /// Absolute tolerance.
     pub atol: f64,
-    /// Iterations: one product with the operator each in GMRES, two in BiCGSTAB.
+    /// Iteration limit. An iteration takes one product with the operator in GMRES, two in BiCGSTAB.
     pub max_iters: usize,
 }
 
 impl Stop {
-    /// ‖r‖ that ends a solve with this ‖b‖.
+    /// Returns the ‖r‖ that ends a solve with this ‖b‖.
     pub(crate) fn target(&self, norm_b: f64) -> f64 {
         (self.rtol * norm_b).max(self.atol)
     }
@@ -114,7 +118,7 @@ impl Default for Stop {
     }
 }
 
-/// Where a solve is.
+/// Progress of a solve.
 ///
 /// # Examples
 /// ```
@@ -131,18 +135,19 @@ impl Default for Stop {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// Iterations done.
+    /// Number of iterations so far.
     pub iteration: usize,
-    /// ‖r‖/‖b‖ there.
+    /// ‖r‖/‖b‖ after that iteration.
     pub relative_residual: f64,
     /// The relative residual that ends the solve.
     pub target: f64,
 }
 
-/// Watches a solve; solvers never print. Called every iteration on a CPU, once a cycle or stretch where work is recorded.
+/// Observes a solve; solvers never print. Called after every iteration on a CPU, and once per cycle or batch
+/// on a device that records work.
 ///
 /// # Examples
-/// A closure watches too. One that stops a solve after two iterations:
+/// A closure is an observer too. An observer that stops a solve after two iterations:
 /// ```
 /// use krylith::{Observer, Outcome, Progress, Solver, matrix::Csr};
 /// use std::ops::ControlFlow;
@@ -161,11 +166,12 @@ pub struct Progress {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Observer {
-    /// Break to interrupt: the best x so far is kept.
+    /// Called with the progress of the solve. Break to interrupt it: the best x so far is kept.
     fn progress(&mut self, _: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    /// A method whose recurrence came to an end goes on from the true residual after this iteration, and why.
+    /// Called when a method restarts from the true residual after this iteration because its recurrence came
+    /// to an end, with the reason.
     fn restarted(&mut self, _iteration: usize, _why: &'static str) {}
 }
 
@@ -177,7 +183,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> Observer for F {
     }
 }
 
-/// What a solve did.
+/// Record of a solve.
 ///
 /// # Examples
 /// ```
@@ -192,29 +198,30 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> Observer for F {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// How it ended.
+    /// Outcome of the solve.
     pub outcome: Outcome,
-    /// Iterations done.
+    /// Number of iterations.
     pub iterations: usize,
     /// ‖r‖/‖b‖ before the first and after each iteration: `iterations + 1` entries.
     pub residuals: Vec<f64>,
     /// ‖b − A x‖/‖b‖, recomputed at the end.
     pub true_relative_residual: f64,
-    /// u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³: what rounding x to double precision may make of the residual. A tolerance below
-    /// it may be out of reach. A guess where the operator does not know |A|; NaN where nothing was computed.
+    /// u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³: the effect of rounding x to double precision on the residual. A
+    /// tolerance below it may be out of reach. An estimate if the operator does not know |A|; NaN if nothing
+    /// was computed.
     pub rounding: f64,
     /// ‖b‖₂.
     pub rhs_norm: f64,
-    /// Cycles begun after the first; in BiCGSTAB restarts from the true residual.
+    /// Number of cycles after the first; in BiCGSTAB, of restarts from the true residual.
     pub restarts: usize,
-    /// All-reduces inside iterations.
+    /// Number of all-reduces within iterations.
     pub reductions: usize,
-    /// Why the recurrence could not go on, where the outcome is a breakdown.
+    /// Reason why the recurrence could not go on, if the outcome is a breakdown.
     pub reason: Option<&'static str>,
 }
 
 impl History {
-    /// An empty history with room for `iterations`.
+    /// Returns an empty history with capacity for `iterations`.
     pub fn with_room(iterations: usize) -> Self {
         Self {
             outcome: Outcome::MaxIterations,
@@ -229,7 +236,7 @@ impl History {
         }
     }
 
-    /// Forgets the last solve and keeps the room.
+    /// Clears the record of the last solve and keeps the capacity.
     pub fn clear(&mut self) {
         self.residuals.clear();
         (self.outcome, self.iterations, self.restarts, self.reductions) = (Outcome::MaxIterations, 0, 0, 0);

@@ -1,12 +1,13 @@
-//! What a space does where its device says nothing better: by reads, writes and sweeps alone.
+//! Default implementations of a space's operations, by reads, writes and sweeps alone.
 //!
-//! A sum of several is as many sweeps here, and over ranks as many reductions, where a device makes one of all.
+//! An operation with several sums takes a sweep for each here, and over ranks a reduction for each; a device
+//! makes a single reduction of them.
 
 use super::{MOST_COLUMNS, Space, block_sums, check_columns, random};
 use crate::{Error, Result, sweeps};
 
 sweeps! {
-    /// The passes over pairs of vectors.
+    /// Passes over pairs of vectors.
     pub(crate) const SWEEPS;
     /// (x, y).
     dot: () [x, y] [] -> [sum] { sum += x * y; }
@@ -72,7 +73,7 @@ pub(super) fn block_products<S: Space>(
     Ok(())
 }
 
-/// See [`Space::block_update`]; takes a block of its own for the new vectors.
+/// See [`Space::block_update`]; allocates a block for the new vectors.
 pub(super) fn block_update<S: Space>(
     space: &S,
     [basis, products]: [&[S::Vector]; 2],
@@ -97,7 +98,7 @@ pub(super) fn block_update<S: Space>(
     }
     let mut slot = to..to + block_sums(s);
     let mut sum = |scalars: &mut S::Scalars, x: &S::Vector, y: &S::Vector| {
-        let slot = slot.next().ok_or_else(|| Error::Internal("more sums of a block than slots".into()))?;
+        let slot = slot.next().ok_or_else(|| Error::Internal("a block has more sums than slots".into()))?;
         space.sweep(dot, scalars, [], [x, y], [], [slot])
     };
     for left in [&*q, &*aq] {
@@ -126,7 +127,7 @@ pub(super) fn block_advance<S: Space>(
     Ok(())
 }
 
-/// The vectors of each block.
+/// Returns the number of vectors of each block.
 fn same_width<V, const N: usize>(blocks: [&[V]; N]) -> Result<usize> {
     let s = blocks[0].len();
     match s <= MOST_COLUMNS && blocks.iter().all(|block| block.len() == s) {

@@ -1,13 +1,14 @@
-//! Why a batch of iterations ended before its last one: the codes that small steps set, and what they mean.
+//! Reasons why a batch of iterations ended before its last one: the codes that scalar steps set, and their
+//! meaning.
 //!
 //! A new reason needs a case in `tests/conformance/method.rs` that reaches it.
 
-/// Sums beyond this are treated as infinite.
+/// Sums above this value count as infinite.
 pub const HUGE: f64 = 1e300;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $code:ident: $number:literal, $text:expr;)*) => {
-        /// Why a batch of iterations ended.
+        /// Reason why a batch of iterations ended.
         ///
         /// # Examples
         /// ```
@@ -18,17 +19,17 @@ macro_rules! reasons {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Reason { $($(#[$doc])* $variant),* }
         $($(#[$doc])* pub const $code: i32 = $number;)*
-        /// The codes by name, for devices that compile.
+        /// The codes by name, for devices that compile kernels.
         pub const REASONS: &[(&str, i32)] = &[$((stringify!($code), $number)),*];
         impl Reason {
-            /// The reason with this code.
+            /// Returns the reason with this code.
             pub fn from_code(code: i32) -> Self {
                 match code {
                     $($number => Reason::$variant,)*
                     _ => Reason::None,
                 }
             }
-            /// In words.
+            /// Returns the reason in words.
             pub fn text(self) -> &'static str {
                 match self { $(Reason::$variant => $text),* }
             }
@@ -37,27 +38,28 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It ran to its end.
+    /// The batch ran to its end.
     None = NONE: 0, "";
-    /// The recurrence satisfies the tolerance.
+    /// The residual by recurrence meets the tolerance.
     Estimate = ESTIMATE: 1, "the residual by recurrence was smaller than the true one";
     /// The basis of a cycle is full.
     BasisFull = BASIS_FULL: 2, "the basis was full";
     /// A sum is NaN or infinite.
     NotFinite = NOT_FINITE: 3, "a sum is NaN or infinite";
-    /// The residual grew until its recurrence had no digit left.
-    Grew = GREW: 4, "the residual grew until its recurrence had no digit left";
-    /// CG: a sign by recurrence changed, as rounding in it may do.
-    Drifted = DRIFTED: 5, "the recurrences of the residual drifted from it";
+    /// The residual grew until its recurrence lost all digits.
+    Grew = GREW: 4, "the residual grew until its recurrence lost all digits";
+    /// CG: the sign of a value by recurrence changed, as rounding in the recurrence may cause.
+    Drifted = DRIFTED: 5, "the residual by recurrence drifted from the true one";
     /// The observer asked to stop.
     Stopped = STOPPED: 6, "the observer asked to stop";
-    /// GMRES: the recurrence satisfies the tolerance, as the norm of its last column tells that came with the next one.
+    /// GMRES: the residual by recurrence meets the tolerance, according to the norm of its last column, which
+    /// came with the next one.
     Confirmed = CONFIRMED: 7, "the residual by recurrence was smaller than the true one";
     /// GMRES: the Krylov space is invariant to working precision.
     Invariant = INVARIANT: 8, "the Krylov space cannot be extended: A maps it to itself";
-    /// BiCGSTAB: (r̂, A p̂) vanishes, so that α has no value; the iteration was not taken.
+    /// BiCGSTAB: (r̂, A p̂) vanishes, so that α is undefined; the iteration was not taken.
     AlphaVanishes = ALPHA: 9, "pivot breakdown: (r̂, A p) vanishes";
-    /// BiCGSTAB: ω vanishes, A ŝ being orthogonal to s.
+    /// BiCGSTAB: ω vanishes because A ŝ is orthogonal to s.
     OmegaVanishes = OMEGA: 10, "stabilisation breakdown: ω vanishes";
     /// BiCGSTAB: (r̂, r) vanishes.
     RhoVanishes = RHO: 11, "Lanczos breakdown: (r̂, r) vanishes";
@@ -69,12 +71,12 @@ reasons! {
 }
 
 impl Reason {
-    /// The recurrence cannot go on, through no fault of rounding.
+    /// Returns true if the recurrence cannot go on, and rounding is not the cause.
     pub fn is_breakdown(self) -> bool {
         self as i32 >= Reason::Invariant as i32
     }
 
-    /// No restart can help.
+    /// Returns true if no restart can help.
     pub fn is_final(self) -> bool {
         matches!(self, Reason::IndefiniteMatrix | Reason::IndefinitePreconditioner)
     }

@@ -1,4 +1,5 @@
-//! How work is given to a device: recorded stretches, the guard that ends them early, read-backs, and the clock.
+//! Launching work on a device: recorded batches, the guard that ends them early, read-backs, and timing by
+//! phase.
 //!
 //! # Batches without branches
 //! A recorded batch cannot branch on the host. So a step that finds the batch finished sets a `Reason` and
@@ -14,7 +15,7 @@
 use super::{FLAGS, HALT};
 use crate::Result;
 
-/// What a stretch of a solve is doing; OKP paper, Table 3.
+/// Phase of a solve; OKP paper, Table 3.
 ///
 /// # Examples
 /// ```
@@ -26,19 +27,19 @@ use crate::Result;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Products with the operator, T_Kx.
+    /// Products with the operator, T_Kx of the paper.
     Product,
-    /// Orthogonalisation and normalisation, T_Gn.
+    /// Orthogonalisation and normalisation, T_Gn of the paper.
     Orthogonalization,
     /// Preconditioner.
     Preconditioner,
-    /// Waiting for other ranks: what of T_dt and T_c is not hidden.
+    /// Waiting for other ranks: the part of T_dt and T_c that is not hidden.
     Communication,
-    /// Residuals, corrections, small steps.
+    /// Residuals, corrections and scalar steps.
     Other,
 }
 
-/// Seconds a phase.
+/// Seconds spent in each phase.
 ///
 /// # Examples
 /// ```
@@ -60,7 +61,7 @@ pub struct Phases {
     pub preconditioner: f64,
     /// Waiting for other ranks.
     pub communication: f64,
-    /// The rest.
+    /// All other work.
     pub other: f64,
 }
 
@@ -77,7 +78,7 @@ impl Phases {
     }
 }
 
-/// Keeps time by phase, where a device can.
+/// Measures time by phase, on devices that can.
 ///
 /// # Examples
 /// ```
@@ -92,13 +93,13 @@ impl Phases {
 /// assert!(space.take_phases().is_none_or(|phases| phases.preconditioner == 0.0));
 /// ```
 pub trait Clock {
-    /// What follows is counted under `phase`, where time is being kept.
+    /// Counts the following work under `phase`, if time is measured.
     fn mark(&self, phase: Phase);
-    /// Seconds spent in each phase since the last call, if time is being kept.
+    /// Returns the seconds spent in each phase since the last call, if time is measured.
     fn take_phases(&self) -> Option<Phases>;
 }
 
-/// Gives work to a device: at once on a CPU, recorded and replayed on a GPU.
+/// Launches work on a device: at once on a CPU, recorded and replayed on a GPU.
 ///
 /// # Examples
 /// ```
@@ -114,14 +115,14 @@ pub trait Clock {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Schedule {
-    /// A few f64 and [`FLAGS`] integers beside the vectors.
+    /// A few f64 numbers and [`FLAGS`] integers, stored beside the vectors.
     type Scalars;
-    /// A recorded stretch of work.
+    /// A recorded batch of work.
     type Recording: Default;
 
-    /// `len` zeros and [`FLAGS`] cleared flags.
+    /// Allocates `len` zeros and [`FLAGS`] cleared flags.
     fn scalars(&self, len: usize) -> Result<Self::Scalars>;
-    /// Writes host numbers into slots from `at` on, and flags.
+    /// Writes host numbers to slots from `at` on, and the flags.
     fn write_scalars(
         &self,
         to: &mut Self::Scalars,
@@ -138,15 +139,16 @@ pub trait Schedule {
         flags: &mut [i32; FLAGS],
     ) -> Result<()>;
 
-    /// From here on work does nothing while `flags[HALT]` of these scalars is set; `None` lifts that. The guard belongs to
-    /// the device's queue: work of every space on that device heeds it.
+    /// From here on, work does nothing while `flags[HALT]` of these scalars is set; `None` lifts that. The
+    /// guard belongs to the device's queue: it applies to the work of every space on that device.
     fn guard(&self, scalars: Option<&Self::Scalars>);
-    /// True when the guard is known to be raised; a device that records answers false.
+    /// Returns true if the guard is known to be raised; a device that records returns false.
     fn halted(&self, scalars: &Self::Scalars) -> bool {
         let mut flags = [0; FLAGS];
         self.read_scalars(scalars, 0, &mut [], &mut flags).is_ok() && flags[HALT] != 0
     }
-    /// Runs `work`, or replays what it recorded under the same `key`; a key of `None` is never recorded.
+    /// Runs `work`, or replays the recording that it made under the same `key`; without a key nothing is
+    /// recorded.
     fn record(
         &self,
         recording: &mut Self::Recording,
@@ -156,29 +158,31 @@ pub trait Schedule {
         let _ = (recording, key);
         work(self)
     }
-    /// How many launches `work` makes, found without running them, with every kernel loaded; `None` where nothing is recorded.
+    /// Returns how many launches `work` makes, counted without running them, and loads every kernel; `None`
+    /// if nothing is recorded.
     fn launches(&self, work: impl FnMut(&Self) -> Result<()>) -> Result<Option<usize>> {
         let _ = work;
         Ok(None)
     }
-    /// The value in a slot if it is at hand without waiting and this rank may act on it alone; a device that records
-    /// answers `None`, and so does one rank of several, which would have to ask the others.
+    /// Returns the value in a slot if it is available without waiting and this rank may act on it alone. A
+    /// device that records returns `None`, and so does one rank of several, which would have to agree with
+    /// the others.
     fn peek(&self, scalars: &Self::Scalars, slot: usize) -> Option<f64> {
         let _ = (scalars, slot);
         None
     }
-    /// How many batches of work are given to the device before the results of the first are looked at: 0 on a CPU,
-    /// 1 where a device would stand still while the host looks.
+    /// Returns how many batches are launched before the host looks at the results of the first: 0 on a CPU, 1
+    /// on a device that would otherwise idle while the host looks.
     fn pipeline_depth(&self) -> usize {
         0
     }
-    /// Sets out a copy of the first `len` slots and the flags as they are now, for
-    /// [`take_readback`](Self::take_readback); at most `pipeline_depth() + 1` are under way.
+    /// Starts a copy of the first `len` slots and the flags as they are now, for
+    /// [`take_readback`](Self::take_readback). At most `pipeline_depth() + 1` copies may be in flight.
     fn enqueue_readback(&self, scalars: &mut Self::Scalars, len: usize) -> Result<()> {
-        let _ = (scalars, len); // nothing runs ahead: what is taken is what was there
+        let _ = (scalars, len); // nothing runs ahead: the values are read when they are taken
         Ok(())
     }
-    /// The oldest copy that was set out, and waits for it alone.
+    /// Waits for the oldest copy that was started, and returns it.
     fn take_readback(
         &self,
         scalars: &mut Self::Scalars,

@@ -1,17 +1,19 @@
-//! Small steps: what a method does with a few numbers between two passes over vectors.
+//! Scalar steps: the work of a method on a few numbers between two passes over vectors.
 //!
-//! A step is written once, in the method's own file, in the common subset of Rust and C++; [`steps!`](crate::steps) makes
-//! of it a Rust function for a CPU and the text of a kernel for a GPU, which runs it in stream order and without the host.
-//! The macro also makes the struct of the scalars and its twin in C++, so a method keeps nothing by hand on both sides. Only the functions of the
-//! subset have twins written by hand, in `kernels/step.cuh`.
+//! A step is written once, in the method's own file, in the common subset of Rust and C++.
+//! [`steps!`](crate::steps) turns it into a Rust function for a CPU and into the text of a kernel for a GPU,
+//! which runs it in stream order without the host. The macro also generates the struct of the scalars in Rust
+//! and in C++, so nothing is maintained by hand on both sides. Only the functions of the subset are written
+//! twice; their C++ versions are in `kernels/step.cuh`.
 //!
 //! # The common subset
-//! `let`, `let mut`, `while (…)`, `if (…) {…} else {…}`, `return;`, assignments, arithmetic, comparisons, `&&`, `||`, `!`, `else if`;
-//! `HUGE` and the codes of a [`Reason`](super::Reason), constants and functions that the block declares;
-//! `sqrt`, `abs`, `at(f)` (a flag as an index), `flag(i)` (an index as a flag). Scalars and flags are fields of the first argument (`s.alpha`), arrays are
-//! indexed by their names (`h[k]`), and the last argument is the iteration within the batch. In a step that runs
-//! `in parallel`, every thread of a block executes the text: `one!({ … })` is done by one of them, `each!(i, n, { … })`
-//! shares i = 0 … n − 1 among them, and both end in a barrier.
+//! `let`, `let mut`, `while (…)`, `if (…) {…} else {…}`, `return;`, assignments, arithmetic, comparisons,
+//! `&&`, `||`, `!`, `else if`; `HUGE` and the codes of a [`Reason`](super::Reason); constants and functions
+//! that the block declares; `sqrt`, `abs`, `at(f)` (a flag as an index) and `flag(i)` (an index as a flag).
+//! Scalars and flags are fields of the first argument (`s.alpha`). Arrays are indexed by their names
+//! (`h[k]`). The last argument is the iteration within the batch. In a step that runs `in parallel`, every
+//! thread of a block executes the text: one thread executes `one!({ … })`, all threads share i = 0 … n − 1 of
+//! `each!(i, n, { … })`, and both end in a barrier.
 //!
 //! # Example
 //! ```
@@ -49,7 +51,7 @@
 
 use super::FLAGS;
 
-/// What a device that compiles kernels needs of a step.
+/// Source of a step, for a device that compiles kernels.
 #[derive(Debug, Clone, Copy)]
 #[doc(hidden)]
 pub struct StepSource {
@@ -57,19 +59,19 @@ pub struct StepSource {
     pub name: &'static str,
     /// The method's own scalars, which follow those of the header ([`HEADER`]).
     pub fields: &'static [&'static str],
-    /// Arrays behind the scalars, with the text of each one's length.
+    /// Arrays behind the scalars, each with the text of its length.
     pub arrays: &'static [(&'static str, &'static str)],
-    /// What lengths call the iterations of a batch.
+    /// Name of the number of iterations in the texts of lengths.
     pub batch: &'static str,
-    /// What the text calls the scalars and the iteration.
+    /// Names of the scalars and of the iteration in the text.
     pub arguments: [&'static str; 2],
-    /// Constants that the text names.
+    /// Constants that the text uses.
     pub constants: &'static [(&'static str, f64)],
     /// Functions that the text calls.
     pub functions: &'static [FunctionSource],
     /// The statements, as written.
     pub body: &'static str,
-    /// The text runs in a block of threads.
+    /// True if the text runs in a block of threads.
     pub parallel: bool,
 }
 
@@ -79,11 +81,11 @@ pub struct StepSource {
 pub struct FunctionSource {
     /// Its name.
     pub name: &'static str,
-    /// What it calls the scalars.
+    /// Name of the scalars in the text.
     pub scalars: &'static str,
-    /// Whole numbers that it takes.
+    /// Integer arguments.
     pub indices: &'static [&'static str],
-    /// Arrays that it takes.
+    /// Array arguments.
     pub arrays: &'static [&'static str],
     /// The statements, as written.
     pub body: &'static str,
@@ -92,14 +94,15 @@ pub struct FunctionSource {
 /// One step on a method's [`Scalars`](super::Schedule::Scalars).
 ///
 /// # Examples
-/// [`steps!`](crate::steps) makes them; every method's are listed in [`KERNELS`](crate::method::KERNELS).
+/// [`steps!`](crate::steps) generates the implementations; [`KERNELS`](crate::method::KERNELS) lists those of
+/// every method.
 /// ```
 /// let (steps, _sweeps) = krylith_core::method::KERNELS[0]; // what every method does around its recurrence
 /// let names: Vec<_> = steps.iter().map(|step| step.name).collect();
 /// assert!(names.contains(&"begin"));
 /// ```
 pub trait SmallStep: Copy + Send + Sync {
-    /// The same text for devices that compile.
+    /// The same text, for devices that compile kernels.
     const SOURCE: StepSource;
     /// Runs the step on host numbers; `j` is the iteration within the batch.
     fn run(values: &mut [f64], flags: &mut [i32; FLAGS], j: usize);
@@ -108,7 +111,7 @@ pub trait SmallStep: Copy + Send + Sync {
 /// The scalars that every method has, before its own.
 pub const HEADER: [&str; 8] = ["norm", "norm_recurrence", "target", "best", "rounding", "unit", "mm", "rr"];
 
-/// What the common subset calls; `kernels/step.cuh` has the twins.
+/// Functions of the common subset; `kernels/step.cuh` has the C++ versions.
 #[doc(hidden)]
 pub mod subset {
     pub use super::super::reason::*;
@@ -132,7 +135,7 @@ pub mod subset {
     }
 }
 
-/// What one thread of a parallel step does.
+/// Work of one thread of a parallel step.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! step_one {
@@ -141,7 +144,7 @@ macro_rules! step_one {
     };
 }
 
-/// What the threads of a parallel step share.
+/// Work that the threads of a parallel step share.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! step_each {
@@ -150,10 +153,11 @@ macro_rules! step_each {
     };
 }
 
-/// Declares the scalars of a method and the small steps on them; [`space::step`](crate::space::step) has the rules.
+/// Declares the scalars of a method and its scalar steps; [`space::step`](crate::space::step) states the
+/// rules.
 ///
 /// # Examples
-/// The [module](crate::space::step) has one that is run.
+/// The [module](crate::space::step) has an example that runs.
 /// ```
 /// krylith_core::steps! {
 ///     /// Scalars of steepest descent, beside those that every method has.
@@ -177,17 +181,17 @@ macro_rules! step_each {
 /// ```
 #[macro_export]
 macro_rules! steps {
-    // The places of arrays, one behind the other.
+    // The offsets of arrays, one behind the other.
     (@arrays $vis:vis $scalars:ident $arrays:ident $m:ident
      { $($(#[$doc:meta])* $array:ident: $length:expr),* $(,)? } $(#[$adoc:meta])*) => {
         $(#[$adoc])*
         #[doc(hidden)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
-        $vis struct $arrays { $($(#[$doc])* pub $array: usize,)* /// Numbers in all, scalars included.
+        $vis struct $arrays { $($(#[$doc])* pub $array: usize,)* /// Total length, scalars included.
             pub len: usize }
         impl $arrays {
-            /// The slots at which arrays begin, in a batch of so many iterations.
+            /// Returns the slots at which arrays begin, in a batch of this many iterations.
             #[allow(unused_variables)]
             pub fn at($m: usize) -> Self {
                 let next = $scalars::<usize, usize>::LEN;
@@ -214,8 +218,8 @@ macro_rules! steps {
     ) => {
         $(#[$doc])*
         ///
-        /// With `usize` in place of numbers: the slots where they stand.
-        #[doc(hidden)] // as all that this macro makes: a method's own affair
+        /// With `usize` in place of numbers: the slots of the scalars.
+        #[doc(hidden)] // internal to a method, as all that this macro generates
         #[derive(Debug, Clone, Copy, PartialEq)]
         #[allow(missing_docs)]
         $vis struct $scalars<T = f64, I = i32> {
@@ -227,10 +231,10 @@ macro_rules! steps {
         }
         #[allow(dead_code)]
         impl $scalars<usize, usize> {
-            /// Scalars, without arrays.
+            /// Number of scalars, without arrays.
             pub const LEN: usize =
                 $crate::space::step::HEADER.len() + <[&str]>::len(&[$(stringify!($field)),*]);
-            /// Where each stands.
+            /// The slot of each scalar.
             pub const AT: Self = {
                 #[allow(non_camel_case_types, dead_code)]
                 enum Slot { norm, norm_recurrence, target, best, rounding, unit, mm, rr, $($field),* }

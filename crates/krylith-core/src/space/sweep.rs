@@ -1,8 +1,9 @@
 //! Fused elementwise passes from one body: a Rust loop on a CPU, a CUDA kernel on a GPU.
 //!
-//! The body uses the common subset of both languages (`let`, `=`, `+=`, `-=`, arithmetic, `sqrt`, `if (…) {…}`), so the solver's
-//! formula is written once. Each method lists its sweeps in one [`sweeps!`](crate::sweeps) block, whose constant
-//! enumerates their sources: the kernels compiled in CI and shipped with a release are exactly those.
+//! The body uses the common subset of both languages (`let`, `=`, `+=`, `-=`, arithmetic, `sqrt`, `if (…)
+//! {…}`), so a formula is written once. Each method lists its sweeps in one [`sweeps!`](crate::sweeps) block,
+//! whose constant enumerates their sources: the kernels compiled in CI and shipped with a release are exactly
+//! those.
 //!
 //! Only elementwise passes are sweeps. They differ from method to method, and would otherwise be many small
 //! kernels, each written twice. Products, projections on a basis and block diagonals need several elements at
@@ -12,7 +13,7 @@
 //! A sweep loses little: r = b − q with ‖r‖² moves 4089 GB/s on an H200, and the driver's copy 4253 GB/s
 //! (`bench/runs/2026-11-21-h200`).
 
-/// What a device that compiles kernels needs of a sweep.
+/// Source of a sweep, for a device that compiles kernels.
 #[derive(Debug, Clone, Copy)]
 #[doc(hidden)]
 pub struct SweepSource {
@@ -33,7 +34,7 @@ pub struct SweepSource {
 /// One sweep: its source and its Rust body, with `A` scalars, `X` inputs, `Y` updated vectors and `O` sums.
 ///
 /// # Examples
-/// [`sweeps!`](crate::sweeps) makes them.
+/// [`sweeps!`](crate::sweeps) generates the implementations.
 /// ```
 /// use krylith_core::space::Sweep;
 /// krylith_core::sweeps! {
@@ -46,24 +47,24 @@ pub struct SweepSource {
 /// assert_eq!(SWEEPS[0].name, "advance");
 /// ```
 pub trait Sweep<const A: usize, const X: usize, const Y: usize, const O: usize>: Copy + Send + Sync {
-    /// The same body for devices that compile.
+    /// The same body, for devices that compile kernels.
     const SOURCE: SweepSource;
-    /// The body at one element: returns the updated elements and the running sums.
+    /// Runs the body at one element; returns the updated elements and the running sums.
     fn at(a: [f64; A], x: [f64; X], y: [f64; Y], o: [f64; O]) -> ([f64; Y], [f64; O]);
 }
 
-/// A sweep whose scalars and sums are those of the same names in a method's [`steps!`](crate::steps).
+/// A sweep whose scalars and sums are the fields of the same names in a method's [`steps!`](crate::steps).
 #[doc(hidden)]
 pub trait BoundSweep<const A: usize, const X: usize, const Y: usize, const O: usize>:
     Sweep<A, X, Y, O>
 {
     /// Slots of the scalars that it reads.
     const READS: [usize; A];
-    /// Slots of its sums. They lie side by side, so that several ranks add them up in one message.
+    /// Slots of its sums. They are adjacent, so that several ranks can add them in one message.
     const SUMS: [usize; O];
 }
 
-/// True if slots follow one another.
+/// Returns true if the slots are consecutive.
 #[doc(hidden)]
 pub const fn side_by_side(slots: &[usize]) -> bool {
     let mut k = 1;
@@ -79,11 +80,12 @@ pub const fn side_by_side(slots: &[usize]) -> bool {
 /// Declares sweeps: `name: (scalars) [inputs] [updates] -> [sums] { body }`, and a constant that lists them.
 ///
 /// After `pub const SWEEPS for Scalars;` scalars and sums are fields of that struct, which
-/// [`steps!`](crate::steps) made; sums of one sweep must stand side by side in it. Where a sum lands nothing may be kept: a
-/// transport that knows no guard sums again what a halted sweep did not write, so a step takes sums at once.
+/// [`steps!`](crate::steps) generated. The sums of one sweep must be adjacent fields. A reduction cannot be
+/// skipped by the guard: after a halt it sums stale buffers again. So a step must consume sums at once, and
+/// nothing else may be kept in their slots.
 ///
 /// # Examples
-/// [`Space`](crate::space::Space) runs one on vectors.
+/// [`Space`](crate::space::Space) runs a sweep on vectors.
 /// ```
 /// use krylith_core::space::Sweep;
 /// krylith_core::sweeps! {
@@ -107,7 +109,7 @@ macro_rules! sweeps {
             const READS: [usize; $crate::sweeps!(@n $($a)*)] = [$($scalars::<usize, usize>::AT.$a),*];
             const SUMS: [usize; $crate::sweeps!(@n $($o)*)] = {
                 let slots = [$($scalars::<usize, usize>::AT.$o),*];
-                assert!($crate::space::side_by_side(&slots), "sums of a sweep must be declared side by side");
+                assert!($crate::space::side_by_side(&slots), "sums of a sweep must be declared as adjacent fields");
                 slots
             };
         }
@@ -120,7 +122,7 @@ macro_rules! sweeps {
      $($(#[$sdoc:meta])* $name:ident: ($($a:ident),*) [$($x:ident),*] [$($y:ident),*] -> [$($o:ident),*] { $($body:tt)* })*) => {
         $(
             $(#[$sdoc])*
-            #[doc(hidden)] // a method's own affair
+            #[doc(hidden)] // internal to a method
             #[derive(Clone, Copy)]
             #[allow(non_camel_case_types)]
             $vis struct $name;

@@ -1,13 +1,14 @@
-//! Vectors of a space and the caller's memory.
+//! Copies between the vectors of a space and the caller's memory.
 
 use super::Space;
 use crate::Result;
 use crate::memory::{Numbers, NumbersMut, check_len};
 
-/// A space whose vectors can be filled from a caller's memory and read into it, wherever that is.
+/// A space whose vectors can be filled from a caller's memory and read back to it, on the host or on a
+/// device.
 ///
-/// Numbers that are on the space's own device are copied there and never cross to the host. Those of another GPU are
-/// copied from GPU to GPU, and for a CPU they come to the host.
+/// Numbers on the space's own device are copied there and never cross to the host. Those of another GPU are
+/// copied from GPU to GPU; for a CPU they are copied to the host.
 ///
 /// # Examples
 /// ```
@@ -26,20 +27,21 @@ use crate::memory::{Numbers, NumbersMut, check_len};
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Transfer: Space {
-    /// `to ← from`. The caller's memory may be changed as soon as this returns, from the host or in the caller's stream.
+    /// `to ← from`. The caller may change its memory as soon as this returns, from the host or in the
+    /// caller's stream.
     ///
     /// # Errors
-    /// Another length; device memory that is not what it was said to be.
+    /// A wrong length; device memory that is not what the caller declared.
     fn write_from(&self, from: Numbers, to: &mut Self::Vector) -> Result<()> {
         check_len(from.len(), self.len())?;
         self.write(from.on_host(&mut Vec::new())?, to)
     }
 
-    /// `to ← from`. Numbers for the host are there when this returns; those for device memory when the caller's stream
-    /// comes to what it is given next.
+    /// `to ← from`. Numbers for the host are there when this returns. Those for device memory are there for
+    /// all work that the caller's stream gets next.
     ///
     /// # Errors
-    /// Another length; device memory that is not what it was said to be.
+    /// A wrong length; device memory that is not what the caller declared.
     fn read_into(&self, from: &Self::Vector, mut to: NumbersMut) -> Result<()> {
         check_len(self.len(), to.len())?;
         let mut host = vec![0.0; self.len()];

@@ -277,12 +277,12 @@ pub fn other_matrices_are_refused_by_tiles<S: TileFactors>(make: Make<S>) {
     };
     let a = system(cells, true);
     refused(&a, [6, 4, 5], None, "row 0 couples cells that are no neighbours");
-    refused(&a, [6, 5, 3], None, "120 rows on a grid of 6×5×3 cells");
+    refused(&a, [6, 5, 3], None, "120 rows do not match a grid of 6×5×3 cells");
     refused(&system(cells, false), cells, Some(TileFactor::Ic0), "factor=ilu0");
     let mut rng = Random(5);
-    refused(&random_bsr(&mut rng, 1, n, n, 5, true), cells, None, "ildu takes any matrix");
+    refused(&random_bsr(&mut rng, 1, n, n, 5, true), cells, None, "use ildu, which takes any matrix");
     let blocks = super::ildu::grid(&mut rng, [3, 5, 4], 2);
-    refused(&blocks, [3, 5, 4], None, "one matrix of single numbers");
+    refused(&blocks, [3, 5, 4], None, "one scalar matrix");
 }
 
 /// Ranks that hold boxes of whole tiles get the numbers of one rank.

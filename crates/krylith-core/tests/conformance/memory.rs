@@ -155,11 +155,11 @@ where
     let mut jacobi = BlockJacobi::new(&space, &terms, Precision::F64).unwrap();
     let mut ildu = Ildu::new(&space, &terms, &Subdomains::whole(60), IlduOptions::default()).unwrap();
     for values in [one, short] {
-        refused(jacobi.update_values(&space, values), "another shape");
-        refused(ildu.update_values(&space, values), "another shape");
+        refused(jacobi.update_values(&space, values), "do not match the terms");
+        refused(ildu.update_values(&space, values), "do not match the terms");
     }
     refused(jacobi.update_values(&space, wide), "5 stages");
-    refused(ildu.update_values(&space, wide), "another shape");
+    refused(ildu.update_values(&space, wide), "do not match the terms");
     let mut nan = lend(n);
     nan.poison();
     refused(ildu.update_values(&space, TermValues::sum(c0, nan.lend(), c1, nan.lend())), "non-finite pivot");

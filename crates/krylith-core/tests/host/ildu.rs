@@ -525,7 +525,7 @@ fn what_does_not_fit_is_refused() {
         assert!(error.to_string().contains(words), "{error}");
     };
     let terms = Terms::bsr(&a);
-    refused(Plan::new(&terms, &Subdomains::whole(8), 0).err(), "8 block rows for a matrix of 9");
+    refused(Plan::new(&terms, &Subdomains::whole(8), 0).err(), "8 block rows, but the matrix has 9");
     let wide = Bsr::new(1, 1, 2, vec![0, 1], vec![0], vec![1.0]).unwrap();
     refused(Plan::new(&Terms::bsr(&wide), &Subdomains::whole(1), 0).err(), "square");
     let large = Bsr::new(33, 1, 1, vec![0, 1], vec![0], vec![1.0; 33 * 33]).unwrap();
@@ -535,7 +535,10 @@ fn what_does_not_fit_is_refused() {
         refused(Ildu::new(&space, &terms, &Subdomains::whole(9), options).err(), "positive");
     }
     let mut ildu = Ildu::new(&space, &terms, &Subdomains::whole(9), options(0)).unwrap();
-    refused(ildu.update_values(&space, &Terms::bsr(&laplacian([9, 1, 1], 1))).err(), "another shape");
+    refused(
+        ildu.update_values(&space, &Terms::bsr(&laplacian([9, 1, 1], 1))).err(),
+        "do not match the terms",
+    );
     refused(ildu.apply(&space, &vec![0.0; 9], &mut vec![0.0; 8]).err(), "9×9");
     let nothing = Bsr::new(1, 0, 0, vec![0], vec![], vec![]).unwrap();
     let empty = Cpu::new(0, 2);

@@ -1,10 +1,12 @@
-//! The largest eigenvalue, from the coefficients of Lanczos' method.
+//! The estimate of the largest eigenvalue from the coefficients of Lanczos' method.
 
 use super::LANCZOS;
 
-/// The eigenvalue of largest magnitude of the tridiagonal matrix that the coefficients of CG make; 0 where there are none.
+/// Returns the eigenvalue of largest magnitude of the tridiagonal matrix T given by the coefficients of CG; 0
+/// if there are none.
 pub(super) fn largest_ritz_value(coefficients: &[f64; 2 * LANCZOS]) -> f64 {
-    // T has 1/αⱼ + βⱼ₋₁/αⱼ₋₁ on its diagonal, all of one sign, and √βⱼ₋₁/αⱼ₋₁ beside it. Its rows: the one, and the square of the other.
+    // T has 1/αⱼ + βⱼ₋₁/αⱼ₋₁ on its diagonal, all of one sign, and √βⱼ₋₁/αⱼ₋₁ beside it. A row holds the
+    // diagonal entry and the square of the other.
     let (mut rows, mut n) = ([(0.0f64, 0.0f64); LANCZOS], 0);
     while n < LANCZOS && coefficients[2 * n] != 0.0 {
         let alpha = coefficients[2 * n].abs();
@@ -16,7 +18,7 @@ pub(super) fn largest_ritz_value(coefficients: &[f64; 2 * LANCZOS]) -> f64 {
         n += 1;
     }
     let rows = &rows[..n];
-    // x is above all eigenvalues where every pivot of T − x I is negative.
+    // x is above all eigenvalues if every pivot of T − x I is negative.
     let above = |x: f64| {
         let mut pivot = f64::NEG_INFINITY;
         rows.iter().all(|(diagonal, square)| {

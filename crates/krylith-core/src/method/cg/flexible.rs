@@ -1,4 +1,4 @@
-//! For preconditioners that vary: β = (z, r − r₋₁)/ρ₋₁, two reductions (Golub and Ye 1999; Notay 2000).
+//! CG for preconditioners that vary: β = (z, r − r₋₁)/ρ₋₁, two reductions (Golub and Ye 1999; Notay 2000).
 
 use super::*;
 

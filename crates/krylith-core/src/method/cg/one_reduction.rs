@@ -1,4 +1,4 @@
-//! One reduction: s = A p by recurrence, and (p, A p) from (z, A z) (Chronopoulos and Gear 1989).
+//! CG with one reduction: s = A p by recurrence, and (p, A p) from (z, A z) (Chronopoulos and Gear 1989).
 
 use super::*;
 

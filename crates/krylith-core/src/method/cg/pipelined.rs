@@ -1,4 +1,5 @@
-//! One reduction, on its way during the next preconditioner and product (Ghysels and Vanroose 2014, Alg. 4).
+//! CG with one reduction, which overlaps with the next preconditioner and product (Ghysels and Vanroose 2014,
+//! Alg. 4).
 
 use super::*;
 
@@ -52,7 +53,7 @@ impl<S: Space> Pipelined<S> {
         on.step(end, j)
     }
 
-    /// m = P⁻¹ w and n = A m, while the sums of the last pass arrive.
+    /// Computes m = P⁻¹ w and n = A m while the sums of the last pass are reduced.
     fn ahead(&mut self, on: &mut Work<S>) -> Result<()> {
         let m = on.precondition(&self.w, &mut self.m)?;
         on.multiply(m, &mut self.n)?;

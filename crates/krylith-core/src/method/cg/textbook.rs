@@ -1,9 +1,9 @@
-//! The textbook's form: β = ρ/ρ₋₁, two reductions (Hestenes and Stiefel 1952).
+//! The textbook form of CG: β = ρ/ρ₋₁, two reductions (Hestenes and Stiefel 1952).
 
 use super::*;
 
 pub(super) struct Textbook<S: Space> {
-    /// An iteration may end before P is applied.
+    /// True if an iteration may end before P is applied.
     early: bool,
     r: S::Vector,
     z: S::Vector,

@@ -1,35 +1,35 @@
-//! What the host knows of a solve under way.
+//! The host's view of a solve in progress.
 
 use super::ending::Known;
 use crate::space::{History, Observer, Progress, Stop};
 
-/// Iterations that a recurrence has before it is taken to be lost in rounding.
+/// Iterations that a recurrence may take before it counts as lost in rounding.
 const FEW: usize = 50;
 
-/// What the host knows of a solve under way.
+/// The host's view of a solve in progress.
 pub(super) struct Convergence {
     pub norm_b: f64,
     pub target: f64,
-    /// The same over ‖b‖.
+    /// The target divided by ‖b‖.
     pub relative_target: f64,
     pub max_iters: usize,
     /// ‖r‖ at the start.
     pub first: f64,
-    /// What is known of the first guess.
+    /// Residual of the initial guess.
     pub start: Known,
     /// Smallest true residual so far.
     pub best: f64,
     /// Restarts in a row without progress.
     pub idle: usize,
-    /// Iterations when the true residual was last known.
+    /// Number of iterations when the true residual was last computed.
     pub verified: usize,
-    /// That residual was the certified one.
+    /// True if that residual was the certified one.
     pub certified: bool,
-    /// Batches in a row that did nothing.
+    /// Number of consecutive batches that took no iteration.
     pub empty: usize,
-    /// Rounding has been seen to count.
+    /// True once the residual came so close to the rounding level that rounding matters.
     pub near: bool,
-    /// The iteration that the observer heard of last.
+    /// The iteration that the observer was last notified of.
     pub told: Option<usize>,
 }
 
@@ -52,7 +52,8 @@ impl Convergence {
         }
     }
 
-    /// True where the recurrence has gone on for long since the last true residual, for as long as there were iterations before it.
+    /// Returns true if the recurrence has gone on for long without a true residual: for more iterations than
+    /// it took before the last one.
     pub fn is_waiting(&self, iterations: usize) -> bool {
         iterations.saturating_sub(self.verified) > self.verified.max(FEW)
     }
@@ -62,7 +63,8 @@ impl Convergence {
         Progress { iteration, relative_residual: residual / norm_b, target: target / norm_b }
     }
 
-    /// Tells the observer where the solve is, each iteration once, and a restart, which repeats the one before it, too.
+    /// Notifies the observer of the progress: of each iteration once, and also of a restart, which repeats
+    /// the iteration before it.
     pub fn tell(&mut self, history: &History, verified: bool, observer: &mut dyn Observer) -> bool {
         let iteration = history.iterations;
         let news = verified || self.told != Some(iteration);

@@ -1,7 +1,8 @@
-//! What a solve gives back, and what is said of it.
+//! The end of a solve: the x that it returns, and its outcome.
 //!
-//! The outcome is that of the x that the caller gets, by its certified residual: [`Krylov::end`] is the one place where both are
-//! decided, after the last iteration. x is finite whatever happened: the last x, the best one, or the first guess.
+//! The outcome describes the x that the caller gets, judged by its certified residual. [`Krylov::end`] is the
+//! one place where both are decided, after the last iteration. x is always finite: it is the last x, the best
+//! x, or the initial guess.
 
 use super::convergence::Convergence;
 use super::{
@@ -11,13 +12,13 @@ use super::{
 use crate::Result;
 use crate::space::{FLAGS, Observer, Outcome, Space};
 
-/// Why x is not what the iterations found, where b is far from 1.
+/// Reasons why x, scaled back to the unit of the system, is not the x that the iterations found.
 const OVERFLOW: &str = "x overflows double precision";
 const UNDERFLOW: &str = "x is below the smallest normal number";
-/// Why a solve does not begin from the first guess.
-const GUESS: &str = "the residual of the first guess is not finite: begun from zeros";
+/// Reason why a solve does not start from the initial guess.
+const GUESS: &str = "the residual of the initial guess is not finite; the solve starts from zeros";
 
-/// ‖b − A x‖ of an x, and what rounding x makes of it; in the unit of the solve.
+/// The norm ‖b − A x‖ of an x, and what rounding x makes of it, in the unit of the solve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub norm: f64,
@@ -25,17 +26,18 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// As good as double precision gets.
+    /// Returns true if rounding of x in double precision explains the residual.
     pub fn is_at_limit(self, norm_b: f64) -> bool {
         self.norm <= (LIMIT * self.rounding).min(DIGITS * norm_b)
     }
 
-    /// Smaller, or the only one that is a number.
+    /// Returns true if this residual is smaller, or if only this one is finite.
     fn is_better_than(self, other: Self) -> bool {
         self.norm < other.norm || (self.norm.is_finite() && !other.norm.is_finite())
     }
 
-    /// How a solve ended that gives back this x: nothing is called converged, or at the limit of rounding, that is not.
+    /// Returns the outcome of a solve that returns this x. Only an x that meets the tolerance counts as
+    /// converged, and only an x at the limit of rounding as `RoundingLimit`.
     fn settle(self, ended: Outcome, c: &Convergence) -> Outcome {
         match ended {
             _ if self.norm <= c.target => Outcome::Converged,
@@ -50,12 +52,12 @@ impl Known {
 }
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
-    /// What was read last.
+    /// Returns the values that the host read last.
     pub(super) fn known(&self) -> Known {
         Known { norm: self.host[Header::AT.norm], rounding: self.host[Header::AT.rounding] }
     }
 
-    /// Takes the first guess, or zeros where its residual is no number.
+    /// Starts from the initial guess, or from zeros if the residual of the guess is not finite.
     pub(super) fn begin_from(
         &mut self,
         s: &S,
@@ -84,7 +86,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(self.read_sum(s)? == 0.0)
     }
 
-    /// x becomes zeros where it has a number that is none: nothing is solved with it.
+    /// Sets x to zeros if it has an entry that is not finite. For solves that do not start.
     pub(super) fn make_finite(&mut self, s: &S, x: &mut S::Vector) -> Result<()> {
         s.guard(None);
         s.sweep(finite, &mut self.scalars, [], [x], [], [Header::AT.rr])?;
@@ -96,7 +98,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.sweep(clear, &mut self.scalars, [], [], [x], [])
     }
 
-    /// Leaves the answer in the caller's x, which still is the first guess, and notes how the solve ended. Nothing may be under way.
+    /// Writes the solution to the caller's x, which still holds the initial guess, and records how the solve
+    /// ended. No batch may be in flight.
     pub(super) fn end(
         &mut self,
         s: &S,
@@ -125,7 +128,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         match better {
             true if unit == 1.0 => s.copy(&self.x, x)?,
             true => s.sweep(scale, &mut self.scalars, [Header::AT.unit], [&self.x], [x], [])?,
-            // The first guess, which x is still.
+            // x still holds the initial guess.
             false => known = c.start,
         }
         self.recurrence.read_scalars(&self.host);
@@ -134,13 +137,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let converged = outcome == Outcome::Converged;
         self.history.outcome = outcome;
         self.history.rounding = known.rounding / c.norm_b;
-        // The quotient is rounded, and may come out above what its numbers satisfy.
+        // The quotient is rounded and may exceed the tolerance that its numerator and denominator meet.
         self.history.true_relative_residual =
             if converged { relative.min(c.relative_target) } else { relative };
         Ok(())
     }
 
-    /// A solve that ended because x is no number while b − A x is one has diverged, in unknowns that no row reads.
+    /// Returns `Diverged` for a solve that ended because x is not finite although b − A x is: unknowns that
+    /// no row reads have grown.
     fn name_growth(&mut self, s: &S, ended: Outcome, c: &Convergence) -> Result<Outcome> {
         if ended != Outcome::NotFinite || !self.known().norm.is_nan() {
             return Ok(ended);
@@ -156,7 +160,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(Outcome::Diverged)
     }
 
-    /// The certified residual of the last x, or of the best so far where that is smaller, which then becomes the last.
+    /// Returns the certified residual of the last x. If the best x so far has a smaller one, that x becomes
+    /// the last.
     fn best_known(&mut self, s: &S, on: &Operators<S>, c: &Convergence) -> Result<Known> {
         if !c.certified && self.known().norm.is_finite() {
             self.reopen(s, on, &mut [0; FLAGS])?;
@@ -166,7 +171,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if last.norm <= c.target || !other {
             return Ok(last);
         }
-        // Plain norms have chosen it: what counts is its certified one.
+        // The best x was chosen by plain norms; its certified residual decides.
         let best = self.certified_best(s, on)?;
         if !best.is_better_than(last) {
             return Ok(last);
@@ -188,8 +193,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(Known { norm: header[Header::AT.norm], rounding: header[Header::AT.rounding] })
     }
 
-    /// x as the caller gets it, whose numbers may overflow, or be too small for all their digits, in the unit of the solve; and
-    /// its residual. The inverse of the unit is left where sweeps read it.
+    /// Rounds x to the form that the caller gets, in which entries may overflow or lose digits to underflow,
+    /// and returns its residual in the unit of the solve. The inverse of the unit stays in the slot that
+    /// sweeps read.
     fn round_trip(&mut self, s: &S, on: &Operators<S>, unit: f64) -> Result<Known> {
         for unit in [1.0 / unit, unit] {
             self.write_unit(s, unit)?;

@@ -1,15 +1,15 @@
 //! The unit in which a solve works.
 //!
-//! Norms are sums of squares: of numbers far from 1 they overflow, or vanish and make any x look right. A power of two costs
-//! no digit.
+//! Norms are sums of squares. Squares of numbers far from 1 overflow, or underflow and make any x look right.
+//! Scaling by a power of two loses no digit.
 
 use super::{Header, Krylov, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
 use crate::Result;
 use crate::space::{FLAGS, Space, other_unit};
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
-    /// ‖b‖ in a unit in which squares neither overflow nor vanish, and that unit: a power of two, which costs no digit, and
-    /// almost always 1.
+    /// Returns ‖b‖ in a unit in which squares neither overflow nor underflow, and that unit. The unit is a
+    /// power of two, which loses no digit; it is almost always 1.
     pub(super) fn norm_of_b(&mut self, s: &S, b: &S::Vector) -> Result<(f64, f64)> {
         s.guard(None);
         s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
@@ -25,7 +25,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok((scaled * (exponent - trial).exp2(), exponent.exp2()))
     }
 
-    /// √ of the sum in `rr`.
+    /// Returns the square root of the sum in `rr`.
     pub(super) fn read_sum(&mut self, s: &S) -> Result<f64> {
         let (mut square, mut flags) = ([0.0], [0; FLAGS]);
         s.read_scalars(&self.scalars, Header::AT.rr, &mut square, &mut flags)?;
@@ -36,7 +36,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
     }
 
-    /// b and x in a unit.
+    /// Copies b and x, scaled to the unit.
     pub(super) fn take(&mut self, s: &S, b: &S::Vector, x: &S::Vector, unit: f64) -> Result<()> {
         s.sweep(clear, &mut self.scalars, [], [], [&mut self.correction], [])?;
         if unit == 1.0 {

@@ -1,8 +1,9 @@
-//! The analysis of one subdomain: the union of its terms' patterns, the order of elimination, fill and levels.
+//! The analysis of one subdomain: the union of its terms' patterns, the order of elimination, fill and
+//! levels.
 //!
-//! Every pass reads a subdomain's rows once, in memory that a thread keeps from one subdomain to the next: first the
-//! entries that stay inside are counted, then they are gathered with their levels, and at last written by level straight
-//! to their place in the plan.
+//! Every pass reads a subdomain's rows once, in memory that a thread reuses for all its subdomains. The first
+//! pass counts the entries inside the subdomain, the second gathers them with their levels, and the last
+//! writes them by level directly to their place in the plan.
 
 use super::fill::{NONE, Pattern};
 use super::order;
@@ -14,44 +15,44 @@ use crate::threads::room;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What all subdomains are analysed from.
+/// Input of the analysis of all subdomains.
 pub(super) struct Analysis<'a> {
     /// The different patterns of the terms.
     matrices: Vec<&'a Bsr>,
     subdomains: &'a Subdomains,
-    /// Of each own row its subdomain, above 32 bits, and its place there.
+    /// The subdomain of each own row in the upper 32 bits, and its position there in the lower ones.
     home: Vec<AtomicU64>,
     fill: usize,
     allowance: Allowance,
 }
 
-/// What the union of a subdomain's patterns has, without fill.
+/// Counts for the union of a subdomain's patterns, without fill.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Count {
-    /// Entries inside, with every diagonal one.
+    /// Entries inside the subdomain, with every diagonal one.
     pub entries: usize,
-    /// Stored blocks that lead out.
+    /// Stored blocks that couple to other subdomains.
     pub dropped: usize,
     /// Stored blocks.
     pub stored: usize,
 }
 
-/// Where one subdomain's part of the plan goes, all of its slices.
+/// The slices of the plan that one subdomain's part is written to.
 pub(super) struct Places<'a> {
     pub rows: &'a mut [u32],
     /// The end of each row.
     pub row_ptr: &'a mut [usize],
     pub diagonal: &'a mut [usize],
     pub columns: &'a mut [u32],
-    /// One for each term.
+    /// A slice for each term.
     pub sources: Vec<&'a mut [u32]>,
 }
 
 impl<'a> Places<'a> {
-    /// Takes the places of so many rows and entries off the front.
+    /// Splits the slices for this many rows and entries off the front.
     pub fn split_off(&mut self, rows: usize, entries: usize) -> Places<'a> {
         fn take<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
-            from.split_off_mut(..count).expect("places for all that was counted")
+            from.split_off_mut(..count).expect("the slices hold all counted entries")
         }
         Places {
             rows: take(&mut self.rows, rows),
@@ -67,18 +68,18 @@ impl<'a> Places<'a> {
 #[derive(Default)]
 pub(super) struct Found {
     pattern: Pattern,
-    /// Of each pattern the block that stands at an entry of the union; empty where there is one pattern, whose blocks
-    /// `pattern.from` names by itself.
+    /// For each pattern, the block of each entry of the union. Empty if there is only one pattern, whose
+    /// blocks `pattern.from` already lists.
     sources: Vec<Vec<u32>>,
-    /// The order of elimination, empty for the natural one.
+    /// The order of elimination; empty for the natural one.
     order: Vec<u32>,
     /// Rows in the order of elimination, by level.
     by_level: Vec<u32>,
-    /// Where each level begins.
+    /// The beginning of each level.
     pub levels: Vec<u32>,
 }
 
-/// A thread's memory.
+/// Reusable memory of a thread.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub found: Found,
@@ -89,19 +90,19 @@ pub(super) struct Scratch {
 }
 
 impl Found {
-    /// Entries with fill.
+    /// Returns the number of entries with fill.
     pub fn entries(&self) -> usize {
         self.pattern.col.len()
     }
 }
 
 impl<'a> Analysis<'a> {
-    /// True where entries are more than those of the matrices.
+    /// Returns true if there is fill beyond the entries of the matrices.
     pub fn fills(&self) -> bool {
         self.fill > 0
     }
 
-    /// Looks up where every row belongs.
+    /// Records the subdomain and position of every row.
     pub fn new(matrices: Vec<&'a Bsr>, subdomains: &'a Subdomains, fill: usize) -> Result<Self> {
         let n = subdomains.block_rows();
         let mut home = room(n, "the subdomains of rows")?;
@@ -114,7 +115,7 @@ impl<'a> Analysis<'a> {
         Ok(Self { matrices, subdomains, home, fill, allowance: Allowance::of_fill() })
     }
 
-    /// The place of column `j` in subdomain `p`, if it is inside.
+    /// Returns the position of column `j` in subdomain `p`, if it is inside.
     #[inline(always)]
     fn local(&self, p: usize, j: u32) -> Option<u32> {
         let home = self.home.get(j as usize).map_or(u64::MAX, |home| home.load(Relaxed));
@@ -144,7 +145,7 @@ impl<'a> Analysis<'a> {
     /// Analyses subdomain `p` and leaves the result in `scratch.found`.
     ///
     /// # Errors
-    /// The limits and bounds of the thread that made this.
+    /// The limits and bounds of the thread that created this analysis.
     pub fn find(&self, p: usize, scratch: &mut Scratch) -> Result<()> {
         let n = self.subdomains.rows(p).len();
         match self.matrices[..] {
@@ -170,7 +171,7 @@ impl<'a> Analysis<'a> {
         Ok(())
     }
 
-    /// The entries of one matrix inside subdomain `p`, diagonal ones added.
+    /// Gathers the entries of one matrix inside subdomain `p`, and adds missing diagonal ones.
     fn inside(&self, a: &Bsr, p: usize, scratch: &mut Scratch) {
         let (pattern, diagonal) = (&mut scratch.found.pattern, &mut scratch.diagonal);
         let (row_ptr, col) = (a.row_ptr(), a.col());
@@ -188,7 +189,7 @@ impl<'a> Analysis<'a> {
             let range = row_ptr[i as usize]..row_ptr[i as usize + 1];
             for (e, &j) in (range.start as u32..).zip(&col[range]) {
                 let local = self.local(p, j);
-                // Written in any case, and kept by counting on.
+                // Written in any case; incrementing `at` keeps the entry.
                 pattern.col[at] = local.unwrap_or(0);
                 pattern.from[at] = e;
                 at += usize::from(local.is_some());
@@ -208,7 +209,7 @@ impl<'a> Analysis<'a> {
         pattern.from.truncate(at);
     }
 
-    /// The same for the union of several patterns.
+    /// Does the same for the union of several patterns.
     fn union(&self, p: usize, scratch: &mut Scratch) -> Count {
         let Scratch { found: Found { pattern, sources, .. }, diagonal, .. } = scratch;
         sources.resize(self.matrices.len(), Vec::new());
@@ -228,7 +229,7 @@ impl<'a> Analysis<'a> {
                 pattern.col.push(k as u32);
                 sources.iter_mut().for_each(|s| s.push(NONE));
             };
-            // The lowest column that is left in any term.
+            // The lowest remaining column of any term.
             while let Some(j) = next.iter().zip(&self.matrices).filter_map(left).min() {
                 count.stored += 1;
                 let local = self.local(p, j);
@@ -265,7 +266,7 @@ impl<'a> Analysis<'a> {
         count
     }
 
-    /// Writes what was found for subdomain `p` to its places; `first` is its first entry.
+    /// Writes the result for subdomain `p` to its slices; `first` is the number of its first entry.
     pub fn write(&self, p: usize, found: &Found, first: usize, to: Places, place: &mut Vec<u32>) {
         let rows = self.subdomains.rows(p);
         let Found { pattern, sources, order, by_level, .. } = found;
@@ -304,7 +305,8 @@ impl<'a> Analysis<'a> {
             row_ptr[position] = first + end;
             at = end;
         }
-        // Entries of the union become blocks of each matrix; terms that share a pattern share those.
+        // Converts entries of the union to blocks of each matrix; terms that share a pattern share those
+        // blocks.
         let (one, others) = to_sources.split_at_mut(1);
         for (t, other) in others.iter_mut().enumerate() {
             if several {

@@ -3,33 +3,33 @@
 use crate::Result;
 use crate::interrupt::Allowance;
 
-/// Operations between two looks at limits: about a millisecond.
+/// Operations between two checks of the limits: about a millisecond.
 const LOOK: u64 = 1 << 18;
 
-/// "No entry of the matrix": fill.
+/// Marks fill: an entry that the matrix does not have.
 pub(in crate::precond) const NONE: u32 = u32::MAX;
 
-/// A square pattern in compressed rows; columns ascend and every diagonal entry is there.
+/// A square pattern in compressed rows; columns ascend, and every diagonal entry is there.
 #[derive(Default)]
 pub(in crate::precond) struct Pattern {
     pub row_ptr: Vec<usize>,
     pub col: Vec<u32>,
-    /// Which entry of the matrix's own pattern stands here, or [`NONE`].
+    /// Entry of the matrix's own pattern for each entry here, or [`NONE`].
     pub from: Vec<u32>,
 }
 
 impl Pattern {
-    /// Rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.row_ptr.len() - 1
     }
-    /// Columns of row `i`.
+    /// Returns the columns of row `i`.
     pub fn row(&self, i: usize) -> &[u32] {
         &self.col[self.row_ptr[i]..self.row_ptr[i + 1]]
     }
 
-    /// The neighbours of each row either way, and where they begin; one that is coupled both ways stands twice, which
-    /// searches do not mind.
+    /// Returns the neighbours of each row in either direction, and where they begin. A neighbour that is
+    /// coupled both ways is listed twice, which is harmless for searches.
     pub fn neighbours(&self) -> (Vec<usize>, Vec<u32>) {
         let n = self.len();
         let mut ptr = vec![0usize; n + 1];
@@ -50,7 +50,7 @@ impl Pattern {
         (ptr, neighbours)
     }
 
-    /// The same entries with row and column `order[k]` called k.
+    /// Returns the same entries with row and column `order[k]` renumbered to k.
     pub fn permuted(&self, order: &[u32]) -> Self {
         let mut place = vec![0u32; order.len()];
         order.iter().enumerate().for_each(|(k, &i)| place[i as usize] = k as u32);
@@ -73,17 +73,18 @@ impl Pattern {
         out
     }
 
-    /// The pattern of ILU(k) in this order: entry (i, j) is kept if its level of fill is at most `k`, where entries of
-    /// the matrix have level 0 and lev(i, j) = min over pivots p of lev(i, p) + lev(p, j) + 1 (Saad 2003, Alg. 10.5).
+    /// Returns the pattern of ILU(k) in this order. Entry (i, j) is kept if its level of fill is at most `k`;
+    /// entries of the matrix have level 0, and lev(i, j) = min over pivots p of lev(i, p) + lev(p, j) + 1
+    /// (Saad 2003, Alg. 10.5).
     ///
     /// # Errors
-    /// This thread's limits, and more operations than its bounds allow.
+    /// This thread's limits are reached, or more operations than its bounds allow.
     pub fn filled(&self, k: usize, allowance: &Allowance) -> Result<Self> {
         let n = self.len();
         let mut out = Self { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };
         let mut levels: Vec<u32> = Vec::new();
         let mut diagonal = vec![0usize; n];
-        // Row i as a linked list of ascending columns, with each one's level and origin.
+        // Row i as a linked list of ascending columns, with the level and origin of each.
         const END: u32 = u32::MAX;
         let (mut next, mut level, mut from) = (vec![END; n + 1], vec![u32::MAX; n], vec![NONE; n]);
         let mut operations = 0;
@@ -103,7 +104,8 @@ impl Pattern {
             next[last] = END;
             let mut p = next[head];
             while (p as usize) < i {
-                // Columns of row p behind its diagonal ascend, so one walk along the list places them all.
+                // The columns of row p after its diagonal ascend, so one pass along the list inserts them
+                // all.
                 let mut at = p as usize;
                 let pivot = p as usize;
                 operations += 1 + (out.row_ptr[pivot + 1] - diagonal[pivot]) as u64;
@@ -144,14 +146,14 @@ impl Pattern {
         Ok(out)
     }
 
-    /// Diagonal entry of row `i`.
+    /// Returns the diagonal entry of row `i`.
     pub fn diagonal(&self, i: usize) -> usize {
         self.row_ptr[i] + self.row(i).partition_point(|&j| (j as usize) < i)
     }
 
-    /// The level of each row: one more than the highest level of the rows before it to which it is coupled, either
-    /// way. Rows of one level can be solved at once, forward with L and backward with U. Says how far from the diagonal
-    /// the farthest entry is.
+    /// Computes the level of each row: one more than the highest level of the earlier rows to which it is
+    /// coupled, in either direction. Rows of one level can be solved at once, forward with L and backward
+    /// with U. Returns how far from the diagonal the farthest entry is.
     pub fn levels_into(&self, diagonal: &[usize], level: &mut Vec<u32>) -> usize {
         level.clear();
         level.resize(self.len(), 0);
@@ -170,7 +172,7 @@ impl Pattern {
         width
     }
 
-    /// The levels alone.
+    /// Returns only the levels.
     pub fn levels(&self) -> Vec<u32> {
         let diagonal: Vec<usize> = (0..self.len()).map(|i| self.diagonal(i)).collect();
         let mut levels = Vec::new();

@@ -1,14 +1,17 @@
-//! ILDU on subdomains: incomplete factors of each subdomain's diagonal part of the matrix, A ≈ (I + L) D (I + U).
+//! ILDU on subdomains: incomplete factors of each subdomain's diagonal part of the matrix, A ≈ (I + L) D (I +
+//! U).
 //!
-//! What couples subdomains is left out of the preconditioner, and only there, so each is factorised and solved alone:
-//! by one thread, or by one thread block that keeps its vector in shared memory. The fused ILDU(0) of Gondhalekar,
-//! Haugen and others (2025), with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks of any order b·s.
+//! The preconditioner leaves out the entries that couple subdomains, so each subdomain is factorised and
+//! solved alone: by one thread, or by one thread block that keeps its vector in shared memory. This is the
+//! fused ILDU(0) of Gondhalekar, Haugen and others (2025), with ILU(k) fill (Saad 2003, Alg. 10.5) and blocks
+//! of any order b·s.
 //!
-//! [`Subdomains`] says which rows stand together. A device that implements [`SubdomainFactors`] analyses their patterns (into
-//! its own plan, or the host's [`Plan`]), computes factors and applies them. Results do not depend on how many threads
-//! or ranks share the subdomains: each is computed alone and in one order.
+//! [`Subdomains`] lists the rows of each subdomain. A device that implements [`SubdomainFactors`] analyses
+//! their patterns (into its own plan, or the host's [`Plan`]), computes factors and applies them. Results do
+//! not depend on how many threads or ranks share the subdomains, because each is computed alone and in a
+//! fixed order.
 //!
-//! Ledger of one application: every factor and its column once, x and y once.
+//! Traffic of one application: every factor and its column once, x and y once.
 //!
 //! The local number of a row is its place in level order. So a device needs no permutation inside a
 //! subdomain, and a level is a range of rows. Both triangles have the same levels, because these come from
@@ -31,10 +34,10 @@ use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// A pivot smaller than this, relative to the largest entry of its row, is called tiny.
+/// A pivot smaller than this, relative to the largest entry of its row, counts as tiny.
 pub const TINY_PIVOT: f64 = 1e-14;
 
-/// What is wrong with a pivot.
+/// Defect of a pivot.
 ///
 /// # Examples
 /// ```
@@ -45,14 +48,14 @@ pub const TINY_PIVOT: f64 = 1e-14;
 pub enum PivotKind {
     /// Zero, or a block that is exactly singular.
     Zero,
-    /// Below [`TINY_PIVOT`] times the largest entry of its row of the subdomain's part of the matrix.
+    /// Below [`TINY_PIVOT`] times the largest entry of its row in the subdomain's part of the matrix.
     Tiny,
-    /// NaN or infinite, or its inverse is.
+    /// NaN or infinite, or with an inverse that is.
     NotFinite,
 }
 
 impl PivotKind {
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             PivotKind::Zero => "zero",
@@ -62,15 +65,15 @@ impl PivotKind {
     }
 }
 
-/// How the pivots of a factorisation were.
+/// Statistics of the pivots of a factorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(hidden)]
 pub struct Pivots {
-    /// Pivots that could not be inverted and were not mended.
+    /// Number of pivots that could not be inverted and were not corrected.
     pub bad: usize,
-    /// The bad one of the lowest own block row.
+    /// Own block row and defect of the bad pivot in the lowest row.
     pub first: Option<(u32, PivotKind)>,
-    /// Pivots mended by a shift.
+    /// Number of pivots corrected by a shift.
     pub shifted: usize,
 }
 
@@ -81,7 +84,7 @@ impl Pivots {
         self.first = Some(self.first.map_or((row, kind), |first| first.min((row, kind))));
     }
 
-    /// Both together; the order does not matter.
+    /// Returns the combination of both, in any order.
     pub fn with(self, other: Self) -> Self {
         let first = match (self.first, other.first) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -91,22 +94,22 @@ impl Pivots {
     }
 }
 
-/// Which numbers of a vector factors work on: component r of block row i of order m stands at
-/// (i·m + r)·step + offset.
+/// Positions of a vector on which factors work: component r of block row i of order m is number (i·m +
+/// r)·step + offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Stride {
-    /// Below `step`.
+    /// Offset, below `step`.
     pub offset: usize,
-    /// At least 1.
+    /// Step, at least 1.
     pub step: usize,
 }
 
 impl Stride {
-    /// Every number: vectors of m numbers a block row.
+    /// Every number: for vectors of m numbers per block row.
     pub const ALL: Self = Self { offset: 0, step: 1 };
 
-    /// Stage k of s, in vectors of b·s numbers a block row, stages fastest.
+    /// Stage k of s, in vectors of b·s numbers per block row, stages fastest.
     pub fn stage(k: usize, s: usize) -> Self {
         assert!(k < s, "stage {k} of {s}");
         Self { offset: k, step: s }
@@ -116,7 +119,7 @@ impl Stride {
 /// A device that can factorise subdomains and solve with their factors.
 ///
 /// # Examples
-/// The bound of code that takes [`Ildu`] on any device.
+/// A bound for code that uses [`Ildu`] on any device.
 /// ```
 /// use krylith::precond::{Ildu, IlduOptions};
 /// use krylith_core::precond::SubdomainFactors;
@@ -127,32 +130,34 @@ impl Stride {
 /// }
 /// ```
 pub trait SubdomainFactors: Space {
-    /// Everything about the factors of all subdomains that values do not change, where this device wants it.
+    /// All data of the factors of all subdomains that do not depend on values, in this device's form.
     type Plan;
-    /// Factors on the device, with the memory that computing them takes.
+    /// Factors on the device, with the workspace for computing them.
     type Factors;
-    /// Subdomains of at most `rows` block rows by the graph of terms that are on this device, those of
-    /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` where the host must cut.
+    /// Cuts the graph of terms on this device into subdomains of at most `rows` block rows, as
+    /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` if the host must cut.
     fn cut_graph(&self, _terms: &Terms, _rows: usize) -> Result<Option<Subdomains>> {
         Ok(None)
     }
-    /// Analyses every subdomain with ILU(`fill`): patterns, order of elimination, levels. The result depends on the patterns
-    /// alone.
+    /// Analyses every subdomain with ILU(`fill`): patterns, order of elimination, levels. The result depends
+    /// only on the patterns.
     ///
     /// # Errors
-    /// As [`Plan::new`]; a device without room.
+    /// As [`Plan::new`]; out of device memory.
     fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<Self::Plan>>;
-    /// What there is to say of a plan.
+    /// Returns the outline of a plan.
     fn outline(plan: &Self::Plan) -> Outline;
-    /// Most block rows of a subdomain that this device takes, with blocks of an order.
+    /// Returns the most block rows of a subdomain that this device supports, for blocks of a given order.
     fn most_rows(&self, order: usize) -> usize;
-    /// Memory and layout for the factors of a plan; no values yet.
+    /// Allocates the factors of a plan; no values yet.
     fn prepare_factors(&self, plan: &Arc<Self::Plan>, precision: Precision) -> Result<Self::Factors>;
-    /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a block is
-    /// Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is f64 whatever the store. Analyses and allocates nothing.
+    /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a
+    /// block is Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is in f64 whatever the precision. Analyses and allocates
+    /// nothing.
     ///
-    /// A pivot that cannot be inverted is counted, and its row and column take no part in what follows. With `shift`
-    /// it first gets shift times the largest entry of its row added to its diagonal.
+    /// A pivot that cannot be inverted is counted, and its row and column are left out of the rest of the
+    /// factorisation. With `shift`, such a pivot first gets shift times the largest entry of its row added to
+    /// its diagonal.
     ///
     /// The caller has checked the values with [`Outline::check`].
     fn factorize(
@@ -161,8 +166,8 @@ pub trait SubdomainFactors: Space {
         values: &TermValues,
         shift: Option<f64>,
     ) -> Result<Pivots>;
-    /// `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, with what `at` says of both vectors; they have `at.step`
-    /// numbers for each one of the factors, and y keeps all others.
+    /// Computes `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, on the positions `at` of both vectors.
+    /// They have `at.step` numbers for each one of the factors; the other numbers of y do not change.
     fn solve_factors(
         &self,
         factors: &Self::Factors,
@@ -170,11 +175,11 @@ pub trait SubdomainFactors: Space {
         x: &Self::Vector,
         y: &mut Self::Vector,
     ) -> Result<()>;
-    /// Bytes that one application must move at least.
+    /// Returns the bytes that one application must move at least.
     fn factors_bytes(factors: &Self::Factors) -> u64;
 }
 
-/// How factors are computed and stored.
+/// Options of [`Ildu`].
 ///
 /// # Examples
 /// ```
@@ -188,12 +193,12 @@ pub struct IlduOptions {
     pub fill: usize,
     /// Precision of the stored factors.
     pub precision: Precision,
-    /// What a pivot that cannot be inverted gets added, relative to the largest entry of its row; `None` makes it an
-    /// error.
+    /// Shift of a pivot that cannot be inverted, relative to the largest entry of its row; `None` makes such
+    /// a pivot an error.
     pub shift: Option<f64>,
 }
 
-/// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
+/// The preconditioner y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
 ///
 /// # Examples
 /// ```
@@ -220,27 +225,28 @@ pub struct Ildu<S: SubdomainFactors> {
 }
 
 impl<S: SubdomainFactors> Ildu<S> {
-    /// Analyses and factorises.
+    /// Analyses and factorises the terms.
     ///
     /// # Errors
-    /// A matrix that is not square or subdomains that do not cover it; a pivot that cannot be inverted, with its row;
-    /// a shift that is not a positive number; a device without room.
+    /// A matrix that is not square; subdomains that do not cover it; a pivot that cannot be inverted, with
+    /// its row; a shift that is not a positive number; out of device memory.
     pub fn new(space: &S, terms: &Terms, subdomains: &Subdomains, options: IlduOptions) -> Result<Self> {
         Self::with_plan(space, terms, space.analyse(terms, subdomains, options.fill)?, options)
     }
 
-    /// Factorises on a plan that was made for terms of this pattern; `options.fill` is the plan's affair.
+    /// Factorises on a plan that was made for terms of this pattern; the fill is that of the plan, not
+    /// `options.fill`.
     ///
     /// # Errors
     /// As [`new`](Self::new); terms of another shape than the plan's.
     pub fn with_plan(space: &S, terms: &Terms, plan: Arc<S::Plan>, options: IlduOptions) -> Result<Self> {
         if let Some(shift) = options.shift.filter(|s| !(*s > 0.0) || !s.is_finite()) {
-            return Err(Error::invalid(format!("a pivot shift of {shift}; it must be a positive number")));
+            return Err(Error::invalid(format!("the pivot shift is {shift}; it must be a positive number")));
         }
         let outline = S::outline(&plan);
         if terms.block_rows() != outline.block_rows {
             return Err(Error::invalid(format!(
-                "terms of {} block rows on a plan that was made for {}",
+                "the terms have {} block rows, but the plan was made for {}",
                 terms.block_rows(),
                 outline.block_rows
             )));
@@ -251,14 +257,14 @@ impl<S: SubdomainFactors> Ildu<S> {
         Ok(ildu)
     }
 
-    /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed and nothing
+    /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed or
     /// allocated. After an error the factors must not be applied.
     ///
-    /// Values in the memory of the GPU that holds the factors are read where they are. A CPU brings device memory to the
-    /// host, and keeps room for it after the first time.
+    /// Values in the memory of the GPU that holds the factors are read in place. A CPU copies device memory
+    /// to the host, and keeps the workspace for that after the first time.
     ///
     /// # Errors
-    /// Another shape than the plan's; a pivot that cannot be inverted, with its row.
+    /// Values of another shape than the plan's; a pivot that cannot be inverted, with its row.
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
         self.outline.check(&values)?;
@@ -266,13 +272,14 @@ impl<S: SubdomainFactors> Ildu<S> {
         self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
         let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {
-            None => "shift such pivots, or take another preconditioner",
-            Some(_) => "take a larger shift, or another preconditioner",
+            None => "shift such pivots (shift=1e-3), or use another preconditioner",
+            Some(_) => "use a larger shift, or another preconditioner",
         };
         Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
     }
 
-    /// The same as [`apply`](LinearOperator::apply), on a part of longer vectors; the rest of y stays.
+    /// Does the same as [`apply`](LinearOperator::apply) on a part of longer vectors; the rest of y does not
+    /// change.
     ///
     /// # Errors
     /// Vectors that do not have `at.step` times the rows of the factors.
@@ -280,22 +287,22 @@ impl<S: SubdomainFactors> Ildu<S> {
         space.solve_factors(&self.factors, at, x, y)
     }
 
-    /// Patterns and order of the factors.
+    /// Returns the patterns and the order of the factors.
     pub fn plan(&self) -> &S::Plan {
         &self.plan
     }
 
-    /// What there is to say of them.
+    /// Returns the outline of the factors.
     pub fn outline(&self) -> &Outline {
         &self.outline
     }
 
-    /// How the pivots of the last factorisation were.
+    /// Returns the statistics of the pivots of the last factorisation.
     pub fn pivots(&self) -> &Pivots {
         &self.pivots
     }
 
-    /// What the device holds.
+    /// Returns the factors as the device stores them.
     pub fn factors(&self) -> &S::Factors {
         &self.factors
     }

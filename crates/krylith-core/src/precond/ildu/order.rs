@@ -1,39 +1,41 @@
 //! The order in which a subdomain's rows are eliminated.
 //!
-//! Incomplete factors depend on it. The natural order, ascending own numbers, is kept where it is as good as any: grids
-//! and meshes numbered along a direction, where rows wait for few others and the factors are near those of a direct
-//! method. A numbering without neighbourhood costs a quarter to seven tenths more iterations (shuffled 64³ Laplacian,
-//! subdomains of 512 rows and whole), and one that winds through the subdomain makes a level of every row. There the
-//! reverse Cuthill–McKee order is better. Colourings would have fewer levels still, and far worse factors.
+//! Incomplete factors depend on this order. The natural order, ascending own numbers, is kept if it is good:
+//! for grids and meshes numbered along a direction, rows wait for few others and the factors are close to
+//! those of a direct method. A numbering without locality costs a quarter to seven tenths more iterations
+//! (shuffled 64³ Laplacian, subdomains of 512 rows and whole). One that winds through the subdomain puts
+//! every row on its own level. In these cases the reverse Cuthill–McKee order is better. Colourings would
+//! have even fewer levels, but far worse factors.
 //!
 //! # The rule
 //!
-//! For n rows, E entries off the diagonal, and the natural order's profile P and number of levels L, all of the pattern
-//! without fill and all in integers:
+//! For n rows, E entries off the diagonal, and the natural order's profile P and number of levels L, all for
+//! the pattern without fill and in integers:
 //!
-//! 1. Fewer than 8 rows keep the natural order.
-//! 2. The order is suspect by its profile where 6 P > n². Boxes numbered along an axis have P ≤ n²/8, shuffled rows
-//!    n²/4 (two neighbours each) to n²/2 (very many).
-//! 3. It is suspect by its levels where L³ > 64 n and L n > 2 d · max(n, E − 5 n). Here d is the number of rows on
-//!    the longest of the shortest paths from the lowest row of the last level: one breadth-first search. Rows numbered
-//!    along a direction have d levels in a 5-point or 7-point grid, less than 2 d in one of triangles, and no breadth-first
-//!    order from that row has fewer than d. Rows of many neighbours need more levels in any order, so d counts for more
-//!    where E/n is above 6.
-//! 4. An order that is not suspect is kept, and no other is looked at. For a suspect one the reverse Cuthill–McKee
-//!    order is computed, and taken if it has less than half the profile or less than half the levels.
+//! 1. With fewer than 8 rows the natural order is kept.
+//! 2. The order is suspect by its profile if 6 P > n². Boxes numbered along an axis have P ≤ n²/8, shuffled
+//!    rows n²/4 (two neighbours each) to n²/2 (very many).
+//! 3. The order is suspect by its levels if L³ > 64 n and L n > 2 d · max(n, E − 5 n). Here d is the number
+//!    of rows on the longest of the shortest paths from the lowest row of the last level, found by one
+//!    breadth-first search. Rows numbered along a direction have d levels in a 5-point or 7-point grid and
+//!    less than 2 d in a triangular one; no breadth-first order from that row has fewer than d. Rows of many
+//!    neighbours need more levels in any order, so d counts more if E/n is above 6.
+//! 4. An order that is not suspect is kept, and no other is tried. For a suspect one the reverse
+//!    Cuthill–McKee order is computed, and used if it has less than half the profile or less than half the
+//!    levels.
 
 use super::fill::Pattern;
 
-/// The order of elimination, or `None` for the natural one, whose levels these are; no entry is farther than `width`
-/// from the diagonal.
+/// Returns the order of elimination, or `None` for the natural one. `levels` are those of the natural order;
+/// no entry is farther than `width` from the diagonal.
 pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
     let n = pattern.len();
-    // Too few rows for a difference.
+    // Too few rows for the order to matter.
     if n < 8 {
         return None;
     }
     let count = level_count(levels);
-    // P ≤ n · width spares most patterns a look at their profile.
+    // Since P ≤ n · width, most patterns need no computation of their profile.
     if 6 * width <= n && (count as u128).pow(3) <= 64 * n as u128 {
         return None;
     }
@@ -47,7 +49,7 @@ pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<
     better.then_some(order)
 }
 
-/// True where another order is worth a look: points 2 and 3 of the rule.
+/// Returns true if another order is worth a try: points 2 and 3 of the rule.
 fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> bool {
     let (n, l) = (pattern.len() as u128, count as u128);
     let entries = pattern.col.len() as u128 - n;
@@ -58,7 +60,7 @@ fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> b
         && l * n > 2 * depth(pattern, levels, count) as u128 * n.max(entries.saturating_sub(5 * n))
 }
 
-/// Rows on the longest of the shortest paths from the lowest row of the last level.
+/// Returns the number of rows on the longest of the shortest paths from the lowest row of the last level.
 fn depth(pattern: &Pattern, levels: &[u32], count: usize) -> usize {
     let start = levels.iter().position(|&l| l as usize + 1 == count).expect("the last level has rows");
     let (ptr, neighbours) = pattern.neighbours();
@@ -81,12 +83,12 @@ fn depth(pattern: &Pattern, levels: &[u32], count: usize) -> usize {
     depth
 }
 
-/// Levels of a pattern.
+/// Returns the number of levels of a pattern.
 fn level_count(levels: &[u32]) -> usize {
     levels.iter().max().map_or(0, |&l| l as usize + 1)
 }
 
-/// Σ over rows of the distance between the diagonal and the first entry, either way.
+/// Returns the sum over rows of the distance between the diagonal and the first entry, in either direction.
 fn profile(pattern: &Pattern) -> usize {
     let n = pattern.len();
     let mut first: Vec<usize> = (0..n).collect();
@@ -99,8 +101,8 @@ fn profile(pattern: &Pattern) -> usize {
     first.iter().enumerate().map(|(i, first)| i - first).sum()
 }
 
-/// Breadth-first from a node far from others, neighbours by degree, component by component, and all that reversed
-/// (George and Liu 1981).
+/// Returns the reverse Cuthill–McKee order: breadth-first from a node far from others, neighbours by degree,
+/// component by component, and then reversed (George and Liu 1981).
 pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     let n = pattern.len();
     let (ptr, mut neighbours) = pattern.neighbours();
@@ -116,7 +118,8 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
             continue;
         }
         let (begin, mut start) = (order.len(), root);
-        // The last node of a search is far from its start; from there once more, and then for good.
+        // The last node of a search is far from its start: the second search starts there, and so does the
+        // third, whose order is kept.
         for mark in 1..=DONE {
             order.truncate(begin);
             order.push(start);
@@ -139,12 +142,12 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     order
 }
 
-/// Rows sorted by level, in their order within one, and where each level begins.
+/// Sorts rows by level, keeping their order within each, and returns where each level begins.
 pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32>) {
     let count = level_count(levels);
     begin.clear();
     begin.resize(count + 1, 0);
-    // The place of the next row of a level stands one behind it, and is the level's end when all have theirs.
+    // The position of a level's next row is stored one slot further on; it ends up as the level's end.
     levels.iter().filter(|&&l| (l as usize) + 1 < count).for_each(|&l| begin[l as usize + 2] += 1);
     (2..=count).for_each(|l| begin[l] += begin[l - 1]);
     order.resize(levels.len(), 0);

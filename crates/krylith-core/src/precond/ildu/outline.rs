@@ -1,4 +1,4 @@
-//! What there is to say of the factors of subdomains without their arrays, which may be on a device.
+//! The outline of subdomain factors: counts that are known without their arrays, which may be on a device.
 
 use super::Plan;
 use crate::Result;
@@ -23,42 +23,42 @@ use crate::operator::TermValues;
 pub struct Outline {
     /// Order of a block, b·s.
     pub order: usize,
-    /// Own block rows.
+    /// Number of own block rows.
     pub block_rows: usize,
-    /// Subdomains.
+    /// Number of subdomains.
     pub subdomains: usize,
-    /// Block rows of the largest.
+    /// Number of block rows in the largest subdomain.
     pub largest: usize,
-    /// Levels of the deepest.
+    /// Number of levels of the deepest subdomain.
     pub deepest: usize,
-    /// Blocks of the factors: L, D and U.
+    /// Number of blocks in the factors: L, D and U.
     pub entries: usize,
-    /// Stored blocks of the union of the terms' patterns, ghost columns included.
+    /// Number of stored blocks in the union of the terms' patterns, ghost columns included.
     pub stored: usize,
-    /// Those of them that couple subdomains.
+    /// Number of those blocks that couple subdomains and are left out.
     pub dropped: usize,
-    /// Stored blocks of each term's matrix.
+    /// Number of stored blocks of each term's matrix.
     pub blocks: Vec<usize>,
 }
 
 impl Outline {
-    /// Blocks of the factors over stored blocks of the matrix.
+    /// Returns the ratio of blocks in the factors to stored blocks of the matrix.
     pub fn fill(&self) -> f64 {
         if self.stored > 0 { self.entries as f64 / self.stored as f64 } else { 1.0 }
     }
 
-    /// Refuses values of another shape than those of the terms that the plan was made for.
+    /// Rejects values of another shape than those of the terms that the plan was made for.
     ///
     /// # Errors
-    /// Another order of blocks, number of terms, or of stored blocks.
+    /// Another order of blocks, number of terms, or number of stored blocks.
     pub fn check(&self, values: &TermValues) -> Result<()> {
         let (stages, block) = (values.stages(), self.block(values));
-        // An order that the stages do not divide leaves no block size, and no number of values fits.
+        // If the stages do not divide the order, there is no block size, and no number of values fits.
         let size = if block * stages == self.order { block * block } else { usize::MAX };
         values.check(stages, self.blocks.iter().map(|&blocks| blocks.saturating_mul(size)))
     }
 
-    /// Block size b of values that belong to the plan.
+    /// Returns the block size b of values that belong to the plan.
     pub(crate) fn block(&self, values: &TermValues) -> usize {
         self.order / values.stages().max(1)
     }

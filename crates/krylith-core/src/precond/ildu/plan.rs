@@ -1,4 +1,5 @@
-//! What factors need that values do not change: patterns, order and levels of every subdomain.
+//! The plan of subdomain factors, which does not depend on values: patterns, order and levels of every
+//! subdomain.
 
 use super::analysis::{Analysis, Count, Found, Places, Scratch};
 use crate::matrix::storage::SharedPattern;
@@ -10,14 +11,14 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Everything about the factors of all subdomains that values do not change.
+/// All data of the factors of all subdomains that do not depend on values.
 ///
-/// Inside a subdomain rows are numbered by level: its local numbers, called positions here, are consecutive in each
-/// level. Levels come from the symmetrised pattern with its fill, so the same ones serve L and U, and elimination by
-/// position is elimination in the order chosen: coupled rows keep it.
+/// Inside a subdomain rows are numbered by level: the local numbers, called positions here, are consecutive
+/// in each level. Levels come from the symmetrised pattern with its fill, so the same levels serve L and U.
+/// Elimination by position equals elimination in the chosen order, because coupled rows keep that order.
 ///
 /// # Examples
-/// For many matrices of one pattern:
+/// One plan for many matrices of the same pattern:
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::precond::{Ildu, IlduOptions};
@@ -43,31 +44,32 @@ pub struct Plan {
     pub rows: Vec<u32>,
     /// Subdomain p has levels `level_ptr[p]..level_ptr[p + 1]`.
     pub level_ptr: Vec<usize>,
-    /// First position of each level, relative to the subdomain's first; a level ends where the next begins, the last
-    /// with its subdomain.
+    /// First position of each level, relative to the subdomain's first position. A level ends where the next
+    /// begins, and the last one with its subdomain.
     pub levels: Vec<u32>,
     /// Position → entries; `block_rows + 1` long.
     pub row_ptr: Vec<usize>,
-    /// Column of each entry as a position relative to its subdomain's first; ascending in a row, the diagonal included.
+    /// Column of each entry as a position relative to its subdomain's first; ascending in a row, with the
+    /// diagonal.
     pub columns: Vec<u32>,
     /// Position → its diagonal entry.
     pub diagonal: Vec<usize>,
-    /// For each term: entry → number of its block in that matrix's values, or `u32::MAX` where it has none.
+    /// For each term: entry → number of its block in that matrix's values, or `u32::MAX` if it has none.
     pub sources: Vec<Vec<u32>>,
-    /// Stored blocks of the union of the patterns that couple subdomains, ghost columns included.
+    /// Number of stored blocks in the union of the patterns that couple subdomains, ghost columns included.
     pub dropped: usize,
-    /// Stored blocks of the union of the patterns, ghost columns included.
+    /// Number of stored blocks in the union of the patterns, ghost columns included.
     pub stored: usize,
-    /// Stored blocks of each term's matrix.
+    /// Number of stored blocks of each term's matrix.
     pub blocks: Vec<usize>,
-    /// Pattern of each term's matrix; of the first alone where all are the same.
+    /// Pattern of each term's matrix; only the first if all are the same.
     pub(crate) patterns: Vec<SharedPattern>,
 }
 
-/// Block rows that one task analyses, where its subdomains allow.
+/// Block rows that one task analyses, if its subdomains allow.
 const TASK: usize = 16384;
 
-/// One task's part of a plan: what was counted, and the fill, which must be found to be counted.
+/// One task's part of a plan: the counts, and the fill, which must be computed in order to be counted.
 struct Task {
     subdomains: Range<usize>,
     counts: Vec<Count>,
@@ -75,11 +77,12 @@ struct Task {
 }
 
 impl Plan {
-    /// Analyses every subdomain with ILU(`fill`), in parallel; the result does not depend on threads.
+    /// Analyses every subdomain with ILU(`fill`), in parallel. The result does not depend on the number of
+    /// threads.
     ///
     /// # Errors
-    /// A matrix that is not square, blocks of order above 32, more than 2³² − 2 stored blocks, or subdomains of
-    /// another number of block rows; an interrupt while fill is found.
+    /// A matrix that is not square; blocks of order above 32; more than 2³² − 2 stored blocks; subdomains of
+    /// another number of block rows; an interrupt during the fill computation.
     pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
         Self::check(terms, subdomains)?;
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
@@ -115,7 +118,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses what no plan can be made of: see [`new`](Self::new).
+    /// Rejects terms and subdomains that no plan can be made of: see [`new`](Self::new).
     pub(crate) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
         check_count(terms.terms.len())?;
@@ -124,26 +127,26 @@ impl Plan {
         }
         if subdomains.block_rows() != n {
             return Err(Error::invalid(format!(
-                "subdomains of {} block rows for a matrix of {n}",
+                "the subdomains have {} block rows, but the matrix has {n}",
                 subdomains.block_rows()
             )));
         }
         if order > MAX_ORDER {
             return Err(Error::Unsupported(format!(
-                "incomplete factors with blocks of order {order}; the largest is {MAX_ORDER}: use a smaller block size \
+                "blocks of order {order} are too large for incomplete factors; the largest is {MAX_ORDER}: use a smaller block size \
                  or fewer stages"
             )));
         }
         let mut blocks = terms.terms.iter().map(|t| t.1.blocks());
         if let Some(most) = blocks.find(|&b| b >= u32::MAX as usize) {
             return Err(Error::Unsupported(format!(
-                "incomplete factors of a matrix with {most} stored blocks; the most is 2³² − 2: use more ranks"
+                "a matrix with {most} stored blocks is too large for incomplete factors; the most is 2³² − 2: use more ranks"
             )));
         }
         Ok(())
     }
 
-    /// Finds what was only counted, and writes everything to its place.
+    /// Analyses the subdomains that were only counted so far, and writes all parts to their places.
     fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) -> Result<()> {
         let mut rest = Places {
             rows: &mut self.rows,
@@ -160,7 +163,7 @@ impl Plan {
             shares.push((first, rest.split_off(rows, entries), task));
             first += entries;
         }
-        // Levels are few, and counted when they are found.
+        // Levels are few, so they are counted only when they are found.
         let levels: Vec<(Vec<u32>, Vec<u32>)> = shares
             .into_par_iter()
             .map_init(Scratch::default, |scratch, (mut first, mut places, task)| {
@@ -191,23 +194,23 @@ impl Plan {
         Ok(())
     }
 
-    /// The pattern of term `t`.
+    /// Returns the pattern of term `t`.
     pub(crate) fn pattern(&self, t: usize) -> &Pattern {
         let shared = &self.patterns[t.min(self.patterns.len() - 1)];
-        shared.get().expect("a pattern that was fetched")
+        shared.get().expect("the pattern was fetched at set-up")
     }
 
-    /// Subdomains.
+    /// Returns the number of subdomains.
     pub fn count(&self) -> usize {
         self.ptr.len() - 1
     }
 
-    /// Blocks of the factors: L, D and U.
+    /// Returns the number of blocks in the factors: L, D and U.
     pub fn entries(&self) -> usize {
         self.columns.len()
     }
 
-    /// Block rows of the largest subdomain.
+    /// Returns the number of block rows in the largest subdomain.
     pub fn largest(&self) -> usize {
         self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
@@ -216,7 +219,7 @@ impl Plan {
 /// The largest order of a block.
 pub(crate) const MAX_ORDER: usize = 32;
 
-/// Runs of subdomains of about [`TASK`] block rows each.
+/// Returns ranges of subdomains with about [`TASK`] block rows each.
 fn tasks(subdomains: &Subdomains) -> Vec<Range<usize>> {
     let ptr = subdomains.starts();
     let (mut tasks, mut start) = (Vec::new(), 0);
@@ -229,7 +232,7 @@ fn tasks(subdomains: &Subdomains) -> Vec<Range<usize>> {
     tasks
 }
 
-/// How many entries each subdomain has.
+/// Counts the entries of each subdomain.
 fn count(analysis: &Analysis, subdomains: Range<usize>, scratch: &mut Scratch) -> Result<Task> {
     let mut counts: Vec<Count> = subdomains.clone().map(|p| analysis.count(p, scratch)).collect();
     let mut found = Vec::new();

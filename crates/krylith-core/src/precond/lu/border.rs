@@ -1,33 +1,34 @@
-//! Rows and columns with many entries, such as that of a mean value, as a border around factors of what is left.
+//! Borders: rows and columns with many entries, such as that of a mean value, around factors of the rest.
 //!
-//! A dense row couples all columns: COLAMD and the bounds of George and Ng (1987) then take the factors for dense, and partial pivoting
-//! may make them so. Without it
+//! A dense row couples all columns. COLAMD and the bounds of George and Ng (1987) then treat the factors as
+//! dense, and partial pivoting may make them so. Without it,
 //!
 //! ```text
 //! A = [A₁₁ A₁₂; A₂₁ A₂₂],   S = A₂₂ − A₂₁ A₁₁⁻¹ A₁₂,   x₂ = S⁻¹ (b₂ − A₂₁ A₁₁⁻¹ b₁),   x₁ = A₁₁⁻¹ b₁ − A₁₁⁻¹ A₁₂ x₂,
 //! ```
 //!
-//! with A₂₂ as small as there are dense rows. A₁₁ alone may be singular where A is not: a Laplacian without boundary values is, which the row of its
-//! mean makes regular. So A₁₁ gets δ added to one diagonal entry of each of its connected parts, and the border an unknown y for each of those,
-//! y = x_p, which takes it away again: the whole system is the given one.
+//! where the order of A₂₂ is the number of dense rows. A₁₁ alone may be singular although A is not. An
+//! example is a Laplacian without boundary values, which the row of its mean makes regular. So A₁₁ gets δ
+//! added to one diagonal entry of each of its connected parts. For each of these entries the border gets an
+//! unknown y = x_p that takes δ away again: the whole system is the given one.
 
 use super::factors::{Columns, Factors, Work};
 use crate::Result;
 use crate::precond::invert::eliminate;
 
-/// Rows and columns of more entries than this many times √n are dense, as COLAMD takes them.
+/// Rows and columns of more entries than this many times √n are dense, as in COLAMD.
 const DENSE: f64 = 10.0;
-/// Fewer are dense in nothing.
+/// Rows and columns with at most this many entries never count as dense.
 const FEW: usize = 200;
 /// Most unknowns of a border.
 const MOST: usize = 64;
 
-/// What surrounds the factors of A₁₁ + δ.
+/// The border around the factors of A₁₁ + δ.
 pub(super) struct Border {
-    /// Unknowns of the border, and of the rest.
+    /// Unknowns of the border, and the other unknowns.
     outer: Vec<usize>,
     inner: Vec<usize>,
-    /// A₂₁ and the rows of y, by rows: place among the inner unknowns, and value.
+    /// A₂₁ and the rows of y, by rows: the position among the inner unknowns, and the value.
     rows: Vec<Vec<(usize, f64)>>,
     /// (A₁₁ + δ)⁻¹ [A₁₂, −δ], column by column.
     columns: Vec<f64>,
@@ -35,7 +36,7 @@ pub(super) struct Border {
     inverse: Vec<f64>,
 }
 
-/// Which unknowns are dense, where that is some and not many.
+/// Returns the dense unknowns, if there are some but not too many.
 pub(super) fn dense(a: &Columns) -> Option<Vec<usize>> {
     let n = a.order();
     let many = ((DENSE * (n as f64).sqrt()) as usize).max(FEW);
@@ -46,7 +47,7 @@ pub(super) fn dense(a: &Columns) -> Option<Vec<usize>> {
     (!outer.is_empty() && outer.len() <= MOST && outer.len() < n).then_some(outer)
 }
 
-/// A₁₁ with δ added, and what then stands in the border: its unknowns and the pinned places among the inner ones.
+/// A₁₁ + δ, with the unknowns of the border and the pinned positions among the inner ones.
 pub(super) struct Split {
     pub inner: Columns,
     outer: Vec<usize>,
@@ -55,7 +56,7 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Takes the dense unknowns out; `None` where what is left falls into too many parts.
+    /// Takes the dense unknowns out; `None` if the rest splits into too many parts.
     pub fn new(a: &Columns, outer: Vec<usize>) -> Option<Self> {
         let n = a.order();
         let mut place = vec![0usize; n];
@@ -66,7 +67,7 @@ impl Split {
         for &j in &places {
             let mut has_diagonal = false;
             for (i, v) in a.column(j).filter(|(i, _)| place[*i] != usize::MAX) {
-                // A place on the diagonal of every column: one of each part is pinned.
+                // Every column gets a position on the diagonal, because one of each part is pinned.
                 if !has_diagonal && i >= j {
                     has_diagonal = true;
                     if i > j {
@@ -91,7 +92,7 @@ impl Split {
         (outer.len() + pins.len() <= MOST).then_some(Self { inner, outer, places, pins })
     }
 
-    /// The border around factors of the inner part; `None` where the border is singular.
+    /// Builds the border around factors of the inner part; `None` if the border is singular.
     ///
     /// # Errors
     /// Factors that cannot be applied.
@@ -141,7 +142,7 @@ impl Split {
     }
 }
 
-/// The inverse of a small matrix by rows, where it has one.
+/// Returns the inverse of a small matrix, by rows, if it exists.
 fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
     let mut inverse = vec![0.0; m * m];
     for (i, row) in a.chunks_exact_mut(m).enumerate() {
@@ -152,7 +153,8 @@ fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
     eliminate(m, &mut a, &mut inverse).is_ok().then_some(inverse)
 }
 
-/// One place of each connected part, where its diagonal is largest, and what is added there; `None` of too many parts.
+/// Returns one position in each connected part, where its diagonal is largest, and the number to add there;
+/// `None` if there are too many parts.
 fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
     let n = a.order();
     let mut part: Vec<usize> = (0..n).collect();
@@ -185,12 +187,12 @@ fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
 }
 
 impl Border {
-    /// Numbers that it holds beside the factors.
+    /// Returns the number of numbers that it stores beside the factors.
     pub fn numbers(&self) -> usize {
         self.columns.len() + self.rows.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// x ← A⁻¹ x.
+    /// Computes x ← A⁻¹ x.
     ///
     /// # Errors
     /// Factors that cannot be applied.

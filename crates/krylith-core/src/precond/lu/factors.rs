@@ -1,4 +1,4 @@
-//! The factors themselves: which kind a matrix gets, and how it is asked whether they solve anything.
+//! The choice among kinds of factors, and the test whether they solve the system.
 
 use super::SparseLu;
 use super::border::{self, Border, Split};
@@ -15,23 +15,26 @@ use faer::sparse::linalg::{LuError, SupernodalThreshold, qr};
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
 use faer::{Conj, MatMut, Par, Side};
 
-/// Two mirrored entries are equal up to this, relative to the largest of their rows.
+/// Two mirrored entries count as equal up to this, relative to the largest entries of their rows.
 const EQUAL: f64 = 1e-13;
-/// What a solve with random numbers may leave over of them: factors that leave more are those of a singular system.
+/// Share of a random right-hand side that may remain as the residual of a solve. Factors that leave more are
+/// those of a singular system.
 const LEFT: f64 = 0.5;
-/// The same of L B Lᵀ, whose pivots come from within supernodes alone: where it leaves more, those of L U are better.
+/// The same share for L B Lᵀ, whose pivots come only from within supernodes. If more remains, the factors of
+/// L U are better.
 const LEFT_SYMMETRIC: f64 = 1e-6;
-/// Operations for each number of a factor, as a share of what `faer` asks for by itself, from which on supernodes are made. Columns one by
-/// one take three to five times as long on systems of 200 to 6,000 unknowns (one core); where there are no supernodes, as in an arrow,
-/// supernodes take a thousand times as long.
+/// Operations per number of a factor from which supernodes are made, as a share of the default of `faer`.
+/// Column by column, systems of 200 to 6,000 unknowns take three to five times as long (one core). Without
+/// real supernodes, as in an arrow matrix, supernodes take a thousand times as long.
 const SUPERNODES: SupernodalThreshold = SupernodalThreshold(0.12);
-/// What to do about a system without an inverse.
-const SINGULAR: &str = "try an incomplete one, such as ildu:cut=whole,shift=1e-6, or name all null vectors";
+/// Remedy for a system without an inverse.
+const SINGULAR: &str = "try incomplete factors, such as ildu:cut=whole,shift=1e-6, or give all null vectors";
 
-/// One right-hand side, and what a solve needs beside it.
+/// One right-hand side, and the workspace of a solve.
 pub(super) struct Work {
     pub x: Vec<f64>,
-    /// Of a border: all unknowns, and those of the border before and after its inverse.
+    /// Workspace of a border: all unknowns, and those of the border before and after multiplying by its
+    /// inverse.
     pub whole: Vec<f64>,
     pub border: [Vec<f64>; 2],
     stack: MemBuffer,
@@ -44,9 +47,9 @@ impl Default for Work {
     }
 }
 
-/// Factors of the values that were given last.
+/// Factors of the latest values.
 pub(super) enum Factors {
-    /// None could be made, or there are no rows.
+    /// No factors: they could not be computed, or there are no rows.
     None,
     Cholesky {
         symbolic: SymbolicCholesky<usize>,
@@ -57,7 +60,7 @@ pub(super) enum Factors {
         symbolic: SymbolicCholesky<usize>,
         values: Vec<f64>,
         subdiagonal: Vec<f64>,
-        /// Of the pivots: forward and inverse.
+        /// The permutation of the pivots: forward and inverse.
         perm: [Vec<usize>; 2],
     },
     Lu {
@@ -65,14 +68,14 @@ pub(super) enum Factors {
         numeric: NumericLu<usize, f64>,
         most: usize,
     },
-    /// Of all but dense rows and columns, which surround them.
+    /// Factors of all but dense rows and columns, which form a border.
     Bordered {
         inner: Box<Factors>,
         border: Box<Border>,
     },
 }
 
-/// A matrix by columns, rows of each in order.
+/// A matrix by columns, with the rows of each in order.
 #[derive(Default)]
 pub(super) struct Columns {
     pub col_ptr: Vec<usize>,
@@ -92,7 +95,7 @@ impl Factors {
         }
     }
 
-    /// What they are.
+    /// Returns the kind of the factors.
     pub fn kind(&self) -> &'static str {
         match self {
             Factors::None => "none",
@@ -107,7 +110,8 @@ impl Factors {
         }
     }
 
-    /// Numbers of the factors: of L where the matrix is symmetric, else the most that pivoting can make of L and U.
+    /// Returns the number of numbers in the factors: those of L if the matrix is symmetric, else the most
+    /// that pivoting can make of L and U.
     pub fn numbers(&self) -> usize {
         match self {
             Factors::None => 0,
@@ -117,7 +121,7 @@ impl Factors {
         }
     }
 
-    /// Numbers that one application moves.
+    /// Returns how many numbers one application moves.
     pub fn moved(&self) -> usize {
         match self {
             Factors::Cholesky { .. } | Factors::Symmetric { .. } => 2 * self.numbers(),
@@ -126,7 +130,7 @@ impl Factors {
         }
     }
 
-    /// x ← A⁻¹ x.
+    /// Computes x ← A⁻¹ x.
     pub fn solve(&self, work: &mut Work) -> Result<()> {
         if let Factors::Bordered { inner, border } = self {
             return border.solve(inner, work);
@@ -138,7 +142,9 @@ impl Factors {
             Factors::None if n == 0 => {}
             Factors::Bordered { .. } => {}
             Factors::None => {
-                return Err(Error::invalid("lu: the last values had no factors; give values that have some"));
+                return Err(Error::invalid(
+                    "lu: the last values could not be factorised; set new values before the next solve",
+                ));
             }
             Factors::Cholesky { symbolic, values } => {
                 LltRef::new(symbolic, values).solve_in_place_with_conj(Conj::No, x, Par::Seq, stack);
@@ -180,14 +186,17 @@ impl Columns {
         x.iter().enumerate().for_each(|(j, x)| self.column(j).for_each(|(i, v)| r[i] -= v * x));
     }
 
-    /// What of a symmetric matrix is known: whether its diagonal is positive; `None` where it is not symmetric or has a zero there.
+    /// Returns whether the diagonal of a symmetric matrix is positive; `None` if the matrix is not symmetric
+    /// or has a zero on the diagonal.
     ///
-    /// Mirrored entries may differ by rounding, relative to the largest entries of their rows, and one of them may then be missing: assembly does both.
+    /// Mirrored entries may differ by rounding, relative to the largest entries of their rows, and one of
+    /// them may then be missing: assembly causes both.
     fn symmetry(&self) -> Option<bool> {
         let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
         let sizes: Vec<f64> = (0..self.order()).map(largest).collect();
         let is_rounding = |i: usize, j: usize, v: f64| v.abs() <= EQUAL * sizes[i].min(sizes[j]);
-        // By columns, the entry that mirrors the next of column j is the next of its own column.
+        // Columns are traversed in order, so the mirror of the next entry in column j is the next entry of
+        // its own column.
         let mut next = self.col_ptr.clone();
         let step = |next: &mut [usize], j: usize, i: usize| {
             let left = |next: &[usize]| next[j] < self.col_ptr[j + 1];
@@ -216,9 +225,10 @@ impl Columns {
         Some(positive)
     }
 
-    /// Factors of the values, on the analysis of `old` ones where they have one of that kind, and room for a solve in `work`.
+    /// Factorises the values. Uses the analysis of `old` factors if they are of the same kind, and allocates
+    /// the workspace of a solve in `work`.
     pub fn factors(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Factors> {
-        // What once needed pivots keeps them.
+        // A matrix that needed pivots before keeps them.
         let analysis = match old {
             Factors::Lu { symbolic, numeric, most } => {
                 let factors = self.lu(symbolic, numeric, most)?;
@@ -263,7 +273,7 @@ impl Columns {
         self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular())
     }
 
-    /// Factors of all but dense rows and columns; `None` where none are dense, or what is left is singular.
+    /// Returns factors of all but dense rows and columns; `None` if none are dense or the rest is singular.
     fn bordered(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Option<Factors>> {
         let Some(split) = border::dense(self).and_then(|outer| Split::new(self, outer)) else {
             return Ok(None);
@@ -282,7 +292,8 @@ impl Columns {
         }
     }
 
-    /// The factors, if a solve leaves no more than so much of random numbers.
+    /// Returns the factors if the residual of a solve with a random right-hand side is at most this share of
+    /// it.
     fn solving(&self, factors: Factors, left: f64, work: &mut Work) -> Result<Option<Factors>> {
         let n = self.order();
         let mut r: Vec<f64> = (0..n).map(|i| crate::space::random(1, i as u64)).collect();
@@ -303,7 +314,7 @@ impl Columns {
             .map_err(|e| no_room(format!("{e:?}")))
     }
 
-    /// L of A = L Lᵀ; false where a pivot is not positive.
+    /// Computes L of A = L Lᵀ; returns false if a pivot is not positive.
     fn cholesky(&self, symbolic: &SymbolicCholesky<usize>, values: &mut [f64]) -> Result<bool> {
         let scratch = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
         let made = symbolic.factorize_numeric_llt(
@@ -318,7 +329,7 @@ impl Columns {
         Ok(made.is_ok())
     }
 
-    /// L and B of A = L B Lᵀ, with pivots by Bunch and Kaufman (1977) within each supernode.
+    /// Computes L and B of A = L B Lᵀ, with pivots by Bunch and Kaufman (1977) within each supernode.
     fn symmetric(&self, symbolic: SymbolicCholesky<usize>, mut values: Vec<f64>) -> Result<Factors> {
         let n = self.order();
         let (mut subdiagonal, mut perm) = (vec![0.0; n], [vec![0; n], vec![0; n]]);
@@ -359,7 +370,8 @@ impl Columns {
         }
     }
 
-    /// The most numbers that L and U can have, whatever the pivots (George and Ng 1987): those of Householder vectors and R.
+    /// Returns the most numbers that L and U can have for any pivots (George and Ng 1987): those of
+    /// Householder vectors and R.
     fn most_fill(&self, symbolic: &SymbolicLu<usize>) -> Result<usize> {
         let n = self.order();
         let rows = self.transposed();
@@ -372,7 +384,8 @@ impl Columns {
         let tree = qr::col_etree(self.pattern(), perm, &mut tree, stack);
         qr::postorder(&mut post, tree, stack);
         qr::column_counts_ata(&mut counts, &mut first, rows, perm, tree, &post, stack);
-        // Rows of a Householder vector: those that begin in its column, and its children's but for one each.
+        // Rows of a Householder vector: those that begin in its column, and those of its children except one
+        // each.
         let mut vectors = vec![0usize; n];
         first.iter().filter(|&&j| j < n).for_each(|&j| vectors[j] += 1);
         for (j, &parent) in tree.into_inner().iter().enumerate() {
@@ -383,7 +396,7 @@ impl Columns {
         Ok(vectors.iter().sum::<usize>() + counts.iter().sum::<usize>())
     }
 
-    /// First entries and columns of each row.
+    /// Returns the first entry of each row, and the columns of the entries by rows.
     fn transposed(&self) -> (Vec<usize>, Vec<usize>) {
         let n = self.order();
         let mut ptr = vec![0; n + 1];
@@ -399,7 +412,7 @@ impl Columns {
         (ptr, columns)
     }
 
-    /// What to say of a matrix that has no inverse, with a row or column of zeros where there is one.
+    /// Returns the error for a singular matrix. It names a row or column of zeros if there is one.
     fn singular(&self) -> Error {
         let n = self.order();
         let (mut row, mut column) = (vec![false; n], vec![false; n]);
@@ -410,35 +423,36 @@ impl Columns {
             seen.iter().position(|seen| !seen).map(|i| format!("{what} {i} has no nonzero entry"))
         };
         let why = zeros("row", &row).or_else(|| zeros("column", &column));
-        let why = why.unwrap_or_else(|| format!("of order {n}, to working precision"));
-        Error::invalid(format!("lu: the matrix is singular, {why}; {SINGULAR}"))
+        let why = why.unwrap_or_else(|| format!("order {n}, to working precision"));
+        Error::invalid(format!("lu: the matrix is singular ({why}); {SINGULAR}"))
     }
 }
 
-/// Room for an analysis, factors or a solve.
+/// Allocates the workspace of an analysis, of factors or of a solve.
 fn buffer(size: StackReq) -> Result<MemBuffer> {
     MemBuffer::try_new(size).map_err(|_| no_room(crate::text::bytes(size.size_bytes() as u64)))
 }
 
 fn no_room(why: String) -> Error {
-    Error::invalid(format!("lu: no memory for factors ({why}); take incomplete ones, such as ildu"))
+    Error::invalid(format!("lu: out of memory for factors ({why}); use incomplete factors, such as ildu"))
 }
 
-/// Bytes of a number of a factor with its row.
+/// Bytes of a number of a factor, with its row.
 pub(super) const ENTRY: u64 = 16;
 
-/// Seconds for a number of L, measured on one core over grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns.
+/// Seconds per number of L, measured on one core with grids, Stokes, Helmholtz and elasticity systems of 400
+/// to 160,000 unknowns.
 const SECONDS: f64 = 25e-9;
-/// What pivots make of the most numbers that L and U can have.
+/// Share that pivots typically fill of the most numbers that L and U can have.
 const LESS: f64 = 0.5;
 
-/// Refuses factors that take longer than what the caller gives them, before they are begun.
+/// Rejects factors that would take longer than the time limit, before the factorisation begins.
 fn is_soon(numbers: usize, share: f64) -> Result<()> {
     let seconds = SECONDS * share * numbers as f64 * (numbers as f64 / 1e7).max(1.0).powf(1.0 / 3.0);
     match Bounds::here().seconds.filter(|most| seconds > *most) {
         None => Ok(()),
         Some(most) => Err(Error::invalid(format!(
-            "lu: {} numbers of factors take about {}, and the limit is {}; take incomplete factors, such as ildu, or raise time_limit",
+            "lu: factors of {} numbers take about {}, but the limit is {}; use incomplete factors, such as ildu, or raise time_limit",
             crate::text::count(numbers),
             crate::text::seconds(seconds),
             crate::text::seconds(most)
@@ -454,8 +468,8 @@ fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
             what: format!("lu: {what}"),
             needed,
             free,
-            place: "the half of the host that factors may take".into(),
-            remedy: "take incomplete factors, such as ildu or ras, or coarse levels (amg)",
+            place: "the half of host memory that factors may use".into(),
+            remedy: "use incomplete factors, such as ildu or ras, or algebraic multigrid (amg)",
         }),
     }
 }

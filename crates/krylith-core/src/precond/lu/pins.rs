@@ -1,27 +1,30 @@
-//! Singular systems whose null vectors are known: an unknown for each of them is fixed, and its row left out.
+//! Pins for singular systems with known null vectors: for each vector one unknown is fixed, and its row is
+//! left out.
 
 use super::factors::Columns;
 use crate::operator::Terms;
 use crate::{Error, Result};
 
-/// A vector of which elimination leaves less depends on those before it.
+/// A vector of which elimination leaves less than this depends on the earlier ones.
 const DEPENDENT: f64 = 1e-10;
-/// Of unknowns where vectors are this share of the largest, the one whose row has the largest entry is taken: one that hangs by a small
-/// entry would make the rest nearly singular.
+/// Among the unknowns where a vector has at least this share of its largest entry, the one whose row has the
+/// largest entry is pinned. An unknown that is coupled only by small entries would leave the rest nearly
+/// singular.
 const LARGE: f64 = 0.5;
 
-/// An unknown for each vector, so that the square of the vectors' rows there has an inverse of moderate size: elimination with complete
-/// pivoting, but for what [`LARGE`] leaves open.
+/// Returns one unknown for each vector, such that the square matrix of the vectors' entries there has an
+/// inverse of moderate size. This is elimination with complete pivoting, except for the choice among large
+/// entries ([`LARGE`]).
 ///
 /// # Errors
-/// Vectors of another length, or that depend on each other.
+/// Vectors of a wrong length, or linearly dependent ones.
 pub(super) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
     if null.is_empty() {
         return Ok(Vec::new());
     }
     let n = terms.rows();
     if let Some(i) = null.iter().position(|v| v.len() != n || !v.iter().all(|v| v.is_finite())) {
-        return Err(Error::invalid(format!("lu: null vector {i} has other than {n} finite numbers")));
+        return Err(Error::invalid(format!("lu: null vector {i} must have {n} finite numbers")));
     }
     let sizes = sizes(terms);
     let largest = |v: &[f64]| v.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -35,7 +38,7 @@ pub(super) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
         let pivot = left.swap_remove(at);
         let most = largest(&pivot);
         if !(most > DEPENDENT) {
-            return Err(Error::invalid("lu: a null vector is zero or depends on the others"));
+            return Err(Error::invalid("lu: a null vector is zero or linearly dependent on the others"));
         }
         let large = (0..n).filter(|&u| pivot[u].abs() >= LARGE * most);
         let Some(u) = large.max_by(|&u, &v| sizes[u].total_cmp(&sizes[v])) else { break };
@@ -49,7 +52,7 @@ pub(super) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
     Ok(pins)
 }
 
-/// Of each unknown the largest entry of its row.
+/// Returns the largest entry in the row of each unknown.
 fn sizes(terms: &Terms) -> Vec<f64> {
     let (b, s) = (terms.block(), terms.stages());
     let mut sizes = vec![0.0f64; terms.rows()];
@@ -70,7 +73,8 @@ fn sizes(terms: &Terms) -> Vec<f64> {
 }
 
 impl Columns {
-    /// Rows and columns of these unknowns become those of a diagonal, with numbers of the size of their columns.
+    /// Turns the rows and columns of these unknowns into those of a diagonal matrix, with numbers of the size
+    /// of their columns.
     pub(super) fn pin(&mut self, pinned: &[usize]) {
         if pinned.is_empty() {
             return;

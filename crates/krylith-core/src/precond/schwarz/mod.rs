@@ -1,12 +1,12 @@
-//! Restricted additive Schwarz with overlap (Cai and Sarkis 1999): M⁻¹ = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ with A_k = R_k^δ A (R_k^δ)ᵀ,
-//! whose subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
+//! Restricted additive Schwarz with overlap (Cai and Sarkis 1999): M⁻¹ = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ with A_k =
+//! R_k^δ A (R_k^δ)ᵀ. The subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
 //!
-//! Randomized factors are checked before they are used: where they are not finite, or their defect is above [`MOST_DEFECT`], exact ones
-//! take their place and an event says so. The first factors of ILU(2) and more are exact, as in the paper's §6.1; later factorisations
-//! start from the last factors.
+//! Randomized factors are checked before they are used. If they are not finite, or their defect is above
+//! [`MOST_DEFECT`], exact factors replace them, and an event reports it. The first factors of ILU(2) and
+//! higher are exact, as in §6.1 of the paper; later factorisations start from the last factors.
 //!
-//! Where sweeps are on trial ([`Schwarz::try_sweeps`]) they are compared with substitution on one random vector after every
-//! factorisation: where they miss it by more than [`MOST_DISTANCE`], substitution takes their place.
+//! Sweeps on trial ([`Schwarz::try_sweeps`]) are compared with substitution on one random vector after every
+//! factorisation. If their distance from it is above [`MOST_DISTANCE`], substitution replaces them.
 //!
 //! Subdomains are as large as a rank's share, which no shared memory holds. All A_k of a rank are diagonal
 //! blocks of one matrix, so a device knows no subdomains. It has one block matrix with its ILU(k), a list of
@@ -32,20 +32,20 @@ use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result, sweeps};
 use std::sync::Arc;
 
-/// Randomized factors with a larger defect ‖(A − LU)_S‖_F / ‖A‖_F are not taken.
+/// Largest defect ‖(A − LU)_S‖_F / ‖A‖_F of randomized factors that are used.
 pub const MOST_DEFECT: f64 = 1e-2;
 
-/// Sweeps on trial whose result y has a larger distance ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ are not taken.
+/// Largest distance ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ of the result y of sweeps on trial that are used.
 pub const MOST_DISTANCE: f64 = 0.25;
 
 sweeps! {
     /// The vector pass of randomized Schwarz.
     pub const SWEEPS;
-    /// How far y is from z.
+    /// The squared distance of y from z, and the squared size of z.
     apart: () [y, z] [] -> [distance2, size2] { let d = y - z; distance2 += d * d; size2 += z * z; }
 }
 
-/// How a device runs factorisations and solves.
+/// Options of the device for factorisations and solves.
 ///
 /// # Examples
 /// ```
@@ -55,19 +55,20 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchwarzOptions {
-    /// Precision in which factors are stored for solves; arithmetic is f64.
+    /// Precision in which factors are stored for solves; arithmetic is in f64.
     pub precision: Precision,
-    /// Consecutive rows that one warp (on a CPU: one turn of a thread) works through, f_dp.
+    /// Consecutive rows that one warp (on a CPU: one turn of a thread) processes, f_dp.
     pub rows: usize,
-    /// Randomized sweeps in a fixed order: bitwise the same every time. A sweep then reads what the sweep before left outside
-    /// its own `rows` consecutive rows, and what it has just computed inside them.
+    /// True for randomized sweeps in a fixed order, which are bitwise reproducible. A sweep then reads the
+    /// results of the sweep before outside its own `rows` consecutive rows, and its newest results inside
+    /// them.
     pub deterministic: bool,
 }
 
 /// A device that can factorise the subdomain matrices of a rank and solve with their factors.
 ///
 /// # Examples
-/// The bound of code that takes [`Schwarz`] on any device.
+/// A bound for code that uses [`Schwarz`] on any device.
 /// ```
 /// use krylith_core::precond::{Schwarz, SchwarzFactors, SchwarzPlan, SchwarzSettings};
 /// use krylith::{Result, operator::Terms};
@@ -78,23 +79,24 @@ pub struct SchwarzOptions {
 /// }
 /// ```
 pub trait SchwarzFactors: Space {
-    /// Plan, factors and all memory that computing and applying them takes, on the device.
+    /// Plan, factors and all workspace for computing and applying them, on the device.
     type Factors;
-    /// Memory and layout for a plan; no values yet. Collective, where the plan's halos have neighbours.
+    /// Allocates the factors of a plan; no values yet. Collective if the plan's halos have neighbours.
     fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self::Factors>;
-    /// Gathers the values of the subdomain matrices from `values`, those of the own rows, after an exchange of blocks of
-    /// the overlap (`SchwarzPlan::blocks`). Collective.
+    /// Gathers the values of the subdomain matrices from `values`, those of the own rows, after an exchange
+    /// of blocks of the overlap (`SchwarzPlan::blocks`). Collective.
     fn gather_schwarz(&self, factors: &mut Self::Factors, values: Numbers) -> Result<()>;
-    /// Factorises what was gathered; the defect of exact factors is not computed, and is 0. Exact pivots that cannot be inverted are counted by node
-    /// ([`SchwarzPlan::node`], as [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) does by row); for random ones
-    /// `finite` says it. The diagonal blocks of U are inverted once here.
+    /// Factorises the gathered values. The defect of exact factors is not computed, and is 0. Exact pivots
+    /// that cannot be inverted are counted by node ([`SchwarzPlan::node`]), as
+    /// [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) does by row; for randomized
+    /// factors `finite` is false. The diagonal blocks of U are inverted once here.
     fn factorize_schwarz(
         &self,
         factors: &mut Self::Factors,
         how: Factorization,
     ) -> Result<(FactorQuality, Pivots)>;
-    /// y ← M⁻¹ x on own nodes: imports x (`SchwarzPlan::nodes`), solves in every subdomain, keeps each own node's result.
-    /// Collective. Allocates nothing.
+    /// Computes y ← M⁻¹ x on own nodes: imports x (`SchwarzPlan::nodes`), solves in every subdomain, and
+    /// keeps each own node's result. Collective. Allocates nothing.
     fn apply_schwarz(
         &self,
         factors: &Self::Factors,
@@ -102,15 +104,16 @@ pub trait SchwarzFactors: Space {
         x: &Self::Vector,
         y: &mut Self::Vector,
     ) -> Result<()>;
-    /// Bytes that one application must move at least.
+    /// Returns the bytes that one application must move at least.
     fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
-    /// Whether substitution is expected to take less time in a solve than these sweeps, which need more iterations.
+    /// Returns true if substitution is expected to make solves faster than these sweeps, which need more
+    /// iterations.
     fn exact_is_faster(_factors: &Self::Factors, _sweeps: TriangularSolve) -> bool {
         true
     }
 }
 
-/// How factors are computed at each refresh.
+/// Method of computing the factors at each refresh.
 ///
 /// # Examples
 /// ```
@@ -122,16 +125,16 @@ pub trait SchwarzFactors: Space {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchwarzFactor {
-    /// Row by row.
+    /// Row by row, exactly.
     Exact,
-    /// So many randomized sweeps (η), where they are good enough.
+    /// By this many randomized sweeps (η), if the factors are good enough.
     Random {
         /// η, at least 1.
         sweeps: usize,
     },
 }
 
-/// How a [`Schwarz`] computes and applies its factors.
+/// Settings of a [`Schwarz`] for computing and applying its factors.
 ///
 /// # Examples
 /// ```
@@ -145,15 +148,15 @@ pub enum SchwarzFactor {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SchwarzSettings {
-    /// Factors.
+    /// Method of computing the factors.
     pub factor: SchwarzFactor,
-    /// Solves.
+    /// Method of the triangular solves.
     pub solve: TriangularSolve,
-    /// Device.
+    /// Options of the device.
     pub options: SchwarzOptions,
 }
 
-/// y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors for A_k.
+/// The preconditioner y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors for A_k.
 ///
 /// # Examples
 /// ```
@@ -185,9 +188,9 @@ pub struct Schwarz<S: SchwarzFactors> {
     settings: SchwarzSettings,
     /// Sweeps on trial.
     trial: Option<Trial<S>>,
-    /// How far they are from substitution.
+    /// Distance of the sweeps on trial from substitution.
     distance: Option<f64>,
-    /// The last factors were taken, so that sweeps may start from them.
+    /// True if the last factors were used, so that sweeps may start from them.
     good: bool,
     last: Option<Factorization>,
     defect: f64,
@@ -195,7 +198,7 @@ pub struct Schwarz<S: SchwarzFactors> {
     key: u64,
 }
 
-/// A random right-hand side, and two results.
+/// A random right-hand side, and two results of solves.
 struct Trial<S: Space> {
     x: S::Vector,
     y: S::Vector,
@@ -205,10 +208,11 @@ struct Trial<S: Space> {
 }
 
 impl<S: SchwarzFactors> Schwarz<S> {
-    /// Memory and layout for a plan. There are no factors before [`update_values`](Self::update_values). Collective.
+    /// Allocates the factors of a plan. They hold no values before [`update_values`](Self::update_values).
+    /// Collective.
     ///
     /// # Errors
-    /// No sweeps, or no rows a run; a device without room.
+    /// No sweeps, or no rows in a run; out of device memory.
     pub fn new(space: &S, plan: Arc<SchwarzPlan>, settings: SchwarzSettings) -> Result<Self> {
         let solves = match settings.solve {
             TriangularSolve::Exact => 1,
@@ -218,11 +222,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
             || settings.factor == (SchwarzFactor::Random { sweeps: 0 })
             || settings.options.rows == 0
         {
-            return Err(Error::invalid("ras: sweeps, and the rows of a run, must be at least 1"));
+            return Err(Error::invalid("ras: the number of sweeps and the rows of a run must be at least 1"));
         }
         if plan.nodes.own * plan.block != space.len() {
             return Err(Error::invalid(format!(
-                "a plan of {} block rows of order {} for vectors of {} numbers",
+                "ras: the plan has {} block rows of order {}, but vectors have {} numbers",
                 plan.nodes.own,
                 plan.block,
                 space.len()
@@ -243,17 +247,21 @@ impl<S: SchwarzFactors> Schwarz<S> {
         })
     }
 
-    /// Factorises for these values of the own rows, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values). Nothing
-    /// is analysed. Collective. After an error the factors must not be applied.
+    /// Factorises these values of the own rows, in the natural order of
+    /// [`Bsr::values`](crate::matrix::Bsr::values). Nothing is analysed. Collective. After an error the
+    /// factors must not be applied.
     ///
     /// # Errors
-    /// Another number of values; a pivot that cannot be inverted, with its row in the whole system; a rank that is gone or failed.
+    /// A wrong number of values; a pivot that cannot be inverted, with its row in the whole system; a rank
+    /// that has ended or failed.
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<Numbers<'v>>) -> Result<()> {
         let values = values.into();
         let numbers = self.plan.blocks.own * self.plan.block * self.plan.block;
         let fits = match values.len() == numbers {
             true => Ok(()),
-            false => Err(Error::invalid(format!("{} values; {numbers} were expected", values.len()))),
+            false => {
+                Err(Error::invalid(format!("ras: got {} values, but the plan needs {numbers}", values.len())))
+            }
         };
         agree(space.comm(), fits)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
@@ -262,11 +270,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
         self.settle_solve(space)
     }
 
-    /// Takes `sweeps` for solves as long as they are near enough to substitution, which is looked at after every factorisation. Collective;
-    /// before values are given.
+    /// Uses `sweeps` for solves as long as they are close enough to substitution, which is checked after
+    /// every factorisation. Call it before values are given. Collective.
     ///
     /// # Errors
-    /// A device without room for three vectors.
+    /// Out of device memory.
     pub fn try_sweeps(&mut self, space: &S, sweeps: TriangularSolve) -> Result<()> {
         let vector = || space.vector();
         let (mut x, y, z, scalars) = (vector()?, vector()?, vector()?, space.scalars(2)?);
@@ -275,7 +283,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
         Ok(())
     }
 
-    /// Takes the sweeps on trial where they are near enough to substitution.
+    /// Chooses the sweeps on trial if they are close enough to substitution.
     fn settle_solve(&mut self, space: &S) -> Result<()> {
         let Some(Trial { x, y, z, scalars, sweeps }) = &mut self.trial else { return Ok(()) };
         space.apply_schwarz(&self.factors, *sweeps, x, y)?;
@@ -289,7 +297,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
             true => *sweeps,
             false => {
                 self.events.push(format!(
-                    "ras: exact solves instead of randomized sweeps, which miss them by {:.0} %",
+                    "ras uses exact solves; randomized sweeps differ from them by {:.0} %",
                     100.0 * distance
                 ));
                 TriangularSolve::Exact
@@ -316,7 +324,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
                 };
                 let start = if warm { "from the last factors" } else { "from A" };
                 self.events.push(format!(
-                    "ras: exact factors instead of randomized ones, which {why} after {sweeps} sweeps {start}"
+                    "ras uses exact factors; randomized ones {why} after {sweeps} sweeps {start}"
                 ));
             }
             _ => {}
@@ -327,17 +335,17 @@ impl<S: SchwarzFactors> Schwarz<S> {
         Ok(())
     }
 
-    /// Exact factors of this rank's subdomains.
+    /// Computes exact factors of this rank's subdomains.
     fn exact(&mut self, space: &S) -> Result<()> {
         let (quality, pivots) = space.factorize_schwarz(&mut self.factors, Factorization::Exact)?;
         if let Some((node, kind)) = pivots.first {
             let row = self.plan.global.get(node as usize).copied().unwrap_or_default() as usize;
-            let remedy = "take another preconditioner, or another order or fill";
+            let remedy = "use another preconditioner, or another order or fill";
             return Err(Error::Pivot { row, kind: kind.name(), remedy });
         }
         if !quality.finite {
             return Err(Error::invalid(
-                "ras: exact factors overflow; scale the system, or take another preconditioner",
+                "ras: exact factors overflow; scale the system, or use another preconditioner",
             ));
         }
         Ok(())
@@ -347,44 +355,44 @@ impl<S: SchwarzFactors> Schwarz<S> {
         (self.good, self.last) = (true, Some(how));
     }
 
-    /// The defect over all ranks.
+    /// Returns the defect over all ranks.
     fn total(&self, space: &S, quality: FactorQuality) -> Result<f64> {
         let mut sums = quality.defect2;
         space.comm().sum(&mut sums)?;
         Ok(if sums[1] > 0.0 { (sums[0] / sums[1]).sqrt() } else { 0.0 })
     }
 
-    /// What there is to tell of factorisations since this was last asked.
+    /// Returns the events of factorisations since the last call.
     pub fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
     }
 
-    /// How the last factors were computed.
+    /// Returns the method by which the last factors were computed.
     pub fn factorization(&self) -> Option<Factorization> {
         self.last
     }
 
-    /// How solves are done.
+    /// Returns the method of the triangular solves.
     pub fn solve(&self) -> TriangularSolve {
         self.settings.solve
     }
 
-    /// How far the sweeps on trial are from substitution; `None` where there are none.
+    /// Returns the distance of the sweeps on trial from substitution; `None` without sweeps on trial.
     pub fn distance(&self) -> Option<f64> {
         self.distance
     }
 
-    /// ‖(A − LU)_S‖_F / ‖A‖_F of the last factors over all ranks; 0 for exact ones.
+    /// Returns the defect ‖(A − LU)_S‖_F / ‖A‖_F of the last factors over all ranks; 0 for exact ones.
     pub fn defect(&self) -> f64 {
         self.defect
     }
 
-    /// Rows and patterns.
+    /// Returns the plan: rows and patterns.
     pub fn plan(&self) -> &Arc<SchwarzPlan> {
         &self.plan
     }
 
-    /// What the device holds.
+    /// Returns the factors as the device stores them.
     pub fn factors(&self) -> &S::Factors {
         &self.factors
     }

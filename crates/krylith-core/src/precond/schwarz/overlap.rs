@@ -1,7 +1,8 @@
-//! The rows of each subdomain with its overlap, and what travels for them.
+//! The rows of each subdomain with its overlap, and the halos for them.
 //!
-//! A layer of overlap is what the rows of the layer before use. Columns of own rows are known; rows of others are asked of their
-//! owners, layer by layer, so after δ rounds a rank knows the rows of all nodes that its subdomains reach.
+//! A layer of overlap consists of the columns of the rows in the layer before. Columns of own rows are known.
+//! Rows of other ranks are requested from their owners, layer by layer, so after δ rounds a rank knows the
+//! rows of all nodes that its subdomains reach.
 
 use crate::Error;
 use crate::Result;
@@ -12,28 +13,28 @@ use crate::partition::{Halo, RowNumbers, Subdomains, with_ghosts};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Rows that a thread looks at, at least.
+/// Fewest rows that a thread reads.
 const ROWS: usize = 4096;
 
-/// What [`find`] finds. Nodes are own ones, and behind them those that are imported, by owner and then by number.
+/// Result of [`find`]. Nodes are own ones, followed by imported ones, by owner and then by number.
 pub(super) struct Overlap {
-    /// Vectors: what is imported of others.
+    /// Halo of vectors: the nodes imported from other ranks.
     pub nodes: Halo,
-    /// Blocks of imported rows that some subdomain uses.
+    /// Halo of blocks: those of imported rows that some subdomain uses.
     pub blocks: Halo,
-    /// Number in the whole system of each node.
+    /// Global number of each node.
     pub global: Vec<u64>,
-    /// Nodes of each subdomain by number in the whole system.
+    /// Nodes of each subdomain by global number.
     pub rows: Vec<Vec<u32>>,
-    /// Of each imported node the columns that are used, as nodes, and where their blocks are.
+    /// For each imported node, the columns that are used, as nodes, and the positions of their blocks.
     pub imported: Vec<Vec<(u32, u32)>>,
     own: usize,
-    /// Of each ghost of the matrix its node, or `u32::MAX` where no subdomain uses it.
+    /// The node of each ghost of the matrix, or `u32::MAX` if no subdomain uses it.
     ghosts: Vec<u32>,
 }
 
 impl Overlap {
-    /// The node of a column of an own row, or `u32::MAX`.
+    /// Returns the node of a column in an own row, or `u32::MAX`.
     pub fn node(&self, column: u32) -> u32 {
         match (column as usize).checked_sub(self.own) {
             None => column,
@@ -42,28 +43,29 @@ impl Overlap {
     }
 }
 
-/// A node of another rank: numbered behind the own ones in the order in which it was met, ghosts first.
+/// A node of another rank. Such nodes are numbered after the own ones in the order in which they are met,
+/// ghosts first.
 struct Far {
     global: u64,
     owner: usize,
-    /// Its row, once it was asked for: number of its first block among its owner's, and columns.
+    /// Its row, once it was fetched: the number of its first block at its owner, and its columns.
     row: Option<(u64, Vec<u32>)>,
 }
 
-/// What this rank knows of the system.
+/// This rank's knowledge of the system.
 struct Known<'a> {
     a: &'a Bsr,
     own: usize,
     rank: usize,
-    /// Number in the whole system of each own node.
+    /// Global number of each own node.
     numbers: Vec<u64>,
-    /// The same with the node, ascending.
+    /// The same numbers with their nodes, ascending.
     places: Vec<(u64, u32)>,
     far: Vec<Far>,
     named: HashMap<u64, u32>,
 }
 
-/// Grows every subdomain by `layers` layers. Collective; an error is every rank's.
+/// Grows every subdomain by `layers` layers. Collective; an error occurs on every rank.
 pub(super) fn find(
     comm: &dyn Communicator,
     terms: &Terms,
@@ -89,7 +91,7 @@ pub(super) fn find(
                     label.get(j as usize).is_some_and(|&q| q as usize == p) || overlap[p].contains(&j)
                 };
                 let outside = |&i: &u32| known.row(i).iter().copied().filter(|&j| !inside(j));
-                // A subdomain may be all that a rank has.
+                // Parallel, because a rank may have a single subdomain.
                 let mut new: Vec<u32> = rows.par_iter().with_min_len(ROWS).flat_map_iter(outside).collect();
                 new.par_sort_unstable();
                 new.dedup();
@@ -119,7 +121,7 @@ impl<'a> Known<'a> {
         {
             known.places = known.numbers.iter().copied().zip(0..).collect();
             known.places.sort_unstable();
-            // Numbers below 2⁵³ travel as they are.
+            // Numbers below 2⁵³ are exact in f64.
             let all: Vec<f64> = known.numbers.iter().map(|&g| g as f64).collect();
             let all = with_ghosts(comm, halo, 1, &all)?;
             for neighbour in &halo.neighbours {
@@ -131,7 +133,7 @@ impl<'a> Known<'a> {
         Ok(known)
     }
 
-    /// The number of a node.
+    /// Returns the global number of a node.
     fn global(&self, node: u32) -> u64 {
         match (node as usize).checked_sub(self.own) {
             None => self.numbers[node as usize],
@@ -139,15 +141,18 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The own node of a number.
+    /// Returns the own node with a global number.
     fn place(&self, global: u64) -> Result<u32> {
         let at = self.places.binary_search_by_key(&global, |place| place.0);
         at.map(|at| self.places[at].1).map_err(|_| {
-            Error::invalid(format!("rank {} was asked for block row {global} of another", self.rank))
+            Error::invalid(format!(
+                "rank {} was asked for block row {global}, which it does not own",
+                self.rank
+            ))
         })
     }
 
-    /// The node of another rank's number.
+    /// Returns the node of another rank with a global number.
     fn name(&mut self, global: u64, owner: usize) -> u32 {
         let new = (self.own + self.far.len()) as u32;
         let node = *self.named.entry(global).or_insert(new);
@@ -157,7 +162,7 @@ impl<'a> Known<'a> {
         node
     }
 
-    /// Columns of a row that is known.
+    /// Returns the columns of a known row.
     fn row(&self, node: u32) -> &[u32] {
         match (node as usize).checked_sub(self.own) {
             None => &self.a.col()[self.a.row_ptr()[node as usize]..self.a.row_ptr()[node as usize + 1]],
@@ -169,7 +174,7 @@ impl<'a> Known<'a> {
         (node as usize).checked_sub(self.own).is_some_and(|far| self.far[far].row.is_none())
     }
 
-    /// Asks the owners of nodes for their rows. Collective.
+    /// Requests the rows of nodes from their owners. Collective.
     fn fetch(&mut self, comm: &dyn Communicator, wanted: &[u32]) -> Result<()> {
         let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
         for &node in wanted {
@@ -195,8 +200,9 @@ impl<'a> Known<'a> {
         let answers = comm.all_to_all(answers)?;
         let read = asked.iter().zip(&answers).try_for_each(|(nodes, answer)| {
             let mut words = unpack(answer);
-            let mut next =
-                || words.next().ok_or_else(|| Error::invalid("a row of another rank ends too soon"));
+            let mut next = || {
+                words.next().ok_or_else(|| Error::invalid("a row received from another rank is truncated"))
+            };
             for &node in nodes {
                 let (count, first) = (next()?, next()?);
                 let mut columns = Vec::with_capacity(count as usize);
@@ -214,7 +220,7 @@ impl<'a> Known<'a> {
         agree(comm, read)
     }
 
-    /// Numbers what is imported, and tells the owners. Collective.
+    /// Numbers the imported nodes and notifies their owners. Collective.
     fn finish(
         self,
         comm: &dyn Communicator,
@@ -243,7 +249,7 @@ impl<'a> Known<'a> {
         imported.iter().enumerate().for_each(|(k, &node)| name[node as usize - own] = (own + k) as u32);
         let named = |j: u32| (j as usize).checked_sub(own).map_or(j, |far| name[far]);
 
-        // Blocks by owner and by number there, which need not be the order of rows.
+        // Blocks by owner and by number there, which may differ from the order of rows.
         let mut blocks: Vec<(usize, u64, u32, usize)> = Vec::new();
         for &node in &imported {
             let used = &used[node as usize - own];
@@ -305,7 +311,7 @@ impl<'a> Known<'a> {
 
 fn many_blocks(blocks: usize) -> Error {
     Error::Unsupported(format!(
-        "{blocks} blocks of own and imported rows; the most is 2³² − 2 a rank: use more ranks"
+        "own and imported rows have {blocks} blocks; the most per rank is 2³² − 2: use more ranks"
     ))
 }
 

@@ -1,9 +1,10 @@
-//! Patterns of one subdomain: what the matrix couples inside, and the fill of ILU(k).
+//! Patterns of one subdomain: the entries of the matrix inside it, and the fill of ILU(k).
 //!
-//! Hysom and Pothen (2002): ILU(k) keeps entry (i, j) where the graph of A has a path from i to j of at most k + 1 edges
-//! whose inner nodes are all numbered below min(i, j). A row is found by a search from its node alone, so all threads find rows at
-//! once. The search keeps for each node the lowest limit that the inner nodes of any path so far have: that tells an entry below the
-//! diagonal, where the limit is j, from one above, where it is i.
+//! Hysom and Pothen (2002): ILU(k) keeps entry (i, j) if the graph of A has a path from i to j of at most k +
+//! 1 edges whose inner nodes are all numbered below min(i, j). A search from its node finds a row
+//! independently of other rows, so threads find rows in parallel. For each node the search keeps the lowest
+//! limit that the inner nodes of any path so far have. That distinguishes an entry below the diagonal, where
+//! the limit is j, from one above, where it is i.
 
 use super::super::ildu::fill::{NONE, Pattern};
 use super::overlap::Overlap;
@@ -13,14 +14,15 @@ use crate::matrix::Bsr;
 use rayon::prelude::*;
 use std::sync::OnceLock;
 
-/// Rows that one task takes.
+/// Rows of one task.
 const ROWS: usize = 1024;
 
-/// Nobody has come here.
+/// Not visited.
 const FAR: u32 = u32::MAX;
 
-/// What `a` and the rows that were imported couple inside a subdomain, whose nodes are `rows` in order; diagonal entries are
-/// added where they are missing. `place` has [`NONE`] for every node, and has it again afterwards.
+/// Returns the pattern that `a` and the imported rows have inside a subdomain, whose nodes are `rows` in
+/// order; missing diagonal entries are added. `place` must hold [`NONE`] for every node, and does so again
+/// afterwards.
 pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) -> Pattern {
     rows.iter().enumerate().for_each(|(k, &node)| place[node as usize] = k as u32);
     let own = a.block_rows();
@@ -56,10 +58,11 @@ pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) 
     pattern
 }
 
-/// The pattern of ILU(`k`) of a pattern in its order; entries that it does not have come from [`NONE`].
+/// Returns the pattern of ILU(`k`) of a pattern in its order; entries that the pattern does not have come
+/// from [`NONE`].
 ///
 /// # Errors
-/// This thread's limits, and more operations than its bounds allow.
+/// This thread's limits are reached, or more operations than its bounds allow.
 pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Pattern> {
     if k == 0 {
         return Ok(a);
@@ -70,7 +73,7 @@ pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Patt
         || Search::new(n),
         |search, i, row| {
             if ended.get().is_some() {
-                return; // what was found is of no use
+                return; // the result is not used
             }
             let operations = search.row(&a, i, k, row);
             if let Err(e) = allowance.spend(operations) {
@@ -81,7 +84,8 @@ pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Patt
     ended.into_inner().map_or(Ok(found), Err)
 }
 
-/// A pattern from what `write` appends for each of `n` rows, by ascending column; `init` makes a thread's memory.
+/// Builds a pattern from the entries that `write` appends for each of `n` rows, by ascending column; `init`
+/// makes a thread's memory.
 fn by_rows<S>(
     n: usize,
     init: impl Fn() -> S + Sync + Send,
@@ -121,13 +125,14 @@ fn by_rows<S>(
     out
 }
 
-/// A thread's memory.
+/// Reusable memory of a thread.
 struct Search {
-    /// One more than the highest inner node of the best path to each node: 0 for an edge, [`FAR`] where there is no path.
+    /// One more than the highest inner node of the best path to each node: 0 for an edge, [`FAR`] if there is
+    /// no path.
     limit: Vec<u32>,
     queued: Vec<bool>,
     reached: Vec<u32>,
-    /// Nodes of which the last round found a better path, with its limit.
+    /// Nodes to which the last round found a better path, with its limit.
     front: Vec<(u32, u32)>,
     next: Vec<u32>,
 }
@@ -143,7 +148,7 @@ impl Search {
         }
     }
 
-    /// Row `i` of ILU(`k`); says how many entries were looked at.
+    /// Finds row `i` of ILU(`k`); returns the number of entries that were read.
     fn row(&mut self, a: &Pattern, i: usize, k: usize, row: &mut Vec<(u32, u32)>) -> u64 {
         let Self { limit, queued, reached, front, next } = self;
         let own = i as u32;
@@ -178,7 +183,7 @@ impl Search {
                     }
                 }
             }
-            // A path grows by one edge a round, so the next one begins from what is known now.
+            // A path grows by one edge per round, so the next round starts from the present limits.
             front.clear();
             for j in next.drain(..) {
                 queued[j as usize] = false;

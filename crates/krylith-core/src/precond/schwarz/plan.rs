@@ -1,4 +1,5 @@
-//! What values do not change: rows and pattern of the subdomain matrices, where their values come from, what travels.
+//! The plan of restricted additive Schwarz, which does not depend on values: rows and pattern of the
+//! subdomain matrices, the sources of their values, and the halos.
 
 use super::super::ildu::order::reverse_cuthill_mckee;
 use super::overlap::{self, Overlap};
@@ -12,11 +13,12 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// In [`SchwarzPlan::source`]: an entry that the matrix does not store, which is zero before the factorisation.
+/// In [`SchwarzPlan::source`]: an entry that the matrix does not store, and that is zero before the
+/// factorisation.
 pub const FILL: u32 = u32::MAX;
 
-/// All subdomain matrices A_k = R_k^δ A (R_k^δ)ᵀ of one rank, as diagonal blocks of one block matrix, and the pattern S of its
-/// ILU(k). Rows of a subdomain are consecutive, and no entry couples two subdomains.
+/// All subdomain matrices A_k = R_k^δ A (R_k^δ)ᵀ of one rank, as diagonal blocks of one block matrix, and the
+/// pattern S of its ILU(k). The rows of a subdomain are consecutive, and no entry couples two subdomains.
 ///
 /// # Examples
 /// ```
@@ -34,32 +36,34 @@ pub const FILL: u32 = u32::MAX;
 pub struct SchwarzPlan {
     /// Order b of a block, 1 to 8.
     pub block: usize,
-    /// Level k of the ILU(k) that S is of.
+    /// Level k of the ILU(k) with pattern S.
     pub fill: usize,
-    /// Vectors: nodes that this rank owns, and those that its overlap imports, which stand behind them. Empty without neighbours.
+    /// Halo of vectors: the nodes that this rank owns, followed by those that its overlap imports. Empty
+    /// without neighbours.
     pub nodes: Arc<Halo>,
-    /// Number in the whole system of each node, own or imported.
+    /// Global number of each node, own or imported.
     pub global: Vec<u64>,
-    /// Values: blocks that this rank stores, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values), and blocks of
-    /// rows of others, which stand behind them. A "node" of this halo is a stored block of b² numbers.
+    /// Halo of values: the blocks that this rank stores, in the natural order of
+    /// [`Bsr::values`](crate::matrix::Bsr::values), followed by blocks of rows of other ranks. A "node" of
+    /// this halo is a stored block of b² numbers.
     pub blocks: Arc<Halo>,
-    /// First row of each subdomain, and the number of rows behind the last.
+    /// First row of each subdomain, and the total number of rows at the end.
     pub subdomains: Vec<u32>,
-    /// R_k^δ: the node (own, or behind them imported) of each row.
+    /// R_k^δ: the node of each row, own or imported.
     pub node: Vec<u32>,
-    /// (R_k⁰)ᵀ: for each own node the one row that gives its result.
+    /// (R_k⁰)ᵀ: for each own node the row that gives its result.
     pub result: Vec<u32>,
-    /// Pattern S by rows: where each row begins in `column`, and its end.
+    /// Pattern S by rows: the beginning of each row in `column`, and the end.
     pub row_ptr: Vec<i64>,
-    /// Columns, which are numbers of rows, ascending within a row; the diagonal is always there.
+    /// Columns, as numbers of rows, ascending within a row; the diagonal is always there.
     pub column: Vec<u32>,
-    /// Where each row's diagonal stands in `column`.
+    /// Position of each row's diagonal in `column`.
     pub diagonal: Vec<i64>,
-    /// For each entry of S the block of `blocks` (own, or behind them imported) that goes there, or [`FILL`].
+    /// For each entry of S its block in `blocks`, own or imported, or [`FILL`].
     pub source: Vec<u32>,
 }
 
-/// The order of rows within a subdomain, which is that of elimination.
+/// Order of rows within a subdomain, which is the order of elimination.
 ///
 /// # Examples
 /// ```
@@ -71,7 +75,7 @@ pub struct SchwarzPlan {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchwarzOrder {
-    /// By number in the whole system.
+    /// By global number.
     #[default]
     Natural,
     /// Reverse Cuthill–McKee of the subdomain's pattern.
@@ -79,10 +83,10 @@ pub enum SchwarzOrder {
 }
 
 impl SchwarzOrder {
-    /// Both.
+    /// Both orders.
     pub const ALL: [Self; 2] = [Self::Natural, Self::Rcm];
 
-    /// Its name in options.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Natural => "natural",
@@ -91,7 +95,7 @@ impl SchwarzOrder {
     }
 }
 
-/// What a plan is made with.
+/// Settings of a plan.
 ///
 /// # Examples
 /// ```
@@ -110,9 +114,10 @@ pub struct SchwarzPattern {
 }
 
 impl SchwarzPlan {
-    /// The plan of one rank: its subdomains, which are whole ones of the system, with δ layers of overlap. Rows of other ranks
-    /// travel, so the subdomains are the same on any number of ranks. `numbers` are those of the own rows in the whole system, `None`
-    /// where they are all of it. Collective; an error is every rank's.
+    /// Builds the plan of one rank: its subdomains, each of which belongs to one rank as a whole, with δ
+    /// layers of overlap. Rows of other ranks are exchanged, so the subdomains are the same on any number of
+    /// ranks. `numbers` are the global numbers of the own rows, or `None` if this rank has all rows.
+    /// Collective; an error occurs on every rank.
     ///
     /// ```
     /// use krylith::comm::Solo;
@@ -132,8 +137,8 @@ impl SchwarzPlan {
     /// ```
     ///
     /// # Errors
-    /// Several terms or stages; a matrix that is not square; subdomains or numbers of other rows; more rows or blocks than 32-bit
-    /// numbers take; a rank that is gone or failed.
+    /// Several terms or stages; a matrix that is not square; subdomains or numbers that do not match the
+    /// rows; more rows or blocks than fit in 32-bit numbers; a rank that has ended or failed.
     pub fn new(
         comm: &dyn Communicator,
         terms: &Terms,
@@ -146,7 +151,7 @@ impl SchwarzPlan {
         agree(comm, Self::of_overlap(terms, subdomains, overlap, pattern))
     }
 
-    /// Patterns of all subdomains, one behind the other.
+    /// Builds the patterns of all subdomains, one after the other.
     fn of_overlap(
         terms: &Terms,
         subdomains: &Subdomains,
@@ -177,7 +182,7 @@ impl SchwarzPlan {
         let entries: usize = parts.iter().map(|(_, pattern)| pattern.col.len()).sum();
         if rows >= u32::MAX as usize {
             return Err(Error::Unsupported(format!(
-                "subdomains of {rows} rows with their overlap; the most is 2³² − 2 a rank: use more ranks"
+                "subdomains with overlap have {rows} rows; the most per rank is 2³² − 2: use more ranks"
             )));
         }
         let mut plan = Self {
@@ -215,23 +220,23 @@ impl SchwarzPlan {
         Ok(plan)
     }
 
-    /// Subdomains of this rank.
+    /// Returns the number of subdomains of this rank.
     pub fn count(&self) -> usize {
         self.subdomains.len() - 1
     }
 
-    /// Rows of all subdomains together, overlap counted in each.
+    /// Returns the number of rows of all subdomains together, with the overlap counted in each.
     pub fn rows(&self) -> usize {
         self.node.len()
     }
 
-    /// Blocks of S: of L below the diagonal, and of U.
+    /// Returns the number of blocks in S: those of L below the diagonal, and those of U.
     pub fn entries(&self) -> usize {
         self.column.len()
     }
 }
 
-/// Refuses what no plan can be made of.
+/// Rejects terms and subdomains that no plan can be made of.
 fn check(
     comm: &dyn Communicator,
     terms: &Terms,
@@ -241,7 +246,7 @@ fn check(
     let (n, stages) = (terms.block_rows(), terms.stages());
     if terms.terms.len() != 1 || stages != 1 || terms.terms[0].0[(0, 0)] != 1.0 {
         return Err(Error::Unsupported(format!(
-            "ras of {} and {}; it takes one matrix: take ildu or stage",
+            "ras takes one matrix, not {} and {}; use ildu or stage",
             plural(terms.terms.len(), "term"),
             plural(stages, "stage")
         )));
@@ -251,20 +256,20 @@ fn check(
     }
     if subdomains.block_rows() != n {
         return Err(Error::invalid(format!(
-            "subdomains of {} block rows for a matrix of {n}",
+            "the subdomains have {} block rows, but the matrix has {n}",
             subdomains.block_rows()
         )));
     }
     if let Some(numbers) = numbers.filter(|numbers| numbers.len() != n) {
-        return Err(Error::invalid(format!("{} numbers for {n} block rows", numbers.len())));
+        return Err(Error::invalid(format!("ras: got {} row numbers for {n} block rows", numbers.len())));
     }
     if comm.size() > 1 && (numbers.is_none() || terms.halo.is_none()) {
-        return Err(Error::invalid("rows of one rank of several need their numbers and a halo"));
+        return Err(Error::invalid("ras: a rank's share of the rows needs global row numbers and a halo"));
     }
     Ok(())
 }
 
-/// How factors are computed on the pattern S.
+/// Method of computing factors on the pattern S.
 ///
 /// # Examples
 /// ```
@@ -277,17 +282,18 @@ fn check(
 pub enum Factorization {
     /// Row by row in the order of elimination.
     Exact,
-    /// Alg. 1 of the paper: `sweeps` (η) times over consecutive rows with whatever values are there. `warm` starts from the factors
-    /// at hand, else U = A on and above the diagonal and L_ij = A_ij inv(A_jj) below it.
+    /// Alg. 1 of the paper: `sweeps` (η) sweeps over consecutive rows, with whatever values are present.
+    /// `warm` starts from the current factors; else from U = A on and above the diagonal and L_ij = A_ij
+    /// inv(A_jj) below it.
     Random {
         /// η, at least 1.
         sweeps: usize,
-        /// Start from the last factors.
+        /// True to start from the last factors.
         warm: bool,
     },
 }
 
-/// How L y = r and U z = y are solved. L has a unit diagonal.
+/// Method of solving L y = r and U z = y, where L has a unit diagonal.
 ///
 /// # Examples
 /// ```
@@ -306,19 +312,21 @@ pub enum TriangularSolve {
         /// γ, at least 1.
         sweeps: usize,
     },
-    /// Alg. 3: γ sweeps in place over consecutive rows with whatever values are there; all of y, then all of z; starts as for Jacobi.
+    /// Alg. 3: γ sweeps in place over consecutive rows, with whatever values are present; all of y, then all
+    /// of z. Starts as for Jacobi.
     Random {
         /// γ, at least 1.
         sweeps: usize,
     },
 }
 
-/// How good factors are.
+/// Quality of factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[doc(hidden)]
 pub struct FactorQuality {
-    /// ‖(A − L U)_S‖_F / ‖A‖_F over the subdomains of this rank, as squares, which ranks add up: numerator and denominator.
+    /// ‖(A − L U)_S‖_F / ‖A‖_F over the subdomains of this rank: the squares of numerator and denominator,
+    /// which ranks sum.
     pub defect2: [f64; 2],
-    /// Every number of the factors and of the inverted diagonal is finite.
+    /// True if every number of the factors and of the inverted diagonal is finite.
     pub finite: bool,
 }
