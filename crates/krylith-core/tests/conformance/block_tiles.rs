@@ -276,7 +276,7 @@ pub fn other_matrices_are_refused_by_tiles<S: TileFactors>(make: Make<S>) {
         assert!(e.contains(words), "{e}");
     };
     let a = system(cells, true);
-    refused(&a, [6, 4, 5], None, "row 0 couples cells that are no neighbours");
+    refused(&a, [6, 4, 5], None, "row 0 couples cells that are not neighbours");
     refused(&a, [6, 5, 3], None, "120 rows do not match a grid of 6×5×3 cells");
     refused(&system(cells, false), cells, Some(TileFactor::Ic0), "factor=ilu0");
     let mut rng = Random(5);

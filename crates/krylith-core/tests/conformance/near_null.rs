@@ -104,11 +104,13 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
     let refused = |near: NearNull, how| Multilevel::with_near_null(&space, &terms, how, near).err().unwrap();
     let short = NearNull::new(&[vec![1.0; 5]]).unwrap();
     assert!(
-        refused(short, options(true)).to_string().contains("near-null vectors of 5 numbers for 540 rows")
+        refused(short, options(true))
+            .to_string()
+            .contains("near-null vectors have 5 numbers, but the system has 540 rows")
     );
     let classical = MultilevelOptions::default();
     assert!(
-        refused(two, classical).to_string().contains("coarsen=classical has no use for near-null vectors")
+        refused(two, classical).to_string().contains("coarsen=classical does not accept near-null vectors")
     );
 }
 

@@ -64,7 +64,8 @@ pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     }
 }
 
-/// Some blocks a row, at random places, and one that a permutation gives, so that diagonals are mostly zero; `shift` turns it.
+/// Some blocks a row, at random places, and one that a permutation gives, so that diagonals are mostly zero;
+/// `shift` turns it.
 pub(super) fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..nodes {
@@ -146,7 +147,8 @@ fn symmetry_up_to_rounding_is_symmetry() {
     let with = |size: f64| {
         let rows = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i, *j as usize, *v));
         let mut entries: Vec<_> = (0..a.rows()).flat_map(rows).collect();
-        // Left by assembly on one side alone, before, between and behind the others, and in the last digit of one that is there.
+        // Left by assembly on one side alone, before, between and behind the others, and in the last digit of
+        // one that is there.
         entries.extend([(3, 200, size), (40, 7, -size), (300, 5, size), (11, 12, size)]);
         let a = csr(a.rows(), a.rows(), &entries).unwrap();
         let terms = Terms::csr(&a).unwrap();

@@ -1,10 +1,12 @@
-//! The last level, solved by its dense inverse: found on the host once a set-up, and one product on the device. A larger one, which nothing coarsens any
-//! more or which was named so (`coarsest`, `levels`), is solved by sparse direct factors, on the host, where these are small.
+//! The solve on the last level, by a dense inverse: computed on the host once per set-up, and applied as one
+//! product on the device. A larger last level, which cannot be coarsened further or is set so (`coarsest`,
+//! `levels`), is solved by sparse direct factors on the host, if these are small.
 //!
-//! LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all threads. Rows and columns are scaled by powers of two
-//! first, the same for both, so that diagonals are near 1. A pivot that vanishes then is that of a singular system, such as a pressure
-//! without a boundary: its unknown stays 0 and its equation is left out, which makes a generalised inverse. Of a symmetric matrix the symmetric part
-//! of that is taken, which is one too.
+//! The inverse comes from LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all
+//! threads. Rows and columns are first scaled by powers of two, the same for both, so that diagonals are near
+//! 1. A pivot that then vanishes belongs to a singular system, such as a pressure without a boundary. Its
+//! unknown stays 0 and its equation is left out, which gives a generalised inverse. For a symmetric matrix
+//! the symmetric part of that is used, which is a generalised inverse too.
 
 use super::Coarsen;
 use crate::matrix::Bsr;
@@ -17,21 +19,21 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Unknowns of a dense inverse, at most.
+/// Most unknowns of a dense inverse.
 const MOST: usize = 2000;
-/// Numbers of sparse factors, at most, which each cycle moves on the host.
+/// Most numbers of sparse factors, all of which each cycle moves on the host.
 #[cfg(feature = "lu")]
 const MOST_NUMBERS: usize = 10_000_000;
-/// A pivot that is no larger, of a matrix with diagonals near 1, is none.
+/// Largest pivot that counts as zero, in a matrix with diagonals near 1.
 const TINY: f64 = 1e-12;
-/// Two entries that are mirrored are equal up to this.
+/// Largest difference at which two mirrored entries count as equal.
 const EQUAL: f64 = 1e-12;
-/// Columns of a panel, and of the right-hand sides that are solved together.
+/// Number of columns of a panel, and of right-hand sides that are solved together.
 const PANEL: usize = 32;
 
-/// A⁻¹ as an operator.
+/// The inverse A⁻¹ as an operator.
 pub(super) enum Inverse<S: Coarsen> {
-    /// The matrix, and equations that depend on others and were left out.
+    /// The matrix, and the number of linearly dependent equations that were left out.
     Dense(PointBlock<S>, usize),
     /// L and U.
     #[cfg(feature = "lu")]
@@ -39,10 +41,11 @@ pub(super) enum Inverse<S: Coarsen> {
 }
 
 impl<S: Coarsen> Inverse<S> {
-    /// The inverse of Σ Cₜ ⊗ Aₜ; none of a large matrix where `sparse` factors are not wanted, would be large too, or find it singular.
+    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. Returns none for a large matrix if `sparse` factors are not wanted,
+    /// would be large too, or find it singular.
     ///
     /// # Errors
-    /// A matrix whose inverse overflows; a device without room.
+    /// A matrix whose inverse overflows; out of device memory.
     pub fn new(on: &S, terms: &Terms, precision: Precision, sparse: bool) -> Result<Option<Self>> {
         if terms.rows() > MOST && !(sparse && cfg!(feature = "lu")) {
             return Ok(None);
@@ -62,7 +65,7 @@ impl<S: Coarsen> Inverse<S> {
         Ok(Some(Self::Dense(on.level_operator(&Terms::bsr(&matrix), precision)?, dropped)))
     }
 
-    /// The same for new values.
+    /// Recomputes the inverse for new values.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -78,7 +81,7 @@ impl<S: Coarsen> Inverse<S> {
         }
     }
 
-    /// Equations that depend on others and were left out.
+    /// Returns the number of linearly dependent equations that were left out.
     pub fn dropped(&self) -> usize {
         match self {
             Self::Dense(_, dropped) => *dropped,
@@ -87,7 +90,7 @@ impl<S: Coarsen> Inverse<S> {
         }
     }
 
-    /// Stored numbers.
+    /// Returns how many numbers are stored.
     pub fn numbers(&self, rows: usize) -> usize {
         match self {
             Self::Dense(..) => rows * rows,
@@ -104,7 +107,7 @@ impl<S: Coarsen> Inverse<S> {
         }
     }
 
-    /// x ← A⁻¹ b.
+    /// Computes x ← A⁻¹ b.
     pub fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
         self.operator().apply(on, b, x)
     }
@@ -122,20 +125,20 @@ impl<S: Coarsen> Inverse<S> {
     }
 }
 
-/// The inverse of a sum of terms, row-major, and how many equations were left out.
+/// Returns the inverse of a sum of terms, row-major, and the number of equations that were left out.
 fn invert(terms: &Terms) -> Result<(Vec<f64>, usize)> {
     let n = terms.rows();
     let mut inverse = Lu::new(n, dense(terms)).inverse();
     if inverse.0.par_iter().any(|v| !v.is_finite()) {
         return Err(Error::invalid(format!(
-            "amg: the inverse of the coarsest level, {n} unknowns, overflows: scale the system, or take another preconditioner"
+            "amg: the inverse of the coarsest level ({n} unknowns) overflows; scale the system, or use another preconditioner"
         )));
     }
     inverse.0.truncate(n * n);
     Ok(inverse)
 }
 
-/// Σ Cₜ ⊗ Aₜ entry by entry, row-major.
+/// Assembles Σ Cₜ ⊗ Aₜ, row-major.
 pub(super) fn dense(terms: &Terms) -> Vec<f64> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.rows());
     let mut out = vec![0.0; n * n];
@@ -155,14 +158,14 @@ pub(super) fn dense(terms: &Terms) -> Vec<f64> {
     out
 }
 
-/// P S A S = L U.
+/// The factorisation P S A S = L U.
 struct Lu {
     n: usize,
-    /// L below the diagonal, whose own is 1, and U.
+    /// L below the diagonal (its own diagonal is 1), and U.
     lu: Vec<f64>,
-    /// 1 over the pivots; 0 for those that vanish.
+    /// Reciprocals of the pivots; 0 for those that vanish.
     pivots: Vec<f64>,
-    /// The row of A that stands in each row of the factors.
+    /// The row of A in each row of the factors.
     order: Vec<usize>,
     scale: Vec<f64>,
     symmetric: bool,
@@ -185,7 +188,7 @@ impl Lu {
         lu
     }
 
-    /// Columns `from..to`, and what they take off those behind them.
+    /// Eliminates columns `from..to`, and updates the later ones.
     fn eliminate(&mut self, from: usize, to: usize) {
         let (n, lu) = (self.n, &mut self.lu);
         for k in from..to {
@@ -224,7 +227,7 @@ impl Lu {
         below.par_chunks_mut(n).with_min_len(8).for_each(|row| take(row, panel, n, (from, to)));
     }
 
-    /// A⁻¹ = S U⁻¹ L⁻¹ P S, and how many pivots vanished.
+    /// Returns A⁻¹ = S U⁻¹ L⁻¹ P S, and the number of pivots that vanished.
     fn inverse(&self) -> (Vec<f64>, usize) {
         let n = self.n;
         let mut place = vec![0; n];
@@ -248,7 +251,7 @@ impl Lu {
         (inverse, self.pivots.iter().filter(|p| **p == 0.0).count())
     }
 
-    /// U⁻¹ L⁻¹ of unit vectors, side by side: [`PANEL`] numbers a row.
+    /// Computes U⁻¹ L⁻¹ for unit vectors, side by side: [`PANEL`] numbers a row.
     fn solve(&self, units: &[usize]) -> Vec<f64> {
         let (n, lu) = (self.n, &self.lu);
         let mut x = vec![0.0; n * PANEL];
@@ -268,7 +271,7 @@ impl Lu {
     }
 }
 
-/// Takes the panel's rows off a row, which has its factors for them, in the columns behind the panel.
+/// Subtracts the panel's rows from a row that has its factors for them, in the columns after the panel.
 fn take(row: &mut [f64], panel: &[f64], n: usize, (from, to): (usize, usize)) {
     let (factors, rest) = row.split_at_mut(to);
     for (l, u) in factors[from..].iter().zip(panel.chunks_exact(n)) {
@@ -278,7 +281,7 @@ fn take(row: &mut [f64], panel: &[f64], n: usize, (from, to): (usize, usize)) {
     }
 }
 
-/// `row −= Σ factors[k] known[k]`, rows of [`PANEL`] numbers.
+/// Computes `row −= Σ factors[k] known[k]`, for rows of [`PANEL`] numbers.
 fn subtract(row: &mut [f64], factors: &[f64], known: &[f64]) {
     for (f, known) in factors.iter().zip(known.chunks_exact(PANEL)) {
         if *f != 0.0 {

@@ -1,14 +1,16 @@
-//! Cycles: what visits the levels of a hierarchy, and how often.
+//! Cycles over the levels of a hierarchy.
 //!
-//! A cycle is x ← B b from x = 0: smooth, correct from the coarser level, smooth. It differs by how the coarser system is solved:
+//! A cycle is x ← B b from x = 0: smooth, correct from the coarser level, smooth. Cycles differ in how they
+//! solve the coarser system:
 //!
-//! * V: by one cycle there.
-//! * W: by two, the second on what the first leaves over.
-//! * K: by two steps of a Krylov method that these cycles precondition (Notay and Vassilevski 2008): flexible CG where A is symmetric,
-//!   GCR elsewhere. So B is not linear, and a method around it must be flexible.
+//! * V: by one cycle on the coarser level.
+//! * W: by two, the second one for the residual of the first.
+//! * K: by two steps of a Krylov method with these cycles as preconditioner (Notay and Vassilevski 2008):
+//!   flexible CG if A is symmetric, else GCR. So B is not linear, and a method around it must be flexible.
 //!
-//! All scalars stay on the device, and nothing depends on values: a cycle is recorded like anything else. Two steps on each of l levels are
-//! 2ˡ visits of the last one, so W and K turn into V below [`BRANCHING`] levels, and above a level that is solved directly.
+//! All scalars stay on the device, and the control flow does not depend on values: a cycle is recorded like
+//! anything else. Two steps on each of l levels make 2ˡ visits of the last one. So W and K turn into V below
+//! [`BRANCHING`] levels, and above a level that is solved directly.
 
 use super::Coarsen;
 use super::hierarchy::Level;
@@ -17,10 +19,10 @@ use crate::precond::compose::add;
 use crate::space::{BoundSweep, SmallStep, Space};
 use crate::{Error, Result, steps, sweeps};
 
-/// Levels that W and K visit twice from each visit of the one above.
+/// Levels that W and K visit twice for each visit of the level above.
 const BRANCHING: usize = 4;
 
-/// How a coarser system is solved.
+/// Method of solving a coarser system.
 ///
 /// # Examples
 /// ```
@@ -32,17 +34,17 @@ pub enum Cycle {
     /// By one cycle.
     #[default]
     V,
-    /// By two.
+    /// By two cycles.
     W,
     /// By two steps of a Krylov method.
     K,
 }
 
 impl Cycle {
-    /// All of them.
+    /// All cycles.
     pub const ALL: [Cycle; 3] = [Cycle::V, Cycle::W, Cycle::K];
 
-    /// The name in options.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Cycle::V => "v",
@@ -59,7 +61,7 @@ steps! {
         vv, vb,
         /// (d, v), (d, w) and (d, r), or (w, v), (w, w) and (w, r).
         wv, ww, wb,
-        /// (c, v) or (v, v), kept; shares of c and d in x.
+        /// (c, v) or (v, v) of the first step; factors of c and d in x.
         rho, first, second
     }
     /// No arrays.
@@ -68,13 +70,13 @@ steps! {
     functions {}
     /// Every step.
     pub const STEPS;
-    /// The share of c that makes b − A x smallest; 0 where b is.
+    /// The factor of c that minimises b − A x; 0 if b is 0.
     take_first(s, _) {
         s.rho = s.vv;
         s.first = 0.0;
         if (s.vv != 0.0) { s.first = s.vb / s.vv; }
     }
-    /// The shares of both; c alone where d brings nothing new.
+    /// The factors of both; only that of c if d adds nothing new.
     take_both(s, _) {
         s.second = 0.0;
         if (s.rho != 0.0) {
@@ -104,23 +106,23 @@ sweeps! {
     cycle_combine: (first, second) [d] [x] -> [] { x = first * x + second * d; }
 }
 
-/// What a level works with during a cycle.
+/// Workspace of a level during a cycle.
 pub(super) struct Work<S: Coarsen> {
     pub room: Room<S>,
     /// The system on the next coarser level; none on the last.
     pub coarse: Option<Coarse<S>>,
 }
 
-/// A coarser system A x = b, and what solving it takes.
+/// A coarser system A x = b, with the workspace to solve it.
 pub(super) struct Coarse<S: Coarsen> {
     b: S::Vector,
     x: S::Vector,
     again: Again<S>,
 }
 
-/// What a second visit takes.
+/// Workspace of a second visit.
 enum Again<S: Coarsen> {
-    /// There is none.
+    /// There is no second visit.
     Once,
     /// Two cycles: r and d.
     Twice { r: S::Vector, d: S::Vector, scalars: S::Scalars },
@@ -129,10 +131,10 @@ enum Again<S: Coarsen> {
 }
 
 impl<S: Coarsen> Coarse<S> {
-    /// Vectors for the system of `level`, number `depth`; `last` says that it is solved directly.
+    /// Allocates vectors for the system of `level`, number `depth`; `last` means that it is solved directly.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn new(on: &S, how: Cycle, depth: usize, last: bool, symmetric: bool) -> Result<Self> {
         let again = match how {
             _ if last || depth > BRANCHING => Again::Once,
@@ -150,12 +152,12 @@ impl<S: Coarsen> Coarse<S> {
         Ok(Self { b: on.vector()?, x: on.vector()?, again })
     }
 
-    /// Cycles that one visit of the level above makes here.
+    /// Returns how many cycles one visit of the level above makes here.
     pub fn visits(&self) -> u64 {
         if matches!(self.again, Again::Once) { 1 } else { 2 }
     }
 
-    /// x ≈ A⁻¹ b.
+    /// Computes x ≈ A⁻¹ b.
     fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>]) -> Result<()> {
         let Self { b, x, again } = self;
         match again {
@@ -168,7 +170,7 @@ impl<S: Coarsen> Coarse<S> {
     }
 }
 
-/// x ← B b: smoothing from zero, a coarse correction, smoothing.
+/// Computes x ← B b: smoothing from zero, a coarse correction, smoothing.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
@@ -176,7 +178,7 @@ pub(super) fn cycle<S: Coarsen>(
     x: &mut S::Vector,
 ) -> Result<()> {
     let (Some((level, coarser)), Some((own, below))) = (levels.split_first(), work.split_first_mut()) else {
-        return Err(Error::Internal("a cycle below the last level".into()));
+        return Err(Error::Internal("the cycle went below the last level".into()));
     };
     let (on, room) = (&level.space, &mut own.room);
     let Some((transfer, coarse)) = level.transfer.as_ref().zip(own.coarse.as_mut()) else {
@@ -198,7 +200,7 @@ pub(super) fn cycle<S: Coarsen>(
     smoother.improve(on, a, b, x, room)
 }
 
-/// x ← B b + B (b − A B b).
+/// Computes x ← B b + B (b − A B b).
 fn two_cycles<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
@@ -215,7 +217,8 @@ fn two_cycles<S: Coarsen>(
     level.space.sweep(add, scalars, [], [d], [x], [])
 }
 
-/// Two steps of flexible CG, or of GCR: the x of span{B b, B r} that makes the error smallest in the norm of A, or the residual.
+/// Makes two steps of flexible CG or GCR: computes the x in span{B b, B r} that minimises the error in the
+/// norm of A, or the residual.
 fn two_steps<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],

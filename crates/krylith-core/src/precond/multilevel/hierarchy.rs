@@ -1,9 +1,12 @@
-//! The levels of a hierarchy: made, refreshed, and applied as one preconditioner.
+//! The levels of a hierarchy: built, refreshed, and applied as one preconditioner.
 //!
-//! Level 0 is the system. Each next level is R A P of the one before. Of several ranks' system all share the finer levels (`ranks/`), and from the first small one on
-//! every rank has the whole of each; on GPUs, and with near-null vectors, each rank has a hierarchy of what couples its own nodes: block Jacobi over ranks.
+//! Level 0 is the system. Each next level is R A P of the one before. If several ranks have a system, all of
+//! them share the finer levels (`ranks/`), and from the first small level on every rank has all rows of each.
+//! With near-null vectors each rank builds a hierarchy of the couplings among its own nodes: block Jacobi
+//! over ranks.
 //!
-//! Ledger of a V-cycle: on each level two applications of the smoother, its products and one more with A, P and R once, 6 N numbers.
+//! Traffic of a V-cycle: on each level two applications of the smoother, its products and one more with A, P
+//! and R once, 6 N numbers.
 
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
@@ -37,12 +40,12 @@ sweeps! {
     }
 }
 
-/// Times that the last level is smoothed where it is too large to be solved directly.
+/// Sweeps of smoothing on the last level if it is too large for a direct solve.
 const SMOOTHED: usize = 10;
-/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which A counts as symmetric.
+/// Largest |uᵀAv − vᵀAu|, relative to ‖Av‖‖u‖, at which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
 
-/// A level.
+/// A level of a hierarchy.
 ///
 /// # Examples
 /// ```
@@ -62,18 +65,18 @@ const ROUNDING: f64 = 1e-12;
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
     pub(super) terms: Terms<'static>,
-    /// None where nothing but the inverse is applied.
+    /// None if only the inverse is applied.
     pub(super) operator: Option<Rc<RefCell<PointBlock<S>>>>,
-    /// The operator is the solver's, which gives it new values.
+    /// True if the operator belongs to the solver, which refreshes its values.
     pub(super) shared: bool,
-    /// None where the inverse is applied, and where the level only hands on to the next.
+    /// None if the inverse is applied, or if the level only restricts and interpolates.
     pub(super) smoother: Option<Smoother<S>>,
-    /// To and from the next level; none on the last.
+    /// Transfers to and from the next level; none on the last.
     pub(super) transfer: Option<Transfers<S>>,
     pub(super) inverse: Option<Inverse<S>>,
 }
 
-/// y ≈ A⁻¹ x by a cycle over the levels of a hierarchy.
+/// The preconditioner y ≈ A⁻¹ x: a cycle over the levels of a hierarchy.
 ///
 /// # Examples
 /// ```
@@ -93,22 +96,22 @@ pub struct Level<S: Coarsen> {
 pub struct Multilevel<S: Coarsen> {
     levels: Vec<Level<S>>,
     work: RefCell<Vec<Work<S>>>,
-    /// Arrays of the system as a device that has them wants them, for values that come there later.
+    /// True if each rank has a hierarchy of its own nodes.
     distributed: bool,
     symmetric: bool,
     options: MultilevelOptions,
     key: u64,
 }
 
-/// What of a system's set-up a hierarchy takes over.
+/// Parts of a system's set-up that a hierarchy reuses.
 pub(crate) struct Finest<S: Coarsen> {
-    /// The operator, of the same terms and ranks.
+    /// The operator of the same terms and ranks.
     pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
-    /// Subdomains of own nodes, for the smoother that wants some.
+    /// Subdomains of own nodes, for a smoother that needs them.
     pub subdomains: Option<Subdomains>,
     /// Near-null vectors of own rows.
     pub near: Option<NearNull>,
-    /// Numbers of own rows in the whole system, where they are not a run for each rank.
+    /// Global numbers of own rows, if they are not a consecutive range on each rank.
     pub numbers: Option<OwnRows>,
 }
 
@@ -119,19 +122,21 @@ impl<S: Coarsen> Default for Finest<S> {
 }
 
 impl<S: Coarsen> Multilevel<S> {
-    /// Coarsens until little is left, and prepares a cycle over all levels. Collective where the terms have a halo.
+    /// Coarsens until a small system is left, and prepares a cycle over all levels. Collective if the terms
+    /// have a halo.
     ///
     /// # Errors
-    /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; a device without room.
+    /// A matrix that is not square; a diagonal block that cannot be inverted, with its row; out of device
+    /// memory.
     pub fn new(space: &S, terms: &Terms, options: MultilevelOptions) -> Result<Self> {
         Self::with(space, terms, options, Finest::default())
     }
 
-    /// The same from vectors that the matrix maps nearly to zero, in smoothed or plain aggregation: each coarse node has an unknown for each of
-    /// them.
+    /// Builds a hierarchy from near-null vectors by smoothed or plain aggregation: each coarse node has an
+    /// unknown for each vector.
     ///
     /// # Errors
-    /// As [`new`](Self::new); more than one term or stage, classical coarsening, vectors of another length.
+    /// As [`new`](Self::new); more than one term or stage; classical coarsening; vectors of a wrong length.
     pub fn with_near_null(
         space: &S,
         terms: &Terms,
@@ -142,7 +147,7 @@ impl<S: Coarsen> Multilevel<S> {
         Self::with(space, terms, options, Finest { near: Some(near), ..Finest::default() })
     }
 
-    /// The same with what is there already.
+    /// Builds a hierarchy that reuses the given parts.
     pub(crate) fn with(
         space: &S,
         terms: &Terms,
@@ -188,7 +193,7 @@ impl<S: Coarsen> Multilevel<S> {
         Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
     }
 
-    /// The levels that ranks share, and the next one, which every rank has alone.
+    /// Builds the levels that ranks share, and returns the next one, which every rank has whole.
     fn joint(
         space: &S,
         terms: &Terms,
@@ -207,7 +212,7 @@ impl<S: Coarsen> Multilevel<S> {
             };
             let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
             let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
-            // A rank with a diagonal block that is singular must not leave the others waiting at the next level.
+            // A rank with a singular diagonal block must not leave the others waiting at the next level.
             let made = made.map_err(|e| on_level(depth, e));
             let made = agree(space.comm(), interrupt::check().and(made));
             let (level, coarse) = made?;
@@ -216,17 +221,19 @@ impl<S: Coarsen> Multilevel<S> {
         }
     }
 
-    /// The same hierarchy for new values and coefficients of terms of the same patterns: P stays, and everything else is computed again
-    /// where it stands.
+    /// Refreshes the hierarchy for new values and coefficients of terms with the same patterns. P is kept,
+    /// and everything else is recomputed in place.
     ///
     /// # Errors
-    /// As [`new`](Self::new); another shape. After an error it must not be applied.
+    /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
     pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
         let finest = &mut self.levels[0];
         let count = finest.terms.terms.len();
         let rows = finest.terms.block_rows();
         if values.len() != count || terms.terms.len() != count || terms.block_rows() != rows {
-            return Err(Error::invalid("the new values have another shape than amg was built for"));
+            return Err(Error::invalid(
+                "the new values do not match the terms and rows that amg was built for; build it anew",
+            ));
         }
         if self.distributed {
             finest.terms = own_part(terms)?;
@@ -271,17 +278,17 @@ impl<S: Coarsen> Multilevel<S> {
         Ok(())
     }
 
-    /// The levels, finest first.
+    /// Returns the levels, finest first.
     pub fn levels(&self) -> &[Level<S>] {
         &self.levels
     }
 
-    /// Stored entries of all levels over those of the first.
+    /// Returns the stored entries of all levels, divided by those of the first.
     pub fn operator_complexity(&self) -> f64 {
         self.complexity(Level::entries)
     }
 
-    /// Nodes of all levels over those of the first.
+    /// Returns the nodes of all levels, divided by those of the first.
     pub fn grid_complexity(&self) -> f64 {
         self.complexity(Level::nodes)
     }
@@ -291,17 +298,17 @@ impl<S: Coarsen> Multilevel<S> {
         all as f64 / of(&self.levels[0]).max(1) as f64
     }
 
-    /// How levels were made and are visited.
+    /// Returns the options.
     pub fn options(&self) -> &MultilevelOptions {
         &self.options
     }
 
-    /// K-cycles take flexible CG where this is so, and GCR elsewhere.
+    /// Returns true if K-cycles use flexible CG; otherwise they use GCR.
     pub fn is_symmetric(&self) -> bool {
         self.symmetric
     }
 
-    /// Numbers that it stores, without the system itself.
+    /// Returns how many numbers it stores, without the system itself.
     pub fn numbers(&self) -> f64 {
         let level = |(depth, level): (usize, &Level<S>)| {
             let own = if depth > 0 || !level.shared { level.stored() as f64 } else { 0.0 };
@@ -315,7 +322,7 @@ impl<S: Coarsen> Multilevel<S> {
     }
 }
 
-/// Errors of coarser levels name them: their rows are nobody's.
+/// Names the level in errors of coarser levels, because coarse row numbers mean nothing to the user.
 fn on_level(depth: usize, e: Error) -> Error {
     match e {
         Error::SingularBlock { .. } | Error::Pivot { .. } if depth > 0 => {
@@ -329,7 +336,7 @@ fn on_level(depth: usize, e: Error) -> Error {
 type Coarser = (Terms<'static>, Option<NearNull>);
 
 impl<S: Coarsen> Level<S> {
-    /// A level, and the terms and near-null vectors of the next one, if there is one.
+    /// Builds a level, and returns the terms and near-null vectors of the next one, if there is one.
     fn new(
         beside: &S,
         terms: Terms<'static>,
@@ -367,7 +374,7 @@ impl<S: Coarsen> Level<S> {
             coarse = Some((space.galerkin(&terms, matrices)?, None));
         }
         let last = matrices.is_none();
-        // A system that nothing coarsens is not solved directly behind its user's back.
+        // Never solve directly without being asked if nothing could be coarsened.
         let inverse = if last { Inverse::new(&space, &terms, options.precision, depth > 0)? } else { None };
         drop(factors);
         let product = profile::begin_inside(SetupPart::Product);
@@ -393,7 +400,7 @@ impl<S: Coarsen> Level<S> {
         Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
     }
 
-    /// Operator, smoother and inverse for the values that the terms have now.
+    /// Refreshes operator, smoother and inverse for the current values of the terms.
     fn refresh(&mut self, precision: Precision) -> Result<()> {
         let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
         if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
@@ -406,7 +413,7 @@ impl<S: Coarsen> Level<S> {
                 let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
                 space.update_coefficients(a.product_mut(), &coefficients)
             };
-            // Values that break what was found inside the blocks want another operator.
+            // Values that break the structure found inside the blocks need a new operator.
             if update().is_err() {
                 *a = PointBlock::new(space, terms, precision, false)?;
             }
@@ -419,18 +426,18 @@ impl<S: Coarsen> Level<S> {
         inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
     }
 
-    /// A, of a level that is not solved by its inverse alone.
+    /// Returns A, on a level that is not solved only by its inverse.
     pub(super) fn operator(&self) -> Result<&RefCell<PointBlock<S>>> {
-        let lost = || Error::Internal("a product with the level that has its inverse alone".into());
+        let lost = || Error::Internal("the last level has no operator, only its inverse".into());
         self.operator.as_deref().ok_or_else(lost)
     }
 
-    /// y ← A x.
+    /// Computes y ← A x.
     pub(super) fn multiply(&self, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.operator()?.apply(&self.space, x, y)
     }
 
-    /// r ← b − A x.
+    /// Computes r ← b − A x.
     pub(super) fn left_over(
         &self,
         b: &S::Vector,
@@ -446,7 +453,7 @@ impl<S: Coarsen> Level<S> {
         on.sweep(left_over, scalars, [], [b], [r], [])
     }
 
-    /// x ≈ A⁻¹ b, on the last level.
+    /// Computes x ≈ A⁻¹ b on the last level.
     pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
         let on = &self.space;
         match (&self.inverse, &self.smoother) {
@@ -456,11 +463,13 @@ impl<S: Coarsen> Level<S> {
                 smoother.begin(on, a, b, x, room)?;
                 (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))
             }
-            (None, None) => Err(Error::Internal("a level that nothing solves".into())),
+            (None, None) => {
+                Err(Error::Internal("the last level has neither an inverse nor a smoother".into()))
+            }
         }
     }
 
-    /// A = Aᵀ, by two products with random vectors.
+    /// Tests A = Aᵀ by two products with random vectors.
     fn is_symmetric(&self) -> Result<bool> {
         let on = &self.space;
         let vector = || on.vector();
@@ -476,44 +485,45 @@ impl<S: Coarsen> Level<S> {
         Ok((uav - vau).abs() <= ROUNDING * (avav * uu).sqrt())
     }
 
-    /// The matrices and coefficients of the level.
+    /// Returns the matrices and coefficients of the level.
     pub fn terms(&self) -> &Terms<'static> {
         &self.terms
     }
 
-    /// P and R between this level and the next; none on the last. Made of near-null vectors they are matrices of components, in square blocks, else
-    /// of nodes, for all of whose components their scalars are meant.
+    /// Returns P and R between this level and the next; none on the last. If made from near-null vectors,
+    /// they are matrices of components, in square blocks. Otherwise they are matrices of nodes, whose scalars
+    /// apply to all components of a node.
     pub fn transfer(&self) -> Option<&Transfer> {
         self.transfer.as_ref().map(|t| &t.matrices)
     }
 
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.terms.block_rows()
     }
 
-    /// Stored blocks; of two terms of one pattern they count once.
+    /// Returns the number of stored blocks; two terms of one pattern count once.
     pub fn entries(&self) -> usize {
         let terms = if self.terms.shared_pattern() { &self.terms.terms[..1] } else { &self.terms.terms[..] };
         terms.iter().map(|t| t.1.blocks()).sum()
     }
 
-    /// Stored numbers.
+    /// Returns the number of stored numbers.
     fn stored(&self) -> usize {
         self.terms.terms.iter().map(|t| t.1.stored()).sum()
     }
 
-    /// Equations of the last level that depend on others and were left out of its inverse.
+    /// Returns the number of linearly dependent equations of the last level that its inverse leaves out.
     pub fn dropped(&self) -> usize {
         self.inverse.as_ref().map_or(0, Inverse::dropped)
     }
 
-    /// The level is solved by its inverse, or by direct factors.
+    /// Returns true if the level is solved by its inverse or by direct factors.
     pub fn is_direct(&self) -> bool {
         self.inverse.is_some()
     }
 
-    /// Bytes that one visit moves at least.
+    /// Returns the bytes that one visit moves at least.
     fn bytes(&self) -> u64 {
         let (len, a) = (self.terms.rows(), self.operator.as_ref().map_or(0, |a| a.bytes()));
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
@@ -538,7 +548,7 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
     }
-    /// Where the last level is solved on the host, nothing is recorded.
+    /// Nothing is recorded if the last level is solved on the host.
     fn recordable(&self) -> bool {
         self.levels.iter().all(|level| level.inverse.as_ref().is_none_or(Inverse::recordable))
     }
@@ -555,7 +565,7 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     }
 }
 
-/// Subdomains for a smoother that wants some: those that are there, or small ones.
+/// Returns subdomains for a smoother that needs them: the given ones, or small ones.
 pub(super) fn cut_for<S: Coarsen>(
     space: &S,
     terms: &Terms,

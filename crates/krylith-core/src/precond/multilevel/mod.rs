@@ -1,14 +1,17 @@
-//! Coarse levels: a hierarchy of smaller and smaller systems, each the Galerkin product of the one before.
+//! Algebraic multigrid: a hierarchy of smaller and smaller systems, each the Galerkin product of the one
+//! before.
 //!
-//! Everything that coarsens looks at one scalar matrix, the couplings of the nodes ([`Coarsen::couplings`]); a node interpolates all of
-//! its components and stages with the same weights, so P is n × n_c scalars and works as P ⊗ I. The coarse operator keeps the
-//! block size, the stages and the coefficients of the fine one: A⊗M + τB⊗L becomes A⊗(RMP) + τB⊗(RLP).
+//! All coarsening works on one scalar matrix, the couplings of the nodes ([`Coarsen::couplings`]). A node
+//! interpolates all of its components and stages with the same weights, so P is n × n_c scalars and acts as P
+//! ⊗ I. The coarse operator keeps the block size, the stages and the coefficients of the fine one: A⊗M + τB⊗L
+//! becomes A⊗(RMP) + τB⊗(RLP).
 //!
-//! Where vectors are known that A maps nearly to zero, such as the rigid modes of an elastic body ([`NearNull`]), coarse nodes have an unknown for each
-//! of them instead, and P has blocks.
+//! If near-null vectors are known, such as the rigid modes of an elastic body ([`NearNull`]), coarse nodes
+//! have one unknown for each of them instead, and P has blocks.
 //!
-//! The steps of a set-up are functions in `host/`, for all threads; a GPU has its own of the same results. Each is a pure function of what it
-//! is given: random numbers come from a hash of a node's number, and nothing depends on the order of execution.
+//! The steps of a set-up are functions in `host/` that use all threads; a GPU has its own versions with the
+//! same results. Each step is a pure function of its input: random numbers come from a hash of a node's
+//! number, and nothing depends on the order of execution.
 //!
 //! A new way to coarsen is a [`CoarsenKind`] with its function in `host/`, and one in
 //! `device/cuda/multilevel` if a GPU is to do it. A new smoother is a variant of [`Smoothing`]. Names stand
@@ -47,10 +50,11 @@ use std::sync::Arc;
 /// The vector passes of hierarchies and cycles.
 pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
 
-/// A level that keeps more of its nodes than this is the last, on one rank and on several.
+/// Share of nodes kept above which coarsening has stalled and the level is the last, on one rank and on
+/// several.
 const STALLED: f64 = 0.8;
 
-/// How nodes of a coarser level are chosen, and what the others take from them.
+/// Settings of coarsening: the choice of coarse points, and interpolation from them.
 ///
 /// # Examples
 /// ```
@@ -60,21 +64,23 @@ const STALLED: f64 = 0.8;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coarsening {
-    /// Which nodes, and what the others take from them.
+    /// Method of choosing coarse points and interpolation weights.
     pub kind: CoarsenKind,
-    /// θ: node i depends strongly on j where −a_ij ≥ θ max_k(−a_ik), with the sign of a_ii divided out; aggregation:
-    /// where a_ij² ≥ θ² |a_ii a_jj|.
+    /// Threshold θ of strong connections: node i depends strongly on j if −a_ij ≥ θ max_k(−a_ik), with the
+    /// sign of a_ii divided out; for aggregation, if a_ij² ≥ θ² |a_ii a_jj|.
     pub strength: f64,
-    /// Interpolation keeps so many weights of a row, the largest; 0: all.
+    /// Number of weights kept in a row of interpolation, the largest ones; 0 keeps all.
     pub truncate: usize,
-    /// Levels, from the finest on, that are coarsened twice as far: PMIS twice, multipass interpolation and one step of Jacobi's method (classical);
-    /// aggregates of up to eight nodes instead of four (not smoothed).
+    /// Number of levels, from the finest on, with aggressive coarsening. For classical coarsening: PMIS
+    /// twice, multipass interpolation and one step of Jacobi's method. For aggregation without smoothing:
+    /// aggregates of up to eight nodes instead of four.
     pub aggressive: usize,
-    /// Of several ranks' systems, what coarsening does with couplings between ranks.
+    /// Treatment of couplings between ranks by coarsening.
     pub border: Border,
 }
 
-/// What coarsening does with couplings between ranks. Coarse operators, residuals and solutions have all of them in each case.
+/// Treatment of couplings between ranks by coarsening. Coarse operators, residuals and solutions include
+/// these couplings in each case.
 ///
 /// # Examples
 /// ```
@@ -84,21 +90,24 @@ pub struct Coarsening {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Border {
-    /// [`Local`](Self::Local) on levels where borders are long but few of the nodes lie there, [`Global`](Self::Global) on others.
+    /// [`Local`](Self::Local) on levels with long borders that hold few of the nodes,
+    /// [`Global`](Self::Global) on others.
     #[default]
     Auto,
-    /// It follows them: the coarse nodes and P are those of one rank. Rows of up to four layers of nodes around the own ones travel for that.
+    /// Coarsening uses them: the coarse points and P are those of one rank. This exchanges rows of up to four
+    /// layers of nodes around the own ones.
     Global,
-    /// It leaves them out: each rank chooses nodes and interpolates among its own ones, and the couplings that it drops are added to the diagonal, so that P
-    /// still reproduces constants. Nothing but rows of P of ghosts travels.
+    /// Coarsening ignores them: each rank coarsens and interpolates only among its own nodes. The dropped
+    /// couplings are added to the diagonal, so that P still reproduces constants. Only the rows of P that
+    /// belong to ghosts are exchanged.
     Local,
 }
 
 impl Border {
-    /// The three, for those who write them down.
+    /// All three values.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Global, Self::Local];
 
-    /// As it is written.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -108,7 +117,7 @@ impl Border {
     }
 }
 
-/// The two families.
+/// The two families of coarsening.
 ///
 /// # Examples
 /// ```
@@ -120,22 +129,23 @@ impl Border {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoarsenKind {
-    /// Some nodes stay (PMIS, De Sterck, Yang and Heys 2006), the others interpolate from them (extended+i, De Sterck, Falgout, Nolting
-    /// and Yang 2008).
+    /// Classical coarsening: PMIS chooses coarse points (De Sterck, Yang and Heys 2006), and fine points
+    /// interpolate from them by extended+i (De Sterck, Falgout, Nolting and Yang 2008).
     Classical,
-    /// Nodes that are coupled strongly become one (pairwise matching, twice or three times; Notay 2010); with `smoothed` P gets a step of damped Jacobi (Vaněk,
-    /// Mandel and Brezina 1996).
+    /// Aggregation: strongly coupled nodes are joined by pairwise matching, two or three times (Notay 2010).
+    /// With `smoothed`, P gets a step of damped Jacobi (Vaněk, Mandel and Brezina 1996).
     Aggregation {
-        /// Smoothed P.
+        /// True for a smoothed P.
         smoothed: bool,
     },
 }
 
 impl Coarsening {
-    /// What is taken where nothing more is said.
+    /// Returns the default settings of a family.
     pub fn of(kind: CoarsenKind) -> Self {
-        // One aggressive level halves the operator complexity of 7-point stencils, for two iterations more in twelve; a second one makes set-ups
-        // a tenth to a quarter shorter. With two, 0.4 takes SPE10 in 22 iterations, 0.25 in 27.
+        // One aggressive level halves the operator complexity of 7-point stencils, for two more iterations on
+        // twelve. A second one makes set-ups a tenth to a quarter shorter. With two, θ = 0.4 solves SPE10 in
+        // 22 iterations, 0.25 in 27.
         let (strength, aggressive) = if kind == CoarsenKind::Classical { (0.4, 2) } else { (0.08, 0) };
         Self { kind, strength, truncate: 4, aggressive, border: Border::Auto }
     }
@@ -164,16 +174,16 @@ impl Default for Coarsening {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Transfer {
-    /// Weights with which nodes interpolate.
+    /// Weights of interpolation.
     pub prolongation: Bsr,
     /// Its transpose.
     pub restriction: Bsr,
 }
 
-/// A device that makes coarse levels. What is not said to be collective is this rank's alone.
+/// A device that builds coarse levels. Functions that are not marked collective concern this rank alone.
 ///
 /// # Examples
-/// The bound of code that takes [`Multilevel`] on any device.
+/// A bound for code that uses [`Multilevel`] on any device.
 /// ```
 /// use krylith::{Result, operator::Terms};
 /// use krylith_core::precond::{Coarsen, Cycle, Multilevel, MultilevelOptions};
@@ -182,33 +192,37 @@ pub struct Transfer {
 /// }
 /// ```
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
-    /// Vectors of `len` numbers on this device and its queue, of this rank alone.
+    /// Returns a space of vectors with `len` numbers on this device and its queue, for this rank alone.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     fn beside(&self, len: usize) -> Result<Self>;
-    /// The threads of the host, for steps that this device leaves to them: the same team at every call, because to start one
-    /// takes longer than many a step.
+    /// Returns the threads of the host, for steps that this device leaves to them. It is the same pool at
+    /// every call, because starting one takes longer than many a step.
     fn host_threads(&self) -> Arc<Pool>;
-    /// The scalar matrix by which nodes are coarsened. Of one scalar term that matrix itself, times its coefficient; else on the union of the
-    /// patterns, with every diagonal entry stored, a_ij = −Σ_t ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
+    /// Returns the scalar matrix that coarsening works on. For one scalar term it is that matrix times its
+    /// coefficient. Otherwise it has the union of the patterns, with every diagonal entry stored, a_ij = −Σ_t
+    /// ‖C_t‖_F ‖A_t,ij‖_F and a_ii = −Σ_{j≠i} a_ij.
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         host::galerkin::couplings(&self.host_threads(), terms)
     }
-    /// What interpolates level `level` (0 is the finest) from a coarser one; `None` where that would have as many nodes, or none.
+    /// Returns P and R between level `level` (0 is the finest) and a coarser one; `None` if that would have
+    /// as many nodes, or none.
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
         host::transfer(&self.host_threads(), couplings, how, level)
     }
-    /// Vectors of this rank's share of `len` numbers on this device and its queue, of the same ranks.
+    /// Returns a space of vectors with this rank's share of `len` numbers on this device and its queue, for
+    /// the same ranks.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     fn among(&self, len: usize) -> Result<Self>;
-    /// What interpolates own nodes of a level of all ranks; `couplings` are those of own nodes and of `near` ones, whose rows are empty where they are not known.
-    /// `None`, on all ranks, where the coarser level would have as many nodes, or none. Collective.
+    /// Returns P for own nodes of a level that all ranks share. `couplings` has the rows of own nodes and of
+    /// `near` ones; rows that are not known are empty. Returns `None` on all ranks if the coarser level would
+    /// have as many nodes, or none. Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that has ended or failed.
     fn transfer_near(
         &self,
         couplings: &Bsr,
@@ -218,50 +232,53 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     ) -> Result<Option<NearTransfer>> {
         ranks::transfer_by_ranks(self, couplings, how, level, near)
     }
-    /// What couples the first `own` nodes among each other; what couples them to others is added to the diagonal where one is stored.
+    /// Returns the couplings among the first `own` nodes. Couplings to other nodes are added to the diagonal
+    /// entry if it is stored.
     fn own_couplings(&self, couplings: &Bsr, own: usize) -> Result<Bsr> {
         Ok(ranks::rows::own_couplings(couplings, own))
     }
-    /// The transpose of a matrix of 1×1 blocks.
+    /// Returns the transpose of a matrix of 1×1 blocks.
     fn transposed(&self, a: &Bsr) -> Result<Bsr> {
         host::galerkin::transpose(&self.host_threads(), a)
     }
-    /// These rows, on the host.
+    /// Returns these rows, on the host.
     fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {
         Ok(ranks::rows::rows_of(a, nodes))
     }
-    /// The matrix with rows of the host below it, and so many columns.
+    /// Returns the matrix with rows from the host appended below, and with this many columns.
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::with_rows(a, below, columns))
     }
-    /// The first rows, whose columns below `columns` alone are kept.
+    /// Returns the first `rows` rows with only their columns below `columns`.
     fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::first_rows(a, rows, columns))
     }
-    /// The matrix with column j as column `numbers[j]` of `columns`, ascending in each row.
+    /// Returns the matrix with column j renumbered to `numbers[j]` of `columns`, ascending in each row.
     fn renumbered(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::renumbered(a, numbers, columns))
     }
-    /// S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+    /// Returns S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
     fn sums_of_rows(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
         Ok(ranks::rows::sums_of_rows(s, a))
     }
-    /// R Aₜ P of every term under the same coefficients, with the diagonal stored in every row.
+    /// Returns R Aₜ P for every term, with the same coefficients and with the diagonal stored in every row.
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         host::galerkin::terms(&self.host_threads(), terms, transfer)
     }
-    /// The same for new values of `terms`, into what [`galerkin`](Self::galerkin) made of others of the same patterns.
+    /// Computes new values for new values of `terms`, in the matrices that [`galerkin`](Self::galerkin)
+    /// returned for others of the same patterns.
     fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
         host::galerkin::terms_again(&self.host_threads(), terms, transfer, coarse)
     }
-    /// Whether this device applies P ⊗ I by a kernel of its own for nodes of `order` unknowns.
+    /// Returns true if this device has its own kernel that applies P ⊗ I for nodes of `order` unknowns.
     fn interpolates(&self, _order: usize) -> bool {
         false
     }
-    /// y ← (P ⊗ I) x, or y ← y + (P ⊗ I) x, for nodes of `order` unknowns. Asynchronous on a GPU; allocates nothing.
+    /// Computes y ← (P ⊗ I) x, or y ← y + (P ⊗ I) x, for nodes of `order` unknowns. Asynchronous on a GPU;
+    /// allocates nothing.
     ///
     /// # Errors
-    /// A device that does not; see [`interpolates`](Self::interpolates).
+    /// A device without such a kernel; see [`interpolates`](Self::interpolates).
     fn interpolate(
         &self,
         _p: &Bsr,
@@ -270,40 +287,42 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         _y: &mut Self::Vector,
         _add: bool,
     ) -> Result<()> {
-        Err(crate::Error::Internal("a device without a kernel for P".into()))
+        Err(crate::Error::Internal("the device has no kernel for P".into()))
     }
-    /// A matrix of scalar rows that only cycles multiply with: of a coarser level, or the inverse of the last.
+    /// Builds the operator of a matrix of scalar rows that only cycles multiply by: of a coarser level, or
+    /// the inverse on the last.
     fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
         PointBlock::with_format(self, terms, precision, Format::Csr)
     }
-    /// Whether this device makes residuals and steps of smoothers in the pass of this product.
+    /// Returns true if this device computes residuals and smoother steps in the pass of this product.
     fn fuses(&self, _product: &Self::Product) -> bool {
         false
     }
-    /// Whether it makes the first two steps from zero in one pass, too.
+    /// Returns true if it also computes the first two steps from zero in one pass.
     fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
         false
     }
-    /// What `pass` makes of A x. Asynchronous on a GPU; allocates nothing.
+    /// Computes A x and applies `pass` to it. Asynchronous on a GPU; allocates nothing.
     ///
     /// # Errors
-    /// A device or a product that does not; see [`fuses`](Self::fuses).
+    /// A device or a product that cannot; see [`fuses`](Self::fuses).
     fn fused(&self, _product: &Self::Product, _x: &Self::Vector, _pass: Fused<Self>) -> Result<()> {
-        Err(crate::Error::Internal("a product that makes no smoother's step".into()))
+        Err(crate::Error::Internal("the product cannot fuse a smoother step".into()))
     }
-    /// Inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s, each scalar row's ℓ1 norm off that block added to its diagonal entry with that entry's
-    /// sign (ℓ1-Jacobi; Baker, Falgout, Kolev and Yang 2011).
+    /// Returns the inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s. Each scalar row's ℓ1 norm
+    /// outside that block is first added to its diagonal entry, with the sign of that entry (ℓ1-Jacobi;
+    /// Baker, Falgout, Kolev and Yang 2011).
     ///
     /// # Errors
-    /// A diagonal block that cannot be inverted all the same, with its row.
+    /// A diagonal block that still cannot be inverted, with its row.
     fn l1_blocks(&self, terms: &Terms, precision: Precision) -> Result<Self::Blocks> {
         let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), precision)
     }
-    /// The same for new values, in the same place.
+    /// Computes the inverses for new values, in place.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`l1_blocks`](Self::l1_blocks).
     fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
         let new = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.update_blocks(blocks, (&new[..]).into())

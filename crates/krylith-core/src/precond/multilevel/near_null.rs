@@ -1,12 +1,13 @@
-//! Vectors that a system maps nearly to zero, and which its coarse levels must be able to represent.
+//! Near-null vectors of a system, which its coarse levels must be able to represent.
 
 use crate::operator::Terms;
 use crate::{Error, Result};
 
 /// Near-null vectors of a level: for each scalar row the numbers of all vectors, side by side.
 ///
-/// Smooth errors of a scalar system are nearly constant, and P interpolates constants. Those of an elastic body are nearly rigid motions, three
-/// translations and three rotations, and a P that knows only constants needs many more iterations there.
+/// Smooth errors of a scalar system are nearly constant, and P interpolates constants. Those of an elastic
+/// body are nearly rigid motions, three translations and three rotations. A P that reproduces only constants
+/// needs many more iterations there.
 ///
 /// # Examples
 /// ```
@@ -18,27 +19,28 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearNull {
-    /// k.
+    /// Number of vectors, k.
     pub(super) count: usize,
-    /// Number i·k + j is that of vector j in scalar row i.
+    /// Number i·k + j is the value of vector j in scalar row i.
     pub(super) numbers: Vec<f64>,
 }
 
 impl NearNull {
-    /// Unknowns of a coarse node, at most: the largest block that operators take.
+    /// Most unknowns of a coarse node: the largest block that operators support.
     pub const MOST: usize = crate::matrix::MAX_BLOCK;
-    /// θ where none is given: of an elastic body's 27-point rows hardly an entry is strong by more.
+    /// Default of θ: in the 27-point rows of an elastic body hardly any entry exceeds a larger threshold.
     pub const STRENGTH: f64 = 0.02;
 
-    /// These vectors, each with a number for every scalar row.
+    /// Builds near-null vectors from vectors with a number for every scalar row.
     ///
     /// # Errors
-    /// None or more than [`MOST`](Self::MOST); vectors of different lengths, or with numbers that are not finite.
+    /// No vector, or more than [`MOST`](Self::MOST); vectors of different lengths, or with numbers that are
+    /// not finite.
     pub fn new(vectors: &[Vec<f64>]) -> Result<Self> {
         let count = vectors.len();
         if !(1..=Self::MOST).contains(&count) {
             return Err(Error::invalid(format!(
-                "{count} near-null vectors; a coarse node has an unknown for each, 1 to {} of them",
+                "got {count} near-null vectors, but a coarse node can have 1 to {} unknowns, one per vector",
                 Self::MOST
             )));
         }
@@ -46,42 +48,45 @@ impl NearNull {
         for (j, vector) in vectors.iter().enumerate() {
             if vector.len() != rows {
                 return Err(Error::invalid(format!(
-                    "near-null vector {j} has {} numbers, not {rows}",
+                    "near-null vector {j} has {} numbers, but vector 0 has {rows}",
                     vector.len()
                 )));
             }
             if let Some(i) = vector.iter().position(|v| !v.is_finite()) {
-                return Err(Error::invalid(format!("near-null vector {j}: row {i} is {}", vector[i])));
+                return Err(Error::invalid(format!(
+                    "near-null vector {j}: row {i} is {}; every value must be finite",
+                    vector[i]
+                )));
             }
         }
         let numbers = (0..rows).flat_map(|i| vectors.iter().map(move |v| v[i])).collect();
         Ok(Self { count, numbers })
     }
 
-    /// Vectors.
+    /// Returns the number of vectors.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Refuses what does not belong to these terms.
+    /// Rejects vectors that do not match these terms.
     pub(crate) fn check(&self, terms: &Terms) -> Result<()> {
         if terms.stages() > 1 || terms.terms.len() > 1 {
             return Err(Error::invalid(
-                "amg: near-null vectors are for a matrix, not for a sum of terms or stages; leave them out",
+                "amg: near-null vectors apply to a single matrix, not to a sum of terms or stages; omit them",
             ));
         }
         let (rows, found) = (terms.rows(), self.numbers.len() / self.count);
         match found == rows {
             true => Ok(()),
-            false => {
-                Err(Error::invalid(format!("amg: near-null vectors of {found} numbers for {rows} rows")))
-            }
+            false => Err(Error::invalid(format!(
+                "amg: near-null vectors have {found} numbers, but the system has {rows} rows"
+            ))),
         }
     }
 }
 
-/// The rigid modes of nodes of two or three components: translations, then rotations about the middle of all points (in a plane, one). `None` for
-/// other numbers of components.
+/// Returns the rigid modes of nodes with two or three components: translations, then rotations about the
+/// centre of all points (in a plane, one). `None` for other numbers of components.
 pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> {
     let middle = |axis: usize| {
         let ends = points
@@ -91,7 +96,7 @@ pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> 
         0.5 * (ends[0] + ends[1])
     };
     let middle = [0, 1, 2].map(middle);
-    // The planes in which the modes turn.
+    // The planes of the rotations.
     let planes: &[[usize; 2]] = match block {
         2 => &[[0, 1]],
         3 => &[[0, 1], [1, 2], [2, 0]],
@@ -139,8 +144,8 @@ mod tests {
     fn other_vectors_are_refused() {
         for (vectors, words) in [
             (vec![], "0 near-null vectors"),
-            (vec![vec![1.0]; 9], "9 near-null vectors; a coarse node has an unknown for each, 1 to 8"),
-            (vec![vec![1.0], vec![1.0, 2.0]], "near-null vector 1 has 2 numbers, not 1"),
+            (vec![vec![1.0]; 9], "9 near-null vectors, but a coarse node can have 1 to 8 unknowns"),
+            (vec![vec![1.0], vec![1.0, 2.0]], "near-null vector 1 has 2 numbers, but vector 0 has 1"),
             (vec![vec![1.0, f64::NAN]], "near-null vector 0: row 1 is NaN"),
         ] {
             let error = NearNull::new(&vectors).unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! How a hierarchy is made.
+//! Options of a hierarchy.
 
 use super::{Coarsening, Cycle, Smoothing};
 use crate::space::Precision;
 
-/// How levels are made and visited.
+/// Options for building and visiting the levels.
 ///
 /// # Examples
 /// ```
@@ -14,33 +14,33 @@ use crate::space::Precision;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MultilevelOptions {
-    /// How coarser systems are solved.
+    /// Cycle, which solves the coarser systems.
     pub cycle: Cycle,
-    /// How nodes are chosen.
+    /// Coarsening.
     pub coarsening: Coarsening,
-    /// What smooths.
+    /// Smoother.
     pub smoothing: Smoothing,
-    /// The finest level is smoothed. Without it a cycle is x = P A_c⁻¹ R b with a cycle of the levels below for A_c⁻¹: the coarse part of a
-    /// composition, singular by itself.
+    /// True to smooth the finest level. Otherwise a cycle is x = P A_c⁻¹ R b with a cycle of the levels below
+    /// for A_c⁻¹: the coarse part of a combination, singular by itself.
     pub smooth_finest: bool,
-    /// Unknowns from which on nothing is coarsened any more.
+    /// Number of unknowns at which coarsening ends.
     pub coarsest: usize,
     /// Most levels.
     pub levels: usize,
-    /// Unknowns of a level of several ranks up to which every rank goes on with the whole of it.
+    /// Number of unknowns of a shared level up to which every rank continues with the whole level.
     pub gather: usize,
-    /// Precision of everything that is stored; arithmetic is f64.
+    /// Precision of everything that is stored; arithmetic is in f64.
     pub precision: Precision,
 }
 
 impl MultilevelOptions {
-    /// Unknowns of the last level where none are given.
+    /// Default number of unknowns of the last level.
     pub const COARSEST: usize = 400;
-    /// Most levels where no number is given.
+    /// Default limit of levels.
     pub const LEVELS: usize = 25;
-    /// Unknowns of a level that is gathered where none are given.
+    /// Default number of unknowns at which a shared level is gathered.
     pub const GATHER: usize = 20_000;
-    /// Degree of Chebyshev's polynomials where none is given.
+    /// Default degree of Chebyshev polynomials.
     pub const DEGREE: usize = 2;
 }
 

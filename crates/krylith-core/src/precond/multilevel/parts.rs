@@ -1,4 +1,4 @@
-//! Systems as levels take them: the operator of some terms, copies of their own, and what couples own nodes.
+//! Parts of systems for levels: the operator of some terms, owned copies, and the couplings of own nodes.
 
 use super::Coarsen;
 use crate::Result;
@@ -8,10 +8,10 @@ use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Rows below which a second thread costs more than it brings.
+/// Rows below which a second thread costs more than it saves.
 const FEW: usize = 1 << 12;
 
-/// The operator of a level. Coarse scalar rows lie on no few diagonals: nothing looks for them.
+/// Builds the operator of a level. Coarse scalar rows never lie on a few diagonals, so none are looked for.
 pub(super) fn operator<S: Coarsen>(
     space: &S,
     terms: &Terms,
@@ -25,13 +25,13 @@ pub(super) fn operator<S: Coarsen>(
     }
 }
 
-/// Terms of their own, which share the arrays.
+/// Returns an owned copy of terms, which shares the arrays.
 pub(super) fn owned(terms: &Terms) -> Terms<'static> {
     let own = |(c, a): &(Dense, Cow<Bsr>)| (c.clone(), Cow::Owned((**a).clone()));
     Terms { terms: terms.terms.iter().map(own).collect(), halo: None }
 }
 
-/// What couples own nodes alone.
+/// Returns the couplings among own nodes only.
 pub(super) fn own_part(terms: &Terms) -> Result<Terms<'static>> {
     let n = terms.block_rows();
     let own = |a: &Bsr| -> Result<Bsr> {

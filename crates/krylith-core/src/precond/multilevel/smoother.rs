@@ -1,14 +1,17 @@
-//! What reduces the errors that a coarser level does not see.
+//! Smoothers, which reduce the errors that a coarser level cannot represent.
 //!
-//! * ℓ1-Jacobi and Chebyshev: polynomials in D⁻¹A, where D is the diagonal (of nodes, in blocks) with the rest of each row's ℓ1 norm added, so
-//!   that the spectrum of D⁻¹A lies in (0, 1] for every symmetric definite A (Baker, Falgout, Kolev and Yang 2011) and nothing is estimated.
-//! * ILDU(0) of subdomains: costs little more than a product and does the work of several sweeps.
+//! * ℓ1-Jacobi and Chebyshev: polynomials in D⁻¹A, where D is the diagonal (of nodes, in blocks) plus the
+//!   rest of each row's ℓ1 norm. So the spectrum of D⁻¹A lies in (0, 1] for every symmetric definite A
+//!   (Baker, Falgout, Kolev and Yang 2011), and nothing has to be estimated.
+//! * ILDU(0) of subdomains: costs little more than a product and is as effective as several sweeps.
 //!
-//! All are symmetric where A is, and the same before and after the coarse correction, so that a cycle is symmetric too.
+//! All are symmetric if A is, and the same before and after the coarse correction, so that a cycle is
+//! symmetric too.
 //!
-//! Ledger of k steps of a polynomial from x = 0, N numbers: k − 1 products with A, and with scalar nodes 3 N + 7 N (k − 1); to a given x
-//! k products and 7 N each, 5 N for a single one. Blocks add 4 N and their own numbers a step. Where a device fuses a step with its product
-//! ([`Coarsen::fused`]), 3 N of it are left, and 5 N where a direction is written or read.
+//! Traffic of k steps of a polynomial from x = 0, with N numbers: k − 1 products with A, and with scalar
+//! nodes 3 N + 7 N (k − 1). For a given x it is k products and 7 N each, or 5 N for a single one. Blocks add
+//! 4 N and their own numbers per step. If a device fuses a step with its product ([`Coarsen::fused`]), 3 N
+//! remain, or 5 N if a direction is written or read.
 
 use super::Coarsen;
 use crate::operator::{LinearOperator, PointBlock, Terms};
@@ -24,19 +27,19 @@ sweeps! {
     pub const SWEEPS;
     /// x = c D⁻¹ b: the first step from x = 0.
     smooth_first: (c) [d, b] [x] -> [] { x = c * d * b; }
-    /// The second one, where the last direction is x: p = a x + c D⁻¹ (b − q), x += p, with A x in q.
+    /// The second step, whose previous direction is x: p = a x + c D⁻¹ (b − q), x += p, where q holds A x.
     smooth_second: (a, c) [d, b, q] [p, x] -> [] { p = a * x + c * d * (b - q); x += p; }
     /// p = a p + c D⁻¹ (b − q), x += p.
     smooth_next: (a, c) [d, b, q] [p, x] -> [] { p = a * p + c * d * (b - q); x += p; }
-    /// The first step to a given x: p = c D⁻¹ (b − q), x += p.
+    /// The first step from a given x: p = c D⁻¹ (b − q), x += p.
     smooth_start: (c) [d, b, q] [p, x] -> [] { p = c * d * (b - q); x += p; }
-    /// A step that remembers nothing: x += c D⁻¹ (b − q).
+    /// A step without a previous or next direction: x += c D⁻¹ (b − q).
     smooth_alone: (c) [d, b, q] [x] -> [] { x += c * d * (b - q); }
     /// The last step: x += a p + c D⁻¹ (b − q).
     smooth_last: (a, c) [d, b, q, p] [x] -> [] { x += a * p + c * d * (b - q); }
     /// x = c x.
     smooth_scale: (c) [] [x] -> [] { x *= c; }
-    /// Blocks, with z = D⁻¹ (b − A x): p = a x + c z, x += p.
+    /// With blocks, z = D⁻¹ (b − A x): p = a x + c z, x += p.
     smooth_blocks_second: (a, c) [z] [p, x] -> [] { p = a * x + c * z; x += p; }
     /// p = a p + c z, x += p.
     smooth_blocks_next: (a, c) [z] [p, x] -> [] { p = a * p + c * z; x += p; }
@@ -48,7 +51,7 @@ sweeps! {
     smooth_ones: () [] [x] -> [] { x = 1.0; }
 }
 
-/// Which smoother, and how often.
+/// Kind of smoother, and number of sweeps.
 ///
 /// # Examples
 /// ```
@@ -62,26 +65,26 @@ sweeps! {
 pub enum Smoothing {
     /// x ← x + D⁻¹ (b − A x).
     Jacobi {
-        /// Times before and after the coarse correction.
+        /// Sweeps before and after the coarse correction.
         sweeps: usize,
     },
     /// The Chebyshev polynomial that is smallest on the upper part of the spectrum of D⁻¹A.
     Chebyshev {
-        /// Its degree: products before and after the coarse correction.
+        /// Degree of the polynomial: products before and after the coarse correction.
         degree: usize,
     },
     /// Incomplete factors of subdomains.
     Ildu {
-        /// Times before and after the coarse correction.
+        /// Sweeps before and after the coarse correction.
         sweeps: usize,
     },
 }
 
 impl Smoothing {
-    /// The part of the spectrum (0, 1] that Chebyshev's polynomials leave to the coarser level.
+    /// The part of the spectrum (0, 1] that Chebyshev polynomials leave to the coarser level.
     pub const LEFT: f64 = 0.1;
 
-    /// The name in options.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Smoothing::Jacobi { .. } => "jacobi",
@@ -91,7 +94,8 @@ impl Smoothing {
     }
 }
 
-/// Step k of a polynomial smoother: direction p ← aₖ p + cₖ D⁻¹ r, with `[a, c]` for each (Saad 2003, Alg. 12.1).
+/// Returns the coefficients `[a, c]` of each step k of a polynomial smoother: direction p ← aₖ p + cₖ D⁻¹ r
+/// (Saad 2003, Alg. 12.1).
 pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     match how {
         Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => vec![[0.0, 1.0]; sweeps],
@@ -109,14 +113,14 @@ pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     }
 }
 
-/// What a device makes of A x in the pass of the product.
+/// Operation on A x that a device fuses with the product.
 #[doc(hidden)]
 pub enum Fused<'a, S: Coarsen> {
     /// r = b − A x.
     LeftOver {
         /// Right-hand side.
         b: &'a S::Vector,
-        /// Where it goes.
+        /// The result r.
         r: &'a mut S::Vector,
     },
     /// p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
@@ -125,28 +129,28 @@ pub enum Fused<'a, S: Coarsen> {
         d: &'a S::Vector,
         /// Right-hand side.
         b: &'a S::Vector,
-        /// The last direction where that is p, and p where it is kept.
+        /// The vector p, if it is the last direction or if the new direction is kept in it.
         p: Option<&'a mut S::Vector>,
-        /// p is kept.
+        /// True if the new direction is kept in p.
         keeps: bool,
         /// The last direction.
         last: Direction,
-        /// Where a and c are.
+        /// The scalars that hold a and c.
         scalars: &'a S::Scalars,
-        /// Their slots.
+        /// The slots of a and c.
         at: [usize; 2],
-        /// Nothing, or the slot of c of a first step from zero: x is c D⁻¹ b, and no vector has it.
+        /// The slot of c of a first step from zero, for which x is c D⁻¹ b and is not stored; else `None`.
         first: Option<usize>,
-        /// The new x, another vector.
+        /// The new x, in another vector.
         to: &'a mut S::Vector,
     },
 }
 
-/// Which vector the last direction of a polynomial is.
+/// The vector that holds the last direction of a polynomial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Direction {
-    /// There is none.
+    /// There is no last direction.
     None,
     /// x, after a step from zero.
     X,
@@ -160,7 +164,7 @@ pub(super) enum Smoother<S: Coarsen> {
     Factors { factors: Ildu<S>, sweeps: usize },
 }
 
-/// Vectors that a level works with, and the coefficients of its smoother.
+/// Workspace of a level, with the coefficients of its smoother.
 pub(super) struct Room<S: Coarsen> {
     pub q: S::Vector,
     pub r: S::Vector,
@@ -169,10 +173,10 @@ pub(super) struct Room<S: Coarsen> {
 }
 
 impl<S: Coarsen> Room<S> {
-    /// Vectors for a level and its smoother.
+    /// Allocates the workspace of a level and its smoother.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn new(on: &S, smoother: Option<&Smoother<S>>) -> Result<Self> {
         let steps = match smoother {
             Some(Smoother::Polynomial { steps, .. }) => &steps[..],
@@ -186,16 +190,16 @@ impl<S: Coarsen> Room<S> {
     }
 }
 
-/// Where a step finds its coefficients.
+/// Returns the slots of the coefficients of step k.
 fn slots(k: usize) -> [usize; 2] {
     [2 * k, 2 * k + 1]
 }
 
 impl<S: Coarsen> Smoother<S> {
-    /// The smoother of a level; `cut` gives the subdomains of factors.
+    /// Builds the smoother of a level; `cut` returns the subdomains of factors.
     ///
     /// # Errors
-    /// A diagonal block or a pivot that cannot be inverted, with its row; a device without room.
+    /// A diagonal block or a pivot that cannot be inverted, with its row; out of device memory.
     pub fn new(
         on: &S,
         terms: &Terms,
@@ -216,7 +220,7 @@ impl<S: Coarsen> Smoother<S> {
         Ok(Smoother::Polynomial { blocks, scalar, steps: coefficients(how) })
     }
 
-    /// The same for new values of the terms.
+    /// Refreshes the smoother for new values of the terms.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -230,7 +234,7 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// x ← M b.
+    /// Computes x ← M b.
     pub fn begin(
         &self,
         on: &S,
@@ -250,7 +254,7 @@ impl<S: Coarsen> Smoother<S> {
                     if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
                         return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
                     }
-                    // The last of the steps that follow goes to x.
+                    // The last of the steps that follow writes to x.
                     let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
                     on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
                     return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
@@ -269,7 +273,7 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// x ← x + M (b − A x).
+    /// Computes x ← x + M (b − A x).
     pub fn improve(
         &self,
         on: &S,
@@ -285,7 +289,8 @@ impl<S: Coarsen> Smoother<S> {
             Smoother::Polynomial { blocks, scalar, steps } => {
                 let mut plain = 0..steps.len();
                 if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
-                    // Steps from one vector to another and back: of an odd number the first stays where it is.
+                    // Steps alternate between two vectors; if their number is odd, the first one works in
+                    // place.
                     plain.end %= 2;
                     plain
                         .clone()
@@ -297,7 +302,8 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Bytes that both applications around a coarse correction move, products with A apart; and how many of those they make.
+    /// Returns the bytes that both applications around a coarse correction move, without products with A, and
+    /// the number of those products.
     pub fn bytes(&self, len: usize) -> (u64, u64) {
         let n = 8 * len as u64;
         match self {
@@ -313,7 +319,7 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Numbers that it stores.
+    /// Returns how many numbers it stores.
     pub fn numbers(&self, order: usize, len: usize) -> f64 {
         match self {
             Smoother::Factors { factors, .. } => {
@@ -324,7 +330,7 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Changes when what it refers to moves.
+    /// Returns a key that changes when its buffers change.
     pub fn key(&self) -> u64 {
         match self {
             Smoother::Factors { factors, .. } => factors.key(),
@@ -333,14 +339,15 @@ impl<S: Coarsen> Smoother<S> {
     }
 }
 
-/// Inverses of order 1 as a vector, by which passes multiply.
+/// Writes the inverses of order 1 to a vector, which sweeps multiply by.
 fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Result<()> {
     let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
     on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
     on.multiply_blocks(blocks, &ones, to)
 }
 
-/// The direction that step k goes on with, and whether the next one goes on with this one's; with `from_zero`, step 0 has left x as its direction.
+/// Returns the last direction that step k uses, and whether the next step uses that of step k. With
+/// `from_zero`, step 0 has left its direction in x.
 fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool) {
     let last = match (k, steps[k][0] != 0.0) {
         (0, _) | (_, false) => Direction::None,
@@ -350,8 +357,9 @@ fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool
     (last, steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0))
 }
 
-/// Steps `from` to the last of a polynomial, each in the pass of its product, from x to `room.r` and back: the last to x. Of an odd number the first finds
-/// its x in `room.r`, but where `first` is the slot of c of a step from zero that is made in its pass.
+/// Takes steps `from` to the last of a polynomial, each in the pass of its product, alternating between x and
+/// `room.r`, so that the last writes to x. If their number is odd, the first reads its x from `room.r`,
+/// unless `first` is the slot of c of a step from zero that is made in the same pass.
 fn fused_steps<S: Coarsen>(
     on: &S,
     d: &S::Vector,
@@ -375,7 +383,7 @@ fn fused_steps<S: Coarsen>(
     Ok(())
 }
 
-/// Step k of a polynomial; with `from_zero`, step 0 has left x as the last direction.
+/// Takes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
 fn step<S: Coarsen>(
     on: &S,
     blocks: &S::Blocks,
@@ -415,7 +423,7 @@ fn step<S: Coarsen>(
     }
 }
 
-/// x ← x + (LDU)⁻¹ (b − A x).
+/// Computes x ← x + (LDU)⁻¹ (b − A x).
 fn solve<S: Coarsen>(
     on: &S,
     factors: &Ildu<S>,
@@ -437,7 +445,8 @@ mod tests {
 
     const LEFT: f64 = Smoothing::LEFT;
 
-    /// 1 − λ p(λ) of the steps is Chebyshev's polynomial, scaled to 1 at 0: small on [LEFT, 1], largest at the ends.
+    /// 1 − λ p(λ) of the steps is Chebyshev's polynomial, scaled to 1 at 0: small on [LEFT, 1], largest at
+    /// the ends.
     #[test]
     fn steps_are_those_of_chebyshev() {
         let residual = |degree: usize, lambda: f64| {

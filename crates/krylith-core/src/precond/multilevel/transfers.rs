@@ -12,29 +12,30 @@ use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Rows below which a second thread costs more than it brings.
+/// Rows below which a second thread costs more than it saves.
 const FEW: usize = 1 << 12;
-/// Stages that a GPU's products take.
+/// Most stages that a GPU's products support.
 const STAGES: usize = 4;
 
-/// P and R as operators.
+/// P and R between two levels, as operators.
 pub(super) struct Transfers<S: Coarsen> {
     pub matrices: Transfer,
-    /// Unknowns of a node.
+    /// Number of unknowns of a node.
     order: usize,
-    /// P ⊗ I and R ⊗ I as products, where the device has no kernel of its own for them.
+    /// P ⊗ I and R ⊗ I as products, if the device has no kernel for them.
     products: Option<[PointBlock<S>; 2]>,
-    /// How several ranks share them.
+    /// The part that several ranks share.
     pub joint: Option<Joint<S>>,
-    /// P by nodes, where it was made of near-null vectors: it has blocks then, and the matrices are not meant ⊗ I.
+    /// P by nodes, if it was made from near-null vectors. It then has blocks, and the matrices are not
+    /// applied as ⊗ I.
     pub blocks: Option<Blocks>,
 }
 
 impl<S: Coarsen> Transfers<S> {
-    /// P and R for the components and stages of the terms; with `blocks` they have those already.
+    /// Builds P and R for the components and stages of the terms; with `blocks` they include those already.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn new(
         space: &S,
         matrices: Transfer,
@@ -57,7 +58,8 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { matrices, order, products, joint: None, blocks })
     }
 
-    /// Between levels that ranks share, or the last of these and the first that each has; with P and R of own rows.
+    /// Builds P and R of own rows between levels that ranks share, or between the last shared level and the
+    /// first that each rank has whole.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -76,12 +78,12 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { joint: Some(joint), ..own })
     }
 
-    /// The way of vectors in which other ranks have a part.
+    /// Returns the route of vectors, if other ranks take part.
     fn route(&self) -> Option<&Route<S>> {
         self.joint.as_ref().and_then(Joint::route)
     }
 
-    /// b_c ← R r.
+    /// Computes b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
         if let Some(route) = self.route() {
             return route.restrict(on, r, coarse);
@@ -92,7 +94,7 @@ impl<S: Coarsen> Transfers<S> {
         }
     }
 
-    /// x ← P x_c.
+    /// Computes x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
         if let Some(route) = self.route() {
             return route.prolong(on, coarse, x);
@@ -103,7 +105,7 @@ impl<S: Coarsen> Transfers<S> {
         }
     }
 
-    /// x ← x + P x_c.
+    /// Computes x ← x + P x_c.
     pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
         match (&self.products, self.route()) {
             (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
@@ -115,7 +117,7 @@ impl<S: Coarsen> Transfers<S> {
         on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
     }
 
-    /// Bytes that both move at least.
+    /// Returns the bytes that both move at least.
     pub fn bytes(&self) -> u64 {
         if let Some(route) = self.route() {
             return route.bytes();
@@ -130,14 +132,15 @@ impl<S: Coarsen> Transfers<S> {
         products.iter().map(|product| product.bytes()).sum()
     }
 
-    /// Changes when what they refer to moves.
+    /// Returns a key that changes when the buffers of P and R change.
     pub fn key(&self) -> u64 {
         let products = self.products.iter().flatten().map(|product| product.key());
         joined_key(products.chain(self.route().map(Route::key)))
     }
 }
 
-/// P ⊗ I of this order, as a product that every device takes: as many stages as possible, the rest in diagonal blocks.
+/// Returns P ⊗ I of this order as a product that every device supports: as many stages as possible, the rest
+/// in diagonal blocks.
 pub(super) fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
     let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
     let b = order / stages;

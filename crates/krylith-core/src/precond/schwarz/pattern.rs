@@ -210,7 +210,8 @@ mod tests {
     use super::*;
     use crate::space::random;
 
-    /// Levels of fill of every entry, by the textbook's elimination (Saad 2003, Alg. 10.5) on a dense matrix of levels.
+    /// Levels of fill of every entry, by the textbook's elimination (Saad 2003, Alg. 10.5) on a dense matrix
+    /// of levels.
     fn textbook(a: &Pattern, k: usize) -> Vec<Vec<u32>> {
         let n = a.len();
         let mut level = vec![vec![usize::MAX; n]; n];

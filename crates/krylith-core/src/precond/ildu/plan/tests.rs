@@ -48,7 +48,8 @@ fn check(plan: &Plan, terms: &Terms, subdomains: &Subdomains, fill: usize) {
         let levels = &plan.levels[plan.level_ptr[p]..plan.level_ptr[p + 1]];
         assert!(levels[0] == 0 && levels.windows(2).all(|w| w[0] < w[1]), "levels of subdomain {p}");
         let level = |k: usize| levels.partition_point(|&begin| begin as usize <= k) - 1;
-        // The level of a row is one more than the highest of those that it is coupled to, either way, and lower.
+        // The level of a row is one more than the highest of those that it is coupled to, either way, and
+        // lower.
         let mut lowest = vec![0; rows.len()];
         let mut found = BTreeSet::new();
         for k in 0..rows.len() {

@@ -1,13 +1,16 @@
-//! Nodes that become one.
+//! Aggregation: nodes that become one coarse node.
 //!
-//! Smoothed: roots are an independent set of distance two in the graph of strong couplings (as Bell, Dalton and Olson 2012), each takes its
-//! neighbours, and what is left joins the neighbour to which it is coupled most strongly. P is the constant on each aggregate after one step
-//! of Jacobi with the strong part of A (Vaněk, Mandel and Brezina 1996).
+//! Smoothed: roots are an independent set of distance two in the graph of strong couplings (as in Bell,
+//! Dalton and Olson 2012). Each root takes its neighbours, and each remaining node joins the neighbour to
+//! which it is coupled most strongly. P is constant on each aggregate, followed by one step of Jacobi with
+//! the strong part of A (Vaněk, Mandel and Brezina 1996).
 //!
-//! Unsmoothed: pairs along the strongest couplings, then pairs of pairs, and so on (Notay 2010). A node and its strongest free
-//! neighbour become a pair where each is the other's choice; equal couplings are ordered by a hash of both nodes.
+//! Unsmoothed: pairs along the strongest couplings, then pairs of pairs, and so on (Notay 2010). A node and
+//! its strongest free neighbour become a pair if each is the other's choice; a hash of both nodes orders
+//! equal couplings.
 //!
-//! Everything is done in rounds, and comparisons and counts alone decide: the order of execution does not matter.
+//! Everything is done in rounds, and depends only on comparisons and counts, so the order of execution does
+//! not matter.
 
 use super::super::Transfer;
 use super::FINE;
@@ -22,34 +25,35 @@ use crate::threads::Pool;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Which entries may be strong.
+/// The entries that may be strong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Couplings {
-    /// Of any sign.
+    /// Entries of any sign.
     All,
-    /// Whose sign differs from that of the row's diagonal entry: where both nodes' values tend to be equal.
+    /// Entries whose sign differs from that of the row's diagonal entry: the values of both nodes tend to be
+    /// equal.
     Attracting,
 }
 
-/// The threshold of a level: coarser ones have more and weaker couplings, as stencils grow.
+/// Returns the threshold of a level. Coarser levels have more and weaker couplings, because stencils grow.
 pub fn threshold(strength: f64, level: usize) -> f64 {
     strength * 0.5f64.powi(level.min(64) as i32)
 }
 
-/// Of each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠ 0 where one of the two diagonal entries
-/// is 0. The diagonal never does.
+/// Returns for each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠
+/// 0 if one of the two diagonal entries is 0. Diagonal entries never do.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
     strong_by(pool, a, theta, which, &sizes(pool, a))
 }
 
-/// √|a_ii| of each node.
+/// Returns √|a_ii| of each node.
 pub(crate) fn sizes(pool: &Pool, a: &Bsr) -> Vec<f64> {
     each(pool, a.block_rows(), 16 * a.blocks(), |i| {
         a.diagonal_position(i).map_or(0.0, |p| a.values()[p].abs().sqrt())
     })
 }
 
-/// [`strong`] where √|a_ii| of each node is this.
+/// Does the same as [`strong`] with the given √|a_ii| of each node.
 pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diagonal: &[f64]) -> Vec<u8> {
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
@@ -71,7 +75,7 @@ pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diag
     out
 }
 
-/// A graph of strong couplings, and which of them is stronger.
+/// A graph of strong couplings, with the entries that give their strength.
 #[derive(Clone, Copy)]
 pub(crate) struct Graph<'a> {
     pub a: &'a Bsr,
@@ -79,7 +83,7 @@ pub(crate) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Strong neighbours of node `i` and their entries, ascending.
+    /// Returns the strong neighbours of node `i` with their entries, ascending.
     #[inline(always)]
     pub fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
         let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
@@ -88,7 +92,7 @@ impl<'a> Graph<'a> {
         strong.map(|((&j, &v), _)| (j as usize, v))
     }
 
-    /// a_ij, 0 where nothing is stored.
+    /// Returns a_ij, or 0 if it is not stored.
     #[inline(always)]
     fn entry(self, i: usize, j: usize) -> f64 {
         let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
@@ -96,7 +100,8 @@ impl<'a> Graph<'a> {
         found.map_or(0.0, |at| self.a.values()[row.start + at])
     }
 
-    /// The neighbour to which `i` is coupled most strongly of those that `is` tells; of equal ones the first.
+    /// Returns the neighbour with the strongest coupling to `i` among those for which `is` is true; the first
+    /// of equal ones.
     fn strongest(self, i: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (j, v) in self.neighbours(i).filter(|&(j, _)| is(j)) {
@@ -108,7 +113,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Runs `f` for each list, one a piece.
+/// Runs `f` for each list, one per piece.
 fn of_each<T: Send>(pool: &Pool, lists: &mut [Vec<T>], f: impl Fn(&mut Vec<T>) + Sync) {
     fill(pool, lists.iter().map(|_| 1).collect::<Vec<_>>(), lists, |_, list| list.iter_mut().for_each(&f));
 }
@@ -118,13 +123,13 @@ const UNDECIDED: u8 = 0;
 const ROOT: u8 = 1;
 const NO_ROOT: u8 = 2;
 
-/// The aggregate of each node, numbered by their first nodes, around the nodes of an independent set of distance two; [`FINE`] of nodes without
-/// strong couplings.
+/// Returns the aggregate of each node around the nodes of an independent set of distance two, numbered by
+/// first nodes; [`FINE`] for nodes without strong couplings.
 pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let (graph, rows, n) = (Graph { a, strong }, pieces_of(pool, a), a.block_rows());
     let state = roots(pool, graph, &rows, level);
     let is_root = |i: usize| state[i].load(Relaxed) == ROOT;
-    // A node of each node's aggregate.
+    // For each node one node of its aggregate.
     let member: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut left: Vec<Vec<(u32, u32)>> = map(pool, rows.len() - 1, |piece| {
         let mut left = Vec::new();
@@ -139,7 +144,8 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
         left
     });
     while left.iter().any(|list| !list.is_empty()) {
-        // First all choose, then all join: who joins in this round is no choice of others yet.
+        // All nodes choose first, and join afterwards, so no node chooses an aggregate that was joined in the
+        // same round.
         let has = |j: usize| member[j].load(Relaxed) != FINE;
         of_each(pool, &mut left, |list| {
             for (i, to) in list.iter_mut() {
@@ -149,7 +155,7 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
         let stuck = left.iter().flatten().all(|&(_, to)| to == FINE);
         of_each(pool, &mut left, |list| {
             list.retain(|&(i, to)| {
-                // One-way couplings may lead to no root: such a node stays by itself.
+                // One-way couplings may lead to no root: such a node becomes an aggregate of its own.
                 member[i as usize].store(if stuck { i } else { to }, Relaxed);
                 to == FINE && !stuck
             });
@@ -158,13 +164,15 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
     numbered(pool, &rows, &member)
 }
 
-/// What a node weighs on which `count` others depend: more than one with fewer, and by a hash of its number among those with as many.
+/// Returns the weight of a node on which `count` others depend. It grows with the count; a hash of the node's
+/// number orders equal counts.
 pub(crate) fn key(count: u32, level: usize, number: u64) -> u64 {
     (u64::from(count) << 40 | splitmix64(SEED + level as u64, number) >> 24) + 1
 }
 
-/// Which nodes are roots: greatest among the undecided nodes that two strong couplings lead to, round by round. A node is the greater the more
-/// nodes are coupled to it, and by a hash of its number where these are as many.
+/// Returns which nodes are roots. In each round a node becomes a root if it is the greatest undecided node
+/// within two strong couplings. Nodes are ordered by the number of nodes coupled to them, and by a hash of
+/// their numbers if these are equal.
 fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU8> {
     let n = graph.a.block_rows();
     let count: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
@@ -177,7 +185,7 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
     let keys = each(pool, n, 16 * n, |i| (key(count[i].load(Relaxed), level, i as u64), i as u32));
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
-    // The greatest undecided node among each node and its neighbours; FINE where there is none.
+    // The greatest undecided node among each node and its neighbours; FINE if there is none.
     let greatest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let alone = |i: usize| count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
@@ -222,7 +230,8 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
     state
 }
 
-/// Numbers of aggregates by their first nodes, where `member` names one node of each node's aggregate, the same for all of them.
+/// Numbers aggregates by their first nodes. `member` has one node of each node's aggregate, the same for all
+/// nodes of an aggregate.
 fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
     let first: Vec<AtomicU32> = (0..member.len()).map(|_| AtomicU32::new(FINE)).collect();
     pool.run(rows.len() - 1, |piece| {
@@ -238,11 +247,11 @@ fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
     each(pool, member.len(), member.len() * 16, |i| first(i).map_or(FINE, |first| number[first]))
 }
 
-/// The aggregate of each node, numbered by their first nodes, of at most 2^`passes` nodes that were matched pair by pair; [`FINE`] of nodes
-/// without strong couplings.
+/// Returns the aggregate of each node, numbered by first nodes. Aggregates of at most 2^`passes` nodes are
+/// built by pairwise matching; [`FINE`] for nodes without strong couplings.
 ///
 /// # Errors
-/// Those of the products of pairs.
+/// Errors of the products of pairs.
 pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize) -> Result<Vec<u32>> {
     let mut graph = Cow::Borrowed(a);
     let mut whole: Option<Vec<u32>> = None;
@@ -270,12 +279,12 @@ pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize
     Ok(whole.unwrap_or_default())
 }
 
-/// Numbers of pairs along the strongest couplings; single nodes are pairs too, but for those without strong couplings where these are to
-/// `leave`.
+/// Returns the numbers of pairs along the strongest couplings. Single nodes count as pairs too, except nodes
+/// without strong couplings if `leave` is set.
 fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
     let (n, rows) = (graph.a.block_rows(), pieces_of(pool, graph.a));
     let member: Vec<AtomicU32> = (0..n as u32).map(AtomicU32::new).collect();
-    // The free neighbour that each free node would take.
+    // The free neighbour that each free node chooses.
     let choice: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let taken: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(0)).collect();
     let is_free = |j: usize| taken[j].load(Relaxed) == 0;
@@ -306,7 +315,8 @@ fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
             }
             matched
         });
-        // Couplings that differ by direction may choose in a ring: then no pair is found, and these nodes stay single.
+        // Couplings that differ by direction may lead to choices in a ring. Then no pair is found, and these
+        // nodes stay single.
         if matched.iter().all(|&matched| matched == 0) {
             return numbered(pool, &rows, &member);
         }
@@ -314,8 +324,9 @@ fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
     }
 }
 
-/// The free neighbour with the strongest coupling, |a_ij| + |a_ji|, so that both ends see the same: where each direction had its own, most
-/// nodes would choose in rings. Sums are rounded to f32, for equal ones are ordered by a hash of both nodes.
+/// Returns the free neighbour with the strongest coupling, |a_ij| + |a_ji|, so that both ends see the same
+/// value. With one value for each direction most nodes would choose in rings. Sums are rounded to f32,
+/// because equal ones are ordered by a hash of both nodes.
 #[inline(always)]
 fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(f32, u64, usize)> = None;
@@ -333,7 +344,7 @@ fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool
     best.map(|(.., j)| j)
 }
 
-/// 1 from each node to its aggregate; an empty row where it has none.
+/// Returns the matrix with a 1 from each node to its aggregate; a node without one has an empty row.
 pub fn constant(pool: &Pool, aggregates: &[u32]) -> Bsr {
     let rows = bounds(aggregates.len(), pool.pieces(aggregates.len() * 16));
     let counts = map(pool, rows.len() - 1, |piece| {
@@ -358,11 +369,12 @@ pub fn constant(pool: &Pool, aggregates: &[u32]) -> Bsr {
     Bsr::from_storage(1, Storage::host(aggregates.len(), columns, row_ptr, col, vec![1.0; entries]))
 }
 
-/// ω of the step that smooths P, over a bound of the largest eigenvalue.
+/// Damping ω of the step that smooths P, times a bound of the largest eigenvalue.
 const OMEGA: f64 = 4.0 / 3.0;
 
-/// (I − ω L⁻¹ A_F) T: T is [`constant`], A_F has the strong entries of A and on its diagonal the sums of the others, and L the ℓ1 norms of the
-/// rows of A_F, so that 1 bounds the eigenvalues of L⁻¹ A_F. Where weak entries outweigh the diagonal, a row of P is that of T.
+/// Returns (I − ω L⁻¹ A_F) T. T is [`constant`]. A_F has the strong entries of A, with the sums of the others
+/// on its diagonal. L has the ℓ1 norms of the rows of A_F, so that 1 bounds the eigenvalues of L⁻¹ A_F. If
+/// weak entries outweigh the diagonal, a row of P is that of T.
 pub fn smoothed(pool: &Pool, a: &Bsr, strong: &[u8], aggregates: &[u32]) -> Bsr {
     let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
     let rows = pieces_of(pool, a);

@@ -44,7 +44,8 @@ fn grid(nx: usize, ny: usize, stencil: [f64; 5]) -> Dense {
     a
 }
 
-/// Entries of both signs at random places, some diagonal entries negative, one stored zero, one row of its diagonal alone, one empty.
+/// Entries of both signs at random places, some diagonal entries negative, one stored zero, one row of its
+/// diagonal alone, one empty.
 fn mixed(n: usize, seed: u64) -> Dense {
     let mut a = vec![vec![None; n]; n];
     for i in 0..n {
@@ -178,7 +179,8 @@ fn extended_i_row(
     if row.values().all(|w| w.is_finite()) { row } else { BTreeMap::new() }
 }
 
-/// Multipass interpolation by node and a step of Jacobi's method, of all nodes, where every row has some weights.
+/// Multipass interpolation by node and a step of Jacobi's method, of all nodes, where every row has some
+/// weights.
 fn multipass_rows(
     a: &Dense,
     s: &[BTreeSet<usize>],

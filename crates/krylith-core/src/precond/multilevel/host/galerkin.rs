@@ -1,8 +1,9 @@
 //! Sparse products of a set-up: couplings, transposes, R A P, ℓ1 diagonals.
 //!
-//! R A P is summed row by row (Gustavson 1978), first the rows of A P, then those of R (A P), each entry in ascending order of the inner
-//! index: the same numbers on any number of threads and for new values. Rows of A P are made in chunks when the first coarse row needs them and
-//! given back behind the last, so of a system with local numbering a window of A P exists at a time, in the caches.
+//! R A P is summed row by row (Gustavson 1978), first the rows of A P, then those of R (A P). Each entry is
+//! summed in ascending order of the inner index, so the results are the same on any number of threads and for
+//! new values. Rows of A P are computed in chunks when the first coarse row needs them, and freed after the
+//! last. For a system with local numbering only a window of A P therefore exists at a time, in the caches.
 
 mod scalar;
 
@@ -22,10 +23,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A term as [`Terms`] holds it.
+/// A term as [`Terms`] stores it.
 type Term<'a> = (Dense, Cow<'a, Bsr>);
 
-/// Calls `f(j, at)` for each column j that row `i` of some term has, ascending; `at` says where each term has it.
+/// Calls `f(j, at)` for each column j that row `i` of some term has, ascending; `at` has its position in each
+/// term.
 #[inline(always)]
 fn union_row(terms: &[Term], i: usize, mut f: impl FnMut(u32, [Option<usize>; 2])) {
     let row = |t: usize| {
@@ -95,15 +97,15 @@ pub fn couplings(pool: &Pool, terms: &Terms) -> Result<Bsr> {
         }
         rows
     });
-    // Behind the rows stand the columns of ghosts, where there are any.
+    // The columns of ghosts follow those of own nodes, if there are any.
     Ok(assemble(pool, 1, first.block_columns(), parts))
 }
 
-/// The transpose of a matrix of 1×1 blocks.
+/// Returns the transpose of a matrix of 1×1 blocks.
 pub fn transpose(pool: &Pool, a: &Bsr) -> Result<Bsr> {
     let (n, m, entries) = (a.block_rows(), a.block_columns(), a.blocks());
     let (from, col, values) = (a.row_ptr(), a.col(), a.values());
-    // Each piece counts its entries of every column, so there are no more pieces than threads.
+    // Each piece counts its entries in every column, so there are no more pieces than threads.
     let pieces = pool.pieces(entries * 12).min(pool.threads());
     let runs = runs(from, 0..n, pieces);
     let mut next = map(pool, runs.len(), |k| {
@@ -150,12 +152,13 @@ pub fn transpose(pool: &Pool, a: &Bsr) -> Result<Bsr> {
     Ok(storage(rows, turned.into_iter().map(|v| f64::from_bits(v.into_inner())).collect()))
 }
 
-/// A chunk of A P has 2^11 rows.
+/// Base-2 logarithm of the number of rows in a chunk of A P.
 const CHUNK: u32 = 11;
-/// Entries of R that a thread takes between two looks at what of A P is needed.
+/// Entries of R that a thread processes between two updates of the window of A P.
 const SLAB: usize = 1 << 16;
 
-/// One row of a sparse sum: each column once, in the order in which they came, and where a column stands in it.
+/// One row of a sparse sum: each column once, in the order of arrival, and the position of each column in the
+/// row.
 pub(super) struct Row<'a> {
     slot: &'a mut [u32],
     begin: usize,
@@ -163,7 +166,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A row behind those that there are. `slot` may hold anything.
+    /// Starts a row after the existing ones. `slot` may hold anything.
     pub fn new(slot: &'a mut [u32], rows: &'a mut Rows) -> Self {
         Self { slot, begin: rows.col.len(), rows }
     }
@@ -178,12 +181,12 @@ impl<'a> Row<'a> {
         } else {
             self.slot[j as usize] = (self.rows.col.len() - self.begin) as u32;
             self.rows.col.push(j);
-            // As if the entry had been 0: new values, which are added to 0, are the same to the last bit.
+            // Adds to 0, so that new values, which are added to 0 too, agree to the last bit.
             self.rows.values.extend(block[..bb].iter().map(|v| 0.0 + weight * v));
         }
     }
 
-    /// Brings the columns into order.
+    /// Sorts the columns.
     #[inline(always)]
     pub fn sort(self, bb: usize, work: &mut (Vec<u64>, Vec<f64>)) {
         let (order, values) = work;
@@ -202,7 +205,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Rows of A P behind those of `to`, their columns in no order.
+/// Appends rows of A P to `to`, with unordered columns.
 #[inline(always)]
 fn rows_of_ap(b: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
     let bb = b * b;
@@ -222,7 +225,7 @@ fn rows_of_ap(b: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], 
     }
 }
 
-/// Rows of R (A P) behind those of `to`, their columns ascending.
+/// Appends rows of R (A P) to `to`, with ascending columns.
 #[inline(always)]
 fn rows_of_rap(b: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
     let bb = b * b;
@@ -243,7 +246,7 @@ fn rows_of_rap(b: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u
     }
 }
 
-/// The same for a pattern that is there; false where an entry is not in it.
+/// Computes rows of R (A P) for an existing pattern; returns false if it lacks an entry.
 #[inline(always)]
 fn values_of_rap(
     b: usize,
@@ -279,23 +282,24 @@ fn values_of_rap(
     known
 }
 
-/// The rows of A P that are there.
+/// The rows of A P that currently exist.
 struct Window {
     chunks: Vec<Option<Rows>>,
 }
 
 impl Window {
-    /// Columns and blocks of row `i`.
+    /// Returns the columns and blocks of row `i`.
     #[inline(always)]
     fn row(&self, bb: usize, i: usize) -> (&[u32], &[f64]) {
-        let chunk = self.chunks[i >> CHUNK].as_ref().expect("rows of A P that R refers to");
+        let chunk =
+            self.chunks[i >> CHUNK].as_ref().expect("the window holds all rows of A P that R refers to");
         let k = i & ((1 << CHUNK) - 1);
         let entries = chunk.row_ptr[k]..chunk.row_ptr[k + 1];
         (&chunk.col[entries.clone()], &chunk.values[entries.start * bb..entries.end * bb])
     }
 }
 
-/// Memory that goes from one piece of work to the next.
+/// Memory that pieces of work reuse.
 struct Spare {
     columns: usize,
     slots: Scratch<Vec<u32>>,
@@ -319,13 +323,14 @@ impl Spare {
     }
 }
 
-/// Calls `each(runs, window, spare)` with runs of coarse rows, from the first to the last, and what of A P they need.
+/// Calls `each(runs, window, spare)` with ranges of coarse rows, from the first to the last, and the part of
+/// A P that they need.
 fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usize>], &Window, &Spare)) {
     let (p, r, bb) = (&t.prolongation, &t.restriction, a.block() * a.block());
     let (n, coarse) = (a.block_rows(), r.block_rows());
     let chunks = n.div_ceil(1 << CHUNK);
     let rows_of = |chunk: usize| chunk << CHUNK..n.min((chunk + 1) << CHUNK);
-    // The coarse rows from the first that needs a chunk to the last.
+    // The first and the last coarse row that need a chunk.
     let used = |chunk: usize| {
         let rows = rows_of(chunk).map(|i| &p.col()[p.row_ptr()[i]..p.row_ptr()[i + 1]]);
         let ends = rows.filter_map(|row| Some((*row.first()?, *row.last()?)));
@@ -370,7 +375,7 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
     }
 }
 
-/// R A P with the diagonal stored; A may have blocks, R and P have none.
+/// Computes R A P with the diagonal stored; A may have blocks, R and P have none.
 pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
     let (r, bb) = (&transfer.restriction, a.block() * a.block());
     let mut parts: Vec<Rows> = Vec::new();
@@ -383,7 +388,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
             }
         };
         match (runs, parts.last_mut()) {
-            ([run], Some(rows)) => make(run, rows), // one thread: nothing is joined afterwards
+            ([run], Some(rows)) => make(run, rows), // one thread: nothing has to be joined afterwards
             _ => parts.extend(map(pool, runs.len(), |k| {
                 let mut rows = Rows::default();
                 make(&runs[k], &mut rows);
@@ -394,15 +399,15 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
     Ok(assemble(pool, a.block(), transfer.prolongation.block_columns(), parts))
 }
 
-/// New values of `coarse`, which [`galerkin`] made of an A of the same pattern.
+/// Computes new values of `coarse`, which [`galerkin`] computed for an A of the same pattern.
 ///
 /// # Errors
-/// A coarse pattern that is not that of R A P.
+/// A coarse pattern that differs from that of R A P.
 pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut Bsr) -> Result<()> {
     let (r, bb) = (&transfer.restriction, a.block() * a.block());
     let fits = coarse.block_rows() == r.block_rows() && coarse.block() == a.block();
     let differs = AtomicBool::new(!fits);
-    let shared = coarse.storage().shared_pattern(); // held beside the values, so that nothing is copied
+    let shared = coarse.storage().shared_pattern(); // held separately from the values, so that nothing is copied
     if let (true, Some(pattern)) = (fits, shared.get()) {
         let mut rest = coarse.values_mut();
         by_slabs(pool, a, transfer, |runs, window, spare| {
@@ -421,7 +426,7 @@ pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut B
     match differs.into_inner() {
         false => Ok(()),
         true => Err(Error::invalid(format!(
-            "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
+            "amg: the pattern of a coarse level with {} rows is not that of R A P; set up again after a pattern changes",
             coarse.block_rows()
         ))),
     }
@@ -433,7 +438,7 @@ pub fn terms(pool: &Pool, terms: &Terms, transfer: &Transfer) -> Result<Terms<'s
     for (t, (c, a)) in terms.terms.iter().enumerate() {
         let same = (0..t).find(|&other| terms.terms[other].1.same_pattern(a));
         let product = match same {
-            // The pattern is shared, as products ask whether it is.
+            // Share the pattern, because products test whether patterns are shared.
             Some(other) => {
                 let mut product = Bsr::clone(&coarse[other].1);
                 galerkin_values(pool, a, transfer, &mut product)?;
@@ -455,7 +460,7 @@ pub fn terms_again(
 ) -> Result<()> {
     if terms.terms.len() != coarse.terms.len() {
         return Err(Error::invalid(format!(
-            "coarse level: new values of {} terms; it was made of {}",
+            "amg: the new values have {} terms, but the coarse level was built with {}",
             terms.terms.len(),
             coarse.terms.len()
         )));
@@ -467,7 +472,7 @@ pub fn terms_again(
     Ok(())
 }
 
-/// `to` ← Σ Cₜ⊗Aₜ of the blocks at these places, of order b·s.
+/// Computes `to` ← Σ Cₜ⊗Aₜ for the blocks at these positions, of order b·s.
 #[inline(always)]
 fn kronecker_block(terms: &[Term], at: [Option<usize>; 2], b: usize, s: usize, to: &mut [f64]) {
     let order = b * s;
@@ -521,7 +526,8 @@ pub fn inverse_l1_blocks(pool: &Pool, terms: &Terms) -> Result<Vec<f64>> {
     }
 }
 
-/// The diagonal block of node `i` with the norms of its rows' other entries on its diagonal; true where a term stores it.
+/// Computes the diagonal block of node `i`, with the norms of its rows' other entries added to its diagonal.
+/// Returns true if a term stores the block.
 #[inline(always)]
 fn l1_block(terms: &[Term], i: usize, (b, s): (usize, usize), work: [&mut [f64]; 3]) -> bool {
     let order = b * s;

@@ -1,8 +1,8 @@
-//! Weights by which nodes that do not stay interpolate from those that do.
+//! Extended+i interpolation: the weights by which fine points interpolate from coarse points.
 //!
-//! Extended+i (De Sterck, Falgout, Nolting and Yang 2008): node i interpolates from its strong coarse neighbours and from those of its
-//! strong fine neighbours. What couples it to fine neighbour k is distributed over all of these and i itself, in
-//! the proportions of row k; weak couplings are added to the diagonal.
+//! Extended+i (De Sterck, Falgout, Nolting and Yang 2008): node i interpolates from its strong coarse
+//! neighbours and from those of its strong fine neighbours. Its coupling to a fine neighbour k is distributed
+//! over all of these and i itself, in the proportions of row k. Weak couplings are added to the diagonal.
 
 use super::FINE;
 use super::parallel::{Rows, Scratch, assemble, fill, join, map};
@@ -11,15 +11,16 @@ use super::sums::Sums;
 use crate::matrix::{Arrays, Bsr};
 use crate::threads::Pool;
 
-/// The entry's row depends strongly on its column.
+/// Bit: the entry's row depends strongly on its column.
 const STRONG: u8 = 1;
-/// The entry's column stays.
+/// Bit: the entry's column is a coarse point.
 const COARSE: u8 = 2;
-/// The entry's sign differs from its diagonal entry's.
+/// Bit: the entry's sign differs from that of its diagonal entry.
 const OPPOSITE: u8 = 4;
 
-/// Extended+i interpolation, truncated to the `most` largest weights of a row (0: all), which keep the row's sum; of equal ones the lower by `names` of coarse nodes
-/// stay, or by their numbers.
+/// Computes extended+i interpolation, truncated to the `most` largest weights of a row (0: all), scaled to
+/// keep the row's sum. Of equal weights those with the lower `names` of coarse nodes are kept, or with the
+/// lower numbers.
 pub fn extended_i(
     pool: &Pool,
     a: &Bsr,
@@ -51,15 +52,15 @@ pub fn extended_i(
     assemble(pool, 1, columns(coarse), runs)
 }
 
-/// So many nodes are sorted by counting for each those below it.
+/// Number of nodes up to which a row is sorted by counting, for each node, those below it.
 const FEW: usize = 32;
 
-/// How many nodes stay.
+/// Returns the number of coarse points.
 pub(super) fn columns(coarse: &[u32]) -> usize {
     coarse.iter().rev().find(|&&number| number != FINE).map_or(0, |&last| last as usize + 1)
 }
 
-/// What each entry is, in bits.
+/// Returns the kind of each entry, in bits.
 fn kinds(pool: &Pool, a: Arrays, strong: &[u8], coarse: &[u32], rows: &[usize]) -> Vec<u8> {
     let Arrays { row_ptr, col, values } = a;
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
@@ -78,7 +79,8 @@ fn kinds(pool: &Pool, a: Arrays, strong: &[u8], coarse: &[u32], rows: &[usize]) 
     kinds
 }
 
-/// Of the rows of fine nodes the entries whose columns stay and whose signs differ from the diagonal entry's, ascending.
+/// For rows of fine points, the entries whose columns are coarse points and whose signs differ from the
+/// diagonal entry's, ascending.
 struct Stays {
     rows: Rows,
     kinds: Vec<u8>,
@@ -110,13 +112,13 @@ impl Stays {
     }
 }
 
-/// A thread's memory: what a row interpolates from.
+/// Reusable memory of a thread: the coarse points that a row interpolates from.
 pub(super) struct Search<'a> {
-    /// Names of coarse nodes, by which equal weights are ordered.
+    /// Names of coarse nodes, which order equal weights.
     names: Option<&'a [u64]>,
     /// The nodes and their weights.
     pub sums: Sums,
-    /// Places and values of a fine neighbour's entries.
+    /// Positions and values of a fine neighbour's entries.
     shared: Vec<(usize, f64)>,
     row: Vec<(u32, f64)>,
     largest: Vec<u32>,
@@ -127,7 +129,7 @@ impl<'a> Search<'a> {
         Self { names, sums: Sums::new(n), shared: Vec::new(), row: Vec::new(), largest: Vec::new() }
     }
 
-    /// Row `i` of extended+i.
+    /// Computes row `i` of extended+i.
     fn extended_i(
         &mut self,
         a: Arrays,
@@ -171,7 +173,7 @@ impl<'a> Search<'a> {
                 shared[count] = (place, v);
                 count += usize::from(takes);
             };
-            // Node i stands between those that stay: sums go by ascending columns.
+            // Node i is inserted between the coarse points, so that sums follow ascending columns.
             let middle = col.partition_point(|&l| (l as usize) < i);
             for (&l, &v) in col[..middle].iter().zip(values) {
                 let place = sums.place(l);
@@ -200,8 +202,8 @@ impl<'a> Search<'a> {
         out.push(self.finish(-1.0, diagonal, 1, most));
     }
 
-    /// The row: `scale` times the sums from place `first` on over `diagonal`, by ascending column, the `most` largest; nothing where one is
-    /// not finite.
+    /// Returns the row: `scale` times the sums from position `first` on divided by `diagonal`, by ascending
+    /// column, truncated to the `most` largest. The row is empty if a weight is not finite.
     pub(super) fn finish(&mut self, scale: f64, diagonal: f64, first: usize, most: usize) -> &[(u32, f64)] {
         let Self { names, sums, row, largest, .. } = self;
         let (nodes, weights) = (&sums.nodes[first..sums.len], &sums.weights[first..sums.len]);
@@ -239,19 +241,20 @@ impl Rows {
     }
 }
 
-/// Keeps the `most` largest weights of a row (0: all), and the row's sum. Magnitudes are compared in single precision: another order of
-/// summation decides nothing. Of equals the first stay. `largest` is memory.
+/// Keeps the `most` largest weights of a row (0: all), and scales them to keep the row's sum. Magnitudes are
+/// compared in single precision, so that another order of summation changes nothing. Of equal ones the first
+/// are kept. `largest` is scratch.
 fn truncate(row: &mut Vec<(u32, f64)>, most: usize, largest: &mut Vec<u32>) {
     if most == 0 || row.len() <= most {
         return;
     }
     let sum = |row: &[(u32, f64)]| row.iter().fold(0.0, |sum, &(_, w)| sum + w);
-    let size = |w: f64| (w as f32).abs().to_bits(); // bits of positive numbers are ordered as they are
+    let size = |w: f64| (w as f32).abs().to_bits(); // the bits of positive numbers sort like the numbers
     let total = sum(row);
     largest.clear();
     largest.resize(most, 0);
     for &(_, w) in &*row {
-        // Descends through the list as far as there are smaller ones.
+        // Inserts the size into the descending list, whose smallest size drops out.
         largest.iter_mut().fold(size(w), |new, old| {
             let less = new.min(*old);
             *old = new.max(*old);
@@ -271,7 +274,7 @@ fn truncate(row: &mut Vec<(u32, f64)>, most: usize, largest: &mut Vec<u32>) {
     }
 }
 
-/// Keeps the entries whose weights `wanted` is true of. Unlike `retain` it doesn't branch.
+/// Keeps the entries whose weights satisfy `wanted`. Unlike `retain` it does not branch.
 fn keep(row: &mut Vec<(u32, f64)>, mut wanted: impl FnMut(f64) -> bool) {
     let mut count = 0;
     for k in 0..row.len() {

@@ -1,4 +1,4 @@
-//! The steps of a set-up on the host, on all threads of a pool; a GPU's are compared with them.
+//! The steps of a set-up on the host, on all threads of a pool; tests compare the steps of a GPU with them.
 
 pub mod aggregate;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use crate::Result;
 use crate::matrix::Bsr;
 use crate::threads::Pool;
 
-/// A node that stays in no coarser level.
+/// Marks a node that is not a coarse point.
 pub const FINE: u32 = u32::MAX;
 
 /// See [`Coarsen::transfer`](super::Coarsen::transfer).

@@ -1,8 +1,10 @@
-//! Interpolation where aggressive coarsening leaves nodes without a coarse node among their neighbours and theirs.
+//! Multipass interpolation, for nodes that aggressive coarsening leaves without a coarse point among their
+//! neighbours and the neighbours of those.
 //!
-//! Multipass (Stüben 1999): nodes with strong coarse neighbours interpolate from them; then nodes with strong neighbours that do so, through
-//! the weights of these; and so on. One step of Jacobi's method over all the nodes that do not stay then makes these weights smooth, at the cost of a
-//! product: it takes CG on a Laplacian from 18 iterations to 12.
+//! Multipass (Stüben 1999): nodes with strong coarse neighbours interpolate from them. Then nodes with strong
+//! neighbours that do so interpolate through the weights of these, and so on. One step of Jacobi's method
+//! over all fine points then smooths these weights, at the cost of a product. It takes CG on a Laplacian from
+//! 18 iterations to 12.
 
 use super::FINE;
 use super::interpolate::{Search, columns};
@@ -11,11 +13,13 @@ use super::split::{pieces_of, runs};
 use crate::matrix::{Arrays, Bsr};
 use crate::threads::Pool;
 
-/// Multipass interpolation and a step of Jacobi's method, both truncated to the `most` largest weights of a row (0: all), which keep the row's sum.
+/// Computes multipass interpolation and a step of Jacobi's method, both truncated to the `most` largest
+/// weights of a row (0: all), scaled to keep the row's sum.
 ///
-/// Node i takes w_ik = −α/ã Σ_j a_ij w_jk over its strong neighbours j that earlier passes reached; α lets these stand for all couplings of the
-/// opposite sign, ã is a_ii with those of its own sign added. Jacobi's step takes all strong neighbours, α = 1, and adds the others to ã. A node that
-/// no pass reaches has an empty row. `names` of coarse nodes order equal weights.
+/// Node i gets w_ik = −α/ã Σ_j a_ij w_jk over its strong neighbours j that earlier passes reached. α scales
+/// these to represent all couplings of the opposite sign, and ã is a_ii plus those of its own sign. The
+/// Jacobi step uses all strong neighbours, α = 1, and adds the others to ã. A node that no pass reaches has
+/// an empty row. `names` of coarse nodes order equal weights.
 pub fn multipass(
     pool: &Pool,
     a: &Bsr,
@@ -33,7 +37,7 @@ pub fn multipass(
         (pieces[piece] as u32..pieces[piece + 1] as u32).filter(fine).collect()
     });
     loop {
-        // Nodes with a strong neighbour in the last pass.
+        // Nodes with a strong neighbour in an earlier pass.
         let cut = map(pool, left.len(), |piece| passes.reaches(a, strong, &left[piece]));
         let (nodes, rest): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
         if nodes.iter().all(Vec::is_empty) {
@@ -74,7 +78,8 @@ pub fn multipass(
 }
 
 impl Search<'_> {
-    /// What node `i` makes of its strong neighbours' rows; `lump`: couplings to others are added to the diagonal, else those of the opposite sign scale the row.
+    /// Combines the rows of node `i`'s strong neighbours. With `lump`, couplings to other nodes are added to
+    /// the diagonal; otherwise those of the opposite sign scale the row.
     fn combine(
         &mut self,
         a: Arrays,
@@ -107,7 +112,7 @@ impl Search<'_> {
 /// The part of a node that no pass has reached.
 const NEVER: u32 = u32::MAX;
 
-/// Where a node's row is.
+/// Position of a node's row.
 #[derive(Clone, Copy)]
 struct Place {
     /// First entry.
@@ -119,12 +124,12 @@ struct Place {
 /// Rows of multipass interpolation.
 struct Passes {
     places: Vec<Place>,
-    /// Of nodes that stay, and of each pass, a part for every piece of nodes.
+    /// For coarse points, and for each pass, one part per piece of nodes.
     parts: Vec<Rows>,
 }
 
 impl Passes {
-    /// A node that stays interpolates from itself.
+    /// Starts with the coarse points, each of which interpolates from itself.
     fn new(pool: &Pool, pieces: &[usize], coarse: &[u32]) -> Self {
         let places = vec![Place { begin: 0, entries: 0, part: NEVER }; coarse.len()];
         let mut passes = Self { places, parts: Vec::new() };
@@ -142,7 +147,7 @@ impl Passes {
         passes
     }
 
-    /// Those of `nodes` that have a strong neighbour in a pass, and the others.
+    /// Splits `nodes` into those with a strong neighbour in a pass, and the others.
     fn reaches(&self, a: Arrays, strong: &[u8], nodes: &[u32]) -> (Vec<u32>, Vec<u32>) {
         nodes.iter().partition(|&&i| {
             let row = a.row(i as usize);
@@ -151,7 +156,7 @@ impl Passes {
         })
     }
 
-    /// The rows of these nodes, piece by piece.
+    /// Appends the rows of these nodes, piece by piece.
     fn push(&mut self, pool: &Pool, pieces: &[usize], nodes: &[Vec<u32>], rows: Vec<Rows>) {
         let first = self.parts.len();
         fill(pool, runs(pieces), &mut self.places, |piece, places| {
@@ -163,7 +168,8 @@ impl Passes {
         self.parts.extend(rows);
     }
 
-    /// Columns and weights of node `i`: of a node that stays itself, of one that was not reached nothing.
+    /// Returns the columns and weights of node `i`: itself for a coarse point, nothing for a node that was
+    /// not reached.
     #[inline]
     fn row(&self, i: usize) -> (&[u32], &[f64]) {
         let Place { begin, entries, part } = self.places[i];

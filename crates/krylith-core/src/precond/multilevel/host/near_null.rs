@@ -1,11 +1,13 @@
-//! Smoothed aggregation from vectors that A maps nearly to zero (Vaněk, Mandel and Brezina 1996).
+//! Smoothed aggregation from near-null vectors (Vaněk, Mandel and Brezina 1996).
 //!
-//! The rows of the k vectors that belong to an aggregate are a matrix B = Q R of full columns Q: Q is the aggregate's part of the tentative T, whose
-//! range has the vectors, and R its rows of the coarser level's vectors. P = (I − ω D⁻¹A) T with the diagonal blocks D and ω = 4/3 over the
-//! largest eigenvalue of D⁻¹A. A coarse node has k unknowns. Where the vectors depend on each other on an aggregate, as the six rigid modes do on
-//! one node, columns of Q are zero and so are rows and columns of R A P; their diagonal entries are filled, so that these unknowns stay 0.
+//! The rows of the k vectors that belong to an aggregate form a matrix B = Q R. Q is the aggregate's part of
+//! the tentative T, whose range contains the vectors, and R gives its rows of the coarser level's vectors. P
+//! = (I − ω D⁻¹A) T with the diagonal blocks D, and ω = 4/3 divided by the largest eigenvalue of D⁻¹A. A
+//! coarse node has k unknowns. If the vectors are linearly dependent on an aggregate, as the six rigid modes
+//! are on one node, columns of Q are zero, and so are rows and columns of R A P. Their diagonal entries are
+//! filled, so that these unknowns stay 0.
 //!
-//! Sums have a fixed order: the same numbers on any number of threads.
+//! Sums have a fixed order, so results are the same on any number of threads.
 
 use super::super::{CoarsenKind, Coarsening, NearNull, Transfer};
 use super::galerkin::Row;
@@ -25,26 +27,26 @@ pub struct Blocks {
     values: Vec<f64>,
     /// Rows and columns of a block.
     shape: [usize; 2],
-    /// Block columns.
+    /// Number of block columns.
     columns: usize,
 }
 
-/// A column of Q that is no larger than this against what it was made of depends on those before it.
+/// Relative size at which a column of Q counts as linearly dependent on earlier ones.
 const DEPENDENT: f64 = 1e-10;
-/// ω times the largest eigenvalue.
+/// Product of ω and the largest eigenvalue.
 const OMEGA: f64 = 4.0 / 3.0;
 /// Power iterations for that eigenvalue.
 const ITERATIONS: usize = 12;
-/// Bytes that a piece of work reads, for each number of its result.
+/// Bytes that a piece of work reads for each number of its result.
 const TRAFFIC: usize = 16;
 
 impl Blocks {
-    /// Block columns.
+    /// Returns the number of block columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Rows that were made in pieces.
+    /// Joins rows that were computed in pieces.
     fn joined(parts: Vec<Rows>, shape: [usize; 2], columns: usize) -> Self {
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
         for part in parts {
@@ -65,7 +67,8 @@ impl Blocks {
         &self.values[p * size..][..size]
     }
 
-    /// Where each block column begins in a list of the rows and positions of its blocks, rows ascending; and that list.
+    /// Returns a list of the rows and positions of blocks by block column, rows ascending, and the beginning
+    /// of each column in it.
     fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let mut begin = vec![0usize; self.columns + 1];
         self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
@@ -81,7 +84,7 @@ impl Blocks {
         (begin, list)
     }
 
-    /// P and R as matrices of square blocks, as large as both sides allow.
+    /// Returns P and R as matrices of square blocks, as large as both sides allow.
     pub fn transfer(&self) -> Transfer {
         let [b, k] = self.shape;
         let g = (1..=b.min(k)).rev().find(|g| b % g == 0 && k % g == 0).unwrap_or(1);
@@ -122,10 +125,11 @@ impl Blocks {
     }
 }
 
-/// P of a level and the vectors of the coarser one; `None` where that would have as many nodes, or none.
+/// Computes P of a level and the vectors of the coarser one; `None` if that would have as many nodes, or
+/// none.
 ///
 /// # Errors
-/// Classical coarsening, which does not know vectors; those of the products of pairs.
+/// Classical coarsening, which does not use vectors; errors of the products of pairs.
 pub fn prolongation(
     pool: &Pool,
     a: &Bsr,
@@ -138,7 +142,7 @@ pub fn prolongation(
     let (aggregates, smooth) = match how.kind {
         CoarsenKind::Classical => {
             return Err(Error::invalid(
-                "amg: coarsen=classical has no use for near-null vectors; take coarsen=smoothed, or leave them out",
+                "amg: coarsen=classical does not accept near-null vectors; use coarsen=smoothed, or omit them",
             ));
         }
         CoarsenKind::Aggregation { smoothed: true } => {
@@ -159,7 +163,7 @@ pub fn prolongation(
     Ok(Some((p, coarse)))
 }
 
-/// T and the coarser level's vectors.
+/// Computes T and the coarser level's vectors.
 fn tentative(
     pool: &Pool,
     aggregates: &[u32],
@@ -207,8 +211,8 @@ fn tentative(
     (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull { count: k, numbers })
 }
 
-/// Q R of `k` columns of `rows` numbers: Gram–Schmidt, twice. Q takes their place, R is row-major. Columns that depend on those before are 0 in Q, as
-/// are their rows of R.
+/// Factorises `k` columns of `rows` numbers as Q R by Gram–Schmidt, twice. Q replaces them, R is row-major.
+/// Columns that are linearly dependent on earlier ones are 0 in Q, and so are their rows of R.
 fn orthogonalise(q: &mut [f64], rows: usize, k: usize) -> Vec<f64> {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let mut r = vec![0.0; k * k];
@@ -234,7 +238,7 @@ fn orthogonalise(q: &mut [f64], rows: usize, k: usize) -> Vec<f64> {
     r
 }
 
-/// `to` += `scale` x y of an m×l and an l×k block.
+/// Computes `to` += `scale` x y for an m×l and an l×k block.
 #[inline(always)]
 fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64) {
     for (to, x) in to.chunks_exact_mut(k).zip(x.chunks_exact(l)) {
@@ -244,7 +248,8 @@ fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64
     }
 }
 
-/// D⁻¹, row-major; 0 where a diagonal block cannot be inverted, so that these rows of P stay those of T.
+/// Returns D⁻¹, row-major. It is 0 if a diagonal block cannot be inverted, so that these rows of P stay those
+/// of T.
 fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
     let (n, b) = (a.block_rows(), a.block());
     let mut inverse = vec![0.0; n * b * b];
@@ -262,7 +267,8 @@ fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
     inverse
 }
 
-/// ω: from a Rayleigh quotient of D⁻¹A in the inner product of A after some power iterations; 0 where that is no positive number.
+/// Returns ω, from a Rayleigh quotient of D⁻¹A in the inner product of A after some power iterations; 0 if
+/// that is not a positive number.
 fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
     let (n, b) = (a.block_rows(), a.block());
     let mut v: Vec<f64> = (0..n * b).map(|i| random(1, i as u64)).collect();
@@ -294,7 +300,7 @@ fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
     if largest > 0.0 && largest.is_finite() { OMEGA / largest } else { 0.0 }
 }
 
-/// (I − ω D⁻¹A) T.
+/// Returns (I − ω D⁻¹A) T.
 fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
     let inverse = inverse_diagonal(pool, a);
     let omega = damping(pool, a, &inverse);
@@ -313,7 +319,7 @@ fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
                 for i in runs[piece].clone() {
                     let begin = rows.col.len();
                     let mut row = Row::new(slot, &mut rows);
-                    // T_i, then what A T brings, of which the diagonal block is a part.
+                    // T_i first, then the contributions of A T, which include that of the diagonal block.
                     for p in t.row_ptr[i]..t.row_ptr[i + 1] {
                         block.fill(0.0);
                         row.add(size, t.col[p], 0.0, block);
@@ -346,7 +352,8 @@ fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
     Blocks::joined(parts, t.shape, t.columns)
 }
 
-/// Pᵀ A P with the diagonal stored. A diagonal entry that is 0, of an unknown without a column in P, is the largest of its block, or 1.
+/// Computes Pᵀ A P with the diagonal stored. A diagonal entry of 0, of an unknown without a column in P, is
+/// set to the largest of its block, or to 1.
 pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     let ([b, k], n) = (p.shape, a.block_rows());
     let slots = Scratch::new();
@@ -409,7 +416,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     assemble(pool, k, p.columns, parts)
 }
 
-/// Diagonal entries that are 0 become the largest of the block.
+/// Sets diagonal entries of 0 to the largest of the block.
 fn fill_diagonal(block: &mut [f64], k: usize) {
     let entry = |c: usize| block[c * (k + 1)];
     let largest = (0..k).map(entry).fold(0.0f64, |most, v| if v.abs() > most.abs() { v } else { most });

@@ -1,5 +1,5 @@
-//! Rows of sparse matrices made piece by piece on all threads of a pool, without `unsafe`: what each piece makes is its own, and is joined
-//! in order.
+//! Rows of sparse matrices that all threads of a pool compute piece by piece, without `unsafe`: each piece
+//! owns its results, and they are joined in order.
 
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
@@ -7,7 +7,7 @@ use crate::threads::Pool;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
-/// What `f` makes of each piece, in order.
+/// Returns the results of `f` for each piece, in order.
 pub fn map<T: Send + Sync>(pool: &Pool, pieces: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let made: Vec<OnceLock<T>> = (0..pieces).map(|_| OnceLock::new()).collect();
     pool.run(pieces, |piece| {
@@ -16,7 +16,7 @@ pub fn map<T: Send + Sync>(pool: &Pool, pieces: usize, f: impl Fn(usize) -> T + 
     made.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
-/// Cuts `to` into parts of these lengths and runs `f(piece, part)` for each.
+/// Splits `to` into parts of these lengths and runs `f(piece, part)` for each.
 pub fn fill<T: Send>(
     pool: &Pool,
     lengths: impl IntoIterator<Item = usize>,
@@ -33,7 +33,7 @@ pub fn fill<T: Send>(
     pool.run(parts.len(), |piece| f(piece, &mut parts[piece].lock().unwrap_or_else(|e| e.into_inner())));
 }
 
-/// `f(i)` for each i below `n`, where `bytes` are read and written in all.
+/// Returns `f(i)` for each i below `n`; `bytes` is the total traffic.
 pub fn each<T: Send + Copy + Default>(
     pool: &Pool,
     n: usize,
@@ -48,15 +48,15 @@ pub fn each<T: Send + Copy + Default>(
     to
 }
 
-/// The lengths of the pieces of `n` that are `length` long, the last shorter.
+/// Returns the lengths of pieces of `n`, each `length` long except that the last may be shorter.
 pub fn lengths(n: usize, length: usize) -> impl Iterator<Item = usize> {
     (0..n.div_ceil(length)).map(move |k| length.min(n - k * length))
 }
 
-/// Cuts `rows` into at most `pieces` runs of about as many entries.
+/// Splits `rows` into at most `pieces` ranges of about equal numbers of entries.
 pub fn runs(row_ptr: &[usize], rows: Range<usize>, pieces: usize) -> Vec<Range<usize>> {
     let (first, last) = (row_ptr[rows.start], row_ptr[rows.end]);
-    // A row without entries counts too: half of what is cut are rows.
+    // Every row weighs as much as one entry more, so that rows without entries count too.
     let weight = |i: usize| row_ptr[i] - first + (i - rows.start);
     let all = last - first + rows.len();
     let mut cuts = vec![rows.start];
@@ -75,21 +75,21 @@ pub fn runs(row_ptr: &[usize], rows: Range<usize>, pieces: usize) -> Vec<Range<u
     cuts.windows(2).map(|w| w[0]..w[1]).filter(|run| !run.is_empty()).collect()
 }
 
-/// Where `pieces` nearly equal runs of `0..n` begin, and `n` behind them.
+/// Returns the beginnings of `pieces` nearly equal ranges of `0..n`, and `n` at the end.
 pub fn bounds(n: usize, pieces: usize) -> Vec<usize> {
     (0..=pieces).map(|piece| n * piece / pieces).collect()
 }
 
-/// Memory that pieces use one after the other: as many as threads are made.
+/// Memory that pieces use one after the other; at most one item per thread is made.
 pub struct Scratch<T>(Mutex<Vec<T>>);
 
 impl<T> Scratch<T> {
-    /// Nothing yet.
+    /// Starts without any item.
     pub fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Calls `f` with memory that no other piece has, made by `make` where all is in use.
+    /// Calls `f` with an item that no other piece uses; `make` makes one if all are in use.
     pub fn with<R>(&self, make: impl FnOnce() -> T, f: impl FnOnce(&mut T) -> R) -> R {
         let free = self.0.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let mut item = free.unwrap_or_else(make);
@@ -99,14 +99,14 @@ impl<T> Scratch<T> {
     }
 }
 
-/// Some rows of a sparse matrix, in the order in which they are made.
+/// Some rows of a sparse matrix, in the order in which they are computed.
 #[derive(Debug)]
 pub struct Rows {
-    /// Where each row begins, and where the last ends.
+    /// Beginning of each row, and the end of the last.
     pub row_ptr: Vec<usize>,
     /// Block columns.
     pub col: Vec<u32>,
-    /// b² numbers a block; none of a pattern.
+    /// b² numbers per block; empty for a pattern.
     pub values: Vec<f64>,
 }
 
@@ -122,7 +122,7 @@ impl Rows {
         self.row_ptr.push(self.col.len());
     }
 
-    /// Forgets all rows and keeps the memory.
+    /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.row_ptr.truncate(1);
         self.col.clear();
@@ -130,7 +130,8 @@ impl Rows {
     }
 }
 
-/// The matrix of these rows, one part after the other. Columns must ascend in each row and be below `columns`.
+/// Returns the matrix of these rows, one part after the other. Columns must ascend in each row and be below
+/// `columns`.
 pub fn assemble(pool: &Pool, block: usize, columns: usize, parts: Vec<Rows>) -> Bsr {
     let Rows { row_ptr, col, values } = join(pool, block, parts);
     debug_assert!(
@@ -143,7 +144,7 @@ pub fn assemble(pool: &Pool, block: usize, columns: usize, parts: Vec<Rows>) -> 
     Bsr::from_storage(block, Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
-/// These rows, one part after the other; `block` is 0 of patterns.
+/// Returns these rows, one part after the other; `block` is 0 for patterns.
 pub fn join(pool: &Pool, block: usize, mut parts: Vec<Rows>) -> Rows {
     if parts.len() <= 1 {
         return parts.pop().unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Which nodes stay: strength of couplings, and independent sets by PMIS.
+//! The choice of coarse points: strength of connection, and independent sets by PMIS.
 //!
-//! De Sterck, Yang and Heys (2006): each node weighs what the number of nodes that depend on it strongly says, plus a random part
-//! of one. In each round the nodes that weigh more than all their undecided neighbours stay, and the nodes that depend on them do not.
-//! Aggressive coarsening does the same once more with the nodes that stayed, joined by paths of two strong couplings.
+//! De Sterck, Yang and Heys (2006): the weight of a node is the number of nodes that depend on it strongly,
+//! plus a random number below one. In each round the nodes that outweigh all their undecided neighbours
+//! become coarse points, and the nodes that depend on them become fine points. Aggressive coarsening repeats
+//! this with the coarse points, connected by paths of two strong couplings.
 
 use super::FINE;
 use super::parallel::{Rows, Scratch, bounds, fill, join, map};
@@ -11,9 +12,9 @@ use crate::space::splitmix64;
 use crate::threads::Pool;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Random parts of a level hash nodes with this seed plus the level's number.
+/// Seed of the hash that gives random numbers; the level's number is added.
 pub(crate) const SEED: u64 = 0x61_6d67;
-/// Added to the seed where a level is coarsened twice.
+/// Added to the seed for the second selection of aggressive coarsening.
 pub(crate) const TWICE: u64 = 1 << 16;
 
 /// States of a node.
@@ -21,18 +22,18 @@ const UNDECIDED: u8 = 0;
 const COARSE: u8 = 1;
 const NOT_COARSE: u8 = 2;
 
-/// Pieces for a pass over the entries of `a`.
+/// Returns the bounds of pieces for a pass over the entries of `a`.
 pub(crate) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
     bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
 }
 
-/// Lengths of the pieces between these bounds.
+/// Returns the lengths of the pieces between these bounds.
 pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
     bounds.windows(2).map(|w| w[1] - w[0])
 }
 
-/// Of each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0 with the sign of a_ii divided out. The
-/// diagonal never is.
+/// Returns for each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0
+/// with the sign of a_ii divided out. Diagonal entries never do.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
@@ -54,9 +55,9 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     out
 }
 
-/// The number of each node in the coarser level, ascending with nodes; [`FINE`] of those that do not stay.
+/// Returns the number of each node in the coarser level, ascending with nodes; [`FINE`] for fine points.
 ///
-/// A node on which no other depends does not stay.
+/// A node on which no other depends becomes a fine point.
 pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let seed = SEED + level as u64;
     let arrays = Arrays::of(a);
@@ -69,10 +70,10 @@ pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     )
 }
 
-/// PMIS twice: of the nodes that stay the first time, joined where a path of at most two strong couplings leads from one to the other,
-/// some stay again.
+/// Runs PMIS twice: the second run selects among the coarse points of the first, connected if a path of at
+/// most two strong couplings leads from one to the other.
 ///
-/// A node that has no such path to or from another stays.
+/// A node without such a path to or from another remains a coarse point.
 pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let mut numbers = pmis(pool, a, strong, level);
     let nodes: Vec<u32> = (0..a.block_rows() as u32).filter(|&i| numbers[i as usize] != FINE).collect();
@@ -97,15 +98,15 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
     numbers
 }
 
-/// Strong neighbours of node `i`.
+/// Returns the strong neighbours of node `i`.
 #[inline]
 fn neighbours<'a>(a: Arrays<'a>, strong: &'a [u8], i: usize) -> impl Iterator<Item = usize> + 'a {
     let entries = a.col[a.row(i)].iter().zip(&strong[a.row(i)]);
     entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
 }
 
-/// For each of these nodes the others of `numbers` that at most two strong couplings lead to, by their numbers. `seen` has no number of theirs,
-/// or [`FINE`].
+/// Returns for each of these nodes the other nodes of `numbers` that at most two strong couplings lead to, by
+/// their numbers. `seen` must not contain any of these nodes' numbers, but may hold [`FINE`].
 pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
     let (mut out, a) = (Rows::default(), Arrays::of(a));
     for &i in nodes {
@@ -124,9 +125,10 @@ pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen
     out
 }
 
-/// PMIS of the graph that `neighbours` tells of, whose pieces begin at `rows`; `random` weighs nodes on which equally many depend.
+/// Runs PMIS on the graph given by `neighbours`, whose pieces begin at `rows`. `random` orders nodes on which
+/// equally many depend.
 ///
-/// `lonely`: whether nodes stay that no other depends on and that depend on none.
+/// With `lonely`, nodes that no other depends on and that depend on none become coarse points.
 fn select<N: Iterator<Item = usize>>(
     pool: &Pool,
     rows: &[usize],
@@ -146,7 +148,7 @@ fn select<N: Iterator<Item = usize>>(
             }
         }
     });
-    // 0 of a node that is decided: it weighs less than any other, and that it loses says nothing, so nobody asks for its state.
+    // Decided nodes get key 0 and never win; their state is not read.
     let mut keys: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
     fill(pool, runs(rows), &mut keys, |piece, keys| {
         for (i, key) in (rows[piece]..).zip(keys) {
@@ -155,7 +157,7 @@ fn select<N: Iterator<Item = usize>>(
         }
     });
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
-    // The round in which a node last had a neighbour that weighs more.
+    // The last round in which a node had a neighbour of larger weight.
     let lost: Vec<AtomicU32> = counts;
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
@@ -212,7 +214,7 @@ fn select<N: Iterator<Item = usize>>(
     numbers(pool, rows, |i| is(i, COARSE))
 }
 
-/// Ascending numbers of the nodes of which `is` is true; [`FINE`] of the others.
+/// Returns ascending numbers of the nodes for which `is` is true; [`FINE`] for the others.
 pub(crate) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];

@@ -1,27 +1,28 @@
-//! Sums of sparse rows of scalars, each column once.
+//! Sums of sparse rows of scalars, with each column once.
 
-/// A thread's memory: columns of one row in the order in which they came, and their sums.
+/// Reusable memory of a thread: the columns of one row in the order of their arrival, and their sums.
 ///
-/// Whether a column is among these is as good as random, so nothing branches on it: that costs up to a third more time.
+/// Whether a column is already present is practically random. So the code does not branch on it, which would
+/// cost up to a third more time.
 pub(super) struct Sums {
-    /// Of each column `base` plus its place in `nodes`, or less than `base`.
+    /// For each column `base` plus its position in `nodes`, or less than `base` if it is absent.
     at: Vec<u32>,
     base: u32,
-    /// The columns; behind the first `len` is room.
+    /// The columns; entries after the first `len` are spare capacity.
     pub nodes: Vec<u32>,
-    /// Their sums, and room.
+    /// The sums of the columns, with spare capacity.
     pub weights: Vec<f64>,
-    /// How many they are.
+    /// The number of columns.
     pub len: usize,
 }
 
 impl Sums {
-    /// Nothing of `n` columns.
+    /// Starts empty, for `n` possible columns.
     pub fn new(n: usize) -> Self {
         Self { at: vec![0; n], base: 1, nodes: Vec::new(), weights: Vec::new(), len: 0 }
     }
 
-    /// Forgets the last row.
+    /// Clears the last row.
     #[inline]
     pub fn begin(&mut self) {
         self.base += self.len as u32;
@@ -32,7 +33,7 @@ impl Sums {
         }
     }
 
-    /// Makes room for `more` columns.
+    /// Reserves capacity for `more` columns.
     #[inline]
     pub fn reserve(&mut self, more: usize) {
         if self.nodes.len() < self.len + more + 1 {
@@ -41,7 +42,7 @@ impl Sums {
         }
     }
 
-    /// Adds `scale` times these weights in these columns. A new column's sum begins with 0.
+    /// Adds `scale` times these weights in these columns. The sum of a new column starts from 0.
     #[inline]
     pub fn add(&mut self, scale: f64, nodes: &[u32], weights: &[f64]) {
         self.reserve(nodes.len());
@@ -60,7 +61,7 @@ impl Sums {
         *len = count;
     }
 
-    /// Adds those of these columns whose flags are all of `wanted`; their sums are yet to be written.
+    /// Adds those of these columns whose flags include all of `wanted`; their sums are written later.
     #[inline]
     pub fn name(&mut self, nodes: &[u32], flags: &[u8], wanted: u8) {
         self.reserve(nodes.len());
@@ -76,7 +77,7 @@ impl Sums {
         *len = count;
     }
 
-    /// The place of a column, or the number of columns where it is not among them.
+    /// Returns the position of a column, or the number of columns if it is absent.
     #[inline]
     pub fn place(&self, node: u32) -> usize {
         (self.at[node as usize].wrapping_sub(self.base) as usize).min(self.len)

@@ -1,7 +1,8 @@
-//! Smoothed aggregation of a level of several ranks on the host: the aggregates of one rank, numbered by their roots, so that each belongs to its root's owner.
+//! Smoothed aggregation of a shared level on the host: the aggregates of a single rank, numbered by their
+//! roots, so that each belongs to its root's owner.
 //!
-//! Owners alone decide what their nodes are, and tell it after each step of a round: which became roots, which these exclude, and which aggregate a node has
-//! joined.
+//! Only owners decide the states of their nodes. They announce them after each step of a round: which nodes
+//! became roots, which nodes these exclude, and which aggregate a node has joined.
 
 use super::super::Coarsening;
 use super::super::host::FINE;
@@ -18,10 +19,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 const UNDECIDED: u8 = 0;
 const ROOT: u8 = 1;
 const NO_ROOT: u8 = 2;
-/// Nodes of which a thread takes as many at least.
+/// Fewest nodes that a thread takes.
 const FEW: usize = 1 << 10;
 
-/// P of own nodes; `None` where no rank has an aggregate, or no two nodes share one. Collective.
+/// Computes P for own nodes; `None` if no rank has an aggregate, or no two nodes share one. Collective.
 pub fn transfer(
     pool: &Pool,
     a: &Bsr,
@@ -30,7 +31,7 @@ pub fn transfer(
     near: &Neighbourhood,
 ) -> Result<Option<NearTransfer>> {
     let mut sizes = sizes(pool, a);
-    // The outermost nodes have no rows here, and so no diagonal.
+    // The outermost nodes have no rows on this rank, and so no diagonal.
     let sent: Vec<f64> = near.send.iter().map(|&i| sizes[i as usize]).collect();
     sizes[near.own..].copy_from_slice(&near.exchange(&sent)?);
     let strong = strong_by(pool, a, threshold(how.strength, level), Couplings::All, &sizes);
@@ -48,7 +49,7 @@ pub fn transfer(
     Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&number)? }))
 }
 
-/// What each node is. Collective.
+/// Computes the state of each node. Collective.
 fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     let (n, own) = (near.nodes(), near.own);
     let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
@@ -123,7 +124,8 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     }
 }
 
-/// The root of each node's aggregate, a node here; [`FINE`] where it has none or its root is not near. Collective.
+/// Returns the root of each node's aggregate, as a node of this neighbourhood; [`FINE`] if it has none or its
+/// root is outside. Collective.
 fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>> {
     let own = near.own;
     let here = near.comm().rank() as u32;
@@ -132,7 +134,7 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
         (0u32..).zip(state).map(|(i, &state)| if state == ROOT { i } else { FINE }).collect();
     let coupled = |i: usize| graph.neighbours(i).next().is_some();
     let mut left: Vec<usize> = (0..own).filter(|&i| member[i] == FINE && coupled(i)).collect();
-    // Of equal couplings that to the node of the smaller number in the whole system.
+    // Ties between equal couplings go to the node with the smaller global number.
     let strongest = |member: &[u32], i: usize| {
         let mut best: Option<(f64, u64, usize)> = None;
         for (j, v) in graph.neighbours(i).filter(|&(j, _)| member[j] != FINE) {
@@ -148,11 +150,11 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
         let found = chosen.iter().filter(|&&root| root != FINE).count();
         let mut sums = [found as f64, (left.len() - found) as f64];
         near.comm().sum(&mut sums)?;
-        // One-way couplings may lead to no root: such nodes stay by themselves.
+        // One-way couplings may lead to no root: such nodes become aggregates of their own.
         let stuck = round > 0 && sums[0] == 0.0;
         left.iter().zip(chosen).for_each(|(&i, root)| member[i] = if stuck { i as u32 } else { root });
         left.retain(|&i| member[i] == FINE);
-        // Roots go by owner and number there.
+        // Roots are sent as owner and number there.
         let name = |&i: &u32| match member[i as usize] {
             FINE => u64::MAX,
             root => match (root as usize).checked_sub(own) {

@@ -1,8 +1,10 @@
-//! Classical coarsening of a level of several ranks on the host: what one rank does with all nodes, each rank does with its own and with rows of others around
-//! them.
+//! Classical coarsening of a shared level on the host. Each rank does for its own nodes, with rows of others
+//! around them, what a single rank does for all nodes.
 //!
-//! PMIS tells others once a round which boundary nodes stay. Whether a node does depends on heavier ones alone, so what other ranks' nodes are may be known
-//! late, if only it is never wrong. Of nodes of equal weight, and of equal weights in a row of P, numbers in the whole system decide.
+//! In PMIS each rank announces once per round which of its boundary nodes are coarse points. Whether a node
+//! is one depends only on heavier nodes. So the states of other ranks' nodes may be stale but never wrong.
+//! Ties between nodes of equal weight, and between equal weights in a row of P, are resolved by global
+//! numbers.
 
 use super::super::host::parallel::Scratch;
 use super::super::host::split::{SEED, TWICE, numbers, paths, pieces_of, strong};
@@ -20,10 +22,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 const UNDECIDED: u8 = 0;
 const STAYS: u8 = 1;
 const GOES: u8 = 2;
-/// Nodes of which a thread takes as many at least.
+/// Fewest nodes that a thread takes.
 const FEW: usize = 1 << 10;
 
-/// P of own nodes; `None` where no node of any rank stays, or all do. Collective.
+/// Computes P for own nodes; `None` if no node of any rank is a coarse point, or all are. Collective.
 pub fn transfer(
     pool: &Pool,
     couplings: &Bsr,
@@ -77,7 +79,8 @@ pub fn transfer(
     Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&coarse)? }))
 }
 
-/// Where the nodes of a neighbourhood stand in a graph: as they are, or by these numbers, [`FINE`] where they do not.
+/// Positions of a neighbourhood's nodes in a graph: as they are, or given by these numbers, with [`FINE`] for
+/// nodes outside the graph.
 #[derive(Clone, Copy)]
 struct Among<'a> {
     near: &'a Neighbourhood<'a>,
@@ -92,13 +95,14 @@ impl Among<'_> {
         }
     }
 
-    /// Places of own nodes come first: how many they are.
+    /// Returns the number of own nodes in the graph, whose positions come first.
     fn own(self) -> usize {
         let own = self.near.own;
         self.number.map_or(own, |number| number[..own].iter().filter(|&&k| k != FINE).count())
     }
 
-    /// What nodes of others are, by what their owners say; `f` gets places.
+    /// Exchanges values of nodes: `of` returns those of own nodes, and `f` receives the owners' values for
+    /// nodes of other ranks, by position.
     fn exchange<T: crate::comm::wire::Wire + Default>(
         self,
         of: impl Fn(usize) -> T,
@@ -115,7 +119,8 @@ impl Among<'_> {
     }
 }
 
-/// PMIS of `n` nodes with these names, of which some are other ranks'; `lonely`: whether nodes stay on which no other depends. Collective.
+/// Runs PMIS on `n` nodes with these names, some of which belong to other ranks. `lonely` makes nodes on
+/// which no other depends coarse points. Collective.
 fn select<N: Iterator<Item = usize>>(
     n: usize,
     neighbours: impl Fn(usize) -> N + Sync,

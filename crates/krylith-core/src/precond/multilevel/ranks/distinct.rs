@@ -1,22 +1,22 @@
-//! Which numbers a list has, each once.
+//! The distinct numbers of a list.
 
 use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Numbers that a thread takes at once, at least.
+/// Fewest numbers that a thread takes at a time.
 const FEW: usize = 4096;
 
-/// The numbers of a list, each once.
+/// The distinct numbers of a list.
 pub struct Distinct {
-    /// Ascending.
+    /// The numbers, ascending.
     pub list: Vec<u32>,
-    /// Of each number its place in the list.
+    /// The position of each number in the list.
     places: Vec<AtomicU32>,
 }
 
 impl Distinct {
-    /// Of numbers below `limit`.
+    /// Collects the distinct numbers, all below `limit`.
     pub fn of(numbers: &[u32], limit: usize) -> Self {
         const ABSENT: u32 = u32::MAX;
         let places = collect(0..limit, FEW, &|_| AtomicU32::new(ABSENT));
@@ -27,7 +27,7 @@ impl Distinct {
         Self { list, places }
     }
 
-    /// Where a number of the list stands.
+    /// Returns the position of a number in the list.
     pub fn place(&self, number: u32) -> u32 {
         self.places[number as usize].load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A level of several ranks, and how vectors go to the next one and come back.
+//! A level that several ranks share, and the transfer of vectors to and from the next one.
 
 use super::super::hierarchy::{Finest, Level, cut_for};
 use super::super::parts::{operator, own_part};
@@ -17,35 +17,36 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a level of several ranks shares with the next.
+/// The part of a transfer that ranks share.
 pub(in super::super) struct Joint<S: Coarsen> {
     share: Share,
-    /// How vectors go between both, where other ranks have a part in that.
+    /// The route of vectors between both levels, if other ranks take part.
     route: Option<Route<S>>,
 }
 
-/// How vectors go between a level of several ranks and the next, where other ranks have a part in that.
+/// The route of vectors between a shared level and the next, if other ranks take part.
 pub(in super::super) struct Route<S: Coarsen> {
-    /// R of own rows, and what own coarse nodes and those of others get of it.
+    /// R of own rows, and the vector of its results for own coarse nodes and those of other ranks.
     lower: PointBlock<S>,
     sums: RefCell<S::Vector>,
-    /// Adds to own coarse nodes what other ranks have for them, if anything.
+    /// Adds the contributions of other ranks to own coarse nodes, if there are any.
     add: Option<PointBlock<S>>,
-    /// Where each rank goes on with the whole coarse level: own nodes, and what gathers all.
+    /// If each rank continues with the whole coarse level: the vector of own nodes, and the operator that
+    /// gathers all.
     gather: Option<(RefCell<S::Vector>, PointBlock<S>)>,
     /// P of own rows.
     raise: PointBlock<S>,
 }
 
-/// The level below one of several ranks.
+/// The level below a shared one.
 pub(in super::super) enum Next {
-    /// One of several ranks too, with the numbers of own nodes in the whole level.
+    /// A level that ranks share too, with the numbers of own nodes in the whole level.
     Shared(Terms<'static>, OwnRows),
-    /// The whole of it, on every rank.
+    /// The whole level, on every rank.
     Whole(Terms<'static>),
 }
 
-/// Weights between nodes of `order` unknowns as a product.
+/// Builds the product for weights between nodes of `order` unknowns.
 fn product<S: Coarsen>(
     space: &S,
     p: &Bsr,
@@ -61,28 +62,21 @@ fn product<S: Coarsen>(
 }
 
 impl<S: Coarsen> Joint<S> {
-    /// With P of own rows. Collective.
-    fn new(
-        space: &S,
-        share: Share,
-        p: &Bsr,
-        order: usize,
-        precision: Precision,
-        whole: bool,
-    ) -> Result<Self> {
+    /// Builds the joint part for P of own rows. Collective.
+    fn new(space: &S, share: Share, p: &Bsr, order: usize, precision: Precision, whole: bool) -> Result<Self> {
         let routed = whole || share.sums.is_some();
         let route = routed.then(|| Route::new(space, &share, p, order, precision, whole)).transpose()?;
         Ok(Self { share, route })
     }
 
-    /// The terms of the next level for other values of this one's. Collective.
+    /// Computes the terms of the next level for new values of this one. Collective.
     pub fn coarse(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
         let coarse = self.share.galerkin(space, terms)?;
         let whole = self.route.as_ref().is_some_and(|route| route.gather.is_some());
         if whole { self.share.whole(space, &coarse) } else { Ok(coarse) }
     }
 
-    /// None where P and R of own rows are all that it takes.
+    /// Returns the route; none if P and R of own rows suffice.
     pub fn route(&self) -> Option<&Route<S>> {
         self.route.as_ref()
     }
@@ -114,7 +108,7 @@ impl<S: Coarsen> Route<S> {
         Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
     }
 
-    /// b_c ← R r.
+    /// Computes b_c ← R r.
     pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
         let add = |sums: &mut S::Vector, own: &mut S::Vector| match &self.add {
             None => self.lower.apply(on, r, own),
@@ -130,7 +124,7 @@ impl<S: Coarsen> Route<S> {
         gather.apply(on, &own, coarse)
     }
 
-    /// x ← P x_c.
+    /// Computes x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
         self.raise.apply(on, coarse, x)
     }
@@ -140,18 +134,18 @@ impl<S: Coarsen> Route<S> {
         [&self.lower, &self.raise].into_iter().chain(&self.add).chain(gather)
     }
 
-    /// Bytes that both ways move at least.
+    /// Returns the bytes that both ways move at least.
     pub fn bytes(&self) -> u64 {
         self.products().map(|product| product.bytes()).sum()
     }
 
-    /// Changes when what they refer to moves.
+    /// Returns a key that changes when the buffers change.
     pub fn key(&self) -> u64 {
         joined_key(self.products().map(|product| product.key()))
     }
 }
 
-/// A level of several ranks, and the one below. Collective.
+/// Builds a level that ranks share, and the system of the next one. Collective.
 pub(in super::super) fn level<S: Coarsen>(
     beside: &S,
     terms: Terms<'static>,
@@ -166,7 +160,7 @@ pub(in super::super) fn level<S: Coarsen>(
     let order = terms.block() * terms.stages();
     let analysis = profile::begin_inside(SetupPart::Analysis);
     let all = Runs::new(space.comm(), terms.block_rows())?.all() * order;
-    // What is solved directly anyway is gathered as it is.
+    // A system that is solved directly in any case is gathered without coarsening.
     let how = (all > options.coarsest).then_some(&options.coarsening);
     let made = match depth + 1 < options.levels {
         true => Share::new(&space, &terms, &halo, how, depth, numbers)?,
@@ -200,7 +194,7 @@ pub(in super::super) fn level<S: Coarsen>(
     let smoother = match alone {
         true => None,
         false => {
-            // Subdomains are of own nodes.
+            // Subdomains consist of own nodes.
             let own =
                 matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
             let of = own.as_ref().unwrap_or(&terms);

@@ -1,4 +1,5 @@
-//! Levels of several ranks: each has its own rows, and the hierarchy is that of the whole system.
+//! Levels that several ranks share: each rank has its own rows, and the hierarchy is that of the whole
+//! system.
 //!
 //! A [`Neighbourhood`] knows the nodes around a rank's own, a few layers deep, with their rows. `choose.rs`
 //! and `aggregate.rs` coarsen own nodes, and tell neighbours once a round what boundary nodes became. Numbers
@@ -23,7 +24,7 @@ mod share;
 pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;
 
-/// Numbers of own nodes where each rank has a run of them. Collective.
+/// Returns the numbers of own nodes if each rank has a consecutive range of them. Collective.
 pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
     Ok(OwnRows::Run(runs::Runs::new(comm, own)?.own()))
 }
@@ -34,18 +35,18 @@ use crate::comm::{Communicator, agree};
 use crate::halo::OwnRows;
 use crate::matrix::Bsr;
 
-/// What interpolates own nodes of a level of all ranks.
+/// P for own nodes of a level that ranks share.
 #[doc(hidden)]
 pub struct NearTransfer {
-    /// P; rows of own nodes come first. Columns are own coarse nodes, then those of other ranks.
+    /// P, with the rows of own nodes first. Columns are own coarse nodes, then those of other ranks.
     pub prolongation: Bsr,
-    /// Own coarse nodes.
+    /// Number of own coarse nodes.
     pub own: usize,
-    /// Of each coarse node of another rank its owner, and its number there.
+    /// Owner of each coarse node of another rank, and its number there.
     pub ghosts: Vec<(u32, u32)>,
 }
 
-/// Coarsening of all nodes on the host; pairs of nodes are matched by each rank among its own nodes alone.
+/// Coarsens all nodes on the host. Unsmoothed aggregation matches pairs only among each rank's own nodes.
 pub(crate) fn transfer_by_ranks<S: Coarsen>(
     space: &S,
     couplings: &Bsr,
@@ -68,7 +69,7 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     }))
 }
 
-/// Coarsening of own nodes by what couples them among each other. Collective.
+/// Coarsens own nodes by the couplings among them. Collective.
 pub(super) fn local_transfer<S: Coarsen>(
     space: &S,
     comm: &dyn Communicator,
@@ -83,17 +84,18 @@ pub(super) fn local_transfer<S: Coarsen>(
     if !some_stay(comm, stay, own)? {
         return Ok(None);
     }
-    // A rank whose nodes all stay, or none, where others coarsen: they all do.
+    // If only other ranks coarsen, this rank keeps all of its nodes.
     Ok(Some(made.unwrap_or_else(|| unchanged(own))))
 }
 
-/// Every node is one of the coarser level.
+/// Returns a transfer that keeps every node.
 pub(super) fn unchanged(nodes: usize) -> Transfer {
     let identity = rows::identity(nodes);
     Transfer { prolongation: identity.clone(), restriction: identity }
 }
 
-/// Whether nodes stay, `stay` of the `own` ones here, but not all of all ranks. Collective.
+/// Returns true if some, but not all, nodes of all ranks are coarse points; `stay` of the `own` nodes here
+/// are. Collective.
 fn some_stay(comm: &dyn Communicator, stay: usize, own: usize) -> Result<bool> {
     let mut sums = [stay as f64, own as f64];
     comm.sum(&mut sums)?;

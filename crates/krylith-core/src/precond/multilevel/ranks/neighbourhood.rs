@@ -1,6 +1,8 @@
-//! Nodes of other ranks around the own ones, layer by layer, with their rows of couplings, and what ranks tell each other of them.
+//! Nodes of other ranks around the own ones, layer by layer, with their rows of couplings, and the exchange
+//! of values for them.
 //!
-//! A node of another rank is known by its owner and its number there; its number in the whole system is for hashes and ties.
+//! A node of another rank is identified by its owner and its number there. Its global number serves for
+//! hashes and ties.
 
 use super::super::Coarsen;
 use super::super::host::FINE;
@@ -17,31 +19,32 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Own nodes, and behind them those of other ranks that are near: first the ghosts of the level's halo.
+/// Own nodes, followed by nearby nodes of other ranks; the first of these are the ghosts of the level's halo.
 #[doc(hidden)]
 pub struct Neighbourhood<'a> {
     comm: &'a dyn Communicator,
-    /// Own nodes.
+    /// Number of own nodes.
     pub own: usize,
-    /// Their numbers in the whole system.
+    /// Global numbers of own nodes.
     pub numbers: RowNumbers<'a>,
-    /// Those of nodes of other ranks.
+    /// Global numbers of nodes of other ranks.
     pub far_numbers: Vec<u64>,
-    /// Numbers rank by rank, by which nodes are known.
+    /// Consecutive numbers of all nodes, rank by rank, by which nodes are identified.
     runs: Runs,
-    /// Some rank has other numbers in the whole system.
+    /// True if the global numbers on some rank differ from these.
     listed: bool,
-    /// Where nodes of other ranks stand.
+    /// Position of each node of another rank.
     known: HashMap<u64, u32, BuildHasherDefault<Multiplied>>,
-    /// Own nodes that others know of, rank by rank.
+    /// Own nodes that other ranks have in their neighbourhoods, rank by rank.
     pub send: Vec<u32>,
     /// Owner of each node of another rank, and its number there.
     pub far: Vec<(u32, u32)>,
-    /// Rank, how many of `send` go there, and which far nodes come from there.
+    /// For each linked rank: the rank, the number of `send` entries that go there, and the far nodes that
+    /// come from there.
     links: Vec<(usize, usize, Vec<u32>)>,
 }
 
-/// A hash of numbers, which are nobody's choice: of the product with an odd number both halves.
+/// A hash for numbers that no adversary chooses: both halves of the product with an odd number.
 #[derive(Default)]
 struct Multiplied(u64);
 
@@ -59,11 +62,11 @@ impl Hasher for Multiplied {
 }
 
 impl<'a> Neighbourhood<'a> {
-    /// Grows `layers` layers around own nodes, the first the halo's ghosts, and gives the couplings with their rows; columns reach one layer further.
-    /// Collective.
+    /// Grows `layers` layers around own nodes, the first of which are the halo's ghosts, and returns the
+    /// couplings with their rows; columns reach one layer further. Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that has ended or failed.
     pub(super) fn grow<S: Coarsen>(
         space: &S,
         comm: &'a dyn Communicator,
@@ -91,7 +94,7 @@ impl<'a> Neighbourhood<'a> {
             far: Vec::new(),
             links: Vec::new(),
         };
-        // The halo's ghosts by their owners.
+        // Identify the halo's ghosts by their owners' numbers.
         let letters = halo.neighbours.iter().map(|n| {
             let nodes = &halo.send[n.send.clone()];
             let mut letter = Letter::new(if near.listed { 12 } else { 4 } * nodes.len());
@@ -123,12 +126,12 @@ impl<'a> Neighbourhood<'a> {
         Ok((near, widened))
     }
 
-    /// Nodes, own ones and those of other ranks.
+    /// Returns the number of nodes, own ones and those of other ranks.
     pub fn nodes(&self) -> usize {
         self.own + self.far.len()
     }
 
-    /// The number of a node in the whole system.
+    /// Returns the global number of a node.
     pub fn number(&self, node: usize) -> u64 {
         match node.checked_sub(self.own) {
             None => self.numbers.at(node),
@@ -136,7 +139,7 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    /// A node of another rank that was not known yet.
+    /// Adds a node of another rank that was not known yet.
     fn add(&mut self, name: u64, number: u64) {
         let owner = self.runs.owner(name);
         self.known.insert(name, self.nodes() as u32);
@@ -144,7 +147,7 @@ impl<'a> Neighbourhood<'a> {
         self.far_numbers.push(number);
     }
 
-    /// Where the node stands that others know by this.
+    /// Returns the position of a node with this identification.
     pub fn place(&self, name: u64) -> Option<u32> {
         let own = self.runs.own();
         match own.contains(&name) {
@@ -153,7 +156,7 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    /// What a node is known by.
+    /// Returns the identification of a node.
     pub fn name(&self, node: u32) -> u64 {
         let (owner, node) = match (node as usize).checked_sub(self.own) {
             None => (self.comm.rank(), node),
@@ -162,7 +165,7 @@ impl<'a> Neighbourhood<'a> {
         self.runs.begins[owner] + u64::from(node)
     }
 
-    /// Rows of these far nodes, the last that were added, appended to `below`.
+    /// Appends the rows of these far nodes, the ones added last, to `below`.
     fn import<S: Coarsen>(
         &mut self,
         space: &S,
@@ -217,13 +220,13 @@ impl<'a> Neighbourhood<'a> {
         self.known.reserve(found.len());
         found.into_iter().for_each(|(name, number)| self.add(name, number));
         for (lengths, _, names, _, values) in &read {
-            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all are known by now
+            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all names are known here
             append_ascending(below, lengths, 1, column, |p| values.at(p));
         }
         Ok(())
     }
 
-    /// Tells owners which of their nodes are known here.
+    /// Notifies the owners of nodes that are in this neighbourhood.
     fn link(&mut self) -> Result<()> {
         let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); self.comm.size()];
         let mut places = nodes.clone();
@@ -242,20 +245,22 @@ impl<'a> Neighbourhood<'a> {
         Ok(())
     }
 
-    /// The ranks.
+    /// Returns the communicator.
     pub fn comm(&self) -> &dyn Communicator {
         self.comm
     }
 
-    /// Whether nodes stay, `stay` of the own ones, but not all of all ranks. Collective.
+    /// Returns true if some, but not all, nodes of all ranks are coarse points; `stay` of the own nodes are.
+    /// Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn coarsens(&self, stay: usize) -> Result<bool> {
         super::some_stay(self.comm, stay, self.own)
     }
 
-    /// Of each far node that stays its owner, and its number there; `number` says of every node which it has here, [`FINE`] where it does not stay. Collective.
+    /// Returns the owner of each far coarse point and its number there. `number` has the number of every node
+    /// here, or [`FINE`] for fine points. Collective.
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange).
@@ -266,10 +271,11 @@ impl<'a> Neighbourhood<'a> {
         Ok(stay.map(|((&(owner, _), there), _)| (owner, there)).collect())
     }
 
-    /// What far nodes have, where `sent` is what own nodes have that others know of, in the order of [`send`](Self::send). Collective.
+    /// Returns the values of far nodes. `sent` has the values of own nodes that other ranks need, in the
+    /// order of [`send`](Self::send). Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn exchange<T: Wire + Default>(&self, sent: &[T]) -> Result<Vec<T>> {
         let mut rest = sent;
         let letters = self.links.iter().map(|&(rank, count, _)| {
@@ -290,7 +296,7 @@ impl<'a> Neighbourhood<'a> {
     }
 }
 
-/// One message to some of the ranks, and what came from all.
+/// Sends one message to some of the ranks, and returns the messages of all.
 pub(super) fn all_to_all(
     comm: &dyn Communicator,
     letters: impl Iterator<Item = (usize, Vec<u8>)>,

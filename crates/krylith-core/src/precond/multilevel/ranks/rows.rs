@@ -1,16 +1,17 @@
-//! Rows of matrices on the host that go to other ranks or come from there; a GPU has its own of the same results.
+//! Rows of matrices on the host that are exchanged between ranks; a GPU has its own versions with the same
+//! results.
 
 use super::super::host::parallel::Rows;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use rayon::prelude::*;
 
-/// Rows of which a thread takes as many at least.
+/// Fewest rows that a thread takes.
 const FEW: usize = 1 << 12;
-/// Rows from elsewhere that a thread takes at once.
+/// Received rows that a thread takes at a time.
 const CHUNK: usize = 1 << 9;
 
-/// These rows, in the order given.
+/// Returns these rows, in the given order.
 pub fn rows_of(a: &Bsr, nodes: &[u32]) -> Rows {
     let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
     let mut rows = Rows::default();
@@ -22,7 +23,7 @@ pub fn rows_of(a: &Bsr, nodes: &[u32]) -> Rows {
     rows
 }
 
-/// The matrix with rows below it, and so many columns.
+/// Returns the matrix with rows appended below, and with this many columns.
 pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
     let ends = below.row_ptr[1..].iter().map(|end| a.blocks() + end);
     let row_ptr: Vec<usize> = a.row_ptr().iter().copied().chain(ends).collect();
@@ -31,7 +32,8 @@ pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
     Bsr::from_storage(a.block(), Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
-/// Appends rows of these lengths in the order of their columns: entry p is in column `column(p)`, number k of all is `value(k)`.
+/// Appends rows of these lengths in the order of their columns. Entry p is in column `column(p)`; number k of
+/// all values is `value(k)`.
 pub fn append_ascending(
     to: &mut Rows,
     lengths: &[u32],
@@ -52,7 +54,7 @@ pub fn append_ascending(
     fill_ascending(lengths, square, column, value, col, values);
 }
 
-/// The same into arrays of as many entries.
+/// Does the same into arrays of the right size.
 pub fn fill_ascending(
     lengths: &[u32],
     square: usize,
@@ -88,7 +90,7 @@ pub fn fill_ascending(
     });
 }
 
-/// The entries of each row.
+/// Splits the entries by rows.
 fn cut<'a, T>(entries: &'a mut [T], row_ptr: &[usize]) -> Vec<&'a mut [T]> {
     let mut rest = entries;
     let row = |w: &[usize]| {
@@ -99,7 +101,7 @@ fn cut<'a, T>(entries: &'a mut [T], row_ptr: &[usize]) -> Vec<&'a mut [T]> {
     row_ptr.windows(2).map(row).collect()
 }
 
-/// The first rows, of so many columns.
+/// Returns the first rows, with this many columns.
 pub fn first_rows(a: &Bsr, rows: usize, columns: usize) -> Bsr {
     let (entries, square) = (a.row_ptr()[rows], a.block() * a.block());
     let (row_ptr, col) = (a.row_ptr()[..=rows].to_vec(), a.col()[..entries].to_vec());
@@ -107,7 +109,8 @@ pub fn first_rows(a: &Bsr, rows: usize, columns: usize) -> Bsr {
     Bsr::from_storage(a.block(), Storage::host(rows, columns, row_ptr, col, values))
 }
 
-/// The matrix with column j as column `numbers[j]` of `columns`, ascending in each row; of blocks, the numbers ascend too.
+/// Returns the matrix with column j renumbered to `numbers[j]` of `columns`, ascending in each row. For
+/// blocks, the numbers must ascend too.
 pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
     if a.block() > 1 {
         let (row_ptr, col) =
@@ -127,7 +130,7 @@ pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
     Bsr::from_storage(1, Storage::host(a.block_rows(), columns, a.row_ptr().to_vec(), col, values))
 }
 
-/// S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+/// Returns S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
 pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
     let sum = |i: usize| {
@@ -170,7 +173,8 @@ pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     Bsr::from_storage(a.block(), storage)
 }
 
-/// What couples the first `n` nodes of scalar rows; what couples them to others is added to the diagonal.
+/// Returns the couplings among the first `n` nodes of scalar rows. Couplings to other nodes are added to the
+/// diagonal.
 pub fn own_couplings(a: &Bsr, n: usize) -> Bsr {
     let row = |i: usize| a.row_ptr()[i]..a.row_ptr()[i + 1];
     let pieces: Vec<Rows> = (0..n.div_ceil(FEW))
@@ -200,7 +204,7 @@ pub fn own_couplings(a: &Bsr, n: usize) -> Bsr {
     Bsr::from_storage(1, Storage::host(n, n, row_ptr, col.concat(), values.concat()))
 }
 
-/// A matrix of scalars that changes nothing.
+/// Returns the identity matrix.
 pub fn identity(n: usize) -> Bsr {
     Bsr::from_storage(1, Storage::host(n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]))
 }

@@ -1,4 +1,4 @@
-//! Numbers of nodes in a whole level, rank by rank.
+//! Consecutive numbers of nodes in a whole level, rank by rank.
 
 use crate::Result;
 use crate::comm::wire::{Reader, packed};
@@ -7,16 +7,16 @@ use crate::halo::Halo;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Numbers of nodes in a whole level, of which each rank has a run.
+/// Numbers of nodes in a whole level, of which each rank has a consecutive range.
 #[derive(Clone)]
 pub struct Runs {
     rank: usize,
-    /// Where each rank's begin, and how many there are.
+    /// Beginning of each rank's range, and the total number at the end.
     pub begins: Vec<u64>,
 }
 
 impl Runs {
-    /// Of `own` nodes here. Collective.
+    /// Builds the ranges for `own` nodes here. Collective.
     pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
         let mut begins = vec![0];
         for (rank, bytes) in gather(comm, &packed(&[own as u64]))?.iter().enumerate() {
@@ -26,22 +26,22 @@ impl Runs {
         Ok(Self { rank: comm.rank(), begins })
     }
 
-    /// Nodes of all ranks.
+    /// Returns the number of nodes on all ranks.
     pub fn all(&self) -> usize {
         self.begins[self.begins.len() - 1] as usize
     }
 
-    /// Own numbers.
+    /// Returns the range of own numbers.
     pub fn own(&self) -> Range<u64> {
         self.begins[self.rank]..self.begins[self.rank + 1]
     }
 
-    /// The rank that has a number.
+    /// Returns the rank that owns a number.
     pub fn owner(&self, number: u64) -> usize {
         self.begins.partition_point(|&begin| begin <= number) - 1
     }
 
-    /// The place of a number behind own nodes and these ghosts, which ascend.
+    /// Returns the position of a number among own nodes followed by these ghosts, which ascend.
     pub fn place(&self, ghosts: &[u64], number: u64) -> u32 {
         let own = self.own();
         match own.contains(&number) {
@@ -50,7 +50,7 @@ impl Runs {
         }
     }
 
-    /// The number at a place.
+    /// Returns the number at a position.
     pub fn number(&self, ghosts: &[u64], place: u32) -> u64 {
         let own = self.own();
         let count = own.end - own.start;
@@ -61,7 +61,7 @@ impl Runs {
         }
     }
 
-    /// The halo of own nodes and these ghosts. Collective.
+    /// Returns the halo of own nodes and these ghosts. Collective.
     pub fn halo(&self, comm: &dyn Communicator, ghosts: &[u64]) -> Result<Halo> {
         let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
         for &ghost in ghosts {
@@ -75,7 +75,7 @@ impl Runs {
         Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
     }
 
-    /// Those of these numbers that are not own ones, ascending, each once.
+    /// Returns the distinct numbers that are not own ones, ascending.
     pub fn others(&self, numbers: impl ParallelIterator<Item = u64>) -> Vec<u64> {
         let own = self.own();
         let mut others: Vec<u64> = numbers.filter(|number| !own.contains(number)).collect();

@@ -1,10 +1,12 @@
-//! A level of several ranks and the next: P, R and R A P, of which each rank has its own rows.
+//! A level that ranks share, and the next one: P, R and R A P, of which each rank has its own rows.
 //!
-//! Where coarsening leaves couplings between ranks out ([`Border`]), own rows of P have own columns, and so R r and R A P are done where they begin.
+//! If coarsening ignores couplings between ranks ([`Border`]), own rows of P have only own columns. Then R r
+//! and R A P need no sums over ranks.
 //!
-//! Elsewhere T are the coarse nodes that own rows and those of ghosts interpolate from: own ones, then others by number in the whole level. R = Pᵀ of own
-//! rows gives each of T a sum, and a matrix S of zeros and ones adds to own coarse nodes what other ranks have for them: b = S R r, and A_c = S (R A P), with P
-//! of own rows and of the rows of ghosts.
+//! Otherwise let T be the coarse nodes that own rows and those of ghosts interpolate from: own ones, then
+//! others by global number. R = Pᵀ of own rows gives a sum for each node of T. A matrix S of zeros and ones
+//! adds the contributions of other ranks to own coarse nodes: b = S R r, and A_c = S (R A P), with P of own
+//! rows and of the rows of ghosts.
 
 use super::super::host::parallel::Rows;
 use super::super::{Border, Coarsen, CoarsenKind, Coarsening, STALLED, Transfer};
@@ -25,9 +27,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Ghosts of a rank above which rows of layers around its nodes are too many to send, as long as
+/// Number of ghosts above which a rank exchanges too many rows for the layers around its nodes.
 const LONG_BORDER: usize = 1_000;
-/// each ghost has this many own nodes, so that few nodes lie at a border.
+/// Fewest own nodes per ghost at which only few of the nodes lie at a border.
 const FEW_GHOSTS: usize = 8;
 
 /// Rows whose columns are numbers in the whole level.
@@ -39,7 +41,7 @@ struct FarRows {
 }
 
 impl FarRows {
-    /// Rows `range` of these as a message.
+    /// Encodes rows `range` as a message.
     fn letter(
         rows: &Rows,
         range: Range<usize>,
@@ -55,7 +57,7 @@ impl FarRows {
         letter.bytes()
     }
 
-    /// Takes `count` rows behind these.
+    /// Appends `count` rows from a message.
     fn take(&mut self, from: &mut Reader, count: usize, square: usize) -> Result<()> {
         let (lengths, entries) = from.lengths(count)?;
         self.lengths.extend(lengths);
@@ -64,7 +66,7 @@ impl FarRows {
         Ok(())
     }
 
-    /// With columns by place, which ascend.
+    /// Returns the rows with columns converted to positions, ascending.
     fn placed(&self, square: usize, place: impl Fn(u64) -> u32 + Sync + Send) -> Rows {
         let mut rows = Rows::default();
         let column = |p: usize| place(self.col[p]);
@@ -73,7 +75,8 @@ impl FarRows {
     }
 }
 
-/// Rows of P for a rank whose ghosts they interpolate: coarse nodes are named once, and entries say which of those they have.
+/// Encodes rows of P for a rank whose ghosts they interpolate. The message lists coarse nodes once, and
+/// entries refer to that list.
 fn interpolation_letter(
     rows: &Rows,
     range: Range<usize>,
@@ -95,7 +98,7 @@ fn interpolation_letter(
 /// Rows of P as a rank sends them.
 struct Interpolation<'a> {
     lengths: Vec<u32>,
-    /// Coarse nodes by number, and which of them each entry has.
+    /// Coarse nodes by number; for each entry the position of its coarse node in that list.
     named: Vec<u64>,
     which: Array<'a, u32>,
     values: Array<'a, f64>,
@@ -114,13 +117,13 @@ impl<'a> Interpolation<'a> {
     }
 }
 
-/// What R A P of a level takes, again and again.
+/// The data for repeated products R A P of a level.
 pub(super) struct Share {
     /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows.
     both: Transfer,
-    /// None where own rows of P have own columns alone.
+    /// None if own rows of P have only own columns.
     pub sums: Option<Sums>,
-    /// From the coarse nodes of T.
+    /// The halo of the coarse nodes of T.
     pub down: Arc<Halo>,
     ghosts: Vec<u64>,
     pub coarse: Runs,
@@ -128,23 +131,23 @@ pub(super) struct Share {
     next: Option<(Vec<u64>, Arc<Halo>)>,
 }
 
-/// What own coarse nodes get from other ranks.
+/// The contributions of other ranks to own coarse nodes.
 pub(super) struct Sums {
     /// S.
     pub matrix: Bsr,
-    /// From what ranks have for coarse nodes of others.
+    /// The halo that sends contributions for coarse nodes to their owners.
     pub up: Arc<Halo>,
 }
 
-/// P as a rank has it before rows of ghosts are known.
+/// P on a rank before the rows of ghosts are known.
 enum Made {
     /// Own rows with own columns, and R.
     Local(Transfer),
-    /// Rows of own nodes, and of others behind them.
+    /// Rows of own nodes, with columns of other ranks after the own ones.
     Global(NearTransfer),
 }
 
-/// Own rows of P, and what is needed with them. Collective.
+/// Computes own rows of P, with the data that belongs to them. Collective.
 fn made<S: Coarsen>(
     space: &S,
     terms: &Terms,
@@ -164,7 +167,8 @@ fn made<S: Coarsen>(
 }
 
 impl Share {
-    /// P of own rows, and what is needed with it; `None` where the coarser level would not be much smaller. Collective.
+    /// Computes P of own rows, with the data that belongs to it; `None` if the coarser level would not be
+    /// much smaller. Collective.
     pub fn new<S: Coarsen>(
         space: &S,
         terms: &Terms,
@@ -197,7 +201,7 @@ impl Share {
                 space.first_rows(&made.prolongation, n, made.prolongation.block_columns())?
             }
         };
-        // Rows of P of ghosts come from their owners.
+        // The rows of P for ghosts come from their owners.
         let rows = space.rows_of(&first, &halo.send)?;
         let begin = coarse.own().start;
         let number = |k: u32| match (k as usize).checked_sub(own) {
@@ -237,12 +241,12 @@ impl Share {
         Ok(Some((Self { both, sums, down, ghosts, coarse, next }, p)))
     }
 
-    /// R of own rows.
+    /// Returns R of own rows.
     pub fn restriction(&self) -> &Bsr {
         &self.both.restriction
     }
 
-    /// Own rows of R A P of every term. Collective.
+    /// Computes own rows of R A P for every term. Collective.
     pub fn galerkin<S: Coarsen>(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
         let comm = space.comm();
         let bare = Terms { terms: terms.terms.clone(), halo: None };
@@ -285,7 +289,7 @@ impl Share {
         Ok(Terms { terms, halo: Some(halo.clone()) })
     }
 
-    /// The whole coarse level, which every rank gets. Collective.
+    /// Returns the whole coarse level, on every rank. Collective.
     pub fn whole<S: Coarsen>(&self, space: &S, own: &Terms) -> Result<Terms<'static>> {
         let comm = space.comm();
         let Some((ghosts, _)) = &self.next else { return Ok(own_terms(own)) };
@@ -296,7 +300,7 @@ impl Share {
         Ok(Terms { terms, halo: None })
     }
 
-    /// The rows of all ranks, one rank's behind the other's. Collective.
+    /// Gathers the rows of all ranks, one rank after the other. Collective.
     fn whole_matrix(&self, comm: &dyn Communicator, ghosts: &[u64], a: &Bsr) -> Result<Bsr> {
         let (n, square) = (self.coarse.all(), a.block() * a.block());
         let (own_col, own_values) = (a.col(), a.values());
@@ -326,7 +330,7 @@ impl Share {
             let to_col = col.split_off_mut(..entries).unwrap_or_default();
             let to = values.split_off_mut(..entries * square).unwrap_or_default();
             if rank == comm.rank() {
-                // Own rows are read where they are.
+                // Own rows are read in place.
                 fill_ascending(&lengths, square, |p| number(own_col[p]), |k| own_values[k], to_col, to);
             } else {
                 let (col, values) = (from.array::<u32>(entries)?, from.array::<f64>(entries * square)?);
@@ -336,14 +340,15 @@ impl Share {
         Ok(Bsr::from_storage(a.block(), Storage::host(n, n, row_ptr, all_col, all_values)))
     }
 
-    /// The columns of P as numbers in the whole coarse level.
+    /// Returns the columns of P as numbers in the whole coarse level.
     pub fn numbers(&self) -> Vec<u32> {
         (0..(self.down.own + self.ghosts.len()) as u32)
             .map(|place| self.coarse.number(&self.ghosts, place) as u32)
             .collect()
     }
 
-    /// The matrix of zeros and ones that gathers the coarse level on every rank, and its halo. Collective.
+    /// Returns the matrix of zeros and ones that gathers the coarse level on every rank, and its halo.
+    /// Collective.
     pub fn gathering<S: Coarsen>(&self, space: &S) -> Result<(Bsr, Halo)> {
         let (n, own) = (self.coarse.all(), self.coarse.own());
         let others: Vec<u64> = (0..n as u64).filter(|number| !own.contains(number)).collect();
@@ -353,7 +358,7 @@ impl Share {
     }
 }
 
-/// One message to all other ranks, and theirs.
+/// Sends one message to all other ranks, and returns theirs.
 fn to_others(comm: &dyn Communicator, letter: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     let mut letters = vec![Vec::new(); comm.size()];
     let others: Vec<usize> = (0..comm.size()).filter(|&rank| rank != comm.rank()).collect();
@@ -364,10 +369,11 @@ fn to_others(comm: &dyn Communicator, letter: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     comm.all_to_all(letters)
 }
 
-/// Whether coarsening leaves couplings between ranks out. Collective.
+/// Returns true if coarsening ignores couplings between ranks. Collective.
 fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
-    // Of 252³ nodes on each of two GPUs, in slabs, 0.4 % are ghosts; of the 46,000 that stay two levels below some thousands. Left out there too, 19
-    // iterations instead of 17, and 289 ms in all instead of 308 in one process (bench/runs/2026-11-23-h200x2-levels/borders.json).
+    // Of 252³ nodes on each of two GPUs, in slabs, 0.4 % are ghosts; of the 46,000 coarse points two levels
+    // below some thousands. Ignoring couplings there too takes 19 iterations instead of 17, and 289 ms in all
+    // instead of 308 in one process (bench/runs/2026-11-23-h200x2-levels/borders.json).
     let long = halo.ghosts > LONG_BORDER;
     let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
     comm.sum(&mut wide)?;
@@ -377,10 +383,12 @@ fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool
     })
 }
 
-/// Layers of rows of others that a rank has to know so that its own rows of P are those of one rank.
+/// Returns how many layers of other ranks' rows a rank needs so that its own rows of P are those of a single
+/// rank.
 ///
-/// Multipass interpolation reaches every node in four passes: a node that goes depends on one that stays first, from which at most two couplings lead to
-/// one that stays again, and a node on which none depends on such a node. A row of Jacobi's step so takes rows of four layers.
+/// Multipass interpolation reaches every node in four passes. A fine point depends on a point of the first
+/// selection, and from there at most two couplings lead to a final coarse point. A node on which no other
+/// depends is one coupling further away. A row of the Jacobi step therefore uses rows of four layers.
 fn layers(how: &Coarsening, depth: usize) -> usize {
     match how.kind {
         CoarsenKind::Classical if depth < how.aggressive => 4,
@@ -389,19 +397,20 @@ fn layers(how: &Coarsening, depth: usize) -> usize {
     }
 }
 
-/// A matrix of ones.
+/// Returns a matrix of ones.
 fn ones(rows: usize, columns: usize, row_ptr: Vec<usize>, col: Vec<u32>) -> Bsr {
     let values = vec![1.0; col.len()];
     Bsr::from_storage(1, Storage::host(rows, columns, row_ptr, col, values))
 }
 
-/// Terms of their own, without a halo.
+/// Returns owned terms without a halo.
 fn own_terms(terms: &Terms) -> Terms<'static> {
     let own = terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Owned((**a).clone())));
     Terms { terms: own.collect(), halo: None }
 }
 
-/// What goes back: ghosts to their owners, where they stand behind all nodes, neighbour by neighbour.
+/// Returns the reverse halo: ghosts are sent to their owners, where they follow all nodes, neighbour by
+/// neighbour.
 fn turned(halo: &Halo) -> Halo {
     let neighbours = halo
         .neighbours
@@ -412,7 +421,7 @@ fn turned(halo: &Halo) -> Halo {
     Halo { own: nodes, ghosts: halo.send.len(), neighbours, send: (halo.own as u32..nodes as u32).collect() }
 }
 
-/// S: own nodes, and what comes for them by the halo turned round.
+/// Returns S: it adds to own nodes the values that arrive for them by the reverse halo.
 fn sums(halo: &Halo) -> Bsr {
     let (own, nodes) = (halo.own, halo.own + halo.ghosts);
     let mut row_ptr = vec![0; own + 1];

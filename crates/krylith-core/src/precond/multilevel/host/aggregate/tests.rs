@@ -41,7 +41,8 @@ fn jumping(_: usize, i: usize, j: usize) -> f64 {
     10f64.powf(3.0 * random(1, i as u64 / 64) + 3.0 * random(1, j as u64 / 64))
 }
 
-/// Nodes of each aggregate; checks that numbers ascend with first nodes and that strong couplings join each aggregate.
+/// Nodes of each aggregate; checks that numbers ascend with first nodes and that strong couplings join each
+/// aggregate.
 fn members(a: &Bsr, strong: &[u8], aggregates: &[u32]) -> Vec<Vec<usize>> {
     let count = aggregates.iter().filter(|&&g| g != FINE).max().map_or(0, |&g| g as usize + 1);
     let mut members = vec![Vec::new(); count];

@@ -1,7 +1,7 @@
-//! Rows of A P and R (A P) where A has no blocks.
+//! Rows of A P and R (A P) for an A without blocks.
 //!
-//! Rows of P and of A P are as good as anywhere, and no cache of a core holds a window of A P: what waits for them takes half of the time, so they are
-//! asked for in advance, first where they begin and then what they are.
+//! Accesses to rows of P and A P are effectively random, and no core's cache holds a window of A P. Cache
+//! misses took half of the time, so rows are prefetched: first their offsets, then their entries.
 
 use super::super::parallel::Rows;
 use super::super::sums::Sums;
@@ -10,12 +10,12 @@ use crate::matrix::{Arrays, Bsr};
 use crate::threads::prefetch;
 use std::ops::Range;
 
-/// Entries of A or R that rows are asked for in advance.
+/// Number of entries of A or R by which rows are prefetched in advance.
 const AHEAD: usize = 12;
-/// Numbers of a cache line.
+/// Numbers in a cache line.
 const LINE: usize = 8;
 
-/// Rows of A P behind those of `to`, their columns in no order.
+/// Appends rows of A P to `to`, with unordered columns.
 pub(super) fn rows_of_ap(a: &Bsr, p: &Bsr, rows: Range<usize>, sums: &mut Sums, to: &mut Rows) {
     let (a, p) = (Arrays::of(a), Arrays::of(p));
     for i in rows {
@@ -38,7 +38,7 @@ pub(super) fn rows_of_ap(a: &Bsr, p: &Bsr, rows: Range<usize>, sums: &mut Sums, 
     }
 }
 
-/// Rows of R (A P) behind those of `to`, their columns ascending.
+/// Appends rows of R (A P) to `to`, with ascending columns.
 pub(super) fn rows_of_rap(r: &Bsr, ap: &Window, rows: Range<usize>, sums: &mut Sums, to: &mut Rows) {
     let (r, mut order) = (Arrays::of(r), Vec::new());
     for i in rows {
@@ -64,7 +64,7 @@ pub(super) fn rows_of_rap(r: &Bsr, ap: &Window, rows: Range<usize>, sums: &mut S
 }
 
 impl Window {
-    /// Asks for the place where row `i` begins, if it is there.
+    /// Prefetches the offset of row `i`, if its chunk exists.
     #[inline(always)]
     fn ask_where(&self, i: usize) {
         if let Some(chunk) = &self.chunks[i >> CHUNK] {
@@ -72,7 +72,7 @@ impl Window {
         }
     }
 
-    /// Asks for the first entries of row `i`, if it is there.
+    /// Prefetches the first entries of row `i`, if its chunk exists.
     #[inline(always)]
     fn ask(&self, i: usize) {
         if let Some(chunk) = &self.chunks[i >> CHUNK] {

@@ -4,7 +4,8 @@ use super::*;
 use crate::operator::Terms;
 use crate::precond::multilevel::host::galerkin as products;
 
-/// A symmetric block matrix on a ring of `n` nodes, each coupled with the two next ones on both sides, dominant.
+/// A symmetric block matrix on a ring of `n` nodes, each coupled with the two next ones on both sides,
+/// dominant.
 fn ring(n: usize, b: usize) -> Bsr {
     let pair = |i: usize, j: usize, r: usize, c: usize| {
         let (low, high) = ((i * b + r).min(j * b + c), (i * b + r).max(j * b + c));
@@ -82,7 +83,8 @@ fn vectors(n: usize, b: usize, k: usize) -> NearNull {
     NearNull { count: k, numbers: (0..n * b * k).map(|e| random(4, e as u64)).collect() }
 }
 
-/// T has orthonormal columns and the vectors in its range, and the transfer is P and its transpose, of whatever blocks.
+/// T has orthonormal columns and the vectors in its range, and the transfer is P and its transpose, of
+/// whatever blocks.
 #[test]
 fn tentative_columns_span_the_vectors() {
     for threads in [1, 3] {
@@ -154,7 +156,8 @@ fn smoothed_columns_and_products_match_dense_algebra() {
     }
 }
 
-/// With the constant as its one vector a scalar matrix has the aggregates' sums on its coarse level, as without vectors.
+/// With the constant as its one vector a scalar matrix has the aggregates' sums on its coarse level, as
+/// without vectors.
 #[test]
 fn constants_give_plain_aggregation() {
     let (pool, a) = (Pool::eager(1), ring(40, 1));
@@ -169,10 +172,11 @@ fn constants_give_plain_aggregation() {
         assert!((p * coarse.numbers[*j as usize] - 1.0).abs() < 1e-14);
     }
     let refused = prolongation(&pool, &a, &couplings, &near, &Coarsening::default(), 0);
-    assert!(refused.unwrap_err().to_string().contains("coarsen=classical has no use for near-null vectors"));
+    assert!(refused.unwrap_err().to_string().contains("coarsen=classical does not accept near-null vectors"));
 }
 
-/// Six modes of aggregates of one node of three components: three unknowns are left, the others are filled and uncoupled.
+/// Six modes of aggregates of one node of three components: three unknowns are left, the others are filled
+/// and uncoupled.
 #[test]
 fn modes_that_depend_on_others_are_left_out() {
     let (pool, a) = (Pool::eager(1), ring(12, 3));
