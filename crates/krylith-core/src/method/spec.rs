@@ -1,4 +1,4 @@
-//! Methods by name: the one place that knows which there are.
+//! Methods by name: the only list of all methods.
 
 use super::{
     Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
@@ -18,7 +18,7 @@ use krylith_base::names;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MethodName {
-    /// Left to the solver.
+    /// The solver chooses.
     #[default]
     Auto,
     /// Restarted GMRES, or FGMRES.
@@ -34,14 +34,25 @@ pub enum MethodName {
 }
 
 impl MethodName {
-    /// Made for symmetric systems alone.
+    /// Returns true for methods that need a symmetric system.
     pub(crate) fn needs_symmetry(self) -> bool {
         matches!(self, MethodName::Cg | MethodName::Cbcg)
     }
 
-    /// True for both forms of GMRES, which have the same options.
+    /// Returns true for both forms of GMRES, which have the same options.
     pub(crate) fn is_gmres(self) -> bool {
         matches!(self, MethodName::Gmres | MethodName::Fgmres)
+    }
+    /// Returns its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            MethodName::Auto => "auto",
+            MethodName::Gmres => "gmres",
+            MethodName::Fgmres => "fgmres",
+            MethodName::Bicgstab => "bicgstab",
+            MethodName::Cg => "cg",
+            MethodName::Cbcg => "cbcg",
+        }
     }
 }
 
@@ -80,12 +91,12 @@ pub enum MethodSpec {
 }
 
 impl MethodSpec {
-    /// Conjugate gradients of either kind: for symmetric definite systems, with a residual that may rise while the error falls.
+    /// Returns true for both kinds of conjugate gradients, whose residual may rise while the error falls.
     pub(crate) fn is_cg(&self) -> bool {
         matches!(self, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
     }
 
-    /// Which method it is.
+    /// Returns the name of the method.
     pub fn name(&self) -> MethodName {
         match self {
             MethodSpec::Gmres(GmresOptions { flexible: true, .. }) => MethodName::Fgmres,
@@ -96,7 +107,7 @@ impl MethodSpec {
         }
     }
 
-    /// What people call it, such as `GMRES(30)`.
+    /// Returns the usual name, such as `GMRES(30)`.
     pub fn title(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => {
@@ -108,7 +119,7 @@ impl MethodSpec {
         }
     }
 
-    /// How it works, in a few words beside the title.
+    /// Returns a few words on the variant, to follow the title.
     pub fn manner(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
@@ -118,7 +129,7 @@ impl MethodSpec {
         }
     }
 
-    /// The name for a line in a log, such as `gmres(30)`.
+    /// Returns the name for a line in a log, such as `gmres(30)`.
     pub(crate) fn short(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => format!("{}({})", self.name(), gmres.restart),
@@ -126,7 +137,7 @@ impl MethodSpec {
         }
     }
 
-    /// Basis vectors before a restart, where it restarts by design.
+    /// Returns the number of basis vectors before a restart, if the method restarts by design.
     pub fn restart(&self) -> Option<usize> {
         match self {
             MethodSpec::Gmres(gmres) => Some(gmres.restart),
@@ -134,7 +145,7 @@ impl MethodSpec {
         }
     }
 
-    /// The same for a preconditioner that varies, where the method has a form for that.
+    /// Returns the variant for a preconditioner that varies, if the method has one.
     pub(crate) fn flexible(self) -> Self {
         match self {
             MethodSpec::Cg(_) => MethodSpec::Cg(CgOptions { form: CgForm::Flexible }),
@@ -142,7 +153,7 @@ impl MethodSpec {
         }
     }
 
-    /// The same without a basis longer than could ever be used.
+    /// Returns the method with a basis of at most `restart` vectors.
     pub(crate) fn at_most(self, restart: usize) -> Self {
         match self {
             MethodSpec::Gmres(gmres) => {
@@ -152,10 +163,10 @@ impl MethodSpec {
         }
     }
 
-    /// The method with its workspace, on vectors of `space`.
+    /// Builds the method with its workspace, on vectors of `space`.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn build<S: Space + 'static>(&self, space: &S) -> Result<Box<dyn Method<S>>> {
         Ok(match self {
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
@@ -165,8 +176,8 @@ impl MethodSpec {
         })
     }
 
-    /// Bytes that an average one of `iterations` moves on this rank: `fixed` are those of one product and one
-    /// application of the preconditioner, `n` the length of a vector.
+    /// Returns the bytes that an average one of `iterations` moves on this rank. `fixed` are those of one
+    /// product and one application of the preconditioner; `n` is the length of a vector.
     pub fn iteration_bytes(&self, fixed: f64, preconditioned: bool, n: f64, iterations: usize) -> f64 {
         match self {
             MethodSpec::Gmres(options) => fixed + n * orthogonalization_bytes(options, iterations),
@@ -178,8 +189,8 @@ impl MethodSpec {
         }
     }
 
-    /// Bytes that it keeps for vectors of `n` numbers, with those of the caller and scratch: the basis, and everything
-    /// else that is as long as x or small and dense.
+    /// Returns the bytes that it stores for vectors of `n` numbers, with those of the caller and scratch:
+    /// first those of the basis, then those of all other vectors and small dense matrices.
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
             MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
@@ -195,13 +206,13 @@ impl MethodSpec {
     }
 }
 
-/// Bytes an unknown that orthogonalisation moves in an average iteration: the ledger of `method/gmres.rs`, with the
-/// basis counted in its own precision.
+/// Returns the bytes per unknown that orthogonalisation moves in an average iteration, as counted in
+/// `method/gmres.rs`, with the basis in its own precision.
 fn orthogonalization_bytes(options: &GmresOptions, iterations: usize) -> f64 {
     let (column, restart) = (options.basis.bytes() as f64, options.restart);
     let (whole, rest) = ((iterations / restart) as f64, (iterations % restart) as f64);
     let (m, n) = (restart as f64, iterations.max(1) as f64);
-    // The mean of j over all iterations, j counting from 0 in each cycle.
+    // The mean of j over all iterations, where j counts from 0 in each cycle.
     let j = (whole * m * (m - 1.0) / 2.0 + rest * (rest - 1.0).max(0.0) / 2.0) / n;
     match options.orthogonalization {
         Orthogonalization::Lowsync => (2.0 * j + 1.0) * column + 5.0 * 8.0,
@@ -210,7 +221,7 @@ fn orthogonalization_bytes(options: &GmresOptions, iterations: usize) -> f64 {
     }
 }
 
-/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/bicgstab.rs`.
+/// Returns the bytes per unknown of the vector passes of an iteration, as counted in `method/bicgstab.rs`.
 fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
     let vectors = match (reductions, preconditioned) {
         (Reductions::Merged, true) => 18,
@@ -221,7 +232,7 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
-/// Bytes an unknown of the vector passes of an iteration, at most: the ledger of `method/cg.rs`.
+/// Returns the most bytes per unknown of the vector passes of an iteration, as counted in `method/cg.rs`.
 fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     let vectors = match (form, preconditioned) {
         (CgForm::Textbook, true) => 12,
@@ -235,7 +246,7 @@ fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
-/// Bytes an unknown of the vector passes of an iteration: the ledger of `method/cbcg.rs`.
+/// Returns the bytes per unknown of the vector passes of an iteration, as counted in `method/cbcg.rs`.
 fn cbcg_bytes(steps: usize, preconditioned: bool) -> f64 {
     let s = steps as f64;
     let basis = 4.0 * s - if steps > 1 { 5.0 } else { 4.0 };

@@ -50,7 +50,7 @@ pub trait BlockDiagonal: Space {
     /// error the blocks are unchanged. False if the host has to.
     ///
     /// # Errors
-    /// As there.
+    /// As [`invert_diagonal`](Self::invert_diagonal).
     fn invert_new_diagonal(&self, blocks: &mut Self::Blocks, values: &TermValues) -> Result<bool> {
         let _ = (blocks, values);
         Ok(false)

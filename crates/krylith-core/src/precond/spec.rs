@@ -1,5 +1,6 @@
-//! How preconditioners are written as text: NAME[:key=value,…], `A+B` for both side by side, and `A then B` for one after the
-//! other; `symmetric(A then B)` goes back by A. `+` binds closer than `then`; both are read from the left.
+//! The text form of preconditioners: NAME[:key=value,…], `A+B` for a sum, `A then B` for one after the other,
+//! and `symmetric(A then B)`, which ends with A again. `+` binds closer than `then`; both associate to the
+//! left.
 //!
 //! A new variant of [`PrecondSpec`] needs its name in `from_str`, in the list of known names and in
 //! `Display`. It needs arms in `keeps_symmetry` and `subdomains`; `multiplies`, `varies`, `planes` and
@@ -35,35 +36,35 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum PrecondSpec {
-    /// Let the program pick.
+    /// The solver chooses.
     #[default]
     Auto,
-    /// None.
+    /// No preconditioner.
     None,
-    /// Inverses of the diagonal blocks, of this size; the system's own where none is given.
+    /// Inverses of the diagonal blocks of this size; by default the block size of the system.
     Jacobi {
-        /// Divides the system's block size.
+        /// The block size, which divides the system's.
         block: Option<usize>,
     },
     /// Incomplete factors of the tiles of a structured grid.
     BlockJacobi(TileSpec),
     /// Incomplete factors of subdomains.
     Ildu(IlduSpec),
-    /// Stage by stage, with the lower factor of the Butcher matrix; each stage as `ildu` would.
+    /// Stage by stage, with the lower factor of the Butcher matrix; each stage is solved as by `ildu`.
     Stage(IlduSpec),
-    /// Restricted additive Schwarz: incomplete factors of subdomains that overlap.
+    /// Restricted additive Schwarz: incomplete factors of overlapping subdomains.
     Ras(RasSpec),
-    /// Coarse levels: a cycle of algebraic multigrid.
+    /// A cycle of algebraic multigrid.
     Amg(AmgSpec),
-    /// Coarse levels without smoothing on the finest: a part of compositions.
+    /// Algebraic multigrid without smoothing on the finest level: a part of combinations.
     Coarse(AmgSpec),
     /// Sparse direct factors, with pivoting.
     Lu(LuSpec),
-    /// Both, added.
+    /// The sum of both.
     Sum(Box<[PrecondSpec; 2]>),
-    /// The second on what the first leaves over.
+    /// The first, then the second on the residual of the first.
     Multiplicative(Box<[PrecondSpec; 2]>),
-    /// The same, and then the first again: symmetric where both are.
+    /// The first, the second, and the first again: symmetric if both are.
     Symmetric(Box<[PrecondSpec; 2]>),
 }
 
@@ -81,9 +82,9 @@ pub enum PrecondSpec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TileSpec {
-    /// The tile; the device's own where none is given.
+    /// The shape of a tile; by default that of the device.
     pub tile: TileShape,
-    /// What is computed in each; by the symmetry of the values where none is given.
+    /// The factorisation of each tile; chosen by the symmetry of the values by default.
     pub factor: Option<TileFactor>,
 }
 
@@ -100,37 +101,38 @@ pub struct TileSpec {
 pub struct IlduSpec {
     /// Level of fill.
     pub fill: usize,
-    /// Most block rows of a subdomain; by the order of blocks where none is given.
+    /// Most block rows of a subdomain; by default depends on the order of blocks.
     pub rows: Option<usize>,
-    /// How subdomains are cut.
+    /// Method of cutting subdomains.
     pub cut: SubdomainCut,
-    /// What a pivot that cannot be inverted gets, relative to its row.
+    /// Shift of a pivot that cannot be inverted, relative to its row.
     pub shift: Option<f64>,
 }
 
-/// Unknowns of a system that stands as one where nothing bounds a subdomain: one thread solves with its factors in some 50 µs, and
-/// more of them would be worth several threads.
+/// Unknowns up to which a system is a single subdomain if nothing bounds subdomains. One thread solves with
+/// its factors in some 50 µs; more unknowns would be worth several threads.
 const AS_ONE: usize = 1 << 12;
 
-/// Levels of fill; more than this is a slip of the finger, and `cut=whole` with it a direct solver of the slow kind.
+/// Most levels of fill. A higher number is a mistake, and with `cut=whole` it would make a slow direct
+/// solver.
 const MOST_FILL: usize = 1000;
 
-/// Cells of a tile in one direction; more is a slip.
+/// Most cells of a tile in one direction; a higher number is a mistake.
 const MOST_CELLS: usize = 1 << 20;
 
-/// Parts of a composed preconditioner; more are a slip, or an attempt to overflow the stack.
+/// Most parts of a combined preconditioner. More are a mistake, or an attempt to overflow the stack.
 const MOST_PARTS: usize = 64;
 
 impl std::str::FromStr for PrecondSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        // Names, keys and numbers are all alike in any case.
+        // Names, keys and numbers are case-insensitive.
         let text = &*text.to_ascii_lowercase();
-        // Each part is read, printed and applied within the one before.
+        // Each part is read, printed and applied recursively.
         let parts = 1 + text.matches(['+', '(']).count() + text.matches(" then ").count();
         if parts > MOST_PARTS {
             return Err(Error::invalid(format!(
-                "a preconditioner of {parts} parts; at most {MOST_PARTS} are possible"
+                "the preconditioner has {parts} parts; at most {MOST_PARTS} are supported"
             )));
         }
         let outside = outside(text)?;
@@ -188,7 +190,7 @@ impl std::str::FromStr for PrecondSpec {
                 Ok(PrecondSpec::Jacobi { block })
             }
             "block-jacobi" => TileSpec::read(parameters).map(PrecondSpec::BlockJacobi),
-            // The name of earlier versions stays.
+            // The name of earlier versions remains valid.
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
             "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
@@ -220,10 +222,10 @@ impl std::str::FromStr for PrecondSpec {
     }
 }
 
-/// What stands between the parts of a composition, one after the other.
+/// Separates the parts of a combination that are applied one after the other.
 const THEN: &str = " then ";
 
-/// Of each byte whether it stands outside all parentheses.
+/// Returns for each byte whether it is outside all parentheses.
 fn outside(text: &str) -> Result<Vec<bool>> {
     let (mut depth, mut outside) = (0usize, Vec::with_capacity(text.len()));
     for byte in text.bytes() {
@@ -241,7 +243,8 @@ fn outside(text: &str) -> Result<Vec<bool>> {
     }
 }
 
-/// What stands in `symmetric(…)`: of more than two parts the first goes around the symmetric form of the others.
+/// Parses the text in `symmetric(…)`. If it has more than two parts, the first surrounds the symmetric form
+/// of the others.
 fn symmetric(inside: &str) -> Result<PrecondSpec> {
     let outside = outside(inside)?;
     let mut thens = inside.match_indices(THEN).filter(|(at, _)| outside[*at]);
@@ -258,14 +261,14 @@ fn symmetric(inside: &str) -> Result<PrecondSpec> {
     match parts.iter().find(|part| !part.keeps_symmetry()) {
         None => Ok(PrecondSpec::Symmetric(parts)),
         Some(part) => Err(Error::invalid(format!(
-            "symmetric({}): {part} may not be symmetric where the matrix is; combine it by a plain `A then B`, and take a method other \
+            "symmetric({}): {part} may be unsymmetric although the matrix is symmetric; use a plain `A then B`, and a method other \
              than cg",
             inside.trim()
         ))),
     }
 }
 
-/// Two parts of a composition.
+/// Parses two parts of a combination.
 fn both(first: &str, second: &str) -> Result<Box<[PrecondSpec; 2]>> {
     let part = |text: &str| match text.trim() {
         "" => Err(Error::invalid("a part of a composed preconditioner is missing")),
@@ -277,7 +280,7 @@ fn both(first: &str, second: &str) -> Result<Box<[PrecondSpec; 2]>> {
     Ok(Box::new([part(first)?, part(second)?]))
 }
 
-/// As it was written, without what is left to defaults.
+/// Prints the text form, without values that are defaults.
 impl std::fmt::Display for PrecondSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -300,7 +303,7 @@ impl std::fmt::Display for PrecondSpec {
 }
 
 impl PrecondSpec {
-    /// True where applying it takes a product with the operator.
+    /// Returns true if an application makes a product with the operator.
     pub fn multiplies(&self) -> bool {
         match self {
             PrecondSpec::Multiplicative(_)
@@ -313,7 +316,7 @@ impl PrecondSpec {
         }
     }
 
-    /// The same with every sweep in a fixed order, so that it is bitwise the same each time.
+    /// Returns the same with every sweep in a fixed order, so that it is bitwise reproducible.
     pub(crate) fn in_fixed_order(self) -> Self {
         let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
         match self {
@@ -325,7 +328,7 @@ impl PrecondSpec {
         }
     }
 
-    /// A plain `A then B` that it is or has, which no method for symmetric systems can take.
+    /// Returns a plain `A then B` that it is or contains, which methods for symmetric systems cannot use.
     pub(crate) fn one_way(&self) -> Option<&Self> {
         match self {
             PrecondSpec::Multiplicative(_) => Some(self),
@@ -334,7 +337,7 @@ impl PrecondSpec {
         }
     }
 
-    /// True where it is symmetric for a symmetric matrix, as far as can be told before it is built.
+    /// Returns true if it is symmetric for a symmetric matrix, as far as is known before it is built.
     pub fn keeps_symmetry(&self) -> bool {
         match self {
             PrecondSpec::Auto
@@ -344,14 +347,15 @@ impl PrecondSpec {
             | PrecondSpec::Amg(_)
             | PrecondSpec::Coarse(_)
             | PrecondSpec::Lu(_) => true,
-            // With shifted pivots the factors need not be definite where the matrix is.
+            // With shifted pivots the factors need not be definite if the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
             PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) | PrecondSpec::Ras(_) => false,
         }
     }
 
-    /// True where it may be another operator at every application, as randomized sweeps are on a GPU: flexible methods allow that.
+    /// Returns true if it may be another operator at every application, as with randomized sweeps on a GPU.
+    /// Flexible methods allow that.
     pub fn varies(&self) -> bool {
         match self {
             PrecondSpec::Ras(ras) => ras.varies(),
@@ -363,11 +367,11 @@ impl PrecondSpec {
         }
     }
 
-    /// Planes of a grid that a tile has, where ranks must hold whole planes.
+    /// Returns how many planes of a grid a tile has, if ranks must have whole planes.
     pub fn planes(&self) -> Option<usize> {
         match self {
             PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([_, _, z]), .. }) => Some(*z),
-            // A multiple of what a GPU takes, and the fewest of a CPU.
+            // A multiple of the planes of a GPU's tile, and the fewest planes of a CPU's.
             PrecondSpec::BlockJacobi(_) => Some(8),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().find_map(|part| part.planes())
@@ -376,7 +380,8 @@ impl PrecondSpec {
         }
     }
 
-    /// The subdomains that it will want first, if any, for blocks of order b·s: what ranks then own wholly.
+    /// Returns the subdomains that it needs first, if any, for blocks of order b·s. Ranks then own whole
+    /// subdomains.
     pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
         match self {
             PrecondSpec::Auto => Some(IlduSpec::default().subdomains(order)),
@@ -429,7 +434,7 @@ impl TileSpec {
         Ok(self)
     }
 
-    /// As it was written, without what is left to defaults.
+    /// Prints the text form, without values that are defaults.
     fn spelt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tile = match self.tile {
             TileShape::Auto => None,
@@ -468,7 +473,7 @@ impl IlduSpec {
         Ok(self)
     }
 
-    /// As it was written, without what is left to defaults.
+    /// Prints the text form, without values that are defaults.
     fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut keys = Vec::new();
         if self.fill > 0 {
@@ -483,26 +488,27 @@ impl IlduSpec {
         write!(f, "{name}{colon}{}", keys.join(","))
     }
 
-    /// The same with the default of `stage`: its blocks are small, and large subdomains are worth more there.
+    /// Returns the same with the default of `stage`: its blocks are small, so large subdomains pay more.
     pub fn of_stage(&self) -> Self {
         Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
     }
 
-    /// The subdomains that it takes, for blocks of order b·s.
+    /// Returns the subdomains that it needs, for blocks of order b·s.
     pub fn subdomains(&self, order: usize) -> SubdomainSpec {
         SubdomainSpec { cut: self.cut, rows: self.most_rows(order) }
     }
 
-    /// The same for one rank's whole system of `nodes` block rows on a device that holds subdomains of at most `most` block rows:
-    /// where that is no bound, as on a CPU, a small system stands as one unless rows were asked for. A cut would cost more
-    /// iterations than its threads save: orsreg_1, 2,205 rows, takes 34 as one and 138 as two.
+    /// Returns the subdomains for one rank's whole system of `nodes` block rows, on a device that supports
+    /// subdomains of at most `most` block rows. Without such a bound, as on a CPU, a small system is one
+    /// subdomain unless `rows` is given. A cut would cost more iterations than its threads save: orsreg_1,
+    /// 2,205 rows, takes 34 as one and 138 as two.
     pub(crate) fn as_one(&self, order: usize, nodes: usize, most: usize) -> Self {
         let small = most == usize::MAX && nodes * order <= AS_ONE;
         Self { rows: self.rows.or_else(|| small.then_some(nodes.max(self.most_rows(order)))), ..*self }
     }
 
-    /// Most block rows of a subdomain, for blocks of order b·s: what keeps a subdomain's vector in the shared memory of
-    /// a thread block, and its levels wide enough for its threads.
+    /// Returns the most block rows of a subdomain, for blocks of order b·s. With the default a subdomain's
+    /// vector fits into the shared memory of a thread block, and its levels are wide enough for the threads.
     pub fn most_rows(&self, order: usize) -> usize {
         self.rows.unwrap_or(match order {
             1..=4 => 2048,

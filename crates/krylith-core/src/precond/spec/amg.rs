@@ -1,5 +1,6 @@
-//! How coarse levels are written, as `amg` and as `coarse`: amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1,smoother=chebyshev,degree=2,
-//! coarsest=400,levels=25,precision=f32.
+//! The text form of algebraic multigrid, as `amg` and as `coarse`, such as
+//! `amg:cycle=k,coarsen=aggregation,strength=0.1,truncate=4,aggressive=1` and
+//! `amg:smoother=chebyshev,degree=2,coarsest=400,levels=25,precision=f32`.
 
 use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, NearNull, Smoothing};
 use super::IlduSpec;
@@ -22,36 +23,36 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AmgSpec {
-    /// The cycle; where none is given V, K for aggregates that are not smoothed, and W for those that are in a large system.
+    /// The cycle. The default is V; K for unsmoothed aggregates; W for smoothed ones in a large system.
     pub cycle: Option<Cycle>,
-    /// How nodes are chosen; classical for scalar nodes, smoothed aggregation for others, where nothing is given.
+    /// Method of coarsening. The default is classical for scalar nodes, else smoothed aggregation.
     pub coarsen: Option<CoarsenKind>,
-    /// θ of strong couplings; by the way of coarsening where none is given.
+    /// Threshold θ of strong couplings; the default depends on the method of coarsening.
     pub strength: Option<f64>,
-    /// Weights of a row of P, at most.
+    /// Most weights in a row of P.
     pub truncate: Option<usize>,
-    /// Levels that are coarsened twice as far; one by classical coarsening where nothing is given.
+    /// Number of levels with aggressive coarsening; the default depends on the method of coarsening.
     pub aggressive: Option<usize>,
-    /// What coarsening does with couplings between ranks.
+    /// Treatment of couplings between ranks by coarsening.
     pub border: Border,
     /// The smoother.
     pub smoother: Smoothing,
-    /// Unknowns of the last level.
+    /// Number of unknowns of the last level.
     pub coarsest: usize,
     /// Most levels.
     pub levels: usize,
-    /// Precision of what is stored; the solver's where none is given.
+    /// Precision of everything that is stored; by default that of the solver.
     pub precision: Option<Precision>,
 }
 
-/// Sweeps of a smoother where no number is given.
+/// Default number of sweeps of a smoother.
 const SWEEPS: usize = 1;
-/// More weights, sweeps, or levels than these are a slip.
+/// Most weights, sweeps and levels; higher numbers are a mistake.
 const MOST_WEIGHTS: usize = 1000;
 const MOST_SWEEPS: usize = 1000;
 const MOST_LEVELS: usize = 100;
-/// Unknowns from which on smoothed aggregation takes W-cycles. 3-component radiation on an H200, V and W: 64³ 10 and 8 iterations, 15 and 29 ms; 192³
-/// 13 and 9, 249 and 255 ms; 256³ 18 and 10, 815 and 668 ms.
+/// Unknowns from which on smoothed aggregation uses W-cycles. 3-component radiation on an H200, V and W: 64³
+/// 10 and 8 iterations, 15 and 29 ms; 192³ 13 and 9, 249 and 255 ms; 256³ 18 and 10, 815 and 668 ms.
 const WIDE: usize = 20_000_000;
 
 const KEYS: [&str; 12] = [
@@ -69,7 +70,7 @@ const KEYS: [&str; 12] = [
     "precision",
 ];
 
-/// Ways of coarsening, by name.
+/// Methods of coarsening, by name.
 const KINDS: [CoarsenKind; 3] = [
     CoarsenKind::Classical,
     CoarsenKind::Aggregation { smoothed: false },
@@ -96,7 +97,7 @@ impl Default for AmgSpec {
 impl AmgSpec {
     pub(super) fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut amg = Self::default();
-        // Numbers of sweeps belong to the smoother that is named, wherever it stands.
+        // Numbers of sweeps belong to the named smoother, wherever it is in the list.
         let (mut sweeps, mut degree) = (None, None);
         for (key, value) in parameters {
             let read = match key {
@@ -156,7 +157,7 @@ impl AmgSpec {
         Ok(())
     }
 
-    /// As it was written, without what is left to defaults.
+    /// Prints the text form, without values that are defaults.
     pub(super) fn spelt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let default = Self::default();
         let mut keys = Vec::new();
@@ -184,7 +185,7 @@ impl AmgSpec {
         write!(f, "{name}{colon}{}", keys.join(","))
     }
 
-    /// True where a cycle is another operator at every application.
+    /// Returns true if a cycle is another operator at every application.
     pub fn varies(&self) -> bool {
         self.cycle() == Cycle::K
     }
@@ -196,17 +197,19 @@ impl AmgSpec {
         })
     }
 
-    /// The same with the defaults of near-null vectors: aggregation, of scalar nodes too, with the threshold of their own; and W where P is
-    /// smoothed, since their aggregates are so large that coarse levels cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and
-    /// 48³ nodes, W 13, 14 and 15.
+    /// Returns the same with the defaults of near-null vectors: aggregation, for scalar nodes too, with its
+    /// own threshold. With a smoothed P the cycle is W, since the aggregates are so large that coarse levels
+    /// cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and 48³ nodes, W 13, 14 and
+    /// 15.
     pub(crate) fn of_near_null(&self) -> Self {
         let smoothed = self.coarsen != Some(CoarsenKind::Aggregation { smoothed: false });
         let cycle = self.cycle.or(smoothed.then_some(Cycle::W));
         Self { cycle, strength: Some(self.strength.unwrap_or(NearNull::STRENGTH)), ..*self }
     }
 
-    /// The same with the cycle of a system of so many unknowns, of nodes of `order`. V-cycles of smoothed aggregation take more iterations the more levels
-    /// there are; W-cycles hardly, and where levels are large their visits cost no more than that saves.
+    /// Returns the same with the cycle for a system of this many unknowns, with nodes of `order`. V-cycles of
+    /// smoothed aggregation take more iterations the more levels there are, W-cycles hardly more. On large
+    /// levels the visits of W cost no more than that saves.
     pub fn of_size(&self, order: usize, unknowns: usize) -> Self {
         let smoothed = self.kind(order) == CoarsenKind::Aggregation { smoothed: true };
         Self { cycle: self.cycle.or((smoothed && unknowns >= WIDE).then_some(Cycle::W)), ..*self }
@@ -219,12 +222,12 @@ impl AmgSpec {
         })
     }
 
-    /// The subdomains of the smoother that wants some, for blocks of order b·s.
+    /// Returns the subdomains for a smoother that needs them, for blocks of order b·s.
     pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
         matches!(self.smoother, Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
     }
 
-    /// What it means for nodes of `order` unknowns and a solver that stores in `precision`.
+    /// Returns the options for nodes of `order` unknowns and a solver that stores in `precision`.
     pub fn options(&self, order: usize, precision: Precision) -> MultilevelOptions {
         let kind = self.kind(order);
         let default = Coarsening::of(kind);
@@ -248,7 +251,7 @@ impl AmgSpec {
     }
 }
 
-/// The name of a way to coarsen.
+/// Returns the name of a method of coarsening.
 pub(crate) fn kind_name(kind: CoarsenKind) -> &'static str {
     match kind {
         CoarsenKind::Classical => "classical",

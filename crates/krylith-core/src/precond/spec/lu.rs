@@ -1,4 +1,4 @@
-//! How direct factors are written: lu, lu:most=1000000.
+//! The text form of direct factors: lu, lu:most=1000000.
 
 use super::whole_number;
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LuSpec {
-    /// Most numbers of the factors; by the free memory where none is given.
+    /// Most numbers of the factors; the default depends on the free memory.
     pub most: Option<usize>,
 }
 

@@ -1,5 +1,6 @@
-//! How restricted additive Schwarz is written: ras:overlap=1,parts=8,sub=ilu,fill=1,order=rcm,factor=random,eta=5,solve=random,gamma=5,
-//! fdp=16,deterministic.
+//! The text form of restricted additive Schwarz, such as
+//! `ras:overlap=1,parts=8,sub=ilu,fill=1,order=rcm` and
+//! `ras:factor=random,eta=5,solve=random,gamma=5,fdp=16,deterministic`.
 
 use super::super::{SchwarzFactor, SchwarzOrder, TriangularSolve};
 use super::MOST_FILL;
@@ -24,29 +25,29 @@ use crate::{Error, Result};
 pub struct RasSpec {
     /// Layers of overlap.
     pub overlap: usize,
-    /// Subdomains of the whole system; one a rank where no number is given.
+    /// Number of subdomains of the whole system; by default one per rank.
     pub parts: Option<usize>,
     /// Level of fill.
     pub fill: usize,
     /// Order of rows within a subdomain.
     pub order: SchwarzOrder,
-    /// How factors are computed, with η.
+    /// Method of computing the factors, with η.
     pub factor: SchwarzFactor,
-    /// How triangular systems are solved, with γ; where nothing is said, the device takes what it expects to be faster of substitution and
-    /// randomized sweeps, and substitution where the sweeps miss it by too much.
+    /// Method of the triangular solves, with γ. By default the device chooses the faster of substitution and
+    /// randomized sweeps by its own estimate, and substitution if the sweeps differ from it too much.
     pub solve: Option<TriangularSolve>,
-    /// Consecutive rows that one warp works through in a sweep.
+    /// Consecutive rows that one warp processes in a sweep.
     pub rows: usize,
-    /// Sweeps in a fixed order.
+    /// True for sweeps in a fixed order.
     pub deterministic: bool,
 }
 
-/// η and γ where none is given.
+/// Defaults of η and γ.
 const SWEEPS: usize = 5;
-/// Rows of a warp where none are given: with 8 five sweeps do not solve a ventricle at all, with 16 they take a third more iterations
-/// than exact solves (H200, 200,000 tetrahedra).
+/// Default number of rows of a warp. With 8, five sweeps do not solve a ventricle at all. With 16 they take a
+/// third more iterations than exact solves (H200, 200,000 tetrahedra).
 const ROWS: usize = 16;
-/// More layers, sweeps, or rows of a run than these are a slip.
+/// Most layers, sweeps and rows of a run; higher numbers are a mistake.
 const MOST_OVERLAP: usize = 100;
 const MOST_SWEEPS: usize = 100_000;
 const MOST_ROWS: usize = 1 << 20;
@@ -61,7 +62,8 @@ impl Default for RasSpec {
             parts: None,
             fill: 0,
             order: SchwarzOrder::Natural,
-            // On an H200 faster than five sweeps in space, and half as fast in the plane, where solves take all the time.
+            // On an H200 exact factors are faster than five sweeps for systems in space, and half as fast in
+            // the plane, where solves dominate.
             factor: SchwarzFactor::Exact,
             solve: None,
             rows: ROWS,
@@ -73,7 +75,7 @@ impl Default for RasSpec {
 impl RasSpec {
     pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut ras = Self::default();
-        // Numbers of sweeps belong to what is named, wherever it stands.
+        // Numbers of sweeps belong to the named method, wherever it is in the list.
         let (mut eta, mut gamma, mut named, mut open) = (None, None, false, true);
         for (key, value) in parameters {
             named |= key == "factor";
@@ -89,7 +91,7 @@ impl RasSpec {
             (SchwarzFactor::Random { sweeps }, Some(eta)) => *sweeps = eta,
             (factor, Some(sweeps)) if !named => *factor = SchwarzFactor::Random { sweeps },
             (SchwarzFactor::Exact, Some(eta)) => {
-                return Err(Error::invalid(format!("ras:eta={eta}: factor=exact has no sweeps")));
+                return Err(Error::invalid(format!("ras:eta={eta}: factor=exact has no sweeps; omit eta")));
             }
             _ => {}
         }
@@ -101,7 +103,7 @@ impl RasSpec {
             (solve, Some(gamma)) => {
                 let name = solve_name(*solve);
                 return Err(Error::invalid(format!(
-                    "ras:gamma={gamma}: solve={name} has no sweeps to choose"
+                    "ras:gamma={gamma}: solve={name} has no sweeps; omit gamma"
                 )));
             }
             _ => {}
@@ -117,7 +119,7 @@ impl RasSpec {
             "sub" => match value {
                 "ilu" => {}
                 "ildu" | "lu" => {
-                    return Err(Error::invalid("subdomains are solved by sub=ilu alone so far"));
+                    return Err(Error::invalid("only sub=ilu is supported"));
                 }
                 _ => return unknown("subdomain solver", value, &["ilu"]),
             },
@@ -146,7 +148,7 @@ impl RasSpec {
         Ok(())
     }
 
-    /// As it was written, without what is left to defaults.
+    /// Prints the text form, without values that are defaults.
     pub(super) fn spelt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let default = Self::default();
         let mut keys = Vec::new();
@@ -177,23 +179,23 @@ impl RasSpec {
         write!(f, "ras{colon}{}", keys.join(","))
     }
 
-    /// True where solves are, or may be, randomized in no fixed order.
+    /// Returns true if solves are, or may be, randomized in no fixed order.
     pub fn varies(&self) -> bool {
         !self.deterministic && matches!(self.solve, None | Some(TriangularSolve::Random { .. }))
     }
 
-    /// The sweeps that a device compares with substitution where nothing is said of solves.
+    /// Returns the sweeps that a device compares with substitution if no method of solving is given.
     pub(crate) fn sweeps() -> TriangularSolve {
         TriangularSolve::Random { sweeps: SWEEPS }
     }
 
-    /// The subdomains that are cut in the whole system; none where each rank is one.
+    /// Returns the subdomains that the whole system is cut into; none if each rank is one.
     pub fn subdomains(&self) -> Option<SubdomainSpec> {
         self.parts.map(|parts| SubdomainSpec { cut: SubdomainCut::Parts(parts), rows: usize::MAX })
     }
 }
 
-/// The name of a way to compute factors.
+/// Returns the name of a method of computing factors.
 pub(crate) fn factor_name(factor: SchwarzFactor) -> &'static str {
     match factor {
         SchwarzFactor::Exact => "exact",
@@ -201,7 +203,7 @@ pub(crate) fn factor_name(factor: SchwarzFactor) -> &'static str {
     }
 }
 
-/// The name of a way to solve.
+/// Returns the name of a method of solving.
 pub(crate) fn solve_name(solve: Option<TriangularSolve>) -> &'static str {
     match solve {
         None => "auto",
@@ -238,8 +240,8 @@ mod tests {
         for (text, words) in [
             ("ras:overlap=-1", "ras:overlap=-1: expected a whole number from 0 to 100"),
             ("ras:parts=0", "ras:parts=0: expected a whole number from 1"),
-            ("ras:sub=ildu", "ras:sub=ildu: subdomains are solved by sub=ilu alone"),
-            ("ras:sub=lu", "sub=ilu alone"),
+            ("ras:sub=ildu", "ras:sub=ildu: only sub=ilu is supported"),
+            ("ras:sub=lu", "only sub=ilu"),
             ("ras:sub=qr", "unknown subdomain solver `qr`; the known ones are ilu"),
             ("ras:order=level", "unknown order `level`; the known ones are natural, rcm"),
             ("ras:factor=fast", "unknown factor `fast`; the known ones are random, exact"),
