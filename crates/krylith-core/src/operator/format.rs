@@ -153,7 +153,7 @@ mod tests {
             kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(50, 50, entries).unwrap(), 1).unwrap())
         };
         assert_eq!((kept(&line(-1.0)), kept(&line(-0.5))), (Some(2), Some(3)));
-        // An arrow has an entry on each diagonal from the main one on.
+        // An arrow matrix has an entry on each diagonal from the main one on.
         let arrow: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (0, i, 1.0)]).skip(1).collect();
         assert_eq!(kept(&arrow), None);
     }

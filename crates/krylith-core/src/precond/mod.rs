@@ -87,7 +87,7 @@ mod tests {
         all.map(of).sum()
     }
 
-    /// One that is missing would be compiled by no test, and carried by no release.
+    /// A missing list would be compiled by no test and shipped with no release.
     #[test]
     fn every_block_of_sweeps_is_listed() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/precond");

@@ -40,7 +40,7 @@ pub(super) fn largest_ritz_value(coefficients: &[f64; 2 * LANCZOS]) -> f64 {
 mod tests {
     use super::*;
 
-    /// CG on a diagonal matrix of as many eigenvalues as steps finds the largest.
+    /// CG on a diagonal matrix finds the largest eigenvalue if there are as many eigenvalues as steps.
     #[test]
     fn the_largest_ritz_value_is_the_largest_eigenvalue() {
         for sign in [1.0, -1.0] {

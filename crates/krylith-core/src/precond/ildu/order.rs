@@ -163,7 +163,8 @@ pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32
 mod tests {
     use super::*;
 
-    /// The pattern of a grid's couplings to neighbours by `offsets`, where point i is called `name(i)`.
+    /// Returns the pattern of a grid's couplings to neighbours by `offsets`, where point i has the number
+    /// `name(i)`.
     fn grid(n: [usize; 3], offsets: &[[isize; 3]], name: impl Fn([usize; 3]) -> usize) -> Pattern {
         let at = |i: usize| [i % n[0], i / n[0] % n[1], i / (n[0] * n[1])];
         let total = n.iter().product();

@@ -64,8 +64,8 @@ pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     }
 }
 
-/// Some blocks a row, at random places, and one that a permutation gives, so that diagonals are mostly zero;
-/// `shift` turns it.
+/// A matrix with some blocks a row at random positions and one given by a permutation, so that diagonals are
+/// mostly zero; `shift` rotates the permutation.
 pub(super) fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..nodes {
@@ -113,7 +113,7 @@ fn stages_of_terms_with_other_patterns_are_summed() {
     }
 }
 
-/// The 5-point Laplacian, with `shift` off its diagonal.
+/// The 5-point Laplacian, with `shift` subtracted from its diagonal.
 fn laplace(side: usize, shift: f64) -> Csr {
     let mut entries = Vec::new();
     for i in 0..side * side {
@@ -147,8 +147,8 @@ fn symmetry_up_to_rounding_is_symmetry() {
     let with = |size: f64| {
         let rows = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i, *j as usize, *v));
         let mut entries: Vec<_> = (0..a.rows()).flat_map(rows).collect();
-        // Left by assembly on one side alone, before, between and behind the others, and in the last digit of
-        // one that is there.
+        // Rounding errors of assembly: entries on one side only, before, between and after the others, and a
+        // difference in the last digit of an existing one.
         entries.extend([(3, 200, size), (40, 7, -size), (300, 5, size), (11, 12, size)]);
         let a = csr(a.rows(), a.rows(), &entries).unwrap();
         let terms = Terms::csr(&a).unwrap();
@@ -229,7 +229,7 @@ fn no_rows_are_solved_and_too_little_room_is_refused() {
     }
 }
 
-/// What is said of the fill is never less than what comes: a dense row and column at the worst end.
+/// The bound of the fill is never below the actual fill: a dense row and column at the worst end.
 #[test]
 fn fill_is_bounded() {
     let n = 30;
@@ -245,12 +245,12 @@ fn fill_is_bounded() {
     hold(&lu, &Terms::csr(&a).unwrap(), "arrow");
 }
 
-/// What a matrix makes of x.
+/// Returns A x.
 fn product(terms: &Terms, x: &[f64]) -> Vec<f64> {
     dense(terms).chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
-/// A y is x again for every x that A reaches, and y is zero at one unknown for each null vector.
+/// A y equals x for every x in the range of A, and y is zero at one unknown for each null vector.
 fn hold_singular(terms: &Terms, null: &[Vec<f64>], kind: &str) {
     let n = terms.rows();
     assert!(null.iter().all(|v| product(terms, v).iter().all(|p| p.abs() < 1e-12)), "{kind}: no null vector");
@@ -295,7 +295,7 @@ fn null_vectors_that_are_named_leave_an_inverse() {
     let stages = [(Dense::identity(2), Cow::Borrowed(&blocks))];
     let stage = |k: usize| (0..40).map(|i| f64::from(u8::from(i % 2 == k))).collect::<Vec<f64>>();
     hold_singular(&Terms { terms: stages.into(), halo: None }, &[stage(0), stage(1)], "Cholesky");
-    // Vectors that depend on each other, and others than the matrix has.
+    // Linearly dependent vectors, and vectors that are not null vectors of the matrix.
     let terms = Terms::csr(&two).unwrap();
     let refused =
         |null: &[Vec<f64>]| SparseLu::with_null_vectors(&terms, null, None).err().unwrap().to_string();

@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn inverses_of_any_size_and_scale() {
         for n in [0, 1, 2, 31, 32, 33, 100] {
-            // Not dominant, so that rows change places; rows and columns from 1e-6 to 1e6.
+            // Not diagonally dominant, so that rows are exchanged; rows and columns scaled from 1e-6 to 1e6.
             let size = |i: usize| 10f64.powi((i * 7 % 13) as i32 - 6);
             let a: Vec<f64> = (0..n * n).map(|e| random(1, e as u64) * size(e / n) * size(e % n)).collect();
             let (g, dropped) = Lu::new(n, a.clone()).inverse();

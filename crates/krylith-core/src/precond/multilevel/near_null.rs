@@ -120,7 +120,8 @@ pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> 
 mod tests {
     use super::*;
 
-    /// u of x + t u keeps all distances to first order: (x − y) · (u(x) − u(y)) = 0 for each pair of points.
+    /// The displacement x + t u keeps all distances to first order: (x − y) · (u(x) − u(y)) = 0 for each pair
+    /// of points.
     #[test]
     fn rigid_modes_keep_distances() {
         let points = [[0.0, 0.0, 0.0], [2.0, 1.0, -1.0], [0.5, 4.0, 1.0], [3.0, -2.0, 7.0]];

@@ -445,8 +445,8 @@ mod tests {
 
     const LEFT: f64 = Smoothing::LEFT;
 
-    /// 1 − λ p(λ) of the steps is Chebyshev's polynomial, scaled to 1 at 0: small on [LEFT, 1], largest at
-    /// the ends.
+    /// For these steps 1 − λ p(λ) is the Chebyshev polynomial scaled to 1 at 0: small on [LEFT, 1], and
+    /// largest at the ends.
     #[test]
     fn steps_are_those_of_chebyshev() {
         let residual = |degree: usize, lambda: f64| {

@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::space::random;
 
-    /// Levels of fill of every entry, by the textbook's elimination (Saad 2003, Alg. 10.5) on a dense matrix
-    /// of levels.
+    /// Returns the level of fill of every entry by textbook elimination (Saad 2003, Alg. 10.5) on a dense
+    /// matrix of levels.
     fn textbook(a: &Pattern, k: usize) -> Vec<Vec<u32>> {
         let n = a.len();
         let mut level = vec![vec![usize::MAX; n]; n];
@@ -237,7 +237,7 @@ mod tests {
             let mut row_ptr = vec![0];
             let (mut col, mut from) = (Vec::new(), Vec::new());
             for i in 0..n {
-                // Not symmetric, and without order.
+                // Unsymmetric, and without any order.
                 let mut row: Vec<u32> = (0..per_row)
                     .map(|e| ((random(seed, (i * per_row + e) as u64) + 1.0) / 2.0 * n as f64) as u32)
                     .chain([i as u32])

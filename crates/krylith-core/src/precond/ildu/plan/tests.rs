@@ -1,10 +1,10 @@
-//! Plans against what they promise, entry by entry.
+//! Plans against their specification, entry by entry.
 
 use super::*;
 use crate::matrix::{Bsr, Dense};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers below a bound, one after the other.
+/// Pseudo-random numbers below a bound.
 struct Random(u64);
 
 impl Random {
@@ -27,7 +27,7 @@ fn matrix(rng: &mut Random, n: usize, width: usize) -> Bsr {
     Bsr::new(1, n, n, row_ptr, col, values).unwrap()
 }
 
-/// Number of the block at each place of a matrix.
+/// Returns the number of the block at each position of a matrix.
 fn places(a: &Bsr) -> BTreeMap<(u32, u32), u32> {
     let rows =
         (0..a.block_rows()).flat_map(|i| (a.row_ptr()[i]..a.row_ptr()[i + 1]).map(move |e| (i as u32, e)));
@@ -48,8 +48,8 @@ fn check(plan: &Plan, terms: &Terms, subdomains: &Subdomains, fill: usize) {
         let levels = &plan.levels[plan.level_ptr[p]..plan.level_ptr[p + 1]];
         assert!(levels[0] == 0 && levels.windows(2).all(|w| w[0] < w[1]), "levels of subdomain {p}");
         let level = |k: usize| levels.partition_point(|&begin| begin as usize <= k) - 1;
-        // The level of a row is one more than the highest of those that it is coupled to, either way, and
-        // lower.
+        // The level of a row is one more than the highest level of earlier rows that it is coupled to, in
+        // either direction.
         let mut lowest = vec![0; rows.len()];
         let mut found = BTreeSet::new();
         for k in 0..rows.len() {

@@ -1,4 +1,4 @@
-//! Strength, PMIS and interpolation against dense matrices and sets, written from the formulas.
+//! Strength, PMIS and interpolation against dense matrices and sets that follow the formulas.
 
 use super::FINE;
 use super::interpolate::extended_i;
@@ -44,8 +44,8 @@ fn grid(nx: usize, ny: usize, stencil: [f64; 5]) -> Dense {
     a
 }
 
-/// Entries of both signs at random places, some diagonal entries negative, one stored zero, one row of its
-/// diagonal alone, one empty.
+/// Entries of both signs at random positions: some diagonal entries negative, one stored zero, one row with
+/// only a diagonal entry, one empty row.
 fn mixed(n: usize, seed: u64) -> Dense {
     let mut a = vec![vec![None; n]; n];
     for i in 0..n {
@@ -68,7 +68,7 @@ fn mixed(n: usize, seed: u64) -> Dense {
     a
 }
 
-/// Pairs of nodes, and one more that depends on all of them unevenly: its row is long.
+/// Pairs of nodes, and one more node that depends on all of them unequally, so that its row is long.
 fn hub(pairs: usize) -> Dense {
     let n = 2 * pairs + 1;
     let mut a = vec![vec![None; n]; n];
@@ -110,13 +110,13 @@ fn strong_sets(a: &Dense, theta: f64) -> Vec<BTreeSet<usize>> {
     (0..a.len()).map(set).collect()
 }
 
-/// PMIS by sets: nodes that stay.
+/// Returns the coarse points of PMIS, by sets.
 fn pmis_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
     let some_depend = (0..s.len()).filter(|i| s.iter().any(|s| s.contains(i))).collect();
     rounds(s, level, some_depend)
 }
 
-/// PMIS of those that stay, joined by paths of at most two.
+/// Returns the coarse points of a second PMIS among those, connected by paths of at most two couplings.
 fn aggressive_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
     let first = pmis_sets(s, level);
     let path = |i: usize| {
@@ -128,7 +128,7 @@ fn aggressive_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
     rounds(&paths, level + 65536, first)
 }
 
-/// Rounds of PMIS until none of `undecided` is left.
+/// Runs rounds of PMIS until none of `undecided` is left.
 fn rounds(s: &[BTreeSet<usize>], level: u64, mut undecided: BTreeSet<usize>) -> BTreeSet<usize> {
     let count = |i: usize| s.iter().filter(|s| s.contains(&i)).count() as u64;
     let hash = |i: usize| splitmix64(0x616d67 + level, i as u64) >> 24;
@@ -146,7 +146,7 @@ fn rounds(s: &[BTreeSet<usize>], level: u64, mut undecided: BTreeSet<usize>) -> 
     coarse
 }
 
-/// Row `i` of extended+i, by node.
+/// Returns row `i` of extended+i, by node.
 fn extended_i_row(
     a: &Dense,
     s: &[BTreeSet<usize>],
@@ -179,8 +179,8 @@ fn extended_i_row(
     if row.values().all(|w| w.is_finite()) { row } else { BTreeMap::new() }
 }
 
-/// Multipass interpolation by node and a step of Jacobi's method, of all nodes, where every row has some
-/// weights.
+/// Returns multipass interpolation and a step of Jacobi's method by node, for all nodes; every row must have
+/// some weights.
 fn multipass_rows(
     a: &Dense,
     s: &[BTreeSet<usize>],
@@ -226,7 +226,7 @@ fn multipass_rows(
     (0..n).map(relaxed).collect()
 }
 
-/// What is left of a row: its largest weights, as large together as all were.
+/// Returns the truncated row: its largest weights, scaled to keep the row's sum.
 fn truncated(row: &BTreeMap<usize, f64>, most: usize) -> BTreeMap<usize, f64> {
     if row.len() <= most {
         return row.clone();
@@ -287,7 +287,7 @@ fn nodes_that_stay_are_independent_and_the_others_depend_on_them() {
     }
 }
 
-/// Compares `found` with rows by node; how many weights there were.
+/// Compares `found` with rows by node, and returns the number of weights.
 fn assert_rows(what: &str, found: &Bsr, coarse: &BTreeSet<usize>, wanted: &[BTreeMap<usize, f64>]) -> usize {
     let order: Vec<usize> = coarse.iter().copied().collect();
     assert_eq!((found.block_rows(), found.block_columns()), (wanted.len(), order.len()), "{what}");

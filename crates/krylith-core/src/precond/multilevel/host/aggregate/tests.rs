@@ -1,4 +1,4 @@
-//! Aggregates and what interpolates from them, on grids of which the answer is known.
+//! Aggregates and their interpolation, on grids with a known result.
 
 use super::*;
 use crate::matrix::Csr;
@@ -41,8 +41,8 @@ fn jumping(_: usize, i: usize, j: usize) -> f64 {
     10f64.powf(3.0 * random(1, i as u64 / 64) + 3.0 * random(1, j as u64 / 64))
 }
 
-/// Nodes of each aggregate; checks that numbers ascend with first nodes and that strong couplings join each
-/// aggregate.
+/// Returns the nodes of each aggregate. Checks that aggregates are numbered by their first nodes and
+/// connected by strong couplings.
 fn members(a: &Bsr, strong: &[u8], aggregates: &[u32]) -> Vec<Vec<usize>> {
     let count = aggregates.iter().filter(|&&g| g != FINE).max().map_or(0, |&g| g as usize + 1);
     let mut members = vec![Vec::new(); count];

@@ -1,9 +1,9 @@
-//! Against dense products and dense definitions.
+//! Sparse products against dense products and dense definitions.
 
 use super::*;
 use crate::space::random;
 
-/// Random entries where `keep` of 100 pairs have one; rows i ≡ 5 (mod 7) are empty.
+/// A matrix with random entries at `keep` of 100 positions; rows i ≡ 5 (mod 7) are empty.
 fn sparse(seed: u64, block: usize, n: usize, m: usize, keep: u64) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut at = 0;
@@ -33,7 +33,7 @@ fn transfer(pool: &Pool, seed: u64, n: usize, m: usize) -> Transfer {
     Transfer { prolongation, restriction }
 }
 
-/// By scalar rows: order (node, component).
+/// Returns the dense matrix by scalar rows: order (node, component).
 fn dense(a: &Bsr) -> Vec<Vec<f64>> {
     let b = a.block();
     let mut full = vec![vec![0.0; a.columns()]; a.rows()];
@@ -47,7 +47,7 @@ fn dense(a: &Bsr) -> Vec<Vec<f64>> {
     full
 }
 
-/// Σ Cₜ⊗Aₜ by scalar rows: order (node, component, stage).
+/// Returns Σ Cₜ⊗Aₜ by scalar rows: order (node, component, stage).
 fn dense_sum(terms: &Terms) -> Vec<Vec<f64>> {
     let (s, rows) = (terms.stages(), terms.rows());
     let mut full = vec![vec![0.0; rows]; rows];
@@ -73,7 +73,7 @@ fn difference(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     pairs.fold(0.0, |m: f64, (a, b)| m.max((a - b).abs()))
 }
 
-/// P ⊗ I of blocks of this order.
+/// Returns P ⊗ I for blocks of this order.
 fn by_components(p: &Bsr, block: usize) -> Vec<Vec<f64>> {
     let mut full = vec![vec![0.0; p.columns() * block]; p.rows() * block];
     for (i, row) in dense(p).iter().enumerate() {
@@ -88,7 +88,7 @@ fn coefficient(seed: u64, s: usize) -> Dense {
     Dense::new(s, s, (0..s * s).map(|k| random(seed, k as u64)).collect()).unwrap()
 }
 
-/// One term, two of one pattern and two of different patterns, with their stages.
+/// One term, two terms of one pattern, and two of different patterns, with their stages.
 fn sums(block: usize, n: usize) -> Vec<Terms<'static>> {
     let (m, l) = (sparse(3, block, n, n, 15), sparse(5, block, n, n, 20));
     let of = |terms: Vec<(Dense, Bsr)>| Terms {
@@ -147,7 +147,7 @@ fn coarse_terms_are_dense_triple_products_with_every_diagonal() {
 fn new_values_and_threads_give_the_same_bits() {
     for (block, n, m) in [(1, 5000, 900), (3, 300, 70), (5, 60, 9)] {
         let local = |seed, rows: usize, columns: usize, block| {
-            // A band, so that rows of A P come and go.
+            // A band, so that rows of A P enter and leave the window.
             let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
             for i in 0..rows {
                 let middle = i * columns / rows;
@@ -238,7 +238,7 @@ fn l1_blocks_are_the_dense_ones() {
                 let error = inverse_l1_blocks(&Pool::eager(2), &terms).unwrap_err();
                 assert!(error.to_string().contains("block row 5 has a missing"), "{error}");
             }
-            // A diagonal in the rows without entries; of both signs.
+            // Rows without entries get a diagonal one, with either sign.
             for (_, a) in &mut terms.terms {
                 let n = a.block_rows();
                 let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Aggregation from vectors against dense algebra.
+//! Aggregation from near-null vectors, against dense algebra.
 
 use super::*;
 use crate::operator::Terms;
@@ -83,8 +83,8 @@ fn vectors(n: usize, b: usize, k: usize) -> NearNull {
     NearNull { count: k, numbers: (0..n * b * k).map(|e| random(4, e as u64)).collect() }
 }
 
-/// T has orthonormal columns and the vectors in its range, and the transfer is P and its transpose, of
-/// whatever blocks.
+/// T has orthonormal columns and the vectors in its range; the transfer is P and its transpose, for any block
+/// size.
 #[test]
 fn tentative_columns_span_the_vectors() {
     for threads in [1, 3] {
@@ -97,7 +97,7 @@ fn tentative_columns_span_the_vectors() {
             let (t, coarse) = tentative(&pool, &aggregates, 6, b, &near);
             let whole = Whole::of_blocks(&t);
             let identity = (0..36 * k * k).map(|e| f64::from(u8::from(e / (6 * k) == e % (6 * k)))).collect();
-            // Of fewer rows than columns the last ones are 0.
+            // With fewer rows than columns the last columns are 0.
             if 5 * b >= k {
                 let gram = whole.turned().times(&whole);
                 assert!(gram.difference(&Whole(6 * k, 6 * k, identity)) < 1e-13, "{b} {k}");
@@ -156,7 +156,7 @@ fn smoothed_columns_and_products_match_dense_algebra() {
     }
 }
 
-/// With the constant as its one vector a scalar matrix has the aggregates' sums on its coarse level, as
+/// With the constant as its only vector, a scalar matrix has the same aggregate sums on its coarse level as
 /// without vectors.
 #[test]
 fn constants_give_plain_aggregation() {
@@ -175,7 +175,7 @@ fn constants_give_plain_aggregation() {
     assert!(refused.unwrap_err().to_string().contains("coarsen=classical does not accept near-null vectors"));
 }
 
-/// Six modes of aggregates of one node of three components: three unknowns are left, the others are filled
+/// Six modes on aggregates of one node with three components: three unknowns remain, the others are filled
 /// and uncoupled.
 #[test]
 fn modes_that_depend_on_others_are_left_out() {
