@@ -43,17 +43,6 @@ impl MethodName {
     pub(crate) fn is_gmres(self) -> bool {
         matches!(self, MethodName::Gmres | MethodName::Fgmres)
     }
-    /// Returns its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            MethodName::Auto => "auto",
-            MethodName::Gmres => "gmres",
-            MethodName::Fgmres => "fgmres",
-            MethodName::Bicgstab => "bicgstab",
-            MethodName::Cg => "cg",
-            MethodName::Cbcg => "cbcg",
-        }
-    }
 }
 
 names! {
@@ -62,7 +51,7 @@ names! {
 }
 
 names! { Orthogonalization, "orthogonalization": Lowsync => "lowsync", Cgs2 => "cgs2", Mgs => "mgs" }
-names! { Reductions, "way of reductions": Merged => "merged", Classical => "classical" }
+names! { Reductions, "reductions": Merged => "merged", Classical => "classical" }
 names! {
     CgForm, "form of cg":
     Textbook => "textbook", OneReduction => "one-reduction", Flexible => "flexible", Pipelined => "pipelined",

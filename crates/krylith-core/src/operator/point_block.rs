@@ -205,7 +205,13 @@ pub trait PointBlockSum: Space {
         self.prepare_as(terms, precision, dense, Format::Auto)
     }
     /// Does the same for a given format. Collective if the terms have a halo.
-    fn prepare_as(&self, terms: &Terms, precision: Precision, dense: bool, format: Format) -> Result<Self::Product>;
+    fn prepare_as(
+        &self,
+        terms: &Terms,
+        precision: Precision,
+        dense: bool,
+        format: Format,
+    ) -> Result<Self::Product>;
     /// Returns the chosen format; `auto` for the formats of blocks.
     fn format(product: &Self::Product) -> Format;
     /// `y ← Σ (Cₜ ⊗ Aₜ) x`.

@@ -63,7 +63,14 @@ fn product<S: Coarsen>(
 
 impl<S: Coarsen> Joint<S> {
     /// Builds the joint part for P of own rows. Collective.
-    fn new(space: &S, share: Share, p: &Bsr, order: usize, precision: Precision, whole: bool) -> Result<Self> {
+    fn new(
+        space: &S,
+        share: Share,
+        p: &Bsr,
+        order: usize,
+        precision: Precision,
+        whole: bool,
+    ) -> Result<Self> {
         let routed = whole || share.sums.is_some();
         let route = routed.then(|| Route::new(space, &share, p, order, precision, whole)).transpose()?;
         Ok(Self { share, route })
