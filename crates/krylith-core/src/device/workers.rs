@@ -164,7 +164,7 @@ impl<T: 'static> Workers<T> {
                 made
             }
             Some((Err(panic), _)) => resume_unwind(panic),
-            None => panic!("a thread of a solver is gone"),
+            None => panic!("a worker thread of the solver ended unexpectedly"),
         }
     }
 

@@ -53,7 +53,7 @@ impl BlockDiagonal for Cpu {
         let n = count / (m * m);
         if x.len() != n * m || y.len() != n * m {
             return Err(Error::invalid(format!(
-                "{n} blocks of order {m} cannot multiply {} numbers",
+                "{n} diagonal blocks of order {m} cannot multiply a vector of {} numbers",
                 x.len()
             )));
         }

@@ -46,7 +46,7 @@ impl Outer {
         let (n, own) = (terms.block_rows(), halo.own);
         if let Some((_, a)) = terms.terms.iter().find(|(_, a)| a.block_columns() != own + halo.ghosts) {
             return Err(Error::invalid(format!(
-                "a distributed matrix has {} block columns; the {own} nodes of its rank and {} ghosts were expected",
+                "a distributed matrix has {} block columns; expected the {own} nodes of its rank and {} ghosts",
                 a.block_columns(),
                 halo.ghosts
             )));
@@ -137,7 +137,7 @@ impl Outer {
         let expected = (d[d.len() - 1] + o[o.len() - 1]) * bb;
         if values.len() != expected {
             return Err(Error::invalid(format!(
-                "{} values for a share of {} numbers in term {t}",
+                "{} values were given for the {} local numbers of term {t}",
                 values.len(),
                 expected
             )));

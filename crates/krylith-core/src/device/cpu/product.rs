@@ -97,7 +97,8 @@ impl PointBlockSum for Cpu {
         let scalar = (b, s, count) == (1, 1, 1);
         if !scalar && format != Format::Auto {
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
+                "format={format} does not support {count} terms of {b}×{b} blocks with {s} stages; it needs one matrix of \
+                 scalar rows. Use format=auto, which supports every operator"
             )));
         }
         let Some(halo) = &terms.halo else {
@@ -195,7 +196,7 @@ impl PointBlockSum for Cpu {
         match &mut p.own {
             Own::Rows(rows) => rows.update_coefficients(coefficients)?,
             Own::Diagonals(_) if coefficients.len() != 1 || coefficients[0].rows() != 1 => {
-                let what = "several coefficients or stages of a product of scalar rows; build the operator with them";
+                let what = "a product of scalar rows cannot change to several coefficients or stages; build the operator with them";
                 return Err(Error::Unsupported(what.into()));
             }
             Own::Diagonals(d) => d.set_coefficient(coefficients[0][(0, 0)]),
@@ -274,7 +275,9 @@ impl Rows {
     pub(super) fn new(space: &Cpu, terms: &Terms, precision: Precision) -> Result<Self> {
         let (b, count) = (terms.block(), terms.terms.len());
         if !(1..=2).contains(&count) {
-            return Err(Error::Unsupported(format!("a sum of {count} terms; one or two are supported")));
+            return Err(Error::Unsupported(format!(
+                "a sum of {count} terms is not supported; use one or two terms"
+            )));
         }
         let groups: Vec<Range<usize>> = match (count, terms.shared_pattern()) {
             (2, false) => vec![0..1, 1..2],

@@ -95,7 +95,7 @@ impl Cuda {
         let len = self.vector_len();
         if block.len() != s || s > MOST_COLUMNS || block.iter().any(|v| v.len() != len) {
             return Err(Error::invalid(format!(
-                "blocks must have the same number of vectors, at most {MOST_COLUMNS}, of {len} numbers"
+                "every block must have the same number of vectors, at most {MOST_COLUMNS}, and every vector {len} numbers"
             )));
         }
         Ok(std::array::from_fn(|i| block.get(i).map_or(0, |v| v.pointer())))
@@ -109,7 +109,9 @@ impl Cuda {
     fn block_room(&self, s: usize) -> Result<u64> {
         match &*self.block_sums.borrow() {
             Some(scratch) if scratch.len() >= self.block_scratch(s) => Ok(scratch.pointer()),
-            _ => Err(Error::invalid("blocks must be made by the space that works on them")),
+            _ => Err(Error::invalid(
+                "a block of vectors belongs to another space; use blocks that this space has made",
+            )),
         }
     }
 

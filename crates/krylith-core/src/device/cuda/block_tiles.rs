@@ -145,27 +145,27 @@ impl TileFactors for Cuda {
         let auto = [LANES, lines(ny, nz)[0], lines(ny, nz)[1]];
         let refuse = |tile: &str, why: String| {
             Err(Error::Unsupported(format!(
-                "block-jacobi:tile={tile} on a GPU: {why}; take tile={}x{}x{}, or device=cpu",
+                "block-jacobi:tile={tile} is not supported on a GPU: {why}; use tile={}x{}x{} or device=cpu",
                 auto[0], auto[1], auto[2]
             )))
         };
         match shape {
             TileShape::Auto => Ok(auto),
-            TileShape::Whole => refuse("whole", "a warp takes a tile, and keeps it in its own memory".into()),
-            TileShape::Slab => refuse("slab", "a warp takes a tile, and keeps it in its own memory".into()),
+            TileShape::Whole => refuse("whole", "a tile must fit into the shared memory of one warp".into()),
+            TileShape::Slab => refuse("slab", "a tile must fit into the shared memory of one warp".into()),
             TileShape::Box([x, y, z]) => {
                 let (name, room) = (format!("{x}x{y}x{z}"), self.device().shared_memory() - ASIDE);
                 if !y.is_power_of_two() || !z.is_power_of_two() || y * z > LANES {
                     return refuse(
                         &name,
-                        "its lines in y and in z must be powers of two, together at most 32".into(),
+                        "its sizes in y and z must be powers of two with a product of at most 32".into(),
                     );
                 }
                 let wanted = shared([x, y, z], factor, precision);
                 if wanted > room {
                     return refuse(
                         &name,
-                        format!("it wants {wanted} bytes of shared memory where {room} are"),
+                        format!("it needs {wanted} bytes of shared memory, and {room} are available"),
                     );
                 }
                 Ok([x, y, z])

@@ -211,7 +211,7 @@ impl Device {
         }
         if from.ordinal != self.info().ordinal {
             return Err(Error::invalid(format!(
-                "an array that is not in the memory of {}",
+                "an array is not in the memory of {}; use an array on the GPU of the solver",
                 self.info().name
             )));
         }
@@ -363,20 +363,20 @@ impl Caller {
         let all = devices()?;
         let Some(info) = all.into_iter().nth(memory.ordinal) else {
             return Err(Error::invalid(format!(
-                "an array is said to be on GPU {}, which this process does not have",
+                "an array was declared to be on GPU {}, but this process has no such GPU",
                 memory.ordinal
             )));
         };
         let mut caller = Self { name: info.name, context: std::ptr::null_mut(), stream: None, held: None };
         if memory.stream == Some(PER_THREAD) {
             return Err(Error::invalid(
-                "the per-thread default stream is another stream in every thread: give a stream of your own, or null \
+                "the per-thread default stream is a different stream in every thread; pass a stream of your own, or null \
                  for the legacy default stream",
             ));
         }
         if memory.pointer == 0 {
             return Err(Error::invalid(format!(
-                "an array of {} numbers at the device address 0",
+                "an array of {} numbers has the device address 0; pass the address of allocated memory",
                 memory.len
             )));
         }
@@ -428,13 +428,13 @@ impl Caller {
         let device = sys::CUmemorytype_enum::CU_MEMORYTYPE_DEVICE as u32;
         if kind == 0 {
             return Err(Error::invalid(format!(
-                "the CUDA driver does not know the address {:#x}: hand host memory in as a slice",
+                "the CUDA driver does not know the address {:#x}; pass host memory as a slice",
                 memory.pointer
             )));
         }
         if kind == device && managed == 0 && ordinal >= 0 && ordinal as usize != memory.ordinal {
             return Err(Error::invalid(format!(
-                "the address {:#x} is memory of GPU {ordinal} and was said to be of GPU {}",
+                "the address {:#x} belongs to GPU {ordinal}, but was declared to be on GPU {}",
                 memory.pointer, memory.ordinal
             )));
         }

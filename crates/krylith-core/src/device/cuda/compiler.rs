@@ -172,8 +172,8 @@ fn missing(message: impl Into<String>) -> Error {
     Error::Library {
         library: "libnvrtc.so.13".into(),
         message: message.into(),
-        remedy: "install the CUDA 13 runtime compiler (pip install nvidia-cuda-nvrtc==13.0.88) and put its folder \
-                 into LD_LIBRARY_PATH"
+        remedy: "install the CUDA 13 runtime compiler (pip install nvidia-cuda-nvrtc==13.0.88) and add its folder \
+                 to LD_LIBRARY_PATH"
             .into(),
     }
 }
@@ -187,7 +187,8 @@ fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
     }
     FOUND.store(true, Relaxed);
     let work = || -> Result<Module> {
-        let text = CString::new(source).map_err(|_| Error::invalid("a kernel source with a zero byte"))?;
+        let text = CString::new(source)
+            .map_err(|_| Error::invalid("the source of a kernel contains a zero byte"))?;
         let name = CString::new(kernel.file).expect("a file name");
         let program = nvrtc::create_program(&text, Some(&name)).map_err(|e| missing(format!("{e:?}")))?;
         let arch = match target {
@@ -205,7 +206,7 @@ fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
         let result = match done {
             // SAFETY: the program lives; the log is a C string.
             Err(_) => Err(Error::Unsupported(format!(
-                "NVRTC refused {} with {:?}:\n{}",
+                "NVRTC could not compile {} with {:?}:\n{}",
                 kernel.file,
                 kernel.defines,
                 unsafe { log(program) }
@@ -222,7 +223,7 @@ fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
                 };
                 image
                     .map(|image| Module { image })
-                    .ok_or_else(|| missing(format!("NVRTC made nothing of {}", kernel.file)))
+                    .ok_or_else(|| missing(format!("NVRTC returned no code for {}", kernel.file)))
             }
         };
         // SAFETY: created above, not used again.

@@ -376,7 +376,7 @@ impl CsrProduct {
 
     /// The same, each number stored into the vectors of other GPUs as well: their addresses, and in the last place how many.
     pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: Others) -> Result<()> {
-        let lacking = || Error::Internal("a product that was not prepared for other GPUs".into());
+        let lacking = || Error::Internal("the product was not prepared to store into other GPUs".into());
         let (product, cut_rows) = self.to_others.as_ref().ok_or_else(lacking)?;
         launch_product!(self, space, product, cut_rows, x, y, others)
     }
@@ -425,7 +425,7 @@ impl CsrProduct {
         let (device, t) = (space.device(), &self.tiles);
         let ResidualOf { b, x, r, m } = *on;
         if self.lanes.is_some() {
-            return Err(Error::Internal("the residual of a level of a hierarchy".into()));
+            return Err(Error::Internal("a product of a coarse level cannot compute a residual".into()));
         }
         if t.count == 0 {
             return Ok(());
@@ -521,7 +521,7 @@ impl CsrProduct {
 pub(super) fn check_new_values(values: &Numbers, entries: usize) -> Result<()> {
     if values.len() != entries {
         return Err(Error::invalid(format!(
-            "{} values for {entries} entries; one each was expected",
+            "{} values were given for {entries} entries; one value per entry was expected",
             values.len()
         )));
     }
@@ -565,7 +565,7 @@ impl Tiles {
         let count = shape.tiles(rows, pattern.col.len());
         if i32::try_from(count).is_err() {
             return Err(Error::Unsupported(format!(
-                "a matrix of {} entries on one GPU; share it among several",
+                "the matrix has {} entries, too many for one GPU; distribute it over several GPUs",
                 pattern.col.len()
             )));
         }

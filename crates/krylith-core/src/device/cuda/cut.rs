@@ -136,7 +136,7 @@ impl Cuda {
     /// `rows` of 0; a device without room, or a missing NVRTC.
     pub fn subdomains(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
         if rows == 0 {
-            return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
+            return Err(Error::invalid("a subdomain cannot have 0 block rows; it needs at least 1"));
         }
         let n = terms.block_rows();
         let alike = terms.terms.len() == 1 || terms.shared_pattern();

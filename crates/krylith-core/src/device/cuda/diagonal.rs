@@ -172,7 +172,9 @@ impl BlockDiagonal for Cuda {
 
     fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<CudaBlocks> {
         if !(1..=32).contains(&order) {
-            return Err(Error::Unsupported(format!("diagonal blocks of order {order}; a GPU takes 1 to 32")));
+            return Err(Error::Unsupported(format!(
+                "block Jacobi on a GPU does not support blocks of order {order}; orders 1 to 32 are supported"
+            )));
         }
         let values = arrange(order, blocks.on_host(&mut Vec::new())?);
         let what = "a point-block Jacobi preconditioner";
@@ -256,7 +258,7 @@ impl BlockDiagonal for Cuda {
     fn multiply_blocks(&self, d: &CudaBlocks, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         if x.len() != d.nodes * d.order || y.len() != x.len() {
             return Err(Error::invalid(format!(
-                "{} blocks of order {} cannot multiply {} numbers",
+                "{} diagonal blocks of order {} cannot multiply a vector of {} numbers",
                 d.nodes,
                 d.order,
                 x.len()

@@ -78,7 +78,7 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
         sys::CUresult::CUDA_ERROR_NO_DEVICE => {
             (text(&e), "check CUDA_VISIBLE_DEVICES and `nvidia-smi`".into())
         }
-        _ => (format!("the driver does not start: {}", text(&e)), old_driver()),
+        _ => (format!("the driver failed to start: {}", text(&e)), old_driver()),
     })?;
     let mut version = 0;
     // SAFETY: writes one integer.
@@ -87,7 +87,7 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
         let (major, minor) = (version / 1000, version % 1000 / 10);
         return Err((format!("the driver offers CUDA {major}.{minor}, which is too old"), old_driver()));
     }
-    let fail = |e: DriverError| (text(&e), "see what `nvidia-smi` says".to_string());
+    let fail = |e: DriverError| (text(&e), "run `nvidia-smi` to check the driver".to_string());
     let count = result::device::get_count().map_err(fail)?;
     let mut found = Vec::new();
     for ordinal in 0..count as usize {
@@ -112,7 +112,7 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
         found.push(DeviceInfo { ordinal, name, arch: (major, minor), memory: memory as u64 });
     }
     if found.is_empty() {
-        return Err(("the driver works and sees no GPU".into(), "check CUDA_VISIBLE_DEVICES".into()));
+        return Err(("the driver works but sees no GPU".into(), "check CUDA_VISIBLE_DEVICES".into()));
     }
     Ok(found)
 }

@@ -117,7 +117,7 @@ impl Exchange {
             let place = theirs[1..].chunks_exact(2).position(|p| p[0] as usize == comm.rank());
             let place = place.ok_or_else(|| {
                 Error::invalid(format!(
-                    "rank {} is not a neighbour of rank {}, its own neighbour",
+                    "rank {} lists rank {} as a neighbour, but not the other way round; halos must be symmetric",
                     comm.rank(),
                     n.rank
                 ))

@@ -161,7 +161,7 @@ impl Fabric {
             }
             Err(why) if wanted == Transport::Peers => {
                 return Err(Error::Unsupported(format!(
-                    "peer stores between GPUs: {why}; leave the choice to auto"
+                    "peer stores between the GPUs are not possible: {why}; set KRYLITH_TRANSPORT=auto"
                 )));
             }
             Err(why) => {
@@ -200,7 +200,7 @@ impl Fabric {
     pub(super) fn check_sums(&self, n: usize) -> Result<()> {
         if matches!(self.links, Links::Peers(_)) && n > CAPACITY {
             return Err(Error::Unsupported(format!(
-                "{n} sums at once over the GPUs of several ranks; at most {CAPACITY} are supported: use a smaller restart"
+                "one reduction over the GPUs of several ranks has {n} sums; at most {CAPACITY} are supported. Use a smaller restart"
             )));
         }
         Ok(())

@@ -85,7 +85,7 @@ fn last_error() -> String {
     // SAFETY: dlerror gives a string or null.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "cannot be loaded".into();
+        return "it cannot be loaded".into();
     }
     // SAFETY: not null, and ended by a zero.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()

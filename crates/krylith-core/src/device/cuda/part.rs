@@ -120,8 +120,7 @@ impl RunOnDevice {
         for (t, (c, a)) in terms.terms.iter().enumerate() {
             let count = made.entries[t].len();
             if t >= patterns {
-                let pattern =
-                    first.clone().ok_or_else(|| Error::Internal("a term without a pattern".into()))?;
+                let pattern = first.clone().ok_or_else(|| Error::Internal("a term has no pattern".into()))?;
                 let values = made.reorder(&pattern, raw[t].values, square)?;
                 let resident = Arc::new(pattern.with_values(values));
                 let storage = Storage::device(rows, nodes, count, resident);
@@ -173,7 +172,7 @@ impl RunOnDevice {
             let threads: Vec<_> = threads
                 .map(|(&ordinal, run)| scope.spawn(move || Self::cut(ordinal, terms, run.clone())))
                 .collect();
-            let lost = || Err(Error::Internal("a thread that cuts rows was lost".into()));
+            let lost = || Err(Error::Internal("a thread that cuts rows ended without a result".into()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
         });
         made.into_iter().collect()
@@ -186,7 +185,7 @@ impl RunOnDevice {
     pub fn update(&self, t: usize, whole: &Bsr, own: &Bsr) -> Result<Bsr> {
         let (device, square) = (&self.device, whole.block() * whole.block());
         let old = own.storage().on::<Resident>();
-        let old = old.ok_or_else(|| Error::Internal("a run of rows that is not on its GPU".into()))?;
+        let old = old.ok_or_else(|| Error::Internal("a run of rows is not on its GPU".into()))?;
         let raw = bring(device, whole, &self.run, &self.entries[t], false)?;
         let values = self.reorder(&old, raw.values, square)?;
         device.wait()?;
@@ -331,7 +330,7 @@ pub fn split_runs(terms: &Terms, runs: &[Range<usize>], ordinals: &[usize]) -> R
         runs.iter().all(|run| run.start == std::mem::replace(&mut next, run.end) && run.end >= run.start);
     if !follow || next != terms.block_rows() || runs.len() != ordinals.len() {
         return Err(Error::invalid(format!(
-            "{} runs of rows on {} GPUs: expected one each, which follow one another from row 0 to row {}",
+            "{} runs of rows were given for {} GPUs; expected one run per GPU, consecutive from row 0 to row {}",
             runs.len(),
             ordinals.len(),
             terms.block_rows()

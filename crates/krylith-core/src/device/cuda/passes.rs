@@ -351,7 +351,7 @@ impl Cuda {
             Ok(0) => Ok(()),
             Ok(count) => launch(of.len().div_ceil(THREADS), count),
             Err(_) => Err(Error::Unsupported(format!(
-                "{} columns on one GPU; share the matrix among several",
+                "the matrix has {} columns, too many for one GPU; distribute it over several GPUs",
                 of.len()
             ))),
         }

@@ -93,7 +93,7 @@ pub(super) fn reachable(
     if here < comm.size() {
         why = Some("the ranks are on several hosts".to_string());
     } else if comm.size() > MAX_RANKS {
-        why = Some(format!("{} ranks; peer stores are for {MAX_RANKS} at most", comm.size()));
+        why = Some(format!("there are {} ranks, and peer stores support at most {MAX_RANKS}", comm.size()));
     }
     for (rank, other) in all.iter().enumerate() {
         if rank == comm.rank() || why.is_some() {
@@ -112,8 +112,10 @@ pub(super) fn reachable(
                 why = Some(e.to_string());
             }
         } else if !device.can_access(&other[..16]) {
-            why =
-                Some(format!("the GPU of rank {rank} cannot be accessed from that of rank {}", comm.rank()));
+            why = Some(format!(
+                "the GPU of rank {rank} cannot be accessed from the GPU of rank {}",
+                comm.rank()
+            ));
         }
     }
     // One pair that cannot is enough for all to take another way.
@@ -131,7 +133,7 @@ pub(super) fn missed(comm: &dyn Communicator, failed: u32, seconds: f64) -> Erro
         Err(e) => e,
         Ok(()) => Error::Rank {
             rank,
-            message: format!("its GPU did not answer that of rank {} within {seconds:.0} s", comm.rank()),
+            message: format!("its GPU did not answer the GPU of rank {} within {seconds:.0} s", comm.rank()),
             exit_code: 3,
             memory: false,
         },

@@ -68,7 +68,8 @@ impl PointBlockSum for Cuda {
         if !scalar && format != Format::Auto {
             let (count, b, s) = (terms.terms.len(), terms.block(), terms.stages());
             return Err(Error::Unsupported(format!(
-                "format={format} for {count} terms of blocks of {b}×{b} with {s} stages; formats are chosen for one matrix of scalar rows, and format=auto takes any"
+                "format={format} does not support {count} terms of {b}×{b} blocks with {s} stages; it needs one matrix of \
+                 scalar rows. Use format=auto, which supports every operator"
             )));
         }
         if scalar && let Some(product) = CudaProduct::by_diagonals(self, terms, precision, format)? {
@@ -169,7 +170,7 @@ impl PointBlockSum for Cuda {
         let expected = g.blocks * b * b;
         if values.len() != expected {
             return Err(Error::invalid(format!(
-                "{} values for {} blocks of {b}×{b}; {expected} were expected",
+                "{} values were given for {} blocks of {b}×{b}; {expected} were expected",
                 values.len(),
                 g.blocks
             )));
@@ -200,10 +201,14 @@ impl PointBlockSum for Cuda {
     fn update_coefficients(&self, p: &mut CudaProduct, coefficients: &[Dense]) -> Result<()> {
         let s = coefficients[0].rows();
         if !(1..=4).contains(&s) {
-            return Err(Error::Unsupported(format!("{s} stages on a GPU; 1 to 4 are supported")));
+            return Err(Error::Unsupported(format!(
+                "an operator with {s} stages is not supported on a GPU; use 1 to 4 stages"
+            )));
         }
         if (p.by_rows() || p.dia.is_some()) && s != 1 {
-            let what = format!("{s} stages of a product of scalar rows; build the operator with them");
+            let what = format!(
+                "a product of scalar rows cannot change to {s} stages; build the operator with that number of stages"
+            );
             return Err(Error::Unsupported(what));
         }
         if let Some(dia) = &mut p.dia {
@@ -354,8 +359,8 @@ impl CudaProduct {
         let (b, s) = (terms.block(), terms.stages());
         if !(1..=8).contains(&b) || !(1..=4).contains(&s) || terms.terms.len() > 2 {
             return Err(Error::Unsupported(format!(
-                "blocks of {b}×{b} with {s} stages on a GPU; blocks of 1 to 8 and 1 to 4 stages are supported \
-                 (--device cpu takes any)"
+                "blocks of {b}×{b} with {s} stages are not supported on a GPU; use blocks of order 1 to 8 and 1 to 4 \
+                 stages, or device=cpu"
             )));
         }
         let shared = match (terms.terms.len(), terms.shared_pattern()) {

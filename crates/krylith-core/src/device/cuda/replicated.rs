@@ -88,7 +88,8 @@ impl CudaLinks {
         }
         if !comm.shares_address_space() {
             return Err(Error::Unsupported(
-                "vectors that stand whole on GPUs of several processes; give all GPUs to one process, such as --device cuda:0,1".into(),
+                "replicated vectors on GPUs of several processes are not supported; give all GPUs to one process, such as \
+                 --device cuda:0,1".into(),
             ));
         }
         let (rank, size) = (comm.rank(), comm.size());

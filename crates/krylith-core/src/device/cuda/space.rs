@@ -90,7 +90,7 @@ impl Cuda {
         let device = fabric.device();
         if len > i32::MAX as usize {
             return Err(Error::Unsupported(format!(
-                "{len} unknowns on one GPU; at most {} are supported",
+                "one GPU would hold {len} unknowns, and at most {} are supported; use more GPUs",
                 i32::MAX
             )));
         }

@@ -47,7 +47,9 @@ impl Device {
     pub(super) fn wait_for_event(&self, event: sys::CUevent) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise that the event is alive.
-        self.wait_until_done("cuEventQuery", "a point of its stream", &|| unsafe { sys::cuEventQuery(event) })
+        self.wait_until_done("cuEventQuery", "an event of its stream", &|| unsafe {
+            sys::cuEventQuery(event)
+        })
     }
 
     fn wait_until_done(&self, call: &str, name: &str, query: &dyn Fn() -> sys::CUresult) -> Result<()> {
@@ -80,7 +82,7 @@ impl Device {
             match query() {
                 sys::CUresult::CUDA_ERROR_NOT_READY => {}
                 code => {
-                    let done = self.driver("a wait", code);
+                    let done = self.driver("a wait for other ranks", code);
                     return lost.map_or(done, Err);
                 }
             }

@@ -99,7 +99,7 @@ impl GhostRows {
             }
             if i32::try_from(entries).is_err() {
                 return Err(Error::Unsupported(format!(
-                    "{entries} entries in columns of other ranks on one GPU; share the rows among more"
+                    "one GPU has {entries} entries in columns of other ranks, which is too many; distribute the rows over more GPUs"
                 )));
             }
             device.write(&before, &mut counts, 0)?;

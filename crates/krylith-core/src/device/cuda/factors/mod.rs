@@ -113,15 +113,15 @@ impl SubdomainFactors for Cuda {
         let (device, order, largest) = (self.device(), plan.outline.order, plan.outline.largest);
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!(
-                "factors with blocks of order {order}; a GPU takes 1 to 32"
+                "incomplete factors on a GPU do not support blocks of order {order}; orders 1 to 32 are supported"
             )));
         }
         let shape = IlduShape::choose(order, 8 * largest * order);
         let (shared, room) = (shape.ring() + largest * order * 8, device.shared_memory());
         if shared > room || largest > MOST_ROWS {
             return Err(Error::Unsupported(format!(
-                "a subdomain of {largest} block rows with blocks of order {order} on a GPU, whose blocks of threads have \
-                 {room} bytes of their own memory: take subdomains of at most {} block rows",
+                "a subdomain has {largest} block rows of order {order}, too many for a GPU with {room} bytes of shared \
+                 memory per thread block; use subdomains of at most {} block rows",
                 self.most_rows(order)
             )));
         }
@@ -213,7 +213,7 @@ impl SubdomainFactors for Cuda {
         let numbers = block_rows * order * at.step;
         if x.len() != numbers || y.len() != numbers {
             return Err(Error::invalid(format!(
-                "factors of {block_rows} block rows of order {order}, {} numbers apart, cannot take {} numbers",
+                "factors of {block_rows} block rows of order {order} with stride {} do not fit a vector of {} numbers",
                 at.step,
                 x.len()
             )));
@@ -321,7 +321,7 @@ impl Stream {
         let [chunks, places, values] = totals.map(|n| n as usize);
         if places.max(values) > u32::MAX as usize {
             return Err(Error::Unsupported(
-                "factors of more than 64 GB on one GPU; take more GPUs or f32 storage".into(),
+                "the incomplete factors need more than 64 GB on one GPU; use more GPUs or f32 storage".into(),
             ));
         }
         let chunks = device.zeros(chunks + 1, what)?;

@@ -62,7 +62,7 @@ impl CudaPlan {
             let own = plan.ptr[p]..plan.ptr[p + 1];
             if own.len() > MOST_ROWS {
                 return Err(Error::Unsupported(format!(
-                    "a subdomain of {} block rows on a GPU: take subdomains of at most {MOST_ROWS}",
+                    "a subdomain has {} block rows, too many for a GPU; use subdomains of at most {MOST_ROWS} block rows",
                     own.len()
                 )));
             }

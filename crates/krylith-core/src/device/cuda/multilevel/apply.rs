@@ -53,7 +53,9 @@ impl Cuda {
                 };
                 let p = p.map_or(0, |p| p.pointer());
                 if p == 0 && (keeps || last == 2) {
-                    return Err(Error::Internal("a smoother's step without its direction".into()));
+                    return Err(Error::Internal(
+                        "a smoother step that uses a direction was given none".into(),
+                    ));
                 }
                 let of = Smooth {
                     b: b.pointer(),
@@ -74,7 +76,7 @@ impl Cuda {
         match (&a.dia, &a.csr) {
             (Some(dia), _) => dia.smooth(self, of, to.pointer()),
             (None, Some(csr)) => csr.smooth(self, of, to.pointer()),
-            (None, None) => Err(Error::Internal("a product in tiles that makes no smoother's step".into())),
+            (None, None) => Err(Error::Internal("a tiled product cannot make a smoother step".into())),
         }
     }
 
@@ -89,7 +91,8 @@ impl Cuda {
     ) -> Result<()> {
         let (device, rows) = (self.device(), w.block_rows());
         check_lengths(rows * order, w.block_columns() * order, x.len(), y.len())?;
-        let lost = || Error::Internal("weights between two levels that are not on the GPU".into());
+        let lost =
+            || Error::Internal("the interpolation weights between two levels are not on the GPU".into());
         let at = self.at_hand(w).ok_or_else(lost)?;
         if rows == 0 {
             return Ok(());

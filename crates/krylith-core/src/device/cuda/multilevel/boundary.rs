@@ -94,7 +94,7 @@ impl<'a> Boundary<'a> {
             return own.map(|(_, kept)| (sum[0] as u64, kept));
         }
         agree(comm, own)?;
-        Err(Error::Internal("a rank failed while a level was coarsened, and does not say how".into()))
+        Err(Error::Internal("a rank failed while a level was coarsened, and reported no error".into()))
     }
 
     /// Gives each ghost the number that its owner has. Collective.

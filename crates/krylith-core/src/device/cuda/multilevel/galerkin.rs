@@ -460,7 +460,7 @@ impl super::super::Cuda {
         self.device().read(&triple.wrong, 0, &mut wrong)?;
         if wrong[0] != 0 {
             return Err(Error::invalid(format!(
-                "coarse level: the pattern of {} rows is not that of R A P; set up again where a pattern changes",
+                "coarse level: the pattern of {} rows differs from the pattern of R A P; the level must be set up again",
                 triple.rows
             )));
         }

@@ -80,7 +80,7 @@ const MOST_ROUNDS: usize = 1 << 16;
 /// Refuses to go on after so many rounds, in which a GPU that works decides everything.
 fn check_rounds(rounds: usize, what: &str) -> Result<()> {
     match rounds > MOST_ROUNDS {
-        true => Err(Error::Internal(format!("{what} is not done after {rounds} rounds on the GPU"))),
+        true => Err(Error::Internal(format!("{what} did not finish within {rounds} rounds on the GPU"))),
         false => Ok(()),
     }
 }

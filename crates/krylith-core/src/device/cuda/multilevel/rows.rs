@@ -20,7 +20,10 @@ impl Cuda {
     pub(super) fn packed_rows(&self, a: &Bsr, nodes: &[u32]) -> Result<Rows> {
         let (device, on, count) = (self.device(), self.resident(a)?, nodes.len());
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= a.block_rows()) {
-            return Err(Error::Internal(format!("row {node} of {} was asked for", a.block_rows())));
+            return Err(Error::Internal(format!(
+                "block row {node} was requested of a matrix with {} block rows",
+                a.block_rows()
+            )));
         }
         let square = a.block() * a.block();
         let nodes = device.upload(nodes, WHAT)?;

@@ -109,8 +109,8 @@ impl Factorizer {
         let (bytes, room) = (warp_bytes(longest, b), device.shared_memory() - 1024);
         if bytes > room {
             return Err(Error::Unsupported(format!(
-                "a row of {longest} blocks of order {b} in the factors of a subdomain on a GPU, whose blocks of threads have \
-                 {room} bytes of their own memory: take less fill, or device=cpu"
+                "a row of the factors has {longest} blocks of order {b}, too many for a GPU with {room} bytes of shared memory \
+                 per thread block; use less fill or device=cpu"
             )));
         }
         let warps = (1..=MOST_WARPS).rev().find(|w| w.is_power_of_two() && w * bytes <= SHARED).unwrap_or(1);

@@ -140,12 +140,12 @@ fn check(plan: &SchwarzPlan) -> Result<()> {
     let (b, rows) = (plan.block, plan.rows());
     if !(1..=8).contains(&b) {
         return Err(Error::Unsupported(format!(
-            "subdomains with overlap of blocks of order {b}; 1 to 8 are supported"
+            "overlapping subdomains on a GPU do not support blocks of order {b}; orders 1 to 8 are supported"
         )));
     }
     if rows * b > i32::MAX as usize {
         return Err(Error::Unsupported(format!(
-            "{rows} block rows of order {b} in the subdomains of one GPU; at most {} unknowns are supported: use more GPUs",
+            "the subdomains of one GPU have {rows} block rows of order {b}; at most {} unknowns are supported. Use more GPUs",
             i32::MAX
         )));
     }

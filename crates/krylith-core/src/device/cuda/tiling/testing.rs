@@ -37,11 +37,11 @@ impl Cuda {
         records.truncate(records.len() - 16);
         let numbers = [here.first_boundary, here.positions, here.nodes, here.record];
         let checks = [
-            ("how many there are", starts.len() == host.starts.len()),
+            ("number of tiles", starts.len() == host.starts.len()),
             ("lengths of records", starts == host.starts),
             ("records", records == host.records),
             ("rows longer than a tile", long_rows == host.long_rows),
-            ("parts of such rows", part_starts == host.part_starts),
+            ("parts of rows longer than a tile", part_starts == host.part_starts),
             ("limits", numbers == [host.first_boundary, host.positions, host.nodes, host.record]),
         ];
         match checks.iter().find(|(_, same)| !same) {
