@@ -1,8 +1,9 @@
-//! Devices: where vectors live and work is done. Each implements [`Space`](crate::space::Space).
+//! Devices: they hold the vectors and do the work. Each implements [`Space`](crate::space::Space).
 //!
-//! [`cpu::Cpu`] is a team of threads, `cuda::Cuda` (feature `cuda`) one GPU. A [`Solver`](crate::Solver) picks one; parts that are put
-//! together by hand are given one. The types of what they hold (products, factors, scalars) are named through the traits that a device
-//! implements, such as [`PointBlockSum::Product`](crate::operator::PointBlockSum::Product), and are not shown.
+//! [`cpu::Cpu`] is a team of threads, `cuda::Cuda` (feature `cuda`) is one GPU. A [`Solver`](crate::Solver)
+//! picks a device. Operators and preconditioners that are built by hand take one as an argument. The types
+//! that a device stores (products, factors, scalars) are private. They are named through the traits that the
+//! device implements, such as [`PointBlockSum::Product`](crate::operator::PointBlockSum::Product).
 //!
 //! Each step of a set-up on a GPU has a twin on the host. Such steps are tiles, structure inside blocks, the
 //! survey, scale factors, plans of incomplete factors, graph cuts and coarsening. The twin is the CPU's own

@@ -1,8 +1,8 @@
-//! Threads that last as long as a solver, each with a state that never leaves it.
+//! Threads that live as long as a solver. Each has a state that never leaves its thread.
 //!
-//! Spaces, operators and recorded graphs belong to the thread that made them. [`Workers::run`] hands the same borrowed closure
-//! to every thread, with its number and its state, and returns when all are done: what the closure borrows is not copied, and
-//! nothing is allocated.
+//! Spaces, operators and recorded graphs belong to the thread that made them. [`Workers::run`] gives the same
+//! borrowed closure to every thread, with the thread's number and state, and returns when all threads are
+//! done. It therefore neither copies what the closure borrows nor allocates.
 //!
 //! Each worker is a thread of its own [`TaskPool`], whose threads run the worker's rayon loops.
 //!
@@ -21,16 +21,16 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What every thread runs: its number, and its state if it has one.
+/// The closure that every thread runs. Its arguments are the thread's number and its state, if it has one.
 pub(crate) type Command<'a, T> = dyn Fn(usize, &mut Option<T>) + Sync + 'a;
 
-/// What the caller's thread does now and then while it waits.
+/// Called now and then by the caller's thread while it waits.
 pub(crate) type Waiting = Box<dyn FnMut() + Send>;
 
-/// Between two such times: long beside what it costs, and short for who waits at a keyboard.
+/// Interval between two such calls: long compared with their cost, short for a user at a keyboard.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How long a thread for small systems and its caller look out for each other.
+/// Time for which a thread for small systems and its caller spin before they sleep.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Threads with a `T` each, which starts as `None` and is dropped on its thread.
@@ -50,13 +50,14 @@ struct Thread {
 struct Shared<T: 'static> {
     command: UnsafeCell<Option<*const Command<'static, T>>>,
     turn: Mutex<Turn>,
-    /// A command is there, or none comes any more.
+    /// Signals a new command, or the end of the worker.
     begin: Condvar,
-    /// The last thread is done.
+    /// Signals that the last busy thread is done.
     done: Condvar,
-    /// How long either side looks out for the other before it sleeps.
+    /// Time for which either side spins before it sleeps.
     patience: Duration,
-    /// [`Turn::given`] and [`Turn::busy`], to be looked at without the lock; what they say is looked up under it.
+    /// Copies of [`Turn::given`] and [`Turn::busy`] that are polled without the lock. The values under the
+    /// lock decide.
     given: AtomicU64,
     busy: AtomicUsize,
 }
@@ -65,26 +66,27 @@ struct Shared<T: 'static> {
 struct Turn {
     /// Commands given so far.
     given: u64,
-    /// Threads that are not done with the last one.
+    /// Threads that are still busy with the last command.
     busy: usize,
     stop: bool,
 }
 
-// SAFETY: the command is written while no thread runs one, and read by threads after `given` was raised under the lock.
+// SAFETY: the command is written while no thread runs one, and threads read it after `given` was raised under
+// the lock.
 unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: as above; the pointer is only followed inside `Workers::run`, while what it points to is alive. A state is made, used
-// and dropped on its own thread, so `T` need not be `Send`.
+// SAFETY: as above; the pointer is followed only inside `Workers::run`, while its target is alive. A state is
+// made, used and dropped on its own thread, so `T` need not be `Send`.
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Waits a little for what is seldom long in coming: to wake a thread takes longer than a small solve.
+    /// Spins for a short time: waking a thread takes longer than a small solve.
     fn look_out(&self, is_there: impl Fn() -> bool) {
         if self.patience.is_zero() {
             return;
         }
         let begin = Instant::now();
         while !is_there() && begin.elapsed() < self.patience {
-            std::thread::yield_now(); // where there is but one core, it is the other's
+            std::thread::yield_now(); // on a single core, lets the other side run
         }
     }
 
@@ -94,21 +96,21 @@ impl<T> Shared<T> {
 }
 
 impl<T: 'static> Workers<T> {
-    /// Starts `count` threads, each with loops on `tasks` threads, itself one of them.
+    /// Starts `count` threads. Each runs its loops on `tasks` threads, of which it is one.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The operating system refuses a thread.
     pub(crate) fn new(count: usize, tasks: usize) -> Result<Self> {
         let mut workers = Self::none(count, Duration::ZERO);
         (0..count).try_for_each(|_| TaskPool::new(tasks).map(|tasks| workers.begin(tasks)))?;
         Ok(workers)
     }
 
-    /// One standby thread, which runs its loops alone: for systems so small that starting a thread, or waking others, takes longer than
-    /// the work.
+    /// Starts one standby thread, which runs its loops alone. It serves systems so small that starting or
+    /// waking other threads takes longer than the work.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The operating system refuses a thread.
     pub(crate) fn standby() -> Result<Self> {
         let mut workers = Self::none(1, PATIENCE);
         workers.begin(TaskPool::of_one()?);
@@ -134,18 +136,18 @@ impl<T: 'static> Workers<T> {
         self.threads.push(Thread { tasks, end });
     }
 
-    /// How many.
+    /// Number of workers.
     pub(crate) fn count(&self) -> usize {
         self.threads.len()
     }
 
-    /// True for one thread that stood by.
+    /// True for a single standby thread.
     pub(crate) fn is_standby(&self) -> bool {
         !self.shared.patience.is_zero()
     }
 
-    /// Runs `work` on the first worker, its loops on that worker's threads, and waits. The caller's limits and clock apply. A panic is
-    /// raised again here.
+    /// Runs `work` on the first worker, with loops on that worker's threads, and waits. The caller's limits
+    /// and clock apply. A panic of `work` is raised again in the caller.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         let (limits, done) = (interrupt::limits(), Mutex::new(None));
         let work = Mutex::new(Some(work));
@@ -168,12 +170,13 @@ impl<T: 'static> Workers<T> {
         }
     }
 
-    /// Runs `command` on every thread and waits for all of them. A command must not panic; one that does has its state dropped.
+    /// Runs `command` on every thread and waits for all of them. A command must not panic; a thread whose
+    /// command panics loses its state.
     pub(crate) fn run(&mut self, command: &Command<'_, T>) {
         let command: *const Command<'_, T> = command;
-        // SAFETY: the lifetime is erased; every thread is done with the command before this function returns.
+        // SAFETY: the lifetime is erased; every thread finishes the command before this function returns.
         let command: *const Command<'static, T> = unsafe { std::mem::transmute(command) };
-        // SAFETY: `&mut self`, and the last command has been waited for: no thread reads this now.
+        // SAFETY: `&mut self`, and the last command is finished: no thread reads this now.
         unsafe { *self.shared.command.get() = Some(command) };
         let mut turn = self.shared.turn();
         turn.given += 1;
@@ -196,7 +199,7 @@ impl<T: 'static> Workers<T> {
             turn = guard;
             if waited.timed_out() && turn.busy > 0 {
                 drop(turn);
-                // Threads still use the command: nothing may leave this function before them.
+                // Other threads still use the command, so a panic must not leave this function yet.
                 if catch_unwind(AssertUnwindSafe(&mut *waiting)).is_err() {
                     self.waiting = None;
                 }
@@ -205,19 +208,20 @@ impl<T: 'static> Workers<T> {
         }
     }
 
-    /// Ends the threads, which drop their states; then there are none.
+    /// Ends the threads, which drop their states. No worker is left afterwards.
     pub(crate) fn stop(&mut self) {
         self.shared.turn().stop = true;
-        self.shared.given.store(u64::MAX, Relaxed); // whoever looks out sees that there is something
+        self.shared.given.store(u64::MAX, Relaxed); // threads that spin see the change
         self.shared.begin.notify_all();
         for Thread { tasks, end } in self.threads.drain(..) {
-            // A state that panics when it is dropped has said so; one whose GPU does not answer may wait for it.
+            // A state that panicked in its drop has already reported it. A state whose GPU does not answer
+            // may block in its drop.
             let ended = match gpus_are_given_up() {
                 true => waiting::hear(&end, "the threads of a solver"),
                 false => end.recv().is_ok(),
             };
             if !ended {
-                std::mem::forget(tasks); // to drop it is to wait
+                std::mem::forget(tasks); // dropping it would wait for the thread
             }
         }
     }
@@ -246,7 +250,8 @@ fn work<T>(shared: &Shared<T>, number: usize) {
         }
         seen = turn.given;
         drop(turn);
-        // SAFETY: the caller stored a live command before it raised `given`, and waits until all are done with it.
+        // SAFETY: the caller stored a live command before it raised `given`, and waits until every thread has
+        // finished it.
         let command = unsafe { (*shared.command.get()).map(|command| &*command) };
         if catch_unwind(AssertUnwindSafe(|| command.map(|command| command(number, &mut state)))).is_err() {
             state = None;
@@ -269,7 +274,7 @@ mod tests {
     #[test]
     fn states_stay_on_their_threads() {
         for count in [1, 3] {
-            // An Rc cannot travel; it counts the commands that its thread has run.
+            // An Rc cannot be sent; it counts the commands that its thread has run.
             let mut workers: Workers<Rc<UnsafeCell<usize>>> = Workers::new(count, 2).unwrap();
             let total = Mutex::new(0);
             workers.run(&|number, state| *state = Some(Rc::new(UnsafeCell::new(number))));
@@ -297,7 +302,7 @@ mod tests {
             workers.run(&|number, state| {
                 assert!(number == 0 && state.is_none(), "round {round}");
                 *state = Some(Rc::new(()));
-                // Nobody else is woken: all is done here.
+                // No other thread is woken: everything runs on this one.
                 let here = name();
                 assert!((0..1000).into_par_iter().all(|_| name() == here));
                 *told.lock().unwrap() = Some(here);
@@ -318,7 +323,7 @@ mod tests {
         workers.waiting = Some(Box::new(move || *count.lock().unwrap() += 1));
         workers.run(&|_, _| {});
         assert_eq!(*called.lock().unwrap(), 0);
-        // The command goes on until the caller was called.
+        // The command runs until the caller's thread was called back.
         workers.run(&|_, _| {
             while *called.lock().unwrap() < 2 {
                 std::thread::yield_now();

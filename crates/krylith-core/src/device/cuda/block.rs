@@ -20,28 +20,28 @@ kernels! {
     fn block_advance(halt: At<i32>, n: i32, q: Block, aq: Block, x: At<f64>, r: At<f64>, a: At<f64>);
 }
 
-/// Threads of a block of `block_advance`.
+/// Threads per thread block of `block_advance`.
 const THREADS: usize = 256;
-/// Rows that a block of threads takes at a time, at least: what the grid of a short vector is made for.
+/// Fewest rows that a thread block processes at a time; it sets the grid of a short vector.
 const ROWS: usize = 128;
-/// Resident blocks of `block_products` on a multiprocessor, at most.
+/// Most thread blocks of `block_products` that are resident on a multiprocessor.
 const MOST_RESIDENT: usize = 3;
 
-/// How blocks are mapped: constants of `kernels/block.cu`, tuned on an H200.
+/// Mapping of blocks to threads: constants of `kernels/block.cu`, tuned on an H200.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
-    /// Warps of a block of threads, of products and of updates.
+    /// Warps per thread block, for products and for updates.
     pub warps: [usize; 2],
-    /// Tiles of eight rows that a warp loads at a time.
+    /// Tiles of eight rows that a warp loads at a time, for products and for updates.
     pub ahead: [usize; 2],
-    /// Resident blocks of products on a multiprocessor; of updates there is one.
+    /// Thread blocks of products that are resident on a multiprocessor; for updates it is one.
     pub resident: usize,
-    /// Updates load the next rows while they work on these.
+    /// True if updates load the next rows while they process the present ones.
     pub pipeline: bool,
 }
 
 impl BlockShape {
-    /// The mapping for so many columns.
+    /// Returns the mapping for a number of columns.
     pub fn choose(columns: usize) -> Self {
         match columns {
             0..=4 => Self { warps: [8, 16], ahead: [2, 2], resident: 3, pipeline: true },
@@ -51,7 +51,7 @@ impl BlockShape {
     }
 }
 
-/// A kernel of `block.cu`, for blocks of so many vectors.
+/// Returns a kernel of `block.cu` for blocks of `columns` vectors.
 fn kernel<K: Entry>(entry: K, columns: usize) -> Of<K> {
     let shape = BlockShape::choose(columns);
     let defines = vec![
@@ -75,12 +75,12 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
 type Block = [u64; MOST_COLUMNS];
 
 impl Cuda {
-    /// Numbers that the sums of all blocks of threads take, for s columns.
+    /// Number of values that the sums of all thread blocks need, for s columns.
     fn block_scratch(&self, s: usize) -> usize {
         self.device().multiprocessors() * (MOST_RESIDENT * s * s).max(block_sums(s))
     }
 
-    /// A block of zeros, and room for what its sums need.
+    /// Allocates a block of zeros and the scratch for its sums.
     pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Buffer<f64>>> {
         check_columns(columns)?;
         let mut scratch = self.block_sums.borrow_mut();
@@ -101,7 +101,7 @@ impl Cuda {
         Ok(std::array::from_fn(|i| block.get(i).map_or(0, |v| v.pointer())))
     }
 
-    /// A fixed grid for a fixed length: sums come out the same every time.
+    /// Returns a grid that depends only on the length, so that sums are reproducible.
     fn block_grid(&self, resident: usize) -> usize {
         self.vector_len().div_ceil(ROWS).clamp(1, resident * self.device().multiprocessors())
     }
@@ -115,7 +115,7 @@ impl Cuda {
         }
     }
 
-    /// All products of two blocks.
+    /// Computes all dot products of two blocks of vectors.
     pub(super) fn products_of_blocks(&self, x: &[Buffer<f64>], y: &[Buffer<f64>], out: u64) -> Result<()> {
         let s = x.len();
         let (x, y) = (self.columns(x, s)?, self.columns(y, s)?);
@@ -134,7 +134,8 @@ impl Cuda {
         self.fabric().total(out, s * s)
     }
 
-    /// Q ← S − Q B and AQ ← AS − AQ B, with their sums: `from` is (S, A S), `to` (Q, A Q), B by columns.
+    /// Computes Q ← S − Q B and AQ ← AS − AQ B with their sums: `from` is (S, A S), `to` is (Q, A Q), B is
+    /// stored by columns.
     pub(super) fn update_by_blocks(
         &self,
         from: [&[Buffer<f64>]; 2],
@@ -165,7 +166,7 @@ impl Cuda {
         self.fabric().total(out, block_sums(s))
     }
 
-    /// x += Q a, r −= AQ a: `by` is (Q, A Q), `to` (x, r).
+    /// Computes x += Q a and r −= AQ a: `by` is (Q, A Q), `to` is (x, r).
     pub(super) fn advance_by_blocks(
         &self,
         by: [&[Buffer<f64>]; 2],

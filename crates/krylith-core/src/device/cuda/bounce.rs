@@ -1,8 +1,9 @@
-//! Copies from the memory of one GPU to that of another, whatever pools either comes from.
+//! Copies from the memory of one GPU to that of another, independent of the pools that the memory comes from.
 //!
-//! Memory of a pool is closed to other GPUs, and to open a pool maps all that it holds: 16 ms for a matrix of 1.5 GB, every time. So numbers
-//! pass through a buffer of plain memory on the GPU that they come from. The other GPU maps it once a process; while it reads one half,
-//! the other half is filled.
+//! Memory of a pool is closed to other GPUs. Opening a pool maps all of its memory, which takes 16 ms for a
+//! matrix of 1.5 GB, every time. Copies therefore pass through a buffer of plain memory on the source GPU,
+//! which the other GPU maps once per process. While the other GPU reads one half of the buffer, the other
+//! half is filled.
 
 use super::driver::{Buffer, Device};
 use crate::Result;
@@ -10,21 +11,22 @@ use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Bytes of a half: long enough to hide what a copy costs to begin, short enough to hold for as long as the process lives.
+/// Bytes of one half: enough to hide the start-up cost of a copy, and little enough to hold until the process
+/// ends.
 const HALF: usize = 32 << 20;
 
-/// What carries numbers away from a GPU and to it; one for each, as long as the process.
+/// Carries copies from a GPU and to it. There is one for each GPU, and it lives as long as the process.
 struct Carrier {
-    /// With a stream of its own.
+    /// The GPU, with a stream of its own.
     device: Arc<Device>,
     bounce: Mutex<Bounce>,
 }
 
 #[derive(Default)]
 struct Bounce {
-    /// Both halves, once something left this GPU.
+    /// Both halves, allocated when something first leaves this GPU.
     buffer: Option<Buffer<u8>>,
-    /// When each half was last read.
+    /// Marks the last read of each half.
     read: [Option<Event>; 2],
     /// The GPUs that map the buffer.
     open_to: Vec<usize>,
@@ -44,7 +46,7 @@ impl Carrier {
 }
 
 impl Bounce {
-    /// Makes the buffer, where there is none, and lets another GPU read it.
+    /// Allocates the buffer if there is none, and lets another GPU read it.
     fn open(&mut self, own: &Arc<Device>, to: &Device) -> Result<()> {
         if self.buffer.is_none() {
             self.buffer = Some(own.peer_zeros(2 * HALF, "copies to another GPU")?);
@@ -64,7 +66,7 @@ impl Bounce {
     }
 }
 
-/// Memory of a GPU: its ordinal and the address there.
+/// A place in GPU memory: the ordinal of the GPU and the address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub ordinal: usize,
@@ -75,10 +77,10 @@ impl Device {
     /// Copies bytes between two GPUs, of which this may be one, in the order of this device's stream.
     ///
     /// # Safety
-    /// Both addresses must have that many bytes until this device's stream has come to what follows.
+    /// Both addresses must be valid for that many bytes until this device's stream has passed the copy.
     ///
     /// # Errors
-    /// GPUs that cannot reach each other; then nothing was copied.
+    /// GPUs that cannot reach each other; then nothing is copied.
     pub(super) unsafe fn copy_between(&self, to: Spot, from: Spot, bytes: usize) -> Result<()> {
         let (source, target) = (Carrier::of(from.ordinal)?, Carrier::of(to.ordinal)?);
         let (near, far) = (&source.device, &target.device);
@@ -96,7 +98,7 @@ impl Device {
             if let Some(done) = &read[half] {
                 done.awaited_by(near)?;
             }
-            // SAFETY: `count` bytes of the caller's memory and of a half that nobody reads any more.
+            // SAFETY: `count` bytes of the caller's memory and of a half that is no longer being read.
             unsafe { near.copy_anywhere(between, from.pointer + at as u64, count)? };
             Event::record(near)?.awaited_by(far)?;
             // SAFETY: as above; the half is filled.
@@ -107,20 +109,20 @@ impl Device {
     }
 }
 
-/// A mark in a stream, without time.
+/// A mark in a stream, without timing.
 pub(super) struct Event(sys::CUevent);
 
-// SAFETY: a handle that the driver lets any thread use.
+// SAFETY: the driver lets any thread use the handle.
 unsafe impl Send for Event {}
 
 impl Event {
-    /// A mark in the device's stream.
+    /// Records a mark in the device's stream.
     pub(super) fn record(device: &Device) -> Result<Self> {
         device.bind()?;
         Self::record_in(device.stream().cu_stream(), &|call, code| device.driver(call, code))
     }
 
-    /// Made and recorded in the context that is current, which must be the stream's.
+    /// Makes and records a mark in the current context, which must be the stream's.
     pub(super) fn record_in(
         stream: sys::CUstream,
         driver: &dyn Fn(&str, sys::CUresult) -> Result<()>,
@@ -135,7 +137,7 @@ impl Event {
         Ok(event)
     }
 
-    /// What follows in the device's stream comes after the mark.
+    /// Makes later work in the device's stream wait for the mark.
     pub(super) fn awaited_by(&self, device: &Device) -> Result<()> {
         device.bind()?;
         // SAFETY: both are alive.
@@ -143,7 +145,7 @@ impl Event {
         device.driver("cuStreamWaitEvent", code)
     }
 
-    /// The driver's handle.
+    /// Returns the driver's handle.
     pub(super) fn handle(&self) -> sys::CUevent {
         self.0
     }
@@ -151,7 +153,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: made once; the driver keeps what streams still wait for.
+        // SAFETY: made once; the driver keeps an event while streams still wait for it.
         let _ = unsafe { sys::cuEventDestroy_v2(self.0) };
     }
 }

@@ -1,8 +1,9 @@
 //! Device memory of the caller, used in the order of the caller's stream.
 //!
-//! Before Krylith touches the memory its stream waits for an event in the caller's; afterwards the caller's waits for
-//! one in ours, also where we only read: the caller may overwrite or free what was read. Events go to the context of
-//! the stream that they are recorded in, which is not ours where the caller made another.
+//! Before Krylith touches the memory, its stream waits for an event in the caller's stream. Afterwards the
+//! caller's stream waits for an event in ours, even where we only read, because the caller may overwrite or
+//! free the memory. An event belongs to the context of the stream in which it is recorded; that context
+//! differs from ours where the caller made one.
 
 use super::Cuda;
 use super::bounce::{Event, Spot};
@@ -20,12 +21,12 @@ use cudarc::driver::{CudaStream, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// CU_STREAM_PER_THREAD: another stream in every thread.
+/// CU_STREAM_PER_THREAD, which is a different stream in every thread.
 const PER_THREAD: usize = 2;
-/// The largest value of CUstream that names a default stream, of the context that is current.
+/// The largest value of CUstream that names a default stream of the current context.
 const LAST_SPECIAL: usize = 2;
 
-/// Arrays in the memory of a GPU: [`Array`] to be read, [`ArrayMut`] to be written.
+/// Arrays in the memory of a GPU: [`Array`] for reading, [`ArrayMut`] for writing.
 ///
 /// # Examples
 /// ```no_run
@@ -44,17 +45,22 @@ const LAST_SPECIAL: usize = 2;
 /// # Ok(()) }
 /// ```
 pub trait FromDevice: sealed::Sealed + Sized {
-    /// `len` numbers at the address `pointer` of GPU `ordinal`, as CUDA counts them.
+    /// Describes `len` numbers at the address `pointer` of GPU `ordinal`, in CUDA's numbering.
     ///
-    /// `stream` is the CUstream (or cudaStream_t) in which the caller produced them: Krylith reads them after what it
-    /// holds now, and work added to it later waits until they were read. Null is the legacy default stream. With `None`
-    /// the caller has synchronised, and every call waits until it has read them.
+    /// `stream` is the CUstream (or cudaStream_t) in which the caller produced the numbers. Krylith reads
+    /// them after the work that the stream holds now; work added to the stream later waits until they have
+    /// been read. Null is the legacy default stream. With `None` the caller has synchronised, and every call
+    /// waits until it has read the numbers.
     ///
     /// # Safety
-    /// Until the last call that is given this array (or a copy of it) has returned, and with a stream until that stream
-    /// has then come to its end: `pointer` must be device, managed or pinned memory of at least `len` numbers that GPU
-    /// `ordinal` can read, and nothing outside of `stream` may write to it. `stream` must be alive as long.
-    /// An array to be written: nothing outside of `stream` may read the memory either.
+    /// The conditions hold until the last call with this array (or a copy of it) has returned and, if a
+    /// stream is given, until that stream has then completed its work:
+    ///
+    /// - `pointer` must be device, managed or pinned memory of at least `len` numbers that GPU `ordinal` can
+    ///   read.
+    /// - Nothing outside `stream` may write to the memory. If the array is written, nothing outside `stream`
+    ///   may read it either.
+    /// - `stream` must stay alive.
     unsafe fn from_device(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c_void>) -> Self;
 }
 
@@ -90,7 +96,7 @@ impl<'a, T: Number> From<&'a mut Buffer<T>> for ArrayMut<'a, T> {
     }
 }
 
-/// The GPUs of this process, for whoever holds memory of one.
+/// Access to the GPUs of this process, for owners of memory on one of them.
 #[derive(Debug)]
 struct Gpus;
 
@@ -123,7 +129,7 @@ impl Reach for Gpus {
     }
 }
 
-/// Memory of a GPU of this process.
+/// Describes memory of a GPU of this process.
 ///
 /// # Safety
 /// As [`Remote::new`].
@@ -161,7 +167,8 @@ impl Transfer for Cuda {
 }
 
 impl Device {
-    /// Fills a buffer from the host, from this GPU or another; what is on the host may be changed at once.
+    /// Fills a buffer from the host, from this GPU or from another one. Numbers on the host may be changed as
+    /// soon as this returns.
     pub(super) fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
         check_len(from.len(), to.len())?;
         match from.place() {
@@ -173,8 +180,9 @@ impl Device {
         }
     }
 
-    /// Calls `work` with an address at which this GPU finds the numbers: where they are, if that is here, or the start
-    /// of `staging`, which grows once. What `work` launches is ordered with the caller's stream.
+    /// Calls `work` with an address at which this GPU finds the numbers: their own address if they are on
+    /// this GPU, otherwise the start of `staging`, which grows once. Launches of `work` are ordered with the
+    /// caller's stream.
     pub(super) fn reading<R>(
         self: &Arc<Self>,
         from: Numbers,
@@ -198,8 +206,8 @@ impl Device {
         work(staging.pointer())
     }
 
-    /// Calls `work` with the address of a caller's numbers of `size` bytes, which are on this GPU. What it launches is ordered with
-    /// the caller's stream.
+    /// Calls `work` with the address of a caller's numbers of `size` bytes, which are on this GPU. Launches
+    /// of `work` are ordered with the caller's stream.
     pub(super) fn lent<R>(
         &self,
         from: Remote,
@@ -218,34 +226,36 @@ impl Device {
         Caller::of(&from, size)?.ordered(self, || work(from.pointer))
     }
 
-    /// Copies a caller's numbers to the front of a buffer, from this GPU or another.
+    /// Copies a caller's numbers to the front of a buffer, from this GPU or from another one.
     fn copy_in<T: Number>(&self, from: &Remote, to: &mut Buffer<T>) -> Result<()> {
         assert!(from.len <= to.len());
         if from.len == 0 {
             return Ok(());
         }
         let (own, theirs) = (self.at(to.pointer()), Spot::of(from));
-        // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
+        // SAFETY: in bounds of the buffer by the check above; the constructor's contract covers the caller's
+        // memory.
         let done = Caller::of(from, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(own, theirs, from.len * size_of::<T>()) });
         if done.is_ok() || from.ordinal == self.info().ordinal {
             return done;
         }
-        // GPUs that cannot reach each other talk through the host.
+        // GPUs that cannot reach each other exchange data through the host.
         let mut host = vec![T::default(); from.len];
         read(from, size_of::<T>(), bytemuck::cast_slice_mut(&mut host))?;
         self.write(&host, to, 0)?;
         self.wait()
     }
 
-    /// Copies the front of a buffer to a caller's numbers, on this GPU or another.
+    /// Copies the front of a buffer to a caller's numbers, on this GPU or on another one.
     fn copy_out<T: Number>(&self, from: &Buffer<T>, to: &Remote) -> Result<()> {
         assert!(to.len <= from.len());
         if to.len == 0 {
             return Ok(());
         }
         let (own, theirs) = (self.at(from.pointer()), Spot::of(to));
-        // SAFETY: in bounds of the buffer by the check above; the caller's memory is as its constructor was promised.
+        // SAFETY: in bounds of the buffer by the check above; the constructor's contract covers the caller's
+        // memory.
         let done = Caller::of(to, size_of::<T>())?
             .ordered(self, || unsafe { self.copy_to_or_from(theirs, own, to.len * size_of::<T>()) });
         if done.is_ok() || to.ordinal == self.info().ordinal {
@@ -261,7 +271,7 @@ impl Device {
         Spot { ordinal: self.info().ordinal, pointer }
     }
 
-    /// Copies bytes within this GPU, or between it and another, in the order of this device's stream.
+    /// Copies bytes within this GPU, or between it and another one, in the order of this device's stream.
     ///
     /// # Safety
     /// As [`copy_between`](Self::copy_between).
@@ -278,16 +288,16 @@ impl Device {
     /// Copies bytes within memory that this GPU reaches, in this device's stream.
     ///
     /// # Safety
-    /// Both addresses must have that many bytes until the stream has come to the copy.
+    /// Both addresses must be valid for that many bytes until the stream has done the copy.
     pub(super) unsafe fn copy_anywhere(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.copy_beside(self.stream(), to, from, bytes) }
     }
 
-    /// The same in a stream of this device.
+    /// Does the same in another stream of this device.
     ///
     /// # Safety
-    /// As [`copy_anywhere`](Self::copy_anywhere), of that stream.
+    /// As [`copy_anywhere`](Self::copy_anywhere), for that stream.
     pub(super) unsafe fn copy_beside(
         &self,
         stream: &CudaStream,
@@ -299,12 +309,13 @@ impl Device {
             return Ok(());
         }
         self.bind()?;
-        // SAFETY: the caller's promise; with unified addressing the driver knows where each address is.
+        // SAFETY: guaranteed by the caller; with unified addressing the driver knows the location of each
+        // address.
         self.driver("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes, stream.cu_stream()) })
     }
 }
 
-/// Copies a caller's numbers to the host, and waits.
+/// Copies a caller's numbers to the host and waits.
 fn read(from: &Remote, size: usize, to: &mut [u8]) -> Result<()> {
     assert_eq!(from.len * size, to.len());
     if from.len == 0 {
@@ -312,12 +323,13 @@ fn read(from: &Remote, size: usize, to: &mut [u8]) -> Result<()> {
     }
     let (host, bytes) = (to.as_mut_ptr().cast(), to.len());
     let caller = Caller::of(from, size)?;
-    // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
+    // SAFETY: both have `bytes` bytes, the caller's by the constructor's contract; the copy is waited for.
     caller.within(|| unsafe {
         match caller.stream {
             None => caller.driver("cuMemcpyDtoH", sys::cuMemcpyDtoH_v2(host, from.pointer, bytes)),
             Some(stream) => {
-                // A copy to ordinary memory waits in the driver, without a bound.
+                // A copy to pageable memory waits in the driver without a time limit, so wait for the stream
+                // first.
                 caller.driver("cuStreamQuery", wait_for_caller(stream)?)?;
                 let code = sys::cuMemcpyDtoHAsync_v2(host, from.pointer, bytes, stream);
                 caller.driver("cuMemcpyDtoHAsync", code)?;
@@ -327,7 +339,7 @@ fn read(from: &Remote, size: usize, to: &mut [u8]) -> Result<()> {
     })
 }
 
-/// Copies host numbers to a caller's, and waits.
+/// Copies host numbers to a caller's array and waits.
 fn write(from: &[u8], size: usize, to: &Remote) -> Result<()> {
     assert_eq!(from.len(), to.len * size);
     if to.len == 0 {
@@ -335,7 +347,7 @@ fn write(from: &[u8], size: usize, to: &Remote) -> Result<()> {
     }
     let (host, bytes) = (from.as_ptr().cast(), from.len());
     let caller = Caller::of(to, size)?;
-    // SAFETY: `bytes` of both, the caller's as its constructor was promised; the copy is waited for.
+    // SAFETY: both have `bytes` bytes, the caller's by the constructor's contract; the copy is waited for.
     caller.within(|| unsafe {
         match caller.stream {
             None => caller.driver("cuMemcpyHtoD", sys::cuMemcpyHtoD_v2(to.pointer, host, bytes)),
@@ -348,17 +360,19 @@ fn write(from: &[u8], size: usize, to: &Remote) -> Result<()> {
     })
 }
 
-/// Who lent memory: the stream to be ordered with, and a context in which it can be used.
+/// The owner of borrowed memory: the stream to be ordered with, and a context in which the memory can be
+/// used.
 struct Caller {
     name: String,
     context: sys::CUcontext,
     stream: Option<sys::CUstream>,
-    /// The device whose primary context is held for as long as this lives.
+    /// The device whose primary context is retained while this lives.
     held: Option<sys::CUdevice>,
 }
 
 impl Caller {
-    /// Looks at what was lent before anything touches it: a wrong address would end the context of every user.
+    /// Checks borrowed memory before any work touches it: a wrong address would break the context for all its
+    /// users.
     fn of(memory: &Remote, size: usize) -> Result<Self> {
         let all = devices()?;
         let Some(info) = all.into_iter().nth(memory.ordinal) else {
@@ -409,7 +423,7 @@ impl Caller {
         Ok(caller)
     }
 
-    /// Refuses an address that the driver does not know or that belongs to another GPU.
+    /// Refuses an address that the driver does not know, or that belongs to another GPU.
     fn check_address(&self, memory: &Remote) -> Result<()> {
         use sys::CUpointer_attribute as Attribute;
         let (mut kind, mut managed, mut ordinal) = (0u32, 0u32, -1i32);
@@ -441,21 +455,21 @@ impl Caller {
         Ok(())
     }
 
-    /// Runs `work` with the caller's context current, and then makes current again what was.
+    /// Runs `work` with the caller's context current, then restores the context that was current before.
     fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // SAFETY: a live context: that of a live stream, or one that is held.
         self.driver("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
         let done = work();
         let mut popped = std::ptr::null_mut();
-        // SAFETY: takes back what was pushed above.
+        // SAFETY: pops the context that was pushed above.
         let code = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
         let done = done?;
         self.driver("cuCtxPopCurrent", code)?;
         Ok(done)
     }
 
-    /// Runs `work` on the device's stream after what the caller's holds now; the caller's then waits for it, or, if
-    /// there is none, this function does.
+    /// Runs `work` on the device's stream after the present work of the caller's stream. The caller's stream
+    /// then waits for it; without one, this function waits.
     fn ordered<R>(&self, device: &Device, work: impl FnOnce() -> Result<R>) -> Result<R> {
         let ours = device.stream().cu_stream();
         let apart = self.stream.filter(|&theirs| theirs != ours);
@@ -464,7 +478,7 @@ impl Caller {
             event.awaited_by(device)?;
         }
         let done = work();
-        // Also after an error: part of the work may be under way.
+        // Also after an error, because part of the work may still run.
         let after = match apart {
             Some(theirs) => Event::record(device).and_then(|event| {
                 self.within(|| {

@@ -1,9 +1,9 @@
-//! Kernel sources to cubins: NVRTC, with a cache on disk.
+//! Compiles kernel sources to cubins with NVRTC, and caches them on disk.
 //!
-//! A cubin is named by a hash of everything it depends on (source, constants, architecture, compiler, Krylith's
-//! version) and carries a hash of its content; it is written whole and checked before it is loaded, so a file that
-//! is corrupt or not ours is compiled again. The folder is private to the user; one rank a host compiles under a
-//! lock; a folder that is missing or read-only only means that nothing is kept.
+//! The name of a cubin is a hash of everything it depends on: source, constants, architecture, compiler,
+//! Krylith's version. It also carries a hash of its content. It is written as a whole and checked before it
+//! is loaded, so a corrupt or foreign file is compiled again. The folder is private to the user. One rank per
+//! host compiles, under a lock. If the folder is missing or read-only, cubins are not kept.
 
 use crate::waiting::{self, Once};
 use crate::{Error, Result};
@@ -60,18 +60,18 @@ pub(super) fn source(kernel: &Kernel) -> String {
     out
 }
 
-/// What a kernel is compiled to.
+/// A target of the compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// Machine code of one architecture.
     Cubin(i32, i32),
     /// Text that the driver translates for this architecture and every later one.
     Ptx(i32, i32),
-    /// Machine code of one architecture, made fast and not optimised.
+    /// Machine code of one architecture, compiled quickly without optimisation.
     Draft(i32, i32),
 }
 
-/// What a release carries of each embedded kernel.
+/// The targets of each kernel that a release embeds.
 pub(super) const EMBEDDED_TARGETS: [Target; 3] =
     [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Ptx(8, 0)];
 
@@ -90,15 +90,16 @@ fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
     ])
 }
 
-/// An image, once it was found or compiled.
+/// The place of an image, which is found or compiled once.
 type Place = Arc<Once<Arc<[u8]>>>;
 /// Images by file, constants and architecture.
 type Images = HashMap<(&'static str, Defines, (i32, i32)), Place>;
 
-/// The compiled kernel, kept as long as the process. Threads that ask for different ones do not wait for each other.
+/// Returns the compiled kernel, which is kept until the process ends. Threads that need different kernels do
+/// not wait for each other.
 ///
 /// # Errors
-/// A kernel that is nowhere and cannot be compiled; the next one who asks tries again.
+/// A kernel that is not found and cannot be compiled. The next caller tries again.
 pub(super) fn image(kernel: &Kernel, arch: (i32, i32)) -> Result<Arc<[u8]>> {
     static IMAGES: Mutex<Option<Images>> = Mutex::new(None);
     let key = (kernel.file, kernel.defines.clone(), arch);
@@ -110,7 +111,7 @@ pub(super) fn image(kernel: &Kernel, arch: (i32, i32)) -> Result<Arc<[u8]>> {
     place.get_or_make(&what, || Ok(module(kernel, arch)?.image.into()))
 }
 
-/// The compiled kernel: embedded, else from the cache, else compiled and kept, else embedded PTX.
+/// Returns the compiled kernel: embedded, else from the cache, else compiled and cached, else embedded PTX.
 fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
     let source = source(kernel);
     let target = Target::Cubin(arch.0, arch.1);
@@ -132,23 +133,23 @@ fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
-    // One process compiles, on all of its threads, while the others wait, then find the file.
+    // One process compiles, on all of its threads; the others wait and then find the file.
     let _lock = LOCK.take(&folder);
     if let Some(image) = load(&path) {
         return Ok(Module { image });
     }
     let module = compiled()?;
-    let _ = store(&path, &module.image); // a full or read-only disk costs only the next compilation
+    let _ = store(&path, &module.image); // on a full or read-only disk, only the next process compiles again
     Ok(module)
 }
 
-/// A kernel compiled for the archive of a release, with the hash that names it.
+/// Compiles a kernel for the archive of a release, and returns it with the hash that names it.
 pub(super) fn image_for(kernel: &Kernel, target: Target) -> Result<([u8; 32], Vec<u8>)> {
     let source = source(kernel);
     Ok((hash(kernel, &source, target), compile(kernel, &source, target)?.image))
 }
 
-/// Compiles a kernel for an architecture and throws the result away: what CI does without a GPU.
+/// Compiles a kernel for an architecture and discards the result. CI does so without a GPU.
 ///
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
@@ -156,7 +157,8 @@ pub fn compile_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
     compile(kernel, &source(kernel), Target::Cubin(arch.0, arch.1)).map(|m| m.image.len())
 }
 
-/// As [`compile_for`] without optimisation: in a third of the time, to find what an architecture cannot do.
+/// Does the same as [`compile_for`] without optimisation, in a third of the time, to find what an
+/// architecture cannot compile.
 ///
 /// # Errors
 /// A missing NVRTC, or the compiler's messages.
@@ -164,7 +166,7 @@ pub fn draft_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
     compile(kernel, &source(kernel), Target::Draft(arch.0, arch.1)).map(|m| m.image.len())
 }
 
-/// What takes part in a cubin's name beside its source.
+/// Part of a cubin's hash besides its source.
 const COMPILER: &str = "nvrtc-13 c++20";
 const MAGIC: &[u8; 8] = b"KRYLCUB1";
 
@@ -179,7 +181,8 @@ fn missing(message: impl Into<String>) -> Error {
 }
 
 fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
-    /// It was found once: to look again would open and close it, under the lock of the system's loader.
+    /// Set once the library was found: another search would open and close it, under the lock of the system's
+    /// loader.
     static FOUND: AtomicBool = AtomicBool::new(false);
     // SAFETY: only looks for the library.
     if !FOUND.load(Relaxed) && !unsafe { sys::is_culib_present() } {
@@ -234,7 +237,7 @@ fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
 }
 
 /// # Safety
-/// `program` must live and be compiled; `size` and `fill` must be a pair of NVRTC's.
+/// `program` must be alive and compiled; `size` and `fill` must be a matching pair of NVRTC's functions.
 unsafe fn take(
     program: sys::nvrtcProgram,
     size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
@@ -250,7 +253,7 @@ unsafe fn take(
 }
 
 /// # Safety
-/// `program` must live.
+/// `program` must be alive.
 unsafe fn log(program: sys::nvrtcProgram) -> String {
     // SAFETY: the caller's promise; NVRTC ends the text with a zero.
     unsafe { nvrtc::get_program_log(program) }
@@ -261,17 +264,17 @@ unsafe fn log(program: sys::nvrtcProgram) -> String {
         .unwrap_or_default()
 }
 
-/// Where cubins are kept and whether that works.
+/// The folder of cached cubins and its state.
 #[derive(Debug, Clone)]
 #[doc(hidden)]
 pub struct CacheState {
-    /// The folder, if one could be made or found.
+    /// The folder, if it exists or could be made.
     pub folder: Option<PathBuf>,
-    /// Cubins in it.
+    /// Number of cubins in the folder.
     pub files: usize,
 }
 
-/// What `krylith info` says of the cache.
+/// Returns the state of the cache, as `krylith info` prints it.
 pub fn cache_state() -> CacheState {
     let folder = cache_folder();
     let files = folder.as_ref().and_then(|f| std::fs::read_dir(f).ok()).map_or(0, |d| {
@@ -280,7 +283,8 @@ pub fn cache_state() -> CacheState {
     CacheState { folder, files }
 }
 
-/// `$KRYLITH_CACHE`, else `$XDG_CACHE_HOME/krylith`, else `~/.cache/krylith`; private to the user, or nothing.
+/// Returns `$KRYLITH_CACHE`, else `$XDG_CACHE_HOME/krylith`, else `~/.cache/krylith`, if the folder is
+/// private to the user.
 fn cache_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let folder = set("KRYLITH_CACHE")
@@ -290,7 +294,8 @@ fn cache_folder() -> Option<PathBuf> {
     is_private(&folder).then_some(folder)
 }
 
-/// Whether nobody else can put files into a folder, or another folder in its place: they could feed us their code.
+/// True where no other user can put files into a folder, or replace the folder by another: such files could
+/// contain foreign code.
 fn is_private(folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else { return false };
     // SAFETY: no arguments, no memory.
@@ -301,7 +306,8 @@ fn is_private(folder: &Path) -> bool {
         if above == 0 {
             return meta.is_dir() && meta.uid() == user && mode & 0o022 == 0;
         }
-        // Where a sticky bit is set, others can put in their own and move nobody's. A user's own group is often his alone.
+        // With the sticky bit others can add files of their own, but cannot move anybody else's. A user's own
+        // group often has no other member.
         let others_write = mode & 0o002 != 0 || (mode & 0o020 != 0 && meta.gid() != group && meta.gid() != 0);
         let owned = meta.uid() == user || meta.uid() == 0 || folder.parent().is_none();
         owned && (!others_write || mode & 0o1000 != 0)
@@ -327,7 +333,8 @@ fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
         file.write_all(MAGIC)?;
         file.write_all(&digest(&[image]))?;
         file.write_all(image)?;
-        // Nothing waits for the disk: what a crash leaves of the file fails its check, and is compiled again.
+        // The write does not wait for the disk: if a crash leaves part of the file, its check fails and it is
+        // compiled again.
         std::fs::rename(&temporary, path)
     };
     write().inspect_err(|_| {
@@ -335,13 +342,13 @@ fn store(path: &PathBuf, image: &[u8]) -> std::io::Result<()> {
     })
 }
 
-/// An exclusive lock of this process on the cache folder, for as many of its threads as compile at a time; none where the file
-/// system has no locks, or another process holds it for too long.
+/// An exclusive lock of this process on the cache folder, shared by all of its threads that compile. There is
+/// no lock where the file system has none, or where another process holds it for too long.
 struct FolderLock(Mutex<(usize, Option<std::fs::File>)>);
 
 static LOCK: FolderLock = FolderLock(Mutex::new((0, None)));
 
-/// The longest wait for another process that compiles; then both do.
+/// The longest wait for another process that compiles; after that both compile.
 const LOCKED: Duration = Duration::from_secs(60);
 
 /// The lock, held while this lives.
@@ -349,7 +356,7 @@ struct Held<'a>(&'a FolderLock);
 
 impl FolderLock {
     fn take(&self, folder: &std::path::Path) -> Held<'_> {
-        /// Another process did not let go once: nobody waits for it again.
+        /// Set when another process held the lock for too long: this process does not wait for it again.
         static IN_VAIN: AtomicBool = AtomicBool::new(false);
         let mut held = self.0.lock().unwrap_or_else(|e| e.into_inner());
         if held.0 == 0 && !IN_VAIN.load(Relaxed) {
@@ -368,20 +375,21 @@ impl Drop for Held<'_> {
         if held.0 == 0
             && let Some(file) = held.1.take()
         {
-            // Not by closing it alone: a child that was forked meanwhile has the file open too, and would keep the lock.
+            // Unlocks explicitly, not by closing the file: a child that was forked meanwhile has it open too,
+            // and would keep the lock.
             // SAFETY: a valid descriptor.
             unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
 }
 
-/// The lock file of a folder, locked; `None` where it cannot be, within `limit`.
+/// Returns the locked lock file of a folder; `None` where it cannot be locked within `limit`.
 fn wait_for(folder: &std::path::Path, limit: Duration) -> Option<std::fs::File> {
     let path = folder.join("lock");
     let file =
         std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
     let what = || "another process that compiles kernels".to_string();
-    // Bounded: a process that died holding it released it; one that hangs must not hang us.
+    // The wait is bounded: a process that died released the lock, but one that hangs must not make us hang.
     let locked = waiting::poll(limit, &what, || {
         // SAFETY: a valid descriptor.
         let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
@@ -444,7 +452,7 @@ mod tests {
             (0o755, 0o777, false),
             (0o755, 0o770, false),
             (0o777, 0o700, false),
-            (0o1777, 0o700, true), // as /tmp is
+            (0o1777, 0o700, true), // like /tmp
         ] {
             set(&parent, of_parent);
             set(&folder, of_folder);
@@ -470,7 +478,7 @@ mod tests {
         assert!(!free(), "both hold it");
         drop(first);
         assert!(!free(), "one holds it");
-        // What a child has that was forked meanwhile: the same open file.
+        // The same open file, as a child has it that was forked meanwhile.
         let forked = lock.0.lock().unwrap().1.as_ref().unwrap().try_clone().unwrap();
         drop(second);
         assert!(free(), "nobody holds it");
@@ -480,7 +488,7 @@ mod tests {
     #[test]
     fn a_lock_that_another_process_keeps_is_waited_for_once() {
         let folder = tempfile::tempdir().unwrap();
-        let other = wait_for(folder.path(), LOCKED).unwrap(); // another open file, as another process has
+        let other = wait_for(folder.path(), LOCKED).unwrap(); // a second open file, as in another process
         let limit = Duration::from_millis(20);
         assert!(wait_for(folder.path(), limit).is_none());
         drop(other);

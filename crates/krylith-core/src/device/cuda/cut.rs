@@ -1,9 +1,10 @@
-//! Subdomains cut by the graph of a matrix that is on a GPU: fine levels there, coarse ones on the host.
+//! Subdomains cut by the graph of a matrix that is on a GPU: fine levels there, coarse levels on the host.
 //!
-//! [`multilevel`] says how, and its parts are these, bit by bit: every step is a map, a scan or a ranking that does not depend
-//! on the order of execution. The GPU makes levels coarser while all parts can still be told apart, the host cuts the coarse
-//! graph, of n / 10 nodes or fewer, and the GPU brings the parts back and refines them. Graphs that need more than that, with long rows
-//! or without symmetry, are the host's from the start.
+//! The algorithm and its results are those of [`multilevel`], bit by bit: every step is a map, a scan or a
+//! ranking that does not depend on the order of execution. The GPU coarsens while a level still has enough
+//! nodes for every part. The host then cuts the coarse graph, of n / 10 nodes or fewer, and the GPU brings
+//! the parts back to the fine levels and refines them. Graphs that do not suit the GPU, because of long rows
+//! or a lack of symmetry, are cut on the host from the start.
 
 use super::Cuda;
 use super::compiler::Kernel;
@@ -55,34 +56,35 @@ kernels! {
     );
 }
 
-/// Nodes that a part has at least, on average, where the host cuts.
+/// Fewest nodes per part, on average, of the graph that the host cuts.
 const NODES: usize = 24;
-/// What a level keeps of the nodes of the one before, at most.
+/// Largest share of a level's nodes that the next coarser level may have.
 const SHRINKS: f64 = 0.5625;
-/// Longest row of a matrix that is cut here: a thread reads it alone.
+/// Longest row of a matrix that is cut on the GPU: a single thread reads a row.
 const LONGEST: usize = 512;
-/// Groups that a thread lists; with more it looks through its neighbours again.
+/// Groups that a thread lists; with more groups it reads its neighbours again.
 const LINKS: usize = 16;
-/// Warps of a block that contracts, and slots of each one's table: a pair's neighbours at most.
+/// Warps per thread block of the contraction.
 const WARPS: usize = 4;
+/// Slots of each warp's table: most neighbours of a pair.
 const SLOTS: usize = 512;
 
-/// A kernel of `cut_coarsen.cu`.
+/// Returns a kernel of `cut_coarsen.cu`.
 fn coarsen<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("WARPS", WARPS), define("SLOTS", SLOTS), define("LONGEST", LONGEST)])
 }
 
-/// A kernel of `cut_refine.cu`.
+/// Returns a kernel of `cut_refine.cu`.
 fn refine<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("LINKS", LINKS)])
 }
 
-/// All of them; one entry stands for all of its file.
+/// Returns all kernels; one entry stands for its whole file.
 pub(crate) fn kernels() -> [Kernel; 2] {
     [coarsen(contract).into(), refine(admit).into()]
 }
 
-/// One level on the GPU. No weights or sizes: 1 each.
+/// One level on the GPU. Missing weights or sizes stand for 1.
 struct Level {
     nodes: usize,
     ptr: Arc<Buffer<i64>>,
@@ -101,7 +103,7 @@ impl Level {
     }
 }
 
-/// Launches a kernel whose first parameters are a level's graph, a thread a node.
+/// Launches a kernel with one thread per node, whose first parameters are the graph of a level.
 macro_rules! on_nodes {
     ($device:expr, $kernel:expr, $level:expr, $($argument:expr),* $(,)?) => {{
         let (device, level): (&Arc<Device>, &Level) = ($device, $level);
@@ -112,7 +114,7 @@ macro_rules! on_nodes {
     }};
 }
 
-/// Launches a kernel over `n` nodes, whose number is its first argument.
+/// Launches a kernel over `n` nodes, with `n` as its first argument.
 macro_rules! on_each {
     ($device:expr, $kernel:expr, $n:expr, $($argument:expr),* $(,)?) => {{
         let (device, n): (&Arc<Device>, usize) = ($device, $n);
@@ -128,12 +130,13 @@ fn grid(device: &Device, threads: usize) -> usize {
 const WHAT: &str = "a graph cut";
 
 impl Cuda {
-    /// The subdomains of [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel), cut on this GPU; `None`
-    /// where the host has to cut: terms with different patterns, a pattern that is not symmetric, rows of more than 512 blocks,
-    /// subdomains of so few rows that there is nothing to coarsen.
+    /// Cuts the subdomains of [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel) on
+    /// this GPU. Returns `None` where the host has to cut: terms with different patterns, a pattern that is
+    /// not symmetric, rows of more than 512 blocks, or subdomains of so few rows that there is nothing to
+    /// coarsen.
     ///
     /// # Errors
-    /// `rows` of 0; a device without room, or a missing NVRTC.
+    /// `rows` of 0; out of device memory; a missing NVRTC.
     pub fn subdomains(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
         if rows == 0 {
             return Err(Error::invalid("a subdomain cannot have 0 block rows; it needs at least 1"));
@@ -148,7 +151,8 @@ impl Cuda {
     }
 }
 
-/// True where a level of that many nodes, of `n` rows, can become coarser and still leave [`NODES`] to a part.
+/// True where a level of `nodes` nodes, of `n` rows, can be coarsened and still leave [`NODES`] nodes per
+/// part.
 fn is_fine(nodes: usize, n: usize, rows: usize) -> bool {
     !multilevel::is_coarse(nodes) && (NODES * n) as f64 <= 0.95 * SHRINKS * rows as f64 * nodes as f64
 }
@@ -177,7 +181,7 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
         return Ok(None);
     }
     let (mut label, mut graph) = multilevel::labels(download(device, &levels[at])?, at, &mut room);
-    // A group that is not a part yet, or has too many rows, goes on being the host's.
+    // The host goes on with groups that are not parts yet or have too many rows.
     let weights = loop {
         if let Some(weights) = room.settled(&graph, &label) {
             break weights;
@@ -206,7 +210,8 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     Ok(Some((label, room.parts.len())))
 }
 
-/// The pair of each node and the graph of the pairs; `None` where too many nodes found nobody, or a pair has too many neighbours.
+/// Returns the pair of each node and the graph of the pairs; `None` where too many nodes found no partner, or
+/// a pair has too many neighbours.
 fn coarser(
     device: &Arc<Device>,
     level: &Level,
@@ -261,7 +266,7 @@ fn coarser(
     Ok(Some((map, coarse)))
 }
 
-/// A coarse level on the host.
+/// Copies a coarse level to the host.
 fn download(device: &Device, level: &Level) -> Result<Graph> {
     let read = |from: &Buffer<u32>| {
         let mut to = vec![0u32; from.len()];
@@ -280,7 +285,8 @@ fn download(device: &Device, level: &Level) -> Result<Graph> {
     })
 }
 
-/// Rounds of moves at one level; groups have `weights` rows, and have those that are returned afterwards.
+/// Runs rounds of moves at one level. `weights` are the rows of each group before; the result are those
+/// after.
 fn refined(
     device: &Arc<Device>,
     level: &Level,

@@ -27,13 +27,13 @@ kernels! {
 }
 
 impl block_diagonal {
-    /// Block-diagonal product.
+    /// Returns the kernel of the block-diagonal product.
     pub(crate) fn of(order: usize, precision: Precision) -> Of<Self> {
         Self.with(vec![define("ORDER", order), value(precision)])
     }
 }
 
-/// A kernel that makes the blocks of point-block Jacobi.
+/// Returns a kernel that builds the blocks of point-block Jacobi.
 pub(crate) fn jacobi<K: Entry>(entry: K, order: usize, precision: Precision) -> Of<K> {
     entry.with(vec![define("ORDER", order), value(precision)])
 }
@@ -45,7 +45,7 @@ fn orders(set: Set, of: fn(usize, Precision) -> Kernel) -> Vec<Kernel> {
     stores.iter().flat_map(|&precision| orders.iter().map(move |&order| of(order, precision))).collect()
 }
 
-/// Blocks by columns, nodes in groups side by side (see `kernels/block_diagonal.cu`).
+/// Blocks by columns, with nodes interleaved in groups (see `kernels/block_diagonal.cu`).
 #[doc(hidden)]
 pub struct CudaBlocks {
     order: usize,
@@ -55,20 +55,20 @@ pub struct CudaBlocks {
     inverter: Option<Inverter>,
 }
 
-/// What inverts the diagonal blocks of a sum of terms (`kernels/jacobi.cu`).
+/// Inverts the diagonal blocks of a sum of terms (`kernels/jacobi.cu`).
 struct Inverter {
-    /// Where the diagonal blocks of each term stand.
+    /// Positions of the diagonal blocks of each term.
     positions: Vec<Arc<Buffer<i64>>>,
     /// Coefficients of both terms, one after the other.
     coefficients: Buffer<f64>,
-    /// The first bad row, four times, and what is wrong with it.
+    /// The first bad row times four, plus the kind of its fault.
     worst: Buffer<u64>,
-    /// Values that are not in the memory of this GPU.
+    /// Copies of values that are not in the memory of this GPU.
     natural: [Buffer<f64>; 2],
     function: Function<jacobi_invert>,
 }
 
-/// A term as the kernel takes it: addresses, 0 where there is none.
+/// A term as the kernel takes it: addresses, which are 0 for a missing array.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(in crate::device::cuda) struct Term {
@@ -82,7 +82,7 @@ enum Values {
     F32(Buffer<f32>),
 }
 
-/// Nodes side by side, and nodes a block of threads; the twins of the kernel's constants.
+/// Number of interleaved nodes, and nodes per thread block; the twins of the kernel's constants.
 fn shape(order: usize) -> (usize, usize) {
     let group = if order >= 32 { 1 } else { 32usize.div_ceil(order) };
     let nodes = if order >= 8 { (256 / order / group).max(1) * group } else { (256 / order) / group * group };
@@ -111,8 +111,8 @@ impl CudaBlocks {
         }
     }
 
-    /// Inverts the diagonal blocks of terms with these values into the memory at `to`, or only looks whether they can be
-    /// inverted where that is null.
+    /// Inverts the diagonal blocks of terms with these values into the memory at `to`. Where `to` is null, it
+    /// only checks that they can be inverted.
     fn invert(&mut self, device: &Arc<Device>, values: &TermValues, to: &[u64]) -> Result<()> {
         let (nodes, order) = (self.nodes, self.order);
         let Some(by) = self.inverter.as_mut().filter(|_| nodes > 0) else { return Ok(()) };
@@ -161,7 +161,7 @@ impl CudaBlocks {
     }
 }
 
-/// Nodes and threads of a block of threads; the twins of the kernel's constants.
+/// Nodes and threads per thread block; the twins of the kernel's constants.
 fn inverter_shape(order: usize) -> (usize, usize) {
     let warps = if order > 20 { 2 } else { 4 };
     (32 / order.next_power_of_two() * warps, 32 * warps)

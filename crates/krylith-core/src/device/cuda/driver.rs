@@ -1,4 +1,4 @@
-//! Driver calls: finding GPUs, memory that is counted, streams, graphs, launches.
+//! Driver calls: finding GPUs, counting allocated memory, streams, graphs, launches.
 
 use super::DRIVER_NEEDED;
 pub use super::buffer::Buffer;
@@ -23,10 +23,10 @@ kernels! {
     fn read(a: At<[f64; 2]>, out: At<f64>, n: i64);
 }
 
-/// Events that keep time.
+/// Flags of events that record time.
 const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
 
-/// What `krylith info` says of a GPU.
+/// Properties of a GPU, as `krylith info` prints them.
 ///
 /// # Examples
 /// ```
@@ -37,17 +37,17 @@ const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
 /// ```
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
-    /// Number of the GPU as CUDA counts them.
+    /// Number of the GPU in CUDA's numbering.
     pub ordinal: usize,
-    /// Its name.
+    /// Name of the GPU.
     pub name: String,
     /// Compute capability.
     pub arch: (i32, i32),
-    /// Bytes of memory.
+    /// Size of its memory in bytes.
     pub memory: u64,
 }
 
-/// The GPUs of this machine, or why none can be used.
+/// Returns the GPUs of this machine, or the reason why none can be used.
 ///
 /// # Errors
 /// No driver, a driver that is too old, or no GPU, each with the remedy.
@@ -119,8 +119,8 @@ fn probe() -> std::result::Result<Vec<DeviceInfo>, (String, String)> {
 
 type Hook = Box<dyn Fn(&std::panic::PanicHookInfo<'_>) + Sync + Send>;
 
-/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text. Several threads may be in here: the
-/// first one silences the panic hook, the last one brings it back.
+/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into its text. Several threads may
+/// run this at once: the first one silences the panic hook, the last one restores it.
 pub(super) fn quietly<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static QUIET: Mutex<(usize, Option<Hook>)> = Mutex::new((0, None));
     let quiet = || QUIET.lock().unwrap_or_else(|e| e.into_inner());
@@ -160,16 +160,17 @@ static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
 pub(crate) fn is_open(ordinal: usize) -> bool {
     match KEPT.try_lock() {
         Ok(kept) => kept.iter().any(|(kept, _)| *kept == ordinal),
-        Err(_) => true, // somebody opens one now
+        Err(_) => true, // another thread is opening one now
     }
 }
 
-/// True where the system has files of a driver; the driver is not started.
+/// True where the system has the files of a driver. The driver is not started.
 pub(crate) fn seems_there() -> bool {
     ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
 }
 
-/// The primary context of a GPU, kept as long as the process: to make one takes a quarter of a second.
+/// The primary context of a GPU. It is kept until the process ends, because making one takes a quarter of a
+/// second.
 fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
     if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
@@ -180,10 +181,10 @@ fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError>
     Ok(context)
 }
 
-/// Where the static texts stand that a kernel is made from, and which of its variants it is.
+/// Addresses of the static texts that make up a kernel, and the number of its variant.
 pub(super) type TextKey = [usize; 6];
 
-/// One GPU: its context, a stream, loaded kernels and a count of what was allocated.
+/// One GPU: its context, a stream, loaded kernels and a count of its allocations.
 ///
 /// # Examples
 /// ```
@@ -205,21 +206,23 @@ pub struct Device {
     pub(super) info: DeviceInfo,
     multiprocessors: usize,
     modules: Arc<Modules>,
-    /// Kernels that are fetched before they are asked for.
+    /// Kernels that are loaded before their first use.
     ahead: Mutex<Option<Ahead>>,
     pub(super) kernels: Mutex<HashMap<Kernel, CudaFunction>>,
-    /// The same for kernels made from a method's text, by where that text stands: the text itself is long to put together.
+    /// Functions of kernels made from a method's text, by the address of that text. Assembling the text
+    /// itself takes long.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
     pub(super) pool: Pool,
     pub(super) allocations: AtomicUsize,
     pub(super) bytes: AtomicU64,
     compiled: AtomicUsize,
-    /// Address of the flag that ends guarded launches early, or 0. It belongs to the queue: every space on it heeds it.
+    /// Address of the flag that ends guarded launches early, or 0. It belongs to the stream, so every space
+    /// on this GPU obeys it.
     guard: AtomicU64,
     pub(super) watch: Mutex<Option<Arc<Watch>>>,
-    /// Threads of the host for what kernels do not take, once somebody asks for them.
+    /// Host threads for work that no kernel does; started at first use.
     pub(super) host: OnceLock<Arc<crate::threads::Pool>>,
-    /// The address of the function that was launched last, for errors.
+    /// Address of the function that was launched last, for error texts.
     pub(super) last: AtomicUsize,
 }
 
@@ -227,7 +230,7 @@ impl Device {
     /// Opens GPU `ordinal`.
     ///
     /// # Errors
-    /// What [`devices`] says; an ordinal that does not exist.
+    /// The errors of [`devices`]; an ordinal that does not exist.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
         let all = devices()?;
         let count = all.len();
@@ -236,7 +239,7 @@ impl Device {
         })?;
         let fail = |call: &str, e: DriverError| failure(&info.name, call, e);
         let context = context(ordinal).map_err(|e| fail("cuDevicePrimaryCtxRetain", e))?;
-        // SAFETY: one stream does all the work of a device, so buffers need no events between streams.
+        // SAFETY: all work of a device goes to one stream, so buffers need no events between streams.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(|e| fail("cuStreamCreate", e))?;
         let multiprocessors = context
@@ -264,20 +267,20 @@ impl Device {
         }))
     }
 
-    /// What this GPU is.
+    /// Returns the properties of this GPU.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub fn multiprocessors(&self) -> usize {
         self.multiprocessors
     }
-    /// Allocations made so far.
+    /// Number of allocations made so far.
     #[cfg(any(test, feature = "testing"))]
     pub fn allocations(&self) -> usize {
         self.allocations.load(Ordering::Relaxed)
     }
-    /// Bytes held now.
+    /// Number of bytes allocated now.
     pub fn bytes_held(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -285,16 +288,16 @@ impl Device {
     pub(super) fn halt(&self) -> u64 {
         self.guard.load(Ordering::Relaxed)
     }
-    /// Guards what is launched from here on.
+    /// Sets the guard of all later launches.
     pub(super) fn set_guard(&self, flag: u64) {
         self.guard.store(flag, Ordering::Relaxed);
     }
-    /// Kernels loaded so far.
+    /// Number of kernels loaded so far.
     #[cfg(any(test, feature = "testing"))]
     pub fn kernels_loaded(&self) -> usize {
         self.compiled.load(Ordering::Relaxed)
     }
-    /// The stream that all work goes to, for libraries called beside ours.
+    /// The stream of all work on this GPU, for other libraries that work on it.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
@@ -303,7 +306,7 @@ impl Device {
         result.map_err(|e| failure(&self.info.name, call, e))
     }
 
-    /// The function of a specialised kernel, compiled or loaded at its first use.
+    /// Returns the function of a specialised kernel, which is compiled or loaded at its first use.
     pub(super) fn load(&self, kernel: &Kernel) -> Result<CudaFunction> {
         let kernels = || self.kernels.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(function) = kernels().get(kernel) {
@@ -317,8 +320,8 @@ impl Device {
         Ok(function)
     }
 
-    /// Starts to compile and load kernels on threads of their own, for whoever asks for them later. What `key` stands for is wanted
-    /// once a process.
+    /// Starts to compile and load kernels on threads of their own, before their first use. Each `key` is
+    /// fetched once per process.
     pub(crate) fn fetch_ahead(&self, key: String, wanted: impl FnOnce() -> Wanted) {
         if self.modules.is_new(key) {
             let ahead = Ahead::fetch(&self.modules, wanted());
@@ -327,12 +330,12 @@ impl Device {
         }
     }
 
-    /// Nothing is loaded ahead as long as the answer lives; see [`Modules::quiet`].
+    /// No kernel is loaded ahead while the returned value lives; see [`Modules::quiet`].
     pub(super) fn quiet(&self) -> Result<Taken<'_>> {
         self.modules.quiet()
     }
 
-    /// The function of a kernel that is made from static text, put together at its first use.
+    /// Returns the function of a kernel made from static text, which is assembled at its first use.
     pub(super) fn load_text(&self, key: TextKey, kernel: impl FnOnce() -> Kernel) -> Result<CudaFunction> {
         let known = || self.by_text.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(function) = known().get(&key) {
@@ -343,7 +346,8 @@ impl Device {
         Ok(function)
     }
 
-    /// A module for all operators of one kernel that want the same numbers in this constant; `alone`: for one operator, which is going to change them.
+    /// Returns a module with the given numbers in this constant, shared by all operators of the kernel that
+    /// use the same numbers. With `alone` it belongs to a single operator, which is going to change them.
     pub(super) fn module_with(
         &self,
         kernel: &Kernel,
@@ -365,7 +369,7 @@ impl Device {
         self.modules.with_numbers(kernel, numbers, write)
     }
 
-    /// True where nobody else holds a module, and nobody will.
+    /// True where nothing else holds the module, and nothing can acquire it.
     pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
         self.modules.is_own(held)
     }
@@ -375,14 +379,14 @@ impl Device {
         self.check("cuModuleGetFunction", module.load_function(name))
     }
 
-    /// Shared memory that a block of threads may have.
+    /// Bytes of shared memory that a thread block may use.
     pub(super) fn shared_memory(&self) -> usize {
         let attribute = Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         self.context.attribute(attribute).map_or(48 << 10, |n| n as usize)
     }
 
-    /// Lets a function have `shared` bytes, and says how many blocks of threads then fit a multiprocessor. What others that have
-    /// the function were allowed stays.
+    /// Lets a function use `shared` bytes, and returns how many thread blocks then fit on a multiprocessor.
+    /// Limits set earlier by other holders of the function stay valid.
     pub(super) fn allow_shared(
         &self,
         function: &CudaFunction,
@@ -398,18 +402,19 @@ impl Device {
         self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", resident).map(|n| (n as usize).max(1))
     }
 
-    /// Bytes free on the GPU.
+    /// Returns the free memory of the GPU in bytes.
     pub fn free_memory(&self) -> Result<u64> {
         let (free, _) = self.check("cuMemGetInfo", self.context.mem_get_info())?;
         Ok(free as u64 + self.pool.idle())
     }
 
-    /// Bytes a second that this GPU reads from its memory: the yardstick of every share of bandwidth.
+    /// Measures the read bandwidth of this GPU's memory in bytes per second; reported shares of bandwidth
+    /// refer to it.
     ///
-    /// The best of 20 passes over 1 GB, or a quarter of what is free.
+    /// It is the best of 20 passes over 1 GB, or over a quarter of the free memory.
     ///
     /// # Errors
-    /// A device without room, or a missing NVRTC.
+    /// Out of device memory; a missing NVRTC.
     pub fn read_bandwidth(self: &Arc<Self>) -> Result<f64> {
         let pairs = (self.free_memory()? / 4).min(1 << 30) as usize / 16;
         let (data, out) =
@@ -429,45 +434,45 @@ impl Device {
         Ok(16.0 * pairs as f64 / best)
     }
 
-    /// A stream beside the one that does the work.
+    /// Returns a stream besides the main one.
     pub(super) fn second_stream(&self) -> Result<Arc<CudaStream>> {
         self.check("cuStreamCreate", self.context.new_stream())
     }
 
-    /// What follows in `other` comes after what is in the stream now.
+    /// Makes later work in `other` wait for the work that is in the main stream now.
     pub(super) fn fork(&self, other: &CudaStream) -> Result<()> {
         let event = self.check("cuEventRecord", self.stream.record_event(None))?;
         self.check("cuStreamWaitEvent", other.wait(&event))
     }
 
-    /// What follows in the stream comes after what is in `other` now.
+    /// Makes later work in the main stream wait for the work that is in `other` now.
     pub(super) fn join(&self, other: &CudaStream) -> Result<()> {
         let event = self.check("cuEventRecord", other.record_event(None))?;
         self.check("cuStreamWaitEvent", self.stream.wait(&event))
     }
 
-    /// Makes this thread work on this device.
+    /// Makes this device current on the calling thread.
     pub(super) fn bind(&self) -> Result<()> {
         self.check("cuCtxSetCurrent", self.context.bind_to_thread())
     }
 
-    /// The result of a raw call.
+    /// Turns the result of a raw call into a `Result`.
     pub(super) fn driver(&self, call: &str, code: sys::CUresult) -> Result<()> {
         self.check(call, code.result())
     }
 
-    /// What tells this GPU from every other.
+    /// Returns the UUID of this GPU.
     pub(super) fn uuid(&self) -> Result<[u8; 16]> {
         let id = self.check("cuDeviceGetUuid", self.context.uuid())?;
         Ok(id.bytes.map(|b| b as u8))
     }
 
-    /// The primary context, for threads of this process.
+    /// Address of the primary context, for threads of this process.
     pub(super) fn context_pointer(&self) -> usize {
         self.context.cu_ctx() as usize
     }
 
-    /// True where this GPU can read and write the memory of the one with that identifier.
+    /// True where this GPU can read and write the memory of the GPU with this UUID.
     pub(super) fn can_access(&self, uuid: &[u8]) -> bool {
         let count = result::device::get_count().unwrap_or(0);
         (0..count).filter_map(|i| result::device::get(i).ok()).any(|other| {
@@ -500,7 +505,7 @@ impl Device {
     ) -> Result<()> {
         let (grid, block) = ((grid as u32, 1, 1), (block as u32, 1, 1));
         self.last.store(function.cu_function() as usize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let done = unsafe {
             result::launch_kernel(
                 function.cu_function(),

@@ -1,8 +1,9 @@
 //! Compiled kernels inside the library, for machines without NVRTC.
 //!
-//! A release embeds cubins of the common sizes for sm_80 and sm_90, and PTX that newer architectures translate.
-//! Each is found by the same hash as a file of the cache, so one that was made from other sources is never used.
-//! The archive: entries of 32 bytes of hash, 8 of length and a zlib stream of the image.
+//! A release embeds cubins of the common sizes for sm_80 and sm_90, and PTX that newer architectures
+//! translate. Each is looked up by the same hash as a file of the cache, so an image made from other sources
+//! is never used. The archive consists of entries: 32 bytes of hash, 8 bytes of length and a zlib stream of
+//! the image.
 
 use crate::{Error, Result};
 use flate2::read::ZlibDecoder;
@@ -12,12 +13,12 @@ use std::io::{Read, Write};
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.bin"));
 const ENTRY: usize = 40;
 
-/// The image whose name has this hash, if it was embedded.
+/// Returns the image with this hash, if it was embedded.
 pub(super) fn find(hash: &[u8; 32]) -> Option<Vec<u8>> {
     search(ARCHIVE, hash)
 }
 
-/// How many images the library carries.
+/// Number of images in the library.
 pub fn embedded_kernels() -> usize {
     entries(ARCHIVE).count()
 }
@@ -51,10 +52,10 @@ fn append(archive: &mut Vec<u8>, hash: &[u8; 32], image: &[u8]) -> std::io::Resu
     Ok(())
 }
 
-/// Compiles the kernels that a release embeds; the archive's bytes, and how many images it holds.
+/// Compiles the kernels that a release embeds. Returns the bytes of the archive and the number of its images.
 ///
 /// # Errors
-/// A missing NVRTC, a kernel that does not compile.
+/// A missing NVRTC; a kernel that does not compile.
 pub fn archive() -> Result<(Vec<u8>, usize)> {
     let mut archive = Vec::new();
     let mut count = 0;

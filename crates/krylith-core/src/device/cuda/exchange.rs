@@ -1,8 +1,9 @@
-//! The halo of a product on a GPU: what is sent, where it lands, and who carries it.
+//! The halo of a product on a GPU: the sent values, their destinations, and their transport.
 //!
-//! Between GPUs that can store into each other's memory the product's own launch exchanges (`kernels/halo.cuh`). With NCCL
-//! the runs are gathered into one message a neighbour, a second stream carries them, and the product's launch is cut in
-//! two: tiles without ghosts while messages travel, the others after.
+//! Between GPUs that can store into each other's memory, the launch of the product performs the exchange
+//! (`kernels/halo.cuh`). With NCCL, the values are gathered into one message per neighbour and a second
+//! stream sends them. The product is then split into two launches: tiles without ghosts run while the
+//! messages travel, the other tiles afterwards.
 
 use super::Cuda;
 use super::driver::{Buffer, Device};
@@ -22,7 +23,7 @@ kernels! {
     fn gather_runs(halt: At<i32>, count: i32, run: i32, nodes: At<i32>, x: At<f64>, packed: At<f64>);
 }
 
-/// One halo for nodes of `run` numbers.
+/// The exchange of one halo, for nodes of `run` numbers.
 pub(super) struct Exchange {
     halo: Arc<Halo>,
     run: usize,
@@ -72,14 +73,14 @@ struct Twin {
 }
 const _: () = assert!(size_of::<Twin>() == 656 && size_of::<TwinNeighbour>() == 40);
 
-/// Numbers on a GPU start on multiples of this many, so that 16-byte pieces are aligned and no two halves share a line.
+/// Alignment in numbers: 16-byte loads are aligned, and no two halves share a cache line.
 const ALIGN: usize = 16;
 
 impl Exchange {
     /// Sets up the exchange of a halo. Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that is lost or failed.
     pub(super) fn new(space: &Cuda, halo: &Arc<Halo>, run: usize) -> Result<Self> {
         let (device, comm) = (space.device(), space.comm());
         let send: Vec<i32> = halo.send.iter().map(|&n| n as i32).collect();
@@ -105,7 +106,8 @@ impl Exchange {
         let ghosts = agree(comm, device.peer_zeros::<f64>(2 * half, "ghosts"))?;
         let flags = agree(comm, device.peer_zeros::<u64>(halo.neighbours.len(), "flags"))?;
         let (ghosts, flags) = (Shared::new(comm, ghosts)?, Shared::new(comm, flags)?);
-        // Every rank tells where its neighbours' nodes land: half, then rank and first ghost of each.
+        // Every rank announces where its neighbours' nodes go: the size of a half, then each neighbour's rank
+        // and first ghost.
         let letter = halo.neighbours.iter().flat_map(|n| [n.rank, n.receive.start]);
         let letter: Vec<u8> =
             std::iter::once(half).chain(letter).flat_map(|n| (n as u64).to_le_bytes()).collect();
@@ -147,17 +149,17 @@ impl Exchange {
         Ok(Way::Peers { device, _ghosts: ghosts, _flags: flags })
     }
 
-    /// Numbers of a node.
+    /// Numbers per node.
     pub(super) fn run(&self) -> usize {
         self.run
     }
 
-    /// What travels.
+    /// Returns the halo that is exchanged.
     pub(super) fn halo(&self) -> &Arc<Halo> {
         &self.halo
     }
 
-    /// Address of the device's own record where the product's launch exchanges.
+    /// Address of the device's own record, where the launch of the product performs the exchange.
     pub(super) fn inside(&self) -> Option<u64> {
         match &self.way {
             Way::Peers { device, .. } => Some(device.pointer()),
@@ -173,7 +175,7 @@ impl Exchange {
         }
     }
 
-    /// Gathers what neighbours need of x and lets it travel beside the stream.
+    /// Gathers the values of x that neighbours need, and sends them beside the stream.
     pub(super) fn start(&self, space: &Cuda, x: u64) -> Result<()> {
         let Way::Nccl { nccl, packed, ghosts, gather, stream } = &self.way else { return Ok(()) };
         let (device, count, run) = (space.device(), self.halo.send.len(), self.run);
@@ -196,7 +198,7 @@ impl Exchange {
         nccl.exchange(stream.cu_stream(), send, receive)
     }
 
-    /// What follows in the stream sees the ghosts.
+    /// Makes later work in the stream wait for the ghosts.
     pub(super) fn finish(&self, device: &Device) -> Result<()> {
         match &self.way {
             Way::Peers { .. } => Ok(()),

@@ -1,8 +1,8 @@
-//! How the GPUs of several ranks work together: who adds their sums and who carries their halos.
+//! Cooperation of the GPUs of several ranks: how their sums are reduced and their halos exchanged.
 //!
-//! Between GPUs of one host that can store into each other's memory, kernels do it themselves (`kernels/peers.cuh`): an
-//! all-reduce is part of the launch that computes the sums, and costs a trip over the link. Everywhere else NCCL does
-//! it, in stream order. A method or an operator does not see the difference.
+//! GPUs of one host that can store into each other's memory do this in kernels (`kernels/peers.cuh`): an
+//! all-reduce is then part of the launch that computes the sums, and costs one trip over the link. Otherwise
+//! NCCL does it, in stream order. Methods and operators do not see the difference.
 
 use super::driver::{Buffer, Device};
 use super::nccl::Nccl;
@@ -12,10 +12,10 @@ use crate::comm::{Communicator, Solo, agree, time_limit};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Most values of one all-reduce by peer stores; GMRES sums 2m + 3.
+/// Most values of one all-reduce by peer stores; GMRES(m) sums 2m + 3.
 const CAPACITY: usize = 4096;
 
-/// Which way the GPUs of several ranks talk.
+/// Transport of data between the GPUs of several ranks.
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ const CAPACITY: usize = 4096;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
-    /// Peer stores where every pair can, NCCL otherwise.
+    /// Peer stores where every pair of GPUs supports them, NCCL otherwise.
     #[default]
     Auto,
     /// Stores into each other's memory, on one host.
@@ -33,7 +33,7 @@ pub enum Transport {
     Nccl,
 }
 
-/// One GPU of each rank.
+/// The GPU of each rank, and the links between them.
 ///
 /// # Examples
 /// One rank, where there is a GPU; with a [`Team`](crate::comm::Team) or MPI each rank makes its own.
@@ -55,9 +55,9 @@ pub struct Fabric {
     device: Arc<Device>,
     comm: Arc<dyn Communicator>,
     links: Links,
-    /// Why these links.
+    /// The reason for the choice of these links.
     reason: String,
-    /// What the device's waits look at while this fabric lives.
+    /// Checked by the device's waits while this fabric lives.
     watch: Option<Arc<Watch>>,
 }
 
@@ -67,7 +67,7 @@ enum Links {
     Nccl(Arc<Nccl>),
 }
 
-/// What the kernels of `peers.cuh` need.
+/// Data for the kernels of `peers.cuh`.
 struct Peers {
     group: Buffer<Group>,
     _mailboxes: Shared<u64>,
@@ -88,7 +88,7 @@ struct Group {
     mailbox: [u64; MAX_RANKS],
 }
 
-/// What a wait for a device looks at while ranks may go missing.
+/// Checked while the host waits for a device, because ranks may be lost meanwhile.
 pub(super) struct Watch {
     pub(super) comm: Arc<dyn Communicator>,
     abort: Option<Arc<Word>>,
@@ -97,7 +97,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Makes everything that waits for other ranks give up.
+    /// Makes every wait for other ranks give up.
     pub(super) fn give_up(&self) {
         if let Some(word) = &self.abort {
             word.set(1);
@@ -109,7 +109,7 @@ impl Watch {
 }
 
 impl Fabric {
-    /// A GPU that works alone.
+    /// Returns the fabric of a GPU that works alone.
     pub fn alone(device: &Arc<Device>) -> Arc<Self> {
         let reason = "one rank".into();
         Arc::new(Self {
@@ -124,8 +124,8 @@ impl Fabric {
     /// Joins the GPUs of all ranks. Collective.
     ///
     /// # Errors
-    /// No room; two ranks on one GPU; peer stores asked for where they do not work; NCCL needed and missing; a rank
-    /// that is gone or failed.
+    /// Out of device memory; two ranks on one GPU; peer stores that were asked for where they do not work;
+    /// NCCL needed and missing; a rank that is lost or failed.
     pub fn new(device: &Arc<Device>, comm: &Arc<dyn Communicator>, wanted: Transport) -> Result<Arc<Self>> {
         if comm.size() == 1 {
             return Ok(Self::alone(device));
@@ -179,16 +179,16 @@ impl Fabric {
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
-    /// The ranks.
+    /// The communicator of the ranks.
     pub fn comm(&self) -> &Arc<dyn Communicator> {
         &self.comm
     }
-    /// Which way the GPUs talk, and why.
+    /// The transport between the GPUs, and the reason for it.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Address of the group for kernels that sum over ranks themselves, or null.
+    /// Address of the group for kernels that sum over the ranks themselves, or null.
     pub(super) fn group(&self) -> u64 {
         match &self.links {
             Links::Peers(p) => p.group.pointer(),
@@ -196,7 +196,7 @@ impl Fabric {
         }
     }
 
-    /// Refuses more sums at once than the mailboxes hold.
+    /// Refuses a reduction of more sums than the mailboxes hold.
     pub(super) fn check_sums(&self, n: usize) -> Result<()> {
         if matches!(self.links, Links::Peers(_)) && n > CAPACITY {
             return Err(Error::Unsupported(format!(
@@ -206,7 +206,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Sums over the ranks what a kernel left at an address, unless the kernel did so itself.
+    /// Sums numbers at an address over the ranks, unless the kernel that wrote them has done so itself.
     pub(super) fn total(&self, values: u64, n: usize) -> Result<()> {
         match &self.links {
             Links::Nccl(nccl) if n > 0 => nccl.sum(values, n),
@@ -214,7 +214,7 @@ impl Fabric {
         }
     }
 
-    /// NCCL, where it carries halos.
+    /// Returns NCCL, where it exchanges the halos.
     pub(super) fn nccl(&self) -> Option<&Arc<Nccl>> {
         match &self.links {
             Links::Nccl(nccl) => Some(nccl),
@@ -222,7 +222,7 @@ impl Fabric {
         }
     }
 
-    /// An error where a kernel waited for a rank in vain; the stream must be idle.
+    /// Returns an error where a kernel timed out while it waited for a rank. The stream must be idle.
     pub(super) fn check(&self) -> Result<()> {
         let Links::Peers(p) = &self.links else { return Ok(()) };
         let mut failed = [Group::default()];

@@ -1,5 +1,5 @@
-//! Numbers of ghosts, once, from their owners and back, outside of a solve: `partition/ghosts.rs` for numbers that lie on a GPU. Only
-//! what travels comes to the host.
+//! One-off transfers of ghost values from their owners and back, outside a solve: `partition/ghosts.rs` for
+//! numbers on a GPU. Only the transferred values come to the host.
 
 use super::Cuda;
 use super::driver::Buffer;
@@ -13,10 +13,11 @@ use crate::space::Space;
 const THREADS: usize = 256;
 
 impl Cuda {
-    /// Fills the numbers of the ghosts, which stand behind this rank's own in `all`, `run` a node. Collective.
+    /// Fills the ghosts' numbers, which follow this rank's own in `all`, with `run` numbers per node.
+    /// Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that is lost or failed.
     pub(super) fn ghosts_from_owners(&self, halo: &Halo, run: usize, all: &mut Buffer<f64>) -> Result<()> {
         let (device, what) = (self.device(), "ghosts");
         let packed = device.room::<f64>(halo.send.len() * run, what)?;
@@ -42,10 +43,11 @@ impl Cuda {
         device.write(&ghosts, all, halo.own * run)
     }
 
-    /// Gives the numbers of every ghost, none negative, to its owner, who keeps the larger. Ghosts keep what they had. Collective.
+    /// Sends every ghost's numbers, none negative, to its owner, which keeps the larger value. The ghosts
+    /// stay unchanged. Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that is lost or failed.
     pub(super) fn larger_to_owners(&self, halo: &Halo, run: usize, all: &mut Buffer<f64>) -> Result<()> {
         let (device, what) = (self.device(), "ghosts");
         let mut ghosts = vec![0.0; halo.ghosts * run];

@@ -1,4 +1,4 @@
-//! Launches captured as a graph, and graphs made ready to be replayed.
+//! Launches captured as a graph, and executable graphs.
 
 use super::driver::Device;
 use super::waiting::GRAPH;
@@ -6,22 +6,22 @@ use crate::Result;
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Launches in their order, not yet executable.
+/// Captured launches in their order, not yet executable.
 pub(super) struct Captured(sys::CUgraph);
 
 /// A graph that can be launched.
 pub(super) struct Executable(sys::CUgraphExec);
 
 impl Device {
-    /// From here on launches into the stream are recorded and do not run. Kernels may be loaded meanwhile: the relaxed mode
-    /// forbids nothing, and no work of this thread touches what is being recorded.
+    /// Starts recording: launches into the stream are recorded and do not run. Kernels may be loaded
+    /// meanwhile, because the relaxed mode forbids no call, and no work of this thread touches the recording.
     pub(super) fn begin_capture(&self) -> Result<()> {
         self.bind()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         self.check("cuStreamBeginCapture", self.stream().begin_capture(mode))
     }
 
-    /// What was recorded since [`begin_capture`](Self::begin_capture).
+    /// Returns the launches recorded since [`begin_capture`](Self::begin_capture).
     pub(super) fn end_capture(&self) -> Result<Captured> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream lives; one pointer is written.
@@ -51,7 +51,7 @@ impl Device {
 }
 
 impl Captured {
-    /// Launches and copies in it.
+    /// Returns the number of launches and copies in the graph.
     pub(super) fn nodes(&self, device: &Device) -> Result<usize> {
         let mut count = 0;
         // SAFETY: without an array the call writes the number alone.

@@ -1,10 +1,10 @@
-//! Kernels as Rust sees them: [`kernels!`] declares each once, with the types of its arguments, its file and its
-//! specialisations; [`Function`] is one that is loaded, and [`Launch`] a launch of it.
+//! Kernels as Rust sees them. [`kernels!`] declares each kernel once, with the types of its arguments, its
+//! file and its specialisations. A [`Function`] is a loaded kernel, and a [`Launch`] is one launch of it.
 //!
-//! A launch is safe to write. What a kernel reads and writes through its arguments is memory of the GPU, to which no Rust reference ever
-//! points: a wrong length gives wrong numbers or a fault that the driver reports, and never undefined behaviour on the
-//! host. That the arguments are those of the kernel is checked: their number, order and types by the compiler, from the
-//! declaration; the declaration against the source by a test.
+//! A launch needs no `unsafe`. A kernel reads and writes only memory of the GPU through its arguments, and no
+//! Rust reference ever points there. A wrong length therefore gives wrong numbers or a fault that the driver
+//! reports, and never undefined behaviour on the host. The compiler checks the number, order and types of the
+//! arguments against the declaration; a test checks the declaration against the source.
 
 use super::buffer::Buffer;
 use super::compiler::{Defines, Kernel};
@@ -16,32 +16,34 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Names of functions in C with the same arguments, and the name and type of each argument.
+/// Names of C functions with the same arguments, and the name and type of each argument.
 type Declared = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// A kernel file: its text, its functions, and the constants that it is compiled with.
+/// A kernel file: its text, its functions, and the constants of its specialisations.
 pub(crate) struct File {
     /// Name in `kernels/`.
     pub name: &'static str,
     pub text: &'static str,
-    /// Its functions and the names and types of their arguments, as declared; for the test that compares them with the text.
+    /// Functions of the file with the names and types of their arguments, as declared. A test compares them
+    /// with the text.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that compares it with the text"))]
     pub entries: &'static [Declared],
-    /// What of it is compiled ahead; one function stands for all that are compiled with the same constants.
+    /// Specialisations that are compiled ahead. One function stands for all functions that are compiled with
+    /// the same constants.
     pub specialisations: fn(Set) -> Vec<Kernel>,
 }
 
-/// Which specialisations.
+/// A set of specialisations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// All that the library can ask for: a test compiles them.
+    /// All that the library can use; a test compiles them.
     All,
-    /// What a release carries compiled: the sizes that most systems have.
+    /// Those that a release contains in compiled form: the sizes of most systems.
     Common,
 }
 
 impl Set {
-    /// `all` or `common`.
+    /// Returns `all` or `common`, according to the set.
     pub(crate) fn choose<T>(
         self,
         all: impl IntoIterator<Item = T>,
@@ -56,28 +58,28 @@ impl Set {
 
 /// A function of a kernel file, as declared by [`kernels!`].
 pub(crate) trait Entry: Copy {
-    /// Its name in C, then those of others with the same arguments.
+    /// Name of the function in C, followed by the names of others with the same arguments.
     const NAMES: &'static [&'static str];
     const FILE: &'static File;
 
-    /// The kernel of a file that is compiled without constants.
+    /// Returns the kernel of a file that is compiled without constants.
     fn plain(self) -> Of<Self> {
         self.with(Vec::new())
     }
 
-    /// The kernel that the file becomes with these constants.
+    /// Returns the kernel that the file becomes with these constants.
     fn with(self, defines: Defines) -> Of<Self> {
         self.named(Self::NAMES[0], defines)
     }
 
-    /// The same of one of [`NAMES`](Self::NAMES).
+    /// Returns the same for one of [`NAMES`](Self::NAMES).
     fn named(self, entry: &'static str, defines: Defines) -> Of<Self> {
         debug_assert!(Self::NAMES.contains(&entry), "{entry} is not declared with these arguments");
         Of { kernel: Kernel { file: Self::FILE.name, entry, defines }, entry: PhantomData }
     }
 }
 
-/// A specialised kernel that knows its arguments.
+/// A specialised kernel with the types of its arguments.
 #[derive(Clone)]
 pub(crate) struct Of<K> {
     kernel: Kernel,
@@ -97,7 +99,7 @@ impl<K> From<Of<K>> for Kernel {
     }
 }
 
-/// A loaded kernel that knows its arguments.
+/// A loaded kernel with the types of its arguments.
 pub(crate) struct Function<K> {
     function: CudaFunction,
     entry: PhantomData<K>,
@@ -117,17 +119,17 @@ impl<K> Deref for Function<K> {
 }
 
 impl Device {
-    /// The function of a specialised kernel, compiled or loaded at its first use.
+    /// Returns the function of a specialised kernel, which is compiled or loaded at its first use.
     pub(super) fn function<K>(&self, kernel: &Of<K>) -> Result<Function<K>> {
         Ok(Function { function: self.load(kernel)?, entry: PhantomData })
     }
 
-    /// The same of a kernel that is made from static text, put together at its first use.
+    /// Returns the function of a kernel made from static text, which is assembled at its first use.
     pub(super) fn function_of<K>(&self, key: TextKey, kernel: impl FnOnce() -> Of<K>) -> Result<Function<K>> {
         Ok(Function { function: self.load_text(key, || kernel().into())?, entry: PhantomData })
     }
 
-    /// A function of a module that is the caller's.
+    /// Returns a function of a module that belongs to the caller.
     pub(super) fn function_in<K: Entry>(
         &self,
         module: &Arc<cudarc::driver::CudaModule>,
@@ -138,14 +140,14 @@ impl Device {
 }
 
 impl<K> Function<K> {
-    /// A launch on `grid` blocks of `block` threads, in the device's stream.
+    /// Prepares a launch on `grid` blocks of `block` threads, in the device's stream.
     pub(super) fn on<'a>(&'a self, device: &'a Device, grid: usize, block: usize) -> Launch<'a, K> {
         let stream = &*device.stream;
         Launch { device, function: &self.function, stream, grid, block, shared: 0, entry: PhantomData }
     }
 }
 
-/// A launch whose arguments are still to come: `run`, which [`kernels!`] makes for each kernel, takes them.
+/// A launch without its arguments yet: `run`, which [`kernels!`] makes for each kernel, takes them.
 pub(super) struct Launch<'a, K> {
     device: &'a Device,
     function: &'a CudaFunction,
@@ -157,22 +159,22 @@ pub(super) struct Launch<'a, K> {
 }
 
 impl<'a, K> Launch<'a, K> {
-    /// With so many bytes of dynamic shared memory.
+    /// Adds `bytes` bytes of dynamic shared memory.
     pub(super) fn shared(self, bytes: usize) -> Self {
         Self { shared: bytes, ..self }
     }
 
-    /// In another stream of the device.
+    /// Moves the launch to another stream of the device.
     pub(super) fn in_stream(self, stream: &'a CudaStream) -> Self {
         Self { stream, ..self }
     }
 
     /// # Safety
-    /// `arguments` must point to values of the kernel's parameter types; more than the kernel has are not read.
+    /// `arguments` must point to values of the kernel's parameter types. Surplus arguments are not read.
     #[inline]
     pub(super) unsafe fn launch(self, arguments: &mut [*mut c_void]) -> Result<()> {
         let Self { device, function, stream, grid, block, shared, .. } = self;
-        // SAFETY: the caller's promise; what the kernel does with its addresses is said at the head of this file.
+        // SAFETY: guaranteed by the caller; the head of this file says why the kernel's addresses are safe.
         unsafe { device.launch_in(stream, function, grid, block, shared, arguments) }
     }
 }
@@ -193,13 +195,13 @@ macro_rules! argument {
 }
 
 argument! {
-    /// An address of numbers of the type that the file is specialised on: f64 or f32.
+    /// An address of numbers whose type is a constant of the file: f64 or f32.
     Reals,
-    /// An address of what has no twin in Rust, or several.
+    /// An address of data without a Rust type, or of several types.
     Address
 }
 
-/// An address of numbers of one type on the GPU; 0 where a kernel may be given none.
+/// An address of numbers of one type on the GPU; 0 where a kernel accepts a null pointer.
 #[repr(transparent)]
 pub(super) struct At<T>(u64, PhantomData<T>);
 
@@ -251,9 +253,10 @@ impl<T: Copy> From<&Buffer<T>> for Address {
     }
 }
 
-/// Declares the kernels of a file: `FILE in "name.cu", specialisations;` and then each function as C has it, `const T*` as `At<T>`.
-/// What follows `=` is the name in C where several declarations stand for one function with different constants, and what follows `|` names
-/// functions with the same arguments, for [`Entry::named`].
+/// Declares the kernels of a file: `FILE in "name.cu", specialisations;`, followed by each function as in C,
+/// with `const T*` written as `At<T>`. The text after `=` is the name in C, where several declarations stand
+/// for one function with different constants. The names after `|` are functions with the same arguments, for
+/// [`Entry::named`].
 ///
 /// `specialisations` is a function from a [`Set`] to the kernels that are compiled ahead.
 macro_rules! kernels {
@@ -289,7 +292,8 @@ macro_rules! kernels {
                     $($argument: impl Into<$type>),*
                 ) -> $crate::Result<()> {
                     $(let mut $argument: $type = $argument.into();)*
-                    // SAFETY: these are the types of the declaration, which a test compares with the kernel's.
+                    // SAFETY: the types are those of the declaration, which a test compares with the
+                    // kernel's.
                     unsafe { self.launch(&mut [$((&raw mut $argument).cast()),*]) }
                 }
             }

@@ -1,8 +1,8 @@
-//! One NVIDIA GPU: found at run time, kernels compiled by NVRTC and cached on disk.
+//! One NVIDIA GPU: found at run time, with kernels that NVRTC compiles and a disk cache keeps.
 //!
-//! Three layers: `driver` (memory, streams, graphs, launches: all the unsafe calls), `compiler` (sources to
-//! cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] a GPU; spaces of different
-//! lengths share it.
+//! There are three layers: `driver` (memory, streams, graphs, launches: all the unsafe calls), `compiler`
+//! (sources to cubins) and the [`Cuda`] space with its products. A process holds one [`Device`] per GPU;
+//! spaces of different lengths share it.
 //!
 //! # Kernels
 //! NVRTC compiles a kernel on the user's machine, for the GPU that is there, so a build needs no CUDA. A
@@ -49,7 +49,7 @@ pub(crate) mod scan;
 mod schedule;
 pub(crate) mod schwarz;
 mod space;
-#[doc(hidden)] // for the test that compiles them all, and the program that embeds them
+#[doc(hidden)] // for the test that compiles all kernels, and the program that embeds them
 pub mod specialisations;
 mod staging;
 pub(crate) mod structure;
@@ -79,5 +79,5 @@ pub use schwarz::CudaSchwarz;
 pub use space::{Cuda, CudaBasis};
 pub use versions::Versions;
 
-/// The oldest driver that works, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
+/// The oldest supported driver, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
 pub const DRIVER_NEEDED: i32 = 13000;

@@ -1,5 +1,5 @@
-//! Kernels of the GPUs of this process: a file with its constants is compiled and loaded once, by whichever thread asks first,
-//! and stays loaded. Threads that ask for different ones do not wait for each other.
+//! Kernels of the GPUs of this process. A file with its constants is compiled and loaded once, by the first
+//! thread that needs it, and stays loaded. Threads that need different kernels do not wait for each other.
 
 use super::compiler::{self, Defines, Kernel};
 use super::driver::failure;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 
-/// Most threads that fetch kernels ahead: a solve has some twenty.
+/// Most threads that fetch kernels ahead; a solve uses some twenty kernels.
 const THREADS: usize = 8;
 
-/// What makes a module: the file and its constants, whichever of its functions is wanted.
+/// Identity of a module: the file and its constants, for all functions of the file.
 type Source = (&'static str, Defines);
 
 fn source(kernel: &Kernel) -> Source {
@@ -25,12 +25,12 @@ fn source(kernel: &Kernel) -> Source {
 /// A module, once it is loaded.
 type Place = Arc<Once<Arc<CudaModule>>>;
 
-/// A module whose constant memory belongs to those who hold this: all want the same numbers there.
+/// A module whose constant memory is shared by its holders, who all use the same numbers.
 pub(crate) struct Held {
     pub module: Arc<CudaModule>,
 }
 
-/// Modules with numbers in their constant memory, by those.
+/// Modules with numbers in their constant memory, by those numbers.
 type WithNumbers = HashMap<(Source, Vec<u64>), Weak<Held>>;
 
 /// The modules that are loaded on one GPU.
@@ -42,7 +42,7 @@ pub(crate) struct Modules {
     loaded: Mutex<HashMap<Source, Place>>,
     held: Mutex<WithNumbers>,
     quiet: Turn,
-    /// What was fetched ahead.
+    /// Keys of kernels that were fetched ahead.
     fetched: Mutex<HashSet<String>>,
 }
 
@@ -51,7 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Modules {
-    /// Those of a GPU, the same for all who open it.
+    /// Returns the modules of a GPU, which all users of the GPU share.
     pub(crate) fn of(context: &Arc<CudaContext>, name: &str, arch: (i32, i32)) -> Arc<Self> {
         static KEPT: Mutex<Vec<Arc<Modules>>> = Mutex::new(Vec::new());
         let (mut kept, ordinal) = (lock(&KEPT), context.ordinal());
@@ -66,35 +66,38 @@ impl Modules {
         modules
     }
 
-    /// True the first time that this is asked.
+    /// True for the first call with this key.
     pub(crate) fn is_new(&self, key: String) -> bool {
         lock(&self.fetched).insert(key)
     }
 
-    /// Keeps other threads from loading ahead as long as the answer lives: the driver loads under the lock of the context, after what
-    /// runs there, and nothing is to come between the launches of a recording.
+    /// Keeps other threads from loading kernels ahead while the returned value lives. The driver loads under
+    /// the lock of the context, after the work that runs there, and nothing must come between the launches of
+    /// a recording.
     ///
     /// # Errors
-    /// A thread that loads and is not done in time.
+    /// A thread that does not finish its loading in time.
     pub(crate) fn quiet(&self) -> Result<Taken<'_>> {
         self.quiet.take("kernels that another thread loads or records")
     }
 
-    /// The module of a kernel, loaded if it is not.
+    /// Returns the module of a kernel, and loads it if needed.
     pub(crate) fn load(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let place = lock(&self.loaded).entry(source(kernel)).or_default().clone();
         place.get_or_make(&|| format!("the kernels of {}", kernel.file), || self.load_another(kernel))
     }
 
-    /// The same for later, with its function: the driver may put loading off until that is named. Compiled first, because whoever
-    /// waits for a turn must not be waited for.
+    /// Loads a module before its first use, together with its function, because the driver may delay loading
+    /// until a function is named. The kernel is compiled first, so that a thread that waits for its turn to
+    /// load keeps no other thread waiting.
     fn load_ahead(&self, kernel: &Kernel) -> Result<()> {
         compiler::image(kernel, self.arch)?;
         let _turn = self.quiet()?;
         self.load(kernel).map(|module| drop(module.load_function(kernel.entry)))
     }
 
-    /// A module for all who want these numbers in its constant memory. `write` puts them there, and waits until they are.
+    /// Returns a module for all operators that use these numbers in its constant memory. `write` puts the
+    /// numbers there and waits until they have arrived.
     pub(crate) fn with_numbers(
         &self,
         kernel: &Kernel,
@@ -110,7 +113,7 @@ impl Modules {
         write(&held.module)?;
         let mut all = lock(&self.held);
         all.retain(|_, held| held.strong_count() > 0);
-        // Another thread may have made one meanwhile.
+        // Another thread may have loaded one meanwhile.
         if let Some(held) = all.get(&key).and_then(Weak::upgrade) {
             return Ok(held);
         }
@@ -118,7 +121,8 @@ impl Modules {
         Ok(held)
     }
 
-    /// True where nobody else holds this module, and nobody will: its constant memory is the caller's.
+    /// True where nothing else holds this module, and nothing can acquire it: its constant memory is the
+    /// caller's.
     pub(crate) fn is_own(&self, held: &Arc<Held>) -> bool {
         let mut all = lock(&self.held);
         let own = Arc::strong_count(held) == 1;
@@ -128,7 +132,7 @@ impl Modules {
         own
     }
 
-    /// A module that nobody else has: its constant memory is the caller's.
+    /// Loads a module that is not shared: its constant memory is the caller's.
     pub(crate) fn load_another(&self, kernel: &Kernel) -> Result<Arc<CudaModule>> {
         let image = compiler::image(kernel, self.arch)?;
         let made = self.context.load_module(Ptx::from_binary(image.to_vec()));
@@ -136,23 +140,23 @@ impl Modules {
     }
 }
 
-/// Threads that compile and load kernels before they are asked for. They stop when this is dropped.
+/// Threads that compile and load kernels before their first use. They stop when this is dropped.
 pub(crate) struct Ahead {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Kernels to be fetched, in the order in which they will be wanted.
+/// Kernels to be fetched, in the order of their first use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
-    /// Of modules that all share.
+    /// Kernels of shared modules.
     pub shared: Vec<Kernel>,
-    /// Of modules that each operator loads for itself; these are only compiled.
+    /// Kernels of modules that each operator loads for itself; these are only compiled.
     pub private: Vec<Kernel>,
 }
 
 impl Ahead {
-    /// Starts fetching. What cannot be had is left to whoever asks for it, with the error.
+    /// Starts to fetch kernels. A failure is ignored here: the first user of the kernel gets the error.
     pub(crate) fn fetch(modules: &Arc<Modules>, wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let private = wanted.private.into_iter().map(|kernel| (kernel, true));
@@ -166,7 +170,7 @@ impl Ahead {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    // An error is the asker's to hear.
+                    // The first user of the kernel gets the error.
                     let _ = match private {
                         true => compiler::image(kernel, modules.arch).map(|_| ()),
                         false => modules.load_ahead(kernel),
@@ -183,7 +187,8 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            join(thread, "threads that compile kernels ahead"); // a panic of theirs is turned into an error before
+            // a panic in them is turned into an error earlier
+            join(thread, "threads that compile kernels ahead");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! NCCL, found at run time: sums and messages between GPUs that cannot store into each other's memory.
 //!
-//! Three layers in one file, since few calls are needed: the library's functions, their results, and [`Nccl`].
+//! The file has three layers, since few calls are needed: the library's functions, their results, and
+//! [`Nccl`].
 
 use super::driver::Device;
 use crate::comm::{Communicator, gather};
@@ -91,7 +92,7 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// NCCL's version, such as 22803, or why it cannot be used.
+/// Returns NCCL's version, such as 22803, or the reason why it cannot be used.
 ///
 /// # Errors
 /// The library is missing.
@@ -105,7 +106,7 @@ pub fn nccl_version() -> Result<i32> {
 /// One rank's end of an NCCL communicator.
 ///
 /// # Examples
-/// Made by a [`Fabric`](super::Fabric) where ranks need it. What is installed:
+/// A [`Fabric`](super::Fabric) makes one where ranks need it. The installed version:
 /// ```
 /// match krylith_core::device::cuda::nccl_version() {
 ///     Ok(version) => println!("NCCL {}.{}", version / 10_000, version / 100 % 100),
@@ -119,7 +120,8 @@ pub struct Nccl {
     aborted: std::sync::atomic::AtomicBool,
 }
 
-// SAFETY: NCCL allows calls on one communicator from any thread, one at a time; `abort` may come beside others.
+// SAFETY: NCCL allows calls on one communicator from any thread, one at a time; only `abort` may run beside
+// others.
 unsafe impl Send for Nccl {}
 // SAFETY: as above.
 unsafe impl Sync for Nccl {}
@@ -128,7 +130,7 @@ impl Nccl {
     /// Joins the ranks of `comm`. Collective.
     ///
     /// # Errors
-    /// The library is missing on a rank; NCCL refuses, such as two ranks on one GPU.
+    /// The library is missing on a rank; NCCL fails, for example with two ranks on one GPU.
     pub fn new(device: &Arc<Device>, comm: &dyn Communicator) -> Result<Self> {
         let library = Library::get();
         let library = crate::comm::agree(comm, library)?;
@@ -162,7 +164,7 @@ impl Nccl {
         self.check("ncclAllReduce", code)
     }
 
-    /// Sends and receives all messages at once: (rank, address, numbers) each.
+    /// Sends and receives all messages at once: each is (rank, address, number of values).
     pub(super) fn exchange(
         &self,
         stream: CUstream,
@@ -187,10 +189,10 @@ impl Nccl {
         self.check("ncclGroupEnd", unsafe { (self.library.group_end)() })
     }
 
-    /// As [`Fabric`](super::Fabric) sums, for baselines.
+    /// Sums as [`Fabric`](super::Fabric) does, for baselines.
     ///
     /// # Errors
-    /// What NCCL says.
+    /// The error of NCCL.
     ///
     /// # Safety
     /// The address must hold `n` f64 until the device's stream is done.
@@ -198,10 +200,11 @@ impl Nccl {
         self.sum(values, n)
     }
 
-    /// As [`Fabric`](super::Fabric) exchanges, for baselines: (rank, address, numbers) each.
+    /// Exchanges messages as [`Fabric`](super::Fabric) does, for baselines: each is (rank, address, number of
+    /// values).
     ///
     /// # Errors
-    /// What NCCL says.
+    /// The error of NCCL.
     ///
     /// # Safety
     /// The addresses must hold that many f64 until `stream`, one of this device, is done.
@@ -214,7 +217,8 @@ impl Nccl {
         self.exchange(stream, send, receive)
     }
 
-    /// Ends what is under way, so that the stream drains although a rank is gone. From any thread.
+    /// Aborts pending operations, so that the stream drains although a rank is lost. Any thread may call
+    /// this.
     pub fn abort(&self) {
         if !self.aborted.swap(true, std::sync::atomic::Ordering::SeqCst) {
             // SAFETY: once; the handle is not used afterwards.

@@ -1,8 +1,8 @@
-//! One run of a matrix's block rows cut out on the GPU that will hold it, in local columns (`kernels/part.cu`): what several GPUs of
-//! one process start from.
+//! A run of a matrix's block rows, cut out in local columns on the GPU that will hold it (`kernels/part.cu`).
+//! This is how several GPUs of one process get their rows.
 //!
-//! Only the run travels: from the host, from this GPU, or from another. Its columns are renumbered here, and the numbers of its ghosts
-//! are all that comes back.
+//! Only the run itself is copied, from the host, from this GPU or from another. Its columns are renumbered on
+//! this GPU, and only the numbers of its ghosts come back to the host.
 
 use super::bounce::Spot;
 use super::driver::{Buffer, Device};
@@ -33,27 +33,27 @@ kernels! {
     );
 }
 
-/// First row and end of a run, entries before it in the whole, ghosts before it.
+/// First row and end of a run, number of entries before it in the whole matrix, number of ghosts before it.
 type Run = [i64; 4];
 
-/// What its buffers are for, in errors.
+/// Purpose of its buffers, in errors.
 const WHAT: &str = "one GPU's rows of a matrix";
-/// Words of 32 bits that a block of threads counts at once.
+/// Words of 32 bits that a thread block counts at a time.
 const WORDS: usize = 1024;
 
-/// A run of rows of terms that stand whole, on the GPU that holds it.
+/// A run of rows of undistributed terms, on the GPU that holds it.
 pub(crate) struct RunOnDevice {
     device: Arc<Device>,
     run: Range<usize>,
-    /// Ghosts that stand before the run in the whole.
+    /// Number of ghosts whose global number is below the run.
     low: usize,
     /// Global numbers of the ghosts, ascending.
     pub ghosts: Vec<u32>,
-    /// Where the entries of the run begin in each term, and where they end.
+    /// Range of the run's entries in each term.
     entries: Vec<Range<usize>>,
 }
 
-/// Addresses of the run's arrays, as they stand in the whole, and what keeps them.
+/// Addresses of the run's arrays in global numbers, and the owners of that memory.
 struct Raw {
     row_ptr: u64,
     col: u64,
@@ -62,10 +62,10 @@ struct Raw {
 }
 
 impl RunOnDevice {
-    /// Cuts rows `run` of the terms, and gives them in local numbers, without a halo.
+    /// Cuts rows `run` of the terms and returns them in local numbers, without a halo.
     ///
     /// # Errors
-    /// A GPU without room, or that fails.
+    /// Out of device memory; a failure of the GPU.
     pub fn cut(ordinal: usize, terms: &Terms, run: Range<usize>) -> Result<(Self, Terms<'static>)> {
         let device = Device::open(ordinal)?;
         let patterns = if terms.shared_pattern() { 1 } else { terms.terms.len() };
@@ -151,17 +151,18 @@ impl RunOnDevice {
             let storage = Storage::device(rows, nodes, count, to);
             own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
         }
-        // Whoever uses the arrays does so in a stream, and from a pool, of its own: what was brought as it stood is given back.
+        // Later users of the new arrays work in streams and pools of their own, so the unmodified copy is
+        // freed here.
         drop(raw);
         device.wait()?;
         device.trim_pool();
         Ok((made, Terms { terms: own, halo: None }))
     }
 
-    /// Cuts a run of rows on each of some GPUs, all at the same time.
+    /// Cuts a run of rows on each of several GPUs at the same time.
     ///
     /// # Errors
-    /// As [`cut`](Self::cut), of the first that fails.
+    /// The errors of [`cut`](Self::cut) on the first GPU that fails.
     pub fn cut_all(
         ordinals: &[usize],
         terms: &Terms,
@@ -178,10 +179,10 @@ impl RunOnDevice {
         made.into_iter().collect()
     }
 
-    /// The run's rows of term `t` with the values that the whole has now.
+    /// Returns the run's rows of term `t` with the present values of the whole matrix.
     ///
     /// # Errors
-    /// A GPU without room, or that fails.
+    /// Out of device memory; a failure of the GPU.
     pub fn update(&self, t: usize, whole: &Bsr, own: &Bsr) -> Result<Bsr> {
         let (device, square) = (&self.device, whole.block() * whole.block());
         let old = own.storage().on::<Resident>();
@@ -193,12 +194,12 @@ impl RunOnDevice {
         Ok(own.with_storage(own.storage().with_device_values(Arc::new(old.with_values(values)))))
     }
 
-    /// `Run` of the kernels; `base` entries stand before the run in the whole.
+    /// Returns `Run` of the kernels; `base` entries stand before the run in the whole matrix.
     fn described(&self, base: usize) -> [i64; 4] {
         [self.run.start as i64, self.run.end as i64, base as i64, self.low as i64]
     }
 
-    /// Values of the run as they stand in the whole, in the local order of a pattern.
+    /// Reorders values of the run from global order to the local order of a pattern.
     fn reorder(&self, pattern: &Resident, values: u64, square: usize) -> Result<Buffer<f64>> {
         let (device, rows) = (&self.device, self.run.len());
         let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
@@ -219,7 +220,7 @@ impl RunOnDevice {
     }
 }
 
-/// Where the entries of block row `i` begin.
+/// Returns the first entry of block row `i`.
 pub(crate) fn pointer(a: &Bsr, i: usize) -> Result<usize> {
     match a.storage().on::<Resident>().filter(|_| !a.storage().has_host_pattern()) {
         Some(resident) => resident.pointer(i),
@@ -227,7 +228,7 @@ pub(crate) fn pointer(a: &Bsr, i: usize) -> Result<usize> {
     }
 }
 
-/// The arrays of a run of rows where this GPU reads them: where they are, or copied.
+/// Returns the arrays of a run of rows where this GPU can read them: in place, or copied.
 fn bring(
     device: &Arc<Device>,
     a: &Bsr,
@@ -255,7 +256,7 @@ fn bring(
             Ok(to)
         };
         resident.settled()?;
-        // GPUs that cannot reach each other talk through the host.
+        // GPUs that cannot reach each other exchange data through the host.
         if let Ok(values) = copy(resident.values.at(numbers.start), 8 * numbers.len()) {
             let (mut raw, mut kept) = (
                 Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) },
@@ -273,7 +274,7 @@ fn bring(
     }
     let send = |bytes: usize| device.room::<u8>(bytes, WHAT);
     let values = send(8 * numbers.len())?;
-    // SAFETY: room for as many numbers, here and below; offsets are below 2⁶³.
+    // SAFETY: allocated for as many numbers, here and below; offsets are below 2⁶³.
     unsafe { device.send(&a.values()[numbers], values.pointer())? };
     let (mut raw, mut kept) =
         (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
@@ -292,15 +293,15 @@ fn bring(
 }
 
 impl Drop for Raw {
-    /// Copies from another GPU's memory end before that may be freed.
+    /// Waits for copies from another GPU's memory before that memory can be freed.
     fn drop(&mut self) {
         if let (Some(_), Some(copy)) = (&self.kept.0, self.kept.1.first()) {
-            let _ = copy.device().wait(); // a device that failed says so where it is used
+            let _ = copy.device().wait(); // a failed device reports its error at its next use
         }
     }
 }
 
-/// The halo of each run, from the ghosts of all.
+/// Returns the halo of each run, from the ghosts of all runs.
 pub(crate) fn halos(runs: &[Range<usize>], ghosts: &[&[u32]]) -> Vec<Halo> {
     let of = |rank: usize, owner: usize| {
         let (ghosts, run) = (ghosts[rank], &runs[owner]);
@@ -319,11 +320,13 @@ pub(crate) fn halos(runs: &[Range<usize>], ghosts: &[&[u32]]) -> Vec<Halo> {
         .collect()
 }
 
-/// Runs of rows of a matrix, each cut on the GPU that will multiply it, with its halo: what [`split`](crate::partition::split) does on the
-/// host, for rows that follow one another. `runs` are every row once, in order, and one for each GPU.
+/// Cuts runs of rows of a matrix, each on the GPU that will multiply it, with its halo. It does for
+/// consecutive rows what [`split`](crate::partition::split) does on the host. `runs` must contain every row
+/// once, in order, and have one run for each GPU.
 ///
 /// # Errors
-/// A GPU without room, or that fails; runs that leave rows out, or another number of GPUs.
+/// Out of device memory; a failure of a GPU; runs that leave rows out; a number of runs other than that of
+/// the GPUs.
 pub fn split_runs(terms: &Terms, runs: &[Range<usize>], ordinals: &[usize]) -> Result<Vec<Terms<'static>>> {
     let mut next = 0;
     let follow =

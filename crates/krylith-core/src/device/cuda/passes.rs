@@ -1,6 +1,7 @@
 //! Passes over the entries of terms in the memory of a GPU: launches of `kernels/passes.cu`.
 //!
-//! Where a system is shared by ranks, what others have in a column goes to its owner through the host, as on a CPU.
+//! Where ranks share a system, each rank sends its column maxima to the owners of the columns through the
+//! host, as on a CPU.
 
 use super::Cuda;
 use super::compiler::Kernel;
@@ -49,43 +50,44 @@ kernels! {
     fn random_numbers(count: i64, seed: u64, numbers: At<u64>, first: u64, order: i32, to: At<f64>);
 }
 
-/// Blocks of a matrix that a block of threads of `passes.cu` looks at.
+/// Blocks of a matrix that a thread block of `passes.cu` reads.
 fn window(block: usize) -> usize {
     2048 / block
 }
 
-/// A kernel of `passes.cu`: passes over the entries of a matrix, scaled or as they are.
+/// Returns a kernel of `passes.cu`: a pass over the entries of a matrix, scaled or unscaled.
 pub(crate) fn passes<K: Entry>(entry: K, block: usize, scaled: bool) -> Of<K> {
     entry.with(vec![define("BLOCK", block), define("SCALED", scaled as u32)])
 }
 
-/// The passes over matrices of some block sizes.
+/// Returns the passes over matrices of the given block sizes.
 fn maxima_of(blocks: Vec<usize>) -> Vec<Kernel> {
     let of = |block| [passes(entry_maxima, block, false).into(), passes(scaled_maxima, block, true).into()];
     blocks.into_iter().flat_map(of).collect()
 }
 
-/// Threads of a block where each takes a number.
+/// Threads per thread block where each thread processes one number.
 const THREADS: usize = 256;
 
-/// How large the entries of terms are, in numbers of this rank's own unknowns.
+/// Magnitudes of the entries of terms, for this rank's own unknowns.
 pub(crate) struct Magnitudes {
-    /// Smallest and largest of all entries that are not zero; infinite and zero where there are none.
+    /// Smallest and largest magnitude of all nonzero entries; infinity and zero where there are none.
     pub entries: [f64; 2],
-    /// The same of the rows' largest entries.
+    /// The same for the largest entry of each row.
     pub rows: [f64; 2],
-    /// The same of the columns'.
+    /// The same for the largest entry of each column.
     pub columns: [f64; 2],
-    /// Unknowns with an empty row, with an empty column, without a diagonal entry.
+    /// Number of unknowns with an empty row, with an empty column, and without a diagonal entry.
     pub counts: [usize; 3],
-    /// Blocks of the longest block row where that has more than 256; else 0.
+    /// Blocks of the longest block row if it has more than 256; else 0.
     pub longest_row: usize,
-    /// Unknowns whose diagonal entry, of the first stage, is [`WEAK`] or missing.
+    /// Number of unknowns whose diagonal entry, in the first stage, is [`WEAK`] or missing.
     pub weak: usize,
     terms: Vec<TermMaxima>,
 }
 
-/// Of one term: the largest magnitude of each scalar row, of each scalar column with those of ghosts, and diagonal entries.
+/// Maxima of one term: the largest magnitude of each scalar row and of each scalar column (with ghosts), and
+/// the diagonal entries.
 pub(crate) struct TermMaxima<V = Buffer<f64>> {
     pub rows: V,
     pub columns: V,
@@ -93,7 +95,7 @@ pub(crate) struct TermMaxima<V = Buffer<f64>> {
 }
 
 impl Magnitudes {
-    /// The arrays behind the counts, on the host, term by term.
+    /// Copies the arrays behind the counts to the host, term by term.
     pub(crate) fn maxima(&self) -> Result<Vec<TermMaxima<Vec<f64>>>> {
         let fetch = |v: &Buffer<f64>| {
             let mut host = vec![0.0; v.len()];
@@ -112,7 +114,7 @@ impl Magnitudes {
     }
 }
 
-/// A coefficient as `kernels/passes.cu` wants it: `Term`.
+/// Converts a coefficient to `Term` of `kernels/passes.cu`.
 fn coefficient(c: &Dense) -> [f64; 7] {
     let s = c.rows();
     let stages = |has: &dyn Fn(usize) -> bool| (0..s).filter(|&k| has(k)).map(|k| f64::from(1 << k)).sum();
@@ -125,22 +127,25 @@ fn coefficient(c: &Dense) -> [f64; 7] {
 }
 
 impl Cuda {
-    /// The matrices of terms, where all are in the memory of this GPU and the kernels take their shape.
+    /// Returns the matrices of terms if all are in the memory of this GPU and have a shape that the kernels
+    /// support.
     fn all_at_hand(&self, terms: &Terms) -> Option<Vec<Arc<Resident>>> {
         let fits = terms.block() <= 8 && terms.stages() <= 4 && terms.terms.len() <= 2;
         terms.terms.iter().map(|(_, a)| self.at_hand(a).filter(|_| fits)).collect()
     }
 
-    /// How large the entries of terms are; `None` where they are not in the memory of this GPU. Collective.
+    /// Returns the magnitudes of the entries of terms; `None` where they are not in the memory of this GPU.
+    /// Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed.
+    /// Out of device memory; a rank that is lost or failed.
     pub(crate) fn magnitudes(&self, terms: &Terms) -> Result<Option<Magnitudes>> {
         let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
         let (b, n, device) = (terms.block(), terms.block_rows(), self.device());
         let what = "the largest entries of rows and columns";
         let (inf, none) = (f64::INFINITY.to_bits(), 0u64);
-        // Extents of entries, rows and columns, counts, the longest row, and how many diagonal entries are weak.
+        // Extents of entries, rows and columns, counts, the longest row, and the number of weak diagonal
+        // entries.
         let found = device.upload(&[inf, none, inf, none, inf, none, 0, 0, 0, 0, 0], what)?;
         let mut maxima = Vec::with_capacity(matrices.len());
         for ((c, a), on) in terms.terms.iter().zip(&matrices) {
@@ -202,10 +207,11 @@ impl Cuda {
         }))
     }
 
-    /// Scale factors of terms, and the scaled terms; `None` where they are not in the memory of this GPU. Collective.
+    /// Returns scale factors of terms and the scaled terms; `None` where they are not in the memory of this
+    /// GPU. Collective.
     ///
     /// # Errors
-    /// A device without room; a rank that is gone or failed; an entry that overflows.
+    /// Out of device memory; a rank that is lost or failed; an entry that overflows.
     pub(crate) fn equilibrated(&self, terms: &Terms) -> Result<Option<(Factors<Self>, Terms<'static>)>> {
         let Some(matrices) = self.all_at_hand(terms) else { return Ok(None) };
         let (b, device, what) = (terms.block(), self.device(), "scale factors");
@@ -257,7 +263,7 @@ impl Cuda {
         agree(self.comm(), made).map(Some)
     }
 
-    /// The first factors, as many times over as there are stages: a vector of this space.
+    /// Repeats the factors once per stage, which gives a vector of this space.
     fn repeated(&self, factors: &Buffer<f64>, stages: usize) -> Result<Buffer<f64>> {
         let (device, to) = (self.device(), self.vector()?);
         let function = device.function(&passes(repeat, 1, false))?;
@@ -269,7 +275,7 @@ impl Cuda {
         Ok(to)
     }
 
-    /// R A C of every term, in new arrays of values.
+    /// Computes R A C of every term, in new arrays of values.
     fn scaled(
         &self,
         terms: &Terms,
@@ -303,7 +309,7 @@ impl Cuda {
         let mut found = [0];
         device.read(&wrong, 0, &mut found)?;
         if found[0] != 0 {
-            // The host names the entry.
+            // The host finds the entry, for the error.
             let mut scaling = Scaling { rows: vec![0.0; r.len()], columns: vec![0.0; c.len()] };
             device.read(r, 0, &mut scaling.rows)?;
             device.read(c, 0, &mut scaling.columns)?;
@@ -312,10 +318,11 @@ impl Cuda {
         Ok(Terms { terms: scaled, halo: terms.halo.clone() })
     }
 
-    /// Numbers in (−1, 1): number i of node n is that of the index numbers[n]·order + i, or of its own place.
+    /// Returns random numbers in (−1, 1). Number i of node n is that of the index numbers[n]·order + i, or of
+    /// its own position without `numbers`.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub(crate) fn random(
         &self,
         seed: u64,
@@ -337,7 +344,8 @@ impl Cuda {
         function.on(device, grid, THREADS).run(count, seed, at, first, order, &*to)
     }
 
-    /// What other ranks have in the columns of this one, as maxima. Collective where the terms are shared.
+    /// Combines this rank's column maxima with those of other ranks. Collective where the terms are
+    /// distributed.
     fn columns_to_owners(&self, terms: &Terms, maxima: &mut Buffer<f64>) -> Result<()> {
         match terms.halo.as_ref().filter(|_| self.comm().size() > 1) {
             Some(halo) => self.larger_to_owners(halo, terms.block(), maxima),
@@ -345,7 +353,8 @@ impl Cuda {
         }
     }
 
-    /// Launches a kernel of one thread a number, if there are any numbers: with its grid, and how many there are.
+    /// Launches a kernel with one thread per number, if there are any numbers. `launch` gets the grid and the
+    /// number count.
     fn each(&self, of: &Buffer<f64>, launch: impl FnOnce(usize, i32) -> Result<()>) -> Result<()> {
         match i32::try_from(of.len()) {
             Ok(0) => Ok(()),

@@ -9,20 +9,20 @@ use std::sync::Arc;
 /// Most ranks that store into each other's memory; the twin of `MAX_RANKS` in `kernels/peers.cuh`.
 pub(super) const MAX_RANKS: usize = 16;
 
-/// One buffer on every rank, and where this rank's GPU finds each.
+/// One buffer on every rank, with the address at which this rank's GPU finds each.
 pub(super) struct Shared<T> {
     own: Buffer<T>,
-    /// By rank.
+    /// Addresses by rank.
     pointers: Vec<u64>,
-    /// Those that were opened from another process.
+    /// Addresses that were opened from another process.
     opened: Vec<u64>,
 }
 
 impl<T: Copy> Shared<T> {
-    /// Maps every rank's `own` for all. Collective; the peers of [`reachable`].
+    /// Maps every rank's `own` buffer for all ranks. Collective; the ranks must be [`reachable`].
     pub(super) fn new(comm: &dyn Communicator, own: Buffer<T>) -> Result<Self> {
         let device = own.device().clone();
-        // The zeros must be there before another rank stores.
+        // The zeros must be written before another rank stores here.
         device.wait()?;
         let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
         let mut done = Ok(());
@@ -60,11 +60,11 @@ impl<T: Copy> Shared<T> {
         Ok(shared)
     }
 
-    /// This rank's.
+    /// Returns this rank's buffer.
     pub(super) fn own(&self) -> &Buffer<T> {
         &self.own
     }
-    /// Where this rank's GPU finds the buffer of `rank`.
+    /// Returns the address at which this rank's GPU finds the buffer of `rank`.
     pub(super) fn of(&self, rank: usize) -> u64 {
         self.pointers[rank]
     }
@@ -73,13 +73,14 @@ impl<T: Copy> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         for &pointer in &self.opened {
-            // SAFETY: opened once, and closed once; a stream that still uses it is waited for by the driver.
+            // SAFETY: opened once and closed once; the driver waits for a stream that still uses it.
             unsafe { sys::cuIpcCloseMemHandle(pointer) };
         }
     }
 }
 
-/// Whether all ranks can store into each other's memory; if not, why. Lets them, where they are threads. Collective.
+/// Checks that all ranks can store into each other's memory, and returns the reason if not. Where the ranks
+/// are threads, it enables the access. Collective.
 pub(super) fn reachable(
     device: &Arc<Device>,
     comm: &dyn Communicator,
@@ -118,7 +119,7 @@ pub(super) fn reachable(
             ));
         }
     }
-    // One pair that cannot is enough for all to take another way.
+    // All ranks use the other transport if a single pair cannot reach each other.
     let reasons = gather(comm, why.unwrap_or_default().as_bytes())?;
     Ok(match reasons.iter().find(|r| !r.is_empty()) {
         None => Ok(()),
@@ -126,7 +127,7 @@ pub(super) fn reachable(
     })
 }
 
-/// An error that names the rank that a kernel waited for in vain.
+/// Returns an error that names the rank for which a kernel waited until it timed out.
 pub(super) fn missed(comm: &dyn Communicator, failed: u32, seconds: f64) -> Error {
     let rank = failed as usize - 1;
     match comm.check() {

@@ -1,17 +1,17 @@
-//! Host memory that the driver knows: for copies without a detour, and for words that a GPU reads.
+//! Pinned host memory, for direct copies and for words that a GPU reads.
 
 use super::driver::Device;
 use crate::Result;
 use crate::waiting::gpus_are_given_up;
 use cudarc::driver::sys;
 
-/// Numbers in host memory that the driver copies to without a detour.
+/// Numbers in pinned host memory, to which the driver copies directly.
 pub(super) struct Pinned {
     host: *mut f64,
     len: usize,
 }
 
-// SAFETY: memory of the process, reached through this owner alone.
+// SAFETY: memory of the process, reached only through this owner.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
@@ -35,7 +35,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if gpus_are_given_up() {
-            return; // to free it would be to wait
+            return; // freeing it would wait for the GPU
         }
         // SAFETY: allocated once, freed once; every copy to it was waited for.
         let _ = unsafe { sys::cuMemFreeHost(self.host.cast()) };
@@ -67,7 +67,7 @@ impl Word {
         word.set(0);
         Ok(word)
     }
-    /// Address for the GPU.
+    /// Returns the address for the GPU.
     pub(super) fn pointer(&self) -> u64 {
         self.pointer
     }

@@ -1,7 +1,7 @@
-//! Matrices in the memory of a GPU, as they were given: what every part of a set-up on the device starts from.
+//! Matrices in the memory of a GPU, as they were given: the start of every set-up on the device.
 //!
-//! A matrix comes here once. A solver places its terms before anything looks at them; what a caller has on the GPU already is
-//! copied there, so that the caller's arrays are the caller's again.
+//! A matrix is copied here once. A solver places its terms before any analysis. Arrays that the caller has on
+//! the GPU are copied as well, so that the caller may reuse them.
 
 use super::Cuda;
 use super::compiler::Kernel;
@@ -31,12 +31,12 @@ kernels! {
     );
 }
 
-/// A kernel that takes over a caller's matrix; names of C types of its row pointers and columns.
+/// Returns a kernel that copies a caller's matrix, for the C types of its row pointers and columns.
 fn arrays<K: Entry>(entry: K, row: &str, column: &str) -> Of<K> {
     entry.with(vec![define("ROW", row), define("COLUMN", column)])
 }
 
-/// Widths of row pointers and columns.
+/// Returns the kernels for all widths of row pointers and columns.
 fn all_arrays(set: Set) -> Vec<Kernel> {
     let common = [("int", "int"), ("long long", "int")];
     let all = ["int", "long long", "unsigned", "unsigned long long"].map(|width| (width, width));
@@ -45,7 +45,7 @@ fn all_arrays(set: Set) -> Vec<Kernel> {
     widths.into_iter().map(|(row, column)| arrays(take_columns, row, column).into()).collect()
 }
 
-/// Row pointers, columns and values of a matrix. Patterns may be those of another matrix too.
+/// Row pointers, columns and values of a matrix. The pattern may be shared with other matrices.
 #[derive(Clone)]
 pub(crate) struct Resident {
     device: Arc<Device>,
@@ -55,30 +55,30 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// Arrays that kernels made, all on one GPU.
+    /// Wraps arrays that kernels made, all on one GPU.
     pub fn new(row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>) -> Self {
         let device = row_ptr.device().clone();
         Self { device, row_ptr: Arc::new(row_ptr), col: Arc::new(col), values: Arc::new(values) }
     }
 
-    /// The same pattern with other values.
+    /// Returns the same pattern with other values.
     pub fn with_values(&self, values: Buffer<f64>) -> Self {
         let (device, row_ptr, col) = (self.device.clone(), self.row_ptr.clone(), self.col.clone());
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
-    /// The same rows with other columns.
+    /// Returns the same rows with other columns.
     pub fn with_columns(&self, col: Buffer<u32>) -> Self {
         let (device, row_ptr, values) = (self.device.clone(), self.row_ptr.clone(), self.values.clone());
         Self { device, row_ptr, col: Arc::new(col), values }
     }
 
-    /// Rows as long with other columns and values.
+    /// Returns rows of the same lengths with other columns and values.
     pub fn with_pattern(&self, col: Buffer<u32>, values: Buffer<f64>) -> Self {
         Self { values: Arc::new(values), ..self.with_columns(col) }
     }
 
-    /// Room for a matrix of so many block rows and blocks of `square` numbers.
+    /// Allocates a matrix of `rows` block rows and `blocks` blocks of `square` numbers.
     pub fn room(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
         let what = "a matrix";
         Ok(Self {
@@ -89,24 +89,24 @@ impl Resident {
         })
     }
 
-    /// The GPU that has it.
+    /// Returns the number of the GPU that holds the arrays.
     pub fn ordinal(&self) -> usize {
         self.device.info().ordinal
     }
 
-    /// Waits until the GPU that holds the arrays has done what it was asked for.
+    /// Waits until the GPU that holds the arrays has finished its work.
     pub fn settled(&self) -> Result<()> {
         self.device.wait()
     }
 
-    /// Where the entries of block row `i` begin.
+    /// Returns the first entry of block row `i`.
     pub fn pointer(&self, i: usize) -> Result<usize> {
         let mut pointer = [0];
         self.device.read(&self.row_ptr, i, &mut pointer)?;
         Ok(pointer[0] as usize)
     }
 
-    /// True where row pointers and columns of both, as many, are the same.
+    /// True where the row pointers and columns of both are equal; they must have the same lengths.
     fn compare(&self, other: &Self) -> Result<bool> {
         let device = &self.device;
         let function = device.function(&arrays(compare_patterns, "int", "int"))?;
@@ -128,7 +128,7 @@ impl Resident {
         Ok(found[0] == 0)
     }
 
-    /// The arrays of a matrix that is on the host.
+    /// Uploads the arrays of a matrix that is on the host.
     fn upload(device: &Arc<Device>, a: &Bsr, pattern: Option<&Resident>) -> Result<Self> {
         let (row_ptr, col) = match pattern {
             Some(other) => (other.row_ptr.clone(), other.col.clone()),
@@ -170,7 +170,7 @@ impl OnDevice for Resident {
         if Arc::ptr_eq(&self.row_ptr, &other.row_ptr) && Arc::ptr_eq(&self.col, &other.col) {
             return Some(true);
         }
-        // A device that fails here fails again where somebody can say so.
+        // A device that fails here fails again where the error can be reported.
         self.compare(&other).ok()
     }
 
@@ -180,7 +180,7 @@ impl OnDevice for Resident {
 }
 
 impl Cuda {
-    /// A matrix in the memory of this GPU: where it is, or uploaded.
+    /// Returns a matrix in the memory of this GPU: in place, or uploaded.
     pub(crate) fn resident(&self, a: &Bsr) -> Result<Arc<Resident>> {
         match self.at_hand(a) {
             Some(resident) => Ok(resident),
@@ -188,13 +188,13 @@ impl Cuda {
         }
     }
 
-    /// A matrix that is in the memory of this GPU already.
+    /// Returns a matrix that is already in the memory of this GPU.
     pub(crate) fn at_hand(&self, a: &Bsr) -> Option<Arc<Resident>> {
         let here = |resident: &Arc<Resident>| resident.device.info().ordinal == self.device().info().ordinal;
         a.storage().on::<Resident>().filter(here)
     }
 
-    /// The same terms with their matrices in the memory of this GPU too, patterns that are the same once.
+    /// Returns the terms with their matrices also in the memory of this GPU. Equal patterns are stored once.
     pub(crate) fn placed<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
         let mut placed: Vec<(_, Cow<'a, Bsr>)> = Vec::with_capacity(terms.terms.len());
         let shared = terms.shared_pattern();
@@ -218,7 +218,7 @@ impl Cuda {
     }
 }
 
-/// Copies a caller's arrays, all on one GPU, and checks them there; `None` where something is wrong with them.
+/// Copies a caller's arrays, all on one GPU, and checks them there. Returns `None` where they are invalid.
 pub(crate) fn take(
     columns: usize,
     row_ptr: Lent,
@@ -250,7 +250,7 @@ pub(crate) fn take(
     let mut found = [0];
     device.read(&wrong, 0, &mut found)?;
     if found[0] == 0 {
-        // Pointers are within the columns by now.
+        // The row pointers are known to be within the columns here.
         let check = device.function(&arrays(check_columns, row_ptr.name, col.name))?;
         let (rows, entries) = (rows as i64, entries as i64);
         check.on(&device, grid(col.remote.len), 256).run(rows, entries, &pointers, &columns_of, &wrong)?;
@@ -263,10 +263,11 @@ pub(crate) fn take(
     Ok(Some(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) })))
 }
 
-/// A pattern with new values that are on a GPU, where they stay: the pattern goes there too, if it is not there already.
+/// Returns a pattern with new values that are on a GPU, where they stay. The pattern is uploaded to that GPU
+/// if needed.
 ///
 /// # Errors
-/// A value that is not finite; a GPU without memory for it.
+/// A value that is not finite; out of device memory.
 pub(crate) fn updated<'p>(
     values: Remote,
     here: Option<Arc<dyn OnDevice>>,
@@ -298,15 +299,15 @@ pub(crate) fn updated<'p>(
 /// Row pointers and columns.
 type PatternArrays = (Arc<Buffer<i64>>, Arc<Buffer<u32>>);
 
-/// Those of a matrix that is on the host.
+/// Uploads the pattern of a matrix that is on the host.
 fn upload_pattern(device: &Arc<Device>, pointers: &[usize], col: &[u32]) -> Result<PatternArrays> {
     let row_ptr = device.room::<i64>(pointers.len(), "a matrix")?;
-    // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
+    // SAFETY: allocated for as many numbers of the same size; offsets are below 2⁶³.
     unsafe { device.send(pointers, row_ptr.pointer())? };
     Ok((Arc::new(row_ptr), Arc::new(device.upload(col, "a matrix")?)))
 }
 
-/// A copy of a caller's values; raises `wrong` where one is not finite.
+/// Copies a caller's values, and raises `wrong` where one is not finite.
 fn copy_finite(device: &Arc<Device>, values: Remote, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
     let to = device.room::<f64>(values.len, "a matrix")?;
     let function = device.function(&arrays(take_values, "int", "int"))?;

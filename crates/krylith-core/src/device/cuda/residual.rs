@@ -7,12 +7,12 @@ use super::product::{CudaProduct, Group};
 use crate::Result;
 use crate::operator::{PointBlockSum, check_lengths};
 
-/// Threads of a block.
+/// Threads per thread block.
 const THREADS: usize = 256;
-/// Blocks for each multiprocessor.
+/// Thread blocks per multiprocessor.
 const RESIDENT: usize = 6;
 
-/// Addresses of b, x and what is written.
+/// Addresses of b, x and the results.
 struct Vectors {
     b: u64,
     x: u64,
@@ -21,11 +21,12 @@ struct Vectors {
     low: u64,
 }
 
-/// Where ghosts are: own nodes, their address, or the exchange that has them.
+/// Location of ghosts: number of own nodes, address of the ghosts, and address of the exchange that holds
+/// them.
 type Ghosts = (i32, u64, u64);
 
 impl CudaProduct {
-    /// `r ← b − A x`, `m ← |b| + |A| |x|`.
+    /// Computes `r ← b − A x` and `m ← |b| + |A| |x|`.
     pub(super) fn residual(
         &self,
         space: &Cuda,
@@ -40,7 +41,7 @@ impl CudaProduct {
         let on = ResidualOf { b: b.pointer(), x: x.pointer(), r: r.pointer(), m: m.pointer() };
         if let Some(dia) = &self.dia {
             if self.exchange.is_some() {
-                // Ghosts stay until the next product but one.
+                // The ghosts of a product stay valid until the second product after it.
                 space.multiply(self, x, r)?;
             }
             return dia.residual(space, &on, self.exchange.as_ref());
@@ -56,7 +57,8 @@ impl CudaProduct {
             Some(e) => {
                 let own = self.block_columns as i32;
                 Some(match e.inside() {
-                    // A product's launch exchanges; its ghosts stay until the next but one.
+                    // The launch of a product exchanges the ghosts, which stay valid until the second product
+                    // after it.
                     Some(exchange) => {
                         space.multiply(self, x, r)?;
                         (own, 0, exchange)
@@ -83,7 +85,7 @@ impl Group {
         }
         let grid = t.count.min(device.multiprocessors() * RESIDENT);
         let (count, values) = (t.count as i32, self.values());
-        // The kernel without ghosts does not read the last arguments.
+        // Without ghosts the kernel does not read the last arguments.
         let (own, at, exchange) = ghosts.unwrap_or_default();
         k.residual.on(device, grid, THREADS).run(
             space.halt(),

@@ -1,4 +1,4 @@
-//! A method's numbers and flags on a GPU, and their one trip to the host and back a cycle.
+//! Scalars and flags of a method on a GPU, and their single trip to the host and back per cycle.
 
 use super::driver::{Buffer, Device};
 use super::pinned::Pinned;
@@ -8,25 +8,26 @@ use crate::space::FLAGS;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Numbers that the flags take, before the slots.
+/// Length of the flags in numbers; they stand before the slots.
 const FLAG_NUMBERS: usize = FLAGS * size_of::<i32>() / size_of::<f64>();
 
-/// Flags and, behind them, slots: what the host reads together lies together.
+/// Flags followed by slots: adjacent, because the host reads them together.
 #[doc(hidden)]
 pub struct CudaScalars {
     data: Buffer<f64>,
-    /// Where a copy to the host lands; pinned memory halves what it costs.
+    /// Target of copies to the host, in pinned memory, which halves their cost.
     landing: RefCell<Pinned>,
-    /// Copies that were posted, oldest first by number: where they land, and when they are there.
+    /// The last two posted copies, indexed by their number modulo 2: the target, and the event of its
+    /// completion.
     posted: [(Pinned, Event); 2],
-    /// Copies posted and collected so far.
+    /// Number of copies posted and collected so far.
     counts: (usize, usize),
-    /// What goes to the device, flags and slots in one piece.
+    /// Flags and slots that go to the device in one copy.
     leaving: RefCell<Vec<f64>>,
 }
 
 impl CudaScalars {
-    /// `len` zeros and no flag.
+    /// Allocates `len` zeros with no flag set.
     pub(super) fn new(device: &Arc<Device>, len: usize) -> Result<Self> {
         let all = FLAG_NUMBERS + len;
         Ok(Self {
@@ -85,7 +86,7 @@ impl CudaScalars {
         Ok(())
     }
 
-    /// Sets out a copy of the flags and the first `len` slots as they are at this point of the stream.
+    /// Starts a copy of the flags and the first `len` slots as they are at this point of the stream.
     pub(super) fn enqueue_readback(&mut self, device: &Device, len: usize) -> Result<()> {
         assert!(self.counts.0 < self.counts.1 + self.posted.len(), "a copy that nobody collected");
         let (landing, event) = &mut self.posted[self.counts.0 % 2];
@@ -95,7 +96,7 @@ impl CudaScalars {
         Ok(())
     }
 
-    /// Waits for the oldest copy that was posted.
+    /// Waits for the oldest posted copy.
     pub(super) fn take_readback(
         &mut self,
         device: &Device,
@@ -104,19 +105,19 @@ impl CudaScalars {
     ) -> Result<()> {
         assert!(self.counts.1 < self.counts.0, "nothing was posted");
         let (landing, event) = &mut self.posted[self.counts.1 % 2];
-        self.counts.1 += 1; // a wait that fails is not repeated
+        self.counts.1 += 1; // a failed wait is not repeated
         event.wait(device)?;
         unpack(&landing.numbers()[..FLAG_NUMBERS + host.len()], 0, host, flags);
         Ok(())
     }
 
-    /// Forgets copies that an error left behind.
+    /// Discards copies that an error left uncollected.
     fn forget(&mut self) {
         self.counts = (0, 0);
     }
 }
 
-/// Flags, and slots from `at` on, from a copy that begins with the flags.
+/// Extracts the flags, and the slots from `at` on, from a copy that begins with the flags.
 fn unpack(all: &[f64], at: usize, host: &mut [f64], flags: &mut [i32; FLAGS]) {
     for (flags, number) in flags.as_chunks_mut::<2>().0.iter_mut().zip(all) {
         let bits = number.to_bits();
@@ -125,7 +126,7 @@ fn unpack(all: &[f64], at: usize, host: &mut [f64], flags: &mut [i32; FLAGS]) {
     host.copy_from_slice(&all[FLAG_NUMBERS + at..]);
 }
 
-/// Two flags as the bits of one number, the first at the lower address.
+/// Packs two flags into the bits of one number, the first at the lower address.
 fn pair(low: i32, high: i32) -> f64 {
     f64::from_bits(u64::from(low as u32) | u64::from(high as u32) << 32)
 }

@@ -1,4 +1,5 @@
-//! Exclusive prefix sums of counts: where the entries of each row begin, or which number a chosen node gets.
+//! Exclusive prefix sums of counts, for example the first entry of each row, or the new number of a selected
+//! node.
 
 use super::driver::{Buffer, Device};
 use super::launch::{At, Entry, Of, kernels};
@@ -18,12 +19,13 @@ kernels! {
     fn scan_places(n: i64, counts: At<u32>, sums: At<i64>, places: At<i64>);
 }
 
-/// Threads of a block that scans, and numbers of a thread.
+/// Threads per thread block of a scan.
 const THREADS: usize = 256;
+/// Numbers per thread of a scan.
 const ITEMS: usize = 8;
 
 impl scan_columns {
-    /// Exclusive sums down interleaved columns.
+    /// Returns the kernel for exclusive sums of interleaved columns.
     pub(crate) fn of(columns: usize) -> Of<Self> {
         Self.with(vec![define("COLUMNS", columns)])
     }
@@ -34,7 +36,7 @@ fn kernel<K: Entry>(entry: K) -> Of<K> {
     entry.with(defines)
 }
 
-/// Exclusive prefix sums of counts, and the total behind them: one number more than there are counts.
+/// Returns exclusive prefix sums of counts, followed by the total: one number more than there are counts.
 pub(super) fn scan(device: &Arc<Device>, counts: &Buffer<u32>) -> Result<Buffer<i64>> {
     let (n, what) = (counts.len(), "prefix sums");
     let places = device.room::<i64>(n + 1, what)?;
@@ -47,7 +49,7 @@ pub(super) fn scan(device: &Arc<Device>, counts: &Buffer<u32>) -> Result<Buffer<
     Ok(places)
 }
 
-/// The last number of a buffer, such as the total behind prefix sums; waits for the device.
+/// Returns the last number of a buffer, such as the total of prefix sums; waits for the device.
 pub(super) fn last<T: Copy + Default>(device: &Device, from: &Buffer<T>) -> Result<T> {
     let mut found = [T::default()];
     device.read(from, from.len() - 1, &mut found)?;

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::space::{Clock, FLAGS, HALT, Phase, Phases, Schedule, Space};
 use cudarc::driver::sys::CUevent_flags;
 
-/// A graph of launches, replayed while the key stays the same.
+/// A graph of launches, which is replayed while the key stays the same.
 #[derive(Default)]
 #[doc(hidden)]
 pub struct CudaRecording {
@@ -121,7 +121,7 @@ impl Schedule for Cuda {
 }
 
 impl Cuda {
-    /// The launches that `work` makes, as a graph; none of them runs.
+    /// Records the launches of `work` as a graph, without running them.
     fn capture(&self, mut work: impl FnMut(&Self) -> Result<()>) -> Result<Captured> {
         self.device.begin_capture()?;
         let done = work(self);

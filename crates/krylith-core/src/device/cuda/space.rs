@@ -1,4 +1,4 @@
-//! What methods ask of one GPU.
+//! The operations of methods on one GPU.
 
 use super::driver::{Buffer, Device};
 use super::fabric::Fabric;
@@ -18,15 +18,15 @@ use std::sync::Arc;
 const ALIGN: usize = 16;
 /// Most sums of one sweep.
 const MAX_SUMS: usize = 8;
-/// Threads of a sweep's block.
+/// Threads per thread block of a sweep.
 const SWEEP_THREADS: usize = 256;
-/// Bytes of a basis that survive in the second-level cache from the projection to the update (measured, H200).
+/// Bytes of a basis that stay in the second-level cache from the projection to the update (measured, H200).
 const KEEP_BYTES: f64 = 30e6;
 
-/// Vectors of one length on one GPU. All work goes to the device's one stream.
+/// Vectors of one length on one GPU. All work goes to the device's only main stream.
 ///
 /// # Examples
-/// The same as on a [`Cpu`](crate::device::cpu::Cpu), where there is a GPU:
+/// As on a [`Cpu`](crate::device::cpu::Cpu), where there is a GPU:
 /// ```
 /// use krylith::device::{Cuda, Device};
 /// use krylith::Outcome;
@@ -52,13 +52,13 @@ pub struct Cuda {
     len: usize,
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
-    /// Scratch for the sums of blocks, once there is a block.
+    /// Scratch for the sums of blocks of vectors, once such a block was made.
     pub(super) block_sums: RefCell<Option<Buffer<f64>>>,
     pub(super) timing: Cell<bool>,
     pub(super) marks: RefCell<Vec<(Phase, CudaEvent)>>,
 }
 
-/// Columns on a GPU, each starting on a 16-byte boundary, with the scratch that their reductions need.
+/// Columns on a GPU, each aligned to 16 bytes, with the scratch for their reductions.
 #[doc(hidden)]
 pub struct CudaBasis {
     stride: usize,
@@ -74,15 +74,16 @@ enum Data {
 }
 
 impl Cuda {
-    /// Vectors of `len` numbers on a device.
+    /// Makes the space of vectors with `len` numbers on a device.
     ///
     /// # Errors
-    /// A device without room; a length that 32-bit kernel arguments cannot count.
+    /// Out of device memory; a length that exceeds 32-bit kernel arguments.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self> {
         Self::distributed(&Fabric::alone(device), len)
     }
 
-    /// This rank's share, `len` numbers, of vectors that the ranks of a fabric hold together.
+    /// Makes the space of this rank's part, `len` numbers, of vectors that are distributed over the ranks of
+    /// a fabric.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -107,17 +108,18 @@ impl Cuda {
         })
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// How this GPU works together with those of other ranks.
+    /// Returns the links of this GPU to those of other ranks.
     pub fn fabric(&self) -> &Arc<Fabric> {
         &self.fabric
     }
 
-    /// Keeps time by phase from now on: every stretch runs as single launches, which costs a few percent.
+    /// Switches timing by phase on or off. While it is on, every batch runs as single launches, which costs a
+    /// few percent.
     pub fn keep_time(&self, on: bool) {
         self.timing.set(on);
         self.marks.borrow_mut().clear();
@@ -128,12 +130,12 @@ impl Cuda {
         self.device.halt()
     }
 
-    /// Length of a vector on this GPU.
+    /// Number of values of a vector on this GPU.
     pub(super) fn vector_len(&self) -> usize {
         self.len
     }
 
-    /// Where the blocks of a launch are counted.
+    /// Address of the counter for the thread blocks of a launch.
     pub(super) fn counter_pointer(&self) -> u64 {
         self.counter.pointer()
     }
@@ -145,12 +147,12 @@ impl Cuda {
         Err(Error::invalid(format!("a vector has {n} numbers; {} were expected", self.len)))
     }
 
-    /// An error where sums are missing because a rank was waited for in vain, which leaves NaN in them.
+    /// Returns an error if sums are NaN because a kernel timed out while it waited for a rank.
     pub(super) fn check_sums(&self, sums: &[f64]) -> Result<()> {
         if sums.iter().any(|v| v.is_nan()) { self.fabric.check() } else { Ok(()) }
     }
 
-    /// Sixteenths of what a projection reads that should stay in the cache for the update.
+    /// Returns how much of a projection's reads should stay in the cache for the update, in sixteenths.
     fn keep(&self, columns: usize, precision: Precision) -> i32 {
         let bytes = self.len as f64 * (columns * precision.bytes() + 16) as f64;
         (16.0 * KEEP_BYTES / bytes).round().clamp(1.0, 16.0) as i32
@@ -216,7 +218,7 @@ impl Cuda {
         )
     }
 
-    /// A sweep with all that its kernel is given; compiled once, not for every sweep.
+    /// Launches a sweep with all arguments of its kernel. Shared by all sweeps, so it is compiled once.
     fn launch_sweep(
         &self,
         source: &SweepSource,
@@ -230,7 +232,7 @@ impl Cuda {
             self.check_len(n)?;
         }
         let function = self.device.function_of(sweep_key(source), || sweep::of(source))?;
-        // A fixed grid for a fixed length: sums come out the same every time.
+        // The grid depends only on the length, so that sums are reproducible.
         let blocks = self.len.div_ceil(SWEEP_THREADS).clamp(1, 8 * self.device.multiprocessors());
         let (mut halt, mut n) = (self.halt(), self.len as i64);
         let (mut scratch, mut counter) = (self.scratch.pointer(), self.counter.pointer());
@@ -256,7 +258,7 @@ impl Cuda {
         // SAFETY: the kernel was made from the same declaration; lengths were checked.
         unsafe { function.on(&self.device, blocks, SWEEP_THREADS).launch(&mut arguments[..5 + count])? };
         match o.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-            // Slots that lie together travel in one message.
+            // Adjacent slots are reduced in one message.
             true if !o.is_empty() => self.fabric.total(scalars.value(o[0]), o.len()),
             _ => o.iter().try_for_each(|&slot| self.fabric.total(scalars.value(slot), 1)),
         }

@@ -1,7 +1,9 @@
-//! Copies between ordinary host memory and a GPU at the speed of its link: several threads copy pieces through pinned memory.
+//! Copies between pageable host memory and a GPU at the speed of the link: several threads copy chunks
+//! through pinned memory.
 //!
-//! The driver's own way with pageable memory is one thread, which reaches a sixth of the link (8.7 of 55 GB/s measured). The pinned pieces
-//! take 8 ms to make, once a process, when the first large array travels.
+//! The driver copies pageable memory with one thread, which reaches a sixth of the link's bandwidth (8.7 of
+//! 55 GB/s measured). Allocating the pinned chunks takes 8 ms, once per process, when the first large array
+//! is copied.
 
 use super::driver::Device;
 use super::pinned::Pinned;
@@ -13,31 +15,34 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes of a piece: below a megabyte what a copy costs the driver is felt (20 GB/s with 256 KiB, 43 with this, 47 with twice as
-/// much, of 55 from pinned memory; measured with 8 threads on a host of an H200).
+/// Bytes of a chunk. Below one megabyte the driver's cost per copy matters: 20 GB/s with 256 KiB, 43 with
+/// this size, 47 with twice this size, and 55 from pinned memory (measured with 8 threads on a host of an
+/// H200).
 const PIECE: usize = 1 << 20;
 /// Shorter copies are left to the driver.
 const SHORT: usize = 2 << 20;
-/// So short ones land in pinned memory on their way to the host, so that nobody waits for them in the driver.
+/// Copies of at most this size reach the host through pinned memory, so that no thread blocks in the driver.
 const LANDING: usize = 64 << 10;
-/// Most threads: more gain nothing.
+/// Most threads; more gain nothing.
 const THREADS: usize = 8;
-/// Pieces of a thread: one is filled while the other travels.
+/// Chunks per thread: one is filled while the other is copied.
 const OWN: usize = 2;
 
-/// Pinned pieces, and an event for each that says when its last copy was done.
+/// Pinned chunks, and for each an event that marks the end of its last copy.
 pub(super) struct Staging {
     memory: *mut u8,
     lanes: Vec<Mutex<[sys::CUevent; OWN]>>,
 }
 
-// SAFETY: lane i owns the pieces OWN·i.. of the memory, and is used under its lock; events may be used by any thread.
+// SAFETY: lane i owns the chunks OWN·i.. of the memory, and is used under its lock; events may be used by any
+// thread.
 unsafe impl Send for Staging {}
 // SAFETY: as above.
 unsafe impl Sync for Staging {}
 
 impl Staging {
-    /// That of a GPU, made when it is first wanted and kept as long as the process, like the context that it belongs to.
+    /// Returns the staging memory of a GPU. It is allocated at its first use and kept until the process ends,
+    /// like the context that it belongs to.
     pub(super) fn of(
         context: &Arc<CudaContext>,
         ordinal: usize,
@@ -54,7 +59,7 @@ impl Staging {
 
     fn new(context: &Arc<CudaContext>) -> std::result::Result<Self, DriverError> {
         context.bind_to_thread()?;
-        // For whichever solver comes: this is kept, and one with fewer threads leaves lanes unused.
+        // Sized for any solver: the memory is kept, and a solver with fewer threads leaves lanes unused.
         let threads = crate::threads::cores().clamp(1, THREADS);
         let mut memory = std::ptr::null_mut();
         let (bytes, flags) = (threads * OWN * PIECE, sys::CU_MEMHOSTALLOC_PORTABLE);
@@ -80,7 +85,7 @@ impl Staging {
     }
 }
 
-/// Memory that several threads use, each its own pieces.
+/// Memory that several threads use, each its own chunks.
 #[derive(Clone, Copy)]
 struct Shared(*mut u8);
 // SAFETY: pieces do not overlap, and each is taken by one thread.
@@ -102,10 +107,10 @@ impl Device {
         self.check("cuMemHostAlloc", Staging::of(&self.context, self.info.ordinal))
     }
 
-    /// Sets out a copy from the host in stream order; the host's numbers may be changed when this returns.
+    /// Starts a copy from the host in stream order. The host's numbers may be changed when this returns.
     ///
     /// # Safety
-    /// `to` must have room for `host` until the stream has come to the copy.
+    /// `to` must be valid for the bytes of `host` until the stream has done the copy.
     pub(super) unsafe fn send<T: Copy>(&self, host: &[T], to: u64) -> Result<()> {
         let bytes = size_of_val(host);
         if bytes == 0 {
@@ -128,14 +133,14 @@ impl Device {
         }
         self.pieces(bytes, &|lane: Lane, at, bytes| {
             lane.finish()?;
-            // SAFETY: a piece of the host's memory, and of the pinned one, which no copy uses.
+            // SAFETY: a chunk of the host's memory, and of the pinned memory, which no copy uses.
             unsafe { std::ptr::copy_nonoverlapping(from.at(at), lane.piece, bytes) };
             copy(to + at as u64, lane.piece, bytes)?;
             lane.record()
         })
     }
 
-    /// Copies to the host what is there when the stream has come here, and waits.
+    /// Copies numbers to the host after the present work of the stream, and waits.
     ///
     /// # Safety
     /// `from` must be the address of as many bytes as `host` has.
@@ -144,8 +149,9 @@ impl Device {
         unsafe { self.fetch_by(from, host, Self::pieces) }
     }
 
-    /// The same by threads outside rayon, for arrays fetched within a [`OnceLock`](std::sync::OnceLock): a rayon thread that waits for a
-    /// loop may start other work that needs the same array, and deadlock.
+    /// Does the same with threads outside rayon, for arrays fetched within a
+    /// [`OnceLock`](std::sync::OnceLock). A rayon thread that waits for a loop may start other work that
+    /// needs the same array, and deadlock.
     ///
     /// # Safety
     /// As [`fetch`](Self::fetch).
@@ -186,7 +192,8 @@ impl Device {
             return Ok(());
         }
         if bytes <= SHORT || is_pinned(to.0) {
-            // A copy to ordinary memory waits in the driver, without a bound: what it would wait for is waited for before.
+            // A copy to pageable memory waits in the driver without a time limit, so the work before it is
+            // waited for first.
             self.wait()?;
             copy(to.0, from, bytes)?;
             return self.wait();
@@ -196,13 +203,14 @@ impl Device {
             copy(lane.piece, from + at as u64, bytes)?;
             lane.record()?;
             lane.finish()?;
-            // SAFETY: a piece of the host's memory, taken by this thread alone, and of the pinned one, whose copy is done.
+            // SAFETY: a chunk of the host's memory, taken by this thread alone, and of the pinned memory,
+            // whose copy is done.
             unsafe { std::ptr::copy_nonoverlapping(lane.piece, to.at(at), bytes) };
             Ok(())
         })
     }
 
-    /// Pinned memory where short copies of this GPU land, one at a time; made once a process.
+    /// Pinned memory for short copies from this GPU, one at a time; allocated once per process.
     fn landing(&self) -> Result<Arc<Mutex<Pinned>>> {
         static KEPT: Mutex<Vec<(usize, Arc<Mutex<Pinned>>)>> = Mutex::new(Vec::new());
         let (mut kept, ordinal) = (KEPT.lock().unwrap_or_else(|e| e.into_inner()), self.info.ordinal);
@@ -214,7 +222,7 @@ impl Device {
         Ok(landing)
     }
 
-    /// Calls `work` for every piece of `bytes`, on several threads.
+    /// Calls `work` for every chunk of `bytes` bytes, on several threads.
     fn pieces(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE));
@@ -222,7 +230,7 @@ impl Device {
         lanes.try_for_each(|i| self.pieces_of_lane(&staging, i, &next, bytes, work))
     }
 
-    /// The same on as many threads of its own, this one among them.
+    /// Does the same on as many threads of its own, one of which is the calling thread.
     fn pieces_apart(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE)).min(rayon::current_num_threads());
@@ -237,7 +245,7 @@ impl Device {
         })
     }
 
-    /// Calls `work` for pieces from `next` on, one after the other, as long as there are any.
+    /// Calls `work` for the chunks from `next` on, one after another, until none is left.
     fn pieces_of_lane(
         &self,
         staging: &Staging,
@@ -263,10 +271,10 @@ impl Device {
     }
 }
 
-/// What is done with a piece: its lane, where it begins, and its bytes.
+/// Work on a chunk: the arguments are its lane, its offset, and its length in bytes.
 type EachPiece<'a> = dyn Fn(Lane, usize, usize) -> Result<()> + Sync + 'a;
 
-/// A piece of pinned memory and its event.
+/// A chunk of pinned memory and its event.
 struct Lane<'a> {
     device: &'a Device,
     piece: *mut u8,
@@ -274,7 +282,7 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Waits until the last copy of this piece is done.
+    /// Waits until the last copy of this chunk is done.
     fn finish(&self) -> Result<()> {
         self.device.wait_for_event(self.event)
     }
@@ -286,11 +294,11 @@ impl Lane<'_> {
     }
 }
 
-/// True where the driver knows the memory, so that it copies without a detour.
+/// True where the memory is pinned, so that the driver copies it directly.
 fn is_pinned(host: *const u8) -> bool {
     let mut kind = 0u32;
     let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    // SAFETY: writes one number of the attribute's type; any address may be asked about.
+    // SAFETY: writes one number of the attribute's type; any address may be queried.
     let code = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, host as u64) };
     code.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }

@@ -10,18 +10,19 @@ kernels! {
     fn structure(entries: i32, blocks: i64, values: At<f64>, found: At<u64>);
 }
 
-/// Entries of a block that the kernel takes.
+/// Most entries of a block that the kernel supports.
 const MOST: usize = 64;
-/// Numbers that a block of threads looks at together; the twin of the kernel's constant.
+/// Numbers that a thread block reads together; the twin of the kernel's constant.
 const ROOM: usize = 2048;
 
 impl Cuda {
-    /// The structure that all blocks of each term have in common, as [`Structure::find`] finds it on the host.
+    /// Returns the structure that all blocks of each term share, as [`Structure::find`] finds it on the host.
     ///
-    /// Values in the memory of this GPU are read there, once; blocks larger than 8×8 are the host's.
+    /// Values in the memory of this GPU are read there once. For blocks larger than 8×8 the host does the
+    /// work.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn structure(&self, terms: &Terms) -> Result<Structure> {
         let (device, entries) = (self.device(), terms.block() * terms.block());
         if entries > MOST {

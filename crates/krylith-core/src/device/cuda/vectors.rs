@@ -40,7 +40,8 @@ kernels! {
     fn step(halt: At<i32>, scalars: Address, iteration: u64);
 }
 
-/// The file of sweeps; what follows `peers` is the sweep's own, an address for each scalar, input, update and sum.
+/// The file of sweeps. The arguments after `peers` differ by sweep: an address for each scalar, input, update
+/// and sum.
 pub(in crate::device::cuda) static SWEEP: File = File {
     name: "sweep.cu",
     text: include_str!("kernels/sweep.cu"),
@@ -67,10 +68,10 @@ impl Entry for sweep {
     const FILE: &'static File = &SWEEP;
 }
 
-/// Threads of a step that runs in parallel.
+/// Threads of a parallel step.
 pub(crate) const STEP_THREADS: usize = 128;
 
-/// The macros of `step.cuh` for one step: its scalars, arrays, constants, functions and text.
+/// Returns the macros of `step.cuh` for one step: its scalars, arrays, constants, functions and body.
 fn step_text(source: &StepSource) -> Defines {
     let join = |parts: Vec<String>| parts.join(" ");
     let fields = HEADER.iter().chain(source.fields).copied().collect::<Vec<_>>().join(", ");
@@ -102,27 +103,27 @@ fn step_text(source: &StepSource) -> Defines {
     defines
 }
 
-/// Statements in C++: on one line, and without the marks of Rust's macros.
+/// Converts statements to C++: on one line, and without the markers of Rust's macros.
 fn text(body: &str) -> String {
     body.replace('\n', " ").replace("one!", "one").replace("each!", "each")
 }
 
 impl project {
-    /// Dot products with one or two vectors.
+    /// Returns the kernel for dot products with one or two vectors.
     pub(crate) fn of(precision: Precision, vectors: usize) -> Of<Self> {
         Self.with(vec![value(precision), define("RHS", vectors)])
     }
 }
 
 impl combine {
-    /// Combination of columns with one vector.
+    /// Returns the kernel that combines columns with one vector.
     pub(crate) fn of(precision: Precision) -> Of<Self> {
         Self.with(vec![value(precision), define("RHS", 1)])
     }
 }
 
 impl combine_pair {
-    /// The delayed update of two vectors, with a small step beside it.
+    /// Returns the kernel for the delayed update of two vectors, with a small step beside it.
     pub(crate) fn of(precision: Precision, beside: &StepSource) -> Of<Self> {
         let mut defines = vec![value(precision), define("RHS", 2), define("SMALL_STEP", 1)];
         defines.extend(step_text(beside));
@@ -131,20 +132,20 @@ impl combine_pair {
 }
 
 impl append {
-    /// Normalisation into the basis.
+    /// Returns the kernel that normalises a vector into the basis.
     pub(crate) fn of(precision: Precision) -> Of<Self> {
         Self.with(vec![value(precision)])
     }
 }
 
-/// Where the texts of a step stand; `variant` tells kernels that are made from the same step.
+/// Returns the addresses of a step's texts as a key; `variant` distinguishes kernels made from the same step.
 pub(crate) fn step_key(source: &StepSource, variant: usize) -> TextKey {
     let (functions, constants) = (source.functions.as_ptr() as usize, source.constants.as_ptr() as usize);
     let (body, fields) = (source.body.as_ptr() as usize, source.fields.as_ptr() as usize);
     [body, fields, source.arrays.as_ptr() as usize, functions, constants, variant]
 }
 
-/// Where the texts of a sweep stand.
+/// Returns the addresses of a sweep's texts as a key.
 pub(crate) fn sweep_key(source: &SweepSource) -> TextKey {
     let names =
         [source.scalars, source.inputs, source.updates, source.sums].map(|names| names.as_ptr() as usize);
@@ -152,18 +153,18 @@ pub(crate) fn sweep_key(source: &SweepSource) -> TextKey {
 }
 
 impl step {
-    /// A small step on its own.
+    /// Returns the kernel of a small step on its own.
     pub(crate) fn of(source: &StepSource) -> Of<Self> {
         Self.with(step_text(source))
     }
 }
 
-/// The small steps of every method.
+/// Iterates over the small steps of every method.
 fn all_steps() -> impl Iterator<Item = &'static StepSource> {
     KERNELS.iter().flat_map(|(steps, _)| *steps).chain(CYCLE_STEPS)
 }
 
-/// The sweeps of every method.
+/// Iterates over the sweeps of every method.
 fn all_sweeps() -> impl Iterator<Item = &'static SweepSource> {
     KERNELS.iter().map(|(_, sweeps)| *sweeps).chain(ALL_SWEEPS).chain([space::plain::SWEEPS]).flatten()
 }
@@ -177,16 +178,12 @@ fn projections(precision: Precision) -> [Kernel; 2] {
     [1, 2].map(|vectors| project::of(precision, vectors).into())
 }
 
-/// The kernels of a basis, with what runs beside them.
+/// Returns the kernels of a basis, with the steps that run beside them.
 pub(crate) fn bases(precision: Precision) -> Vec<Kernel> {
-    [append::of(precision).into()]
-        .into_iter()
-        .chain(combinations(precision))
-        .chain(projections(precision))
-        .collect()
+    [append::of(precision).into()].into_iter().chain(combinations(precision)).chain(projections(precision)).collect()
 }
 
-/// The macros of `sweep.cu` for a sweep.
+/// Returns the macros of `sweep.cu` for a sweep.
 fn sweep_text(source: &SweepSource) -> Defines {
     let each = |names: &[&str], f: &dyn Fn(&str) -> String| names.iter().map(|n| f(n)).collect::<String>();
     let parameters = each(source.scalars, &|n| format!(", const double* {n}_"))
@@ -211,7 +208,7 @@ fn sweep_text(source: &SweepSource) -> Defines {
 }
 
 impl sweep {
-    /// A sweep, its macros made from its declaration.
+    /// Returns the kernel of a sweep, with macros made from its declaration.
     pub(crate) fn of(source: &SweepSource) -> Of<Self> {
         Self.with(sweep_text(source))
     }

@@ -1,9 +1,9 @@
-//! What a GPU's software calls itself, for reports.
+//! Versions of a GPU's software, for reports.
 
 use super::driver::devices;
 use cudarc::{driver, nvrtc};
 
-/// Versions of what stands beneath a solve on a GPU; `None` where it is not there or does not say.
+/// Versions of the software below a solve on a GPU; `None` where it is missing or its version is unknown.
 ///
 /// # Examples
 /// ```
@@ -15,14 +15,14 @@ use cudarc::{driver, nvrtc};
 pub struct Versions {
     /// Release of the NVIDIA driver, such as `580.65.06`.
     pub driver: Option<String>,
-    /// CUDA of that driver, such as `13.0`.
+    /// CUDA version of that driver, such as `13.0`.
     pub cuda: Option<String>,
-    /// The run-time compiler, such as `13.0`; none where kernels came with the program.
+    /// Version of the run-time compiler, such as `13.0`; `None` where kernels came with the program.
     pub nvrtc: Option<String>,
 }
 
 impl Versions {
-    /// Those of this machine.
+    /// Returns the versions on this machine.
     pub fn found() -> Self {
         if devices().is_err() {
             return Self::default();
@@ -50,7 +50,7 @@ fn compiler() -> Option<String> {
     (major > 0).then(|| format!("{major}.{minor}"))
 }
 
-/// The first word of the driver's text that is numbers with points between.
+/// Returns the first word of the driver's text that consists of numbers separated by dots.
 fn release(text: &str) -> Option<String> {
     let numbers = |word: &&str| word.contains('.') && word.split('.').all(|n| n.parse::<u32>().is_ok());
     text.lines().next()?.split_whitespace().find(numbers).map(String::from)

@@ -1,6 +1,7 @@
-//! Waits for a GPU that end: also where the GPU waits for those of other ranks, and one of them is gone.
+//! Bounded waits for a GPU, which also end when the GPU itself waits for other ranks and one of them is lost.
 //!
-//! The driver's own waits have no bound, so a stream or an event is asked again and again; see [`waiting`] for how often.
+//! The driver's own waits have no time limit, so a stream or an event is polled; see [`waiting`] for the
+//! interval.
 //!
 //! A GPU that waits for others is polled, and the communicator is asked about their ranks. If one is gone, a
 //! word in pinned memory or `ncclCommAbort` ends the kernels that wait.
@@ -15,16 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How often a wait looks whether the other ranks are alive.
+/// Interval at which a wait checks that the other ranks are alive.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a stream may take to drain after everything that waits was told to give up.
+/// Time that a stream may take to drain after everything that waits was told to give up.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Device {
-    /// Waits for the stream. Where it may wait for other ranks, a rank that is gone ends the wait.
+    /// Waits for the stream. Where the stream may wait for other ranks, the loss of a rank ends the wait.
     ///
     /// # Errors
-    /// What failed on the device; the rank that is gone.
+    /// A failure of the device; a lost rank.
     pub fn wait(&self) -> Result<()> {
         let watch = self.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match watch {
@@ -36,7 +37,7 @@ impl Device {
         }
     }
 
-    /// Waits for a live stream in the memory of this GPU, by its name.
+    /// Waits for a live stream in the context of this GPU; `name` describes it in errors.
     fn wait_for_stream(&self, stream: sys::CUstream, name: &str) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller's promise that the stream is alive.
@@ -60,7 +61,7 @@ impl Device {
         }
     }
 
-    /// What was launched last, in words.
+    /// Describes the last launch in words.
     fn last_launch(&self) -> String {
         let kernels = self.kernels.lock().unwrap_or_else(|e| e.into_inner());
         match self.last.load(Relaxed) {
@@ -114,7 +115,7 @@ impl Device {
         }
     }
 
-    /// Waits look at nothing any more, unless another fabric has taken its place.
+    /// Ends the checks for other ranks, unless another fabric has replaced this one.
     pub(super) fn forget(&self, own: &Arc<Watch>) {
         let mut watch = self.watch.lock().unwrap_or_else(|e| e.into_inner());
         if watch.as_ref().is_some_and(|now| Arc::ptr_eq(now, own)) {
@@ -122,13 +123,13 @@ impl Device {
         }
     }
 
-    /// What waits look at from now on.
+    /// Sets what later waits check.
     pub(super) fn watch(&self, watch: Option<Arc<Watch>>) {
         *self.watch.lock().unwrap_or_else(|e| e.into_inner()) = watch;
     }
 }
 
-/// What a query says in the end; `None` where the GPU is not done in time.
+/// Returns the final result of a query; `None` where the GPU does not finish in time.
 fn until_done(what: &dyn Fn() -> String, query: &dyn Fn() -> sys::CUresult) -> Option<sys::CUresult> {
     let done = waiting::poll(waiting::limit(), what, || {
         Some(query()).filter(|code| *code != sys::CUresult::CUDA_ERROR_NOT_READY)
@@ -139,7 +140,7 @@ fn until_done(what: &dyn Fn() -> String, query: &dyn Fn() -> sys::CUresult) -> O
     done
 }
 
-/// Waits for a live stream of the caller's, whose context is current.
+/// Waits for a live stream of the caller, whose context is current.
 pub(super) fn wait_for_caller(stream: sys::CUstream) -> Result<sys::CUresult> {
     let what = || "the stream of the caller's array".to_string();
     // SAFETY: the caller's promise that the stream is alive.
@@ -149,10 +150,10 @@ pub(super) fn wait_for_caller(stream: sys::CUstream) -> Result<sys::CUresult> {
 
 /// [`Device::last`] before the first launch.
 const NOTHING: usize = 0;
-/// [`Device::last`] after that of a graph.
+/// [`Device::last`] after the launch of a graph.
 pub(super) const GRAPH: usize = 1;
 
-/// A point in the stream that can be waited for.
+/// A point in the stream for which the host can wait.
 pub(super) struct Event(CudaEvent);
 
 impl Event {
@@ -160,12 +161,13 @@ impl Event {
         device.check("cuEventCreate", device.context.new_event(None)).map(Self)
     }
 
-    /// Moves to what is in the stream now.
+    /// Moves the event to the present end of the stream.
     pub(super) fn record(&self, device: &Device) -> Result<()> {
         device.check("cuEventRecord", self.0.record(device.stream()))
     }
 
-    /// Waits for what was in the stream then; as [`Device::wait`] where that may wait for other ranks.
+    /// Waits for the work that was in the stream when the event was recorded. Like [`Device::wait`], it also
+    /// ends when a rank is lost.
     pub(super) fn wait(&self, device: &Device) -> Result<()> {
         let watch = device.watch.lock().unwrap_or_else(|e| e.into_inner()).clone();
         match watch {
