@@ -29,13 +29,13 @@ kernels! {
     );
 }
 
-/// Lanes of a warp: lines of a tile.
+/// Lanes of a warp; each processes one line of a tile.
 const LANES: usize = 32;
-/// Most warps of a block of threads; the twin of the kernel's constant.
+/// Most warps per thread block; the twin of the kernel's constant.
 const MOST_WARPS: usize = 20;
-/// Tiles whose kernels are compiled for their shape, and their most warps: what registers allow.
+/// Tile shapes with kernels of their own, and their most warps, which the registers limit.
 const SHAPES: [([usize; 3], usize); 2] = [([16, 8, 4], 10), ([32, 8, 4], 8)];
-/// Shared memory of a block of threads that is not the tiles'.
+/// Shared memory of a thread block that does not belong to tiles.
 const ASIDE: usize = 1024;
 
 /// Factors of the tiles of a box (see `kernels/tile.cuh` for their order).
@@ -47,16 +47,16 @@ pub struct CudaTiles {
     precision: Precision,
     row_ptr: Arc<Buffer<i64>>,
     col: Arc<Buffer<u32>>,
-    /// Coefficients, lower with the scale factors and upper; bytes.
+    /// Lower coefficients with the scale factors, and upper coefficients, in bytes.
     lower: Buffer<u8>,
     upper: Buffer<u8>,
     report: Buffer<u64>,
-    /// Values that are not in the memory of this GPU.
+    /// Copies of values that are not in the memory of this GPU.
     natural: Buffer<f64>,
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
     warps: usize,
-    /// By number of sums.
+    /// Functions by number of sums.
     functions: [OnceCell<Function<tile_solve>>; 3],
 }
 
@@ -91,8 +91,8 @@ impl Boxes {
     }
 }
 
-/// Numbers from one line to the next in shared memory, at least a line's, with the fewest bank conflicts: half a warp reads
-/// 16 numbers at once, of line k at k·pitch − y − z.
+/// Numbers between two lines in shared memory: at least the length of a line, with the fewest bank conflicts.
+/// Half a warp reads 16 numbers at once, of line k at k·pitch − y − z.
 fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
     let conflicts = |pitch: usize| {
         let half = |first: usize| {
@@ -108,12 +108,12 @@ fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
     (lx..lx + 16).min_by_key(|&pitch| (conflicts(pitch), pitch)).unwrap_or(lx)
 }
 
-/// Most warps of a block of threads.
+/// Most warps per thread block.
 fn most_warps(tile: [usize; 3]) -> usize {
     SHAPES.iter().find(|shape| shape.0 == tile).map_or(MOST_WARPS, |shape| shape.1)
 }
 
-/// Numbers of a cell: lower coefficients with the scale factor, upper ones.
+/// Numbers per cell: lower coefficients with the scale factor, and upper ones.
 fn numbers(factor: TileFactor) -> [usize; 2] {
     if factor == TileFactor::Ic0 { [4, 0] } else { [4, 3] }
 }
@@ -123,7 +123,7 @@ fn shared(tile: [usize; 3], factor: TileFactor, precision: Precision) -> usize {
     tile[0] * LANES * numbers(factor).iter().sum::<usize>() * precision.bytes() + 8 * LANES * pitch(tile)
 }
 
-/// Powers of two for the lines of a tile in a box of ny by nz lines.
+/// Returns powers of two for the lines of a tile in a box of ny by nz lines.
 fn lines(ny: usize, nz: usize) -> [usize; 2] {
     let most = |n: usize| n.max(1).next_power_of_two();
     let z = most(nz).min(4.max(LANES / most(ny)));
@@ -193,7 +193,7 @@ impl TileFactors for Cuda {
             precision,
             row_ptr: a.row_ptr.clone(),
             col: a.col.clone(),
-            // Cells of a tile beyond the box stay zero.
+            // Cells of a tile outside the box stay zero.
             lower: device.zeros(lower * precision.bytes(), what)?,
             upper: device.zeros(upper * precision.bytes(), what)?,
             report: device.room(4, what)?,
@@ -229,7 +229,7 @@ impl TileFactors for Cuda {
         let function = tiles.function(device, count)?;
         let tile = [tiles.boxes.lx as usize, 1 << tiles.boxes.log_y, 1 << tiles.boxes.log_z];
         let shared = tiles.warps * shared(tile, tiles.factor, tiles.precision);
-        // A fixed grid for a fixed box: sums come out the same every time.
+        // The grid depends only on the box, so that sums are reproducible.
         let blocks = (tiles.boxes.tiles as usize).div_ceil(tiles.warps).clamp(1, device.multiprocessors());
         function.on(device, blocks, LANES * tiles.warps).shared(shared).run(
             self.halt(),
@@ -287,7 +287,7 @@ impl CudaTiles {
         })
     }
 
-    /// The kernel that makes so many sums, loaded at its first use.
+    /// Returns the kernel with this number of sums, loaded at its first use.
     fn function(&self, device: &Arc<Device>, sums: usize) -> Result<&Function<tile_solve>> {
         if let Some(function) = self.functions[sums].get() {
             return Ok(function);
@@ -300,20 +300,21 @@ impl CudaTiles {
     }
 }
 
-/// What both files are compiled with.
+/// Returns the constants of both files.
 fn common(factor: TileFactor, precision: Precision) -> Defines {
     vec![value(precision), define("SYMMETRIC", (factor == TileFactor::Ic0) as u32)]
 }
 
 impl tile_factor {
-    /// Incomplete factors of the tiles of block-Jacobi.
+    /// Returns the kernel for incomplete factors of the tiles of block-Jacobi.
     pub(crate) fn of(factor: TileFactor, precision: Precision) -> Of<Self> {
         Self.with(common(factor, precision))
     }
 }
 
 impl tile_solve {
-    /// Solves with them, with so many sums over the result; tiles of other shapes than [`SHAPES`] share a kernel.
+    /// Returns the kernel that solves with the factors and makes this many sums over the result. Tiles of
+    /// other shapes than [`SHAPES`] share a kernel.
     pub(crate) fn of(tile: [usize; 3], factor: TileFactor, precision: Precision, sums: usize) -> Of<Self> {
         let known = SHAPES.iter().any(|shape| shape.0 == tile);
         let [lx, log_y, log_z, pitch] = match known {
@@ -334,7 +335,7 @@ impl tile_solve {
     }
 }
 
-/// Both kinds of factors, in the precisions that are compiled ahead.
+/// Returns both kinds of factors, in the precisions that are compiled ahead.
 fn kinds(set: Set) -> impl Iterator<Item = (TileFactor, Precision)> {
     let stores = set.choose(STORES.to_vec(), [Precision::F64]);
     stores.into_iter().flat_map(|precision| [(TileFactor::Ic0, precision), (TileFactor::Ilu0, precision)])

@@ -1,6 +1,6 @@
-//! Products of scalar rows on a GPU, straight from the arrays of the format: launches of `kernels/csr.cu`.
+//! Products of scalar rows on a GPU, directly from the arrays of the format: launches of `kernels/csr.cu`.
 //!
-//! A set-up finds which rows go together, by two kernels that read `row_ptr`; columns and values are not looked at.
+//! The set-up groups rows into tiles with two kernels that read `row_ptr`; columns and values are not read.
 
 use super::Cuda;
 use super::compiler::{Defines, Kernel};
@@ -55,29 +55,30 @@ kernels! {
     );
 }
 
-/// How products of scalar rows are mapped: constants of `kernels/csr.cu`, tuned on an H200.
+/// Mapping of products of scalar rows to threads: constants of `kernels/csr.cu`, tuned on an H200.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CsrShape {
-    /// Threads a block of threads.
+    /// Threads per thread block.
     pub threads: usize,
     /// Most entries of a tile.
     capacity: usize,
-    /// Blocks of threads a multiprocessor, as far as registers go.
+    /// Thread blocks per multiprocessor, as far as the registers suffice.
     resident: usize,
     precision: Precision,
 }
 
 impl CsrShape {
-    /// Rows up to this length stand in one tile.
+    /// Rows up to this length are not split between tiles.
     const LONG: usize = 64;
 
-    /// The mapping for a precision: of 4 to 16 entries a thread and 64 to 512 threads, the one that was fastest in the mean of ten kinds of
-    /// matrix.
+    /// Returns the mapping for a precision: of 4 to 16 entries per thread and 64 to 512 threads, the one that
+    /// was fastest in the mean of ten kinds of matrices.
     pub fn choose(precision: Precision) -> Self {
         Self { threads: 128, capacity: 1280, resident: 8, precision }
     }
 
-    /// Tiles of a matrix: windows of equal work, a row counting as much as an eighth of an entry.
+    /// Number of tiles of a matrix. Tiles are windows of equal work, where a row counts as much as an eighth
+    /// of an entry.
     pub fn tiles(&self, rows: usize, entries: usize) -> usize {
         match rows {
             0 => 0,
@@ -85,7 +86,7 @@ impl CsrShape {
         }
     }
 
-    /// A kernel of `csr.cu`.
+    /// Returns a kernel of `csr.cu`.
     pub(super) fn kernel<K: Entry>(&self, entry: K) -> Of<K> {
         entry.with(self.defines())
     }
@@ -100,24 +101,24 @@ impl CsrShape {
         ]
     }
 
-    /// The same that makes a residual, or a step of a smoother, of each number of y.
+    /// Returns the kernel that turns each number of y into a residual or a smoother step.
     fn kernel_that_smooths<K: Entry>(&self, entry: K) -> Of<K> {
         entry.with([self.defines(), vec![define("SMOOTH", 1)]].concat())
     }
 
-    /// The same that stores each number of y into the vectors of other GPUs as well.
+    /// Returns the kernel that also stores each number of y into the vectors of other GPUs.
     fn kernel_for_others<K: Entry>(&self, entry: K) -> Of<K> {
         entry.with([self.defines(), vec![define("PEERS", 1)]].concat())
     }
 
-    /// Products, and products that smooth; one entry stands for all of its file.
+    /// Returns the kernels of products and of products that smooth; one entry stands for its whole file.
     pub(crate) fn both(&self) -> [Kernel; 2] {
         [self.kernel(csr_product).into(), self.kernel_that_smooths(csr_smooth_product).into()]
     }
 }
 
 impl csr_lanes {
-    /// Products of small matrices of scalar rows.
+    /// Returns the kernel for products of small matrices of scalar rows.
     pub(crate) fn of(precision: Precision) -> Of<Self> {
         Self.with(vec![value(precision)])
     }
@@ -131,10 +132,10 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     STORES.iter().flat_map(|&precision| CsrShape::choose(precision).both()).chain(to_others).collect()
 }
 
-/// Addresses of vectors on other GPUs, and in the last place how many.
+/// Addresses of vectors on other GPUs; the last element is their number.
 type Others = [u64; 16];
 
-/// The launches of a product, with one argument more where the kernels do more than store y.
+/// Launches a product, with one more argument where the kernels do more than store y.
 macro_rules! launch_product {
     ($of:expr, $space:expr, $product:expr, $cut_rows:expr, $x:expr, $y:expr $(, $more:expr)?) => {{
         let (of, space, t) = ($of, $space, &$of.tiles);
@@ -163,21 +164,21 @@ pub(super) struct CsrProduct {
     coefficient: Buffer<f64>,
     tiles: Tiles,
     kernels: Kernels,
-    /// Of a small matrix that no residual is asked of: lanes share rows, and there are no tiles.
+    /// For a small matrix that needs no residual: lanes share rows, and there are no tiles.
     lanes: Option<Lanes>,
     /// The kernels of [`multiply_to`](Self::multiply_to).
     to_others: Option<(Function<csr_product_to>, Function<csr_cut_rows_to>)>,
-    /// The kernels of [`smooth`](Self::smooth), once they were asked for.
+    /// The kernels of [`smooth`](Self::smooth), loaded at their first use.
     smoothing: OnceCell<(Function<csr_smooth_product>, Function<csr_smooth_cut_rows>)>,
     /// Values on their way to the device or to another precision, kept after the first update.
     staging: Option<Buffer<f64>>,
-    /// Set by `csr_values`: a value is not finite.
+    /// Set by `csr_values` if a value is not finite.
     broken: Buffer<i32>,
-    /// Grows when values move to another address.
+    /// Increases when values move to another address.
     version: u64,
 }
 
-/// Where the entries of rows are; rows + 1 offsets, and one column an entry.
+/// Positions of the entries: rows + 1 offsets, and one column per entry.
 pub(super) struct CsrPattern {
     pub row_ptr: Arc<Buffer<i64>>,
     pub col: Arc<Buffer<u32>>,
@@ -188,18 +189,18 @@ enum Values {
     F32(Buffer<f32>),
 }
 
-/// The kernel of `kernels/csr_lanes.cu`, and the binary logarithm of the lanes of a row.
+/// The kernel of `kernels/csr_lanes.cu`, and the binary logarithm of the number of lanes per row.
 struct Lanes {
     function: Function<csr_lanes>,
     shift: u32,
 }
 
-/// Entries of a matrix up to which a product is bound by its launches.
+/// Most entries of a matrix whose product is bound by launch latency.
 const FEW: usize = 3 << 20;
-/// Entries of a row that a lane takes, about.
+/// Approximate number of entries of a row per lane.
 const EACH: usize = 2;
 
-/// The twin of `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for what is not needed.
+/// The twin of `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for an array that is not needed.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Smooth {
@@ -216,14 +217,14 @@ pub(super) struct Smooth {
 
 const _: () = assert!(size_of::<Smooth>() == 64);
 
-/// Which rows go together: a record of 16 bytes for each tile, and one for where the last ends.
+/// Grouping of rows into tiles: a record of 16 bytes for each tile, and one for the end of the last tile.
 struct Tiles {
     records: Buffer<[i64; 2]>,
     count: usize,
-    /// Row, first and last tile of each row that several tiles share.
+    /// Row, first tile and last tile of each row that several tiles share.
     cuts: Buffer<i32>,
     cut_rows: usize,
-    /// Up to three numbers for each of the two rows that a tile may share.
+    /// Up to three partial sums for each of the two rows that a tile may share.
     parts: Buffer<f64>,
 }
 
@@ -237,10 +238,10 @@ struct Kernels {
 }
 
 impl CsrProduct {
-    /// A product from arrays that are on the device.
+    /// Makes a product from arrays that are on the device.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn new(
         device: &Arc<Device>,
         columns: usize,
@@ -252,7 +253,7 @@ impl CsrProduct {
         Self::made(device, columns, pattern, values, precision, coefficient, false)
     }
 
-    /// The same for a level of a hierarchy, of which no residual is asked: a small one needs no tiles.
+    /// Makes a product for a level of a hierarchy, which needs no residual. A small one needs no tiles.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -331,12 +332,12 @@ impl CsrProduct {
         }
     }
 
-    /// Stored entries.
+    /// Number of stored entries.
     pub fn entries(&self) -> usize {
         self.pattern.col.len()
     }
 
-    /// Where they are.
+    /// Returns the pattern.
     pub fn pattern(&self) -> &CsrPattern {
         &self.pattern
     }
@@ -346,18 +347,18 @@ impl CsrProduct {
         self.coefficient.pointer()
     }
 
-    /// Loads every kernel that is only loaded when it is launched: a driver may wait for what runs on the device then, and that may wait
-    /// for another rank.
+    /// Loads every kernel that would otherwise be loaded at its launch. At a launch the driver may wait for
+    /// running kernels before it loads, and those may wait for another rank.
     pub fn load(&self, device: &Device) -> Result<()> {
         let Kernels { shape, product, cut_rows, residual, residual_cut, .. } = &self.kernels;
         let others = self.to_others.iter().flat_map(|(product, cut_rows)| [&**product, cut_rows]);
         let all = [&**product, cut_rows, residual, residual_cut].into_iter().chain(others);
-        // What is asked about a function is known when it is loaded.
+        // Querying the attributes of a function loads it.
         all.map(|function| device.allow_shared(function, shape.threads, 0))
             .try_for_each(|asked| asked.map(drop))
     }
 
-    /// Loads what [`multiply_to`](Self::multiply_to) needs.
+    /// Loads the kernels of [`multiply_to`](Self::multiply_to).
     pub fn prepare_for_others(&mut self, device: &Device) -> Result<()> {
         let shape = &self.kernels.shape;
         let product = device.function(&shape.kernel_for_others(csr_product_to))?;
@@ -365,7 +366,7 @@ impl CsrProduct {
         Ok(())
     }
 
-    /// `y ← c A x`; lengths were checked.
+    /// Computes `y ← c A x`; the lengths have been checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64) -> Result<()> {
         if let Some(lanes) = &self.lanes {
             return self.launch_lanes(space, lanes, Smooth { x, ..Smooth::default() }, y, false);
@@ -374,14 +375,15 @@ impl CsrProduct {
         launch_product!(self, space, product, cut_rows, x, y)
     }
 
-    /// The same, each number stored into the vectors of other GPUs as well: their addresses, and in the last place how many.
+    /// Computes `y ← c A x` and stores each number also into the vectors of other GPUs, given by [`Others`].
     pub fn multiply_to(&self, space: &Cuda, x: u64, y: u64, others: Others) -> Result<()> {
         let lacking = || Error::Internal("the product was not prepared to store into other GPUs".into());
         let (product, cut_rows) = self.to_others.as_ref().ok_or_else(lacking)?;
         launch_product!(self, space, product, cut_rows, x, y, others)
     }
 
-    /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked.
+    /// Computes a residual or a smoother step in the pass of the product, and writes it to `to`, which must
+    /// not be x. The lengths have been checked.
     pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
         if let Some(lanes) = &self.lanes {
             return self.launch_lanes(space, lanes, of, to, true);
@@ -419,8 +421,8 @@ impl CsrProduct {
         )
     }
 
-    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of `b` 0 stands for zeros. What r lacks goes to `low`,
-    /// where that is not 0.
+    /// Computes `r ← b − c A x` and `m ← |b| + |c A| |x|` from addresses whose lengths have been checked. A
+    /// null `b` stands for zeros. The rounding error of r goes to `low`, unless that is null.
     pub fn residual(&self, space: &Cuda, on: &ResidualOf, low: u64) -> Result<()> {
         let (device, t) = (space.device(), &self.tiles);
         let ResidualOf { b, x, r, m } = *on;
@@ -459,11 +461,12 @@ impl CsrProduct {
         Ok(())
     }
 
-    /// New values in the order of the entries, from the host or from device memory. An array that others read too is left to
-    /// them.
+    /// Sets new values in the order of the entries, from the host or from device memory. An array shared with
+    /// other readers is left unchanged.
     ///
     /// # Errors
-    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    /// A different number of values; a value that is NaN or infinite. Values on the host are checked before
+    /// anything changes.
     pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
         let entries = self.entries();
         check_new_values(&values, entries)?;
@@ -497,12 +500,12 @@ impl CsrProduct {
         }
     }
 
-    /// Another coefficient; recorded launches read it where it stands.
+    /// Sets another coefficient. Recorded launches read it from the same address.
     pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
         device.write(&[coefficient], &mut self.coefficient, 0)
     }
 
-    /// Bytes that one product must move.
+    /// Least number of bytes that one product moves.
     pub fn bytes(&self) -> u64 {
         let value = match self.values {
             Values::F64(_) => 8,
@@ -511,13 +514,13 @@ impl CsrProduct {
         (self.entries() * (value + 4) + 8 * (2 * self.rows + self.columns)) as u64
     }
 
-    /// Changes with the addresses that recorded launches refer to.
+    /// Version that changes with the addresses in recorded launches.
     pub fn version(&self) -> u64 {
         self.version
     }
 }
 
-/// Refuses another number of values than entries, and values on the host that are not finite.
+/// Refuses a wrong number of values, and values on the host that are not finite.
 pub(super) fn check_new_values(values: &Numbers, entries: usize) -> Result<()> {
     if values.len() != entries {
         return Err(Error::invalid(format!(
@@ -534,12 +537,12 @@ pub(super) fn check_new_values(values: &Numbers, entries: usize) -> Result<()> {
     }
 }
 
-/// What a device found among new values.
+/// Returns the error for values that the device found not to be finite.
 pub(super) fn not_finite() -> Error {
     Error::invalid("new values of term 0: at least one is NaN or infinite; every value must be finite")
 }
 
-/// Values to the precision of the product; `broken` becomes 1 where one is not finite.
+/// Converts values to the precision of the product; `broken` becomes 1 where one is not finite.
 fn convert(
     device: &Device,
     kernels: &Kernels,
@@ -553,7 +556,7 @@ fn convert(
 }
 
 impl Tiles {
-    /// Nothing.
+    /// Returns no tiles.
     fn none(device: &Arc<Device>) -> Result<Self> {
         let what = "no tiles of rows";
         let (records, cuts) = (device.room(0, what)?, device.room(0, what)?);
@@ -571,7 +574,7 @@ impl Tiles {
         }
         let what = "tiles of rows";
         let records = device.zeros(count + 1, what)?;
-        // Their number stands behind them.
+        // The number of cuts follows the cuts.
         let cuts = device.zeros(3 * count + 1, what)?;
         let mut cut_rows = [0i32];
         if count > 0 {

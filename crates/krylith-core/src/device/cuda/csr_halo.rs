@@ -1,9 +1,11 @@
-//! Products of scalar rows among several GPUs, straight from the arrays of the format: y = c A_own x + c A_ghost g.
+//! Products of scalar rows distributed over several GPUs, directly from the arrays of the format: y = c A_own
+//! x + c A_ghost g.
 //!
-//! A set-up splits the rows of this rank on the GPU (`kernels/csr_split.cu`): A_own has the columns of own numbers, A_ghost those of ghosts, for
-//! the rows that have any. Both are products of `csr.rs`, so rows of any length are shared evenly. A product begins the exchange, makes
-//! A_own x meanwhile, waits for the ghosts and adds theirs (`kernels/csr_ghosts.cu`). A rank without entries in columns of ghosts shares the
-//! arrays of its matrix.
+//! The set-up splits the rows of this rank on the GPU (`kernels/csr_split.cu`): A_own has the local columns,
+//! A_ghost the columns of ghosts, for the rows that have any. Both are products of `csr.rs`, so rows of any
+//! length are balanced. A product starts the exchange, computes A_own x meanwhile, waits for the ghosts and
+//! adds A_ghost g (`kernels/csr_ghosts.cu`). A rank without entries in columns of ghosts shares the arrays of
+//! its matrix.
 
 use super::Cuda;
 use super::compiler::Kernel;
@@ -49,45 +51,46 @@ kernels! {
     );
 }
 
-/// Threads of a block.
+/// Threads per thread block.
 const THREADS: usize = 256;
-/// Entries whose bits a block of `split_mark` makes; `WINDOW` in `kernels/csr_split.cu`.
+/// Entries that a thread block of `split_mark` marks; `WINDOW` in `kernels/csr_split.cu`.
 const WINDOW: usize = 32 * THREADS;
-/// Rows of a thread of `split_rows`; `ROWS` in the same file.
+/// Rows per thread of `split_rows`; `ROWS` in the same file.
 const ROWS: usize = 8;
-/// Up to so many ghosts of a row are summed where they are awaited; A_ghost with longer rows is a product of its own.
+/// Rows with at most this many ghosts are summed by the kernel that waits for the ghosts. With longer rows
+/// A_ghost is a product of its own.
 const SHORT: i64 = 512;
 
-/// One rank's rows, its columns of ghosts apart.
+/// The rows of one rank, with the columns of ghosts stored apart.
 pub(super) struct CsrHalo {
     own: CsrProduct,
     ghosts: Option<GhostPart>,
-    /// Ghosts where products and residuals read them, after the wait.
+    /// Ghosts after the wait, where products and residuals read them.
     here: Buffer<f64>,
-    /// What the own columns' share of a residual lacks after rounding.
+    /// Rounding error of the local columns' part of a residual.
     low: Buffer<f64>,
     kernels: Kernels,
 }
 
-/// The columns of ghosts, of the rows that have any.
+/// Columns of ghosts, in the rows that have any.
 struct GhostPart {
     product: CsrProduct,
     rows: Buffer<u32>,
-    /// The most entries of a row.
+    /// Most entries of a row.
     longest: i64,
-    /// A_ghost g, or what it takes off a residual, what that lacks, and its magnitude.
+    /// A_ghost g, or for a residual: the part to subtract, its rounding error, and its magnitude.
     sums: [Buffer<f64>; 3],
     split: Split,
 }
 
-/// Which entries are in columns of ghosts.
+/// Marks of the entries that are in columns of ghosts.
 struct Split {
     entries: usize,
     precision: Precision,
     words: Buffer<[u32; 2]>,
-    /// Ghosts before each window.
+    /// Number of ghosts before each window.
     sums: Buffer<i64>,
-    /// Set where a value is not finite.
+    /// Set if a value is not finite.
     broken: Buffer<i32>,
     place: Function<split_entries>,
     /// Values on their way to the device, kept after the first update.
@@ -102,31 +105,31 @@ struct Kernels {
     add_residuals: Function<csr_add_residuals>,
 }
 
-/// A kernel of `csr_split.cu`.
+/// Returns a kernel of `csr_split.cu`.
 fn split_kernel<K: Entry>(entry: K, precision: Precision) -> Of<K> {
     entry.with(vec![value(precision), define("THREADS", THREADS)])
 }
 
-/// A kernel of `csr_ghosts.cu`.
+/// Returns a kernel of `csr_ghosts.cu`.
 fn ghosts_kernel<K: Entry>(entry: K, precision: Precision) -> Of<K> {
     entry.with(vec![value(precision), define("THREADS", THREADS)])
 }
 
-/// What ranks need beside the kernels of one GPU: one entry stands for all of its file.
+/// Returns the kernels that ranks need besides those of one GPU; one entry stands for its whole file.
 pub(crate) fn kernels(precision: Precision) -> [Kernel; 2] {
     [split_kernel(split_entries, precision).into(), ghosts_kernel(csr_ghosts, precision).into()]
 }
 
-/// Blocks of threads for so many items of one thread, as many as run at once.
+/// Number of thread blocks for `items` items, one per thread, limited to those that are resident at once.
 fn blocks(device: &Device, items: usize) -> usize {
     items.div_ceil(THREADS).clamp(1, 8 * device.multiprocessors())
 }
 
 impl CsrHalo {
-    /// Splits the rows of a rank, whose columns from `own` on are `ghosts` ghosts.
+    /// Splits the rows of a rank, whose columns from `own` on are ghosts.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn new(space: &Cuda, a: &Bsr, own: usize, precision: Precision, coefficient: f64) -> Result<Self> {
         let (device, rows, ghosts) = (space.device(), a.block_rows(), a.block_columns() - own);
         let resident = space.resident(a)?;
@@ -161,7 +164,7 @@ impl CsrHalo {
         })
     }
 
-    /// `y ← c A x` from addresses whose lengths were checked.
+    /// Computes `y ← c A x` from addresses whose lengths have been checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64, exchange: &Exchange) -> Result<()> {
         let device = space.device();
         self.send(space, x, exchange)?;
@@ -197,7 +200,7 @@ impl CsrHalo {
         )
     }
 
-    /// Begins the exchange of x.
+    /// Starts the exchange of x.
     fn send(&self, space: &Cuda, x: u64, exchange: &Exchange) -> Result<()> {
         let Some(inside) = exchange.inside() else { return exchange.start(space, x) };
         let device = space.device();
@@ -205,7 +208,7 @@ impl CsrHalo {
         self.kernels.send.on(device, grid, THREADS).run(space.halt(), x, inside)
     }
 
-    /// Waits for the ghosts; where they are.
+    /// Waits for the ghosts and returns their address.
     fn wait(&self, space: &Cuda, exchange: &Exchange) -> Result<u64> {
         let device = space.device();
         let Some(inside) = exchange.inside() else {
@@ -217,7 +220,7 @@ impl CsrHalo {
         Ok(self.here.pointer())
     }
 
-    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked.
+    /// Computes `r ← b − c A x` and `m ← |b| + |c A| |x|` from addresses whose lengths have been checked.
     pub fn residual(&self, space: &Cuda, on: &ResidualOf, exchange: &Exchange) -> Result<()> {
         let device = space.device();
         self.send(space, on.x, exchange)?;
@@ -240,17 +243,18 @@ impl CsrHalo {
         )
     }
 
-    /// New values in the order of the entries, from the host or from device memory.
+    /// Sets new values in the order of the entries, from the host or from device memory.
     ///
     /// # Errors
-    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    /// A different number of values; a value that is NaN or infinite. Values on the host are checked before
+    /// anything changes.
     pub fn update_values(&mut self, device: &Arc<Device>, values: Numbers) -> Result<()> {
         let Some(part) = &mut self.ghosts else { return self.own.update_values(device, values) };
         let (own, ghosts) = (self.own.values(), part.product.values());
         part.split.update(device, values, own, ghosts)
     }
 
-    /// Another coefficient; recorded launches read it where it stands.
+    /// Sets another coefficient. Recorded launches read it from the same address.
     pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
         if let Some(part) = &mut self.ghosts {
             part.product.update_coefficient(device, coefficient)?;
@@ -258,20 +262,20 @@ impl CsrHalo {
         self.own.update_coefficient(device, coefficient)
     }
 
-    /// Bytes that one product must move, without what is sent.
+    /// Least number of bytes that one product moves, without messages.
     pub fn bytes(&self) -> u64 {
         let beyond = |part: &GhostPart| part.product.bytes() + 12 * part.rows.len() as u64;
         self.own.bytes() + self.ghosts.as_ref().map_or(0, beyond)
     }
 
-    /// Changes with the addresses that recorded launches refer to.
+    /// Version that changes with the addresses in recorded launches.
     pub fn version(&self) -> u64 {
         self.own.version()
     }
 }
 
 impl Split {
-    /// Finds the entries in columns from `own` on, and how many there are; `None` where there are none.
+    /// Finds and counts the entries in columns from `own` on; returns `None` where there are none.
     fn new(
         device: &Arc<Device>,
         whole: &CsrPattern,
@@ -279,7 +283,7 @@ impl Split {
         precision: Precision,
     ) -> Result<Option<(Self, usize)>> {
         let (entries, what) = (whole.col.len(), "ghosts of rows");
-        // One place behind the last entry is asked for too.
+        // The position behind the last entry is looked up, too.
         let windows = entries / WINDOW + 1;
         let words = device.room::<[u32; 2]>(windows * THREADS, what)?;
         let sums = device.zeros::<i64>(windows + 1, what)?;
@@ -304,7 +308,8 @@ impl Split {
         Ok(Some((split, total[0] as usize)))
     }
 
-    /// Values, and columns where `columns` has addresses of the whole's, of A_own's and of A_ghost's, to their places by `place`.
+    /// Copies values to their places with the kernel `place`. It copies columns as well, where `columns` has
+    /// the addresses of those of the whole matrix, of A_own and of A_ghost.
     fn place(
         &self,
         device: &Device,
@@ -329,7 +334,7 @@ impl Split {
         )
     }
 
-    /// New values in the order of the whole to those of A_own and of A_ghost.
+    /// Copies new values from the order of the whole matrix to those of A_own and A_ghost.
     fn update(&mut self, device: &Arc<Device>, values: Numbers, own: u64, ghosts: u64) -> Result<()> {
         let entries = self.entries;
         check_new_values(&values, entries)?;
@@ -353,7 +358,8 @@ impl Split {
 }
 
 impl GhostPart {
-    /// Both parts of a matrix that has `beyond` entries in columns of ghosts; `columns` are those of own numbers, and ghosts.
+    /// Returns both parts of a matrix that has `beyond` entries in columns of ghosts. `columns` are the
+    /// numbers of local columns and of ghosts.
     fn cut(
         device: &Arc<Device>,
         whole: &CsrPattern,
@@ -366,7 +372,7 @@ impl GhostPart {
         let (rows, precision, what) = (whole.row_ptr.len() - 1, split.precision, "rows with ghosts");
         let count_of = rows.div_ceil(ROWS * THREADS);
         let own_ptr = device.room::<i64>(rows + 1, what)?;
-        // Rows of each block of threads, their sum, and the most entries of a row.
+        // Rows of each thread block, their sum, and the most entries of a row.
         let counts = device.zeros::<i64>(count_of + 2, what)?;
         let (function, scan) =
             (device.function(&split_kernel(split_rows, precision))?, device.function(&scan_columns::of(1))?);
@@ -396,7 +402,7 @@ impl GhostPart {
         let (own_col, ghost_col) = (device.room::<u32>(entries, what)?, device.room::<u32>(beyond, what)?);
         let own_values = device.room::<f64>(entries, "matrix values")?;
         let ghost_values = device.room::<f64>(beyond, "matrix values")?;
-        // As they are given; a product narrows them itself.
+        // In f64, as given: a product converts them itself.
         let place = device.function(&split_kernel(split_entries, Precision::F64))?;
         let columns = [whole.col.pointer(), own_col.pointer(), ghost_col.pointer()];
         split.place(device, &place, own, columns, [values, own_values.pointer(), ghost_values.pointer()])?;

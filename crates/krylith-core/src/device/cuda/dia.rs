@@ -1,7 +1,8 @@
 //! Products with matrices stored by diagonals on a GPU: launches of `kernels/dia.cu`.
 //!
-//! A set-up finds the diagonals in one pass over columns, says in a word a row which of them it has, and packs values; afterwards nothing of the
-//! arrays by rows is kept but row pointers. New values find their places by those words alone.
+//! The set-up finds the diagonals in one pass over the columns, records in one word per row which diagonals
+//! the row has, and packs the values. Afterwards only the row pointers of the CSR arrays are kept. New values
+//! are placed with those words alone.
 
 mod detect;
 mod shape;
@@ -28,37 +29,39 @@ use shape::{
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Rows of a plane from which on it pays to march from plane to plane: those between are as many as the first-level caches hold.
+/// Rows of a plane from which on marching from plane to plane is faster: the first-level caches hold about as
+/// many.
 const PLANE: usize = 4096;
-/// Numbers between diagonals beyond the rows: diagonals of a power of two would all begin in the same place of a cache.
+/// Numbers between diagonals besides the rows. Without them, diagonals with a power of two of rows would all
+/// start in the same cache set.
 const SKEW: usize = 272;
 
-/// One matrix by diagonals in device memory, its coefficient, and what is in columns of other ranks.
+/// One matrix by diagonals in device memory, its coefficient, and its entries in columns of other ranks.
 pub(super) struct DiaProduct {
     rows: usize,
-    /// Entries by rows, those in columns of other ranks too.
+    /// Number of entries in CSR, including those in columns of other ranks.
     entries: usize,
-    /// Of all diagonals, ascending.
+    /// Offsets of all diagonals, ascending.
     offsets: Vec<i32>,
     row_ptr: Arc<Buffer<i64>>,
-    /// Which diagonals a row has.
+    /// For each row a mask of its diagonals.
     masks: Buffer<u32>,
     stored: Stored,
     precision: Precision,
     coefficient: Buffer<f64>,
     ghosts: GhostRows,
-    /// Sums of blocks of threads, and how many have ended.
+    /// Partial sums of thread blocks, and the number of blocks that have ended.
     parts: Buffer<f64>,
     counter: Buffer<u32>,
     /// Values on their way to the device, kept after the first update.
     staging: Option<Buffer<f64>>,
-    /// Set by the kernels that pack: what is stored once is not symmetric; a value is not finite.
+    /// Set by the packing kernels: half-stored values are not symmetric; a value is not finite.
     broken: Buffer<i32>,
-    /// Grows when values move to another address.
+    /// Increases when values move to another address.
     version: u64,
 }
 
-/// Values by diagonals, with the kernels for them.
+/// Values by diagonals, with their kernels.
 struct Stored {
     symmetric: bool,
     count: usize,
@@ -68,27 +71,28 @@ struct Stored {
     kernels: Kernels,
 }
 
-/// How a product is walked.
+/// Order in which a product visits the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Walk {
     march: bool,
-    /// A product without sums runs the kernel that makes one, and nobody reads it: it is the faster of the two (0.198 ms, and
-    /// 0.215 ms without, at 256×128×512 on an H200).
+    /// A product without sums runs the kernel that makes one, and its sum is ignored: this kernel is the
+    /// faster of the two (0.198 ms, against 0.215 ms without a sum, at 256×128×512 on an H200).
     with_sum: bool,
     /// Runs of rows, or of rows of several planes.
     items: usize,
-    /// Planes of an item.
+    /// Planes per item.
     steps: usize,
-    /// Blocks of threads.
+    /// Number of thread blocks.
     grid: usize,
 }
 
-/// By number of sums.
+/// Kernels by number of sums.
 struct Kernels {
     shape: DiaShape,
     walk: Walk,
     product: [Function<dia_product>; 3],
-    /// What [`DiaProduct::smooth`] launches, once it was asked for, and the same from zero; fewer blocks of threads are resident.
+    /// Kernels of [`DiaProduct::smooth`], loaded at their first use: for any vector, and for steps that start
+    /// from zero. They have fewer resident thread blocks.
     smoothing: [OnceCell<(Function<dia_smooth>, Walk)>; 2],
     ghosts: [Function<dia_ghosts>; 3],
     residual: Function<dia_residual>,
@@ -113,7 +117,7 @@ pub(in crate::device::cuda) struct Sums {
 
 const _: () = assert!(size_of::<Sums>() == 56);
 
-/// Addresses of b, x and what a residual writes.
+/// Addresses of b, x and the results of a residual.
 pub(super) struct ResidualOf {
     pub b: u64,
     pub x: u64,
@@ -122,10 +126,11 @@ pub(super) struct ResidualOf {
 }
 
 impl DiaProduct {
-    /// A product by diagonals, where the entries lie on few; `own` columns are those of vectors, the others are ghosts.
+    /// Makes a product by diagonals, if the entries lie on few diagonals. `own` columns are local, the others
+    /// are ghosts.
     ///
     /// # Errors
-    /// Diagonals asked for by name where they do not fit; a device without room.
+    /// Diagonals requested by name that do not suit the matrix; out of device memory.
     pub fn new(
         space: &Cuda,
         a: &Bsr,
@@ -141,7 +146,7 @@ impl DiaProduct {
             _ => diagonals_on_device(space, a)?,
         };
         let Some(offsets) = found else {
-            // What a device only counts is named by the host.
+            // The device only counts; the host finds the reason for the error.
             return match format.wants_diagonals() {
                 true => Err(not_by_diagonals(match diagonals_of(a, own) {
                     Err(why) => why,
@@ -176,12 +181,12 @@ impl DiaProduct {
         Ok(Some(product))
     }
 
-    /// `dia` or `dia-full`.
+    /// Returns the format: `dia` or `dia-full`.
     pub fn format(&self) -> Format {
         if self.stored.symmetric { Format::Dia } else { Format::DiaFull }
     }
 
-    /// `y ← c A x`, with sums in the same pass; lengths were checked.
+    /// Computes `y ← c A x`, with sums in the same pass; the lengths have been checked.
     pub fn multiply(
         &self,
         space: &Cuda,
@@ -192,7 +197,7 @@ impl DiaProduct {
     ) -> Result<()> {
         let (device, stored) = (space.device(), &self.stored);
         let (sums, walk) = (dots.map_or(0, |(dots, _)| dots.count()), &stored.kernels.walk);
-        // What adds ghosts also sums over the GPUs of other ranks.
+        // The kernel that adds ghosts also sums over the GPUs of other ranks.
         let second = exchange.is_some() || (sums > 0 && space.fabric().group() != 0);
         let beyond = if second { self.ghosts.grid(device) } else { 0 };
         let mut to = Sums {
@@ -249,12 +254,13 @@ impl DiaProduct {
         }
     }
 
-    /// True where [`smooth`](Self::smooth) can be asked for.
+    /// True where [`smooth`](Self::smooth) is supported.
     pub fn smooths(&self) -> bool {
         self.stored.kernels.shape.smooths()
     }
 
-    /// A residual, or a step of a smoother, in the pass of the product: to `to`, which is not x; lengths were checked, and there are no ghosts.
+    /// Computes a residual or a smoother step in the pass of the product, and writes it to `to`, which must
+    /// not be x. The lengths have been checked, and there are no ghosts.
     pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
         let (device, stored) = (space.device(), &self.stored);
         if self.rows == 0 {
@@ -287,8 +293,8 @@ impl DiaProduct {
         )
     }
 
-    /// `r ← b − c A x`, `m ← |b| + |c A| |x|` from addresses whose lengths were checked; of an exchange the ghosts that the last product
-    /// with this x brought.
+    /// Computes `r ← b − c A x` and `m ← |b| + |c A| |x|` from addresses whose lengths have been checked.
+    /// With an exchange, it uses the ghosts of the last product with this x.
     pub fn residual(&self, space: &Cuda, on: &ResidualOf, exchange: Option<&Exchange>) -> Result<()> {
         let (device, stored) = (space.device(), &self.stored);
         if self.rows == 0 {
@@ -318,11 +324,12 @@ impl DiaProduct {
             )
     }
 
-    /// New values in the order of the entries, from the host or from device memory. Where they are not symmetric and the old were, all
-    /// diagonals are stored from here on.
+    /// Sets new values in the order of the entries, from the host or from device memory. If the old values
+    /// were symmetric and the new ones are not, all diagonals are stored from then on.
     ///
     /// # Errors
-    /// Another number of values; one that is NaN or infinite. Values on the host are checked before anything changes.
+    /// A different number of values; a value that is NaN or infinite. Values on the host are checked before
+    /// anything changes.
     pub fn update_values(&mut self, space: &Cuda, values: Numbers) -> Result<()> {
         let (device, entries) = (space.device(), self.entries);
         check_new_values(&values, entries)?;
@@ -335,7 +342,7 @@ impl DiaProduct {
         done
     }
 
-    /// Values to their places; all diagonals where half of them are not the mirror image of the others.
+    /// Packs the values. It switches to all diagonals where one half is not the mirror image of the other.
     fn pack(&mut self, space: &Cuda, natural: u64) -> Result<()> {
         let device = space.device();
         for attempt in 0..2 {
@@ -406,26 +413,26 @@ impl DiaProduct {
         Ok(())
     }
 
-    /// Another coefficient; recorded launches read it where it stands.
+    /// Sets another coefficient. Recorded launches read it from the same address.
     pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
         device.write(&[coefficient], &mut self.coefficient, 0)
     }
 
-    /// Bytes that one product must move.
+    /// Least number of bytes that one product moves.
     pub fn bytes(&self) -> u64 {
         let (value, ghosts) = (self.precision.bytes(), &self.ghosts);
         let own = self.rows * (value * self.stored.count + 16);
         (own + ghosts.columns.len() * (value + 12) + 24 * ghosts.rows.len()) as u64
     }
 
-    /// Changes with the addresses and kernels that recorded launches refer to.
+    /// Version that changes with the addresses and kernels in recorded launches.
     pub fn version(&self) -> u64 {
         self.version
     }
 }
 
 impl Stored {
-    /// Room for all diagonals, or for those from the main one on.
+    /// Allocates all diagonals, or those from the main diagonal on.
     fn new(space: &Cuda, rows: usize, all: &[i32], symmetric: bool, precision: Precision) -> Result<Self> {
         let device = space.device();
         let kept = if symmetric { &all[all.len() / 2..] } else { all };
@@ -438,7 +445,7 @@ impl Stored {
         Ok(Self { symmetric, count: kept.len(), offsets, values, stride, kernels })
     }
 
-    /// The kernel of [`DiaProduct::smooth`], and how it walks.
+    /// Returns the kernel of [`DiaProduct::smooth`] and its order of rows.
     fn smoothing(
         &self,
         device: &Arc<Device>,
@@ -456,7 +463,7 @@ impl Stored {
         Ok((function, walk))
     }
 
-    /// Blocks of threads that leave sums.
+    /// Number of thread blocks that leave partial sums.
     fn parts(&self, device: &Device, ghosts: &GhostRows) -> usize {
         self.kernels.walk.grid + ghosts.grid(device)
     }
@@ -499,14 +506,15 @@ impl Kernels {
 }
 
 impl Walk {
-    /// Row by row.
+    /// Visits row by row.
     fn rows(rows: usize, grid: usize) -> Self {
         let items = rows.div_ceil(DiaShape::THREADS);
         Self { march: false, with_sum: false, items, steps: 1, grid: items.clamp(1, grid) }
     }
 
-    /// Plane by plane: as many at a time as leave blocks of threads the least to do, where to begin costs half a plane. On a long way
-    /// neighbouring blocks drift apart, and find less of each other in the caches (128³ and 256×128×512 on an H200: best at 4 to 16).
+    /// Visits plane by plane. The number of planes at a time minimises the work of the busiest thread block,
+    /// where the start of an item costs half a plane. On long marches neighbouring thread blocks drift apart
+    /// and share less of the caches (128³ and 256×128×512 on an H200: best at 4 to 16).
     fn planes(rows: usize, plane: usize, grid: usize) -> Self {
         let (tiles, planes) = (plane.div_ceil(DiaShape::THREADS), rows.div_ceil(plane));
         let items = |steps: usize| tiles * planes.div_ceil(steps);
@@ -522,7 +530,8 @@ mod tests {
 
     #[test]
     fn planes_are_shared_evenly() {
-        // A grid of 128³ on 132 multiprocessors: every plane is walked, and no block of threads has much more than its share.
+        // A grid of 128³ on 132 multiprocessors: every plane is visited, and no thread block has much more
+        // than its share.
         for (side, grid) in [(128, 660), (256, 660), (128, 1), (64, 1056)] {
             let walk = Walk::planes(side * side * side, side * side, grid);
             let tiles = (side * side).div_ceil(DiaShape::THREADS);

@@ -1,8 +1,10 @@
-//! Products of point-block terms on a GPU: the fused kernel and what it needs.
+//! Products of point-block terms on a GPU: the choice of a kernel, and the data of each.
 //!
-//! Terms of one pattern go through one launch of `kernels/kron_product.cu`; terms of different patterns through
-//! two, the second adding (`product/group.rs`). One matrix of scalar rows needs no tiles of blocks: it is multiplied by diagonals where it lies
-//! on few (`dia.rs`), else by rows (`csr.rs`, among ranks `csr_halo.rs`). Block sizes over 8 and more than 4 stages are refused by name.
+//! Terms of one pattern go through one launch of `kernels/kron_product.cu`. Terms of different patterns go
+//! through two launches, of which the second adds (`product/group.rs`). A single matrix of scalar rows needs
+//! no tiles of blocks. It is multiplied by diagonals where it lies on few (`dia.rs`), otherwise by rows
+//! (`csr.rs`, or `csr_halo.rs` with several ranks). Block sizes over 8 and more than 4 stages are refused
+//! with an error.
 //!
 //! Coefficients stand in the constant memory of a module. Operators with the same coefficients share it. If
 //! an operator holds its module alone, a new τ copies s² numbers there, and recorded graphs stay valid. If
@@ -36,17 +38,17 @@ pub struct CudaProduct {
     pub(super) stages: usize,
     pub(super) block_rows: usize,
     pub(super) block_columns: usize,
-    /// One matrix of scalar rows; then there are no groups.
+    /// A single matrix of scalar rows; then there are no groups.
     pub(super) csr: Option<CsrProduct>,
-    /// The same among ranks; then there is an exchange.
+    /// The same with several ranks; then there is an exchange.
     pub(super) csr_halo: Option<CsrHalo>,
     /// The same by diagonals.
     pub(super) dia: Option<DiaProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,
-    /// How ghosts arrive, where the product is one rank's share and has neighbours.
+    /// The exchange of ghosts, where the product is one rank's part and has neighbours.
     pub(super) exchange: Option<Exchange>,
-    /// What a residual lacks between terms of different patterns.
+    /// Rounding error of a residual, carried between terms of different patterns.
     pub(super) low: Option<Buffer<f64>>,
 }
 
@@ -115,7 +117,7 @@ impl PointBlockSum for Cuda {
         let ghosts = Some(Ghosts { own, at: e.ghosts(), exchange: 0, send: 0 });
         e.start(self, x)?;
         for (i, g) in p.groups.iter().enumerate() {
-            // Only the first group writes every row; what adds to rows comes after them all.
+            // Only the first group writes every row; the others add to rows and come after it.
             if i == 0 {
                 g.multiply(self, bs, x, y, 0..g.tiles.first_boundary, ghosts)?;
                 e.finish(self.device())?;
@@ -175,7 +177,8 @@ impl PointBlockSum for Cuda {
                 g.blocks
             )));
         }
-        // What is on the host is looked at before anything is changed, what is not by the kernel that packs it.
+        // Values on the host are checked before anything changes; the packing kernel checks those on a
+        // device.
         if let Some(host) = values.as_host() {
             if let Some(e) = crate::matrix::first_not_finite(host) {
                 return Err(Error::invalid(format!(
@@ -264,13 +267,9 @@ impl PointBlockSum for Cuda {
 }
 
 impl CudaProduct {
-    /// One matrix of scalar rows by diagonals, where it lies on few of them on every rank. Collective.
-    fn by_diagonals(
-        space: &Cuda,
-        terms: &Terms,
-        precision: Precision,
-        format: Format,
-    ) -> Result<Option<Self>> {
+    /// Makes the product by diagonals of a single matrix of scalar rows, where it lies on few diagonals on
+    /// every rank. Collective.
+    fn by_diagonals(space: &Cuda, terms: &Terms, precision: Precision, format: Format) -> Result<Option<Self>> {
         if format == Format::Csr {
             return Ok(None);
         }
@@ -278,7 +277,8 @@ impl CudaProduct {
         let halo = terms.halo.as_ref().filter(|_| comm.size() > 1);
         let own = a.block_columns() - terms.halo.as_ref().map_or(0, |h| h.ghosts);
         let found = agree(comm, DiaProduct::new(space, a, own, precision, c[(0, 0)], format))?;
-        // Halves of a product that differ would send the same, and sum in different ways.
+        // All ranks must agree: products by different formats would exchange the same ghosts but reduce in
+        // different ways.
         let mut ranks = [found.is_some() as u32 as f64];
         if comm.size() > 1 {
             comm.sum(&mut ranks)?;
@@ -300,7 +300,7 @@ impl CudaProduct {
         }))
     }
 
-    /// Products with scalar rows, made of one of these.
+    /// Makes a product of scalar rows from one of these.
     fn by_rows_of(a: &Bsr, columns: usize, csr: Option<CsrProduct>, csr_halo: Option<CsrHalo>) -> Self {
         Self {
             block: 1,
@@ -317,7 +317,7 @@ impl CudaProduct {
         }
     }
 
-    /// One matrix of scalar rows that a hierarchy multiplies with, on this rank alone.
+    /// Makes the product of a matrix of scalar rows on a level of a hierarchy, on this rank alone.
     pub(super) fn of_level(space: &Cuda, terms: &Terms, precision: Precision) -> Result<Self> {
         let ((c, a), device) = (&terms.terms[0], space.device());
         let resident = space.resident(a)?;
@@ -327,7 +327,7 @@ impl CudaProduct {
         Ok(Self::by_rows_of(a, columns, Some(csr), None))
     }
 
-    /// One matrix of scalar rows, from the arrays of the format. Collective.
+    /// Makes the product of one matrix of scalar rows, from the arrays of the format. Collective.
     fn rows(space: &Cuda, terms: &Terms, precision: Precision) -> Result<Self> {
         let ((c, a), comm) = (&terms.terms[0], space.comm());
         let c = c[(0, 0)];
@@ -345,13 +345,14 @@ impl CudaProduct {
         Ok(Self::by_rows_of(a, a.block_columns(), Some(agree(comm, csr)?), None))
     }
 
-    /// Stored as rows of scalars.
+    /// True if the product is stored as scalar rows.
     fn by_rows(&self) -> bool {
         self.csr.is_some() || self.csr_halo.is_some()
     }
 
-    /// Terms of any shape in tiles of blocks; what [`PointBlockSum::prepare`] makes of all but one matrix of scalar rows, for
-    /// which this is there to compare with. Collective.
+    /// Makes a product of terms of any shape in tiles of blocks. [`PointBlockSum::prepare`] does so for
+    /// everything except a single matrix of scalar rows, for which this function allows comparisons.
+    /// Collective.
     ///
     /// # Errors
     /// As [`PointBlockSum::prepare`].
@@ -367,7 +368,7 @@ impl CudaProduct {
             (2, false) => vec![(0, 1), (1, 1)],
             (n, _) => vec![(0, n)],
         };
-        // One rank alone has no ghosts, and nobody to exchange with.
+        // A single rank has no ghosts and no exchange.
         let halo = terms.halo.as_ref().filter(|_| space.comm().size() > 1);
         let low = (|| {
             let terms = &space.placed(terms)?;
@@ -401,7 +402,8 @@ impl CudaProduct {
         })
     }
 
-    /// Numbers stored for each block, of all terms that share its pattern: b² a term where blocks are dense.
+    /// Numbers stored for each block, of all terms that share its pattern: b² per term where blocks are
+    /// dense.
     pub fn slots(&self) -> usize {
         if self.by_rows() || self.dia.is_some() {
             1

@@ -1,14 +1,21 @@
-//! GPUs that share the rows of a product and all want the whole result, or the whole argument (`kernels/replicated.cu`).
+//! GPUs that share the rows of a product, where each needs the whole result or the whole argument
+//! (`kernels/replicated.cu`).
 //!
-//! Products follow each other in the space's stream; what they compute leaves in a stream for each other GPU, by copies that need no
-//! multiprocessor, straight into the others' y. Two waits of all for all keep that safe: none of y may be stored before its GPU has come
-//! to this product, whose y it may have been reading until then; and a product is done when the numbers of all have landed. The first
-//! wait stands in the stream of the copies, so the first product hides it. Mode `fused` has no copies: the kernel of the product
-//! stores into all vectors, between the two waits.
+//! Products follow each other in the space's stream. Their results leave in one stream per other GPU, by
+//! copies that need no multiprocessor, directly into the y of the other GPUs. Two barriers of all GPUs make
+//! this safe:
 //!
-//! y is the caller's, and so of another address on every GPU: ranks tell each other in each call, and a recorded product keeps the
-//! addresses. Memory of a pool is opened to the other GPUs of the process. What another process has allocated in a pool cannot be
-//! mapped, so ranks that are processes are refused.
+//! - No GPU may store into another GPU's y before that GPU has reached this product, because it may still
+//!   read the old y.
+//! - A product is done when the numbers of all GPUs have arrived.
+//!
+//! The first barrier is in the streams of the copies, so it overlaps with the first product. Mode `fused` has
+//! no copies: between the two barriers, the kernel of the product stores into all vectors.
+//!
+//! y belongs to the caller and has a different address on every GPU. Ranks exchange the addresses in each
+//! call, and a recorded product keeps them. Memory of a pool is opened to the other GPUs of the process.
+//! Memory that another process has allocated in a pool cannot be mapped, so ranks that are processes are
+//! refused.
 
 use super::Cuda;
 use super::bounce::Spot;
@@ -42,10 +49,11 @@ kernels! {
 type Rows = [i64; POINTERS];
 type Searches = [[i64; 6]; SEARCHES];
 
-/// What its buffers are for, in errors.
+/// Purpose of its buffers, in errors.
 const WHAT: &str = "rows of a shared product";
-/// Row pointers and searches of a launch: the twins of those in the kernels.
+/// Row pointers per launch; the twin of the kernel's constant.
 const POINTERS: usize = 8;
+/// Searches per launch; the twin of the kernel's constant.
 const SEARCHES: usize = 32;
 
 /// The twin of `struct Meeting` in the kernels.
@@ -61,7 +69,7 @@ struct Meeting {
 }
 const _: () = assert!(size_of::<Meeting>() == 160);
 
-/// How the GPUs of all ranks reach each other; one rank alone needs nothing.
+/// The links between the GPUs of all ranks; none for a single rank.
 #[doc(hidden)]
 pub struct CudaLinks(Option<Joined>);
 
@@ -71,9 +79,9 @@ struct Joined {
     meeting: Buffer<Meeting>,
     _flags: Shared<u64>,
     wait: Function<wait_for_all>,
-    /// One for each other rank, in their order.
+    /// One stream for each other rank, in their order.
     streams: Vec<Arc<CudaStream>>,
-    /// Addresses in halves of 32 bits, which a sum over the ranks leaves as they are.
+    /// Addresses in halves of 32 bits, which a sum over the ranks keeps exact.
     halves: RefCell<Vec<f64>>,
 }
 
@@ -93,7 +101,7 @@ impl CudaLinks {
             ));
         }
         let (rank, size) = (comm.rank(), comm.size());
-        // A distributed space has joined the GPUs already.
+        // A distributed space has already joined the GPUs.
         let fabric = match space.fabric().group() {
             0 => Fabric::new(device, comm, Transport::Peers)?,
             _ => space.fabric().clone(),
@@ -131,7 +139,7 @@ impl CudaLinks {
         self.0.as_ref().map_or(0, |joined| joined.comm.rank())
     }
 
-    /// Ends a stretch of set-up on all ranks alike.
+    /// Ends a part of the set-up with the same outcome on all ranks.
     fn agree<T>(&self, mine: Result<T>) -> Result<T> {
         match &self.0 {
             None => mine,
@@ -139,10 +147,11 @@ impl CudaLinks {
         }
     }
 
-    /// An error where a wait for another GPU was given up, which leaves NaN in what was computed. It waits for the device.
+    /// Returns an error where a kernel timed out while it waited for another GPU, which leaves NaN in the
+    /// result. It waits for the device.
     ///
     /// # Errors
-    /// The rank that was waited for, or is gone.
+    /// The rank that was waited for, or is lost.
     pub fn check(&self) -> Result<()> {
         let Some(joined) = &self.0 else { return Ok(()) };
         joined.fabric.device().wait()?;
@@ -151,7 +160,7 @@ impl CudaLinks {
 }
 
 impl Joined {
-    /// Where each rank has the vector that is here at `own`. Collective.
+    /// Returns the address on each rank of the vector that is here at `own`. Collective.
     fn places(&self, own: u64) -> Result<Places> {
         let (rank, size) = (self.comm.rank(), self.comm.size());
         let mut halves = self.halves.borrow_mut();
@@ -166,12 +175,14 @@ impl Joined {
         Ok(places)
     }
 
-    /// Waits in a stream until all GPUs have come here; the number at `broken` becomes NaN if one does not.
+    /// Waits in a stream until all GPUs have reached this point; the number at `broken` becomes NaN if one
+    /// does not.
     fn meet(&self, stream: &CudaStream, broken: u64) -> Result<()> {
         self.wait.on(self.fabric.device(), 1, 32).in_stream(stream).run(self.meeting.pointer(), broken)
     }
 
-    /// Lets the streams of the copies wait until all GPUs have come here; what follows in the device's own stream does not wait.
+    /// Makes the streams of the copies wait until all GPUs have reached this point. Later work in the
+    /// device's own stream does not wait.
     fn enter(&self) -> Result<()> {
         let (device, first) = (self.fabric.device(), &self.streams[0]);
         device.fork(first)?;
@@ -184,7 +195,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Sends rows of a vector to where all other GPUs have it, after what is in the device's stream now.
+    /// Sends rows of a vector to all other GPUs, after the present work of the device's stream.
     fn send<'r>(
         &self,
         rows: impl Iterator<Item = &'r Range<usize>> + Clone,
@@ -199,7 +210,8 @@ impl Joined {
             for (vector, places) in to.iter().enumerate() {
                 for rows in rows.clone() {
                     let at = 8 * rows.start as u64;
-                    // SAFETY: every rank has a vector of as many numbers there, and is between the two waits of this product.
+                    // SAFETY: every rank has a vector of as many numbers there, and is between the two
+                    // barriers of this product.
                     unsafe { device.copy_beside(stream, places[q] + at, from(vector) + at, 8 * rows.len())? };
                 }
             }
@@ -207,7 +219,7 @@ impl Joined {
         Ok(())
     }
 
-    /// What follows in the device's stream comes after all that all GPUs sent.
+    /// Makes later work in the device's stream wait for the copies of all GPUs.
     fn leave(&self, broken: u64) -> Result<()> {
         let device = self.fabric.device();
         self.streams.iter().try_for_each(|stream| device.join(stream))?;
@@ -215,13 +227,13 @@ impl Joined {
     }
 }
 
-/// A rank's rows of a product whose result all ranks want.
+/// A rank's rows of a product whose result all ranks need.
 #[doc(hidden)]
 pub struct CudaShared {
     links: Arc<CudaLinks>,
     rows: usize,
     stages: Vec<Stage>,
-    /// The products' kernels store into the vectors of all.
+    /// True if the kernels of the products store into the vectors of all ranks.
     fused: bool,
     _matrix: Option<Arc<Resident>>,
 }
@@ -236,13 +248,13 @@ struct Piece {
     product: CsrProduct,
 }
 
-/// A rank's rows of a product, and the vector that it multiplies, gathered.
+/// A rank's rows of a product, and the gathered vector that it multiplies.
 #[doc(hidden)]
 pub struct CudaGathered {
     links: Arc<CudaLinks>,
     rows: Range<usize>,
     product: Option<CsrProduct>,
-    /// None on one rank, which multiplies its own vector.
+    /// None on a single rank, which multiplies its own vector.
     whole: Option<Shared<f64>>,
     _matrix: Option<Arc<Resident>>,
 }
@@ -357,7 +369,7 @@ impl SharedRows for Cuda {
 }
 
 impl CudaShared {
-    /// Computes the pieces, stage after stage, and sends what they leave in the vectors at `outputs`.
+    /// Computes the chunks, stage after stage, and sends their results to the vectors at `outputs`.
     fn exchange(&self, outputs: &[u64], compute: impl Fn(&Piece) -> Result<()>) -> Result<()> {
         let Some(joined) = &self.links.0 else {
             return self.stages.iter().flat_map(|stage| &stage.pieces).try_for_each(compute);
@@ -378,7 +390,7 @@ impl CudaShared {
         joined.leave(outputs[0])
     }
 
-    /// The same by kernels that store each number into all vectors.
+    /// Computes with kernels that store each number into all vectors.
     fn store_into_all(&self, space: &Cuda, joined: &Joined, x: u64, y: u64) -> Result<()> {
         let places = joined.places(y)?;
         let (rank, size, stream) = (joined.comm.rank(), joined.comm.size(), space.device().stream());
@@ -395,15 +407,16 @@ impl CudaShared {
     }
 }
 
-/// The product of a run of rows: of arrays of this GPU where they lie, else of copies, from another GPU or from the host.
+/// Makes the product of a run of rows: from the arrays in place if they are on this GPU, otherwise from
+/// copies.
 fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<Resident>>)> {
     let (device, Run { rows, entries }) = (space.device(), run);
     let resident = a.storage().on::<Resident>();
     let here = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal;
     let row_ptr = device.room::<i64>(rows.len() + 1, WHAT)?;
     let mut kept = None;
-    // Tiles are read in pairs from an even entry on, so what is looked at may begin before the first row's. It does so on every rank alike: where
-    // tiles begin decides in which order a long row is summed.
+    // Tiles are read in pairs from an even entry on, so the first entry may be before the first row. It is so
+    // on every rank alike, because the start of the tiles decides the order in which a long row is summed.
     let first = entries.start & !7;
     let (from, col, values) = match resident {
         Some(resident) if here(&resident) => {
@@ -422,7 +435,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
             (row_ptr.pointer(), col, values)
         }
         _ => {
-            // SAFETY: room for as many numbers of the same size; offsets are below 2⁶³.
+            // SAFETY: allocated for as many numbers of the same size; offsets are below 2⁶³.
             unsafe { device.send(&a.row_ptr()[rows.start..=rows.end], row_ptr.pointer())? };
             let col = device.upload(&a.col()[first..entries.end], WHAT)?;
             (row_ptr.pointer(), col, device.upload(&a.values()[first..entries.end], WHAT)?)
@@ -437,7 +450,8 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     Ok((product, kept))
 }
 
-/// Columns and values of a run of rows, from entry `first` on, and into `row_ptr` where rows begin, from the memory of another GPU.
+/// Copies columns and values of a run of rows, from entry `first` on, from the memory of another GPU, and the
+/// row pointers to `row_ptr`.
 fn rows_from(
     device: &Arc<Device>,
     from: &Resident,
@@ -449,7 +463,7 @@ fn rows_from(
     from.settled()?;
     let count = entries.end - first;
     let (col, values) = (device.room(count, WHAT)?, device.room(count, WHAT)?);
-    // SAFETY: room for as many numbers; the caller holds the matrix until the copies are done.
+    // SAFETY: allocated for as many numbers; the caller holds the matrix until the copies are done.
     unsafe {
         let copy = |to: u64, pointer: u64, bytes: usize| {
             let own = Spot { ordinal: device.info().ordinal, pointer: to };
@@ -463,7 +477,7 @@ fn rows_from(
     Ok((col, values))
 }
 
-/// Row pointers in the memory of a GPU; a call is a launch or two and one copy back.
+/// Row pointers in the memory of a GPU; a call makes one or two launches and one copy back.
 struct OnDevice {
     device: Arc<Device>,
     on: Arc<Resident>,

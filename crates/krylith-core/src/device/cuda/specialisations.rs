@@ -1,7 +1,7 @@
-//! Every kernel that the library can launch, enumerable: CI compiles each without a GPU.
+//! Enumerates every kernel that the library can launch, so that CI can compile each without a GPU.
 //!
-//! Structures inside the blocks are the one thing that a user's matrix adds; those of the problems that ship with
-//! Krylith stand for them here.
+//! Only the structure inside the blocks depends on a user's matrix. The structures of the problems that ship
+//! with Krylith stand for it here.
 
 use super::compiler::Kernel;
 use super::launch::{File, Set};
@@ -9,7 +9,7 @@ use super::{block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, excha
 use super::{part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
 use crate::space::Precision;
 
-/// The kernel files: the modules that launch them declare what is in them.
+/// The kernel files; the modules that launch the kernels declare them.
 const FILES: &[&File] = &[
     &block::BLOCK,
     &block_tiles::TILE_FACTOR,
@@ -66,7 +66,7 @@ const FILES: &[&File] = &[
 
 macro_rules! headers {
     ($($name:literal),* $(,)?) => {
-        /// What kernel files include.
+        /// Headers that kernel files include.
         const HEADERS: &[(&str, &str)] = &[$(($name, include_str!(concat!("kernels/", $name)))),*];
     };
 }
@@ -76,7 +76,7 @@ headers! {
     "tile.cuh", "twofold.cuh",
 }
 
-/// The text of a kernel file or of what one includes.
+/// Returns the text of a kernel file or header.
 pub(super) fn text(name: &str) -> &'static str {
     let file = FILES.iter().find(|file| file.name == name).map(|file| file.text);
     let header = || HEADERS.iter().find(|header| header.0 == name).map(|header| header.1);
@@ -98,17 +98,19 @@ fn of(files: impl Iterator<Item = &'static &'static File>, set: Set) -> Vec<Kern
     files.flat_map(|file| (file.specialisations)(set)).collect()
 }
 
-/// Every kernel but the products, which [`products()`] lists; one function stands for all of its file.
+/// Returns every kernel except the products, which [`products()`] lists; one function stands for its whole
+/// file.
 pub fn vector_kernels() -> Vec<Kernel> {
     of(FILES.iter().filter(|file| file.name != product::KRON_PRODUCT.name), Set::All)
 }
 
-/// The fused products for all block sizes and stages, and the structures of the problems that ship with Krylith.
+/// Returns the fused products for all block sizes and stages, and the structures of the problems that ship
+/// with Krylith.
 pub fn products() -> Vec<Kernel> {
     (product::KRON_PRODUCT.specialisations)(Set::All)
 }
 
-/// What a release embeds: the kernels of common sizes.
+/// Returns the kernels of common sizes, which a release embeds.
 pub fn embedded() -> Vec<Kernel> {
     of(FILES.iter(), Set::Common)
 }
@@ -117,13 +119,13 @@ pub fn embedded() -> Vec<Kernel> {
 mod tests {
     use super::*;
 
-    /// Text without comments, whose lines end where statements of the preprocessor do.
+    /// Returns the text without comments, with one preprocessor statement per line.
     fn clean(text: &str) -> String {
         let lines = text.lines().map(|line| line.split("//").next().unwrap_or("").trim_end());
         lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ")
     }
 
-    /// What stands in the parentheses that open at the beginning of `text`.
+    /// Returns the contents of the parentheses that open at the beginning of `text`.
     fn inside(text: &str) -> &str {
         let mut depth = 0;
         let end = text.char_indices().find(|(_, c)| {
@@ -133,13 +135,14 @@ mod tests {
         &text[1..end.expect("a parenthesis that closes").0]
     }
 
-    /// Macros without arguments: every text that one may stand for.
+    /// Returns macros without arguments, with every text that one may stand for.
     fn macros(text: &str) -> Vec<(&str, &str)> {
         let defined = text.lines().filter_map(|line| line.trim_start().strip_prefix("#define "));
         defined.map(|line| line.trim().split_once(' ').unwrap_or((line.trim(), ""))).collect()
     }
 
-    /// `text` with the functions that macros of two or more arguments define, as `PRODUCT(name, …)` in `dia.cu`.
+    /// Returns `text` with the functions that macros of two or more arguments define, such as `PRODUCT(name,
+    /// …)` in `dia.cu`.
     fn with_macro_functions(text: &str) -> String {
         let mut all = text.to_string();
         for line in text.lines().filter(|line| line.starts_with("#define ") && line.contains("__global__")) {
@@ -155,7 +158,7 @@ mod tests {
         all
     }
 
-    /// The lists of parameters that a text with `#if` and macros may mean.
+    /// Returns the parameter lists that a text with `#if` and macros may stand for.
     fn alternatives(parameters: &str, macros: &[(&str, &str)]) -> Vec<String> {
         if let Some((before, rest)) = parameters.split_once("#if") {
             let (branches, after) = rest.split_once("#endif").expect("an end");
@@ -183,7 +186,7 @@ mod tests {
         replaced.flat_map(|text| alternatives(&text, macros)).collect()
     }
 
-    /// A parameter's type as Rust declares it.
+    /// Returns a parameter's type as Rust declares it.
     fn declared_type(parameter: &str) -> String {
         let words = parameter.replace("__restrict__", " ").replace('*', " * ");
         let words: Vec<_> = words.split_whitespace().filter(|word| *word != "const").collect();
@@ -207,7 +210,7 @@ mod tests {
         if pointer { format!("At<{number}>") } else { number.into() }
     }
 
-    /// The functions of a file with the lists of types that each may have.
+    /// Returns the functions of a file with the type lists that each may have.
     fn functions(file: &File) -> Vec<(String, Vec<Vec<String>>)> {
         let kernel = Kernel { file: file.name, entry: "", defines: Vec::new() };
         let text = with_macro_functions(&clean(&super::super::compiler::source(&kernel)));
@@ -230,8 +233,8 @@ mod tests {
         found.collect()
     }
 
-    /// Every function of every file is declared, with its number, order and types of arguments; a declaration may have more than a
-    /// kernel that was compiled with other constants reads.
+    /// Every function of every file is declared, with the number, order and types of its arguments. A
+    /// declaration may have more arguments than a kernel that was compiled with other constants.
     #[test]
     fn declarations_are_those_of_the_sources() {
         let mut count = 0;
@@ -245,7 +248,7 @@ mod tests {
                 count += 1;
                 let declared = declared(name);
                 assert!(!declared.is_empty(), "{name} of {} is not declared", file.name);
-                // What other constants make of it may be declared under another name of the file.
+                // A variant made by other constants may be declared under another name of the file.
                 for list in lists {
                     let list: Vec<&str> = list.iter().map(|t| &**t).collect();
                     let all = file.entries.iter().map(|entry| entry.1.iter().map(|argument| argument.1));
@@ -282,7 +285,7 @@ mod tests {
         }
     }
 
-    /// A file that is there and not declared would never be compiled.
+    /// A file that exists but is not declared would never be compiled.
     #[test]
     fn every_file_is_listed() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/cuda/kernels");

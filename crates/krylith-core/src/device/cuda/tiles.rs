@@ -1,32 +1,34 @@
-//! Tiles of block rows for the fused product: which rows a group of threads takes together, and their indices.
+//! Tiles of block rows for the fused product: the rows that a group of threads processes together, and their
+//! indices.
 //!
-//! A tile is a set of whole rows with at most `tile` blocks. Its distinct block columns are listed once and its
-//! blocks name them by a byte (or two), so x is fetched once a tile however many blocks use it. Rows that share
-//! columns are put together greedily (`cluster`), which halves the traffic of x on meshes. A row that is longer
-//! than a tile is cut into parts, whose sums a second kernel adds in order.
+//! A tile is a set of whole rows with at most `tile` blocks. Its distinct block columns are listed once, and
+//! its blocks refer to them by one byte (or two). The kernel therefore reads x once per tile, independent of
+//! the number of blocks that use it. Rows that share columns are grouped greedily (`cluster`), which halves
+//! the traffic of x on meshes. A row that is longer than a tile is cut into parts, whose sums a second kernel
+//! adds in order.
 //!
-//! Tiles are made inside [`Windows`] of rows, which are independent. A GPU makes them (`tiling.rs`); `testing.rs` has
-//! the same rule on the host, the reference that tests compare with byte by byte.
+//! Tiles are made inside [`Windows`] of rows, which are independent. A GPU makes them (`tiling.rs`);
+//! `testing.rs` follows the same rule on the host, as the reference that tests compare with byte by byte.
 //!
-//! Where columns from some number on are ghosts (nodes of other ranks), no tile mixes rows with and without ghosts:
-//! first come all tiles that can be multiplied before the ghosts have arrived.
+//! Where columns from some number on are ghosts (nodes of other ranks), no tile mixes rows with and without
+//! ghosts. The tiles without ghosts come first: they can be multiplied before the ghosts arrive.
 
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod testing;
 
 /// Most rows of a window; the twin of the kernel's constant.
 pub(super) const WINDOW: usize = 1024;
-/// Pieces of rows that a window is made of where rows are clustered.
+/// Runs of rows that form a window where rows are clustered.
 const PLANES: usize = 4;
-/// Rows of which the stride is found; the twin of the kernel's constant.
+/// Number of rows that are sampled for the stride; the twin of the kernel's constant.
 pub(super) const SAMPLES: usize = 256;
 /// Bytes of a record's header: position, blocks, nodes, rows.
 pub(super) const HEADER: usize = 16;
 
-/// How rows are cut into windows.
+/// Division of rows into windows.
 ///
-/// Window w has the rows base + k · stride + j with k < planes and j < width: rows that are far apart in number and near in
-/// a mesh meet in it. With one plane, windows are consecutive rows.
+/// Window w has the rows base + k · stride + j with k < planes and j < width. It thus combines rows that have
+/// distant numbers but are near each other in a mesh. With one plane, windows are consecutive rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Windows {
     pub(super) rows: usize,
@@ -38,14 +40,15 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows of consecutive rows.
+    /// Returns windows of consecutive rows.
     pub(super) fn consecutive(rows: usize) -> Self {
         let chunks = rows.div_ceil(WINDOW).max(1);
         let count = if rows == 0 { 0 } else { chunks };
         Self { rows, planes: 1, stride: rows.max(1), width: WINDOW, chunks, count }
     }
 
-    /// Windows of pieces that lie `stride` rows apart: in a mesh numbered plane by plane, a plane.
+    /// Returns windows of runs that are `stride` rows apart; in a mesh numbered plane by plane, the stride is
+    /// a plane.
     pub(super) fn strided(rows: usize, stride: usize) -> Self {
         let planes = PLANES.min(rows / stride.max(1));
         if planes < 2 || planes * stride <= WINDOW {

@@ -1,6 +1,7 @@
-//! Tiles made on the GPU from row pointers and columns that are there (`kernels/tiling.cu`).
+//! Tiles made on the GPU from row pointers and columns in its memory (`kernels/tiling.cu`).
 //!
-//! The host reads back three times: the stride of the rows, how many tiles there are, and how long their records.
+//! The host reads back three values: the stride of the rows, the number of tiles, and the length of their
+//! records.
 
 #[cfg(any(test, feature = "testing"))]
 mod testing;
@@ -35,7 +36,7 @@ kernels! {
 /// A block pattern in the memory of a GPU.
 #[derive(Clone, Copy)]
 pub(super) struct DevicePattern {
-    /// Address of `rows + 1` 64-bit numbers of blocks.
+    /// Address of the `rows + 1` 64-bit row pointers, which count blocks.
     pub(super) row_ptr: u64,
     /// Address of the 32-bit block columns, ascending in each row.
     pub(super) col: u64,
@@ -44,7 +45,7 @@ pub(super) struct DevicePattern {
 }
 
 impl DevicePattern {
-    /// Where the pattern of a matrix lies, as long as `resident` does.
+    /// Returns the addresses of a matrix's pattern, which are valid while `resident` lives.
     pub(super) fn of(a: &Bsr, resident: &Resident) -> Self {
         Self {
             row_ptr: resident.row_ptr.pointer(),
@@ -55,12 +56,12 @@ impl DevicePattern {
     }
 }
 
-/// The tiles of a pattern; `tiles/testing.rs` says what the fields are.
+/// The tiles of a pattern; `tiles/testing.rs` describes the fields.
 pub(super) struct DeviceTiling {
     pub(super) count: usize,
     pub(super) first_boundary: usize,
     pub(super) starts: Buffer<u32>,
-    /// With 16 bytes more at the end.
+    /// The records, with 16 more bytes at the end.
     pub(super) records: Buffer<u8>,
     pub(super) long_rows: Buffer<i32>,
     pub(super) part_starts: Buffer<i64>,
@@ -83,8 +84,8 @@ pub(in crate::device::cuda) struct Windows {
 const THREADS: usize = 128;
 
 impl DeviceTiling {
-    /// Tiles of at most `tile` blocks; `cluster` puts rows together that share columns. Columns from `own` on are
-    /// ghosts.
+    /// Makes tiles of at most `tile` blocks; `cluster` puts rows together that share columns. Columns from
+    /// `own` on are ghosts.
     pub(super) fn new(
         device: &Arc<Device>,
         pattern: DevicePattern,
@@ -154,7 +155,7 @@ impl DeviceTiling {
         let tiles = device.zeros::<[u64; 2]>(count, what)?;
         let long_rows = device.zeros::<i32>(3 * longs, what)?;
         let part_starts = device.zeros::<i64>(parts, what)?;
-        // Lengths of records and of positions, then their sums.
+        // Lengths of records and of positions, then their prefix sums.
         let starts = device.zeros::<u32>(count + 1, what)?;
         let positions = device.zeros::<u32>(count + 1, what)?;
         let limits = device.zeros::<u32>(2, what)?;
@@ -198,7 +199,7 @@ impl DeviceTiling {
         device.read(&limits, 0, &mut most)?;
         let bytes = device.zeros::<u8>(end[0] as usize * 16 + 16, "indices of the tiles")?;
         records(bytes.pointer())?;
-        // What was only needed here is freed: the kernels must be done with it.
+        // Temporary arrays are freed here, so the kernels must be done.
         device.wait()?;
         Ok(Self {
             count,

@@ -1,5 +1,5 @@
-//! What a product by diagonals finds out about a pattern on the GPU (`kernels/dia_detect.cu`): its diagonals, those of each row, and rows with entries in
-//! columns of other ranks.
+//! Analysis of a pattern on the GPU for products by diagonals (`kernels/dia_detect.cu`): the diagonals of the
+//! matrix and of each row, and the rows with entries in columns of other ranks.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -10,9 +10,9 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Places of the table in which `dia_detect.cu` gathers offsets.
+/// Slots of the table in which `dia_detect.cu` collects offsets.
 const SLOTS: usize = 64;
-/// A place that holds none.
+/// An empty slot.
 const EMPTY: i32 = i32::MIN;
 /// Stored numbers.
 pub(super) enum Values {
@@ -57,13 +57,13 @@ pub(in crate::device::cuda) struct Ghosts {
 }
 const _: () = assert!(size_of::<Ghosts>() == 40);
 
-/// Blocks of [`DiaShape::THREADS`] for so many items of one thread.
+/// Number of thread blocks of [`DiaShape::THREADS`] for `items` items, one per thread.
 pub(super) fn blocks(items: usize) -> usize {
     items.div_ceil(DiaShape::THREADS).max(1)
 }
 
 impl GhostRows {
-    /// Says which diagonals each row has, and gathers what is in columns of other ranks.
+    /// Finds the diagonals of each row, and collects the entries in columns of other ranks.
     pub(super) fn find(
         space: &Cuda,
         a: &Bsr,
@@ -140,20 +140,21 @@ impl GhostRows {
         }
     }
 
-    /// Blocks of threads of the launch that adds ghosts; one waits for them where no row has any.
+    /// Number of thread blocks of the launch that adds ghosts. Without such rows one block waits for the
+    /// ghosts.
     pub(super) fn grid(&self, device: &Device) -> usize {
         blocks(self.rows.len()).min(2 * device.multiprocessors())
     }
 }
 
-/// The diagonals of a square matrix, ascending, found on the GPU; columns from the number of rows on are ghosts. `None` where they are too many
-/// or hold too little.
+/// Returns the diagonals of a square matrix, ascending, found on the GPU; columns from the number of rows on
+/// are ghosts. Returns `None` where there are too many diagonals, or they are too sparse.
 pub(super) fn diagonals_on_device(space: &Cuda, a: &Bsr) -> Result<Option<Vec<i32>>> {
     let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
     if rows == 0 {
         return Ok(Some(vec![0]));
     }
-    // A table, how many it holds, whether they are too many, and entries as two words.
+    // The table, the number of its offsets, a flag for too many, and the number of entries as two words.
     let mut state = [EMPTY; SLOTS + 4];
     state[SLOTS..].fill(0);
     let found = device.upload(&state, "diagonals of a matrix")?;

@@ -1,4 +1,4 @@
-//! Which kernels by diagonals there are.
+//! The kernels by diagonals and their specialisations.
 
 use super::super::compiler::{Defines, Kernel};
 use super::super::csr::Smooth;
@@ -8,7 +8,7 @@ use super::detect::Ghosts;
 use super::{MOST_DIAGONALS, Sums};
 use crate::space::Precision;
 
-/// Distances of diagonals from the main one, the first of them used.
+/// Distances of diagonals from the main diagonal; only the first ones are used.
 type Offsets = [i32; MOST_DIAGONALS];
 
 kernels! {
@@ -60,39 +60,41 @@ kernels! {
     );
 }
 
-/// How products by diagonals are mapped: constants of `kernels/dia.cu`.
+/// Mapping of products by diagonals: constants of `kernels/dia.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::device::cuda) struct DiaShape {
     /// Most diagonals that are stored.
     most: usize,
-    /// There are as many.
+    /// True where exactly that many are stored.
     exact: bool,
     symmetric: bool,
     precision: Precision,
 }
 
 impl DiaShape {
-    /// Threads a block of threads.
+    /// Threads per thread block.
     pub const THREADS: usize = 256;
-    /// Numbers of diagonals that have kernels of their own: those of stencils of 3, 5, 7, 9, 15, 19 and 27 points; others take the next.
+    /// Numbers of diagonals that have their own kernels: those of stencils with 3, 5, 7, 9, 15, 19 and 27
+    /// points. Other numbers use the next larger kernel.
     const FULL: [usize; 9] = [1, 3, 5, 7, 9, 15, 19, 27, 32];
-    /// Of a symmetric matrix those from the main one on.
+    /// The same for a symmetric matrix, which stores the diagonals from the main one on.
     const HALF: [usize; 8] = [1, 2, 3, 4, 5, 8, 10, 14];
 
-    /// The mapping for as many stored diagonals.
+    /// Returns the mapping for a number of stored diagonals.
     pub fn choose(stored: usize, symmetric: bool, precision: Precision) -> Self {
         let all: &[usize] = if symmetric { &Self::HALF } else { &Self::FULL };
-        // More than 27 diagonals, half of them stored, are at most 16.
+        // More than 27 diagonals, half of them stored, means at most 16.
         let most = all.iter().copied().find(|&most| most >= stored).unwrap_or(16);
         Self { most, exact: most == stored, symmetric, precision }
     }
 
-    /// Unrolled over as many diagonals as there are.
+    /// True where the loop is unrolled over exactly the stored diagonals.
     pub fn exact(&self) -> bool {
         self.exact
     }
 
-    /// Blocks of threads a multiprocessor, as far as registers go: every load of a row should be under way at once.
+    /// Thread blocks per multiprocessor, as far as the registers suffice: all loads of a row should be in
+    /// flight at once.
     fn resident(&self) -> usize {
         match (self.symmetric, self.most) {
             _ if self.ahead() => 4,
@@ -102,17 +104,19 @@ impl DiaShape {
         }
     }
 
-    /// A step of a march asks for the numbers of the next: of seven and nine points in f64, for which the registers are there.
+    /// True where a step of a march prefetches the numbers of the next one: for seven and nine points in f64,
+    /// where the registers suffice.
     pub fn ahead(&self) -> bool {
         self.symmetric && matches!(self.most, 4 | 5) && self.precision == Precision::F64
     }
 
-    /// True where passes of smoothers are fused with the product: of stencils of up to nine points. Of larger ones the product is most of the time.
+    /// True where smoother passes are fused with the product: for stencils of up to nine points. For larger
+    /// ones the product dominates the time.
     pub fn smooths(&self) -> bool {
         self.exact && self.most <= if self.symmetric { 5 } else { 9 }
     }
 
-    /// Every one, once.
+    /// Returns every mapping once.
     fn all() -> Vec<Self> {
         let of = |symmetric: bool, precision: Precision| {
             (1..=if symmetric { 16 } else { 32 })
@@ -127,7 +131,7 @@ impl DiaShape {
     }
 }
 
-/// The constants of `dia.cu`.
+/// Returns the constants of `dia.cu`.
 fn defines(shape: &DiaShape, resident: usize) -> Defines {
     vec![
         value(shape.precision),
@@ -140,17 +144,18 @@ fn defines(shape: &DiaShape, resident: usize) -> Defines {
     ]
 }
 
-/// A kernel of `dia.cu`.
+/// Returns a kernel of `dia.cu`.
 pub(in crate::device::cuda) fn dia<K: Entry>(shape: &DiaShape, entry: K) -> Of<K> {
     entry.with(defines(shape, shape.resident()))
 }
 
-/// One of the functions of `dia.cu` with the same arguments.
+/// Returns one of the functions of `dia.cu` that share their arguments.
 pub(in crate::device::cuda) fn dia_named<K: Entry>(shape: &DiaShape, entry: K, name: &'static str) -> Of<K> {
     entry.named(name, defines(shape, shape.resident()))
 }
 
-/// A kernel of `dia.cu` that makes a residual, or a step of a smoother, of each number; it has more of them in registers. `from_zero`: the first two steps.
+/// Returns a kernel of `dia.cu` that turns each number into a residual or a smoother step, which takes more
+/// registers. With `from_zero` it makes the first two steps.
 pub(in crate::device::cuda) fn dia_that_smooths(
     shape: &DiaShape,
     name: &'static str,
@@ -161,32 +166,34 @@ pub(in crate::device::cuda) fn dia_that_smooths(
     dia_smooth.named(name, defines)
 }
 
-/// A kernel of `dia_detect.cu`.
+/// Returns a kernel of `dia_detect.cu`.
 pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("THREADS", DiaShape::THREADS)])
 }
 
-/// Every one that a product can ask for, or those of seven-point grids: one entry stands for all of its file.
+/// Returns every kernel that a product can use, or those of seven-point grids. One entry stands for its whole
+/// file.
 fn all_kernels(set: Set) -> Vec<Kernel> {
     let seven = [DiaShape::choose(7, false, Precision::F64), DiaShape::choose(4, true, Precision::F64)];
     let shapes = set.choose(DiaShape::all(), seven);
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
-    // `all` has shapes that are not exact, too.
+    // `all` also contains mappings that are not exact.
     plain.chain(shapes.iter().filter(|shape| shape.smooths()).flat_map(both_that_smooth)).collect()
 }
 
-/// With a step from zero and without.
+/// Returns the kernels with and without a step from zero.
 fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
     [false, true].map(|from_zero| dia_that_smooths(shape, "dia_product", from_zero).into())
 }
 
-/// The smoothing kernels of a matrix of so many entries in a full row, if it is stored by diagonals and there are any.
+/// Returns the smoothing kernels of a matrix with this many entries in a full row, if it is stored by
+/// diagonals and such kernels exist.
 pub(crate) fn likely_to_smooth(entries: usize, precision: Precision) -> Vec<Kernel> {
     let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, precision);
     if entries <= 32 && shape.smooths() { both_that_smooth(&shape).into() } else { Vec::new() }
 }
 
-/// Those for a matrix of so many entries in a full row, if it is stored by diagonals.
+/// Returns the kernels of a matrix with this many entries in a full row, if it is stored by diagonals.
 pub(crate) fn likely(entries: usize, precision: Precision) -> Vec<Kernel> {
     if !(1..=32).contains(&entries) {
         return Vec::new();

@@ -70,7 +70,7 @@ kernels! {
     );
 }
 
-/// A kernel of `ildu_factor.cu`; only packing knows how factors are stored and who reads them.
+/// Returns a kernel of `ildu_factor.cu`. Only the packing kernel depends on the precision and on the solve.
 fn ildu_set_up<K: Entry>(entry: K, order: usize, precision: Precision, warps: usize) -> Of<K> {
     let threads = define("THREADS", IlduShape::FACTOR_THREADS);
     let defines = vec![define("ORDER", order), value(precision), threads, define("WARPS", warps)];
@@ -78,28 +78,29 @@ fn ildu_set_up<K: Entry>(entry: K, order: usize, precision: Precision, warps: us
 }
 
 impl ildu_form {
-    /// Values of a matrix to the entries of a plan.
+    /// Returns the kernel that copies the values of a matrix to the entries of a plan.
     pub(crate) fn of(order: usize) -> Of<Self> {
         ildu_set_up(Self, order, Precision::F64, 1)
     }
 }
 
 impl ildu_factor {
-    /// Incomplete factorisation of subdomains.
+    /// Returns the kernel for incomplete factorisation of subdomains.
     pub(crate) fn of(order: usize) -> Of<Self> {
         ildu_set_up(Self, order, Precision::F64, 1)
     }
 }
 
 impl ildu_pack {
-    /// Factors to the order in which they are used.
+    /// Returns the kernel that copies factors to the order of their use.
     pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape) -> Of<Self> {
         ildu_set_up(Self, order, precision, shape.warps)
     }
 }
 
 impl ildu_solve {
-    /// Solves with the factors of subdomains; `gathered` where their rows are not consecutive.
+    /// Returns the kernel that solves with the factors of subdomains; `gathered` where their rows are not
+    /// consecutive.
     pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape, gathered: bool) -> Of<Self> {
         Self.with(vec![
             define("ORDER", order),
@@ -113,7 +114,8 @@ impl ildu_solve {
 }
 
 impl ildu_stream {
-    /// Where each block of the factors stands in the stream; with `write` it is written, else counted.
+    /// Returns the kernel that counts the blocks of the factors in the stream or, with `write`, writes their
+    /// positions.
     pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape, write: bool) -> Of<Self> {
         Self.with(vec![
             define("ORDER", order),
@@ -126,28 +128,27 @@ impl ildu_stream {
     }
 }
 
-/// The analysis of subdomains, of one pattern or the union of two.
+/// Returns a kernel for the analysis of subdomains, of one pattern or the union of two.
 pub(crate) fn ildu_plan<K: Entry>(entry: K, patterns: usize) -> Of<K> {
     entry.with(vec![define("PATTERNS", patterns), define("THREADS", PLAN_THREADS)])
 }
 
 impl ildu_order {
-    /// Another order of elimination for subdomains whose natural one is suspect.
+    /// Returns the kernel for another order of elimination, for subdomains whose natural order is suspect.
     pub(crate) fn of() -> Of<Self> {
         Self.with(vec![define("THREADS", PLAN_THREADS)])
     }
 }
 
-/// Orders of blocks whose factors are compiled ahead: all of one stage, and b·s of Kronecker systems.
+/// Block orders whose factors are compiled ahead: all of one stage, and b·s of Kronecker systems.
 fn orders(set: Set) -> Vec<usize> {
     set.choose([1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32], [1, 2, 3, 4, 5, 6, 8, 12, 16])
 }
 
-/// Every order, precision and mapping.
+/// Returns every combination of order, precision and mapping.
 fn shapes(set: Set) -> Vec<(usize, Precision, IlduShape)> {
     let of = |precision| {
-        let shapes =
-            move |order| IlduShape::all(order).into_iter().map(move |shape| (order, precision, shape));
+        let shapes = move |order| IlduShape::all(order).into_iter().map(move |shape| (order, precision, shape));
         orders(set).into_iter().flat_map(shapes)
     };
     set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()

@@ -1,6 +1,7 @@
-//! Factors of subdomains on a GPU: analysed, laid out, factorised and applied there.
+//! Factors of subdomains on a GPU, which analyses, lays out, computes and applies them.
 //!
-//! The plan's pattern stays on the device beside the factors, so that new values are three kernels and no analysis.
+//! The plan's pattern stays on the device beside the factors, so new values take three kernels and no
+//! analysis.
 //!
 //! A subdomain is a block of threads. The chain of levels bounds a triangular solve, and not the bytes. So
 //! both are kept apart: the factors are one stream of chunks in the order of use. Bulk copies bring the next
@@ -34,9 +35,9 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Most block rows of a subdomain: positions have 16 bits.
+/// Most block rows of a subdomain, as positions have 16 bits.
 const MOST_ROWS: usize = (1 << 16) - 1;
-/// Row pointers and columns of a matrix, as kernels take them; 0 where there is none.
+/// Row pointers and columns of a matrix, as kernels take them; 0 for a missing array.
 type Matrix = [u64; 2];
 
 /// Pattern and values of all subdomains' factors.
@@ -46,18 +47,18 @@ pub struct CudaFactors {
     shared: usize,
     functions: Functions,
     coefficients: Buffer<f64>,
-    // Values of one term as they come, unless they can be read where they are.
+    // Values of one term in natural order, unless they can be read in place.
     natural: Buffer<f64>,
     work: Buffer<f64>,
     pivots: Buffer<u64>,
     stream: Stream,
 }
 
-/// Where the values of all subdomains stand in the order of use, and what places them.
+/// Values of all subdomains in the order of use, and the arrays that place them.
 struct Stream {
-    /// First chunk of each subdomain and what comes before it in places and values, in units of 16 bytes.
+    /// First chunk of each subdomain, and the places and values before it, in units of 16 bytes.
     sums: Buffer<i64>,
-    /// Where each chunk's place and values begin, in units of 16 bytes; one more than there are chunks.
+    /// Start of each chunk's places and values, in units of 16 bytes; one more than there are chunks.
     chunks: Buffer<[u32; 2]>,
     places: Buffer<u8>,
     values: Buffer<u8>,
@@ -70,7 +71,7 @@ struct Functions {
     solve: Function<ildu_solve>,
 }
 
-/// Most block rows of a subdomain where a block of threads may have so many bytes of shared memory.
+/// Most block rows of a subdomain, if a thread block may have `shared` bytes of shared memory.
 pub(crate) fn most_rows(order: usize, shared: usize) -> usize {
     let shape = IlduShape::choose(order, usize::MAX);
     (shared.saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
@@ -240,7 +241,7 @@ impl SubdomainFactors for Cuda {
     fn factors_bytes(f: &CudaFactors) -> u64 {
         let (plan, stream) = (&f.plan, &f.stream);
         let Outline { order, block_rows, subdomains, .. } = plan.outline;
-        // The stream, slots and rows twice, x and y; what starts a subdomain.
+        // The stream, slots and rows twice, x and y, and the start data of each subdomain.
         let bytes = stream.values.len() + stream.places.len() + 8 * stream.chunks.len();
         let rows = block_rows * (2 * (2 + if plan.consecutive { 0 } else { 4 }) + 16 * order);
         (bytes + rows + 32 * (subdomains + 1)) as u64
@@ -260,7 +261,7 @@ impl crate::precond::testing::ReadFactors for Cuda {
         device.read(&plan.starts, 0, &mut starts)?;
         device.read(&plan.row_starts, 0, &mut row_starts)?;
         device.read(&plan.diagonal, 0, &mut diagonal)?;
-        // What is kept of the lower part is L D: (L D)_ij D_j^-1 is asked for.
+        // The lower part is stored as L D; the caller asks for (L D)_ij D_j^-1.
         let size = order * order;
         let mut out = work.clone();
         for p in 0..subdomains {
@@ -282,16 +283,11 @@ impl crate::precond::testing::ReadFactors for Cuda {
 }
 
 impl Stream {
-    /// Lays out the factors of a plan: counted first, then written.
+    /// Lays out the factors of a plan in two passes: the first counts, the second writes.
     ///
     /// # Errors
-    /// Factors that 32-bit offsets cannot count; a device without room.
-    fn lay_out(
-        device: &Arc<Device>,
-        plan: &CudaPlan,
-        precision: Precision,
-        shape: &IlduShape,
-    ) -> Result<Self> {
+    /// Factors that exceed 32-bit offsets; out of device memory.
+    fn lay_out(device: &Arc<Device>, plan: &CudaPlan, precision: Precision, shape: &IlduShape) -> Result<Self> {
         let (what, count) = ("incomplete factors", plan.outline.subdomains);
         let (order, largest) = (plan.outline.order, plan.outline.largest);
         let sums = device.zeros::<i64>(3 * (count + 1), what)?;
@@ -333,7 +329,8 @@ impl Stream {
     }
 }
 
-/// Exclusive sums down `columns` interleaved columns of `count` numbers, in place; the totals behind them.
+/// Replaces `columns` interleaved columns of `count` numbers by their exclusive prefix sums, with the totals
+/// behind them.
 fn scan(device: &Device, columns: usize, count: usize, values: &Buffer<i64>) -> Result<()> {
     assert!(values.len() >= columns * (count + 1));
     let function = device.function(&scan_columns::of(columns))?;

@@ -1,7 +1,8 @@
-//! What factors need that values do not change, in the memory of a GPU: analysed there, or on the host where there is fill.
+//! The part of factors that does not depend on values, in the memory of a GPU. It is analysed there, or on
+//! the host where there is fill.
 //!
-//! On the device one block of threads analyses a subdomain (`kernels/ildu_plan.cu`); the host sees a few sums between the passes.
-//! The result is that of [`Plan::new`], number for number.
+//! On the device one thread block analyses a subdomain (`kernels/ildu_plan.cu`); the host reads a few sums
+//! between the passes. The result equals that of [`Plan::new`], number for number.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -14,45 +15,46 @@ use crate::precond::{Outline, Plan};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Threads of a subdomain's analysis.
+/// Threads for the analysis of a subdomain.
 pub(in crate::device::cuda) const THREADS: usize = 256;
 
 /// Patterns, order and levels of all subdomains.
 #[doc(hidden)]
 pub struct CudaPlan {
-    /// Its counts.
+    /// Counts of the plan.
     pub outline: Outline,
     /// First position of each subdomain, and the end.
     pub starts: Buffer<i64>,
-    /// From the subdomain's first position on: first position of each level, relative to it.
+    /// First position of each level, relative to its subdomain. A subdomain's levels start at its first
+    /// position.
     pub levels: Buffer<u32>,
-    /// Levels of each subdomain.
+    /// Number of levels of each subdomain.
     pub depths: Buffer<u32>,
-    /// Position → entries.
+    /// First entry of each position.
     pub row_starts: Buffer<i64>,
     /// Position of each entry's column in its subdomain.
     pub columns: Buffer<u16>,
-    /// Position → its diagonal entry.
+    /// Diagonal entry of each position.
     pub diagonal: Buffer<i64>,
     /// Block row at each position.
     pub rows: Buffer<u32>,
-    /// Block rows ascending in each subdomain.
+    /// Block rows of each subdomain, ascending.
     pub ascending: Buffer<u32>,
-    /// True where those are 0, 1, 2, …
+    /// True where `ascending` is 0, 1, 2, …
     pub consecutive: bool,
-    /// Position of each of them in its subdomain.
+    /// Position in its subdomain of each row of `ascending`.
     pub slots: Buffer<u16>,
     /// For each pattern: the block of each entry in that matrix, or `u32::MAX`.
     sources: Vec<Buffer<u32>>,
 }
 
 impl CudaPlan {
-    /// Where the entries of term `t` come from.
+    /// Returns the source block of each entry in term `t`.
     pub fn sources(&self, t: usize) -> &Buffer<u32> {
         &self.sources[t.min(self.sources.len() - 1)]
     }
 
-    /// A plan that was made on the host.
+    /// Uploads a plan that was made on the host.
     pub fn upload(device: &Arc<Device>, plan: &Plan) -> Result<Self> {
         let (what, n) = ("incomplete factors", plan.rows.len());
         let mut ascending = plan.rows.clone();
@@ -95,10 +97,10 @@ impl CudaPlan {
         })
     }
 
-    /// Analyses the terms' patterns without fill where they lie on the device.
+    /// Analyses the terms' patterns without fill, where they are on the device.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn analyse(space: &Cuda, terms: &Terms, subdomains: &Subdomains) -> Result<Self> {
         let (device, what) = (space.device(), "incomplete factors");
         let (n, count, largest) = (terms.block_rows(), subdomains.count(), subdomains.largest());
@@ -106,7 +108,7 @@ impl CudaPlan {
         let patterns = if shared { 1 } else { terms.terms.len() };
         let resident =
             terms.terms[..patterns].iter().map(|t| space.resident(&t.1)).collect::<Result<Vec<_>>>()?;
-        // A kernel's argument: row pointers and columns.
+        // An argument of kernels: row pointers and columns.
         let pattern = |t: usize| -> Matrix {
             resident.get(t).map_or([0; 2], |m| [m.row_ptr.pointer(), m.col.pointer()])
         };
@@ -124,7 +126,7 @@ impl CudaPlan {
         device.read(&scattered, 0, &mut flag)?;
         let [entries, stored, dropped] = sums.map(|n| n as usize);
 
-        // The pattern in numbers of the subdomains, and whether the natural order will do.
+        // The pattern in numbers of the subdomains, and a check of the natural order.
         let offsets = device.room::<u32>(n, what)?;
         let at = device.room::<u16>(entries, what)?;
         let from = (0..patterns).map(|_| device.room::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
@@ -230,10 +232,10 @@ impl CudaPlan {
         Ok(plan)
     }
 
-    /// The same on the host, but for what only the host needs. For tests.
+    /// Returns the plan on the host, without the fields that only the host uses. For tests.
     ///
     /// # Errors
-    /// A device that fails.
+    /// A failure of the device.
     #[cfg(any(test, feature = "testing"))]
     pub fn to_host(&self) -> Result<Plan> {
         let Outline { order, block_rows: n, subdomains, entries, .. } = self.outline;
@@ -270,10 +272,11 @@ impl CudaPlan {
         })
     }
 
-    /// True where the device, whose blocks of threads have `room` bytes of their own memory, analyses such subdomains itself.
+    /// True where a device with `room` bytes of shared memory per thread block analyses such subdomains
+    /// itself.
     pub fn can_analyse(subdomains: &Subdomains, fill: usize, room: usize) -> bool {
         let largest = subdomains.largest();
-        // Six bytes a row of a block's memory, beside the counters of the sort.
+        // Six bytes of shared memory per row, besides the counters of the sort.
         fill == 0 && subdomains.count() > 0 && largest <= MOST_ROWS && 6 * largest + (9 << 10) <= room
     }
 }
@@ -282,10 +285,11 @@ fn load<K: Entry>(device: &Device, entry: K, patterns: usize) -> Result<Function
     device.function(&ildu_plan(entry, patterns))
 }
 
-/// First position of each subdomain, block rows ascending in each, and the subdomain of each row with its number there.
+/// First position of each subdomain, its block rows ascending, and for each row its subdomain and its number
+/// there.
 type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
 
-/// See [`Rows`].
+/// Uploads [`Rows`].
 fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let (what, n, count) = ("subdomains", subdomains.block_rows(), subdomains.count());
     let home = device.room::<[u32; 2]>(n, what)?;
@@ -299,7 +303,7 @@ fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let (lists, ptr) = subdomains.all_rows();
     let rows = device.upload(lists, what)?;
     let starts = device.room::<i64>(count + 1, what)?;
-    // SAFETY: room for as many numbers of the same size, which are below 2⁶³.
+    // SAFETY: allocated for as many numbers of the same size, which are below 2⁶³.
     unsafe { device.send(ptr, starts.pointer())? };
     load(device, ildu_home, 1)?.on(device, count, THREADS).run(&starts, &rows, &home)?;
     Ok((starts, rows, home))

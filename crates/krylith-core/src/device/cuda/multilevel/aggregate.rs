@@ -1,5 +1,5 @@
-//! Smoothed aggregation on a GPU: `kernels/amg_aggregate.cu` and `amg_smooth.cu`. The host's is
-//! `precond/multilevel/host/aggregate.rs`, and the same bit by bit.
+//! Smoothed aggregation on a GPU: `kernels/amg_aggregate.cu` and `amg_smooth.cu`. The results equal those of
+//! the host (`precond/multilevel/host/aggregate.rs`) bit by bit.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -65,24 +65,26 @@ kernels! {
 }
 
 const WHAT: &str = "aggregates";
-/// Rounds that look for roots, and rounds in which nodes join aggregates, before the host looks how many are left.
+/// Rounds that search for roots before the host reads how many nodes are undecided.
 const ROUNDS: u32 = 4;
+/// Rounds in which nodes join aggregates before the host reads how many are left.
 const JOINS: usize = 2;
 
 /// The aggregates of the nodes of a matrix.
 pub(super) struct Aggregates {
-    /// Of each entry, as `kernels/amg.cuh` has them.
+    /// Flags of each entry, as in `kernels/amg.cuh`.
     flags: Buffer<u8>,
-    /// Of each node; all bits where it has none.
+    /// Aggregate of each node; all bits are set where it has none.
     of: Buffer<u32>,
     count: usize,
-    /// Those that this rank owns: of its roots.
+    /// Number of aggregates that this rank owns, which are those of its roots.
     pub own: usize,
-    /// Of each node how many roots, or first nodes, come before it.
+    /// Number of roots, or of first nodes, before each node.
     pub number: Buffer<i64>,
 }
 
-/// P by smoothed aggregation; `None` where the host has to do it: a row of P has more entries than a table has slots.
+/// Returns P by smoothed aggregation; `None` where a row of P has more entries than a table has slots, so
+/// that the host has to compute it.
 pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let shape = Shape::choose(rows, a.blocks());
@@ -117,8 +119,9 @@ pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result
     Ok(Some(prolongation((places, to_col, to_values), aggregates.count)))
 }
 
-/// Aggregates around an independent set of distance two in the graph of couplings above `theta`. With a boundary the nodes are those of all ranks, and
-/// aggregates are numbered by their roots instead of their first nodes; collective.
+/// Forms aggregates around an independent set of distance two in the graph of couplings above `theta`. With a
+/// boundary the nodes are those of all ranks, and aggregates are numbered by their roots instead of their
+/// first nodes. Collective then.
 pub(super) fn by_independent_set(
     space: &Cuda,
     a: &Bsr,
@@ -237,7 +240,8 @@ pub(super) fn by_independent_set(
                 check_rounds(round as usize, "the choice of roots")?;
                 let undecided = device.zeros::<u32>(1, WHAT)?;
                 let left = undecided.pointer();
-                // New roots first, then what they exclude: a rank does not know all rows that do so.
+                // New roots come first, then the nodes that they exclude, because a rank does not know all
+                // rows that exclude a node.
                 if boundary.take_states(find(left), states(left))? == 0 {
                     break;
                 }
@@ -257,7 +261,7 @@ pub(super) fn by_independent_set(
         ask: device.function(&join_wish.plain())?,
         take: device.function(&join_take.plain())?,
     };
-    // What these arrays had is not needed any more.
+    // The contents of these arrays are no longer needed.
     let (member_of, wish_of, first_of) = (greatest_of, touched_of, counts_of);
     let (member, wish) = (member_of.pointer(), wish_of.pointer());
     let begin = device.function(&join_begin.plain())?;
@@ -290,7 +294,7 @@ pub(super) fn by_independent_set(
 /// Rounds in which nodes join aggregates.
 struct Joins<'a> {
     device: &'a Arc<Device>,
-    /// Blocks of threads for rows, and for nodes.
+    /// Thread blocks for rows, and for nodes.
     grids: [usize; 2],
     graph: (i64, u64, u64, i32, u64),
     values: u64,
@@ -302,7 +306,8 @@ struct Joins<'a> {
 }
 
 impl Joins<'_> {
-    /// What each node would join; `chosen` goes up by those that found something.
+    /// Finds the aggregate that each node would join; `chosen` increases by the number of nodes that found
+    /// one.
     fn ask(&self, member: u64, wish: u64, chosen: u64) -> Result<()> {
         let ((n, ptr, col, shift, flags), own) = (self.graph, self.own);
         let (values, numbers, coupled) = (self.values, self.numbers, self.coupled);
@@ -311,7 +316,7 @@ impl Joins<'_> {
             .run(n, ptr, col, shift, flags, own, values, numbers, coupled, member, wish, chosen)
     }
 
-    /// They join; `left` goes up by those that do not.
+    /// Lets the nodes join; `left` increases by the number of nodes that do not.
     fn take(&self, member: u64, wish: u64, chosen: u64, alone: bool, left: u64) -> Result<()> {
         let (own, alone, coupled) = (self.own, i32::from(alone), self.coupled);
         self.take.on(self.device, self.grids[1], 256).run(own, coupled, wish, chosen, alone, member, left)
@@ -321,7 +326,7 @@ impl Joins<'_> {
         let mut stay = false;
         for round in 0.. {
             check_rounds(round, "the aggregation of nodes")?;
-            // How many found an aggregate, and how many none, each time.
+            // For each round, the number of nodes that found an aggregate, and of those that found none.
             let found = self.device.zeros::<u32>(2 * JOINS, WHAT)?;
             for k in 0..JOINS {
                 let (chosen, left) = (found.at(2 * k), found.at(2 * k + 1));
@@ -338,7 +343,8 @@ impl Joins<'_> {
         Ok(())
     }
 
-    /// The same among ranks: nobody stays by himself before no node of any rank finds an aggregate.
+    /// Does the same on several ranks. A node forms an aggregate alone only after no node of any rank finds
+    /// one to join.
     fn together(&self, boundary: &Boundary, member_of: &Buffer<u32>, wish: u64) -> Result<()> {
         let (device, member) = (self.device, member_of.pointer());
         let mut stay = false;

@@ -1,5 +1,6 @@
-//! What a cycle applies on a GPU: P ⊗ I and R ⊗ I (`kernels/amg_transfer.cu`), with no tiles and no module of their own, which took most of a set-up of
-//! blocks; residuals and steps of smoothers in the pass of their products (`kernels/smooth.cuh`).
+//! Operations of a cycle on a GPU: P ⊗ I and R ⊗ I (`kernels/amg_transfer.cu`), and residuals and smoother
+//! steps in the pass of their products (`kernels/smooth.cuh`). Transfers need no tiles and no modules of
+//! their own, which would take most of a set-up with blocks.
 
 use super::super::Cuda;
 use super::super::csr::Smooth;
@@ -19,23 +20,24 @@ kernels! {
     );
 }
 
-/// Entries that a lane takes, about, where lanes share a row.
+/// Approximate number of entries per lane, where lanes share a row.
 const EACH: usize = 4;
 
 impl CudaProduct {
-    /// Residuals and steps of smoothers can be made in its pass.
+    /// True where residuals and smoother steps can be computed in the pass of the product.
     pub(super) fn smooths(&self) -> bool {
         self.smooths_from_zero() || (self.exchange.is_none() && self.csr.is_some())
     }
 
-    /// The first two steps from zero can be made in one pass, too: that takes two numbers for each of x.
+    /// True where the first two steps from zero can also be computed in one pass, which takes two numbers for
+    /// each of x.
     pub(super) fn smooths_from_zero(&self) -> bool {
         self.exchange.is_none() && self.dia.as_ref().is_some_and(|dia| dia.smooths())
     }
 }
 
 impl Cuda {
-    /// What `pass` makes of A x.
+    /// Computes the result of `pass` from A x.
     pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         let (of, to) = match pass {
             Fused::LeftOver { b, r } => {
@@ -80,7 +82,7 @@ impl Cuda {
         }
     }
 
-    /// y ← (W ⊗ I) x, added to y if `add` says so; W is in the memory of this GPU.
+    /// Computes y ← (W ⊗ I) x, or adds it to y if `add` is set; W is in the memory of this GPU.
     pub(super) fn transfer_vector(
         &self,
         w: &Bsr,
@@ -98,7 +100,7 @@ impl Cuda {
             return Ok(());
         }
         let function = device.function(&amg_transfer.plain())?;
-        // With several unknowns a node, threads of a row share its weights as it is.
+        // With several unknowns per node, the threads of a row already share its weights.
         let lanes = if order > 1 { 1 } else { (w.blocks() / (EACH * rows)).clamp(1, 32).next_power_of_two() };
         let threads = rows * order * lanes;
         let grid = threads.div_ceil(256).min(64 * device.multiprocessors());

@@ -1,5 +1,6 @@
-//! What ranks tell each other of nodes on their boundaries while a level is coarsened: packed on the GPU, carried by the host, and taken over on
-//! the GPU (`kernels/amg_boundary.cu`). A message is one copy each way.
+//! Data that ranks exchange about nodes on their boundaries while a level is coarsened. It is packed on the
+//! GPU, sent by the host, and unpacked on the GPU (`kernels/amg_boundary.cu`). A message takes one copy each
+//! way.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -43,29 +44,30 @@ kernels! {
 
 const WHAT: &str = "the boundary of a level";
 
-/// A neighbourhood as a GPU knows it.
+/// The neighbourhood of a rank, on a GPU.
 pub(super) struct Boundary<'a> {
     device: &'a Arc<Device>,
     near: &'a Neighbourhood<'a>,
-    /// Own nodes; ghosts stand behind them.
+    /// Number of own nodes; ghosts follow them.
     pub own: usize,
     ghosts: usize,
-    /// Own nodes that others know of, neighbour by neighbour.
+    /// Own nodes that are ghosts elsewhere, by neighbour.
     nodes: Buffer<u32>,
-    /// Of each node its number in the whole system.
+    /// Global number of each node.
     pub numbers: Buffer<u64>,
 }
 
-/// What nodes are in a round, and where that stands.
+/// States of nodes in a round, and the arrays that hold them.
 pub(super) struct States<'a> {
-    /// Numbers in a graph of some of the nodes; none: of all.
+    /// Numbers in a graph of some of the nodes; `None` for a graph of all.
     pub number: Option<&'a Buffer<i64>>,
     pub state: &'a Buffer<u8>,
     pub weight: &'a Buffer<u64>,
-    /// Rounds in which nodes lost last, where those that have not lost this one stay.
+    /// The last round in which each node lost; undecided nodes that did not lose the present round become
+    /// coarse points.
     pub lost: Option<&'a Buffer<u8>>,
     pub round: u32,
-    /// Address of how many nodes are undecided.
+    /// Address of the number of undecided nodes.
     pub left: u64,
 }
 
@@ -85,7 +87,8 @@ impl<'a> Boundary<'a> {
         Ok(Self { device, near, own: near.own, ghosts: near.far.len(), nodes, numbers })
     }
 
-    /// The sum of the numbers over all ranks beside what this one has, or an error where any of them failed. Collective.
+    /// Sums the numbers over all ranks and returns the sum with this rank's own data, or an error where any
+    /// rank failed. Collective.
     pub fn sum<T>(&self, own: Result<(u32, T)>) -> Result<(u64, T)> {
         let comm = self.near.comm();
         let mut sum = [own.as_ref().map_or(f64::INFINITY, |(number, _)| f64::from(*number))];
@@ -103,7 +106,7 @@ impl<'a> Boundary<'a> {
         self.put_numbers(number, &self.near.exchange(&out)?, of)
     }
 
-    /// What the nodes that others know of have.
+    /// Returns the numbers of the own nodes that are ghosts elsewhere.
     pub fn numbers_of(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<Vec<u32>> {
         let (device, count) = (self.device, self.nodes.len());
         let out = device.room::<u32>(count, WHAT)?;
@@ -114,7 +117,7 @@ impl<'a> Boundary<'a> {
         Ok(found)
     }
 
-    /// Gives each ghost its number of these.
+    /// Gives each ghost its number among these.
     pub fn put_numbers(&self, number: Option<&Buffer<i64>>, numbers: &[u32], to: &Buffer<u32>) -> Result<()> {
         let (device, count) = (self.device, self.ghosts);
         let (put, from) = (device.function(&boundary_take_numbers.plain())?, device.upload(numbers, WHAT)?);
@@ -122,8 +125,8 @@ impl<'a> Boundary<'a> {
         put.on(device, grid(device, count), 256).run(count as i64, own, number, &from, to)
     }
 
-    /// Makes ghosts what their owners say that they are, and sums over the ranks how many nodes are undecided. `begun` is what came before, which
-    /// may have failed. Collective.
+    /// Gives ghosts the states of their owners, and sums the number of undecided nodes over the ranks.
+    /// `begun` is the result of the work before, which may have failed. Collective.
     pub fn take_states(&self, begun: Result<()>, of: States) -> Result<u64> {
         let (sum, states) = self.sum(begun.and_then(|()| self.states(&of)))?;
         let states = self.near.exchange(&states)?;
@@ -136,7 +139,7 @@ impl<'a> Boundary<'a> {
         Ok(sum)
     }
 
-    /// How many nodes are undecided, and the states of those that others know of.
+    /// Returns the number of undecided nodes, and the states of the own nodes that are ghosts elsewhere.
     fn states(&self, of: &States) -> Result<(u32, Vec<u8>)> {
         const HEADER: usize = size_of::<u32>();
         let (device, count) = (self.device, self.nodes.len());
@@ -170,7 +173,7 @@ impl<'a> Boundary<'a> {
         self.device.write(&sizes, of, self.own)
     }
 
-    /// Gives each ghost the node that its owner names, or none where that is no node here. Collective.
+    /// Gives each ghost the node that its owner names, or none where that node is unknown here. Collective.
     pub fn take_members(&self, of: &Buffer<u32>) -> Result<()> {
         let near = self.near;
         let named = |node: u32| if (node as usize) < near.nodes() { near.name(node) } else { u64::MAX };
@@ -180,8 +183,8 @@ impl<'a> Boundary<'a> {
         self.put_numbers(None, &ghosts, of)
     }
 
-    /// How many own nodes stay, and of each node of another rank that does its owner and its number there; `number` is that of nodes among those that stay.
-    /// Collective.
+    /// Returns the number of own coarse points, and for each coarse point of another rank its owner and its
+    /// number there. `number` is the number of each node among the coarse points. Collective.
     pub fn coarse(&self, number: &Buffer<i64>) -> Result<(usize, Vec<(u32, u32)>)> {
         let mut begins = vec![0i64; self.ghosts + 1];
         self.device.read(number, self.own, &mut begins)?;
@@ -194,12 +197,12 @@ impl<'a> Boundary<'a> {
         Ok((begins[0] as usize, stay.collect()))
     }
 
-    /// Numbers in the whole system of these nodes.
+    /// Returns the global numbers of these nodes.
     pub fn names(&self, nodes: &Buffer<u32>) -> Result<Buffer<u64>> {
         self.gathered(nodes, self.numbers.pointer())
     }
 
-    /// What these nodes have in an array of 64-bit numbers.
+    /// Returns the elements of these nodes in an array of 64-bit numbers.
     fn gathered(&self, nodes: &Buffer<u32>, from: u64) -> Result<Buffer<u64>> {
         let (device, count) = (self.device, nodes.len());
         let to = device.room::<u64>(count, WHAT)?;

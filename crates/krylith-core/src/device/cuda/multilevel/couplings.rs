@@ -33,13 +33,13 @@ fn kernel<K: Entry>(entry: K, block: usize) -> Of<K> {
     entry.with(vec![define("BLOCK", block)])
 }
 
-/// Those of blocks of this size; `scalar`: of one matrix of scalars.
+/// Returns the kernels for blocks of this size; with `scalar` for one matrix of scalars.
 pub(super) fn kernels(block: usize, scalar: bool) -> Vec<Kernel> {
     let own = kernel(amg_l1, block).into();
     if scalar { vec![own] } else { vec![own, kernel(amg_union, 1).into()] }
 }
 
-/// A term as kernels take it: addresses, 0 where there is none.
+/// A term as kernels take it: addresses, 0 for a missing array.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(in crate::device::cuda) struct Term {
@@ -55,7 +55,7 @@ impl Term {
 }
 
 impl Cuda {
-    /// One scalar term times its coefficient.
+    /// Returns one scalar term times its coefficient.
     pub(super) fn scaled_term(&self, a: &Bsr, factor: f64) -> Result<Bsr> {
         let (device, from) = (self.device(), self.resident(a)?);
         let to = device.room::<f64>(a.stored(), WHAT)?;
@@ -68,7 +68,7 @@ impl Cuda {
         Ok(a.with_storage(a.storage().with_device_values(Arc::new(from.with_values(to)))))
     }
 
-    /// Couplings of the blocks of one or two terms.
+    /// Returns the couplings of the blocks of one or two terms.
     pub(super) fn block_couplings(&self, terms: &Terms) -> Result<Bsr> {
         let (device, n) = (self.device(), terms.block_rows());
         let residents = terms.terms.iter().map(|(_, a)| self.resident(a)).collect::<Result<Vec<_>>>()?;
@@ -101,12 +101,13 @@ impl Cuda {
         let entries = last(device, &row_ptr)? as usize;
         let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
         fill(0, row_ptr.pointer(), col.pointer(), values.pointer())?;
-        // Behind the rows stand the columns of ghosts, where there are any.
+        // The columns of ghosts, where there are any, follow the rows.
         let columns = terms.terms[0].1.block_columns();
         Ok(stored(1, n, columns, Resident::new(row_ptr, col, values)))
     }
 
-    /// A block-diagonal matrix of order b·s blocks: those of the sum, with the ℓ1 norms of their rows' other entries.
+    /// Returns a block-diagonal matrix with blocks of order b·s: those of the sum, plus the ℓ1 norms of the
+    /// other entries of their rows.
     pub(super) fn l1_diagonal(&self, terms: &Terms) -> Result<Bsr> {
         let (device, n, s) = (self.device(), terms.block_rows(), terms.stages());
         let order = terms.block() * s;

@@ -1,7 +1,9 @@
-//! Galerkin products on a GPU: A P, then R (A P), rows by hashing (`kernels/amg_galerkin.cu`).
+//! Galerkin products on a GPU: A P, then R (A P), where each row is computed in a hash table
+//! (`kernels/amg_galerkin.cu`).
 //!
-//! The most columns that each row can have say how large a table its count takes, and the counts say how large one the row itself takes; rows that
-//! take the same stand in one launch. With the pattern there, only values are summed.
+//! An upper bound of the columns of a row sets the size of the table that counts them, and the count sets the
+//! size of the table for the row itself. Rows with tables of the same size share a launch. If the pattern is
+//! known, only values are summed.
 
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device};
@@ -46,15 +48,15 @@ kernels! {
     );
 }
 
-/// Largest blocks.
+/// Largest supported block size.
 pub(super) const MOST_BLOCK: usize = 8;
-/// Kinds of rows: those of one table each, and longer ones.
+/// Classes of rows: one for each table size, and one for longer rows.
 const BINS: usize = 8;
 const WHAT: &str = "a Galerkin product";
 
-/// Rows of the right factor are short up to this mean.
+/// Rows of the right factor are short up to this mean length.
 const SHORT: usize = 8;
-/// Products of no more columns count with one table for all rows: what rows can have is not looked at.
+/// Products with at most this many columns count all rows with one table size, without computing bounds.
 const FEW_COLUMNS: usize = 2048;
 
 /// Most columns of a row, and the slots of its table, where columns are counted.
@@ -62,15 +64,15 @@ const COUNTED: &[(u32, usize)] =
     &[(32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (2048, 2048), (8192, 8192)];
 /// The same where scalars are summed.
 const SUMMED: &[(u32, usize)] = &[(24, 32), (48, 64), (96, 128), (192, 256), (384, 512), (1536, 2048)];
-/// The same where blocks are.
+/// The same where blocks are summed.
 const BLOCKS: &[(u32, usize)] = &[(96, 128), (384, 512), (1536, 2048)];
 
-/// What the kernels of a product know when they are compiled.
+/// Constants of the kernels of a product.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     fill: bool,
     block: usize,
-    /// The left factor has the blocks.
+    /// True if the left factor has the blocks.
     left: bool,
 }
 
@@ -83,8 +85,9 @@ impl Shape {
         }
     }
 
-    /// Lanes of a row where rows of the right factor have that many entries on average, and whether lanes share the products of several such rows:
-    /// faster where a row meets many short ones, slower where it meets few.
+    /// Returns the number of lanes per row where rows of the right factor have `mean` entries, and whether
+    /// lanes share the products of several such rows. Sharing is faster where a row meets many short ones,
+    /// and slower where it meets few.
     fn lanes(self, table: usize, mean: usize) -> (usize, bool) {
         let short = mean <= SHORT;
         if self.block > 1 && self.fill {
@@ -114,7 +117,7 @@ impl Shape {
         amg_wide_rows.with(self.defines())
     }
 
-    /// Rows of a block of threads, and threads.
+    /// Returns the rows per thread block, and its threads.
     fn rows(table: usize, lanes: usize) -> (usize, usize) {
         let warps = if table >= 2048 { 1 } else { 4 };
         (warps * 32 / lanes, 32 * warps)
@@ -129,7 +132,7 @@ impl Shape {
         self.tables().iter().flat_map(of).collect()
     }
 
-    /// That which counts, and those that sum, of blocks of these sizes.
+    /// Returns the kernel that counts and those that sum, for blocks of these sizes.
     fn of_blocks(blocks: Vec<usize>) -> impl Iterator<Item = Self> {
         let fills = blocks.into_iter().flat_map(|block| [(block, false), (block, true)]);
         let fills = fills.filter(|&(block, left)| block > 1 || !left);
@@ -142,7 +145,7 @@ fn rows_kernel<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("BINS", BINS)])
 }
 
-/// The kernels of products with blocks of these sizes, but for the widest rows.
+/// Returns the kernels of products with blocks of these sizes, except for the widest rows.
 pub(super) fn kernels(blocks: Vec<usize>) -> Vec<Kernel> {
     Shape::of_blocks(blocks).flat_map(Shape::all).collect()
 }
@@ -162,29 +165,29 @@ impl From<&Resident> for Matrix {
     }
 }
 
-/// Most columns of the rows of each bin.
+/// Most columns of the rows in each bin.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::device::cuda) struct Limits([u32; BINS]);
 
-/// Rows by what table they take: numbers of rows, those of one bin behind those of the one before.
+/// Rows sorted by the size of their table: the numbers of rows, one bin after another.
 struct Bins {
     sizes: [usize; BINS],
-    /// `None`: all are of one bin.
+    /// `None` if all rows are in one bin.
     rows: Option<Buffer<u32>>,
 }
 
-/// The product of two matrices in the making.
+/// The product of two matrices while it is computed.
 struct Product<'a> {
     device: &'a Arc<Device>,
     left: &'a Resident,
     right: &'a Resident,
-    /// Columns of the right factor.
+    /// Number of columns of the right factor.
     columns: usize,
     block: usize,
-    /// The left factor has the blocks, else the right one.
+    /// True if the left factor has the blocks, otherwise the right one has.
     blocks_left: bool,
-    /// Diagonal entries are stored in any case.
+    /// True if diagonal entries are always stored.
     diagonal: bool,
     wrong: &'a Buffer<i32>,
 }
@@ -194,7 +197,7 @@ impl Product<'_> {
         self.left.row_ptr.len() - 1
     }
 
-    /// Sorts rows into bins by `counts`; the number at `total` comes along.
+    /// Sorts rows into bins by `counts`; also reads the number at `total`.
     fn bins(&self, counts: &Buffer<u32>, tables: &[(u32, usize)], total: u64) -> Result<(Bins, usize)> {
         let (device, rows) = (self.device, self.rows());
         let mut limits = Limits([u32::MAX; BINS]);
@@ -216,7 +219,8 @@ impl Product<'_> {
         Ok((bins, found[BINS] as usize))
     }
 
-    /// Counts the columns of each row, or writes the rows to `to`; with `known` their columns are there.
+    /// Counts the columns of each row, or writes the rows to `to`; with `known` the columns are already
+    /// there.
     fn launch(
         &self,
         shape: Shape,
@@ -279,7 +283,7 @@ impl Product<'_> {
         }
     }
 
-    /// The most columns that each row can have.
+    /// Computes an upper bound of the columns of each row.
     fn bound(&self, counts: &Buffer<u32>) -> Result<()> {
         let (device, rows) = (self.device, self.rows());
         if rows == 0 {
@@ -300,7 +304,7 @@ impl Product<'_> {
         )
     }
 
-    /// Pattern and values.
+    /// Computes pattern and values.
     fn make(&self) -> Result<Resident> {
         let (device, rows) = (self.device, self.rows());
         let counts = device.room::<u32>(rows, WHAT)?;
@@ -324,7 +328,7 @@ impl Product<'_> {
         Ok(product)
     }
 
-    /// Values on the pattern of `known`.
+    /// Computes values on the pattern of `known`.
     fn values(&self, known: &Resident) -> Result<Resident> {
         let (device, rows) = (self.device, self.rows());
         let counts = device.room::<u32>(rows, WHAT)?;
@@ -342,19 +346,19 @@ impl Product<'_> {
     }
 }
 
-/// R A P of one matrix after the other.
+/// R A P of one matrix after another.
 struct Triple<'a> {
     device: &'a Arc<Device>,
     restriction: Arc<Resident>,
     prolongation: Arc<Resident>,
-    /// Rows of R and columns of P, which several ranks may have other numbers of.
+    /// Rows of R and columns of P, which differ between ranks.
     rows: usize,
     columns: usize,
     wrong: Buffer<i32>,
 }
 
 impl Triple<'_> {
-    /// A P and R A P; on the patterns of others where those are given.
+    /// Returns A P and R A P, on known patterns where those are given.
     fn multiply(&self, a: &Resident, block: usize, known: [Option<&Resident>; 2]) -> Result<[Resident; 2]> {
         let (device, columns, wrong) = (self.device, self.columns, &self.wrong);
         let make = |product: Product, known: Option<&Resident>| match known {
@@ -399,7 +403,7 @@ impl super::super::Cuda {
         })
     }
 
-    /// S A with the diagonal stored, for a matrix S of scalars.
+    /// Returns S A with the diagonal stored, for a matrix S of scalars.
     pub(super) fn product_of(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
         let (device, left, right) = (self.device(), self.resident(s)?, self.resident(a)?);
         let (columns, block, wrong) = (a.block_columns(), a.block(), device.zeros(1, WHAT)?);
@@ -416,7 +420,7 @@ impl super::super::Cuda {
         Ok(stored(block, s.block_rows(), columns, product.make()?))
     }
 
-    /// R A P of each term; terms of one pattern give matrices of one pattern.
+    /// Returns R A P of each term; terms of one pattern give matrices of one pattern.
     pub(super) fn galerkin_terms(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         let (triple, shared) = (self.triple(transfer)?, terms.shared_pattern());
         let mut first: Option<([Resident; 2], Bsr)> = None;
@@ -438,7 +442,7 @@ impl super::super::Cuda {
         Ok(Terms { terms: coarse, halo: None })
     }
 
-    /// New values of what [`galerkin_terms`](Self::galerkin_terms) made.
+    /// Computes new values for the result of [`galerkin_terms`](Self::galerkin_terms).
     pub(super) fn galerkin_values(
         &self,
         terms: &Terms,

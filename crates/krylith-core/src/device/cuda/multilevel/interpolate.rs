@@ -1,4 +1,5 @@
-//! Extended+i interpolation on a GPU: `kernels/amg_interpolate.cu`. The host's is `precond/multilevel/host/interpolate.rs`, and the same bit by bit.
+//! Extended+i interpolation on a GPU: `kernels/amg_interpolate.cu`. The results equal those of the host
+//! (`precond/multilevel/host/interpolate.rs`) bit by bit.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -29,16 +30,17 @@ kernels! {
     );
 }
 
-/// Up to so many weights a row goes to a place of its own at first, and all are moved together; more are counted before they are computed.
+/// Most weights per row that are first written with a fixed stride and then moved together. Longer rows are
+/// counted before they are computed.
 pub(super) const STRIDE: usize = 8;
-/// Bytes of all tables of long rows, at most, where one of them is smaller.
+/// Most bytes of all tables of long rows, unless a single table is larger.
 const LONG_BYTES: usize = 256 << 20;
 const WHAT: &str = "interpolation weights";
 
-/// Addresses of a matrix, its strong entries and its part: `Matrix` of the kernels.
+/// Addresses of a matrix, its strong entries and its coarse part: `Matrix` of the kernels.
 pub(super) type Matrix = [u64; 8];
 
-/// How rows are mapped to threads: lanes that share a row, threads of a block, slots of a row's table.
+/// Mapping of rows to threads: lanes that share a row, threads per thread block, slots of a row's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub lanes: usize,
@@ -47,14 +49,15 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Tables of a block have 32 KB in all. A table has room for several times as many nodes as stay on a grid within a distance of two.
+    /// The tables of a thread block take 32 KB in all. A table has slots for several times as many nodes as
+    /// the coarse points within a distance of two on a grid.
     pub const ALL: [Self; 3] = [
         Self { lanes: 8, threads: 256, slots: 64 },
         Self { lanes: 8, threads: 128, slots: 128 },
         Self { lanes: 16, threads: 128, slots: 256 },
     ];
 
-    /// By the mean length of a row.
+    /// Chooses by the mean length of a row.
     pub fn choose(rows: usize, entries: usize) -> Self {
         match entries / rows.max(1) {
             0..=9 => Self::ALL[0],
@@ -68,12 +71,12 @@ impl Shape {
         entry.with(numbers.map(|(name, n)| define(name, n)).into())
     }
 
-    /// Blocks of threads for so many rows, as many as a grid of loops needs.
+    /// Number of thread blocks for `rows` rows; the kernels loop over the grid.
     pub fn blocks(&self, device: &Device, rows: usize) -> usize {
         rows.div_ceil(self.threads / self.lanes).clamp(1, 32 * device.multiprocessors())
     }
 
-    /// Blocks of threads for so many threads.
+    /// Number of thread blocks for `threads` threads.
     pub fn blocks_of(&self, device: &Device, threads: usize) -> usize {
         threads.div_ceil(self.threads).clamp(1, 32 * device.multiprocessors())
     }
@@ -82,11 +85,12 @@ impl Shape {
 /// Rows with more nodes than a table in shared memory has slots.
 pub(super) struct LongRows {
     pub rows: Buffer<u32>,
-    /// How many, and the most nodes that one of them may have.
+    /// Number of these rows, and the most nodes that one of them may have.
     pub found: Buffer<u32>,
 }
 
-/// What tables in global memory long rows take: how many rows, warps that have a table each, and its slots.
+/// Tables in global memory for long rows: the number of rows, of warps with a table each, and of slots per
+/// table.
 pub(super) struct Tables {
     pub rows: usize,
     pub warps: usize,
@@ -94,12 +98,13 @@ pub(super) struct Tables {
 }
 
 impl LongRows {
-    /// Room to list them, of `rows` rows.
+    /// Allocates a list for up to `rows` rows.
     pub fn new(device: &Arc<Device>, rows: usize) -> Result<Self> {
         Ok(Self { rows: device.room(rows, WHAT)?, found: device.zeros(2, WHAT)? })
     }
 
-    /// Tables of `bytes` a slot for the rows that were listed, with at most `nodes` nodes; `None` where there are no such rows.
+    /// Returns tables of `bytes` bytes per slot for the listed rows, with at most `nodes` nodes; `None` where
+    /// there are no such rows.
     pub fn tables(&self, device: &Device, nodes: usize, bytes: usize) -> Result<Option<Tables>> {
         let mut found = [0; 2];
         device.read(&self.found, 0, &mut found)?;
@@ -113,7 +118,8 @@ impl LongRows {
     }
 }
 
-/// Where weights go: those of row i from `place[i]` on, or from i·`stride` on where that is 0. 0 for arrays that are not wanted.
+/// Target of the weights: those of row i start at `place[i]`, or at i·`stride` where `place` is 0. An array
+/// that is not needed is 0.
 #[derive(Clone, Copy, Default)]
 struct Output {
     place: u64,
@@ -123,7 +129,7 @@ struct Output {
     values: u64,
 }
 
-/// The rows of a matrix that interpolates, as the kernels see it.
+/// The rows of an interpolating matrix, as the kernels take them.
 struct Rows<'a> {
     device: &'a Arc<Device>,
     shape: Shape,
@@ -131,14 +137,15 @@ struct Rows<'a> {
     n: usize,
     split: &'a Split,
     most: u32,
-    /// Numbers of nodes in the whole system, 0 where that is here.
+    /// Address of the nodes' global numbers, or 0 on a single rank.
     numbers: u64,
 }
 
 /// Row pointers, columns and values.
 pub(super) type Arrays = (Buffer<i64>, Buffer<u32>, Buffer<f64>);
 
-/// P by extended+i, each row with its `most` largest weights (0: all); of equal ones those of lower `numbers`, which are an address, stay.
+/// Returns P by extended+i, where each row keeps its `most` largest weights (0: all). Of equal weights, those
+/// with lower `numbers` (an address) are kept.
 pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize, numbers: u64) -> Result<Bsr> {
     let (device, n) = (space.device(), a.block_rows());
     let shape = Shape::choose(n, a.blocks());
@@ -148,13 +155,13 @@ pub(super) fn extended_i(space: &Cuda, a: &Bsr, split: &Split, most: usize, numb
     Ok(prolongation(arrays, split.coarse))
 }
 
-/// P from its arrays.
+/// Makes P from its arrays.
 pub(super) fn prolongation((row_ptr, col, values): Arrays, coarse: usize) -> Bsr {
     let rows = row_ptr.len() - 1;
     stored(1, rows, coarse, Resident::new(row_ptr, col, values))
 }
 
-/// Rows of `stride` places, one behind the other.
+/// Moves rows of `stride` places together.
 pub(super) fn move_together(
     device: &Arc<Device>,
     shape: Shape,
@@ -175,7 +182,7 @@ pub(super) fn move_together(
 }
 
 impl Rows<'_> {
-    /// Computed once into rows of `stride` places, then moved together.
+    /// Computes the weights once, into rows of `stride` places, and moves them together.
     fn apart(&self, stride: usize) -> Result<Arrays> {
         let (device, n) = (self.device, self.n);
         let counts = device.room::<u32>(n, WHAT)?;
@@ -185,7 +192,7 @@ impl Rows<'_> {
         move_together(device, self.shape, stride, &counts, &col, &values)
     }
 
-    /// Computed twice: to count weights, and to keep them.
+    /// Computes the weights twice: to count them, and to store them.
     fn counted(&self) -> Result<Arrays> {
         let device = self.device;
         let counts = device.room::<u32>(self.n, WHAT)?;
@@ -198,7 +205,8 @@ impl Rows<'_> {
         Ok((places, col, values))
     }
 
-    /// All rows: most with tables in shared memory, those with more nodes than that with tables in global memory.
+    /// Computes all rows: most with tables in shared memory, those with more nodes with tables in global
+    /// memory.
     fn compute(&self, to: Output) -> Result<()> {
         let (device, shape) = (self.device, self.shape);
         let long = LongRows::new(device, self.n)?;

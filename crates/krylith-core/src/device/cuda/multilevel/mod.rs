@@ -1,5 +1,5 @@
-//! Coarse levels on a GPU, the results those of `precond/multilevel/host`. What kernels do not take is done by the host, on matrices that
-//! come there by themselves.
+//! Coarse levels on a GPU, with the results of `precond/multilevel/host`. Work that the kernels do not
+//! support is done by the host, to which the matrices are copied automatically.
 //!
 //! The bits are those of the host. Only maxima, comparisons and counts decide, sums have a fixed order, and
 //! multiplications are not fused with additions.
@@ -48,10 +48,11 @@ fn blocks(set: Set) -> Vec<usize> {
     set.choose(1..=MOST_BLOCK, [1, 3, 4])
 }
 
-/// Those that a hierarchy of nodes with blocks of this size will want; of a block of scalars alone, products of scalars.
+/// Returns the kernels that a hierarchy will use for nodes with blocks of this size. With `scalar`, the
+/// products are those of scalars.
 pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
     let all = |file: &File| (file.specialisations)(Set::Common);
-    // Rows of a product longer than any table are seldom met.
+    // Rows of a product that exceed every table are rare.
     let mut kernels = galerkin::kernels(vec![block]);
     kernels.extend(all(&ROWS));
     kernels.extend(couplings::kernels(block, scalar));
@@ -68,16 +69,17 @@ pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kerne
     kernels
 }
 
-/// A matrix whose arrays are on the device alone.
+/// Wraps a matrix whose arrays are on the device alone.
 fn stored(block: usize, rows: usize, columns: usize, arrays: Resident) -> Bsr {
     let entries = arrays.col.len();
     Bsr::from_storage(block, Storage::device(rows, columns, entries, Arc::new(arrays)))
 }
 
-/// More rounds than any graph needs: each decides the heaviest node at least, and as weights are random some twenty decide all.
+/// More rounds than any graph needs: each round decides at least the heaviest node, and with random weights
+/// some twenty rounds decide all.
 const MOST_ROUNDS: usize = 1 << 16;
 
-/// Refuses to go on after so many rounds, in which a GPU that works decides everything.
+/// Fails after [`MOST_ROUNDS`] rounds, in which a working GPU decides every node.
 fn check_rounds(rounds: usize, what: &str) -> Result<()> {
     match rounds > MOST_ROUNDS {
         true => Err(Error::Internal(format!("{what} did not finish within {rounds} rounds on the GPU"))),
@@ -85,30 +87,32 @@ fn check_rounds(rounds: usize, what: &str) -> Result<()> {
     }
 }
 
-/// True where the kernels take terms like these.
+/// True where the kernels support such terms.
 fn fits(terms: &Terms) -> bool {
     (1..=2).contains(&terms.terms.len()) && (1..=MOST_BLOCK).contains(&terms.block())
 }
 
-/// P as the kernels make it.
+/// Result of the kernels for P.
 enum Made {
-    /// P, and of each node how many that stay come before it.
+    /// P, and for each node the number of coarse points before it.
     There(Bsr, Buffer<i64>),
-    /// No node stays, or all do.
+    /// No node is a coarse point, or every node is one.
     Nothing,
-    /// Nothing of the kernels takes it.
+    /// The kernels do not support the matrix.
     ForHost,
 }
 
 impl Device {
-    /// The threads of the host: as many as loops of this device's thread have, the same team as long as the device is open.
+    /// Returns the host threads: as many as the rayon pool of this device's worker has, kept while the device
+    /// is open.
     fn host_threads(&self) -> Arc<Pool> {
         self.host.get_or_init(|| Arc::new(Pool::like_tasks())).clone()
     }
 }
 
 impl Cuda {
-    /// P of level `level`; with a boundary on all nodes of `couplings`, which are of all ranks, and exact for own ones. Collective then.
+    /// Computes P of level `level`. With a boundary it is P on all nodes of `couplings`, which are of all
+    /// ranks, and exact for own nodes. Collective then.
     fn prolongation(
         &self,
         couplings: &Bsr,
@@ -116,7 +120,8 @@ impl Cuda {
         level: usize,
         boundary: Option<&Boundary>,
     ) -> Result<Made> {
-        // The kernels keep a bit of a column for themselves; that of other ranks is their own matter until they agree.
+        // The kernels use one bit of a column number. With other ranks, each rank checks this itself before
+        // they agree.
         if boundary.is_none() && couplings.block_rows() > i32::MAX as usize {
             return Ok(Made::ForHost);
         }
@@ -155,7 +160,7 @@ impl Cuda {
             CoarsenKind::Aggregation { smoothed: false } => return Ok(Made::ForHost),
         };
         let made = match boundary {
-            // A row that fits no table of one rank is for the hosts of all.
+            // If a row fits no table on one rank, the hosts of all ranks compute the level.
             Some(boundary) => {
                 let (without, made) = boundary.sum(made.map(|made| (u32::from(made.is_none()), made)))?;
                 made.filter(|_| without == 0)
@@ -165,13 +170,13 @@ impl Cuda {
         Ok(made.map_or(Made::ForHost, |made| Made::There(made, number)))
     }
 
-    /// The transpose of a matrix of scalars.
+    /// Returns the transpose of a matrix of scalars.
     fn transpose_of(&self, a: &Bsr) -> Result<Bsr> {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
 
-    /// A transfer that the host made, in the memory of this GPU too.
+    /// Uploads a transfer that the host made to the memory of this GPU.
     fn uploaded(&self, transfer: Transfer) -> Result<Transfer> {
         let there =
             |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };

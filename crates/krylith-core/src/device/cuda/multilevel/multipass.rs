@@ -1,5 +1,5 @@
-//! Interpolation on a GPU where a level is coarsened twice as far: `kernels/amg_multipass.cu`. The host's is
-//! `precond/multilevel/host/multipass.rs`, and the same bit by bit.
+//! Multipass interpolation on a GPU, for levels with aggressive coarsening: `kernels/amg_multipass.cu`. The
+//! results equal those of the host (`precond/multilevel/host/multipass.rs`) bit by bit.
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
@@ -26,11 +26,13 @@ kernels! {
 }
 
 const WHAT: &str = "interpolation weights";
-/// Passes that are launched before the host looks whether the last of them reached anything: most levels need three or four.
+/// Passes that are launched before the host checks whether the last one reached any node; most levels need
+/// three or four.
 const AT_ONCE: usize = 5;
 
-/// The mapping for short rows: lanes for the weights of a neighbour, and a table for those of eight neighbours. Twice as many rows of a warp as by the smallest
-/// of [`Shape::ALL`], which takes the level where a row needs more.
+/// The mapping for short rows: lanes for the weights of a neighbour, and a table for those of eight
+/// neighbours. A warp processes twice as many rows as with the smallest of [`Shape::ALL`], which takes over
+/// the level where a row needs more slots.
 const SMALL: Shape = Shape { lanes: 4, threads: 256, slots: 32 };
 
 fn all_kernels(_: Set) -> Vec<Kernel> {
@@ -41,7 +43,7 @@ fn all_kernels(_: Set) -> Vec<Kernel> {
 /// [`Weights`] as the kernels take them.
 type Rows = [u64; 3];
 
-/// Rows of as many places.
+/// Rows with the same number of places.
 struct Weights {
     counts: Buffer<u32>,
     col: Buffer<u32>,
@@ -54,14 +56,15 @@ impl Weights {
         Ok(Self { counts, col, values: device.room(rows * stride, WHAT)? })
     }
 
-    /// Where they lie.
+    /// Returns the addresses of the arrays.
     fn addresses(&self) -> Rows {
         [self.counts.pointer(), self.col.pointer(), self.values.pointer()]
     }
 }
 
-/// P by multipass interpolation and a step of Jacobi's method, rows truncated to their `most` largest weights; `None` where the host has to do it: more than
-/// eight weights, or all, are wanted of a row, or a row has more before truncation than a table has slots.
+/// Returns P by multipass interpolation and a step of Jacobi's method, with rows truncated to their `most`
+/// largest weights. Returns `None` where the host has to compute it: `most` is over eight or unlimited, or a
+/// row has more weights before truncation than a table has slots.
 pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Result<Option<Bsr>> {
     if !(1..=STRIDE).contains(&most) {
         return Ok(None);
@@ -76,7 +79,8 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
     by_shape(space, a, split, most, shape)
 }
 
-/// The same with rows mapped in this way; `None` where a row has more weights before truncation than a table has slots.
+/// Does the same with this mapping of rows; `None` where a row has more weights before truncation than a
+/// table has slots.
 fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let (n, stride) = (rows as i64, most as i64);

@@ -1,4 +1,5 @@
-//! Rows of a matrix on a GPU that go to other ranks, and rows that come from there: only these travel through the host.
+//! Rows of a matrix on a GPU that are sent to other ranks or come from them. Only these rows pass through the
+//! host.
 
 use super::super::Cuda;
 use super::super::launch::Entry;
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 const WHAT: &str = "rows of a matrix";
 
 impl Cuda {
-    /// These rows of a matrix, in the order given.
+    /// Returns these rows of a matrix, in the order given.
     pub(super) fn packed_rows(&self, a: &Bsr, nodes: &[u32]) -> Result<Rows> {
         let (device, on, count) = (self.device(), self.resident(a)?, nodes.len());
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= a.block_rows()) {
@@ -58,7 +59,7 @@ impl Cuda {
         Ok(rows)
     }
 
-    /// The matrix with rows of the host below it, and so many columns.
+    /// Returns the matrix with rows of the host below it, and `columns` columns.
     pub(super) fn stacked(&self, a: &Bsr, below: &Rows, columns: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let (rows, entries, square) = (a.block_rows(), a.blocks(), a.block() * a.block());
@@ -76,7 +77,8 @@ impl Cuda {
         Ok(stored(a.block(), rows + more, columns, Resident::new(row_ptr, col, values)))
     }
 
-    /// The matrix with column j as column `numbers[j]` of `columns`; rows of scalars are sorted by that, of blocks the numbers ascend.
+    /// Returns the matrix with column j renumbered to `numbers[j]` of `columns`. Rows of scalars are sorted
+    /// again; for blocks the numbers must ascend.
     pub(super) fn with_columns(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
         let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
         let numbers = device.upload(numbers, WHAT)?;
@@ -101,7 +103,8 @@ impl Cuda {
         Ok(stored(a.block(), rows, columns, arrays))
     }
 
-    /// What couples the first `own` nodes among each other; what couples them to others is added to the diagonal.
+    /// Returns the couplings among the first `own` nodes; their couplings to other nodes are added to the
+    /// diagonal.
     pub(super) fn own_rows(&self, a: &Bsr, own: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let lengths = device.room::<u32>(own, WHAT)?;
@@ -119,7 +122,7 @@ impl Cuda {
         Ok(stored(1, own, own, Resident::new(places, col, values)))
     }
 
-    /// The first rows of a matrix, which have columns below `columns` alone.
+    /// Returns the first rows of a matrix, whose columns are all below `columns`.
     pub(super) fn beginning(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let (entries, square) = (on.pointer(rows)?, a.block() * a.block());

@@ -1,5 +1,5 @@
-//! Strong couplings, and the nodes that stay in the next level, on a GPU: `kernels/amg_split.cu` and `amg_paths.cu`. The host's are
-//! `precond/multilevel/host/split.rs`, and the same.
+//! Strong couplings and the choice of coarse points on a GPU: `kernels/amg_split.cu` and `amg_paths.cu`. The
+//! results equal those of the host (`precond/multilevel/host/split.rs`).
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -56,27 +56,29 @@ kernels! {
     );
 }
 
-/// Rounds of PMIS that are launched at first, and between two looks at how many nodes are undecided: most graphs need five to seven.
+/// Rounds of PMIS that are launched before the host first reads the number of undecided nodes; most graphs
+/// need five to seven.
 const FIRST_ROUNDS: u32 = 6;
+/// Rounds between two such reads.
 const MORE_ROUNDS: u32 = 3;
 const WHAT: &str = "the nodes of a coarse level";
 
-/// What strength and PMIS say of a matrix.
+/// Strength of connection and coarse points of a matrix.
 pub(super) struct Split {
-    /// Of each entry, as `kernels/amg.cuh` has them.
+    /// Flags of each entry, as in `kernels/amg.cuh`.
     pub flags: Buffer<u8>,
-    /// Of each node how many nodes before it stay, and behind them how many stay in all.
+    /// Number of coarse points before each node, followed by the number of all coarse points.
     pub number: Buffer<i64>,
-    /// How many nodes stay.
+    /// Number of coarse points.
     pub coarse: usize,
-    /// What rows read of others that they interpolate through; nothing where the level is aggressive.
+    /// Entries that rows read of the rows they interpolate through; empty where the level is aggressive.
     pub part: Part,
-    /// Of each node that stays its number in the whole system, where there are other ranks.
+    /// Global number of each coarse point, where there are other ranks.
     pub names: Option<Buffer<u64>>,
 }
 
 impl Split {
-    /// How many of the first `own` nodes stay.
+    /// Number of coarse points among the first `own` nodes.
     pub fn own(&self, own: usize) -> Result<usize> {
         let mut found = [0];
         self.number.device().read(&self.number, own, &mut found)?;
@@ -84,17 +86,18 @@ impl Split {
     }
 }
 
-/// Blocks of 256 threads for so many threads, as many as a grid of loops needs.
+/// Number of thread blocks with 256 threads for `threads` threads; the kernels loop over the grid.
 pub(super) fn grid(device: &Device, threads: usize) -> usize {
     threads.div_ceil(256).clamp(1, 32 * device.multiprocessors())
 }
 
-/// The binary logarithm of the lanes that share a row: as many as half of a mean row has entries, for no more are strong or undecided.
+/// Binary logarithm of the lanes that share a row: half as many as a mean row has entries, because at most so
+/// many are strong or undecided.
 pub(super) fn shift(rows: usize, entries: usize) -> i32 {
     entries.div_ceil(2 * rows.max(1)).clamp(1, 32).next_power_of_two().ilog2() as i32
 }
 
-/// Strong entries as addresses; no `flags`: all entries.
+/// Strong entries as addresses; without `flags`, all entries.
 #[derive(Clone, Copy)]
 struct Graph {
     rows: usize,
@@ -104,7 +107,8 @@ struct Graph {
     flags: u64,
 }
 
-/// Strength, and PMIS of level `level`; twice where that is `aggressive`. With a boundary the nodes are those of all ranks: collective.
+/// Computes strength of connection and PMIS of level `level`, PMIS twice where that is `aggressive`. With a
+/// boundary the nodes are those of all ranks. Collective then.
 pub(super) fn split(
     space: &Cuda,
     a: &Bsr,
@@ -129,7 +133,7 @@ pub(super) fn split(
     let (mut number, mut coarse) = numbers(device, &state, &counts)?;
     let mut part = Part::of(device, &on, graph, &state, counts, !aggressive)?;
     let mut names = None;
-    // Other ranks may have nodes that stay where this one has none.
+    // Other ranks may have coarse points where this one has none.
     if aggressive && (coarse > 0 || boundary.is_some()) {
         let nodes = staying(device, &number, coarse)?;
         let matrix = [ptr, col, 0, graph.flags, part.ptr.pointer(), part.col.pointer(), 0, number.pointer()];
@@ -145,7 +149,7 @@ pub(super) fn split(
     Ok(Split { flags, number, coarse, part, names })
 }
 
-/// The `count` nodes that stay, ascending.
+/// Returns the `count` coarse points, ascending.
 fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<Buffer<u32>> {
     let (nodes, rows) = (device.room::<u32>(count, WHAT)?, number.len() - 1);
     let list = device.function(&staying_nodes.plain())?;
@@ -153,10 +157,10 @@ fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<B
     Ok(nodes)
 }
 
-/// The entries of a matrix whose columns stay and whose signs are not those of the diagonal.
+/// Entries of a matrix in columns of coarse points whose sign differs from that of the diagonal.
 pub(super) struct Part {
     pub ptr: Buffer<i64>,
-    /// The highest bit says that the entry is strong.
+    /// Columns; the highest bit marks a strong entry.
     pub col: Buffer<u32>,
     pub values: Buffer<f64>,
 }
@@ -166,7 +170,8 @@ impl Part {
         Ok(Self { ptr: device.room(0, WHAT)?, col: device.room(0, WHAT)?, values: device.room(0, WHAT)? })
     }
 
-    /// Marks the entries of a graph's matrix whose columns stay, and takes them; `room` is for a number a row.
+    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is
+    /// scratch with one number per row.
     fn of(
         device: &Arc<Device>,
         a: &Resident,
@@ -190,17 +195,18 @@ impl Part {
     }
 }
 
-/// The nodes of a graph: addresses of what is hashed of each, and whether those that none depends on stay.
+/// The nodes of a graph: addresses of the numbers that are hashed, and the state of nodes on which no other
+/// depends.
 #[derive(Clone, Copy)]
 struct Nodes {
-    /// Numbers here; 0: the rows themselves.
+    /// Local numbers; 0 stands for the rows themselves.
     list: u64,
-    /// Numbers in the whole system, 0 where that is here.
+    /// Global numbers, or 0 on a single rank.
     numbers: u64,
     lonely_stay: bool,
 }
 
-/// Other ranks, and where their boundary nodes stand in the graph; none: they are its nodes.
+/// Other ranks, and the numbers of their boundary nodes in the graph; `None` if the graph has all nodes.
 #[derive(Clone, Copy)]
 struct Among<'a> {
     boundary: &'a Boundary<'a>,
@@ -208,7 +214,7 @@ struct Among<'a> {
 }
 
 impl Among<'_> {
-    /// Own nodes of the graph.
+    /// Number of own nodes in the graph.
     fn own(self) -> Result<usize> {
         let own = self.boundary.own;
         let Some(number) = self.number else { return Ok(own) };
@@ -218,24 +224,26 @@ impl Among<'_> {
     }
 }
 
-/// What rounds of PMIS work on.
+/// Data of the PMIS rounds.
 struct Rounds<'a> {
     device: &'a Arc<Device>,
     graph: Graph,
     numbers: u64,
     weight: Buffer<u64>,
     state: Buffer<u8>,
-    /// The round in which a node lost last.
+    /// The last round that each node lost.
     lost: Buffer<u8>,
     lists: [Buffer<u32>; 2],
-    /// Of three rounds how many nodes they left undecided, and how many own ones where others are ghosts.
+    /// For three rounds, the number of nodes left undecided, and the number of own ones where others are
+    /// ghosts.
     left: Buffer<u32>,
     own: i64,
     lose: Function<pmis_lose>,
     decide: Function<pmis_decide>,
 }
 
-/// The state of each node after PMIS; `counts` nodes depend on each. Collective where there are other ranks.
+/// Returns the state of each node after PMIS; `counts` is the number of nodes that depend on each. Collective
+/// where there are other ranks.
 fn pmis(
     device: &Arc<Device>,
     graph: Graph,
@@ -256,7 +264,7 @@ fn pmis(
         state: device.room(rows, WHAT)?,
         lost: device.zeros(rows, WHAT)?,
         lists: [device.room(rows, WHAT)?, device.room(rows, WHAT)?],
-        // Before the first round some are.
+        // Before the first round some nodes are undecided.
         left: device.upload(&[1, 1, 0, 0, 0, 0], WHAT)?,
         own: among.map_or(Ok(-1), |among| among.own().map(|own| own as i64))?,
         lose: device.function(&pmis_lose.plain())?,
@@ -273,17 +281,18 @@ fn pmis(
 }
 
 impl Rounds<'_> {
-    /// Where round `round` counts the nodes that it leaves undecided.
+    /// Address at which round `round` counts the nodes that it leaves undecided.
     fn left(&self, round: u32) -> u64 {
         self.left.at(2 * (round % 3) as usize)
     }
 
-    /// The undecided nodes before round `round`: the first looks at all of them, the others at those that the round before has listed.
+    /// Undecided nodes before round `round`: the first round reads all nodes, the others read the list that
+    /// the round before has made.
     fn list(&self, round: u32) -> u64 {
         if round == 1 { 0 } else { self.lists[(round % 2) as usize].pointer() }
     }
 
-    /// Of neighbours the lighter one loses round `round`.
+    /// Of two neighbours the lighter one loses round `round`.
     fn lose(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
@@ -305,7 +314,7 @@ impl Rounds<'_> {
         )
     }
 
-    /// Nodes that did not lose stay, and those that depend on them go.
+    /// Nodes that did not lose become coarse points, and nodes that depend on them become fine points.
     fn decide(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
@@ -329,7 +338,7 @@ impl Rounds<'_> {
         )
     }
 
-    /// Rounds until all nodes are decided.
+    /// Runs rounds until all nodes are decided.
     fn alone(self) -> Result<Buffer<u8>> {
         let mut round = 0;
         loop {
@@ -347,8 +356,9 @@ impl Rounds<'_> {
         }
     }
 
-    /// Rounds until the nodes of all ranks are decided. Once a round ranks tell each other which boundary nodes stay: whether a node does depends on heavier ones
-    /// alone, so what ghosts are may be known late, if only it is never wrong.
+    /// Runs rounds until the nodes of all ranks are decided. Once per round the ranks exchange which boundary
+    /// nodes are coarse points. A node's state depends only on heavier nodes, so the state of a ghost may be
+    /// stale but never wrong.
     fn together(self, Among { boundary, number }: Among) -> Result<Buffer<u8>> {
         let mut done = Ok(());
         for round in 1.. {
@@ -359,7 +369,7 @@ impl Rounds<'_> {
                 weight: &self.weight,
                 lost: Some(&self.lost),
                 round,
-                // How many own nodes the round before left undecided.
+                // Number of own nodes that the round before left undecided.
                 left: self.left(round + 2) + size_of::<u32>() as u64,
             };
             if boundary.take_states(done.and_then(|()| self.lose(round)), own)? == 0 {
@@ -371,7 +381,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Numbers of the nodes that stay, and how many they are; `room` is for a number a node.
+/// Numbers the coarse points, and counts them; `room` is scratch with one number per node.
 fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
     let staying = device.function(&pmis_staying.plain())?;
     let n = state.len();
@@ -381,8 +391,8 @@ fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Resu
     Ok((number, coarse))
 }
 
-/// PMIS of the nodes that stay, joined by paths of at most two strong couplings: the state of each of them. `matrix` is `Matrix` of the kernels, `number` that of each
-/// node among those that stay.
+/// Runs PMIS on the coarse points, connected by paths of at most two strong couplings, and returns the state
+/// of each. `matrix` is `Matrix` of the kernels, `number` is each node's number among the coarse points.
 fn stay_within_two(
     device: &Arc<Device>,
     matrix: Matrix,

@@ -24,7 +24,7 @@ kernels! {
     );
 }
 
-/// Entries from which on a row takes a block of threads.
+/// Least number of entries of a row that is processed by a whole thread block.
 const LONG: usize = 256;
 const WHAT: &str = "a transpose";
 
@@ -32,7 +32,7 @@ fn kernel<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("LONG", LONG)])
 }
 
-/// The transpose of a matrix of scalars with that many columns; columns ascend.
+/// Returns the transpose of a matrix of scalars with `columns` columns; its columns ascend.
 pub(super) fn transpose(device: &Arc<Device>, a: &Resident, columns: usize) -> Result<Resident> {
     let (rows, entries) = (a.row_ptr.len() - 1, a.col.len());
     let counts = device.zeros::<u32>(columns, WHAT)?;

@@ -1,4 +1,4 @@
-//! Terms that share a pattern: their tiles, packed values and kernels, and the launches that walk them.
+//! Terms that share a pattern: their tiles, packed values and kernels, and the launches over them.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Constant, Device};
@@ -15,28 +15,30 @@ use std::sync::Arc;
 
 /// The constant of `kernels/kron_product.cu`.
 const COEFFICIENTS: &str = "coefficients";
-/// Bytes of x that stay in the L2 cache beside what streams through it.
+/// Bytes of x that stay in the L2 cache while other data stream through it.
 const CACHED: usize = 24 << 20;
-/// Rows longer than this, in the mean, are clustered only where there are [`MANY`]: each new column of a tile is looked up in all rows that have it.
+/// Rows that are longer than this on average are clustered only in matrices with [`MANY`] rows: each new
+/// column of a tile is looked up in all rows that have it.
 const LONG: usize = 20;
+/// Rows of a large matrix.
 const MANY: usize = 1 << 16;
 
-/// Where a launch finds its ghosts; the last arguments of `kernels/kron_product.cu` with HALO.
+/// Location of the ghosts of a launch; the last arguments of `kernels/kron_product.cu` with HALO.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ghosts {
-    /// Own nodes.
+    /// Number of own nodes.
     pub own: i32,
-    /// Ghosts that are there already.
+    /// Address of ghosts that have already arrived.
     pub at: u64,
     /// The exchange that the launch makes itself, or null.
     pub exchange: u64,
-    /// The launch begins an exchange.
+    /// Set if the launch starts an exchange.
     pub send: i32,
 }
 
 /// Terms that share a pattern.
 pub(in crate::device::cuda) struct Group {
-    /// The first term, and how many.
+    /// The first term, and the number of terms.
     pub(super) terms: (usize, usize),
     pub(super) structure: Structure,
     pub(super) precision: Precision,
@@ -44,9 +46,9 @@ pub(in crate::device::cuda) struct Group {
     pub tiles: Tiles,
     values: Values,
     pub kernels: Kernels,
-    /// Three numbers for each of a part of a row longer than a tile.
+    /// Three numbers for each part of a row that is longer than a tile.
     pub parts: Buffer<f64>,
-    /// Values in natural order on their way to the packed one, kept after the first update.
+    /// Values in natural order on their way to the packed order, kept after the first update.
     pub(super) staging: Option<Buffer<f64>>,
     /// Set by `kernels/kron_pack.cuh`: the structure is broken; a value is not finite.
     broken: Buffer<i32>,
@@ -59,7 +61,7 @@ enum Values {
     F32(Buffer<f32>),
 }
 
-/// Which rows go together.
+/// Grouping of rows into tiles.
 pub(in crate::device::cuda) struct Tiles {
     made: DeviceTiling,
     row_starts: Arc<Buffer<i64>>,
@@ -75,14 +77,15 @@ impl std::ops::Deref for Tiles {
     }
 }
 
-/// The kernels of one group, and what they are launched with.
+/// The kernels of one group, and their launch parameters.
 pub(in crate::device::cuda) struct Kernels {
     pub residual: Function<kron_residual>,
     pub residual_long: Function<kron_residual_long>,
     product: Function<kron_product>,
     long_rows: Function<kron_long_rows>,
     pack: Function<kron_pack>,
-    /// The module, which all operators of these coefficients share, and what stands in its constant memory.
+    /// The module, which all operators with these coefficients share, and the contents of its constant
+    /// memory.
     held: Arc<Held>,
     numbers: Vec<f64>,
     grid: usize,
@@ -148,7 +151,7 @@ impl Group {
         (self.terms.0..self.terms.0 + self.terms.1).contains(&t)
     }
 
-    /// Walks some tiles; long rows follow the last one.
+    /// Multiplies some tiles; long rows follow the last one.
     pub(super) fn multiply(
         &self,
         space: &Cuda,
@@ -159,13 +162,13 @@ impl Group {
         ghosts: Option<Ghosts>,
     ) -> Result<()> {
         let (k, t, device) = (&self.kernels, &self.tiles, space.device());
-        // A launch that sends is made even where there is nothing to multiply.
+        // A launch that starts an exchange is made even with no tile to multiply.
         if tiles.is_empty() && ghosts.is_none_or(|g| g.send == 0) {
             return Ok(());
         }
         let values = self.values();
         let grid = k.grid.min(tiles.len()).max(1);
-        // The kernel without ghosts does not read the last arguments.
+        // Without ghosts the kernel does not read the last arguments.
         let g = ghosts.unwrap_or_default();
         k.product.on(device, grid, t.shape.threads).shared(k.shared).run(
             space.halt(),
@@ -193,7 +196,7 @@ impl Group {
         Ok(())
     }
 
-    /// Packs new values of term `t` and says whether they still have the structure.
+    /// Packs new values of term `t`, and checks that they still have the structure.
     pub(super) fn update(&mut self, space: &Cuda, t: usize, natural: u64) -> Result<()> {
         let device = space.device();
         device.clear(&mut self.broken)?;
@@ -228,8 +231,8 @@ impl Group {
         )
     }
 
-    /// Other coefficients, of s stages where there were `before`; true where other kernels take the place of those that were recorded. A module that other
-    /// operators hold is left to them.
+    /// Sets other coefficients, of s stages instead of `before`. Returns true where recorded launches have to
+    /// use other kernels. A module that other operators hold is left unchanged.
     pub(super) fn set_coefficients(
         &mut self,
         device: &Arc<Device>,
@@ -273,19 +276,13 @@ pub(super) fn breaks_structure(t: usize) -> Error {
 }
 
 impl Tiles {
-    /// Tiles as large as the shared memory of the device allows.
-    fn new(
-        space: &Cuda,
-        a: &Bsr,
-        s: usize,
-        structure: &Structure,
-        precision: Precision,
-        own: usize,
-    ) -> Result<Self> {
+    /// Makes tiles as large as the shared memory of the device allows.
+    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, precision: Precision, own: usize) -> Result<Self> {
         let (device, resident) = (space.device(), space.resident(a)?);
         let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, precision);
-        // To cluster takes milliseconds. Little is saved where x is cached and blocks have structure, and much is spent on the long rows of coarse levels.
+        // Clustering takes milliseconds. It saves little where x is cached and blocks have structure, and it
+        // is expensive for the long rows of coarse levels.
         let cached = 8 * a.block() * s * a.block_columns() <= CACHED;
         let coarse = a.block_rows() < MANY && a.blocks() > LONG * a.block_rows();
         shape.cluster &= !(coarse || s == 1 && cached && !structure.is_dense());
@@ -314,7 +311,8 @@ impl Tiles {
 }
 
 impl Kernels {
-    /// The functions of a kernel with these coefficients; `alone`: in a module that only this operator has.
+    /// Returns the functions of a kernel with these coefficients; with `alone`, in a module that only this
+    /// operator holds.
     fn new(
         device: &Arc<Device>,
         tiles: &Tiles,

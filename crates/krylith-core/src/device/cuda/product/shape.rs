@@ -1,4 +1,4 @@
-//! How the fused product is mapped to a GPU, and its kernels.
+//! Mapping of the fused product to a GPU, and its kernels.
 
 use super::super::compiler::Kernel;
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
@@ -29,39 +29,41 @@ kernels! {
     );
 }
 
-/// How the fused product is mapped: constants of `kernels/kron_product.cu`, tuned on an H200.
+/// Mapping of the fused product to threads: constants of `kernels/kron_product.cu`, tuned on an H200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Threads a block of threads.
+    /// Threads per thread block.
     pub(crate) threads: usize,
-    /// Groups of a block's rows whose packed values lie together.
+    /// Groups of a block's rows whose packed values are contiguous.
     pub(crate) slices: usize,
-    /// Threads that share a matrix block, or lanes that share a row where one lane takes a row and component.
+    /// Threads that share a matrix block; with `by_rows`, lanes that share a row and component.
     pub(crate) shares: usize,
     /// Most matrix blocks of a tile.
     pub(crate) tile: usize,
-    /// Lanes take rows and components instead of blocks.
+    /// True if lanes process rows and components instead of blocks.
     pub(crate) by_rows: bool,
-    /// Rows that share columns are put together.
+    /// True if rows that share columns are put into one tile.
     pub(crate) cluster: bool,
     block: usize,
     dense: bool,
 }
 
-/// Tiles copied ahead, this one included.
+/// Tiles in flight, including the present one.
 const DEPTH: usize = 2;
 
 impl Shape {
-    /// The mapping for a block size, stages, structure and precision.
+    /// Returns the mapping for a block size, stages, structure and precision.
     pub(crate) fn choose(block: usize, s: usize, structure: &Structure, precision: Precision) -> Self {
         let dense = structure.is_dense();
-        let many = s >= 3; // more stages make x the larger part of the traffic
+        let many = s >= 3; // with more stages, x is the larger part of the traffic
         let (threads, slices, shares, tile, by_rows, cluster) = match (block, s) {
             _ if !dense => {
-                // One thread a block; as many blocks as fit 40 KB with what they add to their rows.
+                // One thread per block; as many blocks as fit 40 KB, together with their contributions to
+                // rows.
                 let bytes = structure.slots * precision.bytes() + 8 * stride(block, s);
                 let tile = [240, 120, 60].into_iter().find(|t| t * bytes <= 40_000).unwrap_or(30);
-                // Where little is saved, x is as small a part of the traffic as with dense blocks, and clustering costs set-up.
+                // Where structure saves little, x is as small a part of the traffic as with dense blocks, and
+                // clustering only costs set-up time.
                 (128, 1, 1, tile, false, many || 3 * structure.slots < 2 * structure.table.len())
             }
             (4, _) if precision == Precision::F32 => (128, 1, 1, 120, false, s >= 2),
@@ -109,7 +111,7 @@ impl Shape {
         DEPTH * stage + runs + (2 * DEPTH - 1) * record + sums
     }
 
-    /// For each slot of the packed order, the entry (term, row, column) that its number is taken from.
+    /// Returns for each slot of the packed order the entry (term, row, column) that it holds.
     pub(crate) fn sources(&self, structure: &Structure) -> Vec<i32> {
         let (b, terms) = (self.block, structure.terms());
         let mut sources = vec![-1; structure.slots];
@@ -128,14 +130,15 @@ impl Shape {
     }
 }
 
-/// Numbers from one node's run of x to the next in shared memory: odd in units of 16 bytes, against bank conflicts.
+/// Numbers between the runs of x of two nodes in shared memory: an odd multiple of 16 bytes, against bank
+/// conflicts.
 fn stride(b: usize, s: usize) -> usize {
     let run = b * s;
     if run % 2 == 1 { run } else { 2 * ((run / 2) | 1) }
 }
 
 impl kron_product {
-    /// The fused product; with `add` it adds to y, with `halo` some columns are ghosts.
+    /// Returns the fused product; with `add` it adds to y, with `halo` some columns are ghosts.
     pub(crate) fn of(
         shape: &Shape,
         b: usize,
@@ -170,7 +173,8 @@ impl kron_product {
     }
 }
 
-/// The fused products for all block sizes and stages, and the structures of the problems that ship with Krylith; or those that are common.
+/// Returns the fused products for all block sizes and stages, and the structures of the problems that ship
+/// with Krylith; or only the common ones.
 fn products(set: Set) -> Vec<Kernel> {
     let mut all = Vec::new();
     for (precision, halo) in
@@ -200,7 +204,7 @@ fn products(set: Set) -> Vec<Kernel> {
             all.extend([false, true].map(|add| kernel(b, s, &Structure::dense(b, 1), add)));
         }
         all.extend((1..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &Structure::stokes(b), false))));
-        // L alone: what couples the stages of a stage preconditioner.
+        // L alone, which couples the stages of a stage preconditioner.
         let stiffness = |b: usize| Structure::stokes(b).of(1..2);
         all.extend((2..=4).flat_map(|s| [3, 4].map(|b| kernel(b, s, &stiffness(b), false))));
     }

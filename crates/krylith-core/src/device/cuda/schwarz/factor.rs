@@ -24,29 +24,29 @@ kernels! {
     fn schwarz_total(count: i32, partial: At<f64>, total: At<f64>);
 }
 
-/// Most warps of a block of threads.
+/// Most warps per thread block.
 const MOST_WARPS: usize = 8;
-/// Shared memory of a block of threads, where rows allow it: four fit a multiprocessor.
+/// Shared memory of a thread block, where rows allow it: four blocks fit on a multiprocessor.
 const SHARED: usize = 56 << 10;
 
-/// The pattern S, values of the matrix, and L and U as they are computed.
+/// The pattern S, the values of the matrix, and L and U while they are computed.
 pub(super) struct Factorizer {
     pub row_ptr: Buffer<i64>,
     pub column: Buffer<u32>,
     pub diagonal: Buffer<i64>,
     pub node: Buffer<u32>,
     source: Buffer<u32>,
-    /// Stored blocks, own and behind them imported.
+    /// Stored blocks: own ones, followed by imported ones.
     pub a: Buffer<f64>,
     pub factors: Buffer<f64>,
     pub inverses: Buffer<f64>,
-    /// The sweep before, where sweeps are deterministic.
+    /// Result of the sweep before, where sweeps are deterministic.
     before: Option<[Buffer<f64>; 2]>,
     longest: usize,
     warps: usize,
     runs: Buffer<u32>,
     order: Buffer<u32>,
-    /// Shared memory of a block of threads that eliminates.
+    /// Shared memory of a thread block that eliminates.
     shared: usize,
     ready: Buffer<u32>,
     ticket: Buffer<u32>,
@@ -84,7 +84,7 @@ pub(in crate::device::cuda) struct Rows {
     inverses: u64,
 }
 
-/// A kernel of `schwarz_factor.cu`.
+/// Returns a kernel of `schwarz_factor.cu`.
 pub(super) fn kernel<K: Entry>(entry: K, block: usize) -> Of<K> {
     entry.with(vec![define("ORDER", block)])
 }
@@ -167,7 +167,7 @@ impl Factorizer {
         })
     }
 
-    /// Blocks of threads that go through all rows.
+    /// Number of thread blocks that loop over all rows.
     fn grid_of(device: &Device, rows: usize, warps: usize) -> usize {
         rows.div_ceil(warps).clamp(1, 16 * device.multiprocessors())
     }
@@ -195,7 +195,7 @@ impl Factorizer {
         }
     }
 
-    /// Exact factors.
+    /// Computes exact factors.
     pub fn eliminate(&mut self, space: &Cuda) -> Result<()> {
         let device = space.device();
         self.epoch = self.epoch.wrapping_add(1).max(1);
@@ -208,7 +208,7 @@ impl Factorizer {
             .run(self.twin(), &self.order, &self.ticket, &self.ready, self.epoch, self.limit, &self.pivots)
     }
 
-    /// Randomized sweeps, from A or from the factors at hand.
+    /// Runs randomized sweeps, from A or from the present factors.
     pub fn sweep(&mut self, space: &Cuda, b: usize, sweeps: usize, warm: bool) -> Result<()> {
         let (device, warps, shared) = (space.device(), self.warps, self.shared(b));
         let (grid, threads) = (Self::grid_of(device, self.rows(), warps), 32 * warps);
@@ -239,7 +239,7 @@ impl Factorizer {
         Ok(())
     }
 
-    /// Sets out the sums of squares of (A − LU)_S, where `compare`, and of A.
+    /// Launches the sums of squares of A and, with `compare`, of (A − LU)_S.
     pub fn measure(&mut self, space: &Cuda, b: usize, compare: bool) -> Result<()> {
         let (device, grid) = (space.device(), self.partial.len() / 2);
         self.functions.defect.on(device, grid, 32 * self.warps).shared(self.shared(b)).run(
@@ -250,7 +250,7 @@ impl Factorizer {
         self.functions.total.on(device, 1, 1024).run(grid as i32, &self.partial, &self.total)
     }
 
-    /// What was measured, and how exact pivots were; waits.
+    /// Returns the measured sums and the accuracy of the pivots; waits.
     pub fn quality(&self, device: &Device, exact: bool, faulty: bool) -> Result<(FactorQuality, Pivots)> {
         let mut defect2 = [0.0; 2];
         device.read(&self.total, 0, &mut defect2)?;

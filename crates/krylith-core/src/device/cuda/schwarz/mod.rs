@@ -1,7 +1,8 @@
 //! Subdomain solves of Schwarz's preconditioner on a GPU.
 //!
-//! `factor.rs` computes L and U on the pattern S, `solve.rs` keeps both triangles in the order in which solves read them, and here
-//! values and vectors come in, over an exchange where the overlap reaches other ranks.
+//! `factor.rs` computes L and U on the pattern S, and `solve.rs` keeps both triangles in the order in which
+//! solves read them. This file imports values and vectors, over an exchange where the overlap reaches other
+//! ranks.
 //!
 //! Exact factors and solves are one launch each. Warps take rows by ticket, in the order of levels, and wait
 //! for numbers that are not set yet. So no barrier stands between levels. The chain of levels bounds exact
@@ -42,7 +43,7 @@ kernels! {
     );
 }
 
-/// Threads of a block of `schwarz_halo.cu`.
+/// Threads per thread block of `schwarz_halo.cu`.
 const THREADS: usize = 256;
 
 /// Plan, factors and vectors of all subdomains of a rank.
@@ -57,21 +58,21 @@ pub struct CudaSchwarz {
     blocks: Option<Import>,
 }
 
-/// An exchange, with the kernels that begin and end it.
+/// An exchange, with the kernels that start and end it.
 struct Import {
     exchange: Exchange,
     send: Function<schwarz_send>,
     import: Function<schwarz_import>,
 }
 
-/// A kernel of `schwarz_halo.cu` for nodes of `run` numbers.
+/// Returns a kernel of `schwarz_halo.cu` for nodes of `run` numbers.
 fn halo_kernel<K: Entry>(entry: K, run: usize) -> Of<K> {
     let pair = if run.is_multiple_of(2) { 2 } else { 1 };
     let defines = vec![define("RUN", run), define("PAIR", pair), define("THREADS", THREADS)];
     entry.with(defines)
 }
 
-/// Those that start with vectors, and those that import blocks.
+/// Returns the kernels that send vectors, and those that import blocks.
 fn halo_kernels(b: usize) -> [Kernel; 2] {
     [halo_kernel(schwarz_start, b).into(), halo_kernel(schwarz_import, b * b).into()]
 }
@@ -81,7 +82,7 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
     if set == Set::All { 1..=8 } else { 1..=5 }
 }
 
-/// The kernels for some block sizes and one precision; one entry stands for all of its file.
+/// Returns the kernels for some block sizes and one precision; one entry stands for its whole file.
 pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
     let of = |b: usize| {
         let factors =
@@ -91,13 +92,13 @@ pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precis
     blocks.into_iter().flat_map(of).collect()
 }
 
-/// Blocks of threads for so many items of one thread, as many as run at once.
+/// Number of thread blocks for `items` items, one per thread, limited to those that are resident at once.
 fn grid(device: &Device, items: usize) -> usize {
     items.div_ceil(THREADS).clamp(1, 8 * device.multiprocessors())
 }
 
 impl Import {
-    /// None where no rank has neighbours. Collective.
+    /// Makes the exchange; `None` where no rank has neighbours. Collective.
     fn new(space: &Cuda, halo: &Arc<Halo>, run: usize) -> Result<Option<Self>> {
         if largest(space.comm(), halo.neighbours.len() as f64)? == 0.0 {
             return Ok(None);
@@ -112,7 +113,7 @@ impl Import {
         Ok(Some(Self { exchange, send, import }))
     }
 
-    /// Begins the exchange of the own numbers at `x`. Who reads the ghosts does so behind [`Exchange::finish`].
+    /// Starts the exchange of the own numbers at `x`. The ghosts may be read after [`Exchange::finish`].
     fn send(&self, space: &Cuda, x: u64) -> Result<()> {
         let Some(inside) = self.exchange.inside() else { return self.exchange.start(space, x) };
         let numbers = self.exchange.halo().send.len() * self.exchange.run();
@@ -120,7 +121,7 @@ impl Import {
         self.send.on(space.device(), grid, THREADS).run(space.halt(), x, inside)
     }
 
-    /// Copies what neighbours have sent.
+    /// Copies the numbers that neighbours have sent.
     fn copy(&self, space: &Cuda, to: u64) -> Result<()> {
         let (device, exchange) = (space.device(), &self.exchange);
         exchange.finish(device)?;
@@ -135,7 +136,7 @@ impl Import {
     }
 }
 
-/// What of a plan this GPU cannot take.
+/// Refuses a plan that this GPU does not support.
 fn check(plan: &SchwarzPlan) -> Result<()> {
     let (b, rows) = (plan.block, plan.rows());
     if !(1..=8).contains(&b) {

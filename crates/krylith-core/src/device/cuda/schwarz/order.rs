@@ -1,21 +1,22 @@
-//! In which order warps take rows where each waits for others: by levels, so that those that can be computed at once are taken at once.
+//! Order of rows for warps that wait for each other: by levels, so that rows that can be computed together
+//! are taken together.
 
 use super::super::driver::Device;
 use crate::precond::SchwarzPlan;
 
-/// Levels ahead of the one that is computed whose warps wait already.
+/// Number of levels ahead of the present one whose warps may already wait.
 const AHEAD: usize = 8;
 
 /// Items by level.
 #[derive(Clone)]
 pub(super) struct Order {
     pub items: Vec<u32>,
-    /// Rows of an item.
+    /// Rows per item.
     pub per: usize,
     pub depth: usize,
 }
 
-/// What waits for others: rows of a factorisation, and runs of rows of solves.
+/// Orders of work with dependencies: rows of a factorisation, and runs of rows of solves.
 pub(super) struct Orders {
     pub rows: Order,
     pub lower: Order,
@@ -23,8 +24,9 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Each of them on a thread; solves take runs of `per` rows, or single ones where runs have more levels: a run begins when all
-    /// that its rows need is there, which costs most of the parallelism where runs do not line up.
+    /// Computes the orders, each on a thread of its own. Solves take runs of `per` rows, or single rows where
+    /// runs have more levels: a run starts only when the inputs of all its rows are ready, which costs most
+    /// of the parallelism where runs do not line up.
     pub fn new(plan: &SchwarzPlan, per: usize) -> Self {
         let (rows, lower, upper, upper_rows) = std::thread::scope(|scope| {
             let rows = scope.spawn(|| lower_runs(plan, 1));
@@ -43,8 +45,9 @@ impl Orders {
 }
 
 impl Order {
-    /// Shared memory that a block of `warps` threads' warps, one an item, asks for so that no more of them run than a few
-    /// levels have: all that wait look at the same cache, and those that others wait for come late.
+    /// Returns the shared memory per thread block of `warps` warps, one per item, that limits the running
+    /// warps to those of a few levels. More waiting warps would poll the same cache and delay the warps that
+    /// others wait for.
     pub fn shared(&self, device: &Device, warps: usize, needed: usize) -> usize {
         let (room, wanted) = (device.shared_memory(), AHEAD * self.items.len().div_ceil(self.depth));
         match wanted.div_ceil(warps * device.multiprocessors()) {
@@ -54,7 +57,8 @@ impl Order {
     }
 }
 
-/// Items `0..items` of `per` rows by level, within a level ascending; `level` is given those of lower items.
+/// Sorts items `0..items` of `per` rows by level, ascending within a level; `level` gets the levels of lower
+/// items.
 fn by_level(items: usize, per: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
     let mut levels = vec![0u32; items];
     let mut counts = vec![0u32; 2];
@@ -77,7 +81,7 @@ fn by_level(items: usize, per: usize, level: impl Fn(usize, &[u32]) -> u32) -> O
     Order { items: order, per, depth }
 }
 
-/// Runs of `per` rows by the levels of L.
+/// Sorts runs of `per` rows by the levels of L.
 fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), per, |run, levels| {
@@ -88,7 +92,7 @@ fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     })
 }
 
-/// Runs of `per` rows by the levels of U, rows numbered from the end.
+/// Sorts runs of `per` rows by the levels of U, with rows numbered from the end.
 fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), per, |run, levels| {
@@ -102,7 +106,8 @@ fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     })
 }
 
-/// First row of each run of at most `most` consecutive rows of one subdomain, and the number of rows.
+/// Returns the first row of each run of at most `most` consecutive rows of one subdomain, and the number of
+/// rows.
 pub(super) fn runs(plan: &SchwarzPlan, most: usize) -> Vec<u32> {
     let of_subdomain = |pair: &[u32]| (pair[0]..pair[1]).step_by(most);
     plan.subdomains.windows(2).flat_map(of_subdomain).chain([plan.rows() as u32]).collect()
@@ -130,14 +135,14 @@ mod tests {
         let plan = plan();
         assert_eq!(lower_runs(&plan, 1).items, [0, 3, 4, 1, 2]);
         assert_eq!(lower_runs(&plan, 2).items, [0, 2, 1]);
-        // From the end: 4 and 3 are free, 2 is, 1 needs 2, and 0 needs 1.
+        // From the end: 4 and 3 depend on nothing, neither does 2, 1 needs 2, and 0 needs 1.
         assert_eq!(upper_runs(&plan, 1).items, [0, 1, 2, 3, 4]);
         assert_eq!((lower_runs(&plan, 1).depth, lower_runs(&plan, 2).depth), (3, 2));
         assert_eq!(runs(&plan, 2), [0, 2, 3, 5]);
         assert_eq!(runs(&SchwarzPlan::default(), 2), [0]);
     }
 
-    /// Lines of `length` rows, each coupled to the one before and to the line before.
+    /// Lines of `length` rows, each coupled to the row before and to the line before.
     fn lines(length: u32, lines: u32) -> SchwarzPlan {
         let mut plan = SchwarzPlan {
             block: 1,

@@ -27,39 +27,42 @@ kernels! {
     );
 }
 
-/// Warps of a block of threads.
+/// Warps per thread block.
 const WARPS: usize = 4;
-/// Rows of a warp in exact solves where runs are taken; `32 / LANES` of `schwarz_exact`.
+/// Rows per warp in exact solves with runs; `32 / LANES` of `schwarz_exact`.
 pub(super) const EXACT_ROWS: usize = 4;
-/// Seconds of a level, bytes a second of triangles, warps of a multiprocessor, bytes of its cache (H200, measured).
+/// Seconds per level (H200, measured).
 const LEVEL: f64 = 1.7e-6;
+/// Bytes of triangles read per second.
 const BANDWIDTH: f64 = 2e12;
+/// Warps per multiprocessor.
 const RESIDENT: f64 = 24.0;
+/// Bytes of the cache of a multiprocessor.
 const CACHE: f64 = 200e3;
-/// Iterations with five sweeps over those with substitution.
+/// Ratio of iterations with five sweeps to those with substitution.
 const MORE_ITERATIONS: f64 = 1.4;
 /// A row without an own node.
 const NONE: u32 = u32::MAX;
 
-/// One of the two triangles, the upper one from the end.
+/// One of the two triangles; the upper one is stored from the end.
 struct Triangle {
     begin: Buffer<i64>,
     column: Buffer<u32>,
     values: Buffer<u8>,
     runs: Buffer<u32>,
     order: Buffer<u32>,
-    /// Rows of an item of `order`: `EXACT_ROWS`, or one.
+    /// Rows per item of `order`: `EXACT_ROWS`, or one.
     per: usize,
-    /// Levels of `order`.
+    /// Number of levels of `order`.
     depth: usize,
-    /// Shared memory of a block of threads that substitutes.
+    /// Shared memory of a thread block that substitutes.
     shared: usize,
     /// Right-hand sides and results.
     pub w: Buffer<f64>,
     pub v: Buffer<f64>,
 }
 
-/// Both triangles, and what a solve takes.
+/// Both triangles, and the data of a solve.
 pub(super) struct Solves {
     lower: Triangle,
     upper: Triangle,
@@ -82,7 +85,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// The exact solve with a triangle.
+    /// Returns the exact solve with a triangle.
     fn substitution(&self, triangle: &Triangle) -> &Function<schwarz_exact> {
         if triangle.per == 1 { &self.exact_rows } else { &self.exact }
     }
@@ -124,12 +127,12 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()
 }
 
-/// A kernel of `schwarz_solve.cu`.
+/// Returns a kernel of `schwarz_solve.cu`.
 pub(super) fn kernel<K: Entry>(entry: K, block: usize, precision: Precision) -> Of<K> {
     entry.with(defines(block, precision))
 }
 
-/// Prefix sums of the lengths of rows, which come in order.
+/// Returns prefix sums of the lengths of rows, which come in order.
 fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
     let mut sum = 0;
     let add = |length| {
@@ -209,12 +212,12 @@ impl Solves {
         Ok(solves)
     }
 
-    /// Right-hand side of the lower triangle, and its result.
+    /// Returns the addresses of the right-hand side of the lower triangle, and of its result.
     pub fn begin(&self) -> [u64; 2] {
         [self.lower.w.pointer(), self.lower.v.pointer()]
     }
 
-    /// Takes over new factors.
+    /// Packs new factors.
     pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
         let rows = self.target.len();
         device.clear(&mut self.faulty)?;
@@ -233,14 +236,14 @@ impl Solves {
         )
     }
 
-    /// Whether a number of what was packed is not finite; waits.
+    /// True if a packed number is not finite; waits.
     pub fn faulty(&self, device: &Device) -> Result<bool> {
         let mut faulty = [0];
         device.read(&self.faulty, 0, &mut faulty)?;
         Ok(faulty != [0])
     }
 
-    /// From w of the lower triangle to y on own nodes.
+    /// Solves from w of the lower triangle to y on own nodes.
     pub fn solve(&self, space: &Cuda, how: TriangularSolve, deterministic: bool, y: u64) -> Result<()> {
         let (lower, upper) = (&self.lower, &self.upper);
         let rows = self.target.len() as i32;
@@ -297,7 +300,7 @@ impl Solves {
         Ok(())
     }
 
-    /// Sweeps each of which reads what the one before wrote; the first one reads w.
+    /// Runs sweeps, each of which reads the result of the one before; the first one reads w.
     fn ping_pong(
         &self,
         space: &Cuda,
@@ -326,9 +329,10 @@ impl Solves {
         function.on(device, grid, 32 * WARPS).shared(shared).run(sweep)
     }
 
-    /// Whether substitution is expected to be faster than randomized sweeps. A level takes what a number takes from one multiprocessor
-    /// to another; sweeps read factors again where the rows of all warps do not fit the first-level cache. Measured (H200): 4.4 ms
-    /// against 0.34 on a plane of 600² nodes, 8 against 17 on 1.5 million nodes in space.
+    /// True if substitution is expected to be faster than randomized sweeps. A level costs the latency of a
+    /// number between two multiprocessors. Sweeps read factors again where the rows of all warps do not fit
+    /// the first-level cache. Measured on an H200: 4.4 ms against 0.34 ms on a plane of 600² nodes, 8 ms
+    /// against 17 ms on 1.5 million nodes in space.
     pub fn exact_is_faster(&self, sweeps: usize) -> bool {
         let rows = self.target.len().max(1);
         let bytes = (self.lower.values.len() + self.upper.values.len()) as f64;
@@ -338,7 +342,7 @@ impl Solves {
         exact < MORE_ITERATIONS * reads * bytes / BANDWIDTH
     }
 
-    /// Bytes that one application must move at least, for vectors of `own` nodes.
+    /// Least number of bytes that one application moves, for vectors of `own` nodes.
     pub fn bytes(&self, how: TriangularSolve, deterministic: bool, b: usize) -> u64 {
         let rows = self.target.len();
         let triangles = self.lower.values.len() + self.upper.values.len();

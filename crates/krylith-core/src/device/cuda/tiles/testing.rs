@@ -1,24 +1,24 @@
-//! Tiles made on the host by the rule of the GPU's: the reference that tests compare with byte by byte.
+//! Tiles made on the host by the GPU's rule: the reference that tests compare with byte by byte.
 
 use super::{HEADER, SAMPLES, Windows, most_nodes};
 use rayon::prelude::*;
 
 impl Windows {
-    /// First row and width of a window.
+    /// Returns the first row and the width of a window.
     fn of(&self, w: usize) -> (usize, usize) {
         let (slab, chunk) = (w / self.chunks, w % self.chunks);
         let base = slab * self.planes * self.stride + chunk * self.width;
         (base, self.width.min(self.stride - chunk * self.width))
     }
 
-    /// The rows of window `w`, ascending.
+    /// Returns the rows of window `w`, ascending.
     fn rows_of(&self, w: usize) -> impl Iterator<Item = usize> + '_ {
         let (base, width) = self.of(w);
         let all = (0..self.planes).flat_map(move |k| (0..width).map(move |j| base + k * self.stride + j));
         all.take_while(|&i| i < self.rows)
     }
 
-    /// The place of row `i` in window `w`.
+    /// Returns the place of row `i` in window `w`.
     fn place(&self, w: usize, i: usize) -> Option<usize> {
         let (base, width) = self.of(w);
         let d = i.checked_sub(base)?;
@@ -29,7 +29,7 @@ impl Windows {
 
 /// The tiles of a pattern, as `kernels/kron_product.cu` reads them.
 pub struct Tiling {
-    /// Where each record starts, in units of 16 bytes; one more at the end.
+    /// Start of each record, in units of 16 bytes; one more at the end.
     pub starts: Vec<u32>,
     /// Records: header, columns, rows, ends, local column of each block.
     pub records: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Tiling {
     pub nodes: usize,
     /// Longest record, in bytes.
     pub record: usize,
-    /// The first tile with ghost columns; all after it have some too.
+    /// The first tile with ghost columns; all later tiles have some, too.
     pub first_boundary: usize,
 }
 
@@ -67,21 +67,22 @@ impl Pattern<'_> {
     }
 }
 
-/// Rows that go together, or a part of one long row: its first block and its number.
+/// Rows of one tile, or a part of one long row: its first block and its number.
 struct Tile {
     rows: Vec<u32>,
     part: Option<(usize, i32)>,
 }
 
-/// The tiles of a window without and with ghosts, and its rows longer than a tile, with ghosts or not.
+/// The tiles of a window without and with ghosts, and its rows that are longer than a tile, without and with
+/// ghosts.
 struct Made {
     short: [Vec<Vec<u32>>; 2],
     long: Vec<(usize, bool)>,
 }
 
 impl Tiling {
-    /// Tiles of at most `tile` blocks; `cluster` puts rows together that share columns. Columns from `own` on are
-    /// ghosts.
+    /// Makes tiles of at most `tile` blocks; `cluster` puts rows together that share columns. Columns from
+    /// `own` on are ghosts.
     pub fn new(pattern: Pattern, tile: usize, cluster: bool, own: usize) -> Self {
         let rows = pattern.rows();
         let windows = match cluster {
@@ -139,7 +140,8 @@ impl Tiling {
     }
 }
 
-/// The record of a tile, with blocks and distinct columns counted; the position is filled in later.
+/// Returns the record of a tile, and the numbers of its blocks and distinct columns. The position is filled
+/// in later.
 fn record(pattern: Pattern, t: &Tile, tile: usize) -> (Vec<u8>, usize, usize) {
     let row = t.rows[0] as usize;
     let blocks: Vec<u32> = match t.part {
@@ -175,7 +177,7 @@ fn record(pattern: Pattern, t: &Tile, tile: usize) -> (Vec<u8>, usize, usize) {
     (out, blocks.len(), nodes.len())
 }
 
-/// How far the last column of a row that is no ghost lies ahead of the row: the median of some rows.
+/// Returns the distance from a row to its last column that is no ghost: the median over some rows.
 fn stride(pattern: Pattern, own: usize) -> usize {
     let rows = pattern.rows();
     let samples = rows.min(SAMPLES);
@@ -189,7 +191,7 @@ fn stride(pattern: Pattern, own: usize) -> usize {
     all.get(samples / 2).copied().unwrap_or(0)
 }
 
-/// "Not free": in a tile already, or for later.
+/// Marks a row that is not free: in a tile already, or kept for later.
 const NONE: usize = usize::MAX;
 
 /// Scratch of one thread.
@@ -199,12 +201,12 @@ struct Builder<'a> {
     tile: usize,
     cluster: bool,
     own: usize,
-    /// Window at work.
+    /// The present window.
     window: usize,
     rows: Vec<usize>,
-    /// Blocks of each row of the window that is free.
+    /// Number of blocks of each row of the window that is free.
     free: Vec<usize>,
-    /// Columns of the row that the tile has.
+    /// Number of columns that each row shares with the tile.
     gain: Vec<usize>,
     candidates: Vec<usize>,
     columns: std::collections::HashSet<u32>,
@@ -239,7 +241,7 @@ impl<'a> Builder<'a> {
         (from..self.free.len()).find(|&l| self.free[l] != NONE)
     }
 
-    /// Tiles of the free rows, each begun with the lowest one.
+    /// Returns the tiles of the free rows; each starts with the lowest free row.
     fn tiles(&mut self) -> Vec<Vec<u32>> {
         let most = if self.cluster { most_nodes(self.tile) } else { self.tile };
         let (tile, mut tiles, mut low) = (self.tile, Vec::new(), 0);
@@ -259,7 +261,8 @@ impl<'a> Builder<'a> {
                 }
                 let new = |l: usize| self.free[l].saturating_sub(self.gain[l]);
                 let fits = |l: usize| blocks + self.free[l] <= tile && nodes + new(l) <= most;
-                // The free row that brings the fewest new columns, the lowest of equals, else the lowest free row.
+                // Take the free row with the fewest new columns, the lowest of equals; without candidates,
+                // the lowest free row.
                 let free = self.candidates.iter().copied().filter(|&l| self.free[l] != NONE);
                 chosen = free.filter(|&l| fits(l)).min_by_key(|&l| (new(l), l));
                 chosen = chosen.or_else(|| self.next_free(low).filter(|&l| fits(l)));
@@ -271,7 +274,8 @@ impl<'a> Builder<'a> {
         tiles
     }
 
-    /// Lists the columns of row `i`; where they are new, the free rows that use them gain. Returns how many were new.
+    /// Lists the columns of row `i`. For a new column, the gain of all free rows that use it increases.
+    /// Returns the number of new columns.
     fn list(&mut self, i: usize) -> usize {
         let (p, mut new) = (self.pattern, 0);
         for &c in p.row(i) {
@@ -280,7 +284,8 @@ impl<'a> Builder<'a> {
             }
             new += 1;
             let c = c as usize;
-            // The rows that use a column are its row's columns where the pattern is symmetric; else only a guess.
+            // In a symmetric pattern, the rows that use a column are the columns of its row; otherwise this
+            // is only a guess.
             if !self.cluster || c >= p.rows() || p.len(c) > self.tile {
                 continue;
             }
@@ -304,7 +309,8 @@ mod tests {
     use super::super::WINDOW;
     use super::*;
 
-    /// Reads the records back and checks that every block of every row is there once, in order, and ghosts come last.
+    /// Reads the records back, and checks that every block of every row occurs once, in order, and that
+    /// ghosts come last.
     fn check(row_ptr: &[usize], col: &[u32], columns: usize, tile: usize, cluster: bool, own: usize) {
         let pattern = Pattern { row_ptr, col, columns };
         let t = Tiling::new(pattern, tile, cluster, own);
@@ -353,7 +359,7 @@ mod tests {
         }
     }
 
-    /// The row that a part belongs to.
+    /// Returns the row of a part.
     fn long_row(t: &Tiling, part: i32) -> i32 {
         let long = t.long_rows.chunks_exact(3).find(|l| (l[1]..l[2]).contains(&part));
         long.expect("every part belongs to a row")[0]
@@ -455,15 +461,15 @@ mod tests {
         (row_ptr, col)
     }
 
-    /// Columns that tiles list, all together, for each row: what x costs. One window of all rows gives 2.72 and 4.63 on large
-    /// meshes, consecutive rows 5.0 and 7.3.
+    /// Counts the columns that all tiles list, per row, which is the cost of x. One window of all rows gives
+    /// 2.72 and 4.63 on large meshes, consecutive rows give 5.0 and 7.3.
     #[test]
     fn clustered_tiles_list_few_columns() {
         const AXES: [[usize; 3]; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
         const TETRAHEDRA: [[usize; 3]; 7] =
             [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
         let n = 32;
-        // Numbers mixed within pieces of 128 rows: 75 and 128 have no common divisor.
+        // Shuffles numbers within runs of 128 rows: 75 and 128 have no common divisor.
         let mixed = |i: usize| i / 128 * 128 + i * 75 % 128;
         let cases: [(&[[usize; 3]], bool, f64); 4] =
             [(&AXES, false, 2.95), (&TETRAHEDRA, false, 4.95), (&AXES, true, 3.6), (&TETRAHEDRA, true, 5.6)];

@@ -1,4 +1,4 @@
-//! Tiles to be timed, and held against the host's.
+//! Tiles for timing, and for comparison with the host's.
 
 use super::{DevicePattern, DeviceTiling};
 use crate::device::cuda::Cuda;
@@ -7,21 +7,21 @@ use crate::matrix::Bsr;
 use crate::{Error, Result};
 
 impl Cuda {
-    /// Makes tiles and drops them: to be timed.
+    /// Makes tiles and drops them, for timing.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     pub fn make_tiles(&self, a: &Bsr, tile: usize, cluster: bool) -> Result<()> {
         let resident = self.resident(a)?;
         let pattern = DevicePattern::of(a, &resident);
         DeviceTiling::new(self.device(), pattern, tile, cluster, a.block_columns()).map(drop)
     }
 
-    /// Makes tiles of at most `tile` blocks, columns from `own` on being ghosts, and compares them with the host's, byte by
-    /// byte: for tests.
+    /// Makes tiles of at most `tile` blocks, with ghosts from column `own` on, and compares them with the
+    /// host's, byte by byte. For tests.
     ///
     /// # Errors
-    /// What differs; a device without room.
+    /// The name of a field that differs; out of device memory.
     pub fn check_tiles(&self, a: &Bsr, tile: usize, cluster: bool, own: usize) -> Result<()> {
         let (device, resident) = (self.device(), self.resident(a)?);
         let here = DeviceTiling::new(device, DevicePattern::of(a, &resident), tile, cluster, own)?;
