@@ -7,9 +7,9 @@ use crate::threads::prefetch;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Numbers summed side by side.
+/// Numbers that are summed in parallel lanes.
 const LANES: usize = 16;
-/// Numbers updated between requests for more.
+/// Numbers that are updated between prefetches.
 const RUN: usize = 64;
 
 /// Columns of equal length, one after the other.
@@ -35,7 +35,7 @@ impl CpuBasis {
         Ok(Self { len, data, vector: Vec::new() })
     }
 
-    /// Column `k`, widened to f64.
+    /// Returns column `k`, widened to f64.
     pub fn column(&self, k: usize) -> Vec<f64> {
         let range = k * self.len..(k + 1) * self.len;
         match &self.data {
@@ -59,7 +59,7 @@ impl CpuBasis {
         Ok(())
     }
 
-    /// All columns, to be read.
+    /// Returns all columns for reading.
     pub(super) fn columns(&self) -> Columns<'_> {
         let data = match &self.data {
             Data::F64(v) => Slice::F64(v),
@@ -68,7 +68,7 @@ impl CpuBasis {
         Columns { len: self.len, data }
     }
 
-    /// The columns before `k` to be read, and column `k` to be written.
+    /// Returns the columns before `k` for reading, and column `k` for writing.
     pub(super) fn split(&mut self, k: usize) -> (Columns<'_>, Writer<'_>) {
         let (len, at) = (self.len, k * self.len);
         match &mut self.data {
@@ -84,7 +84,7 @@ impl CpuBasis {
     }
 }
 
-/// Columns that are read.
+/// Columns for reading.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<'a> {
     len: usize,
@@ -97,14 +97,14 @@ enum Slice<'a> {
     F32(&'a [f32]),
 }
 
-/// A column that is written, by several threads.
+/// A column that several threads write.
 pub(super) enum Writer<'a> {
     F64(Disjoint<'a, f64>),
     F32(Disjoint<'a, f32>),
 }
 
 impl Writer<'_> {
-    /// Stores numbers, rounded as the basis is.
+    /// Stores numbers, rounded to the precision of the basis.
     ///
     /// # Safety
     /// No two threads may store to overlapping ranges.
@@ -120,7 +120,7 @@ impl Writer<'_> {
 }
 
 impl Columns<'_> {
-    /// `out[r][i] += v[columns.start + i]ᵀ x[r]` over one chunk of the rows.
+    /// Computes `out[r][i] += v[columns.start + i]ᵀ x[r]` over one chunk of the rows.
     #[inline(always)]
     pub(super) fn dots<const R: usize>(
         &self,
@@ -135,7 +135,7 @@ impl Columns<'_> {
         }
     }
 
-    /// `x[r] −= Σ c[r][i] v[columns.start + i]` over one chunk of the rows.
+    /// Computes `x[r] −= Σ c[r][i] v[columns.start + i]` over one chunk of the rows.
     #[inline(always)]
     pub(super) fn subtract<const R: usize>(
         &self,
@@ -153,7 +153,8 @@ impl Columns<'_> {
 
 trait Number: Copy {
     fn widen(self) -> f64;
-    /// Numbers of one chunk in f64, in `buffer` if need be: conversions among the sums would not be vectorised.
+    /// Returns the numbers of one chunk in f64, through `buffer` if necessary: conversions among the sums
+    /// would not be vectorised.
     fn widened<'a>(v: &'a [Self], buffer: &'a mut [f64; CHUNK]) -> &'a [f64];
 }
 impl Number for f64 {
@@ -179,13 +180,13 @@ impl Number for f32 {
     }
 }
 
-/// xᵀy of one chunk.
+/// Returns xᵀy of one chunk.
 #[inline(always)]
 pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
     dot_each(x, [y], None::<*const f64>)[0]
 }
 
-/// vᵀx for each x; meanwhile asks for as many numbers at `next`.
+/// Returns vᵀx for each x; meanwhile prefetches as many numbers at `next`.
 #[inline(always)]
 fn dot_each<T, const R: usize>(v: &[f64], x: [&[f64]; R], next: Option<*const T>) -> [f64; R] {
     let n = v.len();
@@ -213,7 +214,7 @@ fn dot_each<T, const R: usize>(v: &[f64], x: [&[f64]; R], next: Option<*const T>
     sums
 }
 
-/// Asks for `N` numbers. A chunk of a column is too short a run for the hardware to get far ahead by itself.
+/// Prefetches `N` numbers. A chunk of a column is too short for the hardware prefetcher to get far ahead.
 #[inline(always)]
 fn ask<T, const N: usize>(at: *const T) {
     let mut line = 0;
@@ -223,8 +224,8 @@ fn ask<T, const N: usize>(at: *const T) {
     }
 }
 
-/// How far behind column k the numbers stand that follow it: those of the chunk `pass` columns on, or behind the
-/// last columns those of the first ones a chunk on. Wraps around.
+/// Returns the distance from column k to the numbers that are read next: those of the chunk `pass` columns
+/// further, or after the last columns those of the first ones, one chunk further. Wraps around.
 #[inline(always)]
 fn following(columns: Range<usize>, k: usize, pass: usize, len: usize) -> usize {
     if k + pass < columns.end { pass * len } else { CHUNK.wrapping_sub((k - columns.start) * len) }
@@ -250,7 +251,7 @@ fn dots<T: Number, const R: usize>(
     }
 }
 
-/// Four columns a pass: x is loaded and stored a quarter as often.
+/// Subtracts four columns per pass: x is loaded and stored a quarter as often.
 #[inline(always)]
 fn subtract<T: Number, const R: usize>(
     v: &[T],

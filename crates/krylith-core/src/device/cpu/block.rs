@@ -1,7 +1,8 @@
-//! Blocks of a few vectors on a CPU: all products of two blocks, combinations, and both in one pass.
+//! Blocks of a few vectors on a CPU: all dot products of two blocks, combinations, and both in one pass.
 //!
-//! Work goes run by run of [`RUN`] rows, so that the columns of all blocks stay in the first-level cache while they are used: one
-//! pass over memory whatever is computed. Products are made in tiles of two by two columns, whose sums stay in registers.
+//! The work is done in runs of [`RUN`] rows, so that the columns of all blocks stay in the first-level cache
+//! while they are used. Every operation thus takes one pass over memory. Products are computed in tiles of
+//! two by two columns, whose sums stay in registers.
 
 use super::Cpu;
 use crate::space::{MOST_COLUMNS, block_sums, check_columns};
@@ -9,22 +10,22 @@ use crate::threads::Disjoint;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Rows that are worked on at a time.
+/// Rows that are processed at a time.
 const RUN: usize = 128;
-/// Rows whose products are summed side by side.
+/// Rows whose products are summed in parallel lanes.
 const LANES: usize = 8;
 
 /// One run of a block's columns.
 type Run = [[f64; RUN]; MOST_COLUMNS];
 
-/// Runs of a strip.
+/// Iterates over the runs of a range.
 #[inline(always)]
 fn runs(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(RUN).map(move |at| at..(at + RUN).min(end))
 }
 
-/// The products of I columns with J others.
+/// Returns the dot products of I columns with J others.
 #[inline(always)]
 fn tile<const I: usize, const J: usize>(x: [&[f64]; I], y: [&[f64]; J]) -> [[f64; J]; I] {
     let n = y[0].len();
@@ -53,7 +54,7 @@ fn tile<const I: usize, const J: usize>(x: [&[f64]; I], y: [&[f64]; J]) -> [[f64
     sums
 }
 
-/// `add(i, j, xᵢᵀyⱼ)` for all i and j, or those with i ≤ j.
+/// Calls `add(i, j, xᵢᵀyⱼ)` for all i and j, or for those with i ≤ j.
 #[inline(always)]
 fn products<'a>(
     s: usize,
@@ -91,7 +92,7 @@ fn products<'a>(
     }
 }
 
-/// `to −= Σ c[i] from[i]`, four columns at a time.
+/// Computes `to −= Σ c[i] from[i]`, four columns at a time.
 #[inline(always)]
 fn subtract<'a>(to: &mut [f64], c: &[f64], from: impl Fn(usize) -> &'a [f64]) {
     let (n, s) = (to.len(), c.len());
@@ -113,7 +114,7 @@ fn subtract<'a>(to: &mut [f64], c: &[f64], from: impl Fn(usize) -> &'a [f64]) {
     }
 }
 
-/// Columns that are written, by several threads.
+/// Columns that several threads write.
 struct Writers<'a> {
     columns: [Option<Disjoint<'a, f64>>; MOST_COLUMNS],
 }
@@ -125,7 +126,7 @@ impl<'a> Writers<'a> {
         Self { columns }
     }
 
-    /// Rows of column i.
+    /// Returns rows of column i.
     ///
     /// # Safety
     /// No two threads may hold overlapping ranges at once.
@@ -139,7 +140,7 @@ impl<'a> Writers<'a> {
 }
 
 impl Cpu {
-    /// A block of zeros, and room for what its sums need.
+    /// Allocates a block of zeros and the scratch for its sums.
     pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Vec<f64>>> {
         check_columns(columns)?;
         self.make_room(block_sums(columns));
@@ -157,7 +158,7 @@ impl Cpu {
         Ok(s)
     }
 
-    /// All products of two blocks.
+    /// Computes all dot products of two blocks of vectors.
     pub(super) fn products_of_blocks(&self, x: &[Vec<f64>], y: &[Vec<f64>], out: &mut [f64]) -> Result<()> {
         let s = self.check_blocks(&[x, y])?;
         self.sum_strips(
@@ -175,7 +176,8 @@ impl Cpu {
         self.total(&mut out[..s * s])
     }
 
-    /// Q ← S − Q B and AQ ← AS − AQ B, with their sums: `from` is (S, A S), `to` (Q, A Q), B by columns.
+    /// Computes Q ← S − Q B and AQ ← AS − AQ B with their sums: `from` is (S, A S), `to` is (Q, A Q), B is
+    /// stored by columns.
     pub(super) fn update_by_blocks(
         &self,
         from: [&[Vec<f64>]; 2],
@@ -225,7 +227,7 @@ impl Cpu {
         self.total(&mut out[..sums])
     }
 
-    /// x += Q a, r −= AQ a: `by` is (Q, A Q), `to` (x, r).
+    /// Computes x += Q a and r −= AQ a: `by` is (Q, A Q), `to` is (x, r).
     pub(super) fn advance_by_blocks(&self, by: [&[Vec<f64>]; 2], to: [&mut Vec<f64>; 2], a: &[f64]) {
         let mut minus = [0.0; MOST_COLUMNS];
         minus.iter_mut().zip(a).for_each(|(minus, a)| *minus = -a);

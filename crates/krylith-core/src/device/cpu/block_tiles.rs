@@ -1,11 +1,13 @@
-//! Block-Jacobi with tiles on the CPU: a tile is computed and applied by one thread, in the order of rows.
+//! Block-Jacobi with tiles on the CPU: one thread computes and applies a tile, in the order of rows.
 //!
-//! Stored are q = 1/d̃ and the matrix's own halves with their signs turned, h, all in the order of rows: forward
-//! w_i = q_i (x_i + Σ h_ij w_j), backward y_i = w_i + q_i Σ h_ji y_j, where w stands in y. What a line takes from the lines before it
-//! is computed for whole vectors; what remains is a chain of one multiplication and addition a cell, and four lines run at once, each a
-//! chunk behind the one before, so that four chains hide each other's latency.
+//! Stored are q = 1/d̃ and h, the two halves of the matrix with inverted signs, all in the order of rows. The
+//! forward solve is w_i = q_i (x_i + Σ h_ij w_j) and the backward solve y_i = w_i + q_i Σ h_ji y_j, where w
+//! is stored in y. The contributions of earlier lines to a line are computed for whole vectors. The rest is a
+//! chain of one multiplication and addition per cell. Four lines run at once, each one chunk behind the line
+//! before, so that four chains hide each other's latency.
 //!
-//! Ledger of one application in f64: forward 48 bytes a cell, backward 40; of a slab that fits the cache the backward half comes from there.
+//! Ledger of one application in f64: forward 48 bytes per cell, backward 40. If a slab fits the cache, the
+//! backward solve reads from the cache.
 
 use super::{Cpu, CpuScalars, Wide, basis};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
@@ -19,7 +21,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Cells of a line that are worked on at once.
+/// Cells of a line that are processed at once.
 const CHUNK: usize = 32;
 /// Lines that run at once.
 const LINES: usize = 4;
@@ -43,7 +45,8 @@ enum Factors {
     F32(Halves<f32>),
 }
 
-/// q, and h for the lower neighbours in x, y and z; for the upper neighbours with the upper cell, where those differ.
+/// q, and h for the lower neighbours in x, y and z; also for the upper neighbours, stored with the upper
+/// cell, where they differ.
 struct Halves<T> {
     inverse: Vec<T>,
     lower: [Vec<T>; 3],
@@ -83,7 +86,7 @@ struct Tile {
     /// First cell and number of cells, in x, y and z.
     from: [usize; 3],
     cells: [usize; 3],
-    /// Rows from one cell to the next in x, y and z.
+    /// Row distance between neighbouring cells in x, y and z.
     strides: [usize; 3],
 }
 
@@ -97,7 +100,7 @@ impl Tile {
         Self { from, cells, strides: [1, nx, nx * ny] }
     }
 
-    /// The row of a line's first cell.
+    /// Returns the row of a line's first cell.
     fn line(&self, y: usize, z: usize) -> usize {
         self.from[0] + (self.from[1] + y) * self.strides[1] + (self.from[2] + z) * self.strides[2]
     }
@@ -232,7 +235,7 @@ struct Matrix<'a> {
     coefficient: f64,
 }
 
-/// All tiles, each by one thread.
+/// Factorises all tiles, each on one thread.
 fn factorize<T: Number>(
     space: &Cpu,
     tiling: &Tiling,
@@ -271,7 +274,8 @@ fn factorize<T: Number>(
     found.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What later cells of a tile need of earlier ones: 1 / d̃, and entries for the upper neighbours in y and z. Of a plane each.
+/// Data of earlier cells of a tile for later ones, each for one plane: 1 / d̃, and the entries for the upper
+/// neighbours in y and z.
 #[derive(Default)]
 struct Planes {
     inverse: Vec<f64>,
@@ -279,7 +283,8 @@ struct Planes {
     next_z: Vec<f64>,
 }
 
-/// d̃ by its recurrence, in the order of rows; `store` gets each row with 1/d̃ and the signs of both halves turned.
+/// Computes d̃ by its recurrence, in the order of rows; `store` gets each row with 1/d̃ and both halves with
+/// inverted signs.
 fn factorize_tile(
     tile: &Tile,
     tiling: &Tiling,
@@ -305,7 +310,7 @@ fn factorize_tile(
             for p in a.row_ptr[row]..a.row_ptr[row + 1] {
                 let j = a.col[p] as usize;
                 if j >= n {
-                    continue; // another rank's
+                    continue; // belongs to another rank
                 }
                 let v = a.coefficient * a.values[p];
                 if j == row {
@@ -371,7 +376,8 @@ fn factorize_tile(
     report
 }
 
-/// Lines that run at once, each a chunk behind the one before: what to add and what to multiply the cell before with.
+/// Lines that run at once, each one chunk behind the line before: the summand and the factor for the cell
+/// before.
 struct Chains {
     add: [[f64; CHUNK]; LINES],
     times: [[f64; CHUNK]; LINES],
@@ -394,15 +400,15 @@ impl Chains {
     }
 }
 
-/// One tile, from x to y; the sums (x, x) and (x, y), zeros where none are wanted.
+/// Solves one tile, from x to y. Returns the sums (x, x) and (x, y), or zeros where they are not needed.
 #[inline(always)]
 fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, sums: bool) -> [f64; 2] {
     let [cx, cy, cz] = tile.cells;
     let (chunks, mut found) = (cx.div_ceil(CHUNK), [0.0; 2]);
     let zero = || [[0.0; CHUNK]; LINES];
     let mut chains = Chains { add: zero(), times: zero(), carry: [0.0; LINES] };
-    // What stands in y, which other threads write elsewhere.
-    // SAFETY: rows of this tile are this thread's, and no two ranges that are held at once overlap.
+    // The numbers of y, of which other threads write other ranges.
+    // SAFETY: rows of this tile belong to this thread, and no two ranges that are held at once overlap.
     let rows = |range: Range<usize>| unsafe { y.range(range) };
     for z in 0..cz {
         for y0 in (0..cy).step_by(LINES) {
@@ -452,7 +458,7 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
                 let under_way = m.saturating_sub(chunks - 1)..lines.min(m + 1);
                 for j in under_way.clone() {
                     let (chunk, line) = (m - j, cy - 1 - y0 - j);
-                    // Chunks from the end; the last one may be short, and stands at the end of its room.
+                    // Chunks from the end; the last one may be short and is stored at the end of its space.
                     let end = cx - chunk * CHUNK;
                     let len = CHUNK.min(end);
                     let at = tile.line(line, z) + end - len;
@@ -467,7 +473,7 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
                         }
                     }
                     let (q, w) = (&f.inverse[all.clone()], rows(all));
-                    // The cell after the last one of the line is another tile's.
+                    // The cell after the last one of the line belongs to another tile.
                     let after = if chunk == 0 { len - 1 } else { len };
                     let h = &upper[0][at + 1..at + 1 + after];
                     for k in 0..len {
@@ -498,7 +504,7 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
     found
 }
 
-/// `to += h · v`.
+/// Computes `to += h · v`.
 #[inline(always)]
 fn multiply_add<T: Number>(to: &mut [f64], h: &[T], v: &[f64]) {
     for ((to, h), v) in to.iter_mut().zip(h).zip(v) {

@@ -1,11 +1,13 @@
 //! Products with matrices stored by diagonals on the CPU.
 //!
-//! Ledger of one product: every stored place once, x and y once; of a symmetric matrix the main diagonal and those above it are stored, and
-//! v₋ₖ[i] = vₖ[i − k] is read again from the cache. For seven diagonals in f64 72 bytes a row, symmetric 48.
+//! Ledger of one product: every stored value once, x and y once. Of a symmetric matrix the main diagonal and
+//! those above it are stored, and v₋ₖ[i] = vₖ[i − k] is read again from the cache. Seven diagonals in f64
+//! take 72 bytes per row, or 48 if symmetric.
 //!
-//! A row is the sum of v[base + i] x[i + offset] over diagonals, in both ways of storage, in the order of offsets. Which
-//! diagonals have places changes in a few rows alone, so between those all rows are alike: up to nine diagonals are one pass over runs of rows
-//! without branches, and more are several while y is in the first-level cache.
+//! A row is the sum of v[base + i] x[i + offset] over diagonals, in the order of offsets, for both ways of
+//! storage. The set of diagonals changes only at a few rows, and all rows between two changes are alike. Up
+//! to nine diagonals take one pass over runs of rows without branches. More diagonals take several passes
+//! while y is in the first-level cache.
 
 use super::product::{Number, Values};
 use super::{CHUNK, Cpu, Wide, basis};
@@ -20,25 +22,26 @@ use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Rows that a pass sums side by side.
+/// Rows that a pass sums in parallel lanes.
 const WIDTH: usize = 16;
-/// Diagonals of one pass.
+/// Most diagonals of one pass.
 const PASS: usize = 9;
-/// Rows whose residuals are summed side by side.
+/// Rows whose residuals are summed in parallel lanes.
 const LANES: usize = 8;
-/// Numbers between diagonals beyond the rows: those of a power of two would all meet in the same sets of a cache.
+/// Numbers between diagonals besides the rows. Without them, diagonals with a power of two of rows would
+/// share the same cache sets.
 const SKEW: usize = 72;
 
 /// One matrix of scalar rows by diagonals, with its coefficient.
 pub(super) struct Diagonals {
     rows: usize,
     pattern: SharedPattern,
-    /// Of all diagonals, ascending.
+    /// Offsets of all diagonals, ascending.
     offsets: Vec<i32>,
     symmetric: bool,
     values: Values,
     stride: usize,
-    /// Runs of rows in which the same diagonals have places, in order.
+    /// Runs of rows with the same diagonals, in order.
     runs: Vec<Run>,
     coefficient: f64,
 }
@@ -49,7 +52,7 @@ struct Run {
     terms: Vec<Term>,
 }
 
-/// v[base + i] x[i + offset] is part of row i.
+/// One term of a row: v[base + i] x[i + offset] is part of row i.
 #[derive(Clone, Copy)]
 struct Term {
     base: isize,
@@ -57,17 +60,12 @@ struct Term {
 }
 
 impl Diagonals {
-    /// A matrix by diagonals, where its entries lie on few.
+    /// Stores a matrix by diagonals, if its entries lie on few diagonals.
     ///
     /// # Errors
-    /// Diagonals asked for by name where they do not fit; no room.
-    pub(super) fn new(
-        a: &Bsr,
-        precision: Precision,
-        coefficient: f64,
-        format: Format,
-    ) -> Result<Option<Self>> {
-        // Without a fused multiply–add the passes would call a function for each.
+    /// Diagonals requested by name that do not suit the matrix; out of memory.
+    pub(super) fn new(a: &Bsr, precision: Precision, coefficient: f64, format: Format) -> Result<Option<Self>> {
+        // Without a fused multiply–add instruction the passes would call a library function for each.
         let slow = matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64");
         if format == Format::Csr || (slow && format == Format::Auto) {
             return Ok(None);
@@ -96,17 +94,17 @@ impl Diagonals {
         Ok(Some(diagonals))
     }
 
-    /// `dia` or `dia-full`.
+    /// Returns the format: `dia` or `dia-full`.
     pub(super) fn format(&self) -> Format {
         if self.symmetric { Format::Dia } else { Format::DiaFull }
     }
 
-    /// First entry of each row.
+    /// Returns the first entry of each row.
     pub(super) fn row_ptr(&self) -> &[usize] {
         &self.pattern.get().expect("a pattern that was fetched").row_ptr
     }
 
-    /// Rows, and columns.
+    /// Number of rows, which is that of the columns.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -115,12 +113,12 @@ impl Diagonals {
         self.coefficient = coefficient;
     }
 
-    /// The offsets whose diagonals are stored.
+    /// Returns the offsets whose diagonals are stored.
     fn kept(&self) -> &[i32] {
         if self.symmetric { &self.offsets[self.offsets.len() / 2..] } else { &self.offsets }
     }
 
-    /// Room for the diagonals that are stored, and the runs of rows for them.
+    /// Allocates the stored diagonals, and computes the runs of rows for them.
     fn make_room(&mut self) -> Result<()> {
         let numbers = self.stride * self.kept().len();
         match &mut self.values {
@@ -157,10 +155,12 @@ impl Diagonals {
         Ok(())
     }
 
-    /// New values in the order of the entries. Where they are not symmetric and the old were, all diagonals are stored from here on.
+    /// Sets new values in the order of the entries. If the old values were symmetric and the new ones are
+    /// not, all diagonals are stored from then on.
     ///
     /// # Errors
-    /// Another number of values; one that is not finite, with its row and column; nothing has changed then.
+    /// A different number of values; a value that is not finite, with its row and column. Then nothing has
+    /// changed.
     pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
         let pattern = self.pattern.get().expect("a pattern that was fetched");
         if values.len() != pattern.col.len() {
@@ -181,7 +181,7 @@ impl Diagonals {
         self.store(values)
     }
 
-    /// Values to their places.
+    /// Copies values to their diagonals.
     fn store(&mut self, natural: &[f64]) -> Result<()> {
         loop {
             let pattern = self.pattern.get().expect("a pattern that was fetched");
@@ -201,7 +201,7 @@ impl Diagonals {
         }
     }
 
-    /// y = c A x.
+    /// Computes y = c A x.
     pub(super) fn multiply(&self, space: &Cpu, x: &[f64], y: &mut [f64]) {
         let (n, y) = (self.rows, Disjoint::new(y));
         let chunks = n.div_ceil(CHUNK);
@@ -215,7 +215,7 @@ impl Diagonals {
         });
     }
 
-    /// y = c A x with this rank's part of the sums, in a space of vectors of this length.
+    /// Computes y = c A x with this rank's part of the sums, in a space of vectors of this length.
     pub(super) fn multiply_with_dots(
         &self,
         space: &Cpu,
@@ -248,7 +248,7 @@ impl Diagonals {
         );
     }
 
-    /// Rows of c A x.
+    /// Computes rows of c A x.
     #[inline(always)]
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         match &self.values {
@@ -273,7 +273,7 @@ impl Diagonals {
                 while !terms.is_empty() {
                     let (now, later) = terms.split_at(terms.len().min(PASS));
                     let c = if later.is_empty() { self.coefficient } else { 1.0 };
-                    // SAFETY: these rows have places on each of these diagonals, and columns in x.
+                    // SAFETY: these rows have values on each of these diagonals, and columns in x.
                     unsafe {
                         match now.len() {
                             1 => pass::<1, V>(values, now, at, x, y, first, c),
@@ -294,7 +294,8 @@ impl Diagonals {
         }
     }
 
-    /// r = b − c A x and m = |b| + |c A| |x| in twice the working precision; what r lacks goes to `low`.
+    /// Computes r = b − c A x and m = |b| + |c A| |x| in twice the working precision; the rounding error of r
+    /// goes to `low`.
     pub(super) fn residual(
         &self,
         space: &Cpu,
@@ -325,7 +326,8 @@ impl Diagonals {
         });
     }
 
-    /// The same of a range of rows, which r, m and `low` begin with; [`LANES`] rows at once, where a run has as many.
+    /// Does the same for a range of rows, whose first row is the first of r, m and `low`. It computes
+    /// [`LANES`] rows at once where a run has enough.
     #[inline(always)]
     fn residual_rows(
         &self,
@@ -349,7 +351,7 @@ impl Diagonals {
         }
     }
 
-    /// The same of `L` rows of a run from `i` on, with which r, m and `low` begin; L.
+    /// Does the same for `L` rows of a run from `i` on, where r, m and `low` start with row i. Returns L.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     fn residual_of<const L: usize>(
@@ -362,7 +364,7 @@ impl Diagonals {
         m: &mut [f64],
         mut low: Option<&mut [f64]>,
     ) -> usize {
-        // Plain loops: a closure would be compiled without the instructions that the caller has.
+        // Plain loops, because a closure would be compiled without the caller's instruction set.
         let (mut sums, mut sizes, mut v) = ([Twofold::default(); L], [0.0; L], [0.0; L]);
         for t in &run.terms {
             let (first, x) = ((i as isize + t.base) as usize, &x[(i as isize + t.offset) as usize..][..L]);
@@ -392,7 +394,7 @@ impl Diagonals {
         L
     }
 
-    /// Bytes that one product must move at least.
+    /// Least number of bytes that one product moves.
     pub(super) fn bytes(&self) -> u64 {
         let value = match &self.values {
             Values::F64(_) => 8,
@@ -402,7 +404,7 @@ impl Diagonals {
     }
 }
 
-/// Rows with the widest SIMD there is.
+/// Computes rows with the widest SIMD instructions available.
 fn pulp_rows(a: &Diagonals, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     let (len, y) = (y.len(), Disjoint::new(y));
     pulp::Arch::new().dispatch(Wide(
@@ -412,10 +414,11 @@ fn pulp_rows(a: &Diagonals, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     ));
 }
 
-/// y[i] = c (y[i] + Σ v[base + row + i] x[row + i + offset]) over `T` terms, without y where `first`.
+/// Computes y[i] = c (y[i] + Σ v[base + row + i] x[row + i + offset]) over `T` terms, without the old y if
+/// `first`.
 ///
 /// # Safety
-/// For each of these rows and terms, both places are inside of `values` and x.
+/// For each of these rows and terms, both indices must be inside `values` and x.
 #[inline(always)]
 unsafe fn pass<const T: usize, V: Number>(
     values: &[V],
@@ -460,8 +463,9 @@ unsafe fn pass<const T: usize, V: Number>(
     }
 }
 
-/// Values in the order of the entries to the diagonals that are kept, and 0 where there is no entry, on all threads. False where half of them are kept
-/// and are not the mirror image of the others.
+/// Copies values from the order of the entries to the stored diagonals, with 0 where there is no entry, on
+/// all threads. Returns false where half of the diagonals are stored and are not the mirror image of the
+/// others.
 fn pack<V: Number + Send + Sync + PartialEq + Default>(
     to: &mut [V],
     offsets: &[i32],
@@ -475,7 +479,7 @@ fn pack<V: Number + Send + Sync + PartialEq + Default>(
     const ROWS: usize = 1 << 13;
     let rows = row_ptr.len() - 1;
     let skipped = if symmetric { offsets.len() / 2 } else { 0 };
-    // Other threads are not woken for one piece.
+    // A single piece does not wake other threads.
     let pieces = rows.div_ceil(ROWS);
     {
         let to = Disjoint::new(to);

@@ -86,7 +86,7 @@ impl BlockDiagonal for Cpu {
     }
 }
 
-/// Blocks of common orders are multiplied by loops whose length is known.
+/// Multiplies blocks; for common orders the loops have a constant length.
 #[inline(always)]
 fn multiply<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64 + Copy) {
     match m {

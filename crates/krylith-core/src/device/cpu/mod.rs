@@ -1,8 +1,8 @@
 //! The CPU: a team of threads, and SIMD chosen at run time.
 //!
-//! Vectors are cut into strips that do not depend on the number of threads, and sums are added strip by strip in
-//! order: results are bitwise the same for any number of threads.
-//! [`Cpu`] is the space, [`Pool`] the team, which several spaces may share.
+//! Vectors are cut into strips that do not depend on the number of threads, and the sums of strips are added
+//! in order. Results are therefore bitwise the same for any number of threads. [`Cpu`] is the space, [`Pool`]
+//! is the team, which several spaces may share.
 
 mod basis;
 mod block;
@@ -37,12 +37,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Numbers in a chunk: a few vectors' chunks fit the first-level cache.
+/// Numbers per chunk: the chunks of a few vectors fit the first-level cache.
 const CHUNK: usize = 1024;
-/// Most strips a vector is cut into; each is a run of chunks summed in order.
+/// Most strips of a vector; each is a run of chunks that are summed in order.
 const STRIPS: usize = 256;
 
-/// Vectors of one length in host memory, worked on by a team of threads.
+/// Vectors of one length in host memory, which a team of threads processes.
 ///
 /// # Examples
 /// ```
@@ -64,7 +64,7 @@ pub struct Cpu {
     ahead: Cell<Ahead>,
 }
 
-/// Sums of a pass that are on their way over the ranks, and where they go.
+/// Sums of a pass whose reduction over the ranks is under way, and their target.
 #[derive(Clone, Copy, Default)]
 struct Ahead {
     sums: [f64; space::MAX_SUMS],
@@ -81,35 +81,36 @@ pub struct CpuScalars {
 }
 
 impl Cpu {
-    /// Vectors of `len` numbers on `threads` threads; 0 means all cores.
+    /// Makes the space of vectors with `len` numbers on `threads` threads; 0 means all cores.
     pub fn new(len: usize, threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         Self::with_pool(len, Arc::new(Pool::new(if threads == 0 { cores } else { threads })))
     }
 
-    /// Vectors of `len` numbers on a team that other spaces share.
+    /// Makes the space of vectors with `len` numbers on a team that other spaces share.
     pub fn with_pool(len: usize, pool: Arc<Pool>) -> Self {
         Self::distributed(len, pool, Arc::new(Solo))
     }
 
-    /// This rank's share, `len` numbers, of vectors that the ranks of `comm` hold together.
+    /// Makes the space of this rank's part, `len` numbers, of vectors that are distributed over the ranks of
+    /// `comm`.
     pub fn distributed(len: usize, pool: Arc<Pool>, comm: Arc<dyn Communicator>) -> Self {
         let clock = Cell::new((Phase::Other, None));
         let (partials, guarded, phases) = (RefCell::default(), Cell::default(), Cell::default());
         Self { len, pool, comm, partials, guarded, clock, phases, ahead: Cell::default() }
     }
 
-    /// The team.
+    /// Returns the team.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// Threads in the team.
+    /// Number of threads in the team.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
 
-    /// Adds this rank's sums to those of the others; the time goes to [`Phase::Communication`].
+    /// Sums this rank's numbers over all ranks; the time counts as [`Phase::Communication`].
     fn total(&self, sums: &mut [f64]) -> Result<()> {
         if self.comm.size() == 1 || sums.is_empty() {
             return Ok(());
@@ -117,14 +118,14 @@ impl Cpu {
         self.waiting(|| self.comm.sum(sums))
     }
 
-    /// Room for `width` sums of every strip, so that a second solve that goes further than the first allocates nothing.
+    /// Allocates `width` sums for every strip, so that a second, longer solve allocates nothing.
     fn make_room(&self, width: usize) {
         let mut partials = self.partials.borrow_mut();
         let missing = (strips(self.len) * width).saturating_sub(partials.len());
         partials.reserve(missing);
     }
 
-    /// Counts what `work` takes as waiting for others, and goes back to the phase before.
+    /// Counts the time of `work` as waiting for other ranks, then returns to the phase before.
     fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.clock.get().0;
         self.mark(Phase::Communication);
@@ -133,7 +134,8 @@ impl Cpu {
         done
     }
 
-    /// Runs `f(strip, range)` over all strips of `vectors` vectors, in parallel, with the widest SIMD there is.
+    /// Runs `f(strip, range)` over all strips of `vectors` vectors, in parallel, with the widest SIMD
+    /// instructions available.
     fn for_strips(&self, vectors: usize, f: impl Fn(usize, Range<usize>) + Sync) {
         let (len, strips) = (self.len, strips(self.len));
         let pieces = self.pool.pieces(vectors * len * size_of::<f64>()).min(strips);
@@ -150,8 +152,8 @@ impl Cpu {
         });
     }
 
-    /// Like [`for_strips`](Self::for_strips) where each strip leaves `width` sums, added in strip order into `out`:
-    /// this rank's share of them.
+    /// Like [`for_strips`](Self::for_strips), where each strip returns `width` sums, which are added in strip
+    /// order into `out`. They are this rank's part of the sums.
     fn sum_strips(
         &self,
         vectors: usize,
@@ -181,11 +183,11 @@ impl Cpu {
     }
 }
 
-/// A body to be compiled for the widest SIMD there is.
+/// A body that is compiled for the widest SIMD instructions available.
 ///
-/// A closure given to `dispatch` itself is called through a shim that no attribute makes inline, and a body that is
-/// not inlined is compiled without AVX. This calls the body directly; it and all that it calls must be
-/// `#[inline(always)]`.
+/// A closure passed to `dispatch` is called through a shim that no attribute makes inline, and a body that is
+/// not inlined is compiled without AVX. This type calls the body directly. The body and everything that it
+/// calls must be `#[inline(always)]`.
 struct Wide<F>(F);
 
 impl<F: Fn()> pulp::NullaryFnOnce for Wide<F> {
@@ -196,7 +198,7 @@ impl<F: Fn()> pulp::NullaryFnOnce for Wide<F> {
     }
 }
 
-/// Strips of a vector: a function of its length alone.
+/// Number of strips of a vector, which depends only on its length.
 fn strips(len: usize) -> usize {
     len.div_ceil(CHUNK).clamp(1, STRIPS)
 }

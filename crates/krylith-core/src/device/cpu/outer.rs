@@ -1,9 +1,9 @@
-//! One rank's share of a distributed product on a CPU: y = D x + O g.
+//! One rank's part of a distributed product on a CPU: y = D x + O g.
 //!
-//! D holds the columns of own nodes and needs nothing from others; O holds the columns of ghosts, for the rows that have
-//! any. Own numbers leave, D x is computed while they and those of the neighbours travel, and O g is added when the
-//! ghosts g are here: D x hides the exchange. Every number that another rank needs is packed once, and what arrives is
-//! used where it lands.
+//! D holds the columns of own nodes and needs nothing from other ranks. O holds the columns of ghosts, for
+//! the rows that have any. Own numbers are sent, D x is computed while messages travel, and O g is added when
+//! the ghosts g have arrived, so D x hides the exchange. Every number that another rank needs is packed once,
+//! and received numbers are used in place.
 
 use super::Cpu;
 use super::product::{Own, Rows};
@@ -21,22 +21,23 @@ use std::sync::Arc;
 
 /// O, its rows, and the exchange.
 pub(super) struct Outer {
-    /// O, by the rows that have ghosts.
+    /// O, on the rows that have ghosts.
     product: Rows,
-    /// Those rows.
+    /// The rows that have ghosts.
     rows: Vec<u32>,
     halo: Arc<Halo>,
     channel: RefCell<Box<dyn Channel>>,
     /// O g.
     sums: RefCell<Vec<f64>>,
-    /// What rows of D lack after they were subtracted, until those of O follow; as long as vectors after the first use.
+    /// Rounding errors of rows after D x was subtracted, until O g is subtracted too; as long as vectors
+    /// after the first use.
     low: RefCell<Vec<f64>>,
     /// New values on their way to D and to O, kept after the first update.
     staging: (Vec<f64>, Vec<f64>),
 }
 
 impl Outer {
-    /// D and O of a rank's terms.
+    /// Returns D and O of a rank's terms.
     pub(super) fn cut(
         space: &Cpu,
         terms: &Terms,
@@ -76,7 +77,7 @@ impl Outer {
         Ok((inner, outer))
     }
 
-    /// Packs what neighbours need of x and sends it.
+    /// Packs the numbers of x that neighbours need, and sends them.
     pub(super) fn start(&self, space: &Cpu, x: &[f64]) -> Result<()> {
         let (run, send) = (self.product.run(), &self.halo.send);
         let mut channel = self.channel.borrow_mut();
@@ -95,7 +96,7 @@ impl Outer {
         space.waiting(|| channel.start())
     }
 
-    /// Waits for the ghosts and adds O g; the sum of x O g where x is given.
+    /// Waits for the ghosts and adds O g. Returns the dot product of x and O g where x is given.
     pub(super) fn finish(&self, space: &Cpu, y: &mut [f64], x: Option<&[f64]>) -> Result<f64> {
         let (run, mut sums) = (self.product.run(), self.sums.borrow_mut());
         let mut channel = self.channel.borrow_mut();
@@ -112,14 +113,14 @@ impl Outer {
         Ok(dot)
     }
 
-    /// Room for what `len` numbers lack.
+    /// Returns space for the rounding errors of `len` numbers.
     pub(super) fn low(&self, len: usize) -> RefMut<'_, Vec<f64>> {
         let mut low = self.low.borrow_mut();
         low.resize(len, 0.0);
         low
     }
 
-    /// Waits for the ghosts and subtracts O g from r, of which `low` is what it lacks.
+    /// Waits for the ghosts and subtracts O g from r, whose rounding error is `low`.
     pub(super) fn subtract(&self, space: &Cpu, r: &mut [f64], m: &mut [f64], low: &[f64]) -> Result<()> {
         let mut channel = self.channel.borrow_mut();
         let ghosts = space.waiting(|| channel.finish())?;
@@ -131,7 +132,7 @@ impl Outer {
         Ok(())
     }
 
-    /// New values of term `t` of the whole share, to D (`inner`) and to O.
+    /// Sets new values of term `t` of the rank's part, in D (`inner`) and in O.
     pub(super) fn update_values(&mut self, inner: &mut Own, t: usize, values: &[f64]) -> Result<()> {
         let ((d, bb), o) = (inner.row_ptr(t), self.product.row_ptr(t));
         let expected = (d[d.len() - 1] + o[o.len() - 1]) * bb;
@@ -156,12 +157,12 @@ impl Outer {
                 (at, next) = (at + width, next + 1);
             }
         }
-        // O first: what it refuses has not changed D. Either refuses a value that is not finite.
+        // O comes first: if it refuses the values, D is unchanged. Both refuse values that are not finite.
         self.product.update_values(t, ghost)?;
         inner.update_values(t, own)
     }
 
-    /// New coefficients; another number of stages makes the messages longer or shorter.
+    /// Sets new coefficients; another number of stages changes the length of the messages.
     pub(super) fn update_coefficients(&mut self, space: &Cpu, coefficients: &[Dense]) -> Result<()> {
         let before = self.product.run();
         self.product.update_coefficients(coefficients)?;
@@ -173,7 +174,7 @@ impl Outer {
         Ok(())
     }
 
-    /// Bytes beyond those of D: O, the rows that it adds to, and what is packed.
+    /// Bytes moved in addition to those of D: O, the rows that it adds to, and the packed numbers.
     pub(super) fn bytes(&self) -> u64 {
         let run = self.product.run();
         let moved = 8 * run * (2 * self.rows.len() + 2 * self.halo.send.len()) + 4 * self.halo.send.len();
@@ -181,7 +182,7 @@ impl Outer {
     }
 }
 
-/// The halo's messages for nodes of `run` numbers.
+/// Returns the halo's messages for nodes of `run` numbers.
 pub(super) fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Result<Box<dyn Channel>> {
     let scaled = |r: &std::ops::Range<usize>| r.start * run..r.end * run;
     let messages: Vec<Message> = halo
@@ -192,7 +193,7 @@ pub(super) fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Resul
     comm.channel(&messages)
 }
 
-/// D and O of a rank's rows; O has the `rows` alone, and its columns count ghosts from 0.
+/// Returns D and O of a rank's rows; O has only the `rows`, and its columns count ghosts from 0.
 fn cut(a: &Bsr, rows: &[u32], own: usize, ghosts: usize) -> Result<(Bsr, Bsr)> {
     let (n, b) = (a.block_rows(), a.block());
     let part = |rows: &mut dyn Iterator<Item = usize>, ghost: bool| {

@@ -1,10 +1,12 @@
 //! Products of point-block terms on the CPU, specialised on block size, stages and stored precision.
 //!
-//! Ledger of one product: every stored value and column once, x and y once. A piece is a run of block rows of
-//! about equal nonzeros; within a row the values stream and x comes from the cache.
+//! Ledger of one product: every stored value and column once, x and y once. A piece is a run of block rows;
+//! all pieces have about the same number of entries. Within a row the values are streamed, and x comes from
+//! the cache.
 //!
-//! Blocks are stored by columns, the terms of one pattern side by side: column c of a block is T·b numbers, a whole
-//! vector or two, which meet one number x[c, k] a stage. So nothing is shuffled and nothing is summed across a vector.
+//! Blocks are stored by columns, with the terms of one pattern next to each other. Column c of a block is T·b
+//! numbers, a whole vector or two, which are multiplied with one number x[c, k] per stage. No shuffles and no
+//! sums across a vector are needed.
 
 mod kernels;
 mod scalar;
@@ -28,18 +30,18 @@ use rayon::prelude::*;
 use scalar::LongRows;
 use std::ops::Range;
 
-/// Terms in host memory; with the share of the ghosts, where they are one rank's rows of a distributed sum.
+/// Terms in host memory, including the part of the ghosts if they are one rank's rows of a distributed sum.
 #[doc(hidden)]
 pub struct CpuProduct {
     pub(super) own: Own,
     pub(super) outer: Option<Outer>,
-    /// Sums come from the pass of a product, on every rank.
+    /// True if sums come from the pass of a product, on every rank.
     dots: bool,
     /// New values that came from a GPU.
     scratch: Vec<f64>,
 }
 
-/// What multiplies own columns.
+/// The product with own columns.
 pub(super) enum Own {
     Rows(Rows),
     Diagonals(Diagonals),
@@ -53,9 +55,9 @@ pub(super) struct Rows {
     block_columns: usize,
     pub(super) groups: Vec<Group>,
     pub(super) coefficients: Vec<Vec<f64>>,
-    /// Runs of block rows of about equal work.
+    /// Runs of block rows with about equal work.
     pub(super) pieces: Vec<Range<usize>>,
-    /// Rows of scalars that several threads share.
+    /// Scalar rows that several threads share.
     long: LongRows,
 }
 
@@ -63,7 +65,7 @@ pub(super) struct Rows {
 pub(super) struct Group {
     pattern: SharedPattern,
     pub values: Values,
-    /// Terms whose values stand here: number (r, c) of term t of block p is at ((p b + c) T + t) b + r.
+    /// Terms whose values are stored here: number (r, c) of term t of block p is at ((p b + c) T + t) b + r.
     pub terms: Range<usize>,
 }
 
@@ -74,7 +76,7 @@ impl std::ops::Deref for Group {
     }
 }
 
-/// Numbers behind the last block, which a whole vector may load and nothing uses.
+/// Numbers after the last block, which a whole vector may load but nothing uses.
 pub(super) const PADDING: usize = 16;
 
 /// Stored numbers.
@@ -112,7 +114,7 @@ impl PointBlockSum for Cpu {
             let own = own?;
             return Ok(CpuProduct { dots: own.by_diagonals(), own, outer: Some(outer), scratch: Vec::new() });
         }
-        // A rank that sums in its product and one that sums afterwards would wait for each other for ever.
+        // All ranks must agree: a rank that sums in its product and one that sums afterwards would deadlock.
         let own = agree(self.comm(), own)?;
         let mut ranks = [own.by_diagonals() as u32 as f64];
         self.comm.sum(&mut ranks)?;
@@ -228,7 +230,7 @@ impl Own {
         matches!(self, Own::Diagonals(_))
     }
 
-    /// Refuses vectors of other lengths.
+    /// Refuses vectors of wrong lengths.
     pub(super) fn check(&self, x: &[f64], y: &[f64]) -> Result<()> {
         match self {
             Own::Rows(rows) => {
@@ -246,7 +248,7 @@ impl Own {
         }
     }
 
-    /// New values of term `t`.
+    /// Sets new values of term `t`.
     pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
         match self {
             Own::Rows(rows) => rows.update_values(t, values),
@@ -254,7 +256,7 @@ impl Own {
         }
     }
 
-    /// First block of each row of term `t`, and numbers of a block.
+    /// Returns the first block of each row of term `t`, and the numbers per block.
     pub(super) fn row_ptr(&self, t: usize) -> (&[usize], usize) {
         match self {
             Own::Rows(rows) => (rows.row_ptr(t), rows.block * rows.block),
@@ -317,7 +319,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// New values of term `t`, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
+    /// Sets new values of term `t`, in the natural order of [`Bsr::values`](crate::matrix::Bsr::values).
     pub(super) fn update_values(&mut self, t: usize, values: &[f64]) -> Result<()> {
         let p = self;
         let bb = p.block * p.block;
@@ -343,7 +345,7 @@ impl Rows {
         Ok(())
     }
 
-    /// New coefficients, of any order.
+    /// Sets new coefficients, of any order.
     pub(super) fn update_coefficients(&mut self, coefficients: &[Dense]) -> Result<()> {
         let p = self;
         if coefficients.len() != p.coefficients.len() {
@@ -361,7 +363,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Bytes that one product must move at least.
+    /// Least number of bytes that one product moves.
     pub(super) fn bytes(&self) -> u64 {
         let p = self;
         let groups = p.groups.iter().map(|g| {
@@ -374,7 +376,7 @@ impl Rows {
         (groups.sum::<usize>() + 8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64
     }
 
-    /// y = A x.
+    /// Computes y = A x.
     pub(super) fn multiply(&self, pool: &Pool, x: &[f64], y: &mut [f64]) {
         let scalar = self.is_scalar();
         if scalar && !self.long.is_empty() {
@@ -391,12 +393,12 @@ impl Rows {
         });
     }
 
-    /// One term of scalars without stages, on a processor that has a kernel for it.
+    /// True for one term of scalars without stages, on a processor that has a kernel for it.
     fn is_scalar(&self) -> bool {
         (self.block, self.stages, self.coefficients.len()) == (1, 1, 1) && scalar::available()
     }
 
-    /// First block of each row of the group that holds term `t`.
+    /// Returns the first block of each row of the group that holds term `t`.
     pub(super) fn row_ptr(&self, t: usize) -> &[usize] {
         let group = self.groups.iter().find(|g| g.terms.contains(&t)).expect("the term was checked");
         &group.row_ptr
@@ -407,12 +409,12 @@ impl Rows {
         self.block
     }
 
-    /// Stages s.
+    /// Number of stages s.
     pub(super) fn stages(&self) -> usize {
         self.stages
     }
 
-    /// Numbers of one node: b·s.
+    /// Numbers per node: b·s.
     pub(super) fn run(&self) -> usize {
         self.block * self.stages
     }
@@ -454,7 +456,7 @@ fn store<V: Send>(
     });
 }
 
-/// Runs of block rows, of about equal work (a block counts as much as a row's overhead).
+/// Returns runs of block rows with about equal work, where the overhead of a row counts as one block.
 fn balance(groups: &[Group], rows: usize, pieces: usize) -> Vec<Range<usize>> {
     let work = |i: usize| groups.iter().map(|g| g.row_ptr[i] * g.terms.len()).sum::<usize>() + i;
     let total = work(rows);

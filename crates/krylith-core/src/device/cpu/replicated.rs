@@ -1,5 +1,5 @@
-//! Ranks on a CPU that share the rows of a product whose result, or whose argument, each needs whole. Numbers travel through the
-//! communicator while the next rows are computed.
+//! Ranks on a CPU that share the rows of a product, where each rank needs the whole result or the whole
+//! argument. Numbers are sent through the communicator while the next rows are computed.
 
 use super::{Cpu, CpuProduct};
 use crate::Result;
@@ -21,7 +21,7 @@ pub struct CpuShared {
 
 struct Stage {
     pieces: Vec<Piece>,
-    /// Nothing travels of what every rank computes.
+    /// None for products that every rank computes itself.
     exchange: Option<Exchange>,
 }
 
@@ -29,11 +29,11 @@ struct Stage {
 struct Piece {
     rows: Range<usize>,
     product: CpuProduct,
-    /// What was computed of them: y, or r and m.
+    /// Results of these rows: y, or r and m.
     out: RefCell<[Vec<f64>; 2]>,
 }
 
-/// Own numbers to all other ranks, and theirs to here.
+/// Messages of own numbers to all other ranks, and of their numbers to this one.
 struct Exchange {
     channel: RefCell<Box<dyn Channel>>,
     /// Own rows, in the order in which they are sent.
@@ -43,7 +43,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// For rows of each rank. Collective.
+    /// Makes the exchange for the rows of each rank. Collective.
     fn new(comm: &dyn Communicator, runs: &[Vec<Run>]) -> Result<Self> {
         let rows = |runs: &[Run]| runs.iter().map(|run| run.rows.clone()).collect::<Vec<_>>();
         let own = rows(&runs[comm.rank()]);
@@ -84,18 +84,18 @@ impl Exchange {
     }
 }
 
-/// A rank's rows of a product, and the gathering of what it multiplies.
+/// A rank's rows of a product, and the exchange that gathers its argument.
 #[doc(hidden)]
 pub struct CpuGathered {
     rows: Range<usize>,
     product: Option<CpuProduct>,
-    /// None on one rank.
+    /// None on a single rank.
     exchange: Option<Exchange>,
     whole: RefCell<Vec<f64>>,
 }
 
 impl Cpu {
-    /// A run of rows of a matrix, and all of its columns.
+    /// Makes the product of a run of rows of a matrix with all of its columns.
     fn rows_of(&self, a: &Csr, run: &Run) -> Result<CpuProduct> {
         let first = run.entries.start;
         let row_ptr = a.row_ptr()[run.rows.start..=run.rows.end].iter().map(|p| p - first).collect();

@@ -1,7 +1,9 @@
-//! r = b − A x on the CPU in twice the working precision, with |b| + |A| |x| beside it: what says whether a solve has converged.
+//! Computes r = b − A x on the CPU in twice the working precision, together with |b| + |A| |x|. These decide
+//! whether a solve has converged.
 //!
-//! Ledger: what a product moves, b read, and m written. A row is summed stage by stage: its values come from the cache
-//! after the first. A batch of iterations ends with one of these at most, so this need not be as fast as the product.
+//! Ledger: the bytes of a product, plus reading b and writing m. A row is summed stage by stage; after the
+//! first stage its values come from the cache. A batch of iterations ends with at most one residual, so it
+//! need not be as fast as a product.
 
 use super::product::{Group, Number, Own, PADDING, Rows, Values};
 use super::{Cpu, CpuProduct, Wide};
@@ -12,21 +14,21 @@ use crate::twofold::Twofold;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Numbers of a node whose sums stand on the stack.
+/// Most numbers of a node whose sums are on the stack.
 const SMALL: usize = 64;
 
-/// Where the rows of a product begin, and what is left over.
+/// The vector that a product is subtracted from, and the results for its rows.
 struct Target<'a> {
-    /// Before the first row of the range: b, or what is left after others have been subtracted.
+    /// The vector to subtract from: b, or the result of earlier subtractions.
     from: &'a [f64],
     r: &'a mut [f64],
     m: &'a mut [f64],
-    /// What r lacks, where more is to be subtracted.
+    /// Rounding error of r, where more is to be subtracted.
     low: Option<&'a mut [f64]>,
 }
 
 impl CpuProduct {
-    /// `r ← b − A x` and `m ← |b| + |A| |x|`.
+    /// Computes `r ← b − A x` and `m ← |b| + |A| |x|`.
     pub(super) fn residual(
         &self,
         space: &Cpu,
@@ -67,7 +69,7 @@ impl Own {
 }
 
 impl Rows {
-    /// `r ← b − A x`, `m ← |b| + |A| |x|`; what r lacks goes to `low`.
+    /// Computes `r ← b − A x` and `m ← |b| + |A| |x|`; the rounding error of r goes to `low`.
     pub(super) fn residual(
         &self,
         space: &Cpu,
@@ -90,7 +92,7 @@ impl Rows {
         });
     }
 
-    /// One row more of r: those of `low` that belong to it are used up.
+    /// Subtracts one more row from r, starting with its rounding error in `low`.
     pub(super) fn subtract_row(&self, row: usize, x: &[f64], r: &mut [f64], m: &mut [f64], low: &[f64]) {
         let mut sums = Sums::new(self.run());
         for (e, sum) in sums.get().iter_mut().enumerate() {
@@ -103,7 +105,7 @@ impl Rows {
     }
 }
 
-/// Sums of a block row with their magnitudes, on the stack for any size in use.
+/// Sums of a block row with their magnitudes, on the stack for all common sizes.
 struct Sums {
     small: [(Twofold, f64); SMALL],
     large: Vec<(Twofold, f64)>,
@@ -121,7 +123,7 @@ impl Sums {
     }
 }
 
-/// b − A x for a range of rows.
+/// Computes b − A x for a range of rows.
 fn subtract(p: &Rows, rows: Range<usize>, x: &[f64], to: Target) {
     let to = Cell::new(Some(to));
     pulp::Arch::new().dispatch(Wide(
@@ -147,7 +149,7 @@ fn subtract(p: &Rows, rows: Range<usize>, x: &[f64], to: Target) {
     ));
 }
 
-/// Takes row `i` of A x off the sums, and adds that of |A| |x| to their magnitudes.
+/// Subtracts row `i` of A x from the sums, and adds row `i` of |A| |x| to their magnitudes.
 #[inline(always)]
 fn add_row(p: &Rows, i: usize, x: &[f64], sums: &mut [(Twofold, f64)]) {
     for g in &p.groups {
@@ -162,7 +164,7 @@ fn add_row(p: &Rows, i: usize, x: &[f64], sums: &mut [(Twofold, f64)]) {
     }
 }
 
-/// Row `i` of one group, whose columns of `T b` numbers are taken `W` at a time.
+/// Subtracts row `i` of one group, whose columns of `T b` numbers are processed `W` at a time.
 #[inline(always)]
 fn row<const W: usize, V: Number>(
     p: &Rows,
@@ -176,7 +178,8 @@ fn row<const W: usize, V: Number>(
     let (b, s, width) = (p.block(), p.stages(), g.terms.len() * p.block());
     let entries = g.row_ptr[i]..g.row_ptr[i + 1];
     for (first, q) in (0..width).step_by(W).flat_map(|first| (0..s).map(move |q| (first, q))) {
-        // Sums, what they lack, and sums of magnitudes: an entry waits for one addition of the last.
+        // Sums, their rounding errors, and sums of magnitudes: an entry only waits for one addition of the
+        // entry before.
         let (mut hi, mut lo, mut size) = ([0.0f64; W], [0.0f64; W], [0.0f64; W]);
         let columns = g.col[entries.clone()].iter().flat_map(|&j| (0..b).map(move |c| j as usize * b + c));
         let stored = values[entries.start * b * width..].chunks(width.max(1));
@@ -205,7 +208,7 @@ fn row<const W: usize, V: Number>(
     }
 }
 
-/// hi + lo += v x, as `Twofold::add_product` on numbers that a vector register holds, and size += |v x|.
+/// Computes hi + lo += v x, like `Twofold::add_product` on numbers in a vector register, and size += |v x|.
 #[inline(always)]
 fn accumulate(v: f64, x: f64, hi: &mut f64, lo: &mut f64, size: &mut f64) {
     let product = v * x;

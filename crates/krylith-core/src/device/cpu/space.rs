@@ -1,4 +1,4 @@
-//! What methods ask of a [`Cpu`].
+//! The operations of methods on a [`Cpu`].
 
 use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
@@ -11,9 +11,9 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Elements that a sweep works on side by side, so that sums vectorise.
+/// Elements that a sweep processes in parallel lanes, so that sums vectorise.
 const LANES: usize = 8;
-/// Sums that a sweep may have without any allocation.
+/// Most sums of a sweep that needs no allocation.
 pub(super) const MAX_SUMS: usize = 8;
 
 impl Space for Cpu {
@@ -126,7 +126,7 @@ impl Space for Cpu {
         Ok(())
     }
     fn arrive(&self, scalars: &mut CpuScalars) -> Result<()> {
-        // A sweep that was halted started nothing.
+        // A halted sweep has not started a reduction.
         let mut ahead = self.ahead.take();
         let sums = &mut ahead.sums[..ahead.count];
         if self.comm.size() > 1 && !sums.is_empty() {
@@ -420,9 +420,9 @@ impl Clock for Cpu {
     }
 }
 
-/// Nothing is recorded and nothing runs ahead: work is done when it is asked for.
+/// Nothing is recorded and nothing runs ahead: each operation runs when it is called.
 impl Cpu {
-    /// One fused pass over this rank's share: its sums, before those of the other ranks.
+    /// Runs one fused pass over this rank's part, and returns its sums before the reduction over the ranks.
     #[inline]
     fn sums_of<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &self,
@@ -524,7 +524,7 @@ impl Schedule for Cpu {
 }
 
 impl Cpu {
-    /// True where work on these scalars is guarded and they say that it should not be done.
+    /// True where work on these scalars is guarded, and they tell it to stop.
     pub(super) fn stops(&self, scalars: &CpuScalars) -> bool {
         self.guarded.get() && scalars.flags[HALT] != 0
     }

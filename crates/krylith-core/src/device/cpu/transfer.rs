@@ -1,4 +1,4 @@
-//! A CPU's vectors from and to a caller's memory.
+//! Copies between a CPU's vectors and a caller's memory.
 
 use super::Cpu;
 use crate::Result;

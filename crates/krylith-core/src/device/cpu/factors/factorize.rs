@@ -8,18 +8,19 @@ use crate::operator::HostTerms;
 use crate::precond::{MAX_ORDER, PivotKind, Pivots, Plan};
 use crate::threads::zeros;
 
-/// One thread's memory for the largest of its subdomains.
+/// One thread's scratch, for the largest of its subdomains.
 pub(super) struct Scratch {
-    /// Row-major blocks in the plan's order, from the subdomain's first entry on.
+    /// Row-major blocks in the plan's order, starting with the subdomain's first entry.
     pub values: Vec<f64>,
-    /// Column → its entry in the last row that has one, so entries of the row in work are those from its first on.
+    /// For each column, its entry in the last row that has one. It belongs to the present row if it is not
+    /// before that row's first entry.
     entry: Vec<u32>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
 }
 
 impl Scratch {
-    /// For any of these subdomains.
+    /// Allocates scratch for any of these subdomains.
     pub fn new(plan: &Plan) -> Result<Self> {
         let (m, what, rows) = (plan.order, "the work space of incomplete factors", plan.largest());
         let entries = plan.ptr.windows(2).map(|w| plan.row_ptr[w[1]] - plan.row_ptr[w[0]]).max().unwrap_or(0);
@@ -31,10 +32,10 @@ impl Scratch {
     }
 }
 
-/// Rows between two looks at limits.
+/// Rows between two checks of limits.
 const LOOK: usize = 256;
 
-/// True at some rows, once the work shall end: whoever began it looks too, and uses nothing of it.
+/// True at some rows, once the work has to end. The caller checks as well, and discards the result.
 #[inline(always)]
 fn ends(lookout: &Lookout, i: usize) -> bool {
     i % LOOK == 0 && lookout.ends()
@@ -74,10 +75,11 @@ pub(super) fn subdomain(
     cell.into_inner().1
 }
 
-/// One matrix of numbers, which elimination gathers itself: its coefficient, its values, and where entries have theirs.
+/// One matrix of scalars, which the elimination gathers itself: its coefficient, its values, and the value of
+/// each entry.
 type Numbers<'a> = (f64, &'a [f64], &'a [u32]);
 
-/// The matrix of numbers, where terms are one.
+/// Returns the matrix of scalars, where there is a single term.
 fn numbers<'a>(plan: &'a Plan, terms: &'a HostTerms) -> Option<Numbers<'a>> {
     let mut all = terms.iter().flatten();
     match (all.next(), all.next()) {
@@ -86,7 +88,7 @@ fn numbers<'a>(plan: &'a Plan, terms: &'a HostTerms) -> Option<Numbers<'a>> {
     }
 }
 
-/// The subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
+/// Gathers the subdomain's part of Σ Cₜ ⊗ Aₜ, and the largest entry of each of its scalar rows.
 fn gather(plan: &Plan, terms: &HostTerms, p: usize, scratch: &mut Scratch) {
     let m = plan.order;
     let rows = plan.ptr[p]..plan.ptr[p + 1];
@@ -158,7 +160,8 @@ fn eliminate(
         for (e, &j) in columns.iter().enumerate() {
             entry[j as usize] = (begin + e) as u32;
         }
-        // L(i, k) = A(i, k) D(k)⁻¹, and row i loses L(i, k) times what row k has right of its diagonal.
+        // L(i, k) = A(i, k) D(k)⁻¹; then L(i, k) times the part of row k right of its diagonal is subtracted
+        // from row i.
         for e in begin..diagonal {
             let k = rows.start + plan.columns[first + e] as usize;
             let pivot = plan.diagonal[k] - first;
@@ -191,7 +194,7 @@ fn eliminate(
             &mut pivots,
         );
     }
-    // U = D⁻¹ times what is right of the diagonal, now that no row needs that any more.
+    // U = D⁻¹ times the part right of the diagonal, which no later row reads in its old form.
     for i in rows {
         let (diagonal, end) = (plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
         let (d, u) = values[diagonal * mm..end * mm].split_at_mut(mm);
@@ -204,7 +207,7 @@ fn eliminate(
     pivots
 }
 
-/// The same for numbers instead of blocks; those of one matrix are gathered on the way.
+/// Does the same for scalars instead of blocks; values of a single matrix are gathered on the way.
 #[inline(always)]
 fn eliminate_scalar(
     plan: &Plan,
@@ -257,7 +260,7 @@ fn eliminate_scalar(
         let (scale, at) = (&scale[i..=i], diagonal - begin);
         invert_pivot(1, plan, number, terms, shift, scale, row, at, &mut work, &mut inverse, &mut pivots);
     }
-    // U = D⁻¹ times what is right of the diagonal, now that no row needs that any more.
+    // U = D⁻¹ times the part right of the diagonal, which no later row reads in its old form.
     for (bounds, &diagonal) in row_ptr.windows(2).zip(diagonals) {
         let row = &mut values[diagonal - first..bounds[1] - first];
         if let Some((d, u)) = row.split_first_mut() {
@@ -269,8 +272,8 @@ fn eliminate_scalar(
 
 /// Replaces the pivot of a row, block `at` of `row`, by its inverse.
 ///
-/// Where it has none, with or without the shift, the inverse is 0: the row takes no part in what follows, and other
-/// rows are judged as if it were not there.
+/// Where it has no inverse, with or without the shift, the inverse is set to 0. The row then does not affect
+/// other rows, which are judged as if it did not exist.
 #[inline(always)]
 fn invert_pivot(
     m: usize,
@@ -293,7 +296,7 @@ fn invert_pivot(
     }
 }
 
-/// A bad pivot: shifted if that was asked for, else counted.
+/// Handles a bad pivot: it is shifted if that was requested, and counted otherwise.
 #[cold]
 #[inline(never)]
 fn mend(
@@ -310,7 +313,7 @@ fn mend(
     inverse: &mut [f64],
     pivots: &mut Pivots,
 ) {
-    // What overflowed must not spread to other rows.
+    // An overflow must not spread to other rows.
     row.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 0.0);
     let pivot = &mut row[at * m * m..(at + 1) * m * m];
     let mut kind = Err(kind);
@@ -334,7 +337,8 @@ fn mend(
     }
 }
 
-/// The largest |C| |A| in scalar row `r` of block row `number`, over all its columns; 1 if there is none.
+/// Returns the largest |C| |A| in scalar row `r` of block row `number`, over all its columns; 1 if there is
+/// none.
 fn largest_of_row(plan: &Plan, terms: &HostTerms, number: u32, r: usize) -> f64 {
     let i = number as usize;
     let mut largest = 0.0f64;
@@ -351,7 +355,7 @@ fn largest_of_row(plan: &Plan, terms: &HostTerms, number: u32, r: usize) -> f64 
     if largest > 0.0 { largest } else { 1.0 }
 }
 
-/// c += factor · a b, row-major blocks of order m.
+/// Computes c += factor · a b, with row-major blocks of order m.
 #[inline(always)]
 fn add_product(m: usize, factor: f64, a: &[f64], b: &[f64], c: &mut [f64]) {
     let (a, b, c) = (&a[..m * m], &b[..m * m], &mut c[..m * m]);

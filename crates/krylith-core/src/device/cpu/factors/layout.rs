@@ -1,13 +1,14 @@
-//! Where the blocks of factors stand in memory.
+//! Layout of the blocks of factors in memory.
 //!
-//! Rows of a level do not depend on each other, so W of them, a slice, are solved side by side: number (r, c) of one
-//! block of each of W rows stands together, W numbers that meet W numbers of x. A slice has as many slots as its
-//! longest row has blocks; missing ones are zeros, and rows missing in a level's last slice are rows of D = 1 without
-//! L and U, which leave what they touch as it is. Where levels are narrow or blocks large, W is 1.
+//! Rows of a level do not depend on each other, so W of them, a slice, are solved in parallel lanes. Number
+//! (r, c) of one block of each of W rows is stored contiguously: W numbers that are multiplied with W numbers
+//! of x. A slice has as many slots as its longest row has blocks; missing blocks are zeros. Missing rows in a
+//! level's last slice are rows with D = 1 and without L and U, which change nothing. Where levels are narrow
+//! or blocks are large, W is 1.
 //!
-//! A subdomain's values: the slices of L, forward; then those of D⁻¹ and U, level by level backward. A slice is its
-//! slots one after the other (D⁻¹ first), a slot m columns of m rows of W numbers. Columns: one a block of L and U,
-//! in the same order.
+//! The values of a subdomain are the slices of L in forward order, then those of D⁻¹ and U, level by level in
+//! backward order. A slice consists of its slots one after another (D⁻¹ first), and a slot of m columns of m
+//! rows of W numbers. There is one column number for each block of L and U, in the same order.
 
 use crate::Result;
 use crate::precond::Plan;
@@ -16,45 +17,45 @@ use crate::threads::zeros;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows side by side at most.
+/// Most rows in parallel lanes.
 pub(super) const LANES: usize = 8;
 
-/// Rows of a level that are solved side by side.
+/// Rows of a level that are solved in parallel lanes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Slice {
     /// First row, relative to the subdomain's first.
     pub start: u32,
-    /// Blocks a row, without the diagonal one.
+    /// Blocks per row, without the diagonal one.
     pub slots: u32,
 }
 
-/// One subdomain's place.
+/// Positions of one subdomain.
 #[derive(Debug, Clone)]
 pub(super) struct Piece {
-    /// W: rows of a slice.
+    /// W: rows per slice.
     pub lanes: usize,
     /// Slices of L.
     pub lower: Range<usize>,
     /// Slices of U.
     pub upper: Range<usize>,
-    /// Its first column.
+    /// First column of the subdomain.
     pub columns: usize,
-    /// Its first value.
+    /// First value of the subdomain.
     pub values: usize,
 }
 
-/// Places of all subdomains.
+/// Positions of all subdomains.
 pub(super) struct Layout {
     pub pieces: Vec<Piece>,
     pub slices: Vec<Slice>,
-    /// Columns of all.
+    /// Number of columns of all subdomains.
     pub all_columns: usize,
-    /// Values of all.
+    /// Number of values of all subdomains.
     pub values: usize,
     order: usize,
 }
 
-/// Widths for blocks of order `m`, the widest first.
+/// Returns the widths for blocks of order `m`, the widest first.
 fn widths(m: usize) -> &'static [usize] {
     match m {
         1 => &[8, 4, 1],
@@ -63,16 +64,16 @@ fn widths(m: usize) -> &'static [usize] {
     }
 }
 
-/// Subdomains that one task lays out.
+/// Number of subdomains that one task lays out.
 const TASK: usize = 16;
 
 impl Layout {
-    /// Chooses the width of each subdomain's slices: the one that reads fewest bytes, a slice counted as 64 beside
-    /// what it holds, for its loop.
+    /// Chooses the width of each subdomain's slices: the one that reads the fewest bytes, where each slice
+    /// counts 64 bytes more than its contents, for its loop.
     pub fn new(plan: &Plan, precision: Precision) -> Self {
         let m = plan.order;
         let block = m * m * precision.bytes() + 2;
-        // Of each subdomain its width, and its slices; then where they go.
+        // Width of each subdomain and number of its slices; then their positions.
         type Widths = Vec<(usize, usize)>;
         let tasks: Vec<(Widths, Vec<Slice>)> = (0..plan.count().div_ceil(TASK))
             .into_par_iter()
@@ -96,7 +97,7 @@ impl Layout {
             for (lanes, count) in widths {
                 let (own, rest) = of_task.split_at(count);
                 of_task = rest;
-                // As many slices of L as of U.
+                // L and U have the same number of slices.
                 let (from, middle) = (slices.len(), slices.len() + count / 2);
                 slices.extend_from_slice(own);
                 let (lower, upper) = (from..middle, middle..slices.len());
@@ -109,13 +110,14 @@ impl Layout {
         Self { pieces, slices, all_columns: columns, values, order: m }
     }
 
-    /// The values of subdomain `p`.
+    /// Returns the range of the values of subdomain `p`.
     pub fn range(&self, p: usize) -> Range<usize> {
         self.pieces[p].values..self.pieces.get(p + 1).map_or(self.values, |next| next.values)
     }
 
-    /// Columns in order of application, where a missing block has that of its slice's first row, times zero; and zeros
-    /// for the values but for ones on the diagonals of the rows that are missing in slices.
+    /// Returns columns and values in order of application. A missing block has the column of its slice's
+    /// first row, and value zero. All values are zeros, except for ones on the diagonals of the rows that are
+    /// missing in slices.
     pub fn arrays<C, T>(&self, plan: &Plan, narrow: impl Fn(u32) -> C + Sync) -> Result<(Vec<C>, Vec<T>)>
     where
         C: Copy + Default + Send,
@@ -148,7 +150,7 @@ impl Layout {
         Ok((columns, values))
     }
 
-    /// The columns of subdomain `p`, from its first on.
+    /// Writes the columns of subdomain `p`.
     fn columns_of<C: Copy>(&self, plan: &Plan, p: usize, columns: &mut [C], narrow: impl Fn(u32) -> C) {
         let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
         let mut at = 0;
@@ -163,7 +165,7 @@ impl Layout {
         });
     }
 
-    /// Ones on the diagonals of the rows that are missing in slices of subdomain `p`, whose values these are.
+    /// Writes ones on the diagonals of the rows that are missing in slices of subdomain `p`, into its values.
     fn pad<T: Stored>(&self, plan: &Plan, p: usize, values: &mut [T]) {
         let (m, lanes) = (self.order, self.pieces[p].lanes);
         let mut at = 0;
@@ -178,7 +180,7 @@ impl Layout {
         });
     }
 
-    /// Calls `f` for every slice of subdomain `p` in order of application, with the rows that it has.
+    /// Calls `f` for every slice of subdomain `p` in order of application, with the rows of the slice.
     #[inline(always)]
     fn each_slice(&self, plan: &Plan, p: usize, mut f: impl FnMut(Side, Slice, Range<usize>)) {
         let piece = &self.pieces[p];
@@ -194,8 +196,8 @@ impl Layout {
         levels.rev().for_each(|l| of_level(l, Side::Upper));
     }
 
-    /// Calls `f(entry, at)` for every block of subdomain `p`: its number in the plan and where its first number stands
-    /// among the subdomain's values.
+    /// Calls `f(entry, at)` for every block of subdomain `p`, with its number in the plan and the index of
+    /// its first number among the subdomain's values.
     #[inline(always)]
     fn blocks(&self, plan: &Plan, p: usize, mut f: impl FnMut(usize, usize)) {
         let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
@@ -203,7 +205,7 @@ impl Layout {
         let mut at = 0;
         self.each_slice(plan, p, |side, slice, rows| {
             for (lane, row) in rows.enumerate() {
-                // D⁻¹ stands before U.
+                // D⁻¹ precedes U.
                 let entries = match side {
                     Side::Lower => entries(plan, first + row, side),
                     Side::Upper => plan.diagonal[first + row]..plan.row_ptr[first + row + 1],
@@ -216,8 +218,8 @@ impl Layout {
         });
     }
 
-    /// Puts the factors of subdomain `p`, row-major blocks in the plan's order from the subdomain's first entry on,
-    /// where they belong.
+    /// Stores the factors of subdomain `p`, given as row-major blocks in the plan's order from the
+    /// subdomain's first entry on.
     pub fn store<T: Stored>(&self, plan: &Plan, p: usize, from: &[f64], to: &mut [T]) {
         match self.order {
             1 => self.store_order(1, plan, p, from, to),
@@ -241,7 +243,7 @@ impl Layout {
         });
     }
 
-    /// The reverse of [`store`](Self::store), to the plan's order of all entries.
+    /// Reverses [`store`](Self::store), to the plan's order of all entries.
     #[cfg(any(test, feature = "testing"))]
     pub fn load<T: Stored>(&self, plan: &Plan, p: usize, from: &[T], to: &mut [f64]) {
         let (m, lanes) = (self.order, self.pieces[p].lanes);
@@ -263,7 +265,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Those of subdomain `p`.
+    /// Reads the lengths of subdomain `p`.
     fn read(&mut self, plan: &Plan, p: usize) {
         let rows = plan.ptr[p]..plan.ptr[p + 1];
         let length = |side| move |i| entries(plan, i, side).len() as u32;
@@ -273,7 +275,7 @@ impl Lengths {
         self.upper.extend(rows.map(length(Side::Upper)));
     }
 
-    /// The best width.
+    /// Returns the best width.
     fn best(&self, plan: &Plan, p: usize, m: usize, block: usize) -> usize {
         let cost = |&lanes: &usize| {
             let (mut slots, mut count) = (0, 0);
@@ -295,7 +297,7 @@ impl Lengths {
         *widths(m).iter().min_by_key(|lanes| cost(lanes)).expect("there is a width")
     }
 
-    /// The slices of L, forward, and of U, backward.
+    /// Appends the slices of L in forward order, and of U in backward order.
     fn slices(&self, plan: &Plan, p: usize, lanes: usize, out: &mut Vec<Slice>) {
         let mut of_level = |l: usize, lengths: &[u32]| {
             let rows = level(plan, p, l);
@@ -312,7 +314,7 @@ impl Lengths {
     }
 }
 
-/// The largest of some lengths.
+/// Returns the largest of some lengths.
 fn longest(lengths: &[u32]) -> u32 {
     lengths.iter().fold(0, |most, &l| most.max(l))
 }
@@ -351,7 +353,7 @@ enum Side {
     Upper,
 }
 
-/// Entries left or right of the diagonal at a position.
+/// Returns the entries left or right of the diagonal at a position.
 #[inline(always)]
 fn entries(plan: &Plan, position: usize, side: Side) -> Range<usize> {
     match side {
@@ -360,7 +362,7 @@ fn entries(plan: &Plan, position: usize, side: Side) -> Range<usize> {
     }
 }
 
-/// Level `level` (of all) as rows of its subdomain `p`.
+/// Returns level `level` (of all) as rows of its subdomain `p`.
 fn level(plan: &Plan, p: usize, level: usize) -> Range<usize> {
     let end = if level + 1 < plan.level_ptr[p + 1] {
         plan.levels[level + 1] as usize

@@ -1,11 +1,12 @@
 //! Incomplete factors of subdomains on the CPU.
 //!
-//! A piece is a run of subdomains of about equal factors. A thread computes them one by one in its own scratch memory, and
-//! stores them in the order in which the application reads them (`layout.rs`): the forward solve streams L, the
-//! backward solve D⁻¹ and U, while the subdomain's vector stays in a small buffer in the cache. Nothing depends on
-//! the number of threads but who computes what.
+//! A piece is a run of subdomains; all pieces have factors of about equal size. A thread computes the
+//! subdomains one by one in its own scratch, and stores their factors in the order in which the application
+//! reads them (`layout.rs`). The forward solve streams L, the backward solve streams D⁻¹ and U, and the
+//! subdomain's vector stays in a small buffer in the cache. The number of threads only affects which thread
+//! computes a piece.
 //!
-//! Ledger of one application: factors and columns once, x and y once, 4 bytes a block row for its number.
+//! Ledger of one application: factors and columns once, x and y once, 4 bytes per block row for its number.
 //!
 //! Columns have 16 bits if no subdomain has more than 65,536 rows.
 
@@ -34,9 +35,9 @@ pub struct CpuFactors {
     layout: Layout,
     columns: Columns,
     values: Values,
-    /// Runs of subdomains of about equal factors.
+    /// Runs of subdomains with factors of about equal size.
     pieces: Vec<Range<usize>>,
-    /// Memory for as many threads as can work at once: one is always free.
+    /// Scratch for as many threads as can work at once, so that one is always free.
     work: Vec<Mutex<Work>>,
     /// New values that came from a GPU.
     scratch: [Vec<f64>; 2],
@@ -54,9 +55,9 @@ enum Values {
     F32(Vec<f32>),
 }
 
-/// What one thread needs.
+/// Scratch of one thread.
 struct Work {
-    /// The vector of a subdomain, and room for a whole slice behind it.
+    /// The vector of a subdomain, followed by space for a whole slice.
     vector: Vec<f64>,
     scratch: Scratch,
 }
@@ -134,7 +135,7 @@ impl SubdomainFactors for Cpu {
                 *all = all.with(pivots);
             });
         };
-        // SAFETY: subdomains have ranges of their own, and each is given to one thread.
+        // SAFETY: subdomains have disjoint ranges, and each is given to one thread.
         match values {
             Values::F64(values) => {
                 let values = Disjoint::new(values);
@@ -189,18 +190,18 @@ impl crate::precond::testing::ReadFactors for Cpu {
     }
 }
 
-/// Memory that no other thread is using.
+/// Returns scratch that no other thread is using.
 fn free(work: &[Mutex<Work>], first: usize) -> MutexGuard<'_, Work> {
     let mut slots = (first..).map(|slot| work[slot % work.len()].try_lock());
     let taken = slots.find_map(|slot| match slot {
         Ok(free) => Some(free),
-        Err(TryLockError::Poisoned(free)) => Some(free.into_inner()), // every use writes it first
+        Err(TryLockError::Poisoned(free)) => Some(free.into_inner()), // every user overwrites it first
         Err(TryLockError::WouldBlock) => None,
     });
     taken.expect("an endless search")
 }
 
-/// Runs of subdomains of about equal factors; none is empty.
+/// Returns runs of subdomains with factors of about equal size; none is empty.
 fn pieces(plan: &Plan, most: usize) -> Vec<Range<usize>> {
     let before: Vec<u64> = plan.ptr.iter().map(|&i| plan.row_ptr[i] as u64).collect();
     let total = plan.entries() as u64;

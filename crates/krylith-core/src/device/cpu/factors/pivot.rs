@@ -1,9 +1,9 @@
-//! Inverses of pivots, and what makes a pivot bad.
+//! Inverses of pivots, and the criteria of a bad pivot.
 
 use crate::precond::{PivotKind, TINY_PIVOT, eliminate};
 
-/// Inverse of a row-major pivot by Gauss–Jordan elimination with row pivoting; `scale` has the largest entry of each
-/// scalar row of the matrix. Overwrites `a`.
+/// Inverts a row-major pivot by Gauss–Jordan elimination with row pivoting, and overwrites `a`; `scale` has
+/// the largest entry of each scalar row of the matrix.
 #[inline(always)]
 pub(in crate::device::cpu) fn invert(
     m: usize,
@@ -25,7 +25,7 @@ pub(in crate::device::cpu) fn invert(
     }
     inverse.fill(0.0);
     for r in 0..m {
-        // Rows of unlike units are compared by what the matrix has in them.
+        // Rows with different units are compared relative to the entries of the matrix.
         let largest = if scale[r] > 0.0 { scale[r] } else { 1.0 };
         a[r * m..(r + 1) * m].iter_mut().for_each(|v| *v /= largest);
         inverse[r * m + r] = 1.0 / largest;

@@ -1,4 +1,4 @@
-//! The fused L·D·U solve of subdomains, specialised on order, width of a slice, stored precision and columns.
+//! The fused L·D·U solve of subdomains, specialised on order, slice width, stored precision and column type.
 
 use super::layout::{Piece, Slice, Stored};
 use super::{Columns, CpuFactors, Values};
@@ -25,7 +25,8 @@ impl Column for u32 {
     }
 }
 
-/// y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains; `vector` has room for the largest and a slice more.
+/// Computes y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains; `vector` has space for the largest one and a
+/// slice more.
 pub(super) fn subdomains(
     f: &CpuFactors,
     share: Range<usize>,
@@ -65,7 +66,7 @@ fn by_order<T: Stored, C: Column>(
     }
 }
 
-/// Slices are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
+/// Solves with slices that are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
 fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
     f: &CpuFactors,
     values: &[T],
@@ -108,7 +109,7 @@ fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: u
     ));
 }
 
-/// `to` ← the numbers from `first` on, counted as `at` counts.
+/// Copies the numbers from `first` on, in the stride of `at`, to `to`.
 #[inline(always)]
 fn gather(at: Stride, first: usize, x: &[f64], to: &mut [f64]) {
     if at == Stride::ALL {
@@ -119,10 +120,10 @@ fn gather(at: Stride, first: usize, x: &[f64], to: &mut [f64]) {
     }
 }
 
-/// The reverse of [`gather`].
+/// Reverses [`gather`].
 ///
 /// # Safety
-/// No other thread may have these numbers of y.
+/// No other thread may access these numbers of y.
 #[inline(always)]
 unsafe fn scatter(at: Stride, first: usize, from: &[f64], y: &Disjoint<f64>) {
     if at == Stride::ALL {
@@ -136,7 +137,7 @@ unsafe fn scatter(at: Stride, first: usize, from: &[f64], y: &Disjoint<f64>) {
     }
 }
 
-/// Both solves of one subdomain, W rows at a time.
+/// Does both solves of one subdomain, W rows at a time.
 #[inline(always)]
 fn solve<T: Stored, C: Column, const M: usize, const W: usize>(
     slices: &[Slice],
@@ -173,7 +174,7 @@ fn solve<T: Stored, C: Column, const M: usize, const W: usize>(
     }
 }
 
-/// sum −= one block of each of W rows times what it meets in x.
+/// Subtracts one block of each of W rows times its part of x from the sums.
 #[inline(always)]
 fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
     sum: &mut [[f64; W]; M],
@@ -186,7 +187,8 @@ fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
     let (j, rest) = columns.split_at(W);
     *columns = rest;
     for c in 0..M {
-        // SAFETY: columns are below the rows of the subdomain, M numbers each, which x has room for.
+        // SAFETY: columns are below the number of rows of the subdomain, with M numbers each, and x is at
+        // least as long.
         let x: [f64; W] = std::array::from_fn(|l| unsafe { *x.get_unchecked(j[l].at() * M + c) });
         for r in 0..M {
             for l in 0..W {
@@ -196,14 +198,14 @@ fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
     }
 }
 
-/// W rows of x, component by component.
+/// Loads W rows of x, component by component.
 #[inline(always)]
 fn load<const M: usize, const W: usize>(x: &[f64], at: usize) -> [[f64; W]; M] {
     let x = &x[at..at + M * W];
     std::array::from_fn(|r| std::array::from_fn(|l| x[l * M + r]))
 }
 
-/// The reverse of [`load`].
+/// Reverses [`load`].
 #[inline(always)]
 fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; W]; M]) {
     let x = &mut x[at..at + M * W];
@@ -214,7 +216,7 @@ fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; 
     }
 }
 
-/// The same for blocks of any order, row by row.
+/// Does the same for blocks of any order, row by row.
 #[inline(always)]
 fn any_order<T: Stored, C: Column>(
     m: usize,
@@ -246,7 +248,7 @@ fn any_order<T: Stored, C: Column>(
     }
 }
 
-/// sum += factor · (block stored by columns) x.
+/// Computes sum += factor · (block stored by columns) x.
 #[inline(always)]
 fn multiply_add<T: Stored>(m: usize, factor: f64, block: &[T], x: &[f64], sum: &mut [f64]) {
     for (column, &x) in block.chunks_exact(m).zip(x) {

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 pub(super) type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);
 
-/// The kernel for a block size and a number of stages.
+/// Returns the kernel for a block size and a number of stages.
 pub(super) fn kernel(b: usize, s: usize) -> Kernel {
-    // Block size; for one and for two terms: width of the vectors, and blocks whose sums are kept apart.
+    // Block size; then, for one and for two terms: width of the vectors, and number of separate partial sums.
     macro_rules! table {
         ($(($b:literal, $one:literal, $two:literal, $apart1:literal, $apart2:literal))*) => {
             match (b, s) {
@@ -63,8 +63,8 @@ fn run<const B: usize, const S: usize, const P1: usize, const P2: usize, const U
     match pulp::Arch::new() {
         pulp::Arch::V4(simd) => simd.vectorize(body),
         pulp::Arch::V3(simd) => simd.vectorize(body),
-        // Without a fused multiply–add the body would call a function for each.
-        // SAFETY: `body` does not run, and nobody else has y.
+        // Without a fused multiply–add instruction the body would call a library function for each.
+        // SAFETY: `body` does not run, and no other code holds y.
         _ => run_any(p, rows.clone(), x, unsafe { y.range(0..len) }),
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -88,13 +88,15 @@ impl Number for f32 {
     }
 }
 
-/// Bytes that values are asked for in advance: the hardware alone does not run far enough ahead of one core.
+/// Distance in bytes by which values are prefetched; the hardware alone does not run far enough ahead of one
+/// core.
 const AHEAD: usize = 8192;
 
-/// Z += A_p X_j, for the block p of each of `T` terms at once; `P` ≥ T·b numbers make a vector, the rest is ignored.
+/// Computes Z += A_p X_j for the block p of each of `T` terms at once. `P` ≥ T·b numbers form a vector; the
+/// surplus is ignored.
 ///
 /// # Safety
-/// `(B − 1) T B + P` numbers stand at `values`, and `B S` at `x`.
+/// `values` must be valid for `(B − 1) T B + P` numbers, and `x` for `B S`.
 #[inline(always)]
 unsafe fn block<const B: usize, const S: usize, const T: usize, const P: usize, V: Number>(
     z: &mut [[f64; P]; S],
@@ -121,15 +123,17 @@ unsafe fn block<const B: usize, const S: usize, const T: usize, const P: usize, 
     }
 }
 
-/// True for blocks of a cache line or more, which ask for values block by block; others do so row by row.
+/// True for blocks of a cache line or more, which prefetch values block by block; smaller blocks do so row by
+/// row.
 const fn large<const B: usize, const T: usize, V>() -> bool {
     T * B * B * size_of::<V>() >= 64
 }
 
-/// Rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
+/// Computes rows of one group of `T` terms: Z_t = A_t X for the row, then y = Σ_t Z_t C_tᵀ.
 ///
-/// Small blocks add into `U` sums in turn, since one sum would wait for itself. No load is checked: `prepare` took
-/// the pattern from a [`Bsr`](crate::matrix::Bsr), which is sound, and `multiply` saw to the length of x.
+/// Small blocks add into `U` partial sums in turn, because additions into a single sum would wait for each
+/// other. Loads are not bounds-checked: `prepare` took the pattern from a [`Bsr`](crate::matrix::Bsr), which
+/// is valid, and `multiply` has checked the length of x.
 #[inline(always)]
 fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U: usize, V: Number>(
     p: &Rows,
@@ -141,7 +145,7 @@ fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U
     add: bool,
 ) {
     const { assert!(P >= T * B && P <= PADDING) };
-    // Entry (k, q) of each coefficient, beside the rows of Z that it meets.
+    // Entry (k, q) of each coefficient, repeated for the rows of Z that it multiplies.
     let mut coefficients = [[[0.0f64; P]; S]; S];
     for t in 0..T {
         let c = &p.coefficients[g.terms.start + t][..S * S];
@@ -151,8 +155,8 @@ fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U
     }
     assert!(values.len() >= g.col.len() * T * B * B + PADDING && x.len() == p.block_columns * B * S);
     let (values, col, x) = (values.as_ptr(), g.col.as_ptr(), x.as_ptr());
-    // SAFETY: e is an entry of the pattern: its block and the padding behind it are in `values`, its column is one
-    // of `block_columns`.
+    // SAFETY: e is an entry of the pattern: its block and the padding behind it are in `values`, and its
+    // column is one of `block_columns`.
     let at = |e: usize| unsafe { (values.add(e * T * B * B), x.add(*col.add(e) as usize * B * S)) };
     let mut e = g.row_ptr[rows.start];
     let mut line = values.wrapping_add(e * T * B * B).cast::<i8>();
@@ -202,10 +206,10 @@ fn group<const B: usize, const S: usize, const T: usize, const P: usize, const U
     }
 }
 
-/// Any block size and number of stages.
+/// Computes rows for any block size and number of stages.
 fn run_any(p: &Rows, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
     let (b, s) = (p.block, p.stages);
-    // On the stack for any size in use, so that a product allocates nothing.
+    // On the stack for all common sizes, so that a product allocates nothing.
     let (mut small, mut large) = ([0.0; 256], Vec::new());
     let z = if b * s <= small.len() {
         &mut small[..b * s]

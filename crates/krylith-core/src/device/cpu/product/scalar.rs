@@ -1,10 +1,11 @@
-//! Rows of one scalar matrix, long ones in segments: the product of every system without blocks.
+//! Rows of one scalar matrix, with long rows cut into segments: the product of every system without blocks.
 //!
-//! What bounds a core is how far ahead it asks for values and columns: 100³ nodes of 7 points take 5.8 ms where it does not, 2.6 ms at 512 entries and
-//! 2.3 ms at 1024 (Zen 5, one core, 46 GB/s of a triad's 49; 8-wide gathers take 3.9 ms there, and 15 ms with 3 entries a row).
+//! The speed of a core depends on how far ahead it prefetches values and columns. 100³ nodes with 7 points
+//! take 5.8 ms without prefetching, 2.6 ms with 512 entries and 2.3 ms with 1024 entries (Zen 5, one core, 46
+//! GB/s of a triad's 49 GB/s). There 8-wide gathers take 3.9 ms, and 15 ms with 3 entries per row.
 //!
-//! A row of more than [`LONG`] entries is cut into segments, whose sums are added in order. Where it is cut depends on the matrix alone, so results do
-//! not depend on the number of threads.
+//! A row of more than [`LONG`] entries is cut into segments, whose sums are added in order. The cuts depend
+//! only on the matrix, so results do not depend on the number of threads.
 
 use super::kernels::{Kernel, Number};
 use super::{Rows, Values};
@@ -14,23 +15,23 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Entries from which on a row is cut, and of a segment.
+/// Least length of a row that is cut, and length of a segment, in entries.
 const LONG: usize = 1 << 15;
-/// Entries that values and columns are asked for in advance.
+/// Distance in entries by which values and columns are prefetched.
 const AHEAD: usize = 1024;
 
-/// What a product with long rows does piece by piece; empty where there are none.
+/// Chunks of a product with long rows; empty where there are none.
 #[derive(Default)]
 pub(super) struct LongRows {
     rows: Vec<LongRow>,
     tasks: Vec<Task>,
-    /// Of each segment.
+    /// Sum of each segment.
     sums: Mutex<Vec<f64>>,
 }
 
 struct LongRow {
     row: usize,
-    /// Places of its segments among the sums.
+    /// Indices of its segments among the sums.
     segments: Range<usize>,
 }
 
@@ -39,7 +40,7 @@ enum Task {
     Segment { entries: Range<usize>, place: usize },
 }
 
-/// True where this processor has what [`rows`] wants.
+/// True where this processor has the features that [`rows`] needs.
 pub(super) fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -51,7 +52,7 @@ pub(super) fn available() -> bool {
 pub(super) const KERNEL: Kernel = rows;
 
 impl LongRows {
-    /// Long rows of a matrix whose rows are shared in `pieces`.
+    /// Finds the long rows of a matrix whose rows are divided into `pieces`.
     pub(super) fn new(row_ptr: &[usize], pieces: &[Range<usize>]) -> Self {
         let count = row_ptr.len() - 1;
         let long: Vec<usize> =
@@ -89,7 +90,7 @@ impl LongRows {
         self.rows.is_empty()
     }
 
-    /// y = A x.
+    /// Computes y = A x.
     pub(super) fn multiply(&self, p: &Rows, pool: &Pool, x: &[f64], y: &mut [f64]) {
         let mut sums = self.sums.lock().unwrap_or_else(|e| e.into_inner());
         {
@@ -111,13 +112,13 @@ impl LongRows {
     }
 }
 
-/// y = c A x for a range of rows; b = s = 1 and one term.
+/// Computes y = c A x for a range of rows; b = s = 1 and one term.
 fn rows(p: &Rows, range: Range<usize>, x: &[f64], y: &mut [f64]) {
     let g = &p.groups[0];
     assert!(x.len() == p.block_columns && g.terms.len() == 1 && (p.block, p.stages) == (1, 1) && available());
     let (c, row_ptr) = (p.coefficients[0][0], &g.row_ptr[range.start..=range.end]);
-    // SAFETY: columns are below the length of x and row pointers up to the number of columns, for the matrix was checked when it was made; values are as
-    // many and more. The features are there.
+    // SAFETY: columns are below the length of x and row pointers at most the number of columns, because the
+    // matrix was checked when it was made; there are at least as many values. The processor has the features.
     unsafe {
         match &g.values {
             Values::F64(v) => rows_wide(row_ptr, &g.col, v, c, x, y),
@@ -126,7 +127,7 @@ fn rows(p: &Rows, range: Range<usize>, x: &[f64], y: &mut [f64]) {
     }
 }
 
-/// The sum of some entries of one row, without the coefficient.
+/// Returns the sum of some entries of one row, without the coefficient.
 fn segment(p: &Rows, entries: Range<usize>, x: &[f64]) -> f64 {
     let g = &p.groups[0];
     assert!(x.len() == p.block_columns && entries.end <= g.col.len() && available());
@@ -142,10 +143,11 @@ fn segment(p: &Rows, entries: Range<usize>, x: &[f64]) -> f64 {
     sum[0]
 }
 
-/// Rows one after another.
+/// Computes rows one after another.
 ///
 /// # Safety
-/// The processor has the features; row pointers are within the columns, columns below the length of x, and values are as many as columns.
+/// The processor must have the features. Row pointers must be within the columns, columns below the length of
+/// x, and there must be as many values as columns.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
 unsafe fn rows_wide<V: Number>(
     row_ptr: &[usize],
@@ -164,10 +166,10 @@ unsafe fn rows_wide<V: Number>(
     }
 }
 
-/// The entries from `e` to `end`, in four sums.
+/// Sums the entries from `e` to `end`, in four partial sums.
 ///
 /// # Safety
-/// They are entries, and their columns places of x.
+/// They must be entries, and their columns indices of x.
 #[inline(always)]
 unsafe fn sum<V: Number>(values: *const V, col: *const u32, x: *const f64, mut e: usize, end: usize) -> f64 {
     let mut sums = [0.0f64; 4];

@@ -1,5 +1,5 @@
-//! Point-block ILU on the pattern S, row by row (IKJ; Saad 2003, Alg. 10.1). An exact factorisation and a randomized sweep compute a
-//! row alike, and differ in the rows of U that they read.
+//! Point-block ILU on the pattern S, row by row (IKJ; Saad 2003, Alg. 10.1). An exact factorisation and a
+//! randomized sweep compute a row in the same way, but read different rows of U.
 
 use super::super::Wide;
 use super::super::factors::pivot::invert;
@@ -12,22 +12,22 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Rows of which a defect is summed in order.
+/// Rows whose defect is summed in order.
 const ROWS: usize = 256;
 
-/// The most numbers of a block.
+/// Most numbers of a block.
 const SQUARE: usize = 64;
 
-/// What a row is computed from.
+/// Inputs of the rows.
 struct Job<'a> {
     plan: &'a SchwarzPlan,
     matrix: &'a [f64],
     scale: &'a [f64],
-    /// Where bad pivots are counted. Without it, as in a sweep, their inverses are NaN.
+    /// Counts of bad pivots. Without them, as in a sweep, the inverse of a bad pivot is NaN.
     pivots: Option<Mutex<Pivots>>,
 }
 
-/// Factorises what `f` has gathered.
+/// Factorises the values that `f` has gathered.
 pub(super) fn factorize(
     pool: &Pool,
     f: &mut CpuSchwarz,
@@ -52,7 +52,7 @@ pub(super) fn factorize(
                 *old_inverse = zeros(inverse.len(), "a sweep of ras")?;
             }
             if !warm {
-                // L is not read before it is computed.
+                // L is computed before it is read.
                 factors.copy_from_slice(matrix);
                 by_order!(order, invert_diagonal(pool, &job, factors, inverse));
             }
@@ -79,7 +79,8 @@ impl Job<'_> {
         16 * self.matrix.len()
     }
 
-    /// Row `i` of L and U into `row`. `other` has the blocks of U behind the diagonal of a row, and the inverse of its diagonal.
+    /// Computes row `i` of L and U into `row`. `other` returns the blocks of U behind the diagonal of a row,
+    /// and the inverse of its diagonal.
     #[inline(always)]
     fn eliminate<'o, const B: usize>(
         &self,
@@ -114,7 +115,7 @@ impl Job<'_> {
         }
     }
 
-    /// The inverse of a diagonal block of U.
+    /// Inverts a diagonal block of U.
     #[inline(always)]
     fn invert<const B: usize>(&self, i: usize, diagonal: &[f64], inverse: &mut [f64]) {
         let mut work = [0.0; SQUARE];
@@ -132,7 +133,7 @@ impl Job<'_> {
     }
 }
 
-/// c = a b
+/// Computes c = a b.
 #[inline(always)]
 fn multiply<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
     for r in 0..B {
@@ -146,7 +147,7 @@ fn multiply<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
     }
 }
 
-/// c = c − a b
+/// Computes c = c − a b.
 #[inline(always)]
 fn subtract<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
     for r in 0..B {
@@ -158,7 +159,8 @@ fn subtract<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
     }
 }
 
-/// The rows of each run in order: what they read of their own run is new, and what they read of others is `old`.
+/// Computes the rows of each run in order. They read new values from their own run, and `old` values from
+/// other runs.
 fn by_runs<const B: usize>(
     pool: &Pool,
     job: &Job,
@@ -203,7 +205,7 @@ fn by_runs<const B: usize>(
     });
 }
 
-/// All rows of a level at once.
+/// Computes all rows of a level at once.
 fn by_levels<const B: usize>(
     pool: &Pool,
     job: &Job,
@@ -225,7 +227,7 @@ fn by_levels<const B: usize>(
                 let entries = entries.start * bb..entries.end * bb;
                 (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
             };
-            // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
+            // SAFETY: a row reads only rows of earlier levels, which no thread writes any more.
             job.eliminate::<B>(i, row, |k| unsafe {
                 let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
                 (factors.read(behind.start * bb..behind.end * bb), inverse.read(k * bb..(k + 1) * bb))
@@ -236,7 +238,7 @@ fn by_levels<const B: usize>(
     );
 }
 
-/// Inverses of the diagonal blocks that are there.
+/// Inverts the present diagonal blocks.
 fn invert_diagonal<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], inverse: &mut [f64]) {
     let (bb, rows) = (B * B, job.plan.rows());
     let pieces = pool.pieces(16 * inverse.len());
@@ -250,7 +252,7 @@ fn invert_diagonal<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], inve
     });
 }
 
-/// ‖(A − LU)_S‖² where it is wanted, else 0, and ‖A‖².
+/// Returns ‖(A − LU)_S‖², or 0 if it is not `wanted`, and ‖A‖².
 fn defect<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], wanted: bool) -> Result<[f64; 2]> {
     let (bb, plan) = (B * B, job.plan);
     let chunks = plan.rows().div_ceil(ROWS);

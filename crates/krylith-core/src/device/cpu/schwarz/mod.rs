@@ -1,11 +1,12 @@
 //! Restricted additive Schwarz on the CPU.
 //!
-//! Exact factorisations and solves go subdomain by subdomain where there are enough of them for all threads, and level by level
-//! elsewhere. Randomized sweeps are always the deterministic ones: threads take runs of consecutive rows, a run sees what the sweep
-//! before left of all others, and so nothing depends on threads. A row is summed in one order in every mode.
+//! Exact factorisations and solves go subdomain by subdomain where there are enough of them for all threads,
+//! and level by level otherwise. Randomized sweeps are always deterministic: threads process runs of
+//! consecutive rows, and a run reads the results of the previous sweep from all other runs. Results therefore
+//! do not depend on threads. A row is summed in the same order in every mode.
 //!
-//! Ledger of one exact application: factors and columns once, five passes over the rows of subdomains. A Jacobi or randomized sweep
-//! reads L or U once.
+//! Ledger of one exact application: factors and columns once, five passes over the rows of subdomains. A
+//! Jacobi or randomized sweep reads L or U once.
 
 mod factorize;
 mod solve;
@@ -35,9 +36,9 @@ pub struct CpuSchwarz {
     factors: Vec<f64>,
     /// Inverses of the diagonal blocks of U.
     inverse: Vec<f64>,
-    /// Both of the sweep before; empty until there is one.
+    /// Factors and inverses of the previous sweep; empty until there is one.
     before: [Vec<f64>; 2],
-    /// Both as solves read them, where that is f32.
+    /// Factors and inverses as solves read them, where those use f32.
     rounded: Option<[Vec<f32>; 2]>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
@@ -45,17 +46,17 @@ pub struct CpuSchwarz {
     nodes: Option<RefCell<Import>>,
     blocks: Option<Import>,
     work: RefCell<Work>,
-    /// New values that came from a GPU, and blocks of others.
+    /// New values that came from a GPU, and blocks of other ranks.
     values: [Vec<f64>; 2],
 }
 
-/// Who works on which rows.
+/// Division of the rows among threads.
 struct Schedule {
-    /// Runs of consecutive rows for sweeps; none reaches beyond its subdomain.
+    /// Runs of consecutive rows for sweeps; each is within one subdomain.
     runs: Vec<Range<usize>>,
-    /// All subdomains.
+    /// Rows of all subdomains.
     subdomains: Vec<Range<usize>>,
-    /// Of L and of U, where there are too few subdomains for all threads.
+    /// Levels of L and of U, where there are too few subdomains for all threads.
     levels: Option<[Levels; 2]>,
 }
 
@@ -74,7 +75,7 @@ struct Work {
     next: Vec<f64>,
 }
 
-/// Brings what others own.
+/// Imports the numbers of other ranks.
 struct Import {
     halo: Arc<Halo>,
     run: usize,
@@ -121,7 +122,7 @@ impl Schedule {
 }
 
 impl Levels {
-    /// Levels of U or of L, whose rows are looked at in the order in which they follow from each other.
+    /// Computes the levels of U or of L; `order` visits the rows in the order of their dependencies.
     fn of(order: impl Iterator<Item = usize>, plan: &SchwarzPlan, upper: bool) -> Self {
         let mut level = vec![0u32; plan.rows()];
         let mut ptr = vec![0usize];
@@ -149,7 +150,8 @@ impl Levels {
         self.ptr.windows(2).map(|w| &self.rows[w[0]..w[1]])
     }
 
-    /// Calls `work` for every row, level after level, rows of one level on all threads; a row counts for `bytes`.
+    /// Calls `work` for every row, level after level, with the rows of one level on all threads; a row counts
+    /// as `bytes` bytes.
     #[inline(always)]
     fn each_row(&self, pool: &Pool, bytes: usize, work: impl Fn(usize) + Sync) {
         for rows in self.iter() {
@@ -326,7 +328,7 @@ macro_rules! by_order {
 }
 use by_order;
 
-/// Numbers of rows that threads write, each row by one, while others read rows that are done.
+/// Numbers of rows that threads write, each row by one thread, while others read finished rows.
 struct Shared<'a> {
     start: *mut f64,
     len: usize,
@@ -342,7 +344,7 @@ impl<'a> Shared<'a> {
     }
 
     /// # Safety
-    /// Nobody writes any of it as long as the result lives.
+    /// No thread may write to the range while the result lives.
     #[inline(always)]
     unsafe fn read(&self, range: Range<usize>) -> &[f64] {
         assert!(range.start <= range.end && range.end <= self.len);
@@ -351,7 +353,7 @@ impl<'a> Shared<'a> {
     }
 
     /// # Safety
-    /// Nobody else reads or writes any of it as long as the result lives.
+    /// No other thread may read or write the range while the result lives.
     #[allow(clippy::mut_from_ref)]
     #[inline(always)]
     unsafe fn write(&self, range: Range<usize>) -> &mut [f64] {

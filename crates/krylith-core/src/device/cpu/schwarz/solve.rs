@@ -82,7 +82,7 @@ fn both<const B: usize>(
     }
 }
 
-/// sum += a x
+/// Computes sum += a x.
 #[inline(always)]
 fn multiply<const B: usize>(a: &[impl Copy + Into<f64>], x: &[f64], sum: &mut [f64; B]) {
     for r in 0..B {
@@ -97,8 +97,8 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
         size_of_val(self.factors) / 2
     }
 
-    /// Row `i` of the solve with U, or with L: r_i − Σ over the other columns, in ascending order, and for U times the inverse of
-    /// the diagonal. `other` has the numbers of a row.
+    /// Computes row `i` of the solve with U, or with L: r_i − Σ over the other columns, in ascending order,
+    /// and for U times the inverse of the diagonal. `other` returns the numbers of a row.
     #[inline(always)]
     fn row<'o, const B: usize, const UPPER: bool>(
         &self,
@@ -128,7 +128,8 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
     }
 }
 
-/// One sweep over all runs: what a row reads of its own run is new unless `jacobi`, and what it reads of others is `old`.
+/// Runs one sweep over all runs. A row reads new values from its own run unless `jacobi`, and `old` values
+/// from other runs.
 fn sweep<const B: usize, const UPPER: bool>(
     pool: &Pool,
     view: &View<impl Copy + Sync + Into<f64>>,
@@ -164,7 +165,7 @@ fn sweep<const B: usize, const UPPER: bool>(
     });
 }
 
-/// Substitution, all rows of a level at once.
+/// Substitutes, with all rows of a level at once.
 fn by_levels<const B: usize, const UPPER: bool>(
     pool: &Pool,
     view: &View<impl Copy + Sync + Into<f64>>,
@@ -179,7 +180,7 @@ fn by_levels<const B: usize, const UPPER: bool>(
         bytes,
         #[inline(always)]
         |i| {
-            // SAFETY: rows that a row reads are of levels before, and nobody writes those any more.
+            // SAFETY: a row reads only rows of earlier levels, which no thread writes any more.
             let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| unsafe { to.read(j * B..(j + 1) * B) });
             // SAFETY: a row is one thread's, and rows of its own level do not read it.
             unsafe { to.write(i * B..(i + 1) * B) }.copy_from_slice(&found);
