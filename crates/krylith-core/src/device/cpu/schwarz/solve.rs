@@ -1,4 +1,5 @@
-//! L y = r and U z = y in all subdomains: substitution, Jacobi sweeps (Alg. 2 of the paper) and sweeps in place (Alg. 3).
+//! Solves L y = r and U z = y in all subdomains: by substitution, Jacobi sweeps (Alg. 2 of the paper) and
+//! sweeps in place (Alg. 3).
 
 use super::super::Wide;
 use super::{CpuSchwarz, Levels, Shared, by_order};

@@ -1,4 +1,5 @@
-// amg: what the kernels share that choose the nodes of a coarser level and interpolate from them: flags of entries, and loops.
+// amg: shared by the kernels that choose the coarse points of a level and interpolate from them: flags of
+// entries, and loops.
 
 typedef unsigned char u8;
 typedef unsigned u32;
@@ -7,7 +8,8 @@ typedef long long i64;
 
 #define FULL 0xffffffffu
 
-// Flags of an entry a_ij, j != i: i depends strongly on j; its sign is not that of a_ii; j stays in the coarser level.
+// Flags of an entry a_ij, j != i: i depends strongly on j; the sign of a_ij differs from that of a_ii; j is a
+// coarse point.
 #define STRONG 1
 #define OPPOSITE 2
 #define COARSE 4
@@ -15,7 +17,7 @@ typedef long long i64;
 #define TOP 0x80000000u
 
 #define EACH(i, n) (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
-// The first rows of this warp, which takes 32 >> shift at once.
+// The first of the 32 >> shift rows that this warp processes at once.
 #define EACH_WARP_OF_ROWS(first, n) \
     (i64 first = ((blockIdx.x * (i64)blockDim.x + threadIdx.x) >> 5) << (5 - shift); first < (n); first += ((gridDim.x * (i64)blockDim.x) >> 5) << (5 - shift))
 
@@ -27,5 +29,6 @@ __device__ __forceinline__ u64 splitmix64(u64 seed, u64 index) {
     return z ^ (z >> 31);
 }
 
-// Of nodes that are alike in all else the order of their numbers decides: in the whole system where there are ranks, else here.
+// Breaks ties between nodes by their numbers: the global ones where there are several ranks, otherwise the
+// local ones.
 __device__ __forceinline__ bool after(const u64* __restrict__ numbers, u32 i, u32 j) { return numbers ? numbers[i] > numbers[j] : i > j; }

@@ -1,8 +1,12 @@
-// amg_aggregate: aggregates around the nodes of an independent set of distance two (see `by_independent_set` in precond/multilevel/host/aggregate.rs).
+// amg_aggregate: aggregates around the nodes of an independent set of distance two (see `by_independent_set`
+// in precond/multilevel/host/aggregate.rs).
 //
-// 2^shift lanes of a warp have a row. Every decision is a maximum, a comparison or a count, so nothing depends on the order of execution. A round takes four launches:
-// the greatest undecided node around each node, which undecided nodes are the greatest around all these, and their neighbours and those of these
-// are out. Bytes moved: 12 an entry for strength, 5 an entry and 8 a strong one for each of the first two launches of a round.
+// 2^shift lanes of a warp share a row. Every decision is a maximum, a comparison or a count, so nothing
+// depends on the order of execution. A round takes four launches. They find the heaviest undecided node
+// around each node, make nodes roots that are the heaviest around all these, mark the neighbours of roots,
+// and exclude these and their neighbours.
+// Bytes moved: 12 per entry for strength; 5 per entry and 8 per strong entry for each of the first two
+// launches of a round.
 
 #include "amg.cuh"
 
@@ -15,10 +19,10 @@
 
 #define GRAPH const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags
 #define THE_LANES const int lane = threadIdx.x % 32, lanes = 1 << shift
-// The entries of row i, a lane's share.
+// This lane's part of the entries of row i.
 #define EACH_ENTRY(p, i, here) (i64 p = ((here) ? ptr[i] : 0) + (lane & (lanes - 1)), p##_end = (here) ? ptr[(i) + 1] : 0; p < p##_end; p += lanes)
 
-// The root of |a_ii| of each row.
+// The square root of |a_ii| of each row.
 extern "C" __global__ void __launch_bounds__(256) aggregate_diagonal(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, double* __restrict__ size) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -32,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) aggregate_diagonal(const i64 n
     }
 }
 
-// STRONG of each entry, how many entries of each column are strong, and whether any of each row is.
+// STRONG of each entry, the number of strong entries of each column, and whether each row has any.
 extern "C" __global__ void __launch_bounds__(256) aggregate_strong(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, const double theta, const double* __restrict__ size, u8* __restrict__ flags, u32* __restrict__ counts, u8* __restrict__ coupled) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -52,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) aggregate_strong(const i64 n, 
     }
 }
 
-// What an undecided node weighs, as in PMIS; a decided one 0.
+// The weight of an undecided node, as in PMIS; a decided node has weight 0.
 extern "C" __global__ void __launch_bounds__(256) roots_begin(const i64 n, const u64 seed, const u64* __restrict__ numbers, const u32* __restrict__ counts, const u8* __restrict__ coupled, u64* __restrict__ weight, u8* __restrict__ state) {
     for EACH (i, n) {
         const u64 count = counts[i];
@@ -62,7 +66,8 @@ extern "C" __global__ void __launch_bounds__(256) roots_begin(const i64 n, const
     }
 }
 
-// The heaviest undecided node of each node and its neighbours, or NONE; `left` goes up by the undecided nodes.
+// The heaviest undecided node among each node and its neighbours, or NONE; `left` increases by the number of
+// undecided nodes.
 extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u64* __restrict__ weight, const u64* __restrict__ numbers, u32* __restrict__ greatest, u32* left) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -92,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(256) roots_greatest(GRAPH, const u6
     }
 }
 
-// Undecided nodes below `here` that are the heaviest of what their neighbours, and they themselves, have found become roots.
+// An undecided node below `here` becomes a root if it is the node that it and all its neighbours have found.
 extern "C" __global__ void __launch_bounds__(256) roots_choose(GRAPH, const i64 here, const u64* __restrict__ weight, const u64* __restrict__ numbers, const u32* __restrict__ greatest, u8* __restrict__ state) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -111,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(256) roots_choose(GRAPH, const i64 
     }
 }
 
-// Neighbours of new roots are touched in this round.
+// Marks the neighbours of new roots as touched in this round.
 extern "C" __global__ void __launch_bounds__(256) roots_touch(GRAPH, const u32 round, u64* __restrict__ weight, u8* __restrict__ state, u32* __restrict__ touched) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -128,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256) roots_touch(GRAPH, const u32 r
     }
 }
 
-// What was touched, and its neighbours, are no roots.
+// Touched nodes and their neighbours cannot be roots.
 extern "C" __global__ void __launch_bounds__(256) roots_lose(GRAPH, const u32 round, u64* weight, u8* state, const u32* __restrict__ touched) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -148,7 +153,8 @@ extern "C" __global__ void __launch_bounds__(256) roots_lose(GRAPH, const u32 ro
     }
 }
 
-// The neighbour j to which a node is coupled most strongly, of those with an aggregate; of equal ones the first by `numbers`. In all lanes of the row.
+// The neighbour j with an aggregate to which a node is coupled most strongly; of equal ones the first by
+// `numbers`. The result is in all lanes of the row.
 __device__ u32 strongest(GRAPH, const double* __restrict__ values, const u64* __restrict__ numbers, i64 i, bool here, int lane, int lanes, const u32* member) {
     double most = -1;
     u32 who = NONE;
@@ -173,7 +179,7 @@ __device__ u32 strongest(GRAPH, const double* __restrict__ values, const u64* __
     return who;
 }
 
-// Every root is a member of its own aggregate, every other node of none; `first` becomes NONE.
+// Makes every root a member of its own aggregate and every other node a member of none; sets `first` to NONE.
 extern "C" __global__ void __launch_bounds__(256) join_begin(const i64 n, const u8* __restrict__ state, u32* __restrict__ root, u32* __restrict__ first) {
     for EACH (i, n) {
         root[i] = state[i] == ROOT ? (u32)i : NONE;
@@ -181,7 +187,8 @@ extern "C" __global__ void __launch_bounds__(256) join_begin(const i64 n, const 
     }
 }
 
-// What each coupled node below `own` without an aggregate would join: that of its strongest neighbour which has one. `chosen` counts those that found one.
+// Finds the aggregate that each coupled node below `own` without one would join: that of its strongest
+// neighbour that has one. `chosen` counts the nodes that found one.
 extern "C" __global__ void __launch_bounds__(256) join_wish(GRAPH, const i64 own, const double* __restrict__ values, const u64* __restrict__ numbers, const u8* __restrict__ coupled, const u32* __restrict__ member, u32* __restrict__ wish, u32* chosen) {
     THE_LANES;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -195,8 +202,9 @@ extern "C" __global__ void __launch_bounds__(256) join_wish(GRAPH, const i64 own
     }
 }
 
-// They join; where nobody found one, couplings of one direction lead to no root, and each stays by itself. `left` counts those that found none. Unless `alone`, nobody
-// stays by himself.
+// Lets the nodes join. If no node found an aggregate, the remaining couplings are one-directional and lead to
+// no root; with `alone` each such node then forms an aggregate of its own. `left` counts the nodes that found
+// none.
 extern "C" __global__ void __launch_bounds__(256) join_take(const i64 n, const u8* __restrict__ coupled, const u32* __restrict__ wish, const u32* __restrict__ chosen, const int alone, u32* __restrict__ member, u32* left) {
     for EACH (i, n) {
         if (member[i] != NONE || !coupled[i]) continue;
@@ -206,29 +214,29 @@ extern "C" __global__ void __launch_bounds__(256) join_take(const i64 n, const u
     }
 }
 
-// The first node of each aggregate, by the node that its members name.
+// The first node of each aggregate, stored at the node that its members name.
 extern "C" __global__ void __launch_bounds__(256) first_members(const i64 n, const u32* __restrict__ member, u32* __restrict__ first) {
     for EACH (i, n) {
         if (member[i] != NONE) atomicMin(&first[member[i]], (u32)i);
     }
 }
 
-// 1 of the first node of each aggregate.
+// 1 for the first node of each aggregate.
 extern "C" __global__ void __launch_bounds__(256) first_marks(const i64 n, const u32* __restrict__ member, const u32* __restrict__ first, u32* __restrict__ marks) {
     for EACH (i, n) marks[i] = member[i] != NONE && first[member[i]] == i;
 }
 
-// 1 of each root, and of each node that stays by itself.
+// 1 for each root, and for each node that forms an aggregate alone.
 extern "C" __global__ void __launch_bounds__(256) root_marks(const i64 n, const u32* __restrict__ member, u32* __restrict__ marks) {
     for EACH (i, n) marks[i] = member[i] == i;
 }
 
-// The number of each node's aggregate by the roots before its own, or NONE; `aggregate` may not be `member`.
+// Numbers the aggregate of each node by the roots before its own, or NONE; `aggregate` must not be `member`.
 extern "C" __global__ void __launch_bounds__(256) root_numbers(const i64 n, const u32* __restrict__ member, const i64* __restrict__ number, u32* __restrict__ aggregate) {
     for EACH (i, n) aggregate[i] = member[i] == NONE ? NONE : (u32)number[member[i]];
 }
 
-// The number of each node's aggregate by their first nodes, or NONE; `aggregate` may not be `member`.
+// Numbers the aggregate of each node by first nodes, or NONE; `aggregate` must not be `member`.
 extern "C" __global__ void __launch_bounds__(256) aggregate_numbers(const i64 n, const u32* __restrict__ member, const u32* __restrict__ first, const i64* __restrict__ number, u32* __restrict__ aggregate) {
     for EACH (i, n) aggregate[i] = member[i] == NONE ? NONE : (u32)number[first[member[i]]];
 }

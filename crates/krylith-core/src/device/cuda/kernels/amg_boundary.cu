@@ -1,25 +1,29 @@
-// amg_boundary: what ranks tell each other of nodes on their boundaries while a level is coarsened, and rows that go to other ranks.
+// amg_boundary: data that ranks exchange about nodes on their boundaries while a level is coarsened, and rows
+// that are sent to other ranks.
 //
-// `nodes` are the nodes that others know of, ghosts stand behind the `own` nodes of a rank. Where the graph is one of staying nodes only, number[i + 1] >
-// number[i] says that node i is there, as number[i]; else `number` is null. A message is written and read at once, a thread a node.
-// Bytes moved: of a state 14 and of a number 12 a node; of a row 12 an entry and as many written, for blocks of b² numbers 4 + 8 b².
+// `nodes` are the own nodes that are ghosts elsewhere; ghosts follow the `own` nodes of a rank. Where the
+// graph has only the coarse points, number[i + 1] > number[i] says that node i is one, with number number[i];
+// otherwise `number` is null. A message is written and read at once, one thread per node.
+// Bytes moved: 14 per node for a state and 12 for a number; for a row 12 per entry and as many written, or 4
+// + 8 b² for blocks of b² numbers.
 
 #include "amg.cuh"
 
 #define NOWHERE 0xffffffffu
-// States: UNDECIDED, and of PMIS STAYS; those of roots go as they are. See amg_split.cu and amg_aggregate.cu.
+// States: UNDECIDED, and STAYS (coarse point) of PMIS; the states of roots are sent unchanged. See
+// amg_split.cu and amg_aggregate.cu.
 #define UNDECIDED 0
 #define STAYS 1
 #define NEW_ROOT 3
 
-// A node's place in the graph, or NOWHERE.
+// Number of a node in the graph, or NOWHERE.
 __device__ __forceinline__ u32 place_of(const u32 node, const i64* __restrict__ number) {
     if (!number) return node;
     const i64 k = number[node];
     return number[node + 1ll] > k ? (u32)k : NOWHERE;
 }
 
-// What nodes have in `from`: counts, or aggregates.
+// Packs the elements of nodes in `from`: counts, or aggregates.
 extern "C" __global__ void __launch_bounds__(256) boundary_numbers(const i64 count, const u32* __restrict__ nodes, const i64* __restrict__ number, const u32* __restrict__ from, u32* __restrict__ out) {
     for EACH (t, count) {
         const u32 k = place_of(nodes[t], number);
@@ -27,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) boundary_numbers(const i64 cou
     }
 }
 
-// What the ghosts have.
+// Unpacks the elements of the ghosts.
 extern "C" __global__ void __launch_bounds__(256) boundary_take_numbers(const i64 ghosts, const i64 own, const i64* __restrict__ number, const u32* __restrict__ in, u32* __restrict__ to) {
     for EACH (t, ghosts) {
         const u32 k = place_of((u32)(own + t), number);
@@ -35,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(256) boundary_take_numbers(const i6
     }
 }
 
-// The states of nodes behind *left, how many nodes are undecided. Where `lost` has the round in which each node lost last, undecided nodes that did not lose this
-// round stay.
+// Packs the states of nodes, preceded by *left, the number of undecided nodes. If `lost` has the last round
+// that each node lost, undecided nodes that did not lose this round count as coarse points.
 extern "C" __global__ void __launch_bounds__(256) boundary_states(const i64 count, const u32* __restrict__ nodes, const i64* __restrict__ number, const u8* __restrict__ state, const u8* __restrict__ lost, const u32 round, const u32* __restrict__ left, u32* __restrict__ out) {
     u8* const states = (u8*)(out + 1);
     if (blockIdx.x == 0 && threadIdx.x == 0) out[0] = *left;
@@ -48,7 +52,8 @@ extern "C" __global__ void __launch_bounds__(256) boundary_states(const i64 coun
     }
 }
 
-// What the ghosts are. A decided one weighs 0 from now on, but for a new root; an undecided one has lost this round.
+// Unpacks the states of the ghosts. A decided ghost weighs 0 from now on, except for a new root; an undecided
+// one has lost this round.
 extern "C" __global__ void __launch_bounds__(256) boundary_take_states(const i64 ghosts, const i64 own, const i64* __restrict__ number, const u8* __restrict__ in, const u32 round, u8* __restrict__ state, u64* __restrict__ weight, u8* __restrict__ lost) {
     for EACH (t, ghosts) {
         const u32 k = place_of((u32)(own + t), number);
@@ -63,22 +68,22 @@ extern "C" __global__ void __launch_bounds__(256) boundary_take_states(const i64
     }
 }
 
-// Numbers of nodes that follow one another.
+// Writes consecutive numbers.
 extern "C" __global__ void __launch_bounds__(256) boundary_run(const i64 count, const u64 first, u64* __restrict__ out) {
     for EACH (k, count) out[k] = first + k;
 }
 
-// The numbers of these nodes in the whole system.
+// Writes the global numbers of these nodes.
 extern "C" __global__ void __launch_bounds__(256) boundary_names(const i64 count, const u32* __restrict__ nodes, const u64* __restrict__ numbers, u64* __restrict__ out) {
     for EACH (k, count) out[k] = numbers[nodes[k]];
 }
 
-// Entries of these rows.
+// Counts the entries of these rows.
 extern "C" __global__ void __launch_bounds__(256) boundary_lengths(const i64 count, const u32* __restrict__ nodes, const i64* __restrict__ ptr, u32* __restrict__ lengths) {
     for EACH (k, count) lengths[k] = (u32)(ptr[nodes[k] + 1ll] - ptr[nodes[k]]);
 }
 
-// These rows one behind the other, blocks of `square` numbers; a warp has a row.
+// Packs these rows one after another, with blocks of `square` numbers; a warp per row.
 extern "C" __global__ void __launch_bounds__(256) boundary_rows(const i64 count, const u32* __restrict__ nodes, const i64 square, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const i64* __restrict__ place, u32* __restrict__ to_col, double* __restrict__ to_values) {
     const int lane = threadIdx.x % 32;
     for (i64 k = (blockIdx.x * 256ll + threadIdx.x) / 32; k < count; k += gridDim.x * 8ll) {
@@ -88,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(256) boundary_rows(const i64 count,
     }
 }
 
-// Entries of rows in columns below `own`, which come first. Eight lanes have a row.
+// Counts the entries of rows in columns below `own`, which come first. Eight lanes share a row.
 extern "C" __global__ void __launch_bounds__(256) boundary_own_lengths(const i64 own, const i64* __restrict__ ptr, const u32* __restrict__ col, u32* __restrict__ lengths) {
     const int lane = threadIdx.x % 8;
     for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < own; i += gridDim.x * 32ll) {
@@ -101,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(256) boundary_own_lengths(const i64
     }
 }
 
-// These entries; the others of a row are added to its diagonal, from the first to the last. Eight lanes have a row.
+// Copies these entries; the other entries of a row are added to its diagonal, from the first to the last.
+// Eight lanes share a row.
 extern "C" __global__ void __launch_bounds__(256) boundary_own_rows(const i64 own, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const i64* __restrict__ place, u32* __restrict__ to_col, double* __restrict__ to_values) {
     const int lane = threadIdx.x % 8;
     for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < own; i += gridDim.x * 32ll) {
@@ -120,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(256) boundary_own_rows(const i64 ow
     }
 }
 
-// Column j becomes numbers[j]. With `sort` entries of a row, scalars, are put in the order of their columns by counting; else columns ascend as before, and only they are
-// written. Eight lanes have a row.
+// Renumbers column j to numbers[j]. With `sort`, the entries of a row (scalars) are sorted by column, by
+// counting. Otherwise columns ascend as before, and only they are written. Eight lanes share a row.
 extern "C" __global__ void __launch_bounds__(256) boundary_renumber(const i64 rows, const int sort, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u32* __restrict__ numbers, u32* __restrict__ to_col, double* __restrict__ to_values) {
     const int lane = threadIdx.x % 8;
     for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < rows; i += gridDim.x * 32ll) {

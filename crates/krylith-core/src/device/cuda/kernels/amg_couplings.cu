@@ -1,14 +1,16 @@
-// amg_couplings: the scalar matrix by which nodes of one or two block matrices are coarsened, and the l1 norms of smoothers.
+// amg_couplings: the scalar matrix by which nodes of one or two block matrices are coarsened, and the l1
+// norms of smoothers.
 //
-// Macros: BLOCK (b). Bytes moved: amg_norms 8 b^2 + 8 an entry; amg_union 24 an entry, 12 written; amg_l1 8 b^2 + 4 an
-// entry and 8 (b s)^2 a node.
+// Macros: BLOCK (b).
+// Bytes moved: amg_norms 8 b^2 + 8 per entry; amg_union 24 per entry, 12 written; amg_l1 8 b^2 + 4 per entry
+// and 8 (b s)^2 per node.
 
 typedef long long i64;
 
 constexpr int BB = BLOCK * BLOCK;
 constexpr unsigned NONE = 0xffffffff;
 
-// Pattern and numbers of a term; no pattern: no term.
+// Pattern and numbers of a term; without a pattern there is no term.
 struct Term { const i64* ptr; const unsigned* col; const double* val; };
 
 // Calls f(column, entry of the first or -1, entry of the second or -1) for each column of row i, ascending.
@@ -21,7 +23,7 @@ template <class F> __device__ __forceinline__ void union_row(const Term& first, 
     }
 }
 
-// Frobenius norms of blocks.
+// Computes Frobenius norms of blocks.
 extern "C" __global__ void __launch_bounds__(256)
 amg_norms(const i64 entries, const double* __restrict__ val, double* __restrict__ norms) {
     for (i64 p = blockIdx.x * 256ll + threadIdx.x; p < entries; p += gridDim.x * 256ll) {
@@ -32,13 +34,14 @@ amg_norms(const i64 entries, const double* __restrict__ val, double* __restrict_
     }
 }
 
-// Values times a factor.
+// Multiplies values by a factor.
 extern "C" __global__ void __launch_bounds__(256)
 amg_scale(const i64 count, const double factor, const double* __restrict__ from, double* __restrict__ to) {
     for (i64 p = blockIdx.x * 256ll + threadIdx.x; p < count; p += gridDim.x * 256ll) to[p] = __dmul_rn(from[p], factor);
 }
 
-// Terms have norms for values. Without `to`: columns of each row, diagonal included. Else columns and couplings.
+// The values of the terms are norms. Without `to`, counts the columns of each row, including the diagonal;
+// otherwise writes columns and couplings.
 extern "C" __global__ void __launch_bounds__(256)
 amg_union(const i64 rows, const Term first, const Term second, const double norm, const double other, unsigned* __restrict__ counts, const i64* __restrict__ to, unsigned* __restrict__ to_col, double* __restrict__ to_val) {
     const i64 i = blockIdx.x * 256ll + threadIdx.x;
@@ -67,8 +70,9 @@ amg_union(const i64 rows, const Term first, const Term second, const double norm
     else counts[i] = (unsigned)at;
 }
 
-// The diagonal block of each node, of order b s and row by row, with the l1 norm of each row's other entries added to its diagonal with the sign that
-// stands there, as a matrix with that diagonal alone. A thread has a row. Coefficients: s x s numbers of the first term, then of the second.
+// Writes the diagonal block of each node, of order b s and by rows, as a block-diagonal matrix. The l1 norm
+// of the other entries of a row is added to its diagonal entry, with the sign of that entry. A thread
+// processes a row. Coefficients: s x s numbers of the first term, then of the second.
 extern "C" __global__ void __launch_bounds__(256)
 amg_l1(const i64 nodes, const int stages, const Term first, const Term second, const double* __restrict__ coefficients, i64* __restrict__ ptr, unsigned* __restrict__ col, double* __restrict__ to) {
     const int order = BLOCK * stages;

@@ -1,21 +1,27 @@
 // amg_galerkin: rows of a sparse product, summed by rows (Gustavson 1978) in hash tables in shared memory.
 //
-// Macros: GROUP lanes have a row, 4 to 32; TABLE slots, a power of two, at least as many as the row has columns; FILL 0: columns
-// are counted, 1: columns and values are written; EXPAND: lanes share the products of several short rows of the right factor, else those of one
-// row; BLOCK and LEFT: see amg_galerkin.cuh. Each entry is summed in ascending order of the inner index from 0,
-// without fused multiply-adds: the bits of the host. Bytes moved: 12 an entry of the left factor and 8 + 12 or, for blocks, 8 + 8 BLOCK^2 an
-// entry of the right one that it meets (from caches where rows are near); 4 + 8 BLOCK^2 written an entry of the product.
+// Macros:
+// - GROUP: lanes per row, 4 to 32.
+// - TABLE: slots, a power of two, at least as many as the row has columns.
+// - FILL: 0 counts columns, 1 writes columns and values.
+// - EXPAND: lanes share the products of several short rows of the right factor, otherwise those of one row.
+// - BLOCK and LEFT: see amg_galerkin.cuh.
+//
+// Each entry is summed from 0 in ascending order of the inner index, without fused multiply-adds: the same
+// bits as on the host.
+// Bytes moved: 12 per entry of the left factor, and 8 + 12 (for blocks 8 + 8 BLOCK^2) per entry of the right
+// factor that it meets, from caches where rows are near; 4 + 8 BLOCK^2 written per entry of the product.
 
 #include "amg_galerkin.cuh"
 
 constexpr int PER_WARP = 32 / GROUP, WARPS = TABLE >= 2048 ? 1 : 4, ROWS = WARPS * PER_WARP;
-constexpr int STRIDE = TABLE + (GROUP < 32 ? GROUP : 0);  // groups of a warp begin in other banks
+constexpr int STRIDE = TABLE + (GROUP < 32 ? GROUP : 0);  // groups of a warp start in different banks
 constexpr unsigned OWN = 0xffffffffu >> (32 - GROUP);
 #define SUMS (FILL && BLOCK == 1)
 
 __device__ __forceinline__ unsigned home(const unsigned key) { return key * 2654435761u >> 16 & (TABLE - 1); }
 
-// The slot of `key`, taken where it has none yet; -1 where the table is full.
+// The slot of `key`, which is inserted if it is new; -1 if the table is full.
 __device__ __forceinline__ int place(unsigned* keys, const unsigned key, bool& fresh) {
     unsigned at = home(key);
     fresh = false;
@@ -32,7 +38,7 @@ __device__ __forceinline__ int place(unsigned* keys, const unsigned key, bool& f
     return -1;
 }
 
-// The slot of `key`; -1 where it has none.
+// The slot of `key`; -1 if it has none.
 __device__ __forceinline__ int find(const unsigned* keys, const unsigned key) {
     unsigned at = home(key);
     for (int tries = 0; tries < TABLE; ++tries) {
@@ -44,13 +50,14 @@ __device__ __forceinline__ int find(const unsigned* keys, const unsigned key) {
     return -1;
 }
 
-// GROUP entries of the left factor from p0 on, one a lane, and the rows of the right one that they meet, laid end to end.
+// GROUP entries of the left factor from p0 on, one per lane, and the concatenated rows of the right factor
+// that they meet.
 struct Chunk {
-    i64 first;      // of the row that this lane's entry meets
-    int length;     // of that row
-    int upto;       // lengths up to this lane's, its own included
-    int total;      // of all
-    double weight;  // of the entry, where it is a scalar that is wanted
+    i64 first;      // start of the row that this lane's entry meets
+    int length;     // length of that row
+    int upto;       // total length up to and including this lane's row
+    int total;      // total length of all rows
+    double weight;  // value of the entry, if it is a scalar and needed
 
     __device__ __forceinline__ Chunk(const Matrix& left, const Matrix& right, const i64 p0, const i64 end, const int lane, const unsigned mask)
         : first(0), length(0), weight(0.0) {
@@ -68,7 +75,7 @@ struct Chunk {
         total = __shfl_sync(mask, upto, GROUP - 1, GROUP);
     }
 
-    // The lane whose row has product x of all; the last lane where there is none.
+    // The lane whose row contains product x; the last lane if there is none.
     __device__ __forceinline__ int owner(const int x, const unsigned mask) const {
         int owner = 0;
         for (int step = GROUP / 2; step > 0; step /= 2)
@@ -76,14 +83,14 @@ struct Chunk {
         return owner;
     }
 
-    // The entry of the right factor of product x.
+    // The entry of the right factor for product x.
     __device__ __forceinline__ i64 entry(const int x, const int owner, const unsigned mask) const {
         return __shfl_sync(mask, first - (upto - length), owner, GROUP) + x;
     }
 };
 
 #if GROUP == 32
-// Sorts `count` keys, at most TABLE, by one warp; the list is filled up to a power of two.
+// Sorts `count` keys, at most TABLE, with one warp; the list is padded to a power of two.
 __device__ __forceinline__ void sort(unsigned* list, const int count, const int lane) {
     int size = 1;
     while (size < count) size *= 2;
@@ -104,8 +111,9 @@ __device__ __forceinline__ void sort(unsigned* list, const int count, const int 
 }
 #endif
 
-// Row `rows[at]`, or row `at` itself, for at < count. With `known` the product's columns are there and only its values are written; `wrong`
-// becomes 1 where they are not those of the product.
+// Computes row `rows[at]`, or row `at` itself, for at < count. With `known` the columns of the product are
+// already there, and only its values are written; `wrong` becomes 1 where the known columns are not those of
+// the product.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 amg_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, const Matrix right, const int diagonal, const int known,
          unsigned* __restrict__ counts, const i64* __restrict__ to, unsigned* to_col, double* to_val, int* wrong) {
@@ -251,7 +259,7 @@ amg_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, 
 #else
     for (int x = lane; x < columns * BB; x += 32) own[x] = 0.0;
     __syncwarp();
-    // A lane has the same components of all entries, and products come in order.
+    // A lane always has the same components of all entries, and products come in order.
     for (i64 p0 = begin; p0 < end; p0 += 32) {
         const Chunk chunk(left, right, p0, end, lane, mask);
         for (int x0 = 0; x0 < chunk.total; x0 += 32) {

@@ -1,5 +1,6 @@
-// amg_galerkin: what the kernels of sparse products share. Matrices are block rows in compressed form; values of BLOCK x BLOCK
-// numbers an entry stand in one of the two factors, which LEFT says, and in the product; the other factor has scalars.
+// amg_galerkin: shared by the kernels of sparse products. Matrices are block rows in compressed form. The
+// product and one of the factors, as LEFT says, have values of BLOCK x BLOCK numbers per entry; the other
+// factor has scalars.
 
 typedef long long i64;
 
@@ -8,7 +9,7 @@ constexpr int BB = BLOCK * BLOCK;
 
 struct Matrix { const i64* ptr; const unsigned* col; const double* val; };
 
-// Where `key` stands among the ascending `keys`, or -1.
+// The index of `key` in the ascending `keys`, or -1.
 __device__ __forceinline__ int search(const unsigned* keys, const int count, const unsigned key) {
     int low = 0, high = count;
     while (low < high) {
@@ -19,8 +20,9 @@ __device__ __forceinline__ int search(const unsigned* keys, const int count, con
     return low < count && keys[low] == key ? low : -1;
 }
 
-// Adds entry p of the left factor times a run of `length` entries of the right one, from q on, to the row at `to`, whose columns are `keys`. Lanes
-// have numbers of the run, so no two add to the same number. False where a column is not there.
+// Adds entry p of the left factor times a run of `length` entries of the right factor, from q on, to the row
+// at `to`, whose columns are `keys`. Lanes have different numbers of the run, so no two add to the same
+// number. Returns false if a column is missing.
 __device__ __forceinline__ bool add_run(const Matrix& left, const Matrix& right, const i64 p, const i64 q, const int length, const unsigned* keys, const int count, double* to, const int lane, const int lanes) {
     bool known = true;
     const double weight = LEFT ? 0.0 : __ldg(left.val + p);

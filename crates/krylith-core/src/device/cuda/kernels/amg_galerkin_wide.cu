@@ -1,13 +1,15 @@
-// amg_galerkin_wide: rows of a sparse product that are too long for shared memory. A block of threads has a row; its columns are a map of
-// bits in global memory. Macros: FILL, BLOCK and LEFT as in amg_galerkin.cu. Bytes moved: `words` * 8 a row beside those of amg_galerkin.cu;
-// sums are kept in the row itself.
+// amg_galerkin_wide: rows of a sparse product that are too long for shared memory. A thread block processes a
+// row; its columns are a bitmap in global memory.
+// Macros: FILL, BLOCK and LEFT as in amg_galerkin.cu.
+// Bytes moved: `words` * 8 per row besides those of amg_galerkin.cu; sums are kept in the row itself.
 
 #include "amg_galerkin.cuh"
 #include "scan.cuh"
 
 constexpr int THREADS = 256;
 
-// `maps` are `words` zeros for each block of threads, and zeros again at the end; other parameters as in amg_galerkin.cu.
+// `maps` has `words` zeros for each thread block, and is zero again at the end; other parameters as in
+// amg_galerkin.cu.
 extern "C" __global__ void __launch_bounds__(THREADS)
 amg_wide_rows(const i64 count, const unsigned* __restrict__ rows, const Matrix left, const Matrix right, const int diagonal, const int known,
               unsigned* __restrict__ counts, const i64* __restrict__ to, unsigned* to_col, double* to_val, int* wrong, const i64 words, unsigned* maps) {

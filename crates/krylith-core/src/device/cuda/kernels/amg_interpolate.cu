@@ -1,17 +1,20 @@
-// amg_interpolate: extended+i interpolation with truncation (see precond/multilevel/host/interpolate.rs), with the same roundings.
+// amg_interpolate: extended+i interpolation with truncation (see precond/multilevel/host/interpolate.rs),
+// with the same roundings.
 //
-// Macros: LANES of a warp that have a row, THREADS of a block, SLOTS of a row's table in shared memory.
-// A row's table has the nodes it interpolates from, C, and their sums. First the strong entries of the row and of its strong fine neighbours' rows
-// fill it, then the same rows are read again and summed: lanes take entries of a neighbour's row, whose columns differ, so no two
-// write one sum, and neighbours come one after another in ascending order. b_ik is added by ascending columns. Of a neighbour's row only the part is
-// read that matters (`coarse_part` in amg_split.cu), and its entry of column i is searched. Rows for which a table is too small
-// are listed, and `interpolate_long` does them with tables in global memory.
-// Bytes moved: the matrix and a byte of flags an entry, from memory about once; from caches, as often as a node is somebody's strong fine
-// neighbour, 16 bytes an entry of its coarse part; 12 bytes a weight.
+// Macros: LANES per row, THREADS per thread block, SLOTS of a row's table in shared memory. The table of a
+// row has the nodes it interpolates from, C, and their sums. The strong entries of the row and of the rows of
+// its strong fine neighbours first fill the table; the same rows are then read again and summed. Lanes
+// process entries of one neighbour's row, whose columns differ, so no two lanes write the same sum.
+// Neighbours are processed in ascending order, and b_ik is added by ascending columns. Of a neighbour's row
+// only the coarse part is read (`coarse_part` in amg_split.cu), and its entry of column i is searched. Rows
+// whose table would be too small are listed, and `interpolate_long` computes them with tables in global
+// memory.
+// Bytes moved: from memory about once, the matrix and a byte of flags per entry; from caches, 16 bytes per
+// entry of a node's coarse part, each time the node is a strong fine neighbour; 12 bytes per weight.
 
 #include "amg_table.cuh"
 
-// a_ki where its sign is not that of a_kk, else 0.
+// a_ki where its sign differs from that of a_kk, else 0.
 __device__ double opposite_entry(const Matrix& a, u32 k, u32 i) {
     i64 low = a.ptr[k], high = a.ptr[k + 1];
     const i64 end = high;
@@ -23,7 +26,7 @@ __device__ double opposite_entry(const Matrix& a, u32 k, u32 i) {
     return low < end && a.col[low] == i && (a.flags[low] & OPPOSITE) ? a.values[low] : 0;
 }
 
-// Entry q of a coarse part: its slot, NONE where its node is not in the table; 0 is its value then.
+// The slot of entry q of a coarse part; NONE where its node is not in the table, and its value is then 0.
 __device__ __forceinline__ u32 place(const Matrix& a, const Table& table, i64 q, i64 end, u32& column, double& value) {
     value = 0;
     column = NONE;
@@ -35,7 +38,7 @@ __device__ __forceinline__ u32 place(const Matrix& a, const Table& table, i64 q,
     return slot;
 }
 
-// Sums of the couplings to the nodes of the table; the diagonal with what is added to it is returned.
+// Sums the couplings to the nodes of the table; returns the diagonal plus the other couplings.
 template <int L> __device__ double sum_up(const Group<L>& group, const Matrix& a, const Table& table, u32 i, i64 begin, i64 end) {
     double diagonal = 0;
     for (i64 at = begin; __any_sync(FULL, at < end); at += L) {
@@ -70,7 +73,7 @@ template <int L> __device__ double sum_up(const Group<L>& group, const Matrix& a
             const double back = through ? from_back : 0;
             if (left && !through) diagonal = __dadd_rn(diagonal, a_ik);
             left &= left - 1;
-            // b_ik by ascending columns; what is not in the table is 0, and adds nothing.
+            // b_ik by ascending columns; nodes that are not in the table count as 0.
             double b = 0, value = 0;
             u32 slot = NONE;
             bool pending = back != 0;
@@ -104,7 +107,7 @@ template <int L> __device__ double sum_up(const Group<L>& group, const Matrix& a
     return diagonal;
 }
 
-// A row of P, all of it. False where the table is too small: nothing was written.
+// Computes a whole row of P. Returns false, and writes nothing, where the table is too small.
 template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, const Table& table, i64 i, bool here, u32 most, const u64* __restrict__ numbers, const Output& to, u64& bound) {
     const i64 number = here ? a.number[i] : 0;
     const bool stays = here && a.number[i + 1] > number;
@@ -131,7 +134,8 @@ template <int L> __device__ bool weigh(const Group<L>& group, const Matrix& a, c
 #define PARAMETERS const i64 n, const Matrix a, const u32 most, const u64* __restrict__ numbers, const i64* __restrict__ place, const i64 stride, u32* counts, u32* to_col, double* to_values
 #define THE_OUTPUT const Output to = {place, stride, counts, to_col, to_values}
 
-// Rows in shared memory. The others are listed in `rows`; found[0] counts them, found[1] becomes the most nodes that one of them may have.
+// Rows with tables in shared memory. The others are listed in `rows`; found[0] counts them, and found[1]
+// becomes the most nodes that one of them may have.
 extern "C" __global__ void __launch_bounds__(THREADS) interpolate(PARAMETERS, u32* __restrict__ rows, u32* found) {
     constexpr int AT_ONCE = THREADS / LANES;
     __shared__ double sums[AT_ONCE][SLOTS];
@@ -153,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) interpolate(PARAMETERS, u3
     }
 }
 
-// The listed rows, a warp each, with tables of `slots` for each warp of the grid.
+// The listed rows, one warp each, with tables of `slots` for each warp of the grid.
 extern "C" __global__ void __launch_bounds__(32) interpolate_long(PARAMETERS, const u32* __restrict__ rows, const u32 count, const u32 slots, u32* __restrict__ keys, double* __restrict__ sums, u32* __restrict__ orders) {
     THE_OUTPUT;
     const Group<32> group;
@@ -166,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(32) interpolate_long(PARAMETERS, co
     }
 }
 
-// Rows of `stride` places to rows one behind the other.
+// Moves rows of `stride` places together.
 extern "C" __global__ void __launch_bounds__(THREADS) close_up(const i64 n, const i64 stride, const i64* __restrict__ place, const u32* __restrict__ col, const double* __restrict__ values, u32* __restrict__ to_col, double* __restrict__ to_values) {
     for EACH (t, n * stride) {
         const i64 i = t / stride, k = t - i * stride, begin = place[i];

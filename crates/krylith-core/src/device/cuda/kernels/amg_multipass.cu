@@ -1,10 +1,13 @@
-// amg_multipass: multipass interpolation and a step of Jacobi's method, both truncated (see precond/multilevel/host/multipass.rs), with the same roundings.
+// amg_multipass: multipass interpolation and a step of Jacobi's method, both truncated (see
+// precond/multilevel/host/multipass.rs), with the same roundings.
 //
-// Macros: LANES of a warp that have a row, THREADS of a block, SLOTS of a row's table in shared memory.
-// A node is reached in the pass after one of its strong neighbours; nodes that stay are pass 0. A pass lists its nodes (`multipass_reach`) and computes their
-// rows from those of earlier passes (`multipass_rows`), at most `stride` weights each, in as many places; Jacobi's step goes from one such set of rows to
-// another. A row that no table takes raises `full`: then the host does this level. Bytes moved: the matrix about twice, 9 an entry of what is not
-// reached yet a pass, and 12 a place as often as a node is somebody's strong neighbour, mostly from caches.
+// Macros: LANES per row, THREADS per thread block, SLOTS of a row's table in shared memory. A node is reached
+// in the pass after one of its strong neighbours; coarse points are pass 0. A pass lists its nodes
+// (`multipass_reach`) and computes their rows from those of earlier passes (`multipass_rows`). A row has at
+// most `stride` weights in as many places. Jacobi's step computes a second set of such rows from the first. A
+// row that fits no table raises `full`, and the host then computes this level.
+// Bytes moved: the matrix about twice; 9 per entry of nodes not yet reached, in each pass; 12 per place each
+// time a node is a strong neighbour, mostly from caches.
 
 #include "amg_table.cuh"
 #include "scan.cuh"
@@ -18,7 +21,7 @@ struct Rows {
     double* values;
 };
 
-// Nodes that stay are of pass 0 and have their row, the others of none, and no row.
+// Coarse points are in pass 0 and get their row; other nodes have no pass and no row yet.
 extern "C" __global__ void __launch_bounds__(THREADS) multipass_begin(const i64 n, const i64 stride, const i64* __restrict__ number, u32* __restrict__ pass, const Rows to) {
     for EACH (i, n) {
         const i64 k = number[i];
@@ -32,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) multipass_begin(const i64 
     }
 }
 
-// The *count nodes that the pass after `last` reaches.
+// Lists the *count nodes that the pass after `last` reaches.
 extern "C" __global__ void __launch_bounds__(256) multipass_reach(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u32* __restrict__ pass, const u32 last, u32* __restrict__ list, u32* count) {
     __shared__ u32 place;
     const int lanes = 1 << shift, rows = 256 >> shift;
@@ -51,12 +54,14 @@ extern "C" __global__ void __launch_bounds__(256) multipass_reach(const i64 n, c
         if (threadIdx.x == 0 && nodes > 0) place = atomicAdd(count, nodes);
         __syncthreads();
         if (leads) list[place + node] = (u32)i;
-        __syncthreads();  // place is read
+        __syncthreads();  // place has been read
     }
 }
 
-// Rows of the *count listed nodes, those of the pass after `last`, from rows of passes up to `last`: `from` and `to` may be the same. Where `list` is null,
-// Jacobi's step of all n nodes: couplings to nodes without a row are added to the diagonal, and a row that would be empty, or is of a node that stays, is copied. `numbers` are those of columns.
+// Computes the rows of the *count listed nodes, those of the pass after `last`, from rows of passes up to
+// `last`; `from` and `to` may be the same. Where `list` is null, it makes Jacobi's step for all n nodes.
+// Couplings to nodes without a row are then added to the diagonal, and a row that would be empty, or belongs
+// to a coarse point, is copied. `numbers` are those of columns.
 extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u8* __restrict__ flags, const u32* __restrict__ list, const u32* __restrict__ count, const u32 last, const i64 stride, const u64* __restrict__ numbers, u32* pass, const Rows from, const Rows to, u32* full) {
     constexpr int AT_ONCE = THREADS / LANES;
     __shared__ double sums[AT_ONCE][SLOTS];
@@ -74,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) multipass_rows(const i64 n
         const bool combines = here && (list || (pass[i] != 0 && pass[i] != NEVER));
         const i64 begin = combines ? ptr[i] : 0, end = combines ? ptr[i + 1] : 0;
         clear(group, table);
-        // Whether the row is negative: its diagonal entry.
+        // True if the diagonal entry of the row is negative.
         bool negative = false;
         for (i64 p = begin + group.lane; p < end; p += LANES) negative = negative || (col[p] == i && values[p] < 0);
         __syncwarp();

@@ -1,14 +1,16 @@
-// amg_paths: for nodes that stay, which others of them at most two strong couplings lead to, for a second PMIS (see `aggressive_pmis` in
-// precond/multilevel/host/split.rs).
+// amg_paths: for each coarse point, the other coarse points that at most two strong couplings lead to, for a
+// second PMIS (see `aggressive_pmis` in precond/multilevel/host/split.rs).
 //
-// Macros: LANES of a warp that have a node, THREADS of a block, SLOTS of a node's table in shared memory. A node's neighbours stand in the order of its table, which may
-// differ from run to run; nothing that is made of them depends on it. Bytes moved: 5 an entry of nodes that stay, and 4 an entry of
-// the coarse part of a row (`coarse_part` in amg_split.cu), from caches as often as nodes that stay read it.
+// Macros: LANES per node, THREADS per thread block, SLOTS of a node's table in shared memory. The neighbours
+// of a node are in the order of its table, which may differ between runs; no result depends on it.
+// Bytes moved: 5 per entry of coarse points, and 4 per entry of the coarse part of a row (`coarse_part` in
+// amg_split.cu), from caches each time a coarse point reads it.
 
 #include "amg_table.cuh"
 
-// The neighbours of node nodes[k], as numbers of nodes that stay: their number into counts[k] where `place` is null, else themselves from place[k] on, and each one's `counts`
-// goes up by 1. False where the table is too small.
+// The neighbours of node nodes[k], as numbers among the coarse points. Where `place` is null, their number is
+// written to counts[k]. Otherwise the neighbours are written from place[k] on, and `counts` of each one
+// increases by 1. Returns false where the table is too small.
 template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& table, i64 k, bool here, const Matrix& a, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to, u64& bound) {
     const u32 i = here ? nodes[k] : 0;
     const i64 begin = here ? a.ptr[i] : 0, end = here ? a.ptr[i + 1] : 0;
@@ -34,7 +36,8 @@ template <int L> __device__ bool paths_of(const Group<L>& group, const Keys& tab
 
 #define PARAMETERS const i64 count, const Matrix a, const u32* __restrict__ nodes, const i64* __restrict__ place, u32* counts, u32* __restrict__ to
 
-// Tables in shared memory. The nodes that need larger ones are listed in `rows`; found[0] counts them, found[1] becomes the most neighbours that one of them may have.
+// Nodes with tables in shared memory. Nodes that need larger tables are listed in `rows`; found[0] counts
+// them, and found[1] becomes the most neighbours that one of them may have.
 extern "C" __global__ void __launch_bounds__(THREADS) strong_paths(PARAMETERS, u32* __restrict__ rows, u32* found) {
     constexpr int AT_ONCE = THREADS / LANES;
     __shared__ u32 keys[AT_ONCE][SLOTS];
@@ -53,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) strong_paths(PARAMETERS, u
     }
 }
 
-// The listed nodes, a warp each, with tables of `slots` for each warp of the grid.
+// The listed nodes, one warp each, with tables of `slots` for each warp of the grid.
 extern "C" __global__ void __launch_bounds__(32) strong_paths_long(PARAMETERS, const u32* __restrict__ rows, const u32 length, const u32 slots, u32* __restrict__ keys) {
     const Group<32> group;
     const Keys table = {keys + blockIdx.x * (i64)slots, slots};

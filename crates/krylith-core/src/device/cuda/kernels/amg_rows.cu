@@ -1,8 +1,10 @@
-// amg_rows: what is known of rows of a sparse product before they are summed, and rows sorted by that.
+// amg_rows: bounds and counts of the rows of a sparse product before they are summed, and rows sorted by
+// them.
 //
-// Macros: BINS. amg_bounds: the most columns that each row can have. amg_bin_sizes and amg_bin_rows: rows whose counts lie between limits, side by
-// side; the order within a bin depends on timing, and nothing depends on that order. amg_lengths: lengths of rows. Bytes moved: 4 an entry of the
-// left factor and 16 gathered, 8 a row; 4 a row; 8 a row; 12 a row.
+// Macros: BINS. amg_bounds: an upper bound of the columns of each row. amg_bin_sizes and amg_bin_rows: lists
+// of the rows whose counts lie between limits; the order within a bin depends on timing, and no result
+// depends on it. amg_lengths: lengths of rows.
+// Bytes moved: 4 per entry of the left factor, 16 gathered and 8 per row; 4 per row; 8 per row; 12 per row.
 
 typedef long long i64;
 
@@ -15,7 +17,7 @@ __device__ __forceinline__ int bin_of(const unsigned count, const Limits& limits
     return bin;
 }
 
-// Four lanes have a row.
+// Four lanes share a row.
 extern "C" __global__ void __launch_bounds__(256)
 amg_bounds(const i64 rows, const i64* __restrict__ ptr, const unsigned* __restrict__ col, const i64* __restrict__ right, const int diagonal, const i64 columns, unsigned* __restrict__ bounds) {
     const i64 row = (blockIdx.x * 256ll + threadIdx.x) / 4;
@@ -34,7 +36,7 @@ amg_lengths(const i64 rows, const i64* __restrict__ ptr, unsigned* __restrict__ 
     if (row < rows) lengths[row] = (unsigned)(ptr[row + 1] - ptr[row]);
 }
 
-// `sizes` begins with zeros; the number behind those of the bins becomes *total, where there is one.
+// `sizes` starts as zeros; the number behind those of the bins becomes *total, if there is one.
 extern "C" __global__ void __launch_bounds__(256)
 amg_bin_sizes(const i64 rows, const unsigned* __restrict__ counts, const Limits limits, const i64* __restrict__ total, unsigned long long* sizes) {
     __shared__ unsigned own[BINS];
@@ -46,7 +48,7 @@ amg_bin_sizes(const i64 rows, const unsigned* __restrict__ counts, const Limits 
     if (total && blockIdx.x == 0 && threadIdx.x == 0) sizes[BINS] = (unsigned long long)*total;
 }
 
-// `taken` begins with zeros.
+// `taken` starts as zeros.
 extern "C" __global__ void __launch_bounds__(256)
 amg_bin_rows(const i64 rows, const unsigned* __restrict__ counts, const Limits limits, const unsigned long long* __restrict__ sizes, unsigned long long* taken, unsigned* __restrict__ list) {
     __shared__ unsigned own[BINS];

@@ -1,12 +1,14 @@
-// amg_smooth: prolongation by aggregates after one step of Jacobi's method (see `smoothed` in precond/multilevel/host/aggregate.rs), with the same roundings.
+// amg_smooth: prolongation by aggregates after one step of Jacobi's method (see `smoothed` in
+// precond/multilevel/host/aggregate.rs), with the same roundings.
 //
-// Macros: LANES of a warp that have a row, THREADS of a block, SLOTS of a row's table in shared memory. Lanes look up the aggregates of a row's entries, then add
-// their shares one after the other. A row that no table takes raises `full`: then the host does this level. Bytes moved: 13 an entry and 4 for its
-// aggregate, 12 a weight.
+// Macros: LANES per row, THREADS per thread block, SLOTS of a row's table in shared memory. Lanes look up the
+// aggregates of a row's entries, then add their contributions one after another. A row that fits no table
+// raises `full`, and the host then computes this level.
+// Bytes moved: 13 per entry and 4 for its aggregate, 12 per weight.
 
 #include "amg_table.cuh"
 
-// ω; the step is taken with ω over a bound of the largest eigenvalue.
+// ω; the damping of the step is ω over a bound of the largest eigenvalue.
 #define OMEGA (4.0 / 3.0)
 
 extern "C" __global__ void __launch_bounds__(THREADS) smooth_rows(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u8* __restrict__ flags, const u32* __restrict__ aggregate, const i64* __restrict__ place, u32* counts, u32* to_col, double* to_values, u32* full) {
@@ -41,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) smooth_rows(const i64 n, c
         const double size = __ddiv_rn(OMEGA, __dadd_rn(norm, fabs(lumped)));
         const bool moves = __dmul_rn(lumped, own) > 0 && isfinite(size);
         const double step = own < 0 ? size : -size;
-        // The node's own aggregate has 1.
+        // The node's own aggregate starts with 1.
         bool fits = true;
         if (here && group.lane == 0 && aggregate[i] != NONE) {
             table.sum[table.place(aggregate[i])] = 1;

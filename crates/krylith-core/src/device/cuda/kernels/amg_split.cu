@@ -1,8 +1,9 @@
-// amg_split: which couplings are strong, and which nodes stay in the next level by PMIS (see precond/multilevel/host/split.rs).
+// amg_split: strong couplings, and the coarse points by PMIS (see precond/multilevel/host/split.rs).
 //
-// 2^shift lanes of a warp have a row. Every decision is a maximum, a comparison or a count, so nothing depends on the order of execution.
-// Of each entry a byte of flags is kept. Bytes moved: 13 an entry for strength and its flags, and an atomic sum for each strong one; a round of PMIS reads
-// 5 bytes for each entry of the undecided nodes, and 8 more for each strong one.
+// 2^shift lanes of a warp share a row. Every decision is a maximum, a comparison or a count, so nothing
+// depends on the order of execution. Each entry has a byte of flags.
+// Bytes moved: 13 per entry for strength and its flags, and an atomic addition for each strong entry; a round
+// of PMIS reads 5 bytes per entry of the undecided nodes, and 8 more per strong entry.
 
 #include "amg.cuh"
 
@@ -11,7 +12,7 @@
 #define STAYS 1
 #define GOES 2
 
-// STRONG and OPPOSITE of each entry, and how many entries of a column are strong, added to `counts`.
+// STRONG and OPPOSITE of each entry; the number of strong entries of a column is added to `counts`.
 extern "C" __global__ void __launch_bounds__(256) strong_entries(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, const double theta, u8* __restrict__ flags, u32* __restrict__ counts) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -43,8 +44,9 @@ extern "C" __global__ void __launch_bounds__(256) strong_entries(const i64 n, co
     }
 }
 
-// What a node weighs: the number of nodes that depend on it, then 40 bits of a hash of its number, numbers[i] where there are ranks, or nodes[i]; and 1, for 0 is
-// what a decided node weighs. Where none depends on it a node goes, unless they are to stay.
+// The weight of a node: the number of nodes that depend on it, then 40 bits of a hash of its number
+// (numbers[i] with several ranks, otherwise nodes[i]), plus 1, because a decided node weighs 0. A node on
+// which no other depends becomes a fine point, unless `lonely_stay`.
 extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const u64 seed, const u32* __restrict__ nodes, const u64* __restrict__ numbers, const int lonely_stay, const u32* __restrict__ counts, u64* __restrict__ weight, u8* __restrict__ state) {
     for EACH (i, n) {
         const u64 count = counts[i], number = numbers ? numbers[i] : nodes ? (u64)nodes[i] : (u64)i;
@@ -54,8 +56,9 @@ extern "C" __global__ void __launch_bounds__(256) pmis_begin(const i64 n, const 
     }
 }
 
-// Of two undecided nodes with a strong entry between them the lighter one has lost this round. A decided node weighs 0. `list` has the *count
-// undecided nodes; null: all n are looked at. `flags` null: all entries are strong. Both numbers of `left` become 0.
+// Of two undecided nodes with a strong entry between them, the lighter one loses this round. A decided node
+// weighs 0. `list` has the *count undecided nodes; if it is null, all n are checked. If `flags` is null, all
+// entries are strong. Both numbers of `left` become 0.
 extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, const u64* __restrict__ weight, const u64* __restrict__ numbers, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, u8* lost, u32* left) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     const i64 nodes = list ? (i64)*count : n;
@@ -80,8 +83,10 @@ extern "C" __global__ void __launch_bounds__(256) pmis_lose(const i64 n, const i
     }
 }
 
-// Undecided nodes that did not lose stay; those with a strong entry to one that stays go; the others are appended to `next`, whose length is left[0]; left[1] counts
-// those of them below `own`, unless that is negative. A node may be seen undecided or decided by others in this launch: lost or not, both mean the same.
+// Undecided nodes that did not lose become coarse points; those with a strong entry to a coarse point become
+// fine points. The others are appended to `next`, whose length is left[0]; left[1] counts those of them below
+// `own`, unless that is negative. Other threads may see a node as undecided or as decided in this launch;
+// with the lost flag both lead to the same decision.
 extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ flags, u64* weight, const u32* __restrict__ list, const u32* __restrict__ count, const u32 round, const i64 own, const u8* __restrict__ lost, u8* state, u32* __restrict__ next, u32* left) {
     __shared__ u32 places[9];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, lanes = 1 << shift, rows = 256 >> shift;
@@ -123,16 +128,17 @@ extern "C" __global__ void __launch_bounds__(256) pmis_decide(const i64 n, const
         }
         __syncthreads();
         if (again) next[places[8] + (places[warp] & 0xffff) + __popc(all & ((1u << lane) - 1))] = i;
-        __syncthreads();  // places are read
+        __syncthreads();  // places have been read
     }
 }
 
-// 1 of each node that stays, else 0.
+// 1 for each coarse point, else 0.
 extern "C" __global__ void __launch_bounds__(256) pmis_staying(const i64 n, const u8* __restrict__ state, u32* __restrict__ stays) {
     for EACH (i, n) stays[i] = state[i] == STAYS;
 }
 
-// COARSE of each entry whose column stays, and how many entries of each row are OPPOSITE too.
+// COARSE of each entry in the column of a coarse point, and the number of such entries of each row that are
+// OPPOSITE too.
 extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const int shift, const u8* __restrict__ state, u8* __restrict__ flags, u32* __restrict__ counts) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     for EACH_WARP_OF_ROWS (first, n) {
@@ -150,8 +156,8 @@ extern "C" __global__ void __launch_bounds__(256) coarse_columns(const i64 n, co
     }
 }
 
-// The entries that are COARSE and OPPOSITE, row by row from place[i] on: what other rows read of a row that they interpolate through. The highest bit of a
-// column says STRONG; `to_values` may be null.
+// Copies the entries that are COARSE and OPPOSITE, row by row from place[i] on: other rows read these of a
+// row that they interpolate through. The highest bit of a column marks STRONG; `to_values` may be null.
 extern "C" __global__ void __launch_bounds__(256) coarse_part(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const int shift, const u8* __restrict__ flags, const i64* __restrict__ place, u32* __restrict__ to_col, double* __restrict__ to_values) {
     const int lane = threadIdx.x % 32, lanes = 1 << shift;
     const u32 group = lanes == 32 ? FULL : ((1u << lanes) - 1) << (lane & ~(lanes - 1));
@@ -174,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(256) coarse_part(const i64 n, const
     }
 }
 
-// The nodes that stay, in ascending order; number[i] nodes before node i do.
+// Lists the coarse points in ascending order; number[i] of them come before node i.
 extern "C" __global__ void __launch_bounds__(256) staying_nodes(const i64 n, const i64* __restrict__ number, u32* __restrict__ nodes) {
     for EACH (i, n) {
         const i64 k = number[i];
@@ -182,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(256) staying_nodes(const i64 n, con
     }
 }
 
-// Of the nodes that stayed only those stay that stay again.
+// Keeps only those coarse points that the second PMIS has chosen again.
 extern "C" __global__ void __launch_bounds__(256) stay_again(const i64 count, const u32* __restrict__ nodes, const u8* __restrict__ again, u8* __restrict__ state) {
     for EACH (k, count) {
         if (again[k] != STAYS) state[nodes[k]] = GOES;

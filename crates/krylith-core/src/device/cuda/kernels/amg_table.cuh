@@ -1,12 +1,14 @@
-// amg_table: tables of the nodes that a row interpolates from, and groups of lanes that fill them. A row's weights are the sums of a table, divided,
-// ordered and truncated with the same roundings as on the host.
+// amg_table: tables of the nodes that a row interpolates from, and groups of lanes that fill them. The
+// weights of a row are the sums of its table, divided, sorted and truncated with the same roundings as on the
+// host.
 
 #include "amg.cuh"
 
 #define NONE 0xffffffffu
 #define DROPPED 0x80000000u
 
-// Where weights go: those of row i from place[i] on, or from i * stride where `place` is null; null columns: rows are only counted. `counts` may be null.
+// Target of the weights: those of row i start at place[i], or at i * stride where `place` is null. If the
+// columns are null, rows are only counted. `counts` may be null.
 struct Output {
     const i64* place;
     i64 stride;
@@ -17,14 +19,15 @@ struct Output {
     __device__ i64 begin(i64 i) const { return place ? place[i] : i * stride; }
 };
 
-// Open addressing: a power of two of slots, at least 2.
+// Open addressing with a power of two of slots, at least 2.
 struct Keys {
     u32* key;
     u32 slots;
 
     __device__ u32 first(u32 node) const { return (node * 0x9e3779b9u) >> __clz(slots - 1); }
 
-    // The slot of a node, taken where it has none yet; NONE where the table is full. Most nodes are there: they are looked for before anything is taken.
+    // The slot of a node, which is inserted if it is new; NONE if the table is full. Most nodes are already
+    // there, so it searches before it inserts.
     __device__ u32 place(u32 node) const {
         u32 slot = first(node);
         for (u32 tries = 0; tries < slots; ++tries) {
@@ -39,7 +42,7 @@ struct Keys {
         return NONE;
     }
 
-    // False where the table is full.
+    // Returns false if the table is full.
     __device__ bool insert(u32 node) const { return place(node) != NONE; }
 
     __device__ u32 find(u32 node) const {
@@ -61,20 +64,21 @@ struct Table : Keys {
     __device__ Table(u32* key, double* sum, u32* order, u32 slots) : Keys{key, slots}, sum(sum), order(order) {}
 };
 
-// A group of L lanes. Groups of a warp go through their rows in step, so that every shuffle has all lanes.
+// A group of L lanes. The groups of a warp process their rows in step, so that all lanes take part in every
+// shuffle.
 template <int L> struct Group {
     int lane, base;
 
     __device__ Group() : lane(threadIdx.x % L), base(threadIdx.x % 32 / L * L) {}
-    // Bit k: what lane k of this group says.
+    // Bit k is the value of v in lane k of this group.
     __device__ u32 ballot(bool v) const {
         const u32 all = __ballot_sync(FULL, v) >> base;
         return L == 32 ? all : all & ((1u << (L % 32)) - 1);
     }
     template <class T> __device__ T from(T v, int k) const { return __shfl_sync(FULL, v, k, L); }
-    // The lanes of this group among those of the warp.
+    // Mask of this group's lanes in the warp.
     __device__ u32 mask() const { return L == 32 ? FULL : ((1u << (L % 32)) - 1) << base; }
-    // The first lane of a set, 0 of an empty one.
+    // The lowest lane of a set, 0 for an empty one.
     __device__ static int lowest(u32 set) { return set ? __ffs(set) - 1 : 0; }
 };
 
@@ -98,12 +102,13 @@ struct Matrix {
     const i64* __restrict__ part;
     const u32* __restrict__ part_col;
     const double* __restrict__ part_values;
-    // number[i + 1] > number[i] where node i stays, as number[i].
+    // number[i + 1] > number[i] if node i is a coarse point; its number is number[i].
     const i64* __restrict__ number;
 };
 
-// Into the table: the coarse columns of row i's strong entries, and those of the rows that its strong entries lead to: its fine neighbours' rows, or with
-// `all` every neighbour's. False where the table is full; `most` becomes an upper bound of their number.
+// Inserts the coarse columns of row i's strong entries, and those of the rows that its strong entries lead
+// to: the rows of its fine neighbours, or with `all` of every neighbour. Returns false if the table is full;
+// `most` becomes an upper bound of the number of nodes.
 template <int L> __device__ bool gather(const Group<L>& group, const Matrix& a, const Keys& table, bool all, u32 i, i64 begin, i64 end, u64& most) {
     bool fits = true;
     u64 reads = 0;
@@ -136,7 +141,8 @@ template <int L> __device__ bool gather(const Group<L>& group, const Matrix& a, 
     return group.ballot(!fits) == 0;
 }
 
-// The entries of the table that are used, of the first `slots`, and that `takes` wants, to its front: how many. `takes(sum)` may change the sum.
+// Moves those used entries among the first `slots` that `takes` accepts to the front of the table, and
+// returns their number. `takes(sum)` may change the sum.
 template <int L, class F> __device__ u32 to_front(const Group<L>& group, const Table& table, u32 slots, F takes) {
     u32 done = 0;
     for (u32 first = 0; __any_sync(FULL, first < slots); first += L) {
@@ -145,7 +151,7 @@ template <int L, class F> __device__ u32 to_front(const Group<L>& group, const T
         double sum = node != NONE ? table.sum[s] : 0;
         const bool keeps = node != NONE && takes(sum);
         const u32 all = group.ballot(keeps);
-        __syncwarp();  // the slots are read
+        __syncwarp();  // the slots have been read
         if (keeps) {
             const u32 to = done + __popc(all & ((1u << group.lane) - 1));
             table.key[to] = node;
@@ -157,7 +163,8 @@ template <int L, class F> __device__ u32 to_front(const Group<L>& group, const T
     return done;
 }
 
-// Weights `scale` times sum over `diagonal`, those that are not 0, to the front of the table: how many. 0 where a weight is not finite.
+// Moves the nonzero weights `scale` times sum over `diagonal` to the front of the table, and returns their
+// number; 0 if a weight is not finite.
 template <int L> __device__ u32 divide(const Group<L>& group, const Table& table, double scale, double diagonal) {
     const u32 used = to_front(group, table, table.slots, [](double&) { return true; });
     bool broken = diagonal == 0;
@@ -169,8 +176,9 @@ template <int L> __device__ u32 divide(const Group<L>& group, const Table& table
     return group.ballot(broken) ? 0 : count;
 }
 
-// The first `count` of the table by ascending keys: `order` has their places, DROPPED where `most` others (0: any number) are larger, or as large and before
-// them by `numbers` (see `after`). The factor that keeps the row's sum is returned, 1 where nothing is dropped.
+// Sorts the first `count` entries of the table by key. `order` has their places, or DROPPED where `most`
+// other weights (0: any number) are larger, or equally large and before them by `numbers` (see `after`).
+// Returns the factor that keeps the row sum, which is 1 if nothing is dropped.
 template <int L> __device__ double truncate(const Group<L>& group, const Table& table, u32 count, u32 most, const u64* __restrict__ numbers) {
     for (u32 e = group.lane; e < count; e += L) {
         const u32 node = table.key[e];
@@ -210,7 +218,8 @@ template <int L> __device__ double truncate(const Group<L>& group, const Table& 
     return finite ? scale : 1;
 }
 
-// What `truncate` leaves of row i, to its place: how many. Column k of the table is number[k], or k where that is null. Groups of a warp may call it alone.
+// Writes the weights of row i that `truncate` has kept, and returns their number. Column k of the table
+// becomes number[k], or k where that is null. Groups of a warp may call it separately.
 template <int L> __device__ u32 put(const Group<L>& group, const Table& table, u32 count, double scale, i64 i, const i64* __restrict__ number, const Output& to) {
     const i64 place = to.begin(i);
     const u32 mine = group.mask();

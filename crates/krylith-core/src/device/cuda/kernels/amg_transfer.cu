@@ -1,8 +1,11 @@
-// amg_transfer: y <- W x or y <- y + W x with scalar weights W, P or R between two levels, for nodes of `order` unknowns each.
+// amg_transfer: y <- W x or y <- y + W x with scalar weights W, P or R between two levels, for nodes of
+// `order` unknowns each.
 //
-// A thread has one unknown of one row, and threads of a row read neighbouring numbers of x; with order 1, 2^shift lanes of a warp share a row and
-// their sums are added in a fixed tree. Sums of a thread go in the order of the row.
-// Bytes it must move: of each weight 8 and 4 for its column, of each row 8 for its beginning; x once, y once, and once more where it is added to.
+// A thread computes one unknown of one row, and the threads of a row read neighbouring numbers of x. With
+// order 1, 2^shift lanes of a warp share a row, and their sums are added in a fixed tree. A thread sums in
+// the order of the row.
+// Bytes moved at least: 8 per weight and 4 for its column, 8 per row for its row pointer; x once, y once, and
+// once more if it is added to.
 
 typedef long long i64;
 
@@ -22,7 +25,7 @@ amg_transfer(const int* halt, i64 rows, int order, int shift, const i64* __restr
         }
         return;
     }
-    // Whole warps go on together: blocks are multiples of 32, and so is the step.
+    // Whole warps stay together: thread blocks are multiples of 32, and so is the step.
     const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
     for (i64 t = first; t - threadIdx.x % 32 < rows << shift; t += step) {
         const i64 i = t >> shift;

@@ -1,7 +1,9 @@
-// amg_transpose: the transpose of a sparse matrix of scalars, its columns ascending.
+// amg_transpose: the transpose of a sparse matrix of scalars, with ascending columns.
 //
-// Entries are counted by columns, put into the rows of the transpose in whatever order, and sorted there by counting, which gives the same on every
-// run. Macros: LONG, entries from which on a row takes a block of threads. Bytes moved: 4 an entry, 24 an entry, 24 an entry.
+// Entries are counted by columns, put into the rows of the transpose in any order, and sorted there by
+// counting, which gives the same result in every run.
+// Macros: LONG, the least number of entries of a row that a whole thread block sorts.
+// Bytes moved: 4, 24 and 24 per entry.
 
 typedef long long i64;
 
@@ -10,7 +12,7 @@ amg_count_columns(const i64 entries, const unsigned* __restrict__ col, unsigned*
     for (i64 p = blockIdx.x * 256ll + threadIdx.x; p < entries; p += gridDim.x * 256ll) atomicAdd(counts + col[p], 1u);
 }
 
-// Four lanes have a row. `left` are the counts; zeros at the end.
+// Four lanes share a row. `left` starts as the counts and ends as zeros.
 extern "C" __global__ void __launch_bounds__(256)
 amg_scatter(const i64 rows, const i64* __restrict__ ptr, const unsigned* __restrict__ col, const double* __restrict__ val, const i64* __restrict__ to, unsigned* left, unsigned* __restrict__ to_col, double* __restrict__ to_val) {
     const i64 row = (blockIdx.x * 256ll + threadIdx.x) / 4;
@@ -33,7 +35,7 @@ __device__ __forceinline__ void rank_row(const i64 begin, const int count, const
     }
 }
 
-// Eight lanes have a row; rows of more than LONG entries are listed behind their number.
+// Eight lanes share a row; rows of more than LONG entries are listed behind their number.
 extern "C" __global__ void __launch_bounds__(256)
 amg_sort_rows(const i64 rows, const i64* __restrict__ ptr, const unsigned* __restrict__ col, const double* __restrict__ val, unsigned* __restrict__ to_col, double* __restrict__ to_val, unsigned* longer) {
     const i64 row = (blockIdx.x * 256ll + threadIdx.x) / 8;

@@ -1,11 +1,13 @@
-// arrays: a caller's matrix, taken over and checked on the device: indices of any width become 64-bit row pointers and 32-bit columns.
+// arrays: copies and checks a caller's matrix on the device: indices of any width become 64-bit row pointers
+// and 32-bit columns.
 //
-// Row pointers that begin at 1 count from 1, and so do columns: *base is then 1.
+// If the row pointers start at 1, both they and the columns count from 1, and *base becomes 1.
 //
-// Macros: ROW, COLUMN (types of the caller's row pointers and columns). `wrong` becomes 1 where an array breaks the rules of the format;
-// what is wrong is then named on the host. Bytes moved: each array read and written once, the pattern read once more.
+// Macros: ROW, COLUMN (types of the caller's row pointers and columns). `wrong` becomes 1 where an array
+// breaks the rules of the format; the host then finds the fault.
+// Bytes moved: each array read and written once, the pattern read once more.
 
-// Row pointers run from 0 to `entries` and do not decrease.
+// Row pointers must go from 0 to `entries` and must not decrease.
 extern "C" __global__ void take_row_pointers(long long rows, long long entries, const ROW* __restrict__ from, long long* __restrict__ to, int* base, int* wrong) {
     const long long first = from[0] == 1;
     if (blockIdx.x == 0 && threadIdx.x == 0) *base = (int)first;
@@ -25,7 +27,8 @@ extern "C" __global__ void take_columns(long long entries, long long columns, co
     }
 }
 
-// Columns ascend in each row: where they do not, a row must begin. Entry by entry, so that one long row is shared too.
+// Columns must ascend in each row: where they do not, a new row must start. It checks entry by entry, so that
+// a long row is shared among threads, too.
 extern "C" __global__ void check_columns(long long rows, long long entries, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, int* wrong) {
     for (long long p = 1 + blockIdx.x * (long long)blockDim.x + threadIdx.x; p < entries; p += (long long)gridDim.x * blockDim.x) {
         if (col[p - 1] < col[p]) continue;
@@ -46,7 +49,7 @@ extern "C" __global__ void take_values(long long count, const double* __restrict
     }
 }
 
-// differ becomes 1 where two patterns of the same shape are not the same.
+// `differ` becomes 1 where two patterns of the same shape differ.
 extern "C" __global__ void compare_patterns(long long pointers, long long entries, const long long* __restrict__ one, const long long* __restrict__ two,
                                             const unsigned* __restrict__ col, const unsigned* __restrict__ other, int* differ) {
     bool same = true;

@@ -1,33 +1,38 @@
-// block: what P-CBCG does with blocks of COLUMNS vectors of n numbers, one pass over memory each.
+// block: operations of P-CBCG on blocks of COLUMNS vectors of n numbers, each in one pass over memory.
 //
-//   block_products   out[i*s + j] = x_i'y_j                                             reads 2s
+//   block_products   out[i*s + j] = x_i'y_j; reads 2s
 //   block_update     Q <- S - Q B, AQ <- AS - AQ B (B by columns), and with the new ones
-//                    out = [ Q'AQ | (AQ)'AQ (both by rows from the diagonal on) | Q'r | (AQ)'r | r'r ]   reads 4s + 1, writes 2s
-//   block_advance    x += Q a, r -= AQ a                                                reads 2s + 2, writes 2
+//                    out = [ Q'AQ | (AQ)'AQ (both by rows from the diagonal on) | Q'r | (AQ)'r | r'r ];
+//                    reads 4s + 1, writes 2s
+//   block_advance    x += Q a, r -= AQ a; reads 2s + 2, writes 2
 //
 // Bytes moved: 8n for each vector read or written.
 //
 // Macros, tuned on an H200 (BlockShape):
 //   COLUMNS                          s, 1 to 16
-//   WARPS_PRODUCTS, WARPS_UPDATE     warps of a block of threads
+//   WARPS_PRODUCTS, WARPS_UPDATE     warps per thread block
 //   AHEAD_PRODUCTS, AHEAD_UPDATE     tiles of 8 rows that a warp loads at a time
-//   RESIDENT_PRODUCTS                resident blocks a multiprocessor; one of block_update
-//   PIPELINE                         1: block_update loads the next rows while it works on these
+//   RESIDENT_PRODUCTS                resident thread blocks per multiprocessor; one of block_update
+//   PIPELINE                         1: block_update loads the next rows while it processes the present ones
 //
-// Sums of all pairs do not fit one thread, so tensor cores make them: mma.m8n8k4 in f64. Of a tile of 8 rows, lane (g, t),
-// g = lane / 4, t = lane % 4, holds rows 2t and 2t + 1 of column g, one 16-byte load: the first rows of all lanes are one operand of
-// four rows, the second rows another, because the order in which rows are summed is free. The update is made transposed, Q^T <- S^T - B^T Q^T: B^T
-// stays in registers, Q^T comes as row g of column t, and what comes out lies as a pair of rows of column g again, ready to be stored and
-// to be multiplied for the sums. All loads of a tile come before its stores, and no other warp touches its rows: Q may be updated in place.
+// The sums of all pairs do not fit one thread, so tensor cores compute them with mma.m8n8k4 in f64. Of a tile
+// of 8 rows, lane (g, t), g = lane / 4, t = lane % 4, holds rows 2t and 2t + 1 of column g, which is one
+// 16-byte load. The first rows of all lanes form one operand of four rows and the second rows another; this
+// is possible because rows may be summed in any order. The update is computed transposed, Q^T <- S^T - B^T
+// Q^T: B^T stays in registers, and Q^T is loaded as row g of column t. The result is again a pair of rows of
+// column g, ready to be stored and to be multiplied for the sums. All loads of a tile precede its stores, and
+// no other warp accesses its rows, so Q may be updated in place.
 //
-// Columns come as pointers in the arguments, 16-byte aligned; rows >= n are neither read nor written.
-// scratch: gridDim.x numbers for each sum.  counter: one zeroed word.  peers: null, or the GPUs (peers.cuh) over which sums are
-// totalled by the last block, which adds the blocks' sums in block order: deterministic.
+// Columns are passed as pointers in the arguments, 16-byte aligned; rows >= n are neither read nor written.
+// scratch:  gridDim.x numbers for each sum.
+// counter:  one zeroed word.
+// peers:  null, or the GPUs (peers.cuh) over which the last block reduces the sums. It adds the blocks' sums
+// in block order, so results are deterministic.
 
 #include "peers.cuh"
 
 constexpr int S = COLUMNS;
-constexpr int ROWS = 8;                    // of a tile
+constexpr int ROWS = 8;                    // rows of a tile
 constexpr int WIDE = (S + 7) / 8;          // tiles of 8 columns
 constexpr int DEEP = (S + 3) / 4;          // tiles of 4 columns
 
@@ -41,7 +46,7 @@ __device__ __forceinline__ void multiply(double (&d)[2], double a, double b) {
                  : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
 }
 
-// Two rows of a column, rows from `left` on as zeros. The column must exist if any row is wanted.
+// Two rows of a column, with zeros for rows from `left` on. The column must exist if any row is needed.
 __device__ __forceinline__ void load(const double* p, int left, double (&v)[2]) {
     v[0] = v[1] = 0;
     if (left >= 2) {
@@ -56,11 +61,12 @@ __device__ __forceinline__ void store(double* p, int left, const double (&v)[2])
     else if (left == 1) *p = v[0];
 }
 
-// Warps whose sums find room in shared memory at once: of more, half add to what the others left.
+// Number of warps whose sums fit in shared memory at once; with more warps, half of them add to the sums of
+// the others.
 __device__ constexpr int slots(int warps) { return warps > 8 ? (warps + 1) / 2 : warps; }
 
-// The blocks' sums to `out`, in block order, over the GPUs too. `from[k]`, in shared memory, is this block's share of sum k; the whole block
-// calls it behind a barrier.
+// Reduces the blocks' sums to `out`, in block order, and over the GPUs. `from[k]`, in shared memory, is this
+// block's part of sum k; the whole block must call it after a barrier.
 template <int WARPS>
 __device__ __forceinline__ void finish(const double* from, int sums, double* out, double* scratch, unsigned* counter, Group* peers) {
     __shared__ bool last;
@@ -92,7 +98,7 @@ __device__ __forceinline__ void finish(const double* from, int sums, double* out
             if (!peers && lane == 0 && k + i * WARPS < sums) out[k + i * WARPS] = x[i];
         }
         if (!peers) continue;
-        const int mine = lane / 8;  // eight lanes post a sum
+        const int mine = lane / 8;  // eight lanes share a sum
         const double low = mine % 2 ? x[1] : x[0], high = mine % 2 ? x[3] : x[2];
         if (k + mine * WARPS < sums) post(round, k + mine * WARPS, mine < 2 ? low : high);
     }
@@ -101,7 +107,8 @@ __device__ __forceinline__ void finish(const double* from, int sums, double* out
     close_round(peers);
 }
 
-// Rows of two blocks that a warp multiplies: pairs of rows of column g, on their way while others are used.
+// Rows of two blocks of vectors that a warp multiplies: pairs of rows of column g, prefetched while others
+// are used.
 struct Pairs {
     double a[AHEAD_PRODUCTS][WIDE][2], b[AHEAD_PRODUCTS][WIDE][2];
 };
@@ -179,7 +186,8 @@ constexpr int UPPER = WIDE * (WIDE + 1) / 2;   // tiles of a symmetric matrix: (
 constexpr int HALF = S * (S + 1) / 2;
 constexpr int SUMS = S * (S + 3) + 1;
 
-// Rows of the update: S and A S as pairs of rows of column g, which become Q and A Q; Q and A Q before as row g of column t; r.
+// Rows of the update: S and A S as pairs of rows of column g, which become Q and A Q; the old Q and A Q as
+// row g of column t; r.
 struct Strip {
     double made[AHEAD_UPDATE][2][WIDE][2], before[AHEAD_UPDATE][2][DEEP], rest[AHEAD_UPDATE][2];
 };
@@ -194,7 +202,7 @@ block_update(const int* halt, const int n, const Block basis, const Block produc
     __shared__ double with_r[WARPS][2 * S + 1];
     __shared__ double own[SUMS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    // -B^T: what goes from column 4k + t of Q to column 8i + g.
+    // -B^T: the factors from column 4k + t of Q to column 8i + g.
     double b[WIDE][DEEP];
 #pragma unroll
     for (int i = 0; i < WIDE; ++i)
@@ -311,7 +319,7 @@ block_update(const int* halt, const int n, const Block basis, const Block produc
     for (int k = threadIdx.x; k < SUMS; k += WARPS * 32) {
         double all = 0;
         if (k < 2 * HALF) {
-            int i = 0, j = k % HALF;   // row i, and how far behind the diagonal
+            int i = 0, j = k % HALF;   // row i, and distance from the diagonal
             while (j >= S - i) j -= S - i, ++i;
             j += i;
             const int tile = k / HALF * UPPER + i / 8 + (j / 8) * (j / 8 + 1) / 2;

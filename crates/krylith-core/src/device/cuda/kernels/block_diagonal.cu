@@ -1,15 +1,15 @@
 // block_diagonal: y = D x with dense blocks of order ORDER on the diagonal (point-block Jacobi).
 //
 // Macros: ORDER 1 to 32 (b times s), VALUE double or float (storage; arithmetic is in double).
-// Bytes moved: ORDER * ORDER * sizeof(VALUE) a node and 16 * ORDER for x and y.
+// Bytes moved: ORDER * ORDER * sizeof(VALUE) per node, and 16 * ORDER for x and y.
 //
-// Blocks are stored by columns, nodes in groups of GROUP side by side: entry (r, c) of node i stands at
-// ((i / GROUP * ORDER + c) * GROUP + i % GROUP) * ORDER + r. A thread makes one number of y, so a warp reads
-// whole lines whatever the order, and the node's x comes through shared memory.
+// Blocks are stored by columns, with nodes interleaved in groups of GROUP: entry (r, c) of node i is at ((i /
+// GROUP * ORDER + c) * GROUP + i % GROUP) * ORDER + r. A thread computes one number of y, so a warp reads
+// whole cache lines for any order, and the node's x comes through shared memory.
 
-constexpr int GROUP = ORDER >= 32 ? 1 : (32 + ORDER - 1) / ORDER;   // nodes side by side
+constexpr int GROUP = ORDER >= 32 ? 1 : (32 + ORDER - 1) / ORDER;   // interleaved nodes
 constexpr int NODES = ORDER >= 8 ? (256 / ORDER / GROUP > 0 ? 256 / ORDER / GROUP : 1) * GROUP
-                                 : (256 / ORDER) / GROUP * GROUP;   // nodes a block of threads
+                                 : (256 / ORDER) / GROUP * GROUP;   // nodes per thread block
 constexpr int THREADS = NODES * ORDER;
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -11,10 +11,10 @@
 //   VALUE    double | float   type in which the basis is stored; all arithmetic is in double
 //   RHS      2 | 1            see above
 //   COMBINE                   name of the kernel
-//   WARPS                     warps a block; BLOCKS resident blocks a multiprocessor, for the registers
-//   WIDTH    power of two     columns a lane loads at once (of fewer columns it takes more rows)
+//   WARPS                     warps per block; BLOCKS resident blocks per multiprocessor, for the registers
+//   WIDTH    power of two     columns a lane loads at once (of fewer columns it loads more rows)
 //   SMALL_STEP                the last block runs a small step (step.cuh) beside the others; needs
-//                             gridDim.x >= 2. *halt == k + 2 says that this very step k halts what follows:
+//                             gridDim.x >= 2. *halt == k + 2 says that this very step k halts later work:
 //                             blocks of this launch that start after it must still finish column k
 //
 // Arguments: V and its columns, w and z are 16-byte aligned; rows >= n are neither read nor written.
@@ -22,13 +22,13 @@
 //
 // Bytes moved: (k + 1)*n*sizeof(VALUE) + 24*n (RHS == 2), k*n*sizeof(VALUE) + 16*n (RHS == 1).
 //
-// Mapping. A row's result needs all columns of that row and nothing else, so a warp takes whole tiles of
-// 512 bytes, with the coefficients in shared memory, one broadcast a column. A block owns a contiguous
-// range as in project and walks it from its end: what project read last is still in L2.
+// Mapping. A row's result needs only the columns of that row, so a warp processes whole tiles of 512 bytes,
+// with the coefficients in shared memory, one broadcast per column. As in project, a block owns a contiguous
+// range. It processes the range from its end, because the data that project read last is still in L2.
 //
-// Programmatic dependent launch (optional): V, w, z, cols and *halt must be complete before the kernel
-// before this one starts (project qualifies); only the coefficients (sums; c, scale) may be late, and they
-// are awaited behind the first loads.
+// Programmatic dependent launch (optional): V, w, z, cols and *halt must be complete before the previous
+// kernel starts (project satisfies this). Only the coefficients (sums; c, scale) may be late: the kernel
+// waits for them after its first loads.
 
 #ifndef VALUE
 #define VALUE double
@@ -51,9 +51,9 @@
 
 typedef unsigned long long Policy;
 
-constexpr int PACK = 16 / sizeof(VALUE), TILE = 32 * PACK;   // rows of a lane's load, of a warp's
+constexpr int PACK = 16 / sizeof(VALUE), TILE = 32 * PACK;   // rows of a lane's load, and of a warp's
 
-// What follows from the inner products; the same bits in every block.
+// Scalars computed from the inner products; the same bits in every block.
 struct Scalars {
     double rho, inverse, tk;
 };
@@ -62,7 +62,7 @@ struct Scalars {
 #include "step.cuh"
 #endif
 
-// Under programmatic dependent launch only: until here the kernel before this one may still be running.
+// Under programmatic dependent launch only: before this call the previous kernel may still be running.
 __device__ __forceinline__ void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
@@ -95,8 +95,9 @@ __device__ __forceinline__ VALUE finish(double s, double& u, const Scalars& f) {
     return q;
 }
 
-// Tiles first, first - WARPS, ... >= begin, U at a time, W columns at a time. `prepare` fills `coef` and
-// holds a barrier, so every warp makes at least one round; it runs while the first loads are under way.
+// Processes tiles first, first - WARPS, ... >= begin, U at a time and W columns at a time. `prepare` fills
+// `coef` and contains a barrier, so every warp makes at least one round; it runs while the first loads are in
+// flight.
 template <int W, int U, class Prepare>
 __device__ __forceinline__ Scalars sweep(const VALUE* V, VALUE* q, long long ld, int k, const double* coef,
                                          const double* z, double* w, int begin, int first, Prepare prepare) {
@@ -187,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) COMBINE(ARGUMEN
             coef[2 * j + 1] = j < k ? sums[k + j] : 0;
         }
         __syncthreads();
-        // Each warp for itself, in the same order: cheaper than a second barrier.
+        // Each warp computes this itself, in the same order, which is cheaper than a second barrier.
         double rr = 0, rt = 0;
         for (int j = threadIdx.x & 31; j < k; j += 32) {
             rr = fma(coef[2 * j], coef[2 * j], rr);
@@ -240,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, BLOCKS) COMBINE(ARGUMEN
     else
         scalars = sweep<WIDTH, 1>(V, q, ld, k, coef, z, w, begin, first, prepare);
 
-    // The rows after the last whole tile, one a thread: padding is neither read nor written.
+    // The rows after the last whole tile, one per thread: padding is neither read nor written.
     const int row = tiles * TILE + threadIdx.x;
     if (blockIdx.x != workers - 1 || row >= n) return;
     double s = w[row], t = RHS == 2 ? z[row] : 0;

@@ -1,20 +1,26 @@
-// csr_product: y = c A x of scalar rows, straight from the arrays of the format: nothing is sorted, packed or copied before. Beside it what
-// the product needs once (csr_tiles, csr_values), the rows that several tiles share (csr_cut_rows) and the residual that certifies an answer.
-// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, by registers), CAPACITY (most entries of a tile), LONG (rows up to this
-// length are never cut); PEERS or SMOOTH, if defined: where numbers of y go.
-// Bytes it must move: of each entry the value and 4 bytes, of each row 8 of row_ptr, 8 of y and 8 of x. For 7 entries a row in f64: 107 a row.
+// csr_product: y = c A x of scalar rows, directly from the arrays of the format: nothing is sorted, packed or
+// copied before. This file also has the set-up of the product (csr_tiles, csr_values), the rows that several
+// tiles share (csr_cut_rows) and the residual that certifies a solution.
+// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, limited by registers), CAPACITY
+// (most entries of a tile), LONG (rows up to this length are never cut); PEERS or SMOOTH, if defined: other
+// targets of the numbers of y.
+// Bytes moved at least: for each entry the value and 4 bytes; for each row 8 of row_ptr, 8 of y and 8 of x.
+// For 7 entries per row in f64: 107 per row.
 //
-// Tiles. Entry p of row r has the key p + r / 8, and equal windows of keys are equal work, whatever the rows (merge path; Merrill and Garland
-// 2016), a row counting as much as an eighth of an entry. Tile t takes the rows that begin in its window of WINDOW keys, whole; only a row longer
-// than LONG is cut where windows end. What a tile has of a cut row goes to parts[2t] if the row began before, else to parts[2t + 1], and
-// csr_cut_rows adds the parts in order.
+// Tiles. Entry p of row r has the key p + r / 8. Equal windows of keys are equal work for any rows (merge
+// path; Merrill and Garland 2016), where a row counts as much as an eighth of an entry. Tile t contains whole
+// rows, those that start in its window of WINDOW keys; only a row longer than LONG is cut at window ends. The
+// sum of a tile's part of a cut row goes to parts[2t] if the row started in an earlier tile, else to parts[2t
+// + 1]. csr_cut_rows adds the parts in order.
 //
-// Mapping. A block of threads takes a tile. Each thread loads pairs of neighbouring entries, past L1, all of them at once, then gathers x for
-// them all: 10 entries in flight a thread and 1,024 threads a multiprocessor keep the memory busy, and most of L1 is left to x. Products go to
-// shared memory, from where 1 to 32 neighbouring lanes add up a row, and whole warps those far above the mean. Lanes depend on the tile alone
-// and sums on nothing else, so results are the same every time. Measured beside it on an H200: tiles brought to shared memory by bulk copies,
-// two ahead, whose room was L1's (81 % of read bandwidth for 89 % on 7 points, 51 for 69 % on rows like a web crawl's). Several neighbouring
-// tiles in one block of threads, one entry a load and padding against bank conflicts were slower as well.
+// Mapping. A thread block processes a tile. Each thread loads pairs of neighbouring entries, past L1 and all
+// of them at once, then gathers x for all. With 10 entries in flight per thread and 1,024 threads per
+// multiprocessor the memory is busy, and most of L1 is left to x. Products go to shared memory, where 1 to 32
+// neighbouring lanes sum a row, and whole warps sum rows far above the mean length. The number of lanes
+// depends only on the tile, and sums on nothing else, so results are reproducible. Slower alternatives on an
+// H200: bulk copies of tiles to shared memory, two ahead, which takes space from L1 (81 % of the read
+// bandwidth instead of 89 % on 7 points, 51 % instead of 69 % on rows like a web crawl's); several
+// neighbouring tiles per thread block; one entry per load; and padding against bank conflicts.
 #ifndef VALUE
 #define VALUE double
 #endif
@@ -23,45 +29,45 @@
 
 typedef long long i64;
 
-constexpr int EACH = CAPACITY / THREADS;  // entries of a thread
-constexpr int ALIGN = 2;  // tiles are read from a multiple of this many entries on: pairs
+constexpr int EACH = CAPACITY / THREADS;  // entries per thread
+constexpr int ALIGN = 2;  // tiles are read from a multiple of this many entries on, because of pairs
 constexpr int WINDOW = CAPACITY - LONG - ALIGN;
 constexpr int ROW = 3;  // a row counts as much as 2^-ROW entries
-constexpr int MOST = 32;  // entries of a row that a lane adds up
+constexpr int MOST = 32;  // entries of a row that one lane sums
 constexpr int HEAD = 1, UNEVEN = 2, LANES = 4;
 static_assert(EACH % 2 == 0 && EACH * THREADS == CAPACITY, "threads take pairs");
-// Of a tile: its first entry, its first row (one more if it begins with a part of a row that began before: HEAD), and its kind, in which LANES
-// counts the lanes of an item, as a power of two.
+// A tile: its first entry, its first row (plus one if it starts with HEAD, the rest of an earlier row), and
+// its kind, which contains LANES, the binary logarithm of the lanes per item.
 struct __align__(16) Tile { i64 entry; int row, kind; };
 
-// Lanes for each of the items of a tile, as a power of two.
+// Binary logarithm of the lanes for each item of a tile.
 __device__ __forceinline__ int lanes_of(int items) {
     int log = 0;
     while (log < 5 && items <= THREADS >> (log + 1)) ++log;
     return log;
 }
 
-// What a tile does: items are its rows, the part of a row that began before it being the first.
+// Items of a tile: its rows, where the first may be the rest of an earlier row.
 struct Items {
-    const Tile* at;  // the tile and the next
+    const Tile* at;  // this tile and the next
     __device__ __forceinline__ i64 base() const { return at[0].entry & ~(i64)(ALIGN - 1); }
     __device__ __forceinline__ int head() const { return at[0].kind & HEAD; }
     __device__ __forceinline__ int first() const { return at[0].row - head(); }
     __device__ __forceinline__ int count() const { return at[1].row - first(); }
     __device__ __forceinline__ int log() const { return at[0].kind / LANES; }
-    // The last item goes on in the next tile.
+    // True if the last item continues in the next tile.
     __device__ __forceinline__ bool cut() const { return at[1].kind & HEAD; }
-    // Where a part of a row goes; -1: the item is a whole row.
+    // Target of a part of a row; -1 if the item is a whole row.
     __device__ __forceinline__ int part(int i) const { return i == 0 && head() ? 0 : i == count() - 1 && cut() ? 1 : -1; }
 };
-// Where a row's entries are, without the upper halves: what is counted from the base of a tile needs none. It is asked for long before it is
-// needed, and nothing is computed from it until then.
+// Range of a row's entries, without the upper halves, which are not needed for indices relative to a tile. It
+// is loaded long before its first use.
 struct Row { unsigned begin, end; };
 __device__ __forceinline__ Row row_at(const Items& on, const i64* __restrict__ row_ptr, int i) {
     const unsigned* at = (const unsigned*)(row_ptr + on.first() + i);
     return {at[0], at[2]};
 }
-// Entries of an item, counted from the base of its tile.
+// Entries of an item, relative to the first entry of its tile.
 struct Range { int begin, end; };
 __device__ __forceinline__ Range range(const Items& on, const Row& row, int i) {
     const i64 base = on.base();
@@ -71,7 +77,8 @@ __device__ __forceinline__ Range range(const Items& on, const Row& row, int i) {
     return of;
 }
 
-// Loads two neighbouring entries past L1, and lets them leave L2 first: what is read once should not push out x.
+// Loads two neighbouring entries past L1, and marks them as first to leave L2: data that is read once should
+// not evict x.
 struct Stream {
 #if __CUDA_ARCH__ >= 800
     unsigned long long policy;
@@ -93,7 +100,7 @@ struct Stream {
 #endif
 };
 
-// sum(range) of each item, by 2^log lanes that are given to `write` added up. All threads take part.
+// Computes sum(range) of each item with 2^log lanes, and passes it to `write`. All threads take part.
 template <int log, class Sum, class Write>
 __device__ __forceinline__ void each_item(const Items& on, const i64* __restrict__ row_ptr, Row ahead, Sum sum, Write write) {
     const int lanes = on.count() << log, whole = (lanes + 31) & ~31;
@@ -107,7 +114,7 @@ __device__ __forceinline__ void each_item(const Items& on, const i64* __restrict
     }
 }
 
-// Rows of a tile, from its products; `many` is 0.
+// Sums the rows of a tile from its products; `many` is 0.
 template <int log, class Write>
 __device__ __forceinline__ void sum_rows(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const double* products, int* many, int* list,
                                            Write write) {
@@ -148,7 +155,8 @@ template <class F> __device__ __forceinline__ void with_constant(int log, F f) {
     }
 }
 
-// With PEERS each number of y goes to other GPUs too, straight from the registers: every GPU wants the whole y.
+// With PEERS each number of y is also stored to the other GPUs, directly from the registers: every GPU needs
+// the whole y.
 #ifdef PEERS
 struct Others { double* y[15]; i64 count; };
 #define OTHERS , const Others others
@@ -157,7 +165,8 @@ struct Others { double* y[15]; i64 count; };
         y[row] = value;                                                       \
         for (int q = 0; q < others.count; ++q) others.y[q][row] = value;      \
     } while (0)
-// With SMOOTH a row makes something else of its number: smooth.cuh. The module has nothing but the product then.
+// With SMOOTH a row turns its number into something else: see smooth.cuh. The module then contains only the
+// product.
 #elif defined(SMOOTH)
 #include "smooth.cuh"
 #define OTHERS , const Smooth of
@@ -184,7 +193,7 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
     const Stream stream;
     VALUE value[EACH];
     unsigned column[EACH];
-    // Entry k of this thread; what lies outside of the tile is multiplied as any other and belongs to no row.
+    // Entry k of this thread. Entries outside the tile are multiplied like any other, and belong to no row.
     auto entry = [](int k) { return (int)(2 * (threadIdx.x + k / 2 * THREADS) + k % 2); };
 #pragma unroll
     for (int k = 0; k < EACH; k += 2) {
@@ -217,7 +226,8 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
     with_constant(on.log(), [&](auto lanes) { sum_rows<decltype(lanes)::value>(on, row_ptr, mine, products, &many, list, write); });
 }
 
-// Rows that several tiles share: adds their parts in order, a warp a row. cuts: row, first tile and last tile of each.
+// Rows that several tiles share: adds their parts in order, one warp per row. cuts: row, first tile and last
+// tile of each.
 extern "C" __global__ void csr_cut_rows(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
                                         double* __restrict__ y OTHERS) {
     if (halt && *halt) return;
@@ -242,12 +252,14 @@ __device__ __forceinline__ Twofold other_lane(const Twofold& s, int d) {
     return {__shfl_xor_sync(~0u, s.hi, d), __shfl_xor_sync(~0u, s.lo, d)};
 }
 
-// What a sum loses when it is rounded.
+// The rounding error of a rounded sum.
 __device__ __forceinline__ double lost(const Twofold& s, double rounded) { return __dadd_rn(__dsub_rn(s.hi, rounded), s.lo); }
 
-// r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded: the residual that says whether a
-// solve has converged, and what rounding may make of it. At most one launch a batch of iterations. Bytes it must move: what a product does, b
-// read and m written. Values come straight from memory; a part of a row is three numbers. b null: 0. low: what r lacks, or null.
+// r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded:
+// the residual that decides convergence, and a bound for its rounding errors. At most one launch per batch of
+// iterations. Values come directly from memory; a part of a row is three numbers. A null b stands for 0. low:
+// the rounding error of r, or null.
+// Bytes moved at least: those of a product, b read and m written.
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
              const VALUE* __restrict__ values, const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r,
@@ -292,7 +304,7 @@ csr_residual(const int* halt, const Tile* __restrict__ tiles, const i64* __restr
     }
 }
 
-// The residuals of rows that several tiles share, a warp a row.
+// The residuals of rows that several tiles share, one warp per row.
 extern "C" __global__ void csr_residual_cut(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
                                             const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m,
                                             double* __restrict__ low) {
@@ -319,7 +331,7 @@ extern "C" __global__ void csr_residual_cut(const int* halt, const int count, co
     if (low) low[row] = lost(sum, rounded);
 }
 
-// The first of the rows low..high whose key is not below `key`, or high: a warp looks at 32 places at once.
+// The first of the rows low..high whose key is not below `key`, or high: a warp checks 32 positions at once.
 __device__ __forceinline__ int first_row(const i64* __restrict__ row_ptr, int low, int high, i64 key) {
     while (low < high) {
         const i64 step = ((i64)high - low + 31) / 32, at = low + threadIdx.x % 32 * step;
@@ -331,7 +343,9 @@ __device__ __forceinline__ int first_row(const i64* __restrict__ row_ptr, int lo
     return low;
 }
 
-// Tiles, a warp each and one for where the last ends; `cuts` are the rows that several share, in any order. Bytes moved: row_ptr twice.
+// Makes the tiles, with one warp per tile and one for the end of the last; `cuts` are the rows that several
+// tiles share, in any order.
+// Bytes moved: row_ptr twice.
 extern "C" __global__ void csr_tiles(const i64* __restrict__ row_ptr, const int rows, const int count, Tile* __restrict__ tiles,
                                      int* __restrict__ cuts, int* cut_rows) {
     const int t = (int)((blockIdx.x * (i64)blockDim.x + threadIdx.x) / 32), lane = threadIdx.x % 32;
@@ -367,7 +381,8 @@ extern "C" __global__ void csr_tiles(const i64* __restrict__ row_ptr, const int 
     if (lane == 0) tiles[t] = tile;
 }
 
-// Values as they are stored; broken becomes 1 where one is NaN or infinite. Bytes moved: those of both.
+// Converts values to the stored type; broken becomes 1 where one is NaN or infinite.
+// Bytes moved: those of both arrays.
 extern "C" __global__ void csr_values(const double* __restrict__ from, VALUE* __restrict__ to, const i64 count, int* broken) {
     for (i64 p = blockIdx.x * (i64)blockDim.x + threadIdx.x; p < count; p += (i64)gridDim.x * blockDim.x) {
         const double value = from[p];

@@ -1,13 +1,17 @@
-// csr_ghosts: what a product of scalar rows on several GPUs does beside y = c A_own x (csr.cu), for the rows that have ghosts.
+// csr_ghosts: the part of a product of scalar rows on several GPUs that is not y = c A_own x (csr.cu), for
+// the rows that have ghosts.
 //
-//   csr_send       begins the exchange: stores what neighbours need into their ghosts
-//   csr_ghosts     waits for the ghosts g and adds: y += c A_ghost g, where no row has many
-//   csr_await      waits for the ghosts and copies them to where csr.cu reads them, where some row has many, and for residuals
-//   csr_add_rows, csr_add_residuals   add what csr.cu made of those rows to theirs
+//   csr_send      starts the exchange: stores the numbers that neighbours need into their ghosts
+//   csr_ghosts    waits for the ghosts g and adds: y += c A_ghost g, where no row has many ghosts
+//   csr_await     waits for the ghosts and copies them to where csr.cu reads them, for rows with many ghosts
+//                 and for residuals
+//   csr_add_rows, csr_add_residuals   add the results of csr.cu for those rows
 //
 // Constants: VALUE (double or float as stored), THREADS.
-// Bytes it must move: over the links 8 a number sent; of each entry of A_ghost the value, 4 and a ghost; of each of its rows 12, and y twice.
-// Mapping: 2^log neighbouring lanes take a row, as many as a mean row has entries. Sums depend on the pattern alone: they are the same every time.
+// Bytes moved at least: over the links 8 per number sent; for each entry of A_ghost the value, 4 and a ghost;
+// for each of its rows 12, and y twice.
+// Mapping: 2^log neighbouring lanes share a row, as many as a mean row has entries. Sums depend only on the
+// pattern, so they are reproducible.
 
 #ifndef VALUE
 #define VALUE double
@@ -23,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) csr_send(const int* halt, 
     begin_exchange(exchange, x);
 }
 
-// Of an exchange its ghosts, else those at `ghosts`, which are there.
+// Reads the ghosts of an exchange, or without one those at `ghosts`, which have already arrived.
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_ghosts(const int* halt, const int count, const unsigned* __restrict__ rows, const i64* __restrict__ starts, const unsigned* __restrict__ columns,
            const VALUE* __restrict__ values, const int log, const double* ghosts, double* __restrict__ y, const double* __restrict__ coefficient,
@@ -46,7 +50,7 @@ csr_ghosts(const int* halt, const int count, const unsigned* __restrict__ rows, 
     }
 }
 
-// Where the wait was given up nothing is copied, and what follows is of no use: the failure is in the group.
+// After a timeout nothing is copied, and later results are invalid: the group records the failure.
 extern "C" __global__ void __launch_bounds__(THREADS) csr_await(const int* halt, const int count, double* __restrict__ to, Exchange* exchange) {
     if (halt && *halt) return;
     const double* const ghosts = awaited_ghosts(exchange);
@@ -61,7 +65,8 @@ csr_add_rows(const int* halt, const int count, const unsigned* __restrict__ rows
     if (i < count) y[rows[i]] += sums[i];
 }
 
-// r + low is what the own columns left of b, more_r + more_low what the ghosts take off; r becomes the sum of all, rounded once.
+// r + low is b minus the product of the own columns, more_r + more_low is the product of the ghosts; r
+// becomes the total, rounded once.
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_add_residuals(const int* halt, const int count, const unsigned* __restrict__ rows, const double* __restrict__ more_r,
                   const double* __restrict__ more_low, const double* __restrict__ more_m, const double* __restrict__ low, double* __restrict__ r,

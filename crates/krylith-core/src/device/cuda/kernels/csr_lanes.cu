@@ -1,8 +1,10 @@
-// csr_lanes: y = c A x of a matrix of scalar rows that is small: 2^shift lanes of a warp share a row, so that a product is one launch however long rows are,
-// and needs no set-up. With `smooths` a row makes a residual or a step of a smoother of its number (smooth.cuh).
+// csr_lanes: y = c A x of a small matrix of scalar rows. 2^shift lanes of a warp share a row, so that a
+// product is one launch for any length of rows, and needs no set-up. With `smooths` a row turns its number
+// into a residual or a smoother step (smooth.cuh).
 //
-// Constants: VALUE, double or float as stored. Bytes it must move: of each entry the value and 4, of each row 8 of row_ptr, of y and of x.
-// Products of a lane are added in the order of the row, those of lanes in a fixed tree.
+// Constants: VALUE, double or float as stored.
+// Bytes moved at least: for each entry the value and 4; for each row 8 of row_ptr, of y and of x. A lane adds
+// its products in the order of the row; the sums of lanes are added in a fixed tree.
 
 #ifndef VALUE
 #define VALUE double
@@ -19,7 +21,7 @@ csr_lanes(const int* halt, const i64 rows, const int shift, const i64* __restric
     const double c = *coefficient;
     const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
     const i64 step = (i64)gridDim.x * blockDim.x;
-    // Whole warps go on together: blocks are multiples of 32, and so is the step.
+    // Whole warps stay together: thread blocks are multiples of 32, and so is the step.
     for (i64 t = blockIdx.x * (i64)blockDim.x + threadIdx.x; t - threadIdx.x % 32 < rows << shift; t += step) {
         const i64 i = t >> shift;
         const bool here = i < rows, writes = here && lane == 0;

@@ -1,13 +1,16 @@
-// csr_split: the rows of one rank as two matrices. Columns from `own` on are ghosts, numbers of other ranks: A_own has the own columns of all rows,
-// A_ghost the others, of the rows that have any.
+// csr_split: splits the rows of one rank into two matrices. Columns from `own` on are ghosts, which other
+// ranks own: A_own has the own columns of all rows, A_ghost the other columns, of the rows that have any.
 //
-//   split_mark     a bit for every entry in a ghost's column, and how many are before each 32 entries of a window; sums: of each window
-//   split_rows     row pointers of A_own, and rows and row pointers of A_ghost; in two passes, between which scan.cu sums the blocks of threads
-//   split_entries  columns and values to their places, or new values alone
+//   split_mark     one bit for every entry in a ghost's column, and the number of such entries before each
+//                  32 entries of a window; sums: the number in each window
+//   split_rows     row pointers of A_own, and rows and row pointers of A_ghost; in two passes, between which
+//                  scan.cu sums the counts of thread blocks
+//   split_entries  copies columns and values to their places, or new values alone
 //
 // Constants: VALUE (double or float as values are stored), THREADS.
-// Bytes moved: 4 an entry to mark; 24 a row and pass; columns and values twice, and a quarter of a byte an entry for the bits. New values: both, and the bits.
-// With the bits an entry finds its place by two loads and a population count, so nothing depends on how long rows are.
+// Bytes moved: 4 per entry to mark; 24 per row and pass; columns and values twice, and a quarter of a byte
+// per entry for the bits. New values: both arrays, and the bits. With the bits an entry finds its place by
+// two loads and a population count, so the cost does not depend on the length of rows.
 
 #include "scan.cuh"
 #ifndef VALUE
@@ -16,13 +19,14 @@
 
 typedef long long i64;
 
-// Bits of 32 entries, and the bits before them in their window.
+// Bits of 32 entries, and the number of bits before them in their window.
 struct __align__(8) Word { unsigned bits, before; };
 
-constexpr int WINDOW = 32 * THREADS;  // entries whose bits a block of threads makes
-constexpr int ROWS = 8;               // rows of a thread
+constexpr int WINDOW = 32 * THREADS;  // entries that a thread block marks
+constexpr int ROWS = 8;               // rows per thread
 
-// There is a word for every entry and one more place behind the last, so that the end of the last row can be asked for.
+// There is a word for every entry and for one more position behind the last, so that the end of the last row
+// can be looked up.
 extern "C" __global__ void __launch_bounds__(THREADS)
 split_mark(const i64 entries, const unsigned own, const unsigned* __restrict__ col, Word* __restrict__ words, i64* __restrict__ sums) {
     __shared__ unsigned bits[THREADS];
@@ -41,7 +45,7 @@ split_mark(const i64 entries, const unsigned own, const unsigned* __restrict__ c
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// Ghosts among the first p entries; `sums` are exclusive by now.
+// Number of ghosts among the first p entries; `sums` are exclusive by now.
 __device__ __forceinline__ i64 ghosts_before(const Word& word, const i64* __restrict__ sums, i64 p) {
     return sums[p / WINDOW] + word.before + __popc(word.bits & ((1u << (p % 32)) - 1));
 }
@@ -49,8 +53,8 @@ __device__ __forceinline__ i64 ghosts_before(const Word* __restrict__ words, con
     return ghosts_before(words[p / 32], sums, p);
 }
 
-// pass 0: row pointers of A_own, how many rows of each block of threads have ghosts, and the most that one row has.
-// pass 1, with the exclusive sums of blocks: the rows that have ghosts, and where theirs begin.
+// pass 0: row pointers of A_own, the number of rows with ghosts of each thread block, and the most ghosts of
+// one row. pass 1, with the exclusive sums of blocks: the rows that have ghosts, and their row pointers.
 extern "C" __global__ void __launch_bounds__(THREADS)
 split_rows(const int rows, const int pass, const i64* __restrict__ row_ptr, const Word* __restrict__ words, const i64* __restrict__ sums,
            i64* __restrict__ own_ptr, i64* blocks, i64* longest, unsigned* __restrict__ ghost_rows, i64* __restrict__ ghost_ptr) {

@@ -1,7 +1,8 @@
-// cut: what the kernels of the graph cut share: hashes, as on the host, and a graph's edges.
+// cut: shared by the kernels of the graph cut: hashes, as on the host, and a graph's edges.
 //
-// A level's graph is `ptr` (n + 1), `col`, `weight` of each edge (null: 1) and `size` of each node (null: 1). Level 0 is a matrix's
-// pattern as it stands: its diagonal and the columns of ghosts, from n on, are no edges.
+// The graph of a level is `ptr` (n + 1), `col`, `weight` of each edge (null: 1) and `size` of each node
+// (null: 1). Level 0 is the pattern of a matrix; its diagonal and the columns of ghosts, from n on, are not
+// edges.
 
 typedef unsigned u32;
 typedef unsigned long long u64;

@@ -1,12 +1,14 @@
-// cut_coarsen: the next coarser level of a graph: pairs by handshakes, and the graph of the pairs (see partition/multilevel/coarsen.rs).
+// cut_coarsen: the next coarser level of a graph: pairs by handshakes, and the graph of the pairs (see
+// partition/multilevel/coarsen.rs).
 //
-// Macros: WARPS of a block of `contract`, SLOTS of a warp's table, LONGEST row of a matrix.
-// A thread has a node, in `contract` a warp has a pair. Bytes moved: a round of `propose` reads col (and weight) of the nodes that are
-// free, 4 or 8 an edge, and a partner for each edge; `contract` reads them twice and writes 8 a coarse edge.
+// Macros: WARPS per thread block of `contract`, SLOTS of a warp's table, LONGEST row of a matrix. A thread
+// processes a node; in `contract` a warp processes a pair.
+// Bytes moved: a round of `propose` reads col (and weight) of the free nodes, 4 or 8 per edge, and a partner
+// for each edge; `contract` reads them twice and writes 8 per coarse edge.
 
 #include "cut.cuh"
 
-// Raises `unfit` where the pattern is not that of its transpose, or has a row above LONGEST.
+// Raises `unfit` if the pattern differs from that of its transpose, or has a row above LONGEST.
 extern "C" __global__ void symmetric(const i64 n, const i64* __restrict__ ptr, const u32* __restrict__ col, u32* unfit) {
     for EACH (i, n) {
         const i64 begin = ptr[i], end = ptr[i + 1];
@@ -30,7 +32,7 @@ extern "C" __global__ void alone(const i64 n, u32* __restrict__ mate) {
     for EACH (v, n) mate[v] = (u32)v;
 }
 
-// What an edge is worth: as `rating` on the host, with the same roundings.
+// The rating of an edge: as `rating` on the host, with the same roundings.
 __device__ u64 rating(const Graph& graph, u32 v, u32 u, i64 e, u32 level) {
     const u64 tie = mix(((v ^ u) * 0x9e3779b9u) ^ (v + u + level));
     if (!graph.weight) return tie;
@@ -61,7 +63,8 @@ extern "C" __global__ void propose(GRAPH, const u32 level, const u64 limit, cons
     }
 }
 
-// Mutual proposals join. Each node writes its own partner; who is asked was free, so its wish is of this round.
+// Joins mutual proposals. Each node writes its own partner. The other node was free, so its wish is from this
+// round.
 extern "C" __global__ void join(const i64 n, const u32* __restrict__ want, u32* __restrict__ mate) {
     for EACH (v, n) {
         if (mate[v] != v) continue;
@@ -70,7 +73,7 @@ extern "C" __global__ void join(const i64 n, const u32* __restrict__ want, u32* 
     }
 }
 
-// Marks the first of each pair, and counts the nodes that found nobody.
+// Marks the first node of each pair, and counts the nodes that found no partner.
 extern "C" __global__ void leaders(const i64 n, const u32* __restrict__ mate, u32* __restrict__ leads, u32* lonely) {
     u32 own = 0;
     for EACH (v, n) {
@@ -81,7 +84,7 @@ extern "C" __global__ void leaders(const i64 n, const u32* __restrict__ mate, u3
     if (threadIdx.x % 32 == 0 && own > 0) atomicAdd(lonely, own);
 }
 
-// The pairs in the order of their first nodes, whose numbers `number` has, and the pair of each node.
+// Lists the pairs in the order of their first nodes, numbered by `number`, and writes the pair of each node.
 extern "C" __global__ void pair(const i64 n, const u32* __restrict__ size, const u32* __restrict__ mate, const i64* __restrict__ number, u32* __restrict__ map, u32* __restrict__ pairs, u32* __restrict__ sizes) {
     for EACH (v, n) {
         const u32 u = mate[v];
@@ -96,8 +99,9 @@ extern "C" __global__ void pair(const i64 n, const u32* __restrict__ size, const
     }
 }
 
-// The edges of each pair, those to the same pair as one: their number where `place` is null, else the edges themselves from there on.
-// The order of a pair's edges is that of a table, and may differ from run to run; nothing that is made of them depends on it.
+// The edges of each pair, where edges to the same pair become one. Where `place` is null, only their number
+// is written; otherwise the edges themselves from place on. A pair's edges are in the order of a table, which
+// may differ between runs; no result depends on it.
 extern "C" __global__ void contract(GRAPH, const i64 count, const u32* __restrict__ pairs, const u32* __restrict__ map, const i64* __restrict__ place, u32* __restrict__ degree, u32* __restrict__ to, u32* __restrict__ weights, u32* overflow) {
     __shared__ u32 keys[WARPS][SLOTS];
     __shared__ u32 sums[WARPS][SLOTS];

@@ -1,12 +1,15 @@
-// cut_refine: nodes at borders move to the group that they are coupled to most, while it has room (see partition/multilevel/refine.rs).
+// cut_refine: nodes at borders move to the group to which they are coupled most, if the group has space (see
+// partition/multilevel/refine.rs).
 //
-// Macros: LINKS, the groups that a thread lists; a node with more looks through its neighbours again for each.
-// A thread has a node. A round is `wish` (what each node would like), `weigh_again` (as if better wishes came true), `enlist` (moves
-// by group) and `admit` (the best of them that fit). Bytes moved: the edges, 4 or 8 each, and a label for each, twice.
+// Macros: LINKS, the groups that a thread lists; for a node with more groups it reads the neighbours again
+// for each group. A thread processes a node. A round consists of `wish` (the move that each node prefers),
+// `weigh_again` (its gain if better wishes are granted first), `enlist` (moves by group) and `admit` (the
+// best moves that fit).
+// Bytes moved: the edges, 4 or 8 each, and a label for each, twice.
 
 #include "cut.cuh"
 
-// The labels of a finer level.
+// Copies the labels to a finer level.
 extern "C" __global__ void spread(const i64 n, const u32* __restrict__ map, const u32* __restrict__ coarse, u32* __restrict__ label) {
     for EACH (v, n) label[v] = coarse[map[v]];
 }
@@ -25,7 +28,7 @@ struct Best {
     }
 };
 
-// The better group of each node that has one with room, NONE for others, and what the node would gain.
+// The better group of each node, if it has one with space, else NONE; and the gain of that move.
 extern "C" __global__ void wish(GRAPH, const u32 round, const u64 cap, const u32* __restrict__ label, const u32* __restrict__ rows, const u32* __restrict__ resting, u32* __restrict__ to, int* __restrict__ gain) {
     THE_GRAPH;
     for EACH (i, n) {
@@ -64,7 +67,7 @@ extern "C" __global__ void wish(GRAPH, const u32 round, const u64 cap, const u32
                 if (rows[who[k]] + size_v <= cap) best.offer(sum[k], who[k], round);
         } else {
             inside = 0;
-            // Group after group in ascending order.
+            // One group after another, in ascending order.
             for (i64 last = -1;;) {
                 u32 group = NONE;
                 int links = 0;
@@ -95,7 +98,8 @@ __device__ bool better(int gain, u32 node, int other_gain, u32 other, u32 round)
     return gain != other_gain ? gain > other_gain : hash(node, round) > hash(other, round);
 }
 
-// What a move gains once neighbours with better wishes have moved, or 0; and the moves into each group.
+// The gain of a move once neighbours with better wishes have moved, or 0; and the number of moves into each
+// group.
 extern "C" __global__ void weigh_again(GRAPH, const u32 round, const u32* __restrict__ label, const u32* __restrict__ to, const int* __restrict__ gain, int* __restrict__ keep, u32* __restrict__ moves) {
     THE_GRAPH;
     for EACH (i, n) {
@@ -121,13 +125,14 @@ extern "C" __global__ void weigh_again(GRAPH, const u32 round, const u32* __rest
     }
 }
 
-// The moves into each group, in any order: `admit` ranks them.
+// Lists the moves into each group, in any order; `admit` ranks them.
 extern "C" __global__ void enlist(const i64 n, const u32* __restrict__ to, const int* __restrict__ keep, const i64* __restrict__ begin, u32* __restrict__ cursor, u32* __restrict__ list) {
     for EACH (v, n)
         if (keep[v] > 0) list[begin[to[v]] + atomicAdd(&cursor[to[v]], 1)] = (u32)v;
 }
 
-// A move is made if it fits with all that are better. `after` starts as a copy of `rows`; sums of whole numbers come in any order.
+// A move is made if it fits together with all better moves. `after` starts as a copy of `rows`; integer sums
+// do not depend on the order.
 extern "C" __global__ void admit(const i64 n, const u32* __restrict__ size, const u32 round, const u64 cap, const u32* __restrict__ to, const int* __restrict__ keep, const i64* __restrict__ begin, const u32* __restrict__ list, const u32* __restrict__ rows, u32* __restrict__ after, u32* __restrict__ label, u32* __restrict__ resting) {
     for EACH (i, n) {
         const u32 v = (u32)i;

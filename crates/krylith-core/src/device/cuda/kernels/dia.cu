@@ -1,23 +1,34 @@
-// dia_product: y = c A x with A stored by diagonals, and what belongs to it: the same with sums over x and y (dia_product_xy, _xxxy), marching
-// (dia_march…), the columns of other ranks (dia_ghosts…), the residual that certifies an answer (dia_residual), and values on their way
-// into this format (dia_pack, dia_mirror, dia_pack_ghosts).
-// Constants: VALUE (double or float as stored), COUNT (most diagonals of this module), EXACT (1: there are COUNT, else `count`), SYMMETRIC (1:
-// the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k]), AHEAD (1: where registers allow to ask for a row's numbers a
-// step before), THREADS, CTAS (resident, by registers); SMOOTH, if defined: rows make a residual or a step of a smoother of their
-// numbers, 2: from zero.
-// Bytes it must move: 8 a stored place (4 in f32), of each row 8 of x and 8 of y. For seven diagonals in f64: 72 a row, symmetric 48.
+// dia_product: y = c A x with A stored by diagonals, and its variants: with sums over x and y
+// (dia_product_xy, _xxxy), marching (dia_march…), with the columns of other ranks (dia_ghosts…), the residual
+// that certifies a solution (dia_residual), and the packing of values into this format (dia_pack, dia_mirror,
+// dia_pack_ghosts).
+// Constants:
+// - VALUE: double or float as stored.
+// - COUNT: most diagonals of this module.
+// - EXACT: 1 if there are exactly COUNT, otherwise `count`.
+// - SYMMETRIC: 1 if the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k].
+// - AHEAD: 1 if the registers suffice to load a row's numbers one step before they are used.
+// - THREADS, and CTAS (resident, limited by registers).
+// - SMOOTH, if defined: rows turn their numbers into a residual or a smoother step; 2: from zero.
 //
-// Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern has none; diagonals begin `stride` numbers
-// apart. Offsets ascend, and a row is summed in their order, so both ways of storage have the same bits.
+// Bytes moved at least: 8 per stored number (4 in f32), and for each row 8 of x and 8 of y. For seven
+// diagonals in f64: 72 per row, symmetric 48.
 //
-// Mapping. A thread takes a row at a time; every load of a warp is one run of lines, whatever the offset. dia_product walks runs of THREADS rows.
-// dia_march walks THREADS rows and those `march` further on, step by step, where ±march are the outermost diagonals: for a grid the planes
-// above. What it read as the upper neighbour is its own number a step later and the lower neighbour after that, so x and, in
-// symmetric storage, the outermost diagonal come from the caches once and not three times. All other neighbours come from L1 and L2.
-// Blocks of threads and the order of sums depend on sizes and the GPU alone: results are the same every time.
+// Place i of diagonal k, whose offset is offsets.at[k], holds entry (i, i + offset), or 0 where the pattern
+// has none; diagonals start `stride` numbers apart. Offsets ascend, and a row is summed in their order, so
+// both ways of storage give the same bits.
 //
-// With columns of other ranks a product is two launches. The first sends what neighbours need (halo.cuh) and multiplies own columns; the second waits
-// for the ghosts and adds theirs, to the rows that have any. Sums are finished by the second.
+// Mapping. A thread processes one row at a time; each load of a warp reads contiguous cache lines, for any
+// offset. dia_product processes runs of THREADS rows. dia_march processes THREADS rows and those `march`
+// further on, step by step, where ±march are the outermost diagonals: on a grid, the planes above. The number
+// that it reads as the upper neighbour is its own number one step later, and the lower neighbour one step
+// after that. So x and, in symmetric storage, the outermost diagonal are read from the caches once instead of
+// three times. All other neighbours come from L1 and L2. Thread blocks and the order of sums depend only on
+// sizes and the GPU, so results are reproducible.
+//
+// With columns of other ranks a product is two launches. The first sends the numbers that neighbours need
+// (halo.cuh) and multiplies own columns; the second waits for the ghosts and adds their products, to the rows
+// that have any. The second also finishes the sums.
 
 #ifndef VALUE
 #define VALUE double
@@ -28,7 +39,7 @@ constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 
 typedef long long i64;
 
-// With SMOOTH a row makes something else of its number, and the module has nothing but products without sums.
+// With SMOOTH a row turns its number into something else, and the module contains only products without sums.
 #ifdef SMOOTH
 #include "smooth.cuh"
 #define SMOOTH_ARGUMENT , const Smooth of
@@ -42,7 +53,7 @@ typedef long long i64;
 #define STORE(i, sum) y[i] = sum
 #endif
 
-// Numbers of x; with SMOOTH 2 those of the first step from zero, c D^-1 b, which nobody writes.
+// Numbers of x; with SMOOTH 2 those of the first step from zero, c D^-1 b, which are not stored anywhere.
 #if defined(SMOOTH) && SMOOTH == 2
 struct Numbers {
     const double* __restrict__ d;
@@ -61,14 +72,15 @@ struct Numbers {
 
 struct Offsets { int at[COUNT]; };
 
-// Where sums go: a number of each block of threads to parts[k * total + first + block], their totals to places[k].
+// Targets of sums: one number per thread block to parts[k * total + first + block], their totals to
+// places[k].
 struct Sums {
     double* parts;
     unsigned* counter;
     double* places[2];
-    Group* peers;     // null, or the GPUs over which the last block sums on; not for a product
+    Group* peers;     // null, or the GPUs over which the last block also sums; not for a product
     int first, total;
-    int last, unused; // last: this launch adds up
+    int last, unused; // last: this launch adds the partial sums
 };
 
 // Entries in columns of other ranks, by the rows that have any.
@@ -89,7 +101,8 @@ __device__ __forceinline__ double own_number(const VALUE* __restrict__ values, i
     return k == 0 || k == COUNT - 1 ? number_once(values, k * stride + i) : number(values, k * stride + i);
 }
 
-// One row, times no coefficient. i + offset wraps round where it is negative, and is then no row either.
+// One row, without the coefficient. i + offset wraps around if it is negative, and is then not a valid row
+// either.
 __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
                                           const Numbers& at) {
     double sum = 0.0;
@@ -121,15 +134,15 @@ __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, 
     return sum;
 }
 
-// Sum k over all ranks, in their order. Threads of one warp; the first has it.
+// Sum k over all ranks, in their order. Called by the threads of one warp; the first has the result.
 __device__ __forceinline__ double over_ranks(Group* peers, int k, double sum) {
     const Round round = open_round(peers);
     if (threadIdx.x % 32 < 8) post(round, k, sum);
     return threadIdx.x % 32 == 0 ? collect(peers, round, k) : 0.0;
 }
 
-// Adds sums[k] over all blocks of the launch, in their order, and over all ranks. Every thread calls it. Sums over ranks take more registers than
-// a product has: the launch that adds ghosts makes them.
+// Adds sums[k] over all blocks of the launch, in their order, and over all ranks. Every thread must call it.
+// Sums over ranks take more registers than a product has, so the launch that adds ghosts computes them.
 template <int DOTS, bool RANKS>
 __device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
     __shared__ double part[DOTS][THREADS / 32];
@@ -157,7 +170,7 @@ __device__ __forceinline__ void add_up(const Sums& to, double (&sums)[DOTS]) {
     __syncthreads();
     if (!last) return;
     __threadfence();
-    // As many threads for each sum.
+    // Equally many threads for each sum.
     constexpr int SHARE = THREADS / DOTS;
     const double* const mine = to.parts + threadIdx.x / SHARE * to.total;
     double sum = 0.0;
@@ -230,7 +243,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                     for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : 0.0;
                     beyond = more && ahead + march < rows ? at(ahead + march) : 0.0;
                 };
-                if (AHEAD) ask();  // what comes from memory, a step before it is needed
+                if (AHEAD) ask();  // data from memory, one step before it is used
                 double sum = coupling * below;
 #pragma unroll
                 for (int k = LAST - 1; k > 0; --k) {
@@ -289,8 +302,9 @@ PRODUCT(dia_product_xxxy, 2, false)
 PRODUCT(dia_march_xy, 1, true)
 PRODUCT(dia_march_xxxy, 2, true)
 
-// y += c O g in the rows that have ghosts: at `ghosts`, or those of an exchange that an earlier launch began.
-// Bytes it must move: of each entry the value, 4 and a ghost; of each row 8, y twice and, for sums, x.
+// y += c O g in the rows that have ghosts: those at `ghosts`, or those of an exchange that an earlier launch
+// started.
+// Bytes moved at least: for each entry the value, 4 and a ghost; for each row 8, y twice and, for sums, x.
 template <int DOTS>
 __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,
                                            const double* __restrict__ coefficient, const Sums& to, Exchange* exchange) {
@@ -303,7 +317,7 @@ __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, co
         const int row = on.rows[r], end = on.starts[r + 1];
         double sum = 0.0;
         for (int p = on.starts[r]; p < end; ++p) sum = fma((double)on.values[p], ghosts[on.columns[p]], sum);
-        // Rounded twice, whatever is summed beside: results have the same bits with sums and without.
+        // Rounded twice in every variant, so that results have the same bits with and without sums.
         sum = __dmul_rn(sum, c);
         y[row] = __dadd_rn(y[row], sum);
         if (DOTS > 0) sums[DOTS - 1] = fma(x[row], sum, sums[DOTS - 1]);
@@ -320,8 +334,10 @@ GHOSTS(dia_ghosts, 0)
 GHOSTS(dia_ghosts_xy, 1)
 GHOSTS(dia_ghosts_xxxy, 2)
 
-// r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded. Ghosts as above, and all here:
-// a product with the same x came before. Bytes it must move: what a product does, b read and m written. At most one launch a batch.
+// r = b - c A x and m = |b| + |c A| |x|, each number summed in twice the working precision and then rounded.
+// Ghosts as above; they have all arrived, because a product with the same x came before. At most one launch
+// per batch.
+// Bytes moved at least: those of a product, b read and m written.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_residual(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,
              const double* __restrict__ x, const double* __restrict__ b, double* __restrict__ r, double* __restrict__ m,
@@ -363,12 +379,14 @@ dia_residual(const int* halt, const unsigned rows, const int count, const Offset
     }
 }
 
-// Diagonals of the pattern up to number k of all of them, stored or not.
+// Number of diagonals of the pattern up to number k of all diagonals, stored or not.
 __device__ __forceinline__ int below(unsigned mask, int k) { return __popc(mask & ((1u << k) - 1)); }
 constexpr double HUGEST = 1.7976931348623157e308;
 
-// Values in the order of the entries to diagonals, and 0 where there is no entry. masks[i]: which diagonals row i has, in the order of offsets, those
-// below the main diagonal too. broken[1] becomes 1 where a value is NaN or infinite. Bytes moved: row_ptr, masks, values, places.
+// Copies values from the order of the entries to diagonals, with 0 where there is no entry. masks[i]: the
+// diagonals of row i, in the order of offsets, including those below the main diagonal. broken[1] becomes 1
+// where a value is NaN or infinite.
+// Bytes moved: row_ptr, masks, values, stored numbers.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_pack(const unsigned rows, const int count, const i64* __restrict__ row_ptr, const unsigned* __restrict__ masks, const double* __restrict__ natural,
          VALUE* __restrict__ values, const i64 stride, int* broken) {
@@ -389,7 +407,8 @@ dia_pack(const unsigned rows, const int count, const i64* __restrict__ row_ptr, 
     if (!finite) broken[1] = 1;
 }
 
-// Looks whether what is below the main diagonal is what is stored for it, after dia_pack: broken[0] becomes 1 where it is not.
+// After dia_pack, checks that the values below the main diagonal equal the stored ones: broken[0] becomes 1
+// where they differ.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_mirror(const unsigned rows, const int count, const Offsets offsets, const i64* __restrict__ row_ptr, const unsigned* __restrict__ masks,
            const double* __restrict__ natural, const VALUE* __restrict__ values, const i64 stride, int* broken) {
@@ -412,7 +431,8 @@ dia_mirror(const unsigned rows, const int count, const Offsets offsets, const i6
     if (!finite) broken[1] = 1;
 }
 
-// Values in columns of other ranks: the last of their rows. Bytes moved: those of the values twice, and 16 a row.
+// Copies values in columns of other ranks, which are the last of their rows.
+// Bytes moved: those of the values twice, and 16 per row.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_pack_ghosts(const int count, const int* __restrict__ ghost_rows, const int* __restrict__ starts, const i64* __restrict__ row_ptr,
                 const double* __restrict__ natural, VALUE* __restrict__ values, int* broken) {

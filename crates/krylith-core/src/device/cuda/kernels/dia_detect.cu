@@ -1,7 +1,9 @@
-// dia_offsets: which diagonals a matrix of scalar rows has entries on; then dia_masks: which of them each row has; dia_ghost_rows: rows with entries in
-// columns of other ranks, and those columns.
-// Constants: THREADS. Bytes moved, each: row_ptr and columns; masks are 4 a row.
-// Columns below `own` are own, those from there on other ranks'; columns of a row ascend.
+// dia_offsets: finds the diagonals on which a matrix of scalar rows has entries; dia_masks: finds the
+// diagonals of each row; dia_ghost_rows: lists rows with entries in columns of other ranks, and those
+// columns.
+// Constants: THREADS.
+// Bytes moved, each: row_ptr and columns; masks are 4 per row. Columns below `own` are own, the others belong
+// to other ranks; the columns of a row ascend.
 
 #include "scan.cuh"
 
@@ -10,7 +12,7 @@ typedef unsigned long long u64;
 
 constexpr int MOST = 32, SLOTS = 64, EMPTY = -2147483647 - 1;
 
-// Puts an offset into a table; false once it has more than MOST.
+// Inserts an offset into a table; false once it has more than MOST.
 __device__ __forceinline__ bool insert(int* table, int* known, int offset) {
     unsigned at = (unsigned)offset * 2654435761u >> 26;
     for (int looks = 0; looks < SLOTS; ++looks, at = (at + 1) % SLOTS) {
@@ -24,7 +26,8 @@ __device__ __forceinline__ bool insert(int* table, int* known, int offset) {
     return false;
 }
 
-// found: SLOTS places, EMPTY before, and how many offsets they hold; many becomes 1 where there are more than MOST; entries: those in own columns.
+// found: SLOTS slots, initially EMPTY, and the number of offsets in them; many becomes 1 where there are more
+// than MOST; entries: the number of entries in own columns.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_offsets(const unsigned rows, const unsigned own, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, int* found, int* many, u64* entries) {
     __shared__ int table[SLOTS], known;
@@ -54,7 +57,8 @@ dia_offsets(const unsigned rows, const unsigned own, const i64* __restrict__ row
 
 struct Offsets { int at[MOST]; };
 
-// Bit k of masks[i]: row i has an entry on diagonal k. ghosts[block]: rows of the block that have ghosts, and 2^32 times their entries.
+// Bit k of masks[i]: row i has an entry on diagonal k. ghosts[block]: number of rows of the block that have
+// ghosts, plus 2^32 times the number of their entries.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_masks(const unsigned rows, const unsigned own, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const Offsets offsets,
           unsigned* __restrict__ masks, u64* __restrict__ ghosts) {
@@ -79,7 +83,7 @@ dia_masks(const unsigned rows, const unsigned own, const i64* __restrict__ row_p
     if (threadIdx.x == 0) ghosts[blockIdx.x] = all;
 }
 
-// before[block]: ghosts of all blocks before, counted as dia_masks counts.
+// before[block]: ghosts of all earlier blocks, in the encoding of dia_masks.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_ghost_rows(const unsigned rows, const unsigned own, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
                const unsigned* __restrict__ masks, const u64* __restrict__ before, int* __restrict__ ghost_rows, int* __restrict__ starts,

@@ -1,9 +1,10 @@
-// gather_runs: packed[i*run + e] = x[nodes[i]*run + e], 0 <= i < count, 0 <= e < run: the nodes that a neighbour needs, in
-// one contiguous message, for transports that cannot store into its memory.
+// gather_runs: packed[i*run + e] = x[nodes[i]*run + e], 0 <= i < count, 0 <= e < run: copies the nodes that a
+// neighbour needs into one contiguous message, for transports that cannot store into its memory.
 //
-// Arguments: run = block size times stages, the numbers of a node; x and packed 16-byte aligned where run is even, 8-byte
-// where it is odd. Any grid and block; threads take pieces of 16 bytes (8 where run is odd), neighbours take neighbours.
-// Bytes moved: 16 run + 4 a node.
+// Arguments: run = block size times stages, the numbers per node; x and packed are 16-byte aligned where run
+// is even, 8-byte aligned where it is odd. Any grid and block; threads copy chunks of 16 bytes (8 where run
+// is odd), neighbouring threads neighbouring chunks.
+// Bytes moved: 16 run + 4 per node.
 
 template <class Piece>
 __device__ __forceinline__ void gather(int count, int pieces, const int* nodes, const Piece* x, Piece* packed) {

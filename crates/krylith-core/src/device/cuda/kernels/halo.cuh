@@ -1,53 +1,62 @@
 // halo: the exchange of a product among GPUs of one host, inside the product's own launch. Included by
 // kron_product.cu, whose constants RUN, PAIR, PIECES and THREADS it uses.
 //
-// Columns below `own` are this rank's nodes, read from x; column own + g is ghost g, a node of another rank, read from
-// `ghosts`. CTAs first store the runs that neighbours need straight into their ghosts, and the last to finish raises a flag at
-// each neighbour; then all walk tiles without ghosts; before its first tile with ghosts a CTA waits for the flags of all
-// neighbours. Bytes over the links: 8 RUN for each entry of `nodes`, each way; hidden behind the tiles without ghosts.
+// Columns below `own` are this rank's nodes, read from x; column own + g is ghost g, a node of another rank,
+// read from `ghosts`. CTAs first store the runs that neighbours need directly into their ghosts, and the last
+// CTA to finish raises a flag at each neighbour. Then all CTAs process tiles without ghosts. Before its first
+// tile with ghosts a CTA waits for the flags of all neighbours.
+// Bytes over the links: 8 RUN for each entry of `nodes`, each way, hidden behind the tiles without ghosts.
 //
-// Epochs. Exchange number e = 1, 2, … of a rank fills half e & 1 of its neighbours' ghosts and raises their flags to e. To be
-// a neighbour is mutual, also where nothing is sent one way: all that this rank sends to raise a flag here. A sending launch
-// ends only after it has seen flag e of all neighbours (its first CTA waits even if it has no tile with ghosts).
-// Nothing is overwritten too early, with no acknowledgement: when A stores for epoch e into B, an earlier launch of A has seen
-// B's flag e - 1. B raised it in its launch of e - 1, which began when B's launches of e - 2, all readers of the half
-// that A now fills, had ended. This uses nothing but the order of launches in a rank's stream, so products may follow
-// each other with nothing between. Flags only grow, and "at least e" is asked for: a neighbour may be one ahead.
-// A launch that halts draws no ticket, sends and raises nothing, on any rank: *halt is the same on all.
-// A wait that was given up sets Group::failed; y is then not complete, and further launches return at once. Group, exchange, mailboxes
-// and flags of all ranks must be set up anew after that.
+// Epochs. Exchange number e = 1, 2, … of a rank fills half e & 1 of its neighbours' ghosts and raises their
+// flags to e. Neighbourhood is mutual, even if one side sends nothing: every rank to which this rank sends
+// raises a flag here. A sending launch ends only after it has seen flag e of all neighbours (its first CTA
+// waits even if it has no tile with ghosts).
 //
-// Sending is split into chunks, which CTAs take by ticket: a chunk is always in the hands of a CTA that runs, and a CTA
-// waits for neighbours only when no chunk is left. So no launch depends on how many of its CTAs are resident together,
-// or in which order they start. The one word `ticket` counts both tickets and epochs. Each CTA draws until it finds no chunk,
-// so chunks + gridDim.x tickets are drawn a launch, and whoever draws the last one begins the next epoch.
+// Without any acknowledgement nothing is overwritten too early. When A stores for epoch e into B, an earlier
+// launch of A has seen B's flag e - 1. B raised it in its launch of e - 1. That launch started after B's
+// launches of e - 2 had ended, which were the last readers of the half that A now fills. This relies only on
+// the order of launches in a rank's stream, so products may follow each other directly. Flags only grow, and
+// a wait tests for "at least e", because a neighbour may be one epoch ahead. A launch that halts draws no
+// ticket, sends nothing and raises no flag, on any rank: *halt is the same on all. A wait that times out sets
+// Group::failed. y is then incomplete, and further launches return at once; group, exchange, mailboxes and
+// flags of all ranks must then be set up again.
 //
-// Ghosts are written by other GPUs while this launch runs. They are read only after an acquire of the flags (which
-// drops what L1 holds) and a barrier, and no other data of a launch lies in their buffers.
+// Sending is split into chunks, which CTAs take by ticket. A chunk always belongs to a running CTA, and a CTA
+// waits for neighbours only when no chunk is left. So no launch depends on the number of its resident CTAs or
+// on the order in which they start. The single word `ticket` counts both tickets and epochs. Each CTA draws
+// until it finds no chunk, so a launch draws chunks + gridDim.x tickets, and the CTA that draws the last one
+// starts the next epoch.
+//
+// Other GPUs write ghosts while this launch runs. They are read only after an acquire of the flags (which
+// invalidates L1) and a barrier, and no other data of a launch is in their buffers.
 
 #include "peers.cuh"
 
-// A rank that this one exchanges with; 40 bytes, no padding.
+// A neighbour of this rank; 40 bytes, no padding.
 struct Neighbour {
-    unsigned rank;      // its number in the group
+    unsigned rank;      // the neighbour's number in the group
     unsigned unused;
-    int begin, end;     // its part of Exchange::nodes; may be empty
-    double* ghosts[2];  // where the run of node `begin` goes in its ghosts, by parity of the epoch, as this GPU addresses it;
-                        // 16-byte aligned if RUN is even. The runs of begin .. end follow each other
-    u64* flag;          // the word of this rank among its flags, as this GPU addresses it
+    int begin, end;     // range of the neighbour in Exchange::nodes; may be empty
+    // Target of the run of node `begin` in its ghosts, by parity of the epoch, at this GPU's address; 16-byte
+    // aligned if RUN is even. The runs of begin .. end are contiguous.
+    double* ghosts[2];
+    u64* flag;          // the word of this rank among the neighbour's flags, at this GPU's address
 };
 
-// One in each rank's device memory, written by the host before the first launch; 656 bytes, no padding. One exchange serves all
-// products of one RUN = BLOCK * STAGES with the same ghosts, one launch after another in one stream.
+// Stored once in each rank's device memory, written by the host before the first launch; 656 bytes, no
+// padding. One exchange serves all products with the same RUN = BLOCK * STAGES and the same ghosts, one
+// launch after another in one stream.
 struct Exchange {
     u64 ticket;                            // epochs << EPOCH_SHIFT | tickets drawn in this one; starts at 0
     unsigned sent;                         // chunks sent in this epoch; starts at 0
     int neighbours;                        // at most MAX_RANKS - 1
     Group* group;                          // for `failed`, the abort word and the time limit; never null
     const double* ghosts[2];               // this rank's ghosts, by parity of the epoch; 16-byte aligned
-    const int* nodes;                      // own nodes to send, neighbour by neighbour
-    const u64* flags;                      // one for each neighbour, in the same order, raised by it; start at 0
-    Neighbour neighbour[MAX_RANKS - 1];    // begin of the first is 0, begin of each further one the end of the one before
+    const int* nodes;                      // own nodes to send, by neighbour
+    // one per neighbour, in the same order, which the neighbour raises; start at 0
+    const u64* flags;
+    // the first begins at 0, each further one at the end of the one before
+    Neighbour neighbour[MAX_RANKS - 1];
 };
 
 constexpr int EPOCH_SHIFT = 24;  // chunks + gridDim.x < 2^24
@@ -58,7 +67,8 @@ template <int numbers> struct PieceOf { typedef double type; };
 template <> struct PieceOf<2> { typedef double2 type; };
 typedef PieceOf<PAIR>::type Piece;
 
-// Stores one chunk of the `total` pieces that are sent: `each` of them a thread, all loaded before the first is stored.
+// Stores one chunk of the `total` pieces that are sent: `each` pieces per thread, all loaded before the first
+// is stored.
 template <int each>
 __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, int total, int parity, const double* x) {
     const int first = chunk * each * THREADS + threadIdx.x;
@@ -78,11 +88,12 @@ __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, 
     }
 }
 
-// Sends chunks until none is left. `slot` is shared memory: slot[0] holds the ticket that this CTA drew, seen by all its threads.
+// Sends chunks until none is left. `slot` is shared memory: slot[0] holds the ticket that this CTA drew,
+// visible to all its threads.
 __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const double* x) {
     const int count = exchange->neighbours;
     const int total = count ? exchange->neighbour[count - 1].end * PIECES : 0;
-    // Few pieces a thread spread the work over the CTAs; many share the latency of a chunk.
+    // Few pieces per thread spread the work over the CTAs; many pieces share the latency of a chunk.
     const int share = gridDim.x * THREADS, each = total <= share / 2 ? 1 : total <= share ? 2 : 4;
     const unsigned chunks = max(1, (total + each * THREADS - 1) / (each * THREADS));
     const u64 epoch = (slot[0] >> EPOCH_SHIFT) + 1;
@@ -90,7 +101,8 @@ __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const do
     unsigned mine = 0;
     while (drawn(ticket) < chunks) {
         u64 next;
-        if (threadIdx.x == 0) next = atomicAdd(&exchange->ticket, 1ull);  // under way while this chunk is sent
+        // in flight while this chunk is sent
+        if (threadIdx.x == 0) next = atomicAdd(&exchange->ticket, 1ull);
         const int chunk = drawn(ticket), parity = (int)(epoch & 1);
         switch (each) {
             case 1: send_chunk<1>(exchange, chunk, total, parity, x); break;
@@ -99,7 +111,7 @@ __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const do
         }
         ++mine;
         if (threadIdx.x == 0) slot[mine & 1] = next;
-        __syncthreads();  // also: every store of this chunk comes before thread 0's fence
+        __syncthreads();  // also orders every store of this chunk before thread 0's fence
         ticket = slot[mine & 1];
     }
     if (threadIdx.x != 0) return;
@@ -108,12 +120,12 @@ __device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const do
     asm volatile("fence.acq_rel.sys;" ::: "memory");
     if (atomicAdd(&exchange->sent, mine) + mine != chunks) return;
     exchange->sent = 0;
-    asm volatile("fence.acq_rel.sys;" ::: "memory");  // the other CTAs' stores come before the flags too
+    asm volatile("fence.acq_rel.sys;" ::: "memory");  // orders the other CTAs' stores before the flags, too
     for (int n = 0; n < count; ++n)
         asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(exchange->neighbour[n].flag), "l"(epoch) : "memory");
 }
 
-// Waits until all neighbours have sent. The whole CTA calls it; false if the wait was given up.
+// Waits until all neighbours have sent. The whole CTA calls it; false if the wait timed out.
 __device__ __forceinline__ bool await_neighbours(const Exchange* exchange, u64 epoch) {
     bool over = false;
     if ((int)threadIdx.x < exchange->neighbours) {
@@ -130,16 +142,17 @@ __device__ __forceinline__ bool await_neighbours(const Exchange* exchange, u64 e
     return !__syncthreads_or(over);
 }
 
-// For products whose launch sends at its very beginning: every block of the launch takes part.
+// For products whose launch sends at its start: every block of the launch takes part.
 __device__ __forceinline__ void begin_exchange(Exchange* exchange, const double* x) {
     __shared__ u64 tickets[2];
-    if (!exchange || exchange->group->failed) return;  // of an earlier launch: nobody waits in this one
+    if (!exchange || exchange->group->failed) return;  // of an earlier launch: this launch does not wait
     if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
     __syncthreads();
     send_all(exchange, tickets, x);
 }
 
-// The ghosts of an exchange that an earlier launch began, or null where the wait was given up. The whole CTA calls it.
+// The ghosts of an exchange that an earlier launch started, or null if the wait timed out. The whole CTA
+// calls it.
 __device__ __forceinline__ const double* awaited_ghosts(Exchange* exchange) {
     const u64 epoch = exchange->ticket >> EPOCH_SHIFT;
     const bool whole = __syncthreads_and(!exchange->group->failed);

@@ -1,21 +1,25 @@
 // ildu_factor: block ILU of every subdomain at once, on the pattern of a plan, in three kernels.
 //
-//   ildu_form    values of a term into the plan's entries, C (x) A; bytes: the term's values once, the entries once
-//   ildu_factor  the factorisation in place, one block of threads a subdomain, a warp a block row, level by level
-//   ildu_pack    from there to the stream that ildu_solve reads
+//   ildu_form    adds a term's values to the plan's entries, C (x) A; bytes: the term's values once, the entries
+//                once
+//   ildu_factor  the factorisation in place, one thread block per subdomain, a warp per block row, level
+//               by level
+//   ildu_pack    copies the factors to the stream that ildu_solve reads
 //
 // Macros: those of ildu.cuh, THREADS (of ildu_factor and ildu_pack; WARPS are those of the solve).
 //
-// Row i of the plan is eliminated in the textbook's order (IKJ): for each j < i of its pattern, ascending, a_ik -= (L D)_ij U_jk for
-// the k of both patterns. U is kept unit, so (L D)_ij is a_ij as elimination leaves it and no block is scaled twice. Afterwards D_i^-1
-// replaces a_ii and U_ik = D_i^-1 a_ik. The order of all sums is fixed.
+// Row i of the plan is eliminated in the usual order (IKJ): for each j < i of its pattern, ascending, a_ik -=
+// (L D)_ij U_jk for the k of both patterns. U has a unit diagonal, so (L D)_ij is the a_ij that elimination
+// leaves, and no block is scaled twice. Afterwards D_i^-1 replaces a_ii, and U_ik = D_i^-1 a_ik. The order of
+// all sums is fixed.
 
 #include "ildu.cuh"
 
 constexpr int OWN_WARPS = THREADS / 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// entries of a block: entry (r * stages + k, q * stages + l) += C[k][l] A[r][q]. sources: block of A, or -1. first: sets instead of adding.
+// Entries of a block: entry (r * stages + k, q * stages + l) += C[k][l] A[r][q]. sources: block of A, or -1.
+// first: sets instead of adding.
 extern "C" __global__ void ildu_form(long long entries, int block, int stages, int first, const double* __restrict__ coefficients,
                                      const int* __restrict__ sources, const double* __restrict__ from, double* __restrict__ work) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < entries * ENTRIES; i += (long long)gridDim.x * blockDim.x) {
@@ -30,18 +34,20 @@ extern "C" __global__ void ildu_form(long long entries, int block, int stages, i
     }
 }
 
-struct Pivots { unsigned long long first; unsigned bad, shifted; };  // first: row * 4 + kind of the bad pivot of the first row
+// first: row * 4 + kind of the bad pivot of the first row
+struct Pivots { unsigned long long first; unsigned bad, shifted; };
 constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
 
-// Inverse by Gauss-Jordan with row pivoting, by one warp: the twin of device/cpu/factors/pivot.rs. scale: the largest entry of each scalar
-// row of the matrix. a is destroyed.
+// Inverse by Gauss-Jordan with row pivoting, by one warp: the twin of device/cpu/factors/pivot.rs. scale: the
+// largest entry of each scalar row of the matrix. a is overwritten.
 __device__ int invert(double* a, double* inverse, const double* scale, double* factor, int lane) {
     bool finite = true;
     for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(a[e]);
     if (!finite) return NOT_FINITE;
     __syncwarp();
     for (int e = lane; e < ENTRIES; e += 32) {
-        const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;  // rows of unlike units are compared by what the matrix has in them
+        // rows with different units are compared relative to the entries of the matrix
+        const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;
         a[e] /= unit;
         inverse[e] = e / ORDER == e % ORDER ? 1 / unit : 0;
     }
@@ -79,7 +85,7 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
     return finite ? GOOD : NOT_FINITE;
 }
 
-// What becomes of a pivot: counted where it is bad, by one lane.
+// Handles a pivot: one lane counts it if it is bad.
 __device__ __forceinline__ void count_pivot(Pivots* pivots, unsigned row, int kind, bool shifted) {
     if (kind != GOOD) {
         atomicAdd(&pivots->bad, 1u);
@@ -89,7 +95,8 @@ __device__ __forceinline__ void count_pivot(Pivots* pivots, unsigned row, int ki
     }
 }
 
-// The factorisation of scalar rows, SHARE lanes a row: they are short, and a level has more of them than there are warps.
+// The factorisation of scalar rows, with SHARE lanes per row: rows are short, and a level has more rows than
+// there are warps.
 constexpr int SHARE = 8;
 __device__ void factor_scalars(long long first, long long end, int depth, const unsigned* __restrict__ levels, const long long* __restrict__ row_starts,
                                const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
@@ -128,9 +135,9 @@ __device__ void factor_scalars(long long first, long long end, int depth, const 
                 kind = judge(more);
                 inverse = 1 / more;
             }
-            // A bad pivot's row and column take no part in what follows.
+            // The row and the column of a bad pivot do not affect later rows.
             if (kind != GOOD) inverse = 0;
-            __syncwarp(mask);  // the pivot is read
+            __syncwarp(mask);  // the pivot has been read
             if (lane == 0) {
                 count_pivot(pivots, rows[i], kind, shifted);
                 work[middle] = inverse;
@@ -141,7 +148,7 @@ __device__ void factor_scalars(long long first, long long end, int depth, const 
     }
 }
 
-// The same for blocks, a warp a row. memory: two blocks and two columns for each warp.
+// The same for blocks, with a warp per row. memory: two blocks and two columns for each warp.
 __device__ void factor_blocks(long long first, long long end, int depth, const unsigned* __restrict__ levels, const long long* __restrict__ row_starts,
                               const unsigned short* __restrict__ columns, const long long* __restrict__ diagonal,
                               const unsigned* __restrict__ rows, double shift, double* work, Pivots* pivots, double* memory) {
@@ -162,7 +169,7 @@ __device__ void factor_blocks(long long first, long long end, int depth, const u
             for (long long p = begin; p < middle; ++p) {
                 const long long k = first + columns[p], q_end = row_starts[k + 1];
                 for (long long q0 = diagonal[k] + 1; q0 < q_end; q0 += 32) {
-                    // Where the columns of row k stand in row i, a lane each.
+                    // Positions of the columns of row k in row i, one per lane.
                     const long long q = q0 + lane;
                     long long at = -1;
                     if (q < q_end) {
@@ -202,10 +209,10 @@ __device__ void factor_blocks(long long first, long long end, int depth, const u
                 if (lane == 0) count_pivot(pivots, rows[i], kind, pass);
                 break;
             }
-            // A bad pivot's row and column take no part in what follows.
+            // The row and the column of a bad pivot do not affect later rows.
             for (int e = lane; e < ENTRIES; e += 32) work[middle * ENTRIES + e] = inverse[e] = kind == GOOD ? inverse[e] : 0;
             __syncwarp();
-            // U_ik = D_i^-1 a_ik, a lane a column.
+            // U_ik = D_i^-1 a_ik, with a lane per column.
             const long long items = (last - middle - 1) * ORDER;
             for (long long item = lane; item < items; item += 32) {
                 double* column = work + (middle + 1 + item / ORDER) * ENTRIES + item % ORDER;

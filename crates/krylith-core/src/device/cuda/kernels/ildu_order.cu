@@ -1,15 +1,18 @@
-// ildu_order: the reverse Cuthill-McKee order of subdomains whose natural order is suspect, taken where it is better: the device's way of
-// precond/ildu/order.rs. One block of threads a subdomain; those that are not suspect return at once.
+// ildu_order: the reverse Cuthill-McKee order of subdomains whose natural order is suspect, used where it is
+// better: the GPU version of precond/ildu/order.rs. One thread block per subdomain; those that are not
+// suspect return at once.
 //
-// Macros: THREADS. A front of the search is a pass over all couplings of the subdomain, from the cache, so that no transposed pattern is
-// needed; its rows are then ordered by (place of the parent, degree, number), which is the order of the queue.
+// Macros: THREADS. A front of the search is a pass over all couplings of the subdomain, from the cache, so
+// that no transposed pattern is needed. The rows of the front are then sorted by (place of the parent,
+// degree, number), which is the order of the queue.
 
 #include "ildu_plan.cuh"
 
-// Scratch of each row: place in the queue (NONE: not seen), parent's place, degree, and candidates of the next front.
+// Scratch of each row: place in the queue (NONE: not visited), parent's place, degree, and candidates of the
+// next front.
 struct Search { unsigned *place, *parent, *degree, *list; };
 
-// One search from `root`, whose front begins at queue[begin]. Returns the end of the queue.
+// One search from `root`, whose front starts at queue[begin]. Returns the end of the queue.
 __device__ int search(const Subdomain& s, const Search& t, int root, int begin, unsigned short* queue) {
     if (threadIdx.x == 0) {
         queue[begin] = (unsigned short)root;
@@ -79,7 +82,7 @@ ildu_order(const long long* __restrict__ starts, const unsigned* __restrict__ co
     __syncthreads();
     const int natural_levels = deepest + 1;
     const long long natural_profile = profile_of(s, word, t.list);
-    // Either way: an entry on both sides of the diagonal counts twice.
+    // In both directions: an entry on both sides of the diagonal counts twice.
     for_couplings(s, [&](int k, int j) {
         atomicAdd(t.degree + k, 1u);
         atomicAdd(t.degree + j, 1u);
@@ -87,7 +90,7 @@ ildu_order(const long long* __restrict__ starts, const unsigned* __restrict__ co
     __syncthreads();
 
     for (int end = 0, known = 0; end < size;) {
-        // The lowest row that no search has found.
+        // The lowest row that no search has visited.
         if (threadIdx.x == 0) lowest = size;
         __syncthreads();
         for (int begin = known; lowest == size; begin += THREADS) {
@@ -100,7 +103,8 @@ ildu_order(const long long* __restrict__ starts, const unsigned* __restrict__ co
         const int begin = end;
         int root = lowest;
         known = root + 1;
-        // The last row of a search is far from its start; from there once more, and then for good.
+        // The last row of a search is far from its start. Two searches move the start there; the third gives
+        // the order.
         for (int turn = 0; turn < 3; ++turn) {
             if (turn > 0) {
                 for (int q = begin + threadIdx.x; q < end; q += THREADS) t.place[queue[q]] = t.parent[queue[q]] = NONE;
@@ -111,11 +115,11 @@ ildu_order(const long long* __restrict__ starts, const unsigned* __restrict__ co
             __syncthreads();
         }
     }
-    // Reversed; levels begin at 0.
+    // Reversed; levels start at 0.
     for (int k = threadIdx.x; k < size; k += THREADS) word[k] = size - 1 - t.place[k];
     __syncthreads();
     const long long profile = profile_of(s, word, t.list);
-    const int levels = raise_levels(s, word, (unsigned char*)queue);  // the queue is done with
+    const int levels = raise_levels(s, word, (unsigned char*)queue);  // the queue is no longer needed
     if (2 * profile < natural_profile || 2 * levels < natural_levels)
         for (int k = threadIdx.x; k < size; k += THREADS) words[first + k] = word[k];
 }

@@ -1,15 +1,17 @@
-// ildu_plan: patterns, order and levels of subdomains, one block of threads a subdomain: the device's way of precond/ildu/plan.rs, for
-// factors without fill.
+// ildu_plan: patterns, order and levels of subdomains, with one thread block per subdomain: the GPU version
+// of precond/ildu/plan.rs, for factors without fill.
 //
 //   ildu_boxes    rows of subdomains that are boxes of a grid
 //   ildu_home     the subdomain of each row and its number there
-//   ildu_count    entries of each row within its subdomain, the diagonal always among them
-//   ildu_inspect  the pattern in the subdomain's numbers, its levels in natural order, and whether that order is suspect
+//   ildu_count    entries of each row within its subdomain, including the diagonal
+//   ildu_inspect  the pattern in the subdomain's numbers, its levels in natural order, and whether that order is
+//                 suspect
 //   ildu_finish   positions by level, and the pattern in positions
 //
-// Between the last two ildu_order.cu gives suspect subdomains another order. Macros: PATTERNS (1, or 2: the union of two patterns), THREADS.
-// Bytes moved by a subdomain: its columns twice and a gather of 8 bytes for each twice, the plan once, and a scratch copy of its pattern a
-// few times, most of them from the cache.
+// Between the last two, ildu_order.cu gives suspect subdomains another order.
+// Macros: PATTERNS (1, or 2: the union of two patterns), THREADS.
+// Bytes moved by a subdomain: its columns twice and a gather of 8 bytes for each twice, the plan once, and a
+// scratch copy of its pattern a few times, mostly from the cache.
 
 #include "ildu_plan.cuh"
 
@@ -39,7 +41,7 @@ extern "C" __global__ void ildu_home(const long long* __restrict__ starts, const
     for (long long a = first + threadIdx.x; a < end; a += blockDim.x) home[rows[a]] = make_uint2(blockIdx.x, (unsigned)(a - first));
 }
 
-// Where column j stands in a row, or -1.
+// Position of column j in a row, or -1.
 __device__ __forceinline__ long long find(const Matrix& a, long long row, unsigned j) {
     long long low = a.row_ptr[row], high = a.row_ptr[row + 1];
     const long long end = high;
@@ -50,7 +52,7 @@ __device__ __forceinline__ long long find(const Matrix& a, long long row, unsign
     return low < end && a.col[low] == j ? low : -1;
 }
 
-// Number of column j in subdomain p, or -1 where it lies in another or is a ghost.
+// Number of column j in subdomain p, or -1 if it is in another subdomain or is a ghost.
 __device__ __forceinline__ int local(const uint2* home, unsigned own, unsigned p, unsigned j) {
     if (j >= own) return -1;
     const uint2 place = home[j];
@@ -59,7 +61,8 @@ __device__ __forceinline__ int local(const uint2* home, unsigned own, unsigned p
 
 __device__ __forceinline__ unsigned group_mask() { return 0xffu << (threadIdx.x % 32 / GROUP * GROUP); }
 
-// totals: entries, stored blocks and dropped ones of each subdomain. scattered becomes 1 where rows are not in their own order.
+// totals: entries, stored blocks and dropped blocks of each subdomain. scattered becomes 1 if rows are not
+// consecutive.
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_count(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
            Matrix a, Matrix b, unsigned* __restrict__ counts, long long* __restrict__ totals, int* scattered) {
@@ -130,7 +133,7 @@ __device__ void sort_pass(int size, From from, Key key, To to, unsigned (*counte
         if (rank == 0) counters[warp][digit] += __popc(same);
     });
     __syncthreads();
-    // Digits in order, and within one the warps in order.
+    // Digits in order, and for each digit the warps in order.
     unsigned before = 0;
     for (int begin = 0; begin < 256; begin += THREADS) {
         const int d = begin + threadIdx.x;
@@ -156,9 +159,9 @@ __device__ void sort_pass(int size, From from, Key key, To to, unsigned (*counte
     __syncthreads();
 }
 
-// totals: exclusive sums of ildu_count's. Out, of each row: offsets, words (ildu_plan.cuh); of each entry: at, from_a, from_b (the block of
-// each term, NONE: none); suspects: the number of subdomains whose natural order is suspect, and suspect which. spare: scratch.
-// The rule is that of precond/ildu/order.rs.
+// totals: exclusive sums of ildu_count's. Output for each row: offsets, words (ildu_plan.cuh); for each
+// entry: at, from_a, from_b (the block of each term, or NONE). suspects: the number of subdomains whose
+// natural order is suspect; suspect marks them. spare: scratch. The rule is that of precond/ildu/order.rs.
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
              Matrix a, Matrix b, const unsigned* __restrict__ counts, const long long* __restrict__ totals, unsigned* offsets,
@@ -218,7 +221,8 @@ ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ 
     if (size >= 8) {
         bad = 6 * profile_of(s, word, spare + first) > n * n;
         if (!bad && levels * levels * levels > 64 * n) {
-            // Rows on the longest of the shortest paths from the lowest row of the last level: a search front by front.
+            // Number of rows on the longest of the shortest paths from the lowest row of the last level, by a
+            // search front by front.
             __shared__ int root;
             unsigned* const distance = spare + first;
             if (threadIdx.x == 0) root = size;
@@ -250,8 +254,8 @@ ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ 
     }
 }
 
-// words: levels and places. Out: row_at, slots (position of each row of the ascending list), levels (from starts on), depths, row_starts,
-// columns, diagonal, sources. spare: scratch.
+// words: levels and places. Output: row_at, slots (position of each row of the ascending list), levels (from
+// starts on), depths, row_starts, columns, diagonal, sources. spare: scratch.
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_finish(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const unsigned* __restrict__ words,
             const unsigned* __restrict__ counts, const long long* __restrict__ totals, const unsigned* __restrict__ offsets,
@@ -261,7 +265,7 @@ ildu_finish(const long long* __restrict__ starts, const unsigned* __restrict__ r
             unsigned* __restrict__ sources_a, unsigned* __restrict__ sources_b, int largest) {
     extern __shared__ unsigned memory[];
     __shared__ unsigned counters[WARPS][256], deepest;
-    unsigned* const word = memory;                                      // [size]: level << 16 | place, then position
+    unsigned* const word = memory;  // [size]: level << 16 | place, then position
     unsigned short* const order = (unsigned short*)(memory + largest);  // [size]: row of each position
     const int group = threadIdx.x / GROUP, lane = threadIdx.x % GROUP;
     const long long first = starts[blockIdx.x], base = totals[3ll * blockIdx.x];
@@ -281,7 +285,7 @@ ildu_finish(const long long* __restrict__ starts, const unsigned* __restrict__ r
     __syncthreads();
     const unsigned depth = deepest + 1;
 
-    // Positions: by level, in the order of elimination within one.
+    // Positions: by level, and within a level in the order of elimination.
     sort_pass(size, [&](int i) { return (int)spare[i]; }, [&](int k) { return (int)(word[k] >> 16 & 255); }, [&](unsigned q, int k) { order[q] = (unsigned short)k; }, counters);
     if (depth > 256) {
         sort_pass(size, [&](int i) { return (int)order[i]; }, [&](int k) { return (int)(word[k] >> 24); }, [&](unsigned q, int k) { spare[q] = (unsigned short)k; }, counters);
@@ -309,7 +313,7 @@ ildu_finish(const long long* __restrict__ starts, const unsigned* __restrict__ r
     for (int q = threadIdx.x; q < size; q += THREADS) word[order[q]] = q;
     __syncthreads();
 
-    // Columns ascend in each row: an entry's place is how many are before it.
+    // Columns ascend in each row: the place of an entry is the number of entries before it.
     for (int q = group; q < size; q += GROUPS) {
         const int k = order[q], count = counts[k];
         const long long in = base + offsets[k], to = row_starts[first + q];

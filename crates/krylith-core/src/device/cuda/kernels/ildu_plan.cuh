@@ -1,5 +1,5 @@
-// ildu_plan: what the kernels of the analysis share: one block of threads looks at a subdomain whose pattern stands in scratch memory, row
-// after row, in the numbers of the subdomain.
+// ildu_plan: shared by the kernels of the analysis. One thread block processes a subdomain, whose pattern is
+// in scratch memory, row after row, in the numbers of the subdomain.
 //
 // Macros: THREADS.
 
@@ -9,10 +9,10 @@ constexpr unsigned NONE = 0xffffffffu;
 constexpr int GROUP = 8;                       // lanes that share a row
 constexpr int GROUPS = THREADS / GROUP, WARPS = THREADS / 32;
 
-// The pattern of a subdomain, its diagonal included.
+// The pattern of a subdomain, including its diagonal.
 struct Subdomain {
     int size;
-    const unsigned *offsets, *counts;  // of each row, entries from `at` on
+    const unsigned *offsets, *counts;  // for each row, entries from `at` on
     const unsigned short* at;          // columns, in any order
 };
 
@@ -26,11 +26,12 @@ template <class Visit> __device__ __forceinline__ void for_couplings(const Subdo
         }
 }
 
-// word: level << 16 | place in the order of elimination, with every level 0 at the start. A level is the longest way down to it: raised
-// until nothing changes, the same whatever the order of the threads. changed: scratch, a byte a row. Returns the number of levels.
+// word: level << 16 | place in the order of elimination; every level starts at 0. The level of a row is the
+// length of the longest path to it. Levels are raised until none changes; the result does not depend on the
+// order of the threads. changed: scratch, one byte per row. Returns the number of levels.
 //
-// Rows whose level has changed raise those that come later, which is all there is to do where the pattern is symmetric; a look at all
-// couplings, either way, then says whether it was.
+// Rows whose level has changed raise later rows, which is sufficient in a symmetric pattern. A final pass
+// over all couplings, in both directions, detects whether the pattern is symmetric.
 __device__ int raise_levels(const Subdomain& s, unsigned* word, unsigned char* changed) {
     __shared__ unsigned deepest;
     volatile unsigned* const levels = word;
@@ -45,7 +46,7 @@ __device__ int raise_levels(const Subdomain& s, unsigned* word, unsigned char* c
             for (int k = threadIdx.x; k < s.size; k += THREADS) {
                 if (!marks[k]) continue;
                 marks[k] = 0;
-                __threadfence_block();  // who raises this row from here on marks it again
+                __threadfence_block();  // a thread that raises this row from here on marks it again
                 const unsigned own = levels[k], wanted = (own >> 16) + 1;
                 for (unsigned e = s.offsets[k], end = e + s.counts[k]; e < end; ++e) {
                     const int j = s.at[e];
@@ -78,7 +79,8 @@ __device__ int raise_levels(const Subdomain& s, unsigned* word, unsigned char* c
     return count;
 }
 
-// Sum over rows of the distance between the diagonal and the first entry, either way, in the order of places. first: scratch.
+// Sum over rows of the distance between the diagonal and the first entry, in both directions, in the order of
+// places. first: scratch.
 __device__ long long profile_of(const Subdomain& s, const unsigned* word, unsigned* first) {
     for (int k = threadIdx.x; k < s.size; k += THREADS) first[k] = word[k] & 0xffff;
     __syncthreads();

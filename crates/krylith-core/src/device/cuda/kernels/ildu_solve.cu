@@ -1,17 +1,20 @@
-// ildu_solve: y = (I + U)^-1 D^-1 (I + L)^-1 x in every subdomain at once, one launch, one block of threads a subdomain.
+// ildu_solve: y = (I + U)^-1 D^-1 (I + L)^-1 x in every subdomain at once, in one launch with one thread
+// block per subdomain.
 //
-// Macros: those of ildu.cuh, STAGE (most bytes of a chunk, a multiple of 16), DEPTH (chunks in flight, at least 2), GATHERED (1: the rows
-// of a subdomain lie anywhere, 0: they are consecutive).
-// Bytes it must move: each value once, 2 bytes a block, 16 a slice, 4 a row for its slot, 2 or 8 more where positions are LISTED or rows
-// GATHERED, x and y.
+// Macros: those of ildu.cuh, STAGE (most bytes of a chunk, a multiple of 16), DEPTH (chunks in flight, at
+// least 2), GATHERED (1: the rows of a subdomain are not consecutive, 0: they are).
+// Bytes moved at least: each value once, 2 bytes per block, 16 per slice, 4 per row for its slot, 2 or 8 more
+// if positions are LISTED or rows GATHERED, x and y.
 //
-// What is stored is L D (lower), D^-1 and U (upper, unit): z_i = D_i^-1 (x_i - sum_j (L D)_ij z_j), then y_i = z_i - sum_j U_ij y_j. So D
-// is used while its row is at hand, and all of it is one stream that is read once, in the order of use. The stream does not wait for
-// the recurrence: the next DEPTH - 1 chunks are always under way, by bulk copies of one thread where the GPU has them (sm_90), by
-// asynchronous copies of all threads elsewhere. The vector stays in shared memory from x to y. The order in which a row is summed is
-// fixed: results have the same bits every time.
+// Stored are L D (lower), D^-1 and U (upper, unit): z_i = D_i^-1 (x_i - sum_j (L D)_ij z_j), then y_i = z_i -
+// sum_j U_ij y_j. D is thus used together with its row, and everything is one stream that is read once, in
+// the order of use. The stream does not wait for the recurrence: the next DEPTH - 1 chunks are always in
+// flight, by bulk copies of one thread where the GPU supports them (sm_90), otherwise by asynchronous copies
+// of all threads. The vector stays in shared memory from x to y. A row is summed in a fixed order, so results
+// always have the same bits.
 //
-// step, offset: number i of the factors stands at i * step + offset of x and of y, which keeps all others: one stage of several.
+// step, offset: number i of the factors is at i * step + offset of x and y; all other numbers of y are kept.
+// This serves one stage of several.
 
 #include "ildu.cuh"
 
@@ -27,7 +30,7 @@ __device__ __forceinline__ unsigned long long read_once() {
 #if __CUDA_ARCH__ >= 900
 // Chunks arrive by bulk copies; each stage has a barrier that counts its bytes.
 struct Ring {
-    // True for the threads that set out copies: the others need not know where chunks lie.
+    // True for the threads that start copies: only they need the positions of chunks.
     __device__ static bool copies() { return threadIdx.x == 0; }
     unsigned long long* full;
     unsigned long long policy;
@@ -45,7 +48,7 @@ struct Ring {
                      "l"(from), "r"(bytes), "r"(address_of(full + stage)), "l"(policy)
                      : "memory");
     }
-    // By the threads that copy; `wanted` says whether there is a chunk.
+    // Called by the threads that copy; `wanted` says whether there is a chunk.
     __device__ void fetch(bool wanted, char* to, const char* place, const char* values, Chunk begin, Chunk end, int stage) {
         if (!wanted) return;
         const unsigned own = 16 * (end.place - begin.place), rest = 16 * (end.values - begin.values);
@@ -77,7 +80,8 @@ struct Ring {
 };
 #endif
 
-// The sum of one scalar row over K blocks, K known where it is small: no loop, and all loads at once.
+// The sum of one scalar row over K blocks. A small K is known at compile time: no loop, and all loads at
+// once.
 template <int KNOWN>
 __device__ __forceinline__ double subtract(double sum, const VALUE*& a, const unsigned short* columns, const double* v, int K, int rows, int width) {
     const int count = KNOWN ? KNOWN : K;
@@ -125,7 +129,7 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
             sum = z;
         }
     }
-    // Padding reads the row's own numbers, times zero: not while another lane writes them.
+    // Padding reads the row's own numbers, times zero, so it must not do so while another lane writes them.
     if constexpr (ORDER > 1) __syncwarp();
     if (own) *at = sum;
 }
@@ -140,7 +144,8 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
     double* v = (double*)(memory + DEPTH * STAGE);
     const long long first = starts[blockIdx.x];  // first position of the subdomain
     const int numbers = (int)(starts[blockIdx.x + 1] - first) * ORDER;
-    const long long chunk = sums[3ll * blockIdx.x];  // sums: chunks before each subdomain, and two numbers that are not read here
+    // sums: chunks before each subdomain, and two numbers that are not used here
+    const long long chunk = sums[3ll * blockIdx.x];
     const Chunk* table = chunks + chunk;
     const int count = (int)(sums[3ll * blockIdx.x + 3] - chunk);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -167,7 +172,7 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
 
     for (int c = 0, stage = 0, free = DEPTH - 1, parity = 0; c < count; ++c) {
         ring.wait(stage, parity);
-        __syncthreads();  // the chunk is here for all; the one before it is done with, and so is its stage
+        __syncthreads();  // all threads see the chunk; the one before it is finished, and its stage is free
         if (ring.copies()) {
             ring.fetch(c + DEPTH - 1 < count, memory + free * STAGE, places, values, next, after, free);
             next = after;

@@ -1,22 +1,25 @@
-// ildu_stream: where each block of the factors stands in the stream that ildu_solve reads, one block of threads a subdomain.
+// ildu_stream: positions of the blocks of the factors in the stream that ildu_solve reads, with one thread
+// block per subdomain.
 //
-// Macros: those of ildu.cuh, THREADS, STAGE (most bytes of a chunk), WRITE (0: sums gets the chunks and the 16-byte units of places and values
-// of each subdomain; 1: sums has what comes before each, and chunks and places are written). Bytes moved: 2 a block and 16 a row read twice,
-// places written once.
+// Macros: those of ildu.cuh, THREADS, STAGE (most bytes of a chunk), WRITE (0: sums gets the number of chunks
+// and of the 16-byte units of places and values of each subdomain; 1: sums has those before each subdomain,
+// and chunks and places are written).
+// Bytes moved: 2 per block and 16 per row read twice, places written once.
 //
-// Levels are taken one by one. All threads sort the rows of a level where that saves padding; one warp then cuts them into slices and fills
-// chunks, one after the other, because how much fits depends on what is in.
+// Levels are processed one by one. All threads sort the rows of a level if that saves padding. One warp then
+// cuts them into slices and fills chunks one after another, because the space left depends on the present
+// contents.
 
 #include "ildu.cuh"
 #include "scan.cuh"
 
-constexpr int MOST_STEPS = 64;  // a bit each says whether all wait after it
+constexpr int MOST_STEPS = 64;  // one bit for each says whether all threads synchronise after it
 
-// What every lane of the first warp knows of the chunk that is being filled.
+// State of the chunk that is being filled, in every lane of the first warp.
 struct Filling {
     int steps, open, indices, values;  // closed steps; slices of the open group; indices; bytes of values
     unsigned long long sync;
-    long long chunk, place, value;     // the chunk's number, and where it begins in units of 16 bytes
+    long long chunk, place, value;     // the chunk's number, and its start in units of 16 bytes
 };
 
 struct Level {
@@ -27,7 +30,7 @@ struct Level {
 __device__ __forceinline__ int up16(int bytes) { return (bytes + 15) & ~15; }
 __device__ __forceinline__ int place_bytes(int steps, int indices) { return 16 + 16 * WARPS * steps + up16(2 * indices); }
 __device__ __forceinline__ int value_bytes(int rows, int blocks) { return up16(blocks * rows * ENTRIES * (int)sizeof(VALUE)); }
-// True where a slice of so many rows and blocks, with or without diagonal blocks, fits behind what is there.
+// True if a slice with this many rows and blocks, with or without diagonal blocks, still fits into the chunk.
 __device__ __forceinline__ bool fits(const Filling& f, int rows, int blocks, int diagonal) {
     const int steps = f.steps + f.open / WARPS + 1, values = value_bytes(rows, blocks + diagonal);
     return steps <= MOST_STEPS && place_bytes(steps, f.indices + (blocks + 1) * rows) + f.values + values <= STAGE;
@@ -52,7 +55,7 @@ __device__ void close(Filling& f, Slice* table, const unsigned short* indices, C
         char* place = places + 16 * f.place;
         if (lane == 0) {
             chunks[f.chunk] = {(unsigned)f.place, (unsigned)f.value};
-            // After a chunk all wait in any case.
+            // After a chunk all threads synchronise anyway.
             *(Header*)place = {(unsigned short)f.steps, (unsigned short)(bytes / 16), 0u, f.sync & ~(1ull << (f.steps - 1))};
         }
         for (int i = lane; i < f.steps * WARPS; i += 32) {
@@ -72,7 +75,7 @@ __device__ void close(Filling& f, Slice* table, const unsigned short* indices, C
     f.sync = 0;
 }
 
-// Sum over chunks of as many rows as a slice has of their longest, times their rows: blocks with padding.
+// Number of blocks with padding: the sum over slices of their longest row times their rows.
 __device__ int padded(const unsigned short* lengths, int count, bool sorted) {
     int sum = 0, total;
     for (int c = threadIdx.x; c * ROWS < count; c += THREADS) {
@@ -91,10 +94,12 @@ ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ l
             const long long* __restrict__ row_starts, const long long* __restrict__ diagonal, const unsigned short* __restrict__ columns,
             long long* sums, Chunk* chunks, char* places, int largest) {
     extern __shared__ __align__(16) char memory[];
-    unsigned short* const indices = (unsigned short*)memory;               // [STAGE / 2] of the chunk, with WRITE
-    Slice* const table = (Slice*)(memory + (WRITE ? up16(STAGE) : 0));     // [MOST_STEPS * WARPS] of the chunk, with WRITE
+    unsigned short* const indices = (unsigned short*)memory;  // [STAGE / 2] of the chunk, with WRITE
+    // [MOST_STEPS * WARPS] of the chunk, with WRITE
+    Slice* const table = (Slice*)(memory + (WRITE ? up16(STAGE) : 0));
     unsigned short* const lists = (unsigned short*)(table + (WRITE ? MOST_STEPS * WARPS : 0));
-    unsigned short *const natural = lists, *const natural_lengths = lists + largest;  // rows of the level and their blocks
+    // rows of the level and their blocks
+    unsigned short *const natural = lists, *const natural_lengths = lists + largest;
     unsigned short *const sorted = lists + 2 * largest, *const sorted_lengths = lists + 3 * largest;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const long long first = starts[blockIdx.x];
@@ -113,7 +118,7 @@ ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ l
         const bool upper = turn >= depth;
         const int l = upper ? 2 * depth - 1 - turn : turn;
         const int begin = levels[l], end = l + 1 < depth ? levels[l + 1] : size;
-        // Rows that have something to do: backward, those without blocks are done.
+        // Rows with blocks: in the backward solve, rows without any are done already.
         int count = 0;
         for (int from = begin; from < end; from += THREADS) {
             const int q = from + threadIdx.x;
@@ -154,7 +159,7 @@ ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ l
                 int all = most(rows);
                 while (rows > 1 && !fits(empty, rows, all, last_block)) all = most(--rows);
                 for (int skipped = 0;;) {
-                    // Of a row that no chunk holds, a part at a time; the parts wait for each other.
+                    // A row that fits no chunk is cut into parts, which wait for each other.
                     int take = all - skipped, last = last_block;
                     while (take > 0 && !fits(empty, rows, take, last)) {
                         if (last == 0 || take == 1) --take;

@@ -1,15 +1,19 @@
-// jacobi: the diagonal blocks of sum C_t (x) A_t, inverted, in the order in which block_diagonal.cu reads them.
+// jacobi: the inverted diagonal blocks of sum C_t (x) A_t, in the order in which block_diagonal.cu reads
+// them.
 // Constants: ORDER 1 to 32 (b times s), VALUE double or float (storage; arithmetic is in double).
-// Bytes moved: one block of b * b numbers a node and term, and ORDER * ORDER * sizeof(VALUE) a node.
+// Bytes moved: one block of b * b numbers per node and term, and ORDER * ORDER * sizeof(VALUE) per node.
 //
-// jacobi_find: where the diagonal block of each row stands, or -1. jacobi_invert: Gauss-Jordan elimination with row pivoting of rows scaled by
-// their largest entry, each number rounded as on the host (precond/jacobi.rs), so both have the same bits. A lane has a row, LANES of them a node.
+// jacobi_find: position of the diagonal block of each row, or -1. jacobi_invert: Gauss-Jordan elimination
+// with row pivoting, with rows scaled by their largest entry. Each number is rounded as on the host
+// (precond/jacobi.rs), so both have the same bits. A lane holds a row, and LANES lanes a node.
 
 constexpr int LANES = ORDER > 16 ? 32 : ORDER > 8 ? 16 : ORDER > 4 ? 8 : ORDER > 2 ? 4 : ORDER;
-constexpr int NODES = 32 / LANES;                                  // of a warp
+constexpr int NODES = 32 / LANES;                                  // nodes per warp
 constexpr int WARPS = ORDER > 20 ? 2 : 4;
-constexpr int STRIDE = 2 * ORDER + 1;                              // numbers of a row: block, inverse; odd, against bank conflicts
-constexpr int GROUP = ORDER >= 32 ? 1 : (32 + ORDER - 1) / ORDER;  // nodes side by side, as in block_diagonal.cu
+// numbers per row: block, inverse; odd, against bank conflicts
+constexpr int STRIDE = 2 * ORDER + 1;
+// interleaved nodes, as in block_diagonal.cu
+constexpr int GROUP = ORDER >= 32 ? 1 : (32 + ORDER - 1) / ORDER;
 constexpr unsigned ALL = 0xffffffff;
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -26,10 +30,11 @@ jacobi_find(const long long rows, const long long* __restrict__ row_ptr, const u
     positions[i] = low < end && col[low] == i ? low : -1;
 }
 
-// One term: positions of its diagonal blocks, its values, its coefficients (s x s); null where there is none.
+// One term: positions of its diagonal blocks, its values, its coefficients (s x s); null for a missing array.
 struct Term { const long long* positions; const double* values; const double* coefficients; };
 
-// worst becomes the least of 4 * row + kind over all faulty rows: 0 no block, 1 zeros alone, 2 singular. With `out` null nothing is stored.
+// worst becomes the least 4 * row + kind over all faulty rows: 0 no block, 1 only zeros, 2 singular. If `out`
+// is null, nothing is stored.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 jacobi_invert(const long long nodes, const int stages, const Term first, const Term second, const double tiny, VALUE* __restrict__ out, unsigned long long* worst) {
     __shared__ double room[WARPS * NODES * ORDER * STRIDE];
@@ -72,7 +77,7 @@ jacobi_invert(const long long nodes, const int stages, const Term first, const T
     __syncwarp();
 #pragma unroll 1
     for (int c = 0; c < ORDER; ++c) {
-        // The largest entry of the column from row c on, the first of equals.
+        // The largest entry of the column from row c on, the first of equal ones.
         double size = own && r >= c ? fabs(mine[c]) : -1.0;
         int pivot = r;
 #pragma unroll
@@ -87,7 +92,8 @@ jacobi_invert(const long long nodes, const int stages, const Term first, const T
         size = __shfl_sync(ALL, size, 0, LANES);
         pivot = __shfl_sync(ALL, pivot, 0, LANES);
         bad |= !(size >= tiny);
-        if (pivot < c || pivot >= ORDER) pivot = c;  // where nothing can be compared: found to be bad already
+        // if no comparison succeeds: the block is known to be bad
+        if (pivot < c || pivot >= ORDER) pivot = c;
         __syncwarp();
         if (here && pivot != c)
             for (int k = r; k < 2 * ORDER; k += LANES) {

@@ -1,18 +1,21 @@
-// kron_pack: values from natural order [block][r][c] to the packed order of each tile, [slice][OWN / VECTOR][width][VECTOR], as set-up and
-// update_values need it: nothing is analysed again. Included by kron_product.cu, whose layout it writes.
+// kron_pack: copies values from natural order [block][r][c] to the packed order of each tile, [slice][OWN /
+// VECTOR][width][VECTOR], for set-up and update_values, without any new analysis. Included by
+// kron_product.cu, whose layout it writes.
 //
-// natural: the values of one term of the group, its number `term`; other terms keep their slots. sources: for each slot
-// term * BLOCK * BLOCK + r * BLOCK + c of an entry that holds its number. Bytes moved: the natural values, and the term's slots. One CTA a
-// tile; a piece of its blocks at a time goes through shared memory, so that both sides are whole lines.
+// natural: the values of one term of the group, with number `term`; other terms keep their slots. sources:
+// for each slot term * BLOCK * BLOCK + r * BLOCK + c of an entry that it holds.
+// Bytes moved: the natural values, and the term's slots. One CTA per tile; chunks of its blocks pass through
+// shared memory, so that both sides access whole cache lines.
 //
-// broken[0] becomes 1 where an entry differs from the one that its slot is taken from, or is not zero where all were; broken[1] where a
-// stored number is NaN or infinite.
+// broken[0] becomes 1 if an entry differs from the one that its slot holds, or is nonzero where all entries
+// were zero; broken[1] if a stored number is NaN or infinite.
 
 extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const char* __restrict__ records, const long long* __restrict__ row_starts,
                                      const long long* __restrict__ part_starts, const int* __restrict__ sources,
                                      const double* __restrict__ natural, const int term, VALUE* __restrict__ values, int* broken) {
-    constexpr int ENTRIES = BLOCK * BLOCK, NUMBERS = ENTRIES | 1, PIECE = 1536 / NUMBERS;  // odd, against bank conflicts
-    __shared__ long long from[TILE];  // where each block of the tile lies in natural order
+    // NUMBERS is odd, against bank conflicts.
+    constexpr int ENTRIES = BLOCK * BLOCK, NUMBERS = ENTRIES | 1, PIECE = 1536 / NUMBERS;
+    __shared__ long long from[TILE];  // position of each block of the tile in natural order
     __shared__ double piece[PIECE * NUMBERS];
     const char* record = records + (unsigned long long)starts[blockIdx.x] * 16;
     const Header tile = *(const Header*)record;
@@ -27,7 +30,7 @@ extern "C" __global__ void kron_pack(const unsigned* __restrict__ starts, const 
     VALUE* const packed = values + (unsigned long long)tile.position * (4 * SLOTS);
     for (int p0 = 0; p0 < blocks; p0 += PIECE) {
         const int n = min(PIECE, blocks - p0);
-        __syncthreads();  // the last piece is used up, and places are known
+        __syncthreads();  // the last chunk has been used, and positions are known
         for (int i = threadIdx.x; i < n * ENTRIES; i += blockDim.x) {
             const int p = i / ENTRIES, entry = i % ENTRIES;
             piece[p * NUMBERS + entry] = natural[from[p0 + p] + entry];

@@ -1,20 +1,32 @@
-// y = (A (x) M + B (x) L) x with point-block matrices M, L of one pattern; TERMS 1: (A (x) M) x, with STAGES 1 the plain product.
-// Constants: BLOCK, STAGES, TERMS, VALUE (double or float as stored), SLOTS and SLOT_TABLE (packed place of entry (term, r, c), -1: zero
-// in every block; both absent: dense), THREADS, SLICES (divides BLOCK; groups of rows whose packed values lie together), TILE (most blocks of
-// a tile, <= 1020), BY_ROWS (mapping, below; dense and SLICES 1 only), SHARES (by blocks: threads that share a block, SLICES or, with
-// SLICES 1, any number up to BLOCK; by rows: lanes that share a row, a power of two), DEPTH (tiles in flight), CTAS (launch bound), ACCUMULATE,
-// HALO (1: some columns are ghosts, below).
-// Bytes it must move: the values once, one byte a block (two where TILE > 256), 4 bytes a distinct node of a tile, 6 bytes a row, x and y.
-// Mapping: resident CTAs walk tiles of whole rows. Values, indices and x of the next tile are copied to shared memory asynchronously while
-// this one is multiplied: one contiguous piece of values, each x run once a tile however many blocks use it. Every access to memory is
-// coalesced for any BLOCK. By blocks: one thread a block (and share of its rows) multiplies, its products go to shared memory, and each row
-// is summed in the order of its blocks. By rows: one lane a (row, component, share of its blocks) with all stages in registers, which pays for
-// small blocks with several stages.
-// HALO 1 takes six more arguments. Tiles begin <= t < tile_count are walked, those from first_boundary on have ghosts: columns >= own, at
-// ghosts + (column - own) * RUN. With an exchange (halo.cuh) the ghosts are its own and `ghosts` is not read: a launch with send != 0 begins
-// an epoch, and a further launch of the same product (terms of other patterns) with send == 0 reads the same ghosts. A sending launch must
-// be made even where there is no tile. With exchange null nothing is sent or awaited: other transports bring the ghosts, interior and
-// boundary tiles are two launches. kron_long_rows comes after them all, as without ghosts.
+// y = (A (x) M + B (x) L) x with point-block matrices M, L of one pattern; TERMS 1: (A (x) M) x; with STAGES
+// 1 the plain product.
+// Constants:
+// - BLOCK, STAGES, TERMS; VALUE (double or float as stored).
+// - SLOTS and SLOT_TABLE: packed place of entry (term, r, c), -1: zero in every block; both absent: dense.
+// - THREADS; SLICES (divides BLOCK): groups of rows whose packed values are contiguous.
+// - TILE: most blocks of a tile, <= 1020.
+// - BY_ROWS: mapping, see below; dense and SLICES 1 only.
+// - SHARES: by blocks, threads that share a block (SLICES or, with SLICES 1, any number up to BLOCK); by
+//   rows, lanes that share a row (a power of two).
+// - DEPTH: tiles in flight; CTAS: launch bound; ACCUMULATE; HALO (1: some columns are ghosts, see below).
+//
+// Bytes moved at least: the values once, one byte per block (two if TILE > 256), 4 bytes per distinct node of
+// a tile, 6 bytes per row, x and y.
+//
+// Mapping: resident CTAs loop over tiles of whole rows. Values, indices and x of the next tile are copied to
+// shared memory asynchronously while the present tile is multiplied: values as one contiguous copy, and each
+// run of x once per tile, however many blocks use it. Every memory access is coalesced for any BLOCK. By
+// blocks: one thread per block (and share of its rows) multiplies, its products go to shared memory, and each
+// row is summed in the order of its blocks. By rows: one lane per (row, component, share of its blocks) keeps
+// all stages in registers, which is faster for small blocks with several stages.
+//
+// HALO 1 takes six more arguments. The launch processes tiles begin <= t < tile_count; those from
+// first_boundary on have ghosts: columns >= own, at ghosts + (column - own) * RUN. With an exchange
+// (halo.cuh) the ghosts belong to it and `ghosts` is not read. A launch with send != 0 starts an epoch, and a
+// further launch of the same product (terms of other patterns) with send == 0 reads the same ghosts. A
+// sending launch must be made even if there is no tile. With exchange null nothing is sent and nothing is
+// waited for: other transports bring the ghosts, and interior and boundary tiles are two launches.
+// kron_long_rows follows them all, as without ghosts.
 #ifndef TERMS
 #define TERMS 2
 #endif
@@ -50,31 +62,33 @@
 #endif
 
 constexpr int RUN = BLOCK * STAGES;                   // numbers of one node, contiguous in x and y
-constexpr int PAIR = RUN % 2 == 0 ? 2 : 1;            // numbers moved at once through shared memory
+constexpr int PAIR = RUN % 2 == 0 ? 2 : 1;            // numbers copied at once through shared memory
 constexpr int PIECES = RUN / PAIR;
-constexpr int STRIDE = PAIR == 2 ? (PIECES | 1) * 2 : RUN;  // odd in units of PAIR: neighbouring runs fall into different banks
+// odd in units of PAIR: neighbouring runs use different banks
+constexpr int STRIDE = PAIR == 2 ? (PIECES | 1) * 2 : RUN;
 constexpr int LANES = THREADS / SHARES;               // threads of one share, a multiple of 32
 constexpr int ROWS = BLOCK / SLICES;                  // rows of a slice
-constexpr int OWN = SLOTS / SLICES;                   // slots of one slice
+constexpr int OWN = SLOTS / SLICES;                   // slots per slice
 constexpr int FULL = 16 / sizeof(VALUE);
-constexpr int VECTOR = OWN % FULL == 0 ? FULL : OWN % 2 == 0 ? 2 : 1;  // slots of a block that lie together
+constexpr int VECTOR = OWN % FULL == 0 ? FULL : OWN % 2 == 0 ? 2 : 1;  // contiguous slots of a block
 constexpr int ODD = SLOTS * sizeof(VALUE) % 16;
-constexpr int ROUND = ODD == 0 ? 1 : ODD == 8 ? 2 : 4;  // a tile's width is a multiple of this, so that tiles are whole 16-byte pieces
+// a tile's width is a multiple of this, so that tiles are multiples of 16 bytes
+constexpr int ROUND = ODD == 0 ? 1 : ODD == 8 ? 2 : 4;
 
 #if HALO
 #include "halo.cuh"
 #endif
 
 struct Coefficients { double a[TERMS][STAGES][STAGES]; };
-// A and tau B, row-major. Constant memory of this module, which each operator loads for itself: a new tau is a copy of
-// s * s numbers, and recorded graphs stay valid.
+// A and tau B, row-major. Constant memory of this module, which each operator loads for itself: a new tau is
+// a copy of s * s numbers, and recorded graphs stay valid.
 __constant__ Coefficients coefficients;
 struct Header { unsigned position; int blocks, nodes, rows; };  // the first 16 bytes of a tile's record
 template <int bytes> struct Local { typedef unsigned short type; };
 template <> struct Local<1> { typedef unsigned char type; };
 typedef Local<TILE <= 256 ? 1 : 2>::type LocalNode;
 
-// Where entry (r, c) of a term lies among the packed values of a block; -1: zero in every block.
+// Place of entry (r, c) of a term among the packed values of a block; -1: zero in every block.
 __device__ __forceinline__ constexpr int slot(int term, int r, int c) {
 #ifdef SLOT_TABLE
     constexpr int table[TERMS * BLOCK * BLOCK] = {SLOT_TABLE};
@@ -84,7 +98,7 @@ __device__ __forceinline__ constexpr int slot(int term, int r, int c) {
 #endif
 }
 
-// Values are read once: what they push out of the L2 cache should be values, not x, which later tiles read again.
+// Values are read once: in the L2 cache they should evict values, not x, which later tiles read again.
 __device__ __forceinline__ unsigned long long read_once() {
     unsigned long long policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -102,11 +116,12 @@ __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"
 
 template <class T, int n> struct alignas(n * sizeof(T)) Packet { T v[n]; };
 
-// The products of `count` rows of a block, from row `first` on, with its x run, A and B folded in.
-// Slot j of the block: stage[(j / VECTOR * width) * VECTOR + j % VECTOR].
+// The products of `count` rows of a block, from row `first` on, with its run of x, including A and B. Slot j
+// of the block: stage[(j / VECTOR * width) * VECTOR + j % VECTOR].
 template <int first, int count>
 __device__ __forceinline__ void multiply(const VALUE* stage, int width, const double* run, double* out) {
-    constexpr int STEP = PAIR == 2 && STAGES % 2 == 1 ? 2 : 1;  // columns read at once, so that pairs stay whole
+    // columns read at once, so that pairs are not split
+    constexpr int STEP = PAIR == 2 && STAGES % 2 == 1 ? 2 : 1;
     double sum[TERMS][count][STAGES];
     bool used[TERMS][count], here[SLOTS / VECTOR];
 #pragma unroll
@@ -171,7 +186,7 @@ __device__ __forceinline__ void multiply(const VALUE* stage, int width, const do
     }
 }
 
-// What each thread of a block does: shares of equal rows of a dense block are alike, one code for all.
+// The work of each thread of a block. Shares of equal rows of a dense block are alike and use the same code.
 #ifdef SLOT_TABLE
 constexpr bool ALIKE = false;
 #else
@@ -199,15 +214,19 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     const int halted = halt ? *halt : 0;
     constexpr int STAGE = (TILE + ROUND - 1) / ROUND * ROUND * SLOTS, RING = 2 * DEPTH - 1;
     extern __shared__ __align__(16) char shared[];
-    VALUE* const stages = (VALUE*)shared;                                     // [DEPTH][STAGE]: values of this tile and the next
-    double* const runs = (double*)(stages + DEPTH * STAGE);                   // [DEPTH][node_capacity][STRIDE]: their x, each node once
-    char* const ring = (char*)(runs + DEPTH * node_capacity * STRIDE + DEPTH * node_capacity * STRIDE % 2);  // [RING][record_capacity]: their records and those after
-    double* const sums = (double*)(ring + RING * record_capacity);            // [TILE][STRIDE]: what each block adds to its row
+    VALUE* const stages = (VALUE*)shared;  // [DEPTH][STAGE]: values of this tile and the next
+    // [DEPTH][node_capacity][STRIDE]: their x, once per node
+    double* const runs = (double*)(stages + DEPTH * STAGE);
+    // [RING][record_capacity]: records of these and later tiles
+    char* const ring = (char*)(runs + DEPTH * node_capacity * STRIDE + DEPTH * node_capacity * STRIDE % 2);
+    // [TILE][STRIDE]: contribution of each block to its row
+    double* const sums = (double*)(ring + RING * record_capacity);
     const int share = threadIdx.x / LANES, lane = threadIdx.x % LANES, step = gridDim.x;
 
     const unsigned long long policy = read_once();
-    // Some copies with a policy whose shared address has a part in a uniform register become illegal instructions (ptxas 13.0). The shuffle,
-    // of each lane with itself, hides from the compiler that the base and the first stage, zero, are uniform.
+    // Some copies with a policy become illegal instructions if part of the shared address is in a uniform
+    // register (ptxas 13.0). The shuffle of each lane with itself hides from the compiler that the base and
+    // the first stage, zero, are uniform.
     const unsigned base = (unsigned)__cvta_generic_to_shared(stages) + threadIdx.x * 16, hidden = __shfl_sync(~0u, base, threadIdx.x % 32);
     const int zero = (int)(hidden - base);
 
@@ -222,7 +241,8 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         const int bytes = (place.y - place.x) * 16;
         for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy<16>(ring + slot * record_capacity + i, records + (unsigned long long)place.x * 16 + i);
     };
-    auto copy_tile = [&](int slot, int stage) {  // asks for the values and the x of the tile whose record is in that slot
+    // loads the values and the x of the tile whose record is in that slot
+    auto copy_tile = [&](int slot, int stage) {
         const Header tile = *(const Header*)(ring + slot * record_capacity);
         const int bytes = (tile.blocks + ROUND - 1) / ROUND * ROUND * (SLOTS * (int)sizeof(VALUE)), end = tile.nodes * PIECES;
         const char* from = (const char*)values + (unsigned long long)tile.position * (4 * SLOTS * sizeof(VALUE));
@@ -244,19 +264,19 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
     uint2 ahead = locate(first + (RING - 1) * step);
     if (halted) return;
 #if HALO
-    // Tickets lie where the last stage will: nothing is copied there before all is sent. A static variable would shift the stages
-    // off their 128-byte lines, which costs a fifth of the speed.
+    // Tickets use the space of the last stage, which is filled only after everything is sent. A static
+    // variable would shift the stages off their 128-byte lines, which costs a fifth of the speed.
     u64* const tickets = (u64*)(stages + (DEPTH - 1) * STAGE);
     u64 epoch = 0;
     bool sending = exchange && send, ready = !exchange, failed = false;
-    // CTAs with a tile less than others draw first, so that most of what is sent goes through them.
+    // CTAs with one tile less than others draw first, so that they send most of the data.
     const bool early = blockIdx.x >= (unsigned)(tile_count - begin) % gridDim.x;
     if (exchange) {
         if (threadIdx.x == 0 && !send) tickets[0] = exchange->ticket;
         if (threadIdx.x == 0 && send && early) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
-        failed = exchange->group->failed;  // in an earlier launch, or another CTA in this one
+        failed = exchange->group->failed;  // in an earlier launch, or by another CTA in this one
     }
-    // Sends what is left to send: before any wait, so that neighbours that wait for this rank get on.
+    // Sends the remaining chunks before any wait, so that neighbours that wait for this rank can continue.
     auto send_rest = [&] {
         if (!sending) return;
         sending = false;
@@ -267,7 +287,7 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         epoch = (tickets[0] >> EPOCH_SHIFT) + 1;
         send_all(exchange, tickets, x);
     };
-    // Comes back when the ghosts of this epoch are here, or with false if they will not come.
+    // Returns when the ghosts of this epoch have arrived, or false if they will not arrive.
     auto await = [&] {
         send_rest();
         far = exchange->ghosts[epoch & 1] - (long long)own * RUN;
@@ -289,12 +309,13 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         commit();
     }
 #if HALO
-    send_rest();  // while the first tile is on its way
+    send_rest();  // while the first tile is in flight
 #endif
     int stage = zero, slot = 0;
     for (int t = first; t < tile_count; t += step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 2) : "memory");
-        __syncthreads();  // this tile is here, and the record DEPTH - 1 ahead; everything of the last tile is used up
+        // this tile and the record DEPTH - 1 ahead have arrived; the last tile is no longer needed
+        __syncthreads();
 #if HALO
         const int next = t + (DEPTH - 1) * step;
         if (!ready && next < tile_count && next >= first_boundary && !await()) return;
@@ -311,8 +332,8 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
         const int width = (tile.blocks + ROUND - 1) / ROUND * ROUND;
 #if BY_ROWS
         constexpr int UNROLL = BLOCK == 1 ? 5 : BLOCK == 2 ? 3 : 1;
-        constexpr int TOGETHER = STAGES % 2 == 0 ? 2 : 1;  // numbers of x and y that move at once
-        constexpr int ENTRY = VECTOR % TERMS == 0 ? TERMS : 1;  // values of one entry that lie together
+        constexpr int TOGETHER = STAGES % 2 == 0 ? 2 : 1;  // numbers of x and y that are copied at once
+        constexpr int ENTRY = VECTOR % TERMS == 0 ? TERMS : 1;  // contiguous values of one entry
         const int lanes = tile.rows * (BLOCK * SHARES);
         for (int o = threadIdx.x; o < (lanes + 31 & ~31); o += THREADS) {
             const int part = o % SHARES, r = o / SHARES % BLOCK, i = o / (SHARES * BLOCK);
@@ -392,8 +413,8 @@ kron_product(const int* halt, const int tile_count, const unsigned* __restrict__
 #endif
 }
 
-// Rows longer than a tile: adds their parts in order. One thread a number; launched only where such rows exist.
-// long_rows: row, first part, end part for each.
+// Rows longer than a tile: adds their parts in order. One thread per number; launched only if such rows
+// exist. long_rows: row, first part, end part for each.
 extern "C" __global__ void kron_long_rows(const int* halt, int count, const int* __restrict__ long_rows, const double* __restrict__ parts, double* __restrict__ y) {
     if (halt && *halt) return;
     const int o = blockIdx.x * blockDim.x + threadIdx.x;

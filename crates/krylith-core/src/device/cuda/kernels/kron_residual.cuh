@@ -1,13 +1,16 @@
-// kron_residual: r = b - y and m = |b| + |A (x) M + B (x) L| |x|, each number summed in twice the working precision and then rounded (Dot2 of
-// Ogita, Rump and Oishi): the residual that says whether a solve has converged, and what rounding may make of it. Included by
-// kron_product.cu, whose tiles it reads as they are; at most one launch a batch of iterations.
+// kron_residual: r = b - y and m = |b| + |A (x) M + B (x) L| |x|, each number summed in twice the working
+// precision and then rounded (Dot2 of Ogita, Rump and Oishi): the residual that decides convergence, and a
+// bound for its rounding errors. Included by kron_product.cu, whose tiles it reads; at most one launch per
+// batch of iterations.
 //
-// Bytes it must move: what a product does, b read and m written. Eight lanes share a scalar row with all its stages, each every eighth block:
-// neighbouring lanes read neighbouring numbers of a slot. Values come straight from memory.
+// Bytes moved at least: those of a product, b read and m written. Eight lanes share a scalar row with all its
+// stages, and each processes every eighth block: neighbouring lanes read neighbouring numbers of a slot.
+// Values come directly from memory.
 //
-// Terms of other patterns follow with ACCUMULATE: they go on from r, from `low`, which is what r lacks, and from m. Rows longer than a tile
-// are summed in parts of three numbers, which kron_residual_long takes off. With HALO the ghosts are there already: those of the exchange's
-// last epoch, or with exchange null at `ghosts`.
+// Terms of other patterns follow with ACCUMULATE: they continue from r, from its rounding error `low`, and
+// from m. Rows longer than a tile are summed in parts of three numbers, which kron_residual_long subtracts.
+// With HALO the ghosts have already arrived: those of the exchange's last epoch, or with exchange null those
+// at `ghosts`.
 
 #include "twofold.cuh"
 
@@ -16,7 +19,7 @@ constexpr int TOGETHER_LANES = 8;
 __constant__ const short residual_slots[TERMS * BLOCK * BLOCK] = {SLOT_TABLE};
 #endif
 
-// Where entry e of a row begins, and where it is left.
+// Start and results of entry e of a row.
 struct Residual { const double* b; double* r; double* low; double* m; };
 __device__ __forceinline__ void begin_residual(const Residual& to, long long e, Twofold& sum, double& size) {
 #if ACCUMULATE
@@ -49,7 +52,8 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
 #else
     auto column = [&](int node) { return x + (long long)node * RUN; };
 #endif
-    // The packed place of entry (t, r, c): rows differ from lane to lane, so it is looked up, and not in constant memory.
+    // Packed place of entry (t, r, c), as a table in shared memory: constant memory would be slow, because
+    // rows differ between lanes.
     __shared__ short slots[TERMS * BLOCK * BLOCK];
     for (int e = threadIdx.x; e < TERMS * BLOCK * BLOCK; e += blockDim.x)
 #ifdef SLOT_TABLE
@@ -128,7 +132,8 @@ extern "C" __global__ void kron_residual(const int* halt, const int tile_count, 
     }
 }
 
-// Rows longer than a tile: takes their parts off in order. One thread a number; launched only where such rows exist.
+// Rows longer than a tile: subtracts their parts in order. One thread per number; launched only if such rows
+// exist.
 extern "C" __global__ void kron_residual_long(const int* halt, int count, const int* __restrict__ long_rows, const double* __restrict__ parts,
                                               const double* __restrict__ b, double* r, double* low, double* m) {
     if (halt && *halt) return;

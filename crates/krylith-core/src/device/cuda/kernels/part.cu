@@ -1,27 +1,31 @@
-// part: the block rows [first, end) of a matrix in local columns: own rows count from 0, and what they use of others, the ghosts, follow
-// in ascending order.
+// part: the block rows [first, end) of a matrix in local columns: own rows count from 0, and the ghosts,
+// which are the other rows that they use, follow in ascending order.
 //
 //   part_mark    a bit for every column outside the run
-//   part_words   how many bits are before each word; `sums`, of the blocks of threads, come from scan.cu between its two passes
+//   part_words   the number of bits before each word; scan.cu computes `sums`, of the thread blocks, between its
+//                two passes
 //   part_ghosts  the columns whose bits are set, in order
-//   part_rows    local row pointers, columns and values; those of ghosts before the run move behind the own ones of their row
+//   part_rows    local row pointers, columns and values; those of ghosts before the run move behind the own ones
+//                of their row
 //   part_values  new values in the same order
 //
-// Bytes moved: 4 a block to mark; n / 4 for the bits of n columns; row pointers, columns and values twice.
+// Bytes moved: 4 per block to mark; n / 4 for the bits of n columns; row pointers, columns and values twice.
 
 #include "scan.cuh"
 
-struct Run { long long first, end, base, low; };  // own rows; entries before them in the whole; ghosts before the run
+// own rows; entries before them in the whole matrix; ghosts before the run
+struct Run { long long first, end, base, low; };
 
 extern "C" __global__ void part_mark(long long entries, Run run, const unsigned* __restrict__ col, unsigned* bits) {
     for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < entries; e += (long long)gridDim.x * blockDim.x) {
         const unsigned j = col[e], bit = 1u << (j % 32);
-        // A look before the atomic: most bits are set already, and a bit that is seen late is set twice.
+        // Read before the atomic: most bits are set already, and a bit that is read too early is just set
+        // twice.
         if ((j < run.first || j >= run.end) && !(__ldcg(bits + j / 32) & bit)) atomicOr(bits + j / 32, bit);
     }
 }
 
-// pass 0: sums of blocks; pass 1: what is before each word, with the exclusive sums of blocks.
+// pass 0: sums of blocks; pass 1: the number of bits before each word, with the exclusive sums of blocks.
 extern "C" __global__ void __launch_bounds__(1024) part_words(long long words, int pass, const unsigned* __restrict__ bits, long long* sums, unsigned* before) {
     const long long w = blockIdx.x * 1024ll + threadIdx.x;
     long long total;
@@ -63,7 +67,7 @@ __device__ __forceinline__ int group_sum(int v) {
     return v;
 }
 
-// row_ptr, col, values: of the run, as they stand in the whole.
+// row_ptr, col, values: of the run, in global numbers.
 extern "C" __global__ void __launch_bounds__(256)
 part_rows(long long rows, Run run, int square, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values,
           const unsigned* __restrict__ bits, const unsigned* __restrict__ before, long long* __restrict__ to_ptr, unsigned* __restrict__ to_col,
@@ -94,7 +98,7 @@ part_rows(long long rows, Run run, int square, const long long* __restrict__ row
     }
 }
 
-// row_ptr and col: local. A ghost with a number below `low` stands before the run in the whole.
+// row_ptr and col: local. A ghost with a number below `low` has a global number below the run.
 extern "C" __global__ void __launch_bounds__(256)
 part_values(long long rows, Run run, int square, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values,
             double* __restrict__ to_values) {

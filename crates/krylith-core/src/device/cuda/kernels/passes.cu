@@ -1,13 +1,15 @@
-// Passes over all entries of a matrix in the memory of the device, as a set-up needs them: how large entries are, row by row and column by
-// column (entry_maxima), what that says of a sum of terms (survey), factors that bring the largest entries near 1 (scale_factors,
-// powers_of_two) and a scaled copy (scaled_values).
-// Constants: BLOCK (order of the blocks), SCALED (entry_maxima: entries count with their factors, and nothing else is looked for).
-// Bytes moved by a pass: values, 4 a block, 8 a row, and a column's maximum for each entry, mostly from a cache.
+// Passes over all entries of a matrix in the memory of the device, for the set-up: magnitudes of the entries
+// by rows and by columns (entry_maxima), their summary for a sum of terms (survey), factors that bring the
+// largest entries near 1 (scale_factors, powers_of_two) and a scaled copy (scaled_values).
+// Constants: BLOCK (order of the blocks), SCALED (entry_maxima: entries count with their factors, and only
+// maxima are computed).
+// Bytes moved by a pass: values, 4 per block, 8 per row, and a column's maximum for each entry, mostly from a
+// cache.
 //
-// Mapping: a block of threads a window of WINDOW blocks of the matrix, whichever rows they belong to: the rows are found by a search in
-// row_ptr. In a window 1 to 32 neighbouring lanes take a scalar row. Maxima are the bits of numbers that are not negative, which are ordered
-// as the numbers are; the largest of some does not depend on the order in which they are met, so rows and columns that many threads share are
-// raised by atomics and results are the same every time.
+// Mapping: a thread block processes a window of WINDOW blocks of the matrix, independent of rows; a search in
+// row_ptr finds the rows. In a window 1 to 32 neighbouring lanes share a scalar row. Maxima are the bits of
+// nonnegative numbers, which are ordered like the numbers. A maximum does not depend on the order of the
+// entries, so rows and columns that many threads share are raised by atomics, and results are reproducible.
 #ifndef BLOCK
 #define BLOCK 1
 #endif
@@ -19,9 +21,9 @@ typedef long long i64;
 typedef unsigned long long u64;
 constexpr int THREADS = 256, WINDOW = 2048 / BLOCK, LONG = 256;
 
-// The row of an entry, found by one warp: 32 places are looked at together.
+// The row of an entry, found by one warp, which checks 32 positions at once.
 __device__ __forceinline__ int row_of(const i64* __restrict__ row_ptr, int rows, i64 entry) {
-    int low = 0, high = rows;  // the first row that begins behind the entry is among low..=high
+    int low = 0, high = rows;  // the first row that starts behind the entry is among low..=high
     while (low < high) {
         const i64 step = ((i64)high - low + 31) / 32, at = low + threadIdx.x % 32 * step;
         const int before = __popc(__ballot_sync(~0u, at < high && row_ptr[min(at, (i64)high)] <= entry));
@@ -46,7 +48,8 @@ __device__ __forceinline__ Window window(const i64* __restrict__ row_ptr, int ro
     return {begin, end, at[0], at[1] - at[0] + 1};
 }
 
-// Calls row(i, r, p, end, step, whole, first lane of the row) for every scalar row of a window; all threads take part.
+// Calls row(i, r, p, end, step, whole, first lane of the row) for every scalar row of a window; all threads
+// take part.
 template <class Row> __device__ __forceinline__ void each_row(const Window& on, const i64* __restrict__ row_ptr, Row row) {
     const int items = on.rows * BLOCK;
     int log = 0;
@@ -66,7 +69,7 @@ __device__ __forceinline__ void raise(u64* to, u64 bits) {
 }
 __device__ __forceinline__ u64 bits_of(double v) { return (u64)__double_as_longlong(v); }
 
-// The smallest and the largest of magnitudes that are not zero, of all threads, to to[0] and to[1].
+// The smallest and the largest of the nonzero magnitudes of all threads, to to[0] and to[1].
 struct Extent { u64 smallest, largest; };
 __device__ __forceinline__ void note(Extent& all, double magnitude) {
     if (!(magnitude > 0.0)) return;
@@ -84,8 +87,9 @@ __device__ __forceinline__ void tell(Extent all, u64* to) {
     raise(to + 1, all.largest);
 }
 
-// Raises the largest magnitude of every scalar row and every scalar column to those of this matrix. SCALED: of weight |v| r c. Otherwise of
-// |v|; diagonal entries, the extent of weight |v| and the longest row of more than LONG blocks (in extent[9]) are found too.
+// Raises the largest magnitude of every scalar row and every scalar column to those of this matrix. SCALED:
+// magnitudes are weight |v| r c. Otherwise they are |v|, and the diagonal entries, the extent of weight |v|
+// and the longest row of more than LONG blocks (in extent[9]) are found too.
 extern "C" __global__ void __launch_bounds__(THREADS)
 entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const i64 blocks,
              const double weight, u64* row_maxima, u64* column_maxima,
@@ -139,12 +143,14 @@ entry_maxima(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, 
 #endif
 }
 
-// Of one term: its coefficient's largest magnitude, its stages with a number in their row or column, as bits, and its diagonal.
+// One term: its coefficient's largest magnitude, its stages with a number in their row or column, as bits,
+// and its diagonal.
 struct Term { double weight, rows, columns, diagonal[4]; };
 
-// What the maxima of one or two terms say of their sum. found: smallest and largest of the rows' largest entries, of the columns', how many
-// unknowns have an empty row, an empty column, a diagonal entry that is zero; behind one number more, of how many the diagonal entry of the first
-// stage is zero or below `weak` of the row's largest. Diagonals are added without contraction, as on the host.
+// Summarises the maxima of one or two terms for their sum. found: smallest and largest of the rows' largest
+// entries, the same of the columns', the number of unknowns with an empty row, with an empty column, and with
+// a zero diagonal entry. One number further: the number of unknowns whose diagonal entry of the first stage
+// is zero or below `weak` of the row's largest. Diagonals are added without contraction, as on the host.
 extern "C" __global__ void survey(const int count, const int terms, const int stages, const Term* __restrict__ of, const double* __restrict__ rows0,
                                   const double* __restrict__ rows1, const double* __restrict__ columns0, const double* __restrict__ columns1,
                                   const double* __restrict__ diagonal0, const double* __restrict__ diagonal1, const double weak, u64* found) {
@@ -183,7 +189,8 @@ extern "C" __global__ void survey(const int count, const int terms, const int st
     }
 }
 
-// Factors of rows or columns over the roots of their largest entries, which become zero for the next pass.
+// Divides the factors of rows or columns by the square roots of their largest entries, which become zero for
+// the next pass.
 extern "C" __global__ void scale_factors(const int count, double* __restrict__ maxima, double* __restrict__ factors) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -198,7 +205,6 @@ extern "C" __global__ void ones(const int count, double* __restrict__ to) {
 }
 
 // Each number `stages` times.
-// Of the nodes that a rank's neighbours use, the larger of its own numbers and theirs, none negative. A node may be there more than once.
 extern "C" __global__ void raise(const int count, const int run, const unsigned* __restrict__ nodes, const double* __restrict__ theirs, double* own) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) atomicMax((u64*)own + (i64)nodes[i / run] * run + i % run, (u64)__double_as_longlong(theirs[i]));

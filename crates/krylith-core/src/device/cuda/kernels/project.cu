@@ -1,4 +1,4 @@
-// project: every inner product that one Gram-Schmidt step needs, in one pass over the basis.
+// project: all inner products of one Gram-Schmidt step, in one pass over the basis.
 //
 // RHS == 2 (delayed CGS2):  out = [ r = V'w (k) | t = V'z (k) | w'w, w'z, z'z if norm ],  k = k1 - k0
 // RHS == 1 (CGS2, MGS):     out = [ t = V'z (k) | z'z if norm ]
@@ -8,33 +8,35 @@
 //   VALUE    double | float   type in which the basis is stored; all arithmetic is in double
 //   RHS      2 | 1            right-hand vectors
 //   PROJECT                   name of the kernel
-//   WARPS    power of two     warps a block
-//   COLS     2 to 4           columns a warp at most; a batch is WARPS*COLS columns
-//   DEPTH                     loads a lane has in flight, about
-//   BLOCKS                    resident blocks a multiprocessor, for the register budget
+//   WARPS    power of two     warps per block
+//   COLS     2 to 4           most columns per warp; a batch is WARPS*COLS columns
+//   DEPTH                     approximate number of loads that a lane has in flight
+//   BLOCKS                    resident blocks per multiprocessor, for the register budget
 //
-// Arguments: V and its columns, w and z are 16-byte aligned; rows >= n are never read. `keep`: sixteenths
-// of the data to leave in L2 for the combine that follows (about 30 MB of an H200's survive).
-// scratch: gridDim.x * (RHS*k + NORMS) doubles.  counter: max(1, ceil(k / (WARPS*COLS))) zeroed words.
-// peers: null, or the GPUs (peers.cuh) over which all of `out` is summed, by one message of RHS*k + NORMS values
-// at most; out is then written once, with the totals.
+// Arguments: V and its columns, w and z are 16-byte aligned; rows >= n are never read. `keep`: sixteenths of
+// the data to leave in L2 for the following combine (about 30 MB of an H200's survive).
+// scratch:  gridDim.x * (RHS*k + NORMS) doubles.
+// counter:  max(1, ceil(k / (WARPS*COLS))) zeroed words.
+// peers:  null, or the GPUs (peers.cuh) over which all of `out` is summed, by one message of at most RHS*k +
+// NORMS values; out is then written once, with the totals.
 //
-// Bytes moved: k*n*sizeof(VALUE) + RHS*8*n a launch (a further batch reads w and z again).
+// Bytes moved: k*n*sizeof(VALUE) + RHS*8*n per launch (a further batch reads w and z again).
 //
-// Mapping. A block owns one contiguous range of 512-byte tiles. If a lane owned rows alone it would carry
-// 2k+3 sums and shuffle them all at the end, so the warps of a block form a grid of column groups x row
+// Mapping. A block owns one contiguous range of 512-byte tiles. If a lane owned only rows, it would carry
+// 2k+3 sums and shuffle them all at the end. So the warps of a block form a grid of column groups x row
 // groups instead: a warp keeps at most COLS columns and reads w and z through L1, where the other column
-// groups find the same lines at about the same time. One block a multiprocessor keeps the last sum short.
+// groups find the same lines at about the same time. One block per multiprocessor keeps the last sum short.
 //
 // The order of all additions depends only on n, k, norm and gridDim.x: the results are reproducible.
 // The last block to arrive adds the blocks' sums in block order; its counter wraps back to 0 by itself.
 //
-// Among GPUs, the last block of every batch posts its sums at once, and the last block of the last batch collects
-// all of them. That block comes after all others have posted: a block arrives at a batch's counter after it has
-// finished with the batches before, its posts included, and the last block has seen every block arrive.
+// Among GPUs, the last block of every batch posts its sums at once, and the last block of the last batch
+// collects all of them. That block comes after all others have posted: a block arrives at a batch's counter
+// after it has finished the earlier batches, including its posts, and the last block has seen every block
+// arrive.
 //
-// Programmatic dependent launch (optional): the kernel before this one must have started after the writers
-// of V and *halt had finished (a normal launch, or one that waits before it triggers); w and z may be late.
+// Programmatic dependent launch (optional): the previous kernel must have started after the writers of V and
+// *halt had finished (a normal launch, or one that waits before it triggers); w and z may be late.
 
 #ifndef VALUE
 #define VALUE double
@@ -62,15 +64,15 @@
 
 typedef unsigned long long Policy;
 
-constexpr int PACK = 16 / sizeof(VALUE);         // rows a lane takes with one 16-byte load
-constexpr int TILE = 32 * PACK;                  // rows a warp takes with one load
+constexpr int PACK = 16 / sizeof(VALUE);         // rows per lane with one 16-byte load
+constexpr int TILE = 32 * PACK;                  // rows per warp with one load
 constexpr int NORMS = RHS == 2 ? 3 : 1;
 constexpr int SUMS = RHS * COLS + NORMS;
 constexpr int FOLD = SUMS <= 8 ? 8 : 16;
 static_assert(COLS >= 2 && COLS <= 4, "the kernel picks a sweep for 0 to COLS columns");
 static_assert((WARPS & (WARPS - 1)) == 0, "column and row groups must share the warps evenly");
 
-// Loads 16 bytes, or zeros if !wanted, without a branch. The basis streams past L1, left to w and z.
+// Loads 16 bytes, or zeros if !wanted, without a branch. The basis bypasses L1, which is left to w and z.
 __device__ __forceinline__ void load(const double* p, bool wanted, Policy policy, double (&v)[2]) {
     asm volatile("{ .reg .pred p; setp.ne.s32 p, %4, 0; mov.f64 %0, 0d0000000000000000; mov.f64 %1, %0;\n"
         "@p ld.global.nc.L1::no_allocate.L2::cache_hint.v2.f64 {%0, %1}, [%2], %3; }"
@@ -90,7 +92,7 @@ __device__ __forceinline__ void load_vector(const double* p, bool wanted, Policy
             : "=&d"(v[i]), "=&d"(v[i + 1]) : "l"(p + i), "l"(policy), "r"((int)wanted));
 }
 
-// Under programmatic dependent launch only: until here the kernel before this one may still be running.
+// Under programmatic dependent launch only: before this call the previous kernel may still be running.
 __device__ __forceinline__ void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
@@ -101,7 +103,7 @@ __device__ __forceinline__ void wait_for_predecessor() {
 template <int C>
 __device__ __forceinline__ void add(double (&a)[FOLD], const double (&x)[C ? C : 1], double w, double z,
                                     bool norms) {
-    constexpr int T = (RHS - 1) * COLS, N = RHS * COLS;   // where the sums with z and the norms begin
+    constexpr int T = (RHS - 1) * COLS, N = RHS * COLS;   // start of the sums with z and of the norms
 #pragma unroll
     for (int c = 0; c < C; ++c) {
         if (RHS == 2) a[c] = fma(x[c], w, a[c]);
@@ -121,7 +123,7 @@ __device__ __forceinline__ void sweep(double (&a)[FOLD], const VALUE* v, long lo
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(stay));
     int round = 0;
-    // U tiles at a time, those beyond the end as zeros: all loads first, then the arithmetic.
+    // U tiles at a time, with zeros beyond the end: all loads first, then the arithmetic.
     for (; tile < end; tile += U * rows) {
         const Policy policy = (round++ * keep & 15) < keep ? stay : once;
         const long long row = (long long)tile * TILE + (threadIdx.x & 31) * PACK;
@@ -196,7 +198,7 @@ PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, co
         while (groups * COLS < m) groups *= 2;
         const int rows = WARPS / groups, group = warp & (groups - 1), row = warp / groups;
         const int c0 = m * group / groups, count = m * (group + 1) / groups - c0;
-        // Group 0 has the fewest columns, so it takes the norms too.
+        // Group 0 has the fewest columns, so it also computes the norms.
         const bool norms = norm && base == 0 && group == 0;
         const VALUE* v = V + (k0 + base + c0) * ld;
         double a[FOLD] = {};
@@ -236,9 +238,9 @@ PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, co
         __syncthreads();
         if (!last) continue;
 
-        constexpr int AT_ONCE = 4;                // sums a warp adds at a time, to share the latency
+        constexpr int AT_ONCE = 4;                // sums that a warp adds at a time, to share the latency
         Round round = {};
-        if (peers) round = open_round(peers);     // under way while the sums are added
+        if (peers) round = open_round(peers);     // in flight while the sums are added
         for (int s = warp; s < total; s += AT_ONCE * WARPS) {
             double x[AT_ONCE] = {};
             const double* from[AT_ONCE];
@@ -255,7 +257,7 @@ PROJECT(const int* halt, const VALUE* V, long long ld, int n, int k0, int k1, co
                 if (!peers && lane == 0 && s + i * WARPS < total) out[place(s + i * WARPS)] = x[i];
             }
             if (!peers) continue;
-            const int mine = lane / 8;            // eight lanes post a sum
+            const int mine = lane / 8;            // eight lanes share a sum
             const double low = mine % 2 ? x[1] : x[0], high = mine % 2 ? x[3] : x[2];
             if (s + mine * WARPS < total) post(round, place(s + mine * WARPS), mine < 2 ? low : high);
         }

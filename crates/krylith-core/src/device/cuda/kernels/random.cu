@@ -1,6 +1,8 @@
-// Random numbers in (-1, 1) that depend on a seed and an index alone: splitmix64, as `random` of solver/symmetric.rs.
+// Random numbers in (-1, 1) that depend only on a seed and an index: splitmix64, as `random` of
+// solver/symmetric.rs.
 //
-// Number i of node n has the index numbers[n] * order + i, or first + its own where `numbers` is null. Bytes moved: the numbers, and 8 a node.
+// Number i of node n has the index numbers[n] * order + i, or first + its own index if `numbers` is null.
+// Bytes moved: the numbers, and 8 per node.
 
 typedef unsigned long long u64;
 

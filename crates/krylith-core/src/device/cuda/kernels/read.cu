@@ -1,6 +1,6 @@
-// read: sums a large array, to measure the bandwidth that every share is taken of.
+// read: sums a large array, to measure the bandwidth to which shares of bandwidth refer.
 //
-// Bytes moved: 16n. Four 16-byte loads in flight a thread, as in the best copy kernels.
+// Bytes moved: 16n. A thread has four 16-byte loads in flight, as in the best copy kernels.
 
 extern "C" __global__ void read(const double2* a, double* out, long long n) {
     double sum = 0;

@@ -1,14 +1,15 @@
-// replicated: what GPUs need that share the rows of a product and all want the whole result: the cut of the rows, found where the row
-// pointers are, and the waits for each other.
+// replicated: kernels for GPUs that share the rows of a product and each need the whole result: the division
+// of the rows, found on the GPU that holds the row pointers, and the waits for each other.
 //
-// longest_row: bytes moved: 8 of each row, once. row_pointers and search_rows: a few words; a thread a search. rebase: 16 of each row.
-// wait_for_all: a flag of 8 bytes to each other GPU.
+// Bytes moved by longest_row: 8 per row, once; by row_pointers and search_rows: a few words, with one thread
+// per search; by rebase: 16 per row; by wait_for_all: a flag of 8 bytes to each other GPU.
 
 #include "peers.cuh"
 
 typedef long long i64;
 
-// The first of the longest rows as a key: length << 32 | 2^32 - 1 - row, so that the largest key is the answer. *key is 0 before.
+// The first of the longest rows as a key: length << 32 | 2^32 - 1 - row, so that the largest key is the
+// answer. *key starts as 0.
 extern "C" __global__ void __launch_bounds__(256) longest_row(const i64 rows, const i64* __restrict__ row_ptr, u64* key) {
     u64 best = 0;
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < rows; i += (i64)gridDim.x * blockDim.x) {
@@ -27,7 +28,7 @@ constexpr int POINTERS = 8, SEARCHES = 32;
 
 struct Rows { i64 row[POINTERS]; };
 
-// Entries before some rows. One block of POINTERS threads.
+// Number of entries before some rows. One block of POINTERS threads.
 extern "C" __global__ void row_pointers(const Rows asked, const int count, const i64* __restrict__ row_ptr, i64* __restrict__ to) {
     const int i = threadIdx.x;
     if (i < count) to[i] = row_ptr[asked.row[i]];
@@ -37,7 +38,8 @@ extern "C" __global__ void row_pointers(const Rows asked, const int count, const
 struct Search { i64 start, skipped, entries, low, high, wanted; };
 struct Searches { Search search[SEARCHES]; };
 
-// The row in low..high before which there are most nearly `wanted` entries, and how many those are. One block of SEARCHES threads.
+// The row in low..high before which the number of entries is nearest to `wanted`, and that number. One block
+// of SEARCHES threads.
 extern "C" __global__ void search_rows(const Searches all, const int count, const i64* __restrict__ row_ptr, i64* __restrict__ to) {
     if ((int)threadIdx.x >= count) return;
     const Search s = all.search[threadIdx.x];
@@ -57,23 +59,27 @@ extern "C" __global__ void search_rows(const Searches all, const int count, cons
     to[2 * threadIdx.x + 1] = here;
 }
 
-// Row pointers of a run of rows, counted from entry `base`; in place where both are the same array.
+// Row pointers of a run of rows, counted from entry `base`; in place if both are the same array.
 extern "C" __global__ void rebase(const i64 count, const i64 base, const i64* from, i64* to) {
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) to[i] = from[i] - base;
 }
 
-// How a GPU waits for all others. One in each GPU's memory, written by the host before the first launch; 160 bytes.
+// A GPU's wait for all others. One in each GPU's memory, written by the host before the first launch; 160
+// bytes.
 struct Meeting {
-    u64 epoch;            // waits done; starts at 0, counted by the kernel, so that recorded launches may be replayed
-    unsigned rank, size;  // of this GPU, and how many there are, at most MAX_RANKS
+    // number of waits done; starts at 0, counted by the kernel, so that recorded launches can be replayed
+    u64 epoch;
+    unsigned rank, size;  // of this GPU; and the number of GPUs, at most MAX_RANKS
     Group* group;         // for `failed`, the abort word and the time limit; never null
-    const u64* flags;     // one for each rank, raised by it; start at 0
+    const u64* flags;     // one per rank, which that rank raises; start at 0
     u64* flag[MAX_RANKS]; // the word of this rank among the flags of each
 };
 
-// Waits until all GPUs have come here as often as this one. Whatever stands before in a GPU's stream, stores and copies into the memory of
-// others too, is done and seen by all when their launches of this end. One warp. It looks at no halt: copies between two of these are made
-// in any case, and must be made at the same point of the program by all. *broken becomes NaN if the wait was given up, now or before; null: nothing does.
+// Waits until all GPUs have reached this barrier as often as this one. All earlier work in a GPU's stream,
+// including stores and copies into the memory of other GPUs, is done and visible to all when their launches
+// of this kernel end. One warp. It ignores halts, because copies between two barriers are always made, so all
+// ranks must call it at the same point of the program. *broken becomes NaN if this or an earlier wait timed
+// out; if it is null, nothing is written.
 extern "C" __global__ void __launch_bounds__(32) wait_for_all(Meeting* meeting, double* broken) {
     Group* const group = meeting->group;
     const unsigned rank = threadIdx.x;

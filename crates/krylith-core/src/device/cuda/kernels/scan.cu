@@ -1,5 +1,7 @@
-// scan_columns: exclusive sums down COLUMNS interleaved columns of 64-bit numbers, in place, by one block of threads; row `count`
-// becomes the totals. For offsets of subdomains or tiles, thousands to some hundred thousand. Bytes moved: 16 a number.
+// scan_columns: exclusive sums of COLUMNS interleaved columns of 64-bit numbers, in place, by one thread
+// block; row `count` becomes the totals. For offsets of subdomains or tiles, from thousands to some hundred
+// thousand.
+// Bytes moved: 16 per number.
 
 #include "scan.cuh"
 

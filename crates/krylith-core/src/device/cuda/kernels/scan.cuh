@@ -14,7 +14,7 @@ template <class T> __device__ T block_exclusive(T v, T& total) {
     __shared__ T sums[33];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
     const T inclusive = warp_inclusive(v);
-    __syncthreads();  // sums of a call before are read
+    __syncthreads();  // the sums of an earlier call have been read
     if (lane == 31) sums[warp] = inclusive;
     __syncthreads();
     if (warp == 0) {

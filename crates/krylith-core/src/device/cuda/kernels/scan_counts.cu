@@ -1,11 +1,12 @@
-// scan_counts: exclusive prefix sums of 32-bit counts as 64-bit numbers, and their total behind them.
+// scan_counts: exclusive prefix sums of 32-bit counts as 64-bit numbers, followed by their total.
 //
-// Macros: THREADS of a block, ITEMS of a thread. Three launches: sums of blocks, their prefix sums by one block, prefix sums within.
-// Bytes moved: 8 read and 8 written a count.
+// Macros: THREADS per block, ITEMS per thread. There are three launches: sums of blocks, their prefix sums by
+// one block, prefix sums within blocks.
+// Bytes moved: 8 read and 8 written per count.
 
 typedef long long i64;
 
-// The exclusive prefix sum of one number a thread, and the sum of all.
+// The exclusive prefix sum of one number per thread, and the sum of all.
 __device__ i64 before(i64 own, i64& total) {
     __shared__ i64 warps[THREADS / 32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

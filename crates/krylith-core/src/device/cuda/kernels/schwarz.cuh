@@ -1,10 +1,10 @@
-// schwarz: what the kernels of Schwarz's subdomains have in common.
+// schwarz: shared by the kernels of Schwarz's subdomains.
 //
-// Macros: ORDER (b, order of a block, 1 to 8), WARPS (of a block of threads of the solves).
+// Macros: ORDER (b, order of a block, 1 to 8), WARPS (per thread block of the solves).
 //
-// The subdomain matrices of a GPU are diagonal blocks of one block matrix with the pattern S of its incomplete factors. Warps read what
-// others are writing, on purpose; every number that they share goes to the second-level cache and back by single 8-byte accesses, which
-// are never half done.
+// The subdomain matrices of a GPU are diagonal blocks of one block matrix with the pattern S of its
+// incomplete factors. Warps deliberately read numbers while others write them. Every shared number goes to
+// the second-level cache and back by single 8-byte accesses, which are atomic.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -25,7 +25,7 @@ __device__ __forceinline__ unsigned peek(const unsigned* at) {
     return value;
 }
 
-// Whether a wait has lasted longer than `limit` nanoseconds; about every 4096 looks it asks the clock.
+// True if a wait has lasted longer than `limit` nanoseconds; it reads the clock about every 4096 polls.
 __device__ __forceinline__ bool too_long(unsigned& looks, u64& since, u64 limit) {
     if (++looks % 4096) return false;
     u64 now;
@@ -36,6 +36,7 @@ __device__ __forceinline__ bool too_long(unsigned& looks, u64& since, u64 limit)
 
 __device__ __forceinline__ double not_a_number() { return __longlong_as_double(0x7ff8000000000000ll); }
 
-// In a vector: not computed yet. Arithmetic never makes this NaN, whose payload is its own.
+// Marks an element of a vector that is not computed yet. Arithmetic never produces this NaN, which has its
+// own payload.
 __device__ __forceinline__ double unset() { return __longlong_as_double(0x7ff8dead5eed0001ll); }
 __device__ __forceinline__ bool is_unset(double value) { return __double_as_longlong(value) == 0x7ff8dead5eed0001ll; }

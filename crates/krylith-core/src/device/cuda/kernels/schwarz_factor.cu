@@ -1,30 +1,36 @@
-// schwarz_factor: point-block incomplete factors A ~ L U on the pattern S, L with a unit diagonal, exact or by randomized sweeps.
+// schwarz_factor: point-block incomplete factors A ~ L U on the pattern S, L with a unit diagonal, exact or by
+// randomized sweeps.
 //
-//   schwarz_diagonal  the inverses of A_ii, where a randomized factorisation begins          bytes: 16 b*b a row
-//   schwarz_guess     the rest of that beginning: U = A, L_ij = A_ij inv(A_jj)               8 b*b a block of S and of A
-//   schwarz_eliminate the exact factors, row by row                                          see below, once
-//   schwarz_sweep     Alg. 1, `sweeps` times                                                 the same once a sweep
-//   schwarz_defect    sums of squares of (A - L U)_S and of A, those of each block of threads   the same once; of A alone, A once
-//   schwarz_total     adds these                                                             16 a block of threads
+//   schwarz_diagonal  the inverses of A_ii, where a randomized factorisation starts; bytes: 16 b*b per row
+//   schwarz_guess     the rest of that start: U = A, L_ij = A_ij inv(A_jj);
+//                    bytes: 8 b*b per block of S and of A
+//   schwarz_eliminate the exact factors, row by row; bytes: see below, once
+//   schwarz_sweep     Alg. 1, `sweeps` times; bytes: the same once per sweep
+//   schwarz_defect    sums of squares of (A - L U)_S and of A, those of each thread block; bytes: the same once;
+//                     for A alone, A once
+//   schwarz_total     adds these; bytes: 16 per thread block
 //
 // Macros: those of schwarz.cuh.
-// Bytes it must move: of each row 32 for where it lies; of each block of S 4 for its column, 4 for its source and 8 b*b to write it; of each
-// block of A 8 b*b; the rows of U that a row needs come from the second-level cache as a rule: 4 + 8 b*b for each of their blocks and
-// 8 b*b for the inverse of their diagonal, as often as an entry of L names them.
+// Bytes moved at least: 32 per row for its position; per block of S 4 for its column, 4 for its source and 8
+// b*b to write it; per block of A 8 b*b. The rows of U that a row needs usually come from the second-level
+// cache: 4 + 8 b*b for each of their blocks and 8 b*b for the inverse of their diagonal, for each entry of L
+// that refers to them.
 //
-// A warp computes a row in shared memory, T, which begins as A_i: for k in the lower part, ascending, L_ik = T_k inv(U_kk), then
-// T_j -= L_ik U_kj for the j of both patterns, which the warp finds by searching the columns of row k among those of row i, 32 at a time.
-// That is the order of Alg. 1 as well as that of elimination: T_j has all of its sum when its turn comes. A row is written when
-// all of it is known, so what other warps read are numbers of this sweep or of an earlier one, and never partial sums.
+// A warp computes a row in shared memory, T, which starts as A_i: for k in the lower part, ascending, L_ik =
+// T_k inv(U_kk), then T_j -= L_ik U_kj for the j of both patterns. The warp finds these by searching the
+// columns of row k among those of row i, 32 at a time. This order is that of Alg. 1 as well as that of
+// elimination: T_j has its complete sum when its turn comes. A row is written when it is complete, so other
+// warps read numbers of this sweep or of an earlier one, and never partial sums.
 //
-// Exact: warps take rows by ticket in the order of levels and wait for the rows that they need, each of which was taken before by a
-// warp that runs; a time limit ends the wait all the same. A pivot that cannot be inverted is counted, its row of U and its inverse are zero.
+// Exact: warps take rows by ticket in the order of levels, and wait for the rows that they need. Each of
+// these was taken earlier by a running warp; a time limit ends the wait nevertheless. A pivot that cannot be
+// inverted is counted; its row of U and its inverse are zero.
 
 #include "schwarz.cuh"
 
-// What describes the factors; the twin of `Rows` in device/cuda/schwarz/factor.rs.
+// Description of the factors; the twin of `Rows` in device/cuda/schwarz/factor.rs.
 struct Rows {
-    int rows, longest;        // rows of all subdomains; most blocks of a row
+    int rows, longest;        // number of rows of all subdomains; most blocks of a row
     const i64* row_ptr;
     const unsigned* column;
     const i64* diagonal;
@@ -32,13 +38,14 @@ struct Rows {
     const unsigned* node;
     const double* a;
     double* factors;          // L and U in the order of S, row-major
-    double* inverses;         // of the diagonal blocks of U, row-major
+    double* inverses;         // inverses of the diagonal blocks of U, row-major
 };
-struct Pivots { u64 first; unsigned bad, unused; };  // first: node * 4 + kind of the bad pivot of the lowest node
+// first: node * 4 + kind of the bad pivot of the lowest node
+struct Pivots { u64 first; unsigned bad, unused; };
 
 constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
 
-// A warp's part of shared memory.
+// One warp's part of shared memory.
 struct Room {
     double *t, *block, *inverse, *factor, *scale;  // longest blocks; two blocks; two columns
     int2* list;                                    // matches: entry of this row, offset in the other one
@@ -60,15 +67,16 @@ __device__ __forceinline__ Room room_of(int longest) {
     return room;
 }
 
-// Inverse by Gauss-Jordan with row pivoting, by one warp. scale: the largest entry of each scalar row of the matrix. `a` is destroyed; all
-// lanes return the same. Pivots below `tiny` of their row are bad.
+// Inverse by Gauss-Jordan with row pivoting, by one warp. scale: the largest entry of each scalar row of the
+// matrix. `a` is overwritten; all lanes return the same. Pivots below `tiny` of their row are bad.
 __device__ int invert(double* a, double* inverse, const double* scale, double* factor, double tiny, int lane) {
     bool finite = true;
     for (int e = 0; e < E; ++e) finite &= isfinite(a[e]);
     if (!finite) return NOT_FINITE;
     __syncwarp();
     for (int e = lane; e < E; e += 32) {
-        const double unit = scale[e / B] > 0 ? scale[e / B] : 1;  // rows of unlike units are compared by what the matrix has in them
+        // rows with different units are compared relative to the entries of the matrix
+        const double unit = scale[e / B] > 0 ? scale[e / B] : 1;
         a[e] /= unit;
         inverse[e] = e / B == e % B ? 1 / unit : 0;
     }
@@ -106,7 +114,7 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
     return finite ? GOOD : NOT_FINITE;
 }
 
-// T = A_i and the row's columns; what is stored of A is added to `sum` as squares.
+// Loads T = A_i and the row's columns; the squares of stored entries of A are added to `sum`.
 __device__ __forceinline__ double load_row(const Rows& s, const Room& m, i64 begin, int blocks, int lane) {
     double sum = 0;
     for (int t = lane; t < blocks; t += 32) m.columns[t] = s.column[begin + t];
@@ -132,7 +140,8 @@ __device__ __forceinline__ void scale_row(const Room& m, int blocks, int lane) {
     __syncwarp();
 }
 
-// T_j -= l U_kj for the blocks first .. past of row k whose columns are among those of this row from `from` on.
+// T_j -= l U_kj for the blocks first .. past of row k whose columns are among those of this row from `from`
+// on.
 __device__ __forceinline__ void subtract_row(const Rows& s, const Room& m, const double* l, const double* factors, i64 first, i64 past, int from,
                                              int blocks, int lane) {
     for (i64 q0 = first; q0 < past; q0 += 32) {
@@ -166,7 +175,7 @@ __device__ __forceinline__ void subtract_row(const Rows& s, const Room& m, const
     }
 }
 
-// T_p = T_p inverse, a block of row-major numbers.
+// T_p = T_p inverse, with a block of row-major numbers.
 __device__ __forceinline__ void times(double* t, const double* inverse, int lane) {
     constexpr int EACH = (E + 31) / 32;
     double product[EACH];
@@ -186,7 +195,7 @@ __device__ __forceinline__ void times(double* t, const double* inverse, int lane
     __syncwarp();
 }
 
-// What comes of T: the row of the factors and the inverse of its diagonal block, of kind `kind`.
+// Writes the results from T: the row of the factors and the inverse of its diagonal block, of kind `kind`.
 __device__ __forceinline__ void write_row(const Room& m, double* factors, double* inverses, i64 i, i64 begin, int lower, int blocks, int kind,
                                           double bad, bool clear, int lane) {
     for (int t = lane; t < blocks * E; t += 32) put(factors + begin * E + t, clear && kind != GOOD && t >= (lower + 1) * E ? 0.0 : m.t[t]);
@@ -266,7 +275,7 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
             if (too_long(looks, since, limit)) break;
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(ready + k) : "memory");
         __syncwarp();
-        if (__any_sync(ALL, seen != epoch)) {  // given up: nothing that follows is a number
+        if (__any_sync(ALL, seen != epoch)) {  // timed out: later results are not valid numbers
             for (int t = lane; t < blocks * E; t += 32) m.t[t] = not_a_number();
             __syncwarp();
             break;
@@ -277,7 +286,7 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
     const int kind = invert_diagonal(m, lower, 1e-14, lane);
     write_row(m, s.factors, s.inverses, i, begin, lower, blocks, kind, 0.0, true, lane);
     if (lane == 0) {
-        // What all lanes wrote comes before: they have met since.
+        // The lanes have synchronised, so the writes of all lanes come before.
         asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(ready + i), "r"(epoch) : "memory");
         if (kind != GOOD) {
             atomicAdd(&pivots->bad, 1u);
@@ -286,8 +295,8 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
     }
 }
 
-// A warp has a run of consecutive rows; runs: first row of each, and one more. What it reads outside of them comes from `from`, where
-// that is not null, else from where it writes.
+// A warp processes a run of consecutive rows; runs: first row of each, and one more. It reads rows outside
+// the run from `from`, if that is not null, and otherwise from its target.
 extern "C" __global__ void schwarz_sweep(const Rows s, int count, const unsigned* __restrict__ runs, int sweeps, const double* from,
                                          const double* from_inverses) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -325,7 +334,7 @@ extern "C" __global__ void schwarz_sweep(const Rows s, int count, const unsigned
     }
 }
 
-// partial: two sums for each block of threads. compare: 0 leaves the first at zero.
+// partial: two sums for each thread block. compare: 0 leaves the first at zero.
 extern "C" __global__ void schwarz_defect(const Rows s, int compare, double* __restrict__ partial) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const Room m = room_of(s.longest);

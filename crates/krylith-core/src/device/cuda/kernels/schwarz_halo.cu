@@ -1,12 +1,13 @@
-// schwarz_halo: what the subdomains of several GPUs exchange, and the beginning of an application.
+// schwarz_halo: the exchange between the subdomains of several GPUs, and the start of an application.
 //
-//   schwarz_send    begins the exchange of nodes of RUN numbers: stores what neighbours need into their ghosts
+//   schwarz_send    starts the exchange of nodes of RUN numbers: stores the numbers that neighbours need into
+//                   their ghosts
 //   schwarz_import  waits for the ghosts and copies them behind the own numbers: blocks of values, RUN = b*b
 //   schwarz_start   R^delta: waits for the ghosts and gives every row its node's numbers, RUN = b
 //
-// Macros: RUN (numbers of a node), PAIR (2 where RUN is even, else 1), THREADS.
-// Bytes it must move: over the links 8 RUN a node sent; importing, 16 RUN a ghost; starting, 4 a row and 8 RUN a row three times (two
-// where nothing has to be set).
+// Macros: RUN (numbers per node), PAIR (2 if RUN is even, else 1), THREADS.
+// Bytes moved at least: over the links 8 RUN per node sent; to import, 16 RUN per ghost; to start, 4 per row
+// and 8 RUN per row three times (twice if `how` sets nothing else).
 
 constexpr int PIECES = RUN / PAIR;
 #include "halo.cuh"
@@ -18,7 +19,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) schwarz_send(const int* ha
     begin_exchange(exchange, x);
 }
 
-// Of an exchange its ghosts, else those at `ghosts`, which are there. Where the wait was given up nothing is copied: the failure is in the group.
+// Reads the ghosts of an exchange, or without one those at `ghosts`, which have already arrived. After a
+// timeout nothing is copied: the group records the failure.
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_import(const int* halt, i64 count, const double* ghosts, double* __restrict__ to, Exchange* exchange) {
     if (halt && *halt) return;
     if (exchange) ghosts = awaited_ghosts(exchange);
@@ -26,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) schwarz_import(const int* 
     for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) to[i] = ghosts[i];
 }
 
-// w: the right-hand side row by row. how: 0 sets nothing else, 1 begins v with the same, 2 marks v as not computed yet.
+// w: the right-hand side row by row. how: 0 sets nothing else, 1 initialises v with the same numbers, 2 marks
+// v as not computed yet.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_start(const int* halt, int rows, int own, const unsigned* __restrict__ node, const double* __restrict__ x, const double* ghosts,
               double* __restrict__ w, double* __restrict__ v, int how, unsigned* tickets, Exchange* exchange) {

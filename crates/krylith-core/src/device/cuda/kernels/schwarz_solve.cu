@@ -1,54 +1,62 @@
-// schwarz_solve: triangular solves with the incomplete factors of Schwarz's subdomains, exact, Jacobi or randomized.
+// schwarz_solve: triangular solves with the incomplete factors of Schwarz's subdomains, exact, Jacobi or
+// randomized.
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_pack     values of both triangles from the factors
-//   schwarz_exact    substitution, four rows a warp                             bytes: see below, once
-//   schwarz_exact_rows  the same, one row a warp: where runs of four have more levels than rows    once
-//   schwarz_random   Alg. 3, `sweeps` times in place, whatever values are there    once
-//   schwarz_ordered  the same one sweep, with the values of the sweep before outside a warp's rows     once a sweep
-//   schwarz_jacobi   Alg. 2, one sweep                                              once a sweep
+//   schwarz_exact    substitution, four rows per warp; bytes: see below, once
+//   schwarz_exact_rows  the same, one row per warp: where runs of four have more levels than rows;
+//                   bytes: once
+//   schwarz_random   Alg. 3, `sweeps` times in place, from the present values; bytes: once
+//   schwarz_ordered  the same, one sweep, with the values of the previous sweep outside a warp's rows;
+//                    bytes: once per sweep
+//   schwarz_jacobi   Alg. 2, one sweep; bytes: once per sweep
 //
 // Macros: those of schwarz.cuh, VALUE (double or float as stored; arithmetic is in double), WARPS.
-// Bytes it must move: of each block of both triangles its values and 4 for its column; of each row 8 for its beginning, the inverse of its
-// diagonal, 8 b for w and 8 b for v in each triangle, 16 b for w and v of the second one, 4 + 8 b for the result. Neighbours' numbers
-// come from the second-level cache.
+// Bytes moved at least: for each block of both triangles its values and 4 for its column; for each row 8 for
+// its row pointer, the inverse of its diagonal, 8 b for w and 8 b for v in each triangle, 16 b for w and v of
+// the second one, 4 + 8 b for the result. Neighbours' numbers come from the second-level cache.
 //
-// Both triangles are solved by the same kernel: v_i = w_i - sum_j A_ij v_j over j < i, rows ascending. The lower one is L - I with w = r.
-// The upper one is stored as inv(D) (U - D) with its rows and columns numbered from the end, w = inv(D) y: the same recurrence as
-// z_i = inv(D_i) (y_i - sum_j U_ij z_j), and D is needed once, at the end of the lower one.
+// Both triangles are solved by the same kernel: v_i = w_i - sum_j A_ij v_j over j < i, rows ascending. The
+// lower one is L - I with w = r. The upper one is stored as inv(D) (U - D) with its rows and columns numbered
+// from the end, and w = inv(D) y. This is the same recurrence as z_i = inv(D_i) (y_i - sum_j U_ij z_j), and D
+// is needed once, at the end of the lower one.
 //
-// A warp has a run of consecutive rows, LANES lanes a row, 32 / LANES rows at a time. What their sums take from outside these rows comes first:
-// lanes go along the scalar columns, b numbers each (blocks are stored by columns), all loads at once. What couples
-// these rows among themselves follows row after row through shuffles. The first numbers of each lane stay in registers from sweep to
-// sweep, the rest comes again from the first-level cache, so however many sweeps there are the factors are read once from memory.
-// Blocks of threads begin in ascending order, so what lower rows hold is as a rule final when higher ones begin.
+// A warp processes a run of consecutive rows, with LANES lanes per row and 32 / LANES rows at a time.
+// Contributions from outside these rows come first: lanes go along the scalar columns, b numbers each (blocks
+// are stored by columns), with all loads at once. Couplings among these rows follow row after row through
+// shuffles. The first numbers of each lane stay in registers from sweep to sweep, and the rest is read again
+// from the first-level cache. The factors are therefore read from memory once for any number of sweeps.
+// Thread blocks start in ascending order, so lower rows usually have their final values when higher ones
+// start.
 //
-// Exact: v begins as `unset`, and a warp looks until what it needs is set. Warps take their rows by ticket, in the order of levels: what
-// is waited for has been taken before by a warp that runs, so every wait ends; a time limit ends it too, and leaves NaN.
+// Exact: v starts as `unset`, and a warp polls until the numbers that it needs are set. Warps take their rows
+// by ticket, in the order of levels. Each awaited row was thus taken earlier by a running warp, so every wait
+// ends; a time limit ends it too, and leaves NaN.
 
 #include "schwarz.cuh"
 
 constexpr int THREADS = 32 * WARPS;
 
-// One triangle and what is done with it; the twin of `Sweep` in device/cuda/schwarz/solve.rs.
+// One triangle and its operation; the twin of `Sweep` in device/cuda/schwarz/solve.rs.
 struct Sweep {
     const int* halt;
-    int rows, most;            // rows of all subdomains; most rows of a warp
-    int count;                 // runs of rows, one a warp
-    int sweeps, last;          // last: what follows the sweeps is done
+    int rows, most;            // number of rows of all subdomains; most rows per warp
+    int count;                 // runs of rows, one per warp
+    int sweeps, last;          // last: the work after the sweeps is done
     int unused;
-    const unsigned* runs;      // first row of each, and one more; exact: numbers of runs of `most` rows in the order of levels
+    // first row of each, and one more; exact: numbers of runs of `most` rows in the order of levels
+    const unsigned* runs;
     const i64* begin;          // first block of each row, and one more
     const unsigned* column;
     const VALUE* value;        // blocks by columns
     const double* w;
-    const double* from;        // the sweep before; null where sweeps are in place
+    const double* from;        // the previous sweep; null if sweeps are in place
     double* v;
     unsigned* ticket;          // exact
     u64 limit;
-    const VALUE* inverse;      // of the lower triangle: of the diagonal, by columns
-    double *next_w, *next_v;   // the upper one's w, and v unless null
-    const unsigned* target;    // of the upper one: own node of each row, or NONE
+    const VALUE* inverse;      // of the lower triangle: inverse of the diagonal, by columns
+    double *next_w, *next_v;   // w of the upper triangle, and its v unless null
+    const unsigned* target;    // of the upper triangle: own node of each row, or NONE
     double* out;
 };
 
@@ -74,7 +82,7 @@ __device__ __forceinline__ double fold(double* sum, int lane) {
     return total;
 }
 
-// What was looked at, once it is set.
+// Waits until a number is set, and returns it.
 __device__ __forceinline__ double settled(const double* at, double value, u64 limit) {
     unsigned looks = 0;
     u64 since = 0;
@@ -111,9 +119,9 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
         return peek(s.v + place);
     };
 
-    // Of the rows at hand; kept over all sweeps where a warp has no others.
-    int blocks = 0, outside = 0;      // of the group's row, and scalar columns of those from outside
-    unsigned inside = 0, steps = 0;   // which rows at hand it needs, and which are needed at all
+    // Data of the present rows; kept over all sweeps if the warp has no other rows.
+    int blocks = 0, outside = 0;      // of the group's row; number of its scalar columns from outside
+    unsigned inside = 0, steps = 0;   // the present rows that it needs, and all that are needed
     const unsigned* columns = s.column;
     const VALUE* a = s.value;
     int place[KEPT];
@@ -235,20 +243,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) schwarz_random(const Sweep
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_ordered(const Sweep s) { triangle<ORDERED, NARROW>(s); }
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_jacobi(const Sweep s) { triangle<JACOBI, NARROW>(s); }
 
-// Columns of both triangles; a warp a row. The upper one's rows and columns are numbered from the end.
+// Columns of both triangles, with a warp per row. The upper triangle's rows and columns are numbered from the
+// end.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_split(int rows, const i64* __restrict__ row_ptr, const unsigned* __restrict__ column, const i64* __restrict__ diagonal,
               const i64* __restrict__ lower_begin, const i64* __restrict__ upper_begin, unsigned* __restrict__ lower, unsigned* __restrict__ upper) {
     const int lane = threadIdx.x % 32;
     for (i64 i = blockIdx.x * (i64)WARPS + threadIdx.x / 32; i < rows; i += (i64)gridDim.x * WARPS) {
         const i64 begin = row_ptr[i], middle = diagonal[i], past = row_ptr[i + 1];
-        const i64 to_lower = lower_begin[i], to_upper = upper_begin[rows - i] - 1;  // the upper one's last block of the row
+        // the row's last block in the upper triangle
+        const i64 to_lower = lower_begin[i], to_upper = upper_begin[rows - i] - 1;
         for (i64 p = begin + lane; p < middle; p += 32) lower[to_lower + (p - begin)] = column[p];
         for (i64 p = middle + 1 + lane; p < past; p += 32) upper[to_upper - (p - middle - 1)] = (unsigned)rows - 1 - column[p];
     }
 }
 
-// Factors (row-major blocks in the order of S) to both triangles and the inverted diagonal, by columns. *faulty: set where a number is not finite.
+// Copies factors (row-major blocks in the order of S) to both triangles and the inverted diagonal, by
+// columns. *faulty: set if a number is not finite.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ diagonal, const i64* __restrict__ lower_begin,
              const i64* __restrict__ upper_begin, const double* __restrict__ factors, const double* __restrict__ inverses,

@@ -1,21 +1,23 @@
-// What a row makes of its number s of A x in the pass of the product: r = b - s, or a step of a polynomial smoother. Included by csr.cu and dia.cu where
-// SMOOTH is defined; `to` of a step is another vector than x, whose numbers other rows still read.
+// Turns a row's number s of A x into a residual, r = b - s, or a step of a polynomial smoother, in the pass
+// of the product. Included by csr.cu and dia.cu if SMOOTH is defined. `to` of a step must not be x, whose
+// numbers other rows still read.
 //
-// Bytes of a row beside those of the product: 8 of b; of a step 8 each of d and x (from caches), 8 where p is read and 8 where it is written.
+// Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
+// read and 8 if it is written.
 
 struct Smooth {
     const double* x;
     const double* b;
     const double* d;  // D^-1; null: r = b - s
-    double* p;        // the last direction, and the next one
-    const double* a;  // share of the last direction
+    double* p;        // the last direction, replaced by the next one
+    const double* a;  // weight of the last direction
     const double* c;
-    const double* first;  // null, or x is first D^-1 b and nowhere else
+    const double* first;  // null; otherwise x = first D^-1 b, which is not stored anywhere
     int last;         // the last direction: 0 none, 1 x, 2 p
     int keeps;        // p is written
 };
 
-// The row's own numbers, asked for before its sum is there.
+// The row's own numbers, loaded before its sum is known.
 struct Own { double b, d, x, p; };
 __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
     Own own = {of.b[i], 0.0, 0.0, 0.0};

@@ -1,5 +1,5 @@
-// One small step of a method on its own (step.cuh). One block; one thread where nothing in it is independent. No traffic worth
-// counting.
+// One small step of a method on its own (step.cuh). One block; one thread if the step has no parallel work.
+// The traffic is negligible.
 
 #include "step.cuh"
 

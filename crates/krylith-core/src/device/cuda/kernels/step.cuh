@@ -1,14 +1,18 @@
-// A small step of a method, in the words of its own file (space/step.rs): the scalars, their arrays and the text.
+// A small step of a method, in the words of its own file (space/step.rs): the scalars, their arrays and the
+// body.
 //
 // Macros, made from the step's declaration:
-//   FIELDS     names of the scalars, those of the header first      ARRAYS   declarations of m and of the arrays
-//   END        behind the last array                                FUNCTIONS  what the text calls
-//   SCALARS, ITERATION  what the text calls them                    BODY     the statements
-// and the constants that the text names. What runs in parallel runs in one block of threads.
+//   FIELDS     names of the scalars, those of the header first
+//   ARRAYS     declarations of m and of the arrays
+//   END        address behind the last array
+//   FUNCTIONS  functions that the body calls
+//   SCALARS, ITERATION  names of the scalars and of the iteration in the body
+//   BODY       the statements
+// and the constants that the body names. Parallel work runs in one thread block.
 
 typedef unsigned long long usize;
 
-// Flags and scalars as they lie in memory, with the arrays behind them.
+// Flags and scalars in their order in memory, followed by the arrays.
 struct MethodScalars {
     int halt, columns, reason, limit, completed, remaining, verified, batch;
     double FIELDS;
@@ -28,7 +32,8 @@ FUNCTIONS
 __device__ inline void small_step(MethodScalars* scalars, usize ITERATION) {
     ARRAYS
     if (blockDim.x > 1) {
-        // One thread would wait for every line of the state in turn: all ask for it at once, and it is found in L1.
+        // A single thread would wait for every cache line of the state in turn: all threads load it at once,
+        // and it is then in L1.
         for (const double* p = (const double*)scalars + threadIdx.x; p < END; p += blockDim.x)
             asm volatile("" ::"d"(*p));
         __syncthreads();

@@ -1,13 +1,16 @@
-// structure: which entries of b x b blocks differ somewhere, and which are not zero everywhere: what operator/structure.rs looks for.
-// Bits are compared, but for the sign of zero.
+// structure: finds the entries of b x b blocks that differ in some block, and those that are nonzero in some
+// block, for operator/structure.rs. Bits are compared, except for the sign of zero.
 //
-// values: `blocks` blocks of `entries` (1 to 64) numbers. found[e], bit k < e: entries e and k differ in some block; found[entries], bit e: entry
-// e is not zero in some block. found begins as zeros; bits are only set, so the order of CTAs does not matter.
-// Constants: none. Bytes it must move: the values once, or a piece of them where a first look finds that no two entries are equal and none is
-// zero.
+// values: `blocks` blocks of `entries` (1 to 64) numbers. found[e], bit k < e: entries e and k differ in some
+// block; found[entries], bit e: entry e is nonzero in some block. found starts as zeros; bits are only set,
+// so the order of CTAs does not matter.
+// Constants: none.
+// Bytes moved at least: the values once, or a part of them if a first check finds that no two entries are
+// equal and none is zero.
 //
-// A CTA keeps for each entry the first one that has equalled it in all blocks so far, and compares with that one alone. Where one differs,
-// which happens at most `entries` times, the pieces of its class are found from the blocks at hand.
+// A CTA keeps for each entry the first one that has equalled it in all blocks so far, and compares only with
+// that one. If one differs, which happens at most `entries` times, its class is divided with the present
+// blocks.
 
 typedef unsigned long long u64;
 constexpr int THREADS = 256, EACH = 8, ROOM = THREADS * EACH, MOST = 64;
@@ -27,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) structure(const int entrie
     for (long long first = (long long)blockIdx.x * together; first < blocks; first += (long long)gridDim.x * together) {
         const int here = (int)min((long long)together, blocks - first), count = here * entries;
         const double* from = values + first * entries;
-        __syncthreads();  // the last numbers are used up
+        __syncthreads();  // the last numbers are no longer needed
         double v[EACH];
 #pragma unroll
         for (int j = 0; j < EACH; ++j) v[j] = tid + j * THREADS < count ? __ldcs(from + tid + j * THREADS) : 0.0;

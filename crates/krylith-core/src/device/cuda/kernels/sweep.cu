@@ -2,13 +2,17 @@
 //
 // Macros, made from the sweep's declaration:
 //   PARAMETERS   `, const double* a_` for each scalar, input, update and sum, in this order
-//   SCALARS      loads of the scalars             INPUTS   loads of element i        STORES   stores of element i
-//   BEGIN        the sums, set to 0               BODY     the statements
-//   SUMS         how many sums; SUM_VALUES their names, SUM_PLACES where they go
+//   SCALARS      loads of the scalars
+//   INPUTS       loads of element i
+//   STORES       stores of element i
+//   BEGIN        the sums, set to 0
+//   BODY         the statements
+//   SUMS         number of sums; SUM_VALUES their names, SUM_PLACES their targets
 //
-// Bytes moved: 8n for each input, 16n for each update that is read. Threads walk the vector with a fixed stride;
-// a block's sums are added in a fixed tree, the blocks' by the last one to arrive, in block order: deterministic.
-// peers: null, or the GPUs (peers.cuh) over which that last block sums on, all sums in one message.
+// Bytes moved: 8n for each input, 16n for each update that is read. Threads process the vector with a fixed
+// stride. A block's sums are added in a fixed tree, and the last block to arrive adds those of all blocks in
+// block order, so results are deterministic.
+// peers:  null, or the GPUs (peers.cuh) over which that last block also sums, all sums in one message.
 
 #include "peers.cuh"
 

@@ -1,24 +1,27 @@
-// tile: how a box of grid cells is cut into the tiles of block-Jacobi, and how a warp walks through one.
+// tile: division of a box of grid cells into the tiles of block-Jacobi, and the walk of a warp through a
+// tile.
 //
-// A warp has a tile of (32 / (TY * TZ)) * lx by TY by TZ cells: TY * TZ * groups = 32 lines along x, a lane each, y fastest. At step l a
-// lane is at x = l - y - z of its line, so the neighbours below it in y and z were done one step before, by other lanes of the warp, and
-// the one in x by itself: what they hold comes by a shuffle. Groups stand side by side in x and are tiles of their own.
+// A warp has a tile of (32 / (TY * TZ)) * lx by TY by TZ cells: TY * TZ * groups = 32 lines along x, one per
+// lane, y fastest. At step l a lane is at x = l - y - z of its line. Other lanes of the warp have processed
+// the lower neighbours in y and z one step before, and the lane itself the one in x; their numbers come by a
+// shuffle. Groups are adjacent in x and are separate tiles.
 //
-// Coefficients of a tile stand in the order in which steps want them: [row][x, y, z, s][lane] with row = l mod lx, and [row][x, y, z][lane] where
-// there is another half. Each lane is at each row exactly once, so nothing is stored twice and every step reads 32 neighbours.
+// Coefficients of a tile are stored in the order of the steps: [row][x, y, z, s][lane] with row = l mod lx,
+// and [row][x, y, z][lane] if there is another half. Each lane is at each row exactly once, so nothing is
+// stored twice and every step reads 32 neighbours.
 
 struct Boxes {
     int n[3];             // cells of the box in x, y, z; x fastest
-    int lx, log_y, log_z; // a line's cells; TY = 1 << log_y, TZ = 1 << log_z
-    int across[2];        // tiles of a warp in x and in y
-    int tiles;            // of a warp, in all
-    int pitch;            // numbers from one line to the next in shared memory
+    int lx, log_y, log_z; // cells per line; TY = 1 << log_y, TZ = 1 << log_z
+    int across[2];        // tiles of warps in x and in y
+    int tiles;            // tiles of warps in all
+    int pitch;            // numbers between two lines in shared memory
 };
 
 constexpr unsigned ALL = 0xffffffff;
-constexpr int LOWER = 4 * 32, UPPER = 3 * 32;  // numbers of a row
+constexpr int LOWER = 4 * 32, UPPER = 3 * 32;  // numbers per row
 
-// The line of a tile that a number below 32 stands for, by its first cell.
+// A line of a tile, numbered below 32, by its first cell.
 struct Line {
     int x, y, z;     // in the box
     int in_y, in_z;  // in the tile

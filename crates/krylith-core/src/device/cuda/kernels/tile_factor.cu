@@ -1,20 +1,25 @@
-// tile_factor: IC(0) or ILU(0) of every tile of a box, from the rows of a 7-point matrix as they were given. A warp a tile.
+// tile_factor: IC(0) or ILU(0) of every tile of a box, from the unmodified rows of a 7-point matrix. One warp
+// per tile.
 //
-// Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored, and checked against the other.
-// Bytes moved: row pointers, columns and values once; 4 numbers a cell written, 7 where both halves are stored.
+// Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored, and
+// checked against the other.
+// Bytes moved: row pointers, columns and values once; 4 numbers per cell written, 7 if both halves are
+// stored.
 //
-// Within a tile of a 7-point matrix only the diagonal changes: d_i = a_ii - sum over lower neighbours j of a_ij a_ji / d_j. Stored are
-// s_i = sign(d_i) / sqrt |d_i| and the scaled halves with their signs turned: -sign(d_i) a_ij / sqrt |d_i d_j| with
-// cell i (lower), -sign(d_j) a_ji / sqrt |d_i d_j| with cell i too (upper), for each lower neighbour j of i. Then (tile_solve.cu) neither
-// sweep multiplies by a pivot.
+// Within a tile of a 7-point matrix only the diagonal changes: d_i = a_ii - sum over lower neighbours j of
+// a_ij a_ji / d_j. Stored are s_i = sign(d_i) / sqrt |d_i| and the scaled halves with inverted signs:
+// -sign(d_i) a_ij / sqrt |d_i d_j| with cell i (lower), -sign(d_j) a_ji / sqrt |d_i d_j| with cell i too
+// (upper), for each lower neighbour j of i. With these, neither sweep of tile_solve.cu multiplies by a pivot.
 //
-// A pivot that is not positive enough (for ILU: not large enough) becomes the largest entry of its row in the tile, and is counted.
-// report: least row with an entry off the stencil; least row whose half differs from the other; least 4 * row + kind of a pivot that
-// cannot be mended (kind 0 zero, 2 not finite); pivots mended.
+// A pivot that is not positive enough (for ILU: not large enough) becomes the largest entry of its row in the
+// tile, and is counted. report: least row with an entry off the stencil; least row whose half differs from
+// the other; least 4 * row + kind of a pivot that cannot be corrected (kind 0 zero, 2 not finite); number of
+// corrected pivots.
 
 #include "tile.cuh"
 
-constexpr double DIFFERS = 1e-12;  // halves that differ by more, relative to their size, are not symmetric; twin of the host's
+// relative difference above which halves are not symmetric; the twin of the host's
+constexpr double DIFFERS = 1e-12;
 
 extern "C" __global__ void __launch_bounds__(128)
 tile_factor(const Boxes b, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values,
@@ -29,8 +34,8 @@ tile_factor(const Boxes b, const long long* __restrict__ row_ptr, const unsigned
     const bool here = line.y < ny && line.z < nz;
     const bool below[2] = {line.in_y > 0, line.in_z > 0};
     const bool above[2] = {line.in_y + 1 < ty, line.in_z + 1 < tz};
-    const int first = line.x + nx * (line.y + ny * line.z);  // used where the line is in the box
-    // Of the cell done last: 1 / d, s, and the entries of its row for the next cells in x, y and z.
+    const int first = line.x + nx * (line.y + ny * line.z);  // used only if the line is in the box
+    // Data of the previous cell: 1 / d, s, and the entries of its row for the next cells in x, y and z.
     double inverse = 0, s = 0, next[3] = {0, 0, 0};
     int row = 0;
     for (int l = 0; l < steps; ++l) {
@@ -56,7 +61,7 @@ tile_factor(const Boxes b, const long long* __restrict__ row_ptr, const unsigned
             const long long end = row_ptr[i + 1];
             for (long long p = row_ptr[i]; p < end; ++p) {
                 const long long j = col[p];
-                if (j >= cells) continue;  // another rank's
+                if (j >= cells) continue;  // belongs to another rank
                 const double v = __dmul_rn(coefficient, values[p]);
                 bool taken = j == i, inside = taken;
                 if (taken) d = v;

@@ -1,17 +1,20 @@
-// tile_solve: z = M^-1 r with the factors of every tile of a box (tile_factor.cu), one launch. A warp a tile at a time.
+// tile_solve: z = M^-1 r with the factors of every tile of a box (tile_factor.cu), in one launch. A warp
+// processes one tile at a time.
 //
-// Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored and read for both sweeps, DOTS 0:
-// no sums, 1: (r, z), 2: (r, r) and (r, z). WARPS: most warps of a block. LX, LOG_Y, LOG_Z, PITCH: the
-// shape of a tile where it is known, else 0.
-// Bytes moved a cell: r, z, s and three coefficients, 48 in f64; with both halves 72.
+// Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored and
+// read for both sweeps, DOTS 0: no sums, 1: (r, z), 2: (r, r) and (r, z). WARPS: most warps per thread block.
+// LX, LOG_Y, LOG_Z, PITCH: the shape of a tile if it is known, else 0.
+// Bytes moved per cell: r, z, s and three coefficients, 48 in f64; with both halves 72.
 //
-// With S = diag |s| and the scaled halves L and U, M^-1 = S (I + U)^-1 (I + L)^-1 S, signs of negative pivots apart. The coefficients of a
-// tile come to shared memory in one piece, set out while the warp's tile before is written, and r in runs along x; in its place stand first
-// the forward, then the backward solution, and z leaves in runs. So the recurrence waits for no memory. Backward a cell wants the
-// coefficients of the cells above it: those are in the row that was used a step before, with their own lanes.
+// With S = diag |s| and the scaled halves L and U, M^-1 = S (I + U)^-1 (I + L)^-1 S, apart from the signs of
+// negative pivots. The coefficients of a tile come to shared memory in one copy, started while the warp's
+// previous tile is written, and r in runs along x. Its space then holds the forward solution and later the
+// backward solution, and z is written in runs. So the recurrence never waits for memory. The backward solve
+// of a cell needs the coefficients of the cells above it: they are in the row that was used one step before,
+// with their own lanes.
 //
-// (r, z) is |(I + L)^-1 S r|^2 where the factors are symmetric: a sum of squares, at hand. Sums of a thread, a block and all blocks are added
-// in a fixed order; peers as in sweep.cu.
+// (r, z) is |(I + L)^-1 S r|^2 where the factors are symmetric: a sum of squares of numbers at hand. Sums of
+// a thread, a block and all blocks are added in a fixed order; peers as in sweep.cu.
 
 #include "peers.cuh"
 #include "tile.cuh"
@@ -34,7 +37,7 @@ struct Coefficients {
         }
         __syncwarp();
     }
-    // The whole warp, when it is done with what is there.
+    // Called by the whole warp when it no longer needs the present coefficients.
     __device__ void fetch(int tile) {
         __syncwarp();
         if (threadIdx.x % 32) return;
@@ -72,7 +75,8 @@ struct Coefficients {
 #endif
 };
 
-// A lane's walk over the cells of a tile in runs along x: every 32nd of them, lines one after the other. The same in every tile.
+// A lane's walk over the cells of a tile in runs along x: every 32nd cell, one line after another. The same
+// in every tile.
 struct Walk {
     int line, at, lines, cells;
     __device__ __forceinline__ Walk(int lane, int lx) : line(lane / lx), at(lane % lx), lines(32 / lx), cells(32 % lx) {}
@@ -96,7 +100,7 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
     if (halt && *halt) return;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     #if LX
-    // What is known is put where the compiler sees it.
+    // Known values are put where the compiler can use them.
     constexpr int TY = 1 << LOG_Y, TZ = 1 << LOG_Z, LINES = 32 / LX;
     static_assert(TY * TZ == 32 && 32 % LX == 0 && TY % LINES == 0, "a warp copies whole lines at a time");
     b.lx = LX, b.log_y = LOG_Y, b.log_z = LOG_Z, b.pitch = PITCH;
@@ -121,7 +125,7 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
     for (; t < b.tiles; t += stride, parity ^= 1) {
         Walk walk = from_first;
 #if LX
-        // Lines of a warp's run k begin k * LINES lines after the lane's own.
+        // Lines of a warp's run k start k * LINES lines after the lane's own.
         const bool inside = tile.x + LX <= b.n[0] && tile.y + TY <= b.n[1] && tile.z + TZ <= b.n[2];
         const int home = tile.x + walk.at + b.n[0] * (tile.y + walk.line + b.n[1] * tile.z);
         const auto place = [&](int k) { return home + b.n[0] * (k * LINES % TY + b.n[1] * (k * LINES / TY)); };
@@ -140,7 +144,7 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
                              "r"(i >= 0 ? 8 : 0)
                              : "memory");
         }
-        // Meanwhile the next tile's lines come to the cache.
+        // Meanwhile the next tile's lines are prefetched to the cache.
         const Tile after(b, t + stride);
         if (t + stride < b.tiles) {
             const Line l = after.line(b, lane);
@@ -154,8 +158,8 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
         coefficients.wait(parity);
 
 #if LX
-        // Known shape: every step is written out, and what the second sweep wants of the first stays in registers. A lane that has no cell at
-        // a step reads others' numbers and holds zero.
+        // Known shape: every step is unrolled, and the numbers that the second sweep needs of the first stay
+        // in registers. A lane that has no cell at a step reads others' numbers and holds zero.
         {
             constexpr int STEPS = LX + TY + TZ - 2, MOST_LAG = STEPS - LX;
             const auto has = [&](int l) { return (l >= MOST_LAG && l < LX) || on(l); };
@@ -194,7 +198,8 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
             }
         }
 #else
-        // Forward. What the next step needs from shared memory is asked for before this one's solution is stored.
+        // Forward. Numbers of the next step are loaded from shared memory before this one's solution is
+        // stored.
         {
             const VALUE* c = (const VALUE*)own + lane;
             const VALUE* const end = c + lx * LOWER;
@@ -215,7 +220,8 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
                 value = next_value, cx = next_x, cy = next_y, cz = next_z, s = next_s;
             }
         }
-        // Backward, with what the cells above have for this one: theirs is the next row, and zero beyond the tile.
+        // Backward, with the coefficients of the cells above: they are in the next row, and zero beyond the
+        // tile.
         {
             const int steps = steps_of(b), last = steps - 1, wide = SYMMETRIC ? LOWER : UPPER;
             const VALUE* const of = (const VALUE*)(own + (SYMMETRIC ? 0 : of_lower));

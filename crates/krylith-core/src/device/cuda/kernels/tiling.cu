@@ -1,22 +1,28 @@
-// tiling: which block rows a CTA of the product takes together, and their indices: records as kron_product.cu reads them, made from row
-// pointers and columns in device memory. The rule is that of tiles.rs, whose host code is the reference, byte by byte.
+// tiling: groups block rows into tiles for a CTA of the product, and writes their indices: records as
+// kron_product.cu reads them, made from row pointers and columns in device memory. The rule is that of
+// tiles.rs, whose host code is the reference, byte by byte.
 //
-// Rows are cut into windows of at most WINDOW (struct Windows). In a window one warp makes tiles of at most `tile` blocks, so windows are
-// independent, and what atomics decide here is never which row is taken. Five kernels, all lengths kernel arguments:
-//   tiling_stride   how far the last column of a row lies ahead of it, the median of some rows
-//   tiling_cut      the rows of each window in the order of tiles, where tiles begin, and counts
+// Rows are cut into windows of at most WINDOW (struct Windows). In a window one warp makes tiles of at most
+// `tile` blocks, so windows are independent, and atomics never decide which row is taken. There are five
+// kernels; all lengths are kernel arguments:
+//   tiling_stride   distance of the last column of a row from the row, the median of some rows
+//   tiling_cut      the rows of each window in the order of tiles, the starts of tiles, and counts
 //   tiling_scan     exclusive sums of counts
-//   tiling_place    what each tile is made of; parts of rows longer than a tile
+//   tiling_place    the rows of each tile; parts of rows longer than a tile
 //   tiling_records  the record of each tile: first its length, then, with `records`, its bytes
-// Constants: none. Bytes moved: row pointers three times, columns three times (those of clustered rows about once more for each new
-// column of a tile, from the L1 and L2 caches), records once.
+//
+// Constants: none.
+// Bytes moved: row pointers three times, columns three times (those of clustered rows about once more for
+// each new column of a tile, from the L1 and L2 caches), records once.
 
-constexpr int WINDOW = 1024, TABLE = 2048, SAMPLES = 256;  // TABLE: at least twice the blocks of any tile, 1020
+// TABLE: at least twice the blocks of any tile, 1020
+constexpr int WINDOW = 1024, TABLE = 2048, SAMPLES = 256;
 constexpr unsigned GHOSTS = 0x4000, LONG = 0x8000, NONE = 0xffff, EMPTY = 0xffffffff;
 constexpr unsigned ALL = 0xffffffff;
 
-// Window w has the rows base + k * stride + j with k < planes and j < width (less in the last chunk of a plane). Rows that are far apart in
-// number and near in a mesh meet in it. With one plane, windows are consecutive rows.
+// Window w has the rows base + k * stride + j with k < planes and j < width (less in the last chunk of a
+// plane). It thus combines rows that have distant numbers but are near each other in a mesh. With one plane,
+// windows are consecutive rows.
 struct Windows { int rows, planes, stride, width, chunks; };
 
 struct Window {
@@ -46,7 +52,7 @@ tiling_stride(const int rows, const long long* __restrict__ row_ptr, const unsig
     const int samples = min(rows, SAMPLES), t = threadIdx.x;
     if (t < samples) {
         const int i = (int)((long long)t * rows / samples);
-        long long low = row_ptr[i], high = row_ptr[i + 1];  // the columns of the row that are no ghosts
+        long long low = row_ptr[i], high = row_ptr[i + 1];  // the columns of the row that are not ghosts
         const long long begin = low;
         while (low < high) {
             const long long middle = (low + high) / 2;
@@ -63,17 +69,20 @@ tiling_stride(const int rows, const long long* __restrict__ row_ptr, const unsig
     if (rank == samples / 2) *stride = ahead[t];
 }
 
-// order: at w * WINDOW the rows of window w, tile after tile, and from the end of that piece backwards its rows longer than a tile.
-// first: at w * (WINDOW + 1) where each tile begins among them, and where the last ends. tiles: those without ghosts, and with.
-// counts, each of windows + 1 numbers: tiles without ghosts, parts included; with ghosts; parts; rows longer than a tile.
-// most_nodes 0: consecutive rows. Otherwise a tile begins with the first free row and takes the free row that brings the fewest new columns,
-// the first of equals, among those that share a column (as a symmetric pattern has it), else the first free one.
+// order: at w * WINDOW the rows of window w, tile after tile, and backwards from the end of that range its
+// rows longer than a tile. first: at w * (WINDOW + 1) the start of each tile among them, and the end of the
+// last. tiles: the number without ghosts, and with ghosts. counts, each of windows + 1 numbers: tiles without
+// ghosts, including parts; with ghosts; parts; rows longer than a tile. most_nodes 0: consecutive rows.
+// Otherwise a tile starts with the first free row. It then takes the free row with the fewest new columns,
+// the first of equal ones, among those that share a column (assuming a symmetric pattern), else the first
+// free one.
 extern "C" __global__ void __launch_bounds__(128)
 tiling_cut(const Windows all, const int windows, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, const unsigned own, const int halo,
            const int tile, const int most_nodes, unsigned* __restrict__ order, unsigned* __restrict__ first, int2* __restrict__ tiles, unsigned* __restrict__ counts) {
-    __shared__ unsigned short state[WINDOW];      // blocks of a free row; | GHOSTS: has ghosts, comes later; LONG, | 1 with ghosts; NONE
-    __shared__ unsigned gain[WINDOW];             // columns of the row that the tile has
-    __shared__ unsigned short candidates[WINDOW]; // places whose gain is not zero
+    // blocks of a free row; | GHOSTS: has ghosts, comes later; LONG, | 1 with ghosts; NONE
+    __shared__ unsigned short state[WINDOW];
+    __shared__ unsigned gain[WINDOW];             // number of columns that the row shares with the tile
+    __shared__ unsigned short candidates[WINDOW]; // places whose gain is nonzero
     __shared__ unsigned table[TABLE];             // the tile's columns, hashed
     __shared__ unsigned fresh[32];
     __shared__ int candidate_count;
@@ -113,10 +122,10 @@ tiling_cut(const Windows all, const int windows, const long long* __restrict__ r
     parts = __reduce_add_sync(ALL, parts);
     ghost_parts = __reduce_add_sync(ALL, ghost_parts);
 
-    int size = 32;  // of the hash table: twice the columns that a tile may have
+    int size = 32;  // size of the hash table: twice the most columns of a tile
     while (size < 2 * tile) size *= 2;
     const int shift = 32 - (31 - __clz(size));
-    // True where the column is new.
+    // True if the column is new.
     auto insert = [&](unsigned c) {
         for (unsigned h = c * 2654435761u >> shift;; h = (h + 1) & (size - 1)) {
             const unsigned old = atomicCAS(&table[h], EMPTY, c);
@@ -131,7 +140,8 @@ tiling_cut(const Windows all, const int windows, const long long* __restrict__ r
         }
         return WINDOW;
     };
-    // Lists the columns of row i; where they are new, the free rows that use them gain. Returns how many were new.
+    // Lists the columns of row i. For a new column, the gain of all free rows that use it increases. Returns
+    // the number of new columns.
     auto list = [&](int i, int length) {
         const long long begin = row_ptr[i];
         int added = 0;
@@ -287,12 +297,13 @@ extern "C" __global__ void __launch_bounds__(1024) tiling_scan(unsigned* data, c
             if (mine + j < n) data[mine + j] = next;
             next += v[j];
         }
-        __syncthreads();  // the sums of warps are read
+        __syncthreads();  // the sums of warps have been read
     }
     if (threadIdx.x == 0) data[n] = carry;
 }
 
-// rows > 0: that many rows of `order` from begin on. rows < 0: part `part` of a long row, -rows blocks from begin on.
+// rows > 0: that many rows of `order` from begin on. rows < 0: part `part` of a long row, -rows blocks from
+// begin on.
 struct Tile { long long begin; int rows, part; };
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -356,15 +367,17 @@ __device__ __forceinline__ int sum_before(int value, int& total, int* warps) {
     return others + sum - value;
 }
 
-// One CTA of 128 threads a tile. Without `records` it writes the record's length in units of 16 bytes and the tile's positions in units of
-// four blocks, and limits: most nodes, longest record. With them `starts` and `positions` are the sums of those.
-// Shared memory: the least power of two >= tile, and 3 * tile words.
+// One CTA of 128 threads per tile. Without `records` it writes the record's length in units of 16 bytes and
+// the tile's positions in units of four blocks, and limits: most nodes, longest record. With `records`,
+// `starts` and `positions` are the sums of those. Shared memory: the least power of two >= tile, and 3 * tile
+// words.
 extern "C" __global__ void __launch_bounds__(128)
 tiling_records(const long long* __restrict__ row_ptr, const unsigned* __restrict__ col, const unsigned* __restrict__ order, const Tile* __restrict__ tiles,
                const int tile, const int unsorted, unsigned* __restrict__ starts, unsigned* __restrict__ positions, unsigned* limits, char* __restrict__ records) {
     extern __shared__ unsigned shared[];
     __shared__ int warps[4];
-    unsigned* const blocks = shared;       // columns of the blocks as they come; first the rows as they come
+    // columns of the blocks in their order; first the rows in their order
+    unsigned* const blocks = shared;
     unsigned* const ids = blocks + tile;   // rows, ascending
     unsigned* const ends = ids + tile;     // end of each row among the blocks
     unsigned* const nodes = ends + tile;   // distinct columns, ascending
@@ -424,7 +437,7 @@ tiling_records(const long long* __restrict__ row_ptr, const unsigned* __restrict
             }
             __syncthreads();
         }
-    // Equal ones are dropped in place: what moves goes to the front, behind all that is still to be read.
+    // Drops equal ones in place: elements move to the front, behind everything that is still to be read.
     int distinct = 0;
     for (int at = 0; at < length; at += blockDim.x) {
         const int p = at + threadIdx.x;
