@@ -197,7 +197,7 @@ impl Device {
             return caller.ordered(self, || work(remote.pointer));
         }
         if staging.len() < from.len() {
-            *staging = self.zeros(from.len(), "values on their way to the device")?;
+            *staging = self.zeros(from.len(), "a staging buffer")?;
         }
         match from.place() {
             Place::Host(host) => self.write(host, staging, 0)?,

@@ -558,7 +558,7 @@ fn convert(
 impl Tiles {
     /// Returns no tiles.
     fn none(device: &Arc<Device>) -> Result<Self> {
-        let what = "no tiles of rows";
+        let what = "tiles of rows";
         let (records, cuts) = (device.room(0, what)?, device.room(0, what)?);
         Ok(Self { records, count: 0, cuts, cut_rows: 0, parts: device.room(0, what)? })
     }

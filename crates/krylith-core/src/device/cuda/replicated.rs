@@ -130,7 +130,7 @@ impl CudaLinks {
             flags: flags.own().pointer(),
             flag,
         };
-        let meeting = agree(&**comm, device.upload(&[meeting], "a meeting of ranks"))?;
+        let meeting = agree(&**comm, device.upload(&[meeting], "a barrier of ranks"))?;
         let (comm, halves) = (comm.clone(), RefCell::default());
         Ok(Self(Some(Joined { comm, fabric, meeting, _flags: flags, wait, streams, halves })))
     }

@@ -88,7 +88,7 @@ impl CudaScalars {
 
     /// Starts a copy of the flags and the first `len` slots as they are at this point of the stream.
     pub(super) fn enqueue_readback(&mut self, device: &Device, len: usize) -> Result<()> {
-        assert!(self.counts.0 < self.counts.1 + self.posted.len(), "a copy that nobody collected");
+        assert!(self.counts.0 < self.counts.1 + self.posted.len(), "two copies are posted already");
         let (landing, event) = &mut self.posted[self.counts.0 % 2];
         device.copy_to_pinned(&self.data, FLAG_NUMBERS + len, landing)?;
         event.record(device)?;

@@ -256,7 +256,7 @@ fn invert_diagonal<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], inve
 fn defect<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], wanted: bool) -> Result<[f64; 2]> {
     let (bb, plan) = (B * B, job.plan);
     let chunks = plan.rows().div_ceil(ROWS);
-    let mut sums = zeros::<[f64; 2]>(chunks, "a defect")?;
+    let mut sums = zeros::<[f64; 2]>(chunks, "the defect of the factors")?;
     let pieces = pool.pieces(job.bytes()).min(chunks);
     let to = Disjoint::new(&mut sums);
     pool.run(pieces, |piece| {

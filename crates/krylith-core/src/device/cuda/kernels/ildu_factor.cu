@@ -1,9 +1,9 @@
 // ildu_factor: block ILU of every subdomain at once, on the pattern of a plan, in three kernels.
 //
-//   ildu_form    adds a term's values to the plan's entries, C (x) A; bytes: the term's values once, the entries
-//                once
+//   ildu_form    adds a term's values to the plan's entries, C (x) A; bytes: the term's values once, the
+//                entries once
 //   ildu_factor  the factorisation in place, one thread block per subdomain, a warp per block row, level
-//               by level
+//                by level
 //   ildu_pack    copies the factors to the stream that ildu_solve reads
 //
 // Macros: those of ildu.cuh, THREADS (of ildu_factor and ildu_pack; WARPS are those of the solve).

@@ -4,8 +4,8 @@
 //   ildu_boxes    rows of subdomains that are boxes of a grid
 //   ildu_home     the subdomain of each row and its number there
 //   ildu_count    entries of each row within its subdomain, including the diagonal
-//   ildu_inspect  the pattern in the subdomain's numbers, its levels in natural order, and whether that order is
-//                 suspect
+//   ildu_inspect  the pattern in the subdomain's numbers, its levels in natural order, and whether that order
+//                 is suspect
 //   ildu_finish   positions by level, and the pattern in positions
 //
 // Between the last two, ildu_order.cu gives suspect subdomains another order.

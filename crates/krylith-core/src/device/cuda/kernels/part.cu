@@ -2,11 +2,11 @@
 // which are the other rows that they use, follow in ascending order.
 //
 //   part_mark    a bit for every column outside the run
-//   part_words   the number of bits before each word; scan.cu computes `sums`, of the thread blocks, between its
-//                two passes
+//   part_words   the number of bits before each word; scan.cu computes `sums`, of the thread blocks, between
+//                its two passes
 //   part_ghosts  the columns whose bits are set, in order
-//   part_rows    local row pointers, columns and values; those of ghosts before the run move behind the own ones
-//                of their row
+//   part_rows    local row pointers, columns and values; those of ghosts before the run move behind the own
+//                ones of their row
 //   part_values  new values in the same order
 //
 // Bytes moved: 4 per block to mark; n / 4 for the bits of n columns; row pointers, columns and values twice.

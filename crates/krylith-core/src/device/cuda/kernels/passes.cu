@@ -204,12 +204,14 @@ extern "C" __global__ void ones(const int count, double* __restrict__ to) {
     if (i < count) to[i] = 1.0;
 }
 
-// Each number `stages` times.
+// Raises this rank's numbers of the nodes that a neighbour uses to the neighbour's, none negative. A node may
+// occur more than once.
 extern "C" __global__ void raise(const int count, const int run, const unsigned* __restrict__ nodes, const double* __restrict__ theirs, double* own) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) atomicMax((u64*)own + (i64)nodes[i / run] * run + i % run, (u64)__double_as_longlong(theirs[i]));
 }
 
+// Repeats each number `stages` times.
 extern "C" __global__ void repeat(const int count, const int stages, const double* __restrict__ from, double* __restrict__ to) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) to[i] = from[i / stages];

@@ -1,13 +1,13 @@
-// schwarz_factor: point-block incomplete factors A ~ L U on the pattern S, L with a unit diagonal, exact or by
-// randomized sweeps.
+// schwarz_factor: point-block incomplete factors A ~ L U on the pattern S, L with a unit diagonal, exact or
+// by randomized sweeps.
 //
 //   schwarz_diagonal  the inverses of A_ii, where a randomized factorisation starts; bytes: 16 b*b per row
 //   schwarz_guess     the rest of that start: U = A, L_ij = A_ij inv(A_jj);
-//                    bytes: 8 b*b per block of S and of A
+//                     bytes: 8 b*b per block of S and of A
 //   schwarz_eliminate the exact factors, row by row; bytes: see below, once
 //   schwarz_sweep     Alg. 1, `sweeps` times; bytes: the same once per sweep
-//   schwarz_defect    sums of squares of (A - L U)_S and of A, those of each thread block; bytes: the same once;
-//                     for A alone, A once
+//   schwarz_defect    sums of squares of (A - L U)_S and of A, those of each thread block;
+//                     bytes: the same once; for A alone, A once
 //   schwarz_total     adds these; bytes: 16 per thread block
 //
 // Macros: those of schwarz.cuh.

@@ -214,7 +214,7 @@ pub(super) fn by_independent_set(
     let mut round = 0u32;
     match boundary {
         None => loop {
-            check_rounds(round as usize, "the choice of roots")?;
+            check_rounds(round as usize, "the selection of roots")?;
             let undecided = device.zeros::<u32>(ROUNDS as usize, WHAT)?;
             for k in 0..ROUNDS as usize {
                 round += 1;
@@ -237,7 +237,7 @@ pub(super) fn by_independent_set(
                 left,
             };
             loop {
-                check_rounds(round as usize, "the choice of roots")?;
+                check_rounds(round as usize, "the selection of roots")?;
                 let undecided = device.zeros::<u32>(1, WHAT)?;
                 let left = undecided.pointer();
                 // New roots come first, then the nodes that they exclude, because a rank does not know all

@@ -342,7 +342,7 @@ impl Rounds<'_> {
     fn alone(self) -> Result<Buffer<u8>> {
         let mut round = 0;
         loop {
-            check_rounds(round as usize, "the choice of coarse nodes")?;
+            check_rounds(round as usize, "the selection of coarse points")?;
             for _ in 0..if round == 0 { FIRST_ROUNDS } else { MORE_ROUNDS } {
                 round += 1;
                 self.lose(round)?;
@@ -362,7 +362,7 @@ impl Rounds<'_> {
     fn together(self, Among { boundary, number }: Among) -> Result<Buffer<u8>> {
         let mut done = Ok(());
         for round in 1.. {
-            check_rounds(round as usize, "the choice of coarse nodes")?;
+            check_rounds(round as usize, "the selection of coarse points")?;
             let own = States {
                 number,
                 state: &self.state,
