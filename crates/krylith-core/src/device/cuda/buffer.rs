@@ -20,7 +20,7 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// No pool.
+    /// Returns no pool.
     fn none() -> Self {
         Self(std::ptr::null_mut())
     }

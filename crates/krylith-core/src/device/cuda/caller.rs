@@ -53,7 +53,7 @@ pub trait FromDevice: sealed::Sealed + Sized {
     /// waits until it has read the numbers.
     ///
     /// # Safety
-    /// The conditions hold until the last call with this array (or a copy of it) has returned and, if a
+    /// The following must hold until the last call with this array (or a copy of it) has returned and, if a
     /// stream is given, until that stream has then completed its work:
     ///
     /// - `pointer` must be device, managed or pinned memory of at least `len` numbers that GPU `ordinal` can
@@ -266,7 +266,7 @@ impl Device {
         write(bytemuck::cast_slice(&host), size_of::<T>(), to)
     }
 
-    /// An address in the memory of this GPU.
+    /// Returns an address in the memory of this GPU as a [`Spot`].
     fn at(&self, pointer: u64) -> Spot {
         Spot { ordinal: self.info().ordinal, pointer }
     }

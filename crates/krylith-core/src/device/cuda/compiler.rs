@@ -39,7 +39,7 @@ struct Module {
 /// Constants of a kernel file: macros and their values, in order.
 pub type Defines = Vec<(String, String)>;
 
-/// A source with its `#include "…"` lines replaced by what they name, and the constants in front.
+/// Returns a source with the files of its `#include "…"` lines inserted, and the constants in front.
 pub(super) fn source(kernel: &Kernel) -> String {
     fn expand(name: &str, out: &mut String) {
         for line in super::specialisations::text(name).lines() {

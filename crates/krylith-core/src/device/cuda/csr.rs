@@ -514,7 +514,7 @@ impl CsrProduct {
         (self.entries() * (value + 4) + 8 * (2 * self.rows + self.columns)) as u64
     }
 
-    /// Version that changes with the addresses in recorded launches.
+    /// Returns a version that changes with the addresses in recorded launches.
     pub fn version(&self) -> u64 {
         self.version
     }

@@ -268,7 +268,7 @@ impl CsrHalo {
         self.own.bytes() + self.ghosts.as_ref().map_or(0, beyond)
     }
 
-    /// Version that changes with the addresses in recorded launches.
+    /// Returns a version that changes with the addresses in recorded launches.
     pub fn version(&self) -> u64 {
         self.own.version()
     }

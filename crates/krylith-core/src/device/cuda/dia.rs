@@ -425,7 +425,7 @@ impl DiaProduct {
         (own + ghosts.columns.len() * (value + 12) + 24 * ghosts.rows.len()) as u64
     }
 
-    /// Version that changes with the addresses and kernels in recorded launches.
+    /// Returns a version that changes with the addresses and kernels in recorded launches.
     pub fn version(&self) -> u64 {
         self.version
     }

@@ -169,7 +169,7 @@ pub(crate) fn seems_there() -> bool {
     ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
 }
 
-/// The primary context of a GPU. It is kept until the process ends, because making one takes a quarter of a
+/// Returns the primary context of a GPU. It is kept until the process ends, because making one takes a quarter of a
 /// second.
 fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
@@ -297,7 +297,7 @@ impl Device {
     pub fn kernels_loaded(&self) -> usize {
         self.compiled.load(Ordering::Relaxed)
     }
-    /// The stream of all work on this GPU, for other libraries that work on it.
+    /// Returns the stream of all work on this GPU, for other libraries that work on it.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
@@ -330,7 +330,7 @@ impl Device {
         }
     }
 
-    /// No kernel is loaded ahead while the returned value lives; see [`Modules::quiet`].
+    /// Keeps other threads from loading kernels ahead while the returned value lives; see [`Modules::quiet`].
     pub(super) fn quiet(&self) -> Result<Taken<'_>> {
         self.modules.quiet()
     }
@@ -374,7 +374,7 @@ impl Device {
         self.modules.is_own(held)
     }
 
-    /// A function of a module.
+    /// Returns a function of a module.
     pub(super) fn entry(&self, module: &Arc<CudaModule>, name: &str) -> Result<CudaFunction> {
         self.check("cuModuleGetFunction", module.load_function(name))
     }
@@ -544,7 +544,7 @@ impl Constant {
     }
 }
 
-/// A driver's error with the device and the call.
+/// Returns a driver's error with the device and the call.
 pub(super) fn failure(device: &str, call: &str, e: DriverError) -> Error {
     Error::Device { device: device.into(), call: call.into(), message: text(&e) }
 }

@@ -175,15 +175,15 @@ impl Fabric {
         Ok(Arc::new(Self { device: device.clone(), comm: comm.clone(), links, reason, watch: Some(watch) }))
     }
 
-    /// The device of this rank.
+    /// Returns the device of this rank.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
-    /// The communicator of the ranks.
+    /// Returns the communicator of the ranks.
     pub fn comm(&self) -> &Arc<dyn Communicator> {
         &self.comm
     }
-    /// The transport between the GPUs, and the reason for it.
+    /// Returns the transport between the GPUs, and the reason for it.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -210,7 +210,7 @@ impl Device {
         })
     }
 
-    /// Pinned memory for short copies from this GPU, one at a time; allocated once per process.
+    /// Returns pinned memory for short copies from this GPU, one at a time. It is allocated once per process.
     fn landing(&self) -> Result<Arc<Mutex<Pinned>>> {
         static KEPT: Mutex<Vec<(usize, Arc<Mutex<Pinned>>)>> = Mutex::new(Vec::new());
         let (mut kept, ordinal) = (KEPT.lock().unwrap_or_else(|e| e.into_inner()), self.info.ordinal);

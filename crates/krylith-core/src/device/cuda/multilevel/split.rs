@@ -170,8 +170,8 @@ impl Part {
         Ok(Self { ptr: device.room(0, WHAT)?, col: device.room(0, WHAT)?, values: device.room(0, WHAT)? })
     }
 
-    /// The nodes of a graph: addresses of the numbers that are hashed, and whether nodes on which no other
-    /// depends become coarse points.
+    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is scratch
+    /// with one number per row.
     fn of(
         device: &Arc<Device>,
         a: &Resident,
@@ -195,8 +195,8 @@ impl Part {
     }
 }
 
-/// The nodes of a graph: addresses of the numbers that are hashed, and the state of nodes on which no other
-/// depends.
+/// The nodes of a graph: addresses of the numbers that are hashed, and whether nodes on which no other depends
+/// become coarse points.
 #[derive(Clone, Copy)]
 struct Nodes {
     /// Local numbers; 0 stands for the rows themselves.
@@ -292,7 +292,7 @@ impl Rounds<'_> {
         if round == 1 { 0 } else { self.lists[(round % 2) as usize].pointer() }
     }
 
-    /// Of two neighbours the lighter one loses round `round`.
+    /// Marks the lighter one of two neighbours as having lost round `round`.
     fn lose(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
@@ -314,7 +314,7 @@ impl Rounds<'_> {
         )
     }
 
-    /// Nodes that did not lose become coarse points, and nodes that depend on them become fine points.
+    /// Makes the nodes that did not lose coarse points, and those that depend on them fine points.
     fn decide(&self, round: u32) -> Result<()> {
         let Graph { rows, shift, ptr, col, flags } = self.graph;
         let (device, n, blocks) = (self.device, rows as i64, grid(self.device, rows << shift));
