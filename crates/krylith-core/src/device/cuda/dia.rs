@@ -50,8 +50,9 @@ pub(super) struct DiaProduct {
     precision: Precision,
     coefficient: Buffer<f64>,
     ghosts: GhostRows,
-    /// Partial sums of thread blocks, and the number of blocks that have ended.
+    /// Partial sums of thread blocks.
     parts: Buffer<f64>,
+    /// Number of thread blocks that have ended.
     counter: Buffer<u32>,
     /// Values on their way to the device, kept after the first update.
     staging: Option<Buffer<f64>>,

@@ -170,8 +170,8 @@ impl Part {
         Ok(Self { ptr: device.room(0, WHAT)?, col: device.room(0, WHAT)?, values: device.room(0, WHAT)? })
     }
 
-    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is scratch
-    /// with one number per row.
+    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is
+    /// scratch with one number per row.
     fn of(
         device: &Arc<Device>,
         a: &Resident,
@@ -195,8 +195,8 @@ impl Part {
     }
 }
 
-/// The nodes of a graph: addresses of the numbers that are hashed, and whether nodes on which no other depends
-/// become coarse points.
+/// The nodes of a graph: addresses of the numbers that are hashed, and whether nodes on which no other
+/// depends become coarse points.
 #[derive(Clone, Copy)]
 struct Nodes {
     /// Local numbers; 0 stands for the rows themselves.
