@@ -23,7 +23,7 @@ const SWEEP_THREADS: usize = 256;
 /// Bytes of a basis that stay in the second-level cache from the projection to the update (measured, H200).
 const KEEP_BYTES: f64 = 30e6;
 
-/// Vectors of one length on one GPU. All work goes to the device's only main stream.
+/// Vectors of one length on one GPU. All work goes to the device's main stream.
 ///
 /// # Examples
 /// As on a [`Cpu`](crate::device::cpu::Cpu), where there is a GPU:
