@@ -1,5 +1,5 @@
-!> krylith.h for Fortran 2018. Compile it and krylith_c.f90 with the program, by its own compiler: module files of one are unreadable
-!> to another.
+!> The functions of krylith.h for Fortran 2018. Compile this file and krylith_c.f90 with the compiler of the
+!> program: a compiler cannot read the module files of another one.
 !>
 !>     use krylith
 !>     type(krylith_problem) :: problem
@@ -9,9 +9,9 @@
 !>     call solver%create(problem, "rtol=1e-8")
 !>     call solver%solve(b, x, solution)
 !>     if (.not. solution%converged()) print *, solver%advice()
-!>
-!> A call that fails ends the program with the library's words, unless it has `stat`; `errmsg` then holds them. Handles free themselves
-!> where their variables end; they cannot be assigned. Arrays are used during a call alone; with `memory` they lie on a GPU.
+!> A call that fails prints the error text and ends the program, unless it has `stat`; `errmsg` then holds the
+!> text. Objects free their handles when they go out of scope; they must not be assigned. The library uses
+!> arrays only during a call; with `memory` they are on a GPU.
 module krylith
     use, intrinsic :: iso_c_binding
     use krylith_c
@@ -33,21 +33,22 @@ module krylith
             krylith_not_finite = 7, krylith_interrupted = 8
     end enum
 
-    !> Where the arrays of a call lie: the GPU, from 0, and the CUDA stream in which the caller works.
+    !> The location of the arrays of a call: the number of the GPU, from 0, and the CUDA stream that the
+    !> caller uses.
     type, bind(c) :: krylith_memory
         integer(c_int32_t) :: gpu = -1
         type(c_ptr) :: stream = c_null_ptr
     end type
 
-    !> How a solve went.
+    !> The result of a solve.
     type :: krylith_solution
         integer :: outcome = krylith_interrupted
         integer(c_int64_t) :: iterations = 0
-        !> How often the method began anew from the true residual.
+        !> Number of restarts of the method from the recomputed residual.
         integer(c_int64_t) :: restarts = 0
-        !> |b - A x| / |b|, computed anew from x.
+        !> The relative residual |b - A x| / |b|, recomputed from x.
         real(c_double) :: true_residual = 0
-        !> What it was to be.
+        !> The largest relative residual that counts as converged.
         real(c_double) :: target = 0
         real(c_double) :: setup_seconds = 0
         real(c_double) :: solve_seconds = 0
@@ -60,69 +61,82 @@ module krylith
         private
         type(c_ptr) :: handle = c_null_ptr
     contains
-        !> (row_ptr, col, values [, block, memory, stat, errmsg]): a scalar matrix by rows, indices of 32 or 64 bits. `block` is how
-        !> many unknowns a node has; without it, what suits the pattern.
+        !> (row_ptr, col, values [, block, memory, stat, errmsg]): a scalar matrix in CSR format, with indices
+        !> of 32 or 64 bits. `block` is the number of unknowns of a node; without it, the block size that
+        !> suits the pattern is chosen.
         generic :: csr => csr32, csr64
-        !> (block, row_ptr, col, values [, memory, stat, errmsg]): values(j, i, e) is row i, column j of block e.
+        !> (block, row_ptr, col, values [, memory, stat, errmsg]): a matrix of square blocks in BSR format;
+        !> values(j, i, e) is row i, column j of block e.
         generic :: bsr => bsr32, bsr64
-        !> (a, b, tau, m, l [, stat, errmsg]): the sum of the Kronecker products of A with M and of tau B with L.
+        !> (a, b, tau, m, l [, stat, errmsg]): the sum of the Kronecker products of A with M and of tau B with
+        !> L.
         procedure :: kronecker
-        !> (comm, columns, row_ptr, col, values [, block, stat, errmsg]): rows of this rank, of a matrix with so many columns
-        !> whose rows ranks hold in runs. comm is comm%mpi_val of module mpi_f08.
+        !> (comm, columns, row_ptr, col, values [, block, stat, errmsg]): this rank's rows of a distributed
+        !> matrix that has `columns` columns; each rank holds consecutive rows, in the order of the ranks.
+        !> comm is comm%mpi_val of module mpi_f08.
         procedure :: distributed_csr
-        !> (comm, block, row_ptr, col, values [, numbers, stat, errmsg]): block rows of this rank, by their numbers or in runs.
+        !> (comm, block, row_ptr, col, values [, numbers, stat, errmsg]): this rank's block rows of a
+        !> distributed matrix. Without `numbers`, each rank holds consecutive block rows, in the order of the
+        !> ranks.
         procedure :: distributed_bsr
-        !> (points [, stat, errmsg]): points(:, i) is that of node i.
+        !> (points [, stat, errmsg]): points(:, i) has the coordinates of node i.
         procedure :: set_coordinates
-        !> (nx, ny, nz [, stat, errmsg]): nodes on a grid, numbered with x fastest.
+        !> (nx, ny, nz [, stat, errmsg]): the nodes form a grid, numbered with x fastest.
         procedure :: set_grid
-        !> ([vectors, stat, errmsg]): vectors(:, k) that the matrix maps to zero; without any, the constants that it does.
+        !> ([vectors, stat, errmsg]): vectors(:, k) is a null vector; without vectors, the constant vectors
+        !> that the matrix maps to zero.
         procedure :: set_null_vectors
-        !> ([vectors, stat, errmsg]): vectors(:, k) that it maps nearly to zero; without any, rigid modes.
+        !> ([vectors, stat, errmsg]): vectors(:, k) is a near-null vector; without vectors, the rigid modes of
+        !> an elastic body.
         procedure :: set_near_null_vectors
-        !> Unknowns that this process holds.
+        !> Returns the number of unknowns that this process holds.
         procedure :: unknowns => problem_unknowns
-        !> Unknowns of a node.
+        !> Returns the number of unknowns of a node.
         procedure :: block => problem_block
-        !> Frees it; solvers that were made of it live on.
+        !> Frees the problem; solvers created from it remain valid.
         procedure :: free => problem_free
         procedure, private :: csr32, csr64, bsr32, bsr64
         final :: problem_final
     end type
 
-    !> A problem on its device, ready to be solved many times.
+    !> A problem on its device, ready for many solves.
     type :: krylith_solver
         private
         type(c_ptr) :: handle = c_null_ptr
         integer(c_int64_t) :: n = 0
     contains
-        !> (problem [, options, stat, errmsg]); options are words such as "method=gmres precond=ildu rtol=1e-8 device=cpu".
+        !> (problem [, options, stat, errmsg]): options is a list of key=value words, such as
+        !> "method=gmres precond=ildu rtol=1e-8 device=cpu".
         procedure :: create => solver_create
-        !> (b, x [, solution, memory, stat, errmsg]): from x, which is then the best solution found. (:, k) for several right-hand sides.
+        !> (b, x [, solution, memory, stat, errmsg]): solves with the initial guess x, and overwrites x with
+        !> the best solution found. For several right-hand sides, b(:, k) and x(:, k) belong together.
         generic :: solve => solve_one, solve_columns
-        !> (values [, term, memory, stat, errmsg]): in the order in which the matrix was given; term 2 is L of a Kronecker sum.
+        !> (values [, term, memory, stat, errmsg]): new values, in the order in which the matrix was given;
+        !> term 2 is L of a Kronecker sum.
         procedure :: update_values
-        !> (a, b, tau, m, l [, stat, errmsg]): a whole new Kronecker sum of as many stages, with values m and l; or nothing of it.
+        !> (a, b, tau, m, l [, stat, errmsg]): a new Kronecker sum with the same number of stages, and the
+        !> values m and l. If one part is rejected, nothing changes.
         procedure :: update_kronecker
         !> (tau [, stat, errmsg])
         procedure :: set_tau
         !> (refresh [, stat, errmsg]): "keep", "refresh" or "rebuild" the preconditioner when values change.
         procedure :: set_refresh
-        !> ([rtol, atol, max_iters, stat, errmsg]) of solves from now on.
+        !> ([rtol, atol, max_iters, stat, errmsg]): the tolerances and the iteration limit of later solves.
         procedure :: set_tolerance
-        !> ([monitor, user, stat, errmsg]): a bind(c) function that is told of progress; without it, none.
+        !> ([monitor, user, stat, errmsg]): a bind(c) function that later solves call with their progress;
+        !> without it, no function is called.
         procedure :: set_monitor
         !> (x, y [, memory, stat, errmsg]): y = A x.
         procedure :: multiply
         !> (x, y [, memory, stat, errmsg]): y = P^-1 x.
         procedure :: precondition
-        !> Stops the solve that another thread has under way.
+        !> Ends the solve that another thread runs.
         procedure :: cancel => solver_cancel
-        !> Relative residuals of the last solve.
+        !> Returns the relative residuals of the last solve.
         procedure :: residuals => solver_residuals
-        !> The last solve in a table, as the krylith command prints it.
+        !> Returns a table of the last solve, as the krylith command prints it.
         procedure :: summary => solver_summary
-        !> Why the last solve did not converge and what to try; empty where it did.
+        !> Returns why the last solve did not converge and what to try; the text is empty if it converged.
         procedure :: advice => solver_advice
         procedure :: free => solver_free
         procedure, private :: solve_one, solve_columns
@@ -130,7 +144,8 @@ module krylith
     end type
 
     abstract interface
-        !> Fills the n numbers of y with an operator's product with x. Returns 0; any other number ends the solve.
+        !> Applies an operator to x and writes the n numbers of the result to y. Returns 0; any other number
+        !> ends the solve.
         integer(c_int32_t) function krylith_function(user, n, x, y) bind(c)
             import :: c_ptr, c_int64_t, c_double, c_int32_t
             type(c_ptr), value :: user
@@ -138,7 +153,8 @@ module krylith
             real(c_double), intent(in) :: x(n)
             real(c_double), intent(out) :: y(n)
         end function
-        !> Is told of iterations and relative residuals. Returns 0 to go on.
+        !> Receives the iteration and the relative residual. Returns 0 to continue; any other number ends the
+        !> solve.
         integer(c_int32_t) function krylith_monitor(user, iteration, relative_residual) bind(c)
             import :: c_ptr, c_int64_t, c_double, c_int32_t
             type(c_ptr), value :: user
@@ -149,13 +165,13 @@ module krylith
 
 contains
 
-    !> The version of the library.
+    !> Returns the version of the library.
     function krylith_version() result(text)
         character(:), allocatable :: text
         text = from_c(c_version())
     end function
 
-    !> An outcome in a word, such as "converged".
+    !> Returns the name of an outcome, such as "converged".
     function krylith_outcome_name(outcome) result(text)
         integer, intent(in) :: outcome
         character(:), allocatable :: text
@@ -232,7 +248,7 @@ contains
         character(:), allocatable, intent(out), optional :: errmsg
         call self%free()
         if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
-            call refuse("A and B of a Kronecker sum are square, of the same order", stat, errmsg)
+            call refuse("A and B of a Kronecker sum must be square and of the same order", stat, errmsg)
             return
         end if
         call finish(c_kronecker(int(size(a, 1), c_int32_t), pack(transpose(a), .true.), pack(transpose(b), .true.), tau, m%handle, &
@@ -395,7 +411,7 @@ contains
         if (.not. same(size(b, 1, kind=c_int64_t), self%n, "a column of b", stat, errmsg)) return
         if (.not. same(size(x, 1, kind=c_int64_t), self%n, "a column of x", stat, errmsg)) return
         if (size(x, 2) /= size(b, 2)) then
-            call refuse("b and x have as many columns", stat, errmsg)
+            call refuse("b and x must have the same number of columns", stat, errmsg)
             return
         end if
         status = c_solve_columns(self%handle, int(size(b, 2), c_int32_t), c_loc(b), c_loc(x), place(memory), told)
@@ -427,7 +443,7 @@ contains
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
         if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
-            call refuse("A and B of a Kronecker sum are square, of the same order", stat, errmsg)
+            call refuse("A and B of a Kronecker sum must be square and of the same order", stat, errmsg)
             return
         end if
         call finish(c_update_kronecker(self%handle, int(size(a, 1), c_int32_t), pack(transpose(a), .true.), &
@@ -541,14 +557,15 @@ contains
         call self%free()
     end subroutine
 
-    !> Solves A x = b from x, where A, and P^-1 if there is `p`, are functions: for matrices that are nowhere stored.
+    !> Solves A x = b with the initial guess x, where A is a function instead of a stored matrix. If `p` is
+    !> present, it applies P^-1.
     subroutine krylith_solve_functions(a, b, x, options, p, user, solution, monitor, stat, errmsg)
         procedure(krylith_function) :: a
         real(c_double), intent(in), contiguous :: b(:)
         real(c_double), intent(inout), contiguous :: x(:)
         character(*), intent(in), optional :: options
         procedure(krylith_function), optional :: p
-        !> What all functions are given.
+        !> The pointer that is passed to all functions.
         type(c_ptr), intent(in), optional :: user
         type(krylith_solution), intent(out), optional :: solution
         procedure(krylith_monitor), optional :: monitor

@@ -1,16 +1,16 @@
-!> Functions of krylith.h as Fortran calls them; programs use module krylith.
+!> Interfaces to the functions of krylith.h. Programs use the module krylith instead.
 module krylith_c
     use, intrinsic :: iso_c_binding
     use, intrinsic :: iso_fortran_env, only: error_unit
     implicit none
 
-    !> How a call ended: the values of `stat`.
+    !> The status of a call: the values of `stat`.
     enum, bind(c)
         enumerator :: krylith_ok = 0, krylith_invalid = 1, krylith_device = 2, krylith_memory_full = 3, krylith_callback = 4, &
             krylith_internal = 5, krylith_cancelled = 6
     end enum
 
-    !> How a solve went, as C has it.
+    !> The result of a solve, in the layout of C.
     type, bind(c) :: c_solution
         integer(c_int) :: outcome
         integer(c_int64_t) :: iterations, restarts
@@ -236,7 +236,7 @@ contains
         if (present(block)) chosen = int(block, c_int32_t)
     end function
 
-    !> A text that ends with a zero.
+    !> Converts a text to C: it ends with a zero.
     function to_c(text) result(to)
         character(*), intent(in) :: text
         character(kind=c_char) :: to(len(text) + 1)
@@ -259,13 +259,13 @@ contains
         end do
     end function
 
-    !> Whether arrays of a matrix are as long as each other say; if not, refuses them.
+    !> Checks that the lengths of the arrays of a matrix agree, and reports an error if they do not.
     logical function fits(pointers, columns, values, numbers, stat, errmsg)
         integer, intent(in) :: pointers, columns, values, numbers
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
         fits = pointers > 0 .and. int(columns, c_int64_t) * numbers == values
-        if (.not. fits) call refuse("row_ptr, col and values do not fit each other's lengths", stat, errmsg)
+        if (.not. fits) call refuse("the lengths of row_ptr, col and values do not agree", stat, errmsg)
     end function
 
     logical function same(is, wanted, what, stat, errmsg)
@@ -293,7 +293,7 @@ contains
         end if
     end subroutine
 
-    !> Gives a status to the caller, or ends the program.
+    !> Returns a status to the caller, or ends the program.
     subroutine finish(status, stat, errmsg)
         integer(c_int), intent(in) :: status
         integer, intent(out), optional :: stat

@@ -1,6 +1,7 @@
-/// krylith.hpp: krylith.h for C++17. Handles free themselves, statuses are exceptions, arrays are containers or pointers.
+/// krylith.hpp: the functions of krylith.h for C++17. Objects free their handles, errors are exceptions,
+/// arrays are containers or pointers.
 ///
-///     krylith::Problem problem = krylith::Problem::csr(row_ptr, col, values); // vectors, of any whole numbers
+///     krylith::Problem problem = krylith::Problem::csr(row_ptr, col, values); // vectors of integers
 ///     krylith::Solver solver(problem, "rtol=1e-8");
 ///     krylith::Solution solution = solver.solve(b, x);
 ///     if (!solution.converged()) std::cerr << solver.advice() << '\n';
@@ -24,7 +25,7 @@
 
 namespace krylith {
 
-/// What a call fails by, with the library's words.
+/// The base class of exceptions; `what()` is the error text of the library.
 class Error : public std::runtime_error {
 public:
     Error(krylith_status status, const std::string &what) : std::runtime_error(what), status_(status) {}
@@ -66,17 +67,17 @@ enum class Outcome {
 
 inline std::string name(Outcome outcome) { return krylith_outcome_name(static_cast<int32_t>(outcome)); }
 
-/// How a solve went.
+/// The result of a solve.
 struct Solution {
     Outcome outcome = Outcome::interrupted;
     std::int64_t iterations = 0;
-    /// How often the method began anew from the true residual.
+    /// Number of restarts of the method from the recomputed residual.
     std::int64_t restarts = 0;
-    /// ‖b − A x‖ / ‖b‖, computed anew from x.
+    /// The relative residual ‖b − A x‖ / ‖b‖, recomputed from x.
     double true_residual = 0;
-    /// What it was to be.
+    /// The largest relative residual that counts as converged.
     double target = 0;
-    /// Of set-up since the solve before, and of iterating.
+    /// Seconds of set-up since the previous solve, and seconds of iterations.
     double setup_seconds = 0, solve_seconds = 0;
 
     Solution() = default;
@@ -87,7 +88,7 @@ struct Solution {
     bool converged() const { return outcome == Outcome::converged; }
 };
 
-/// Where arrays lie: `Memory{0, stream}` is GPU 0, with the stream in which the caller works.
+/// The location of arrays: `Memory{0, stream}` is GPU 0, with the stream that the caller uses.
 using Memory = krylith_memory;
 
 namespace detail {
@@ -95,7 +96,7 @@ namespace detail {
 template <class T> constexpr bool whole = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
 
 template <class T> const auto *fixed(const T *p) {
-    static_assert(whole<T>, "indices are whole numbers of 32 or 64 bits");
+    static_assert(whole<T>, "indices must be integers of 32 or 64 bits");
     if constexpr (sizeof(T) == 4) return reinterpret_cast<const std::int32_t *>(p);
     else return reinterpret_cast<const std::int64_t *>(p);
 }
@@ -129,7 +130,7 @@ inline void same(std::int64_t is, std::int64_t wanted, const char *what) {
 
 template <class C> std::int64_t size(const C &c) { return static_cast<std::int64_t>(std::size(c)); }
 
-/// Stages of coefficients that are stages × stages.
+/// Returns the number of stages; `a` and `b` must be stages × stages.
 inline int stages(const std::vector<double> &a, const std::vector<double> &b) {
     std::int64_t s = 0;
     while (s * s < detail::size(a)) s++;
@@ -138,7 +139,7 @@ inline int stages(const std::vector<double> &a, const std::vector<double> &b) {
     return static_cast<int>(s);
 }
 
-/// A function of the program, and what it threw: exceptions do not cross the library.
+/// A callback, and the exception that it threw. Exceptions do not pass through the library.
 template <class Signature> struct Called {
     std::function<Signature> call;
     std::exception_ptr thrown;
@@ -149,15 +150,15 @@ template <class Signature> struct Called {
 /// A system without its right-hand side.
 class Problem {
 public:
-    /// A scalar matrix by rows, from containers that are contiguous, such as std::vector. `block` is how many unknowns a node has;
-    /// 0 takes what suits the pattern.
+    /// Creates a problem from a scalar matrix in CSR format, in contiguous containers such as std::vector.
+    /// `block` is the number of unknowns of a node; 0 chooses the block size that suits the pattern.
     template <class I, class J, class V> static Problem csr(const I &row_ptr, const J &col, const V &values, int block = 0) {
-        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; it has one number more than there are rows");
+        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; expected one number more than there are rows");
         detail::same(detail::size(col), detail::size(values), "col");
         return csr(detail::size(row_ptr) - 1, detail::size(values), std::data(row_ptr), std::data(col), std::data(values), block);
     }
 
-    /// The same from pointers, to the host or to what `memory` says.
+    /// Does the same with pointers, to host memory unless `memory` names a GPU.
     template <class I, class J>
     static Problem csr(std::int64_t rows, std::int64_t entries, const I *row_ptr, const J *col, const double *values, int block = 0,
                        const Memory *memory = nullptr) {
@@ -166,15 +167,16 @@ public:
         return Problem(made);
     }
 
-    /// A matrix of square blocks, whose numbers stand row by row.
+    /// Creates a problem from a matrix of square blocks in BSR format; the numbers of a block are stored row
+    /// by row.
     template <class I, class J, class V>
     static Problem bsr(int block, const I &row_ptr, const J &col, const V &values) {
-        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; it has one number more than there are block rows");
+        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; expected one number more than there are block rows");
         detail::same(detail::size(values), detail::size(col) * block * block, "values");
         return bsr(block, detail::size(row_ptr) - 1, detail::size(col), std::data(row_ptr), std::data(col), std::data(values));
     }
 
-    /// The same from pointers, to the host or to what `memory` says.
+    /// Does the same with pointers, to host memory unless `memory` names a GPU.
     template <class I, class J>
     static Problem bsr(int block, std::int64_t block_rows, std::int64_t blocks, const I *row_ptr, const J *col, const double *values,
                        const Memory *memory = nullptr) {
@@ -183,7 +185,7 @@ public:
         return Problem(made);
     }
 
-    /// A⊗M + τB⊗L; A and B are stages × stages, row by row.
+    /// Creates the problem A⊗M + τB⊗L; A and B are stages × stages, row by row.
     static Problem kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const Problem &m, const Problem &l) {
         const int stages = detail::stages(a, b);
         krylith_problem *made = nullptr;
@@ -191,11 +193,12 @@ public:
         return Problem(made);
     }
 
-    /// The rows of this rank, of a scalar matrix whose rows ranks hold in runs; `comm` is MPI_Comm_c2f of the communicator, `columns` the
-    /// order of the whole matrix.
+    /// Creates a problem from this rank's rows of a distributed scalar matrix; each rank holds consecutive
+    /// rows, in the order of the ranks. `comm` is MPI_Comm_c2f of the communicator, and `columns` the number
+    /// of columns of the whole matrix.
     static Problem distributed_csr(int comm, std::int64_t columns, const std::vector<std::int64_t> &row_ptr,
                                    const std::vector<std::int64_t> &col, const std::vector<double> &values, int block = 0) {
-        if (row_ptr.empty()) detail::wrong("row_ptr is empty; it has one number more than there are rows");
+        if (row_ptr.empty()) detail::wrong("row_ptr is empty; expected one number more than there are rows");
         detail::same(detail::size(col), detail::size(values), "col");
         krylith_problem *made = nullptr;
         check(krylith_problem_distributed_csr(comm, detail::size(row_ptr) - 1, columns, detail::size(values), row_ptr.data(), col.data(),
@@ -203,10 +206,11 @@ public:
         return Problem(made);
     }
 
-    /// The block rows of this rank. An empty `numbers` means runs of rows in the order of ranks.
+    /// Creates a problem from this rank's block rows of a distributed matrix. If `numbers` is empty, each
+    /// rank holds consecutive block rows, in the order of the ranks.
     static Problem distributed_bsr(int comm, int block, const std::vector<std::int64_t> &numbers, const std::vector<std::int64_t> &row_ptr,
                                    const std::vector<std::int64_t> &col, const std::vector<double> &values) {
-        if (row_ptr.empty()) detail::wrong("row_ptr is empty; it has one number more than there are block rows");
+        if (row_ptr.empty()) detail::wrong("row_ptr is empty; expected one number more than there are block rows");
         detail::same(detail::size(values), detail::size(col) * block * block, "values");
         if (!numbers.empty()) detail::same(detail::size(numbers), detail::size(row_ptr) - 1, "numbers");
         krylith_problem *made = nullptr;
@@ -215,33 +219,34 @@ public:
         return Problem(made);
     }
 
-    /// A point for each node, of `dimensions` numbers.
+    /// Sets the coordinates of the nodes, `dimensions` numbers for each node.
     template <class V> Problem &set_coordinates(int dimensions, const V &points) {
         const auto nodes = detail::size(points) / (dimensions > 0 ? dimensions : 1);
         check(krylith_problem_set_coordinates(get(), dimensions, nodes, std::data(points)));
         return *this;
     }
-    /// Nodes on a grid, numbered with x fastest.
+    /// Declares that the nodes form a grid, numbered with x fastest.
     Problem &set_grid(std::int64_t nx, std::int64_t ny, std::int64_t nz = 1) {
         check(krylith_problem_set_grid(get(), nx, ny, nz));
         return *this;
     }
-    /// Vectors that the matrix maps to zero, one after the other; without any, the constants that it does.
+    /// Sets null vectors, stored one after the other; an empty argument means the constant vectors that the
+    /// matrix maps to zero.
     Problem &set_null_vectors(const std::vector<double> &vectors = {}) {
         check(krylith_problem_set_null_vectors(get(), count(vectors), vectors.empty() ? nullptr : vectors.data()));
         return *this;
     }
-    /// Vectors that the matrix maps nearly to zero; without any, the rigid modes of an elastic body.
+    /// Sets near-null vectors; an empty argument means the rigid modes of an elastic body.
     Problem &set_near_null_vectors(const std::vector<double> &vectors = {}) {
         check(krylith_problem_set_near_null_vectors(get(), count(vectors), vectors.empty() ? nullptr : vectors.data()));
         return *this;
     }
 
-    /// Unknowns that this process holds.
+    /// Returns the number of unknowns that this process holds.
     std::int64_t unknowns() const { return krylith_problem_unknowns(get()); }
-    /// Unknowns of a node.
+    /// Returns the number of unknowns of a node.
     int block() const { return krylith_problem_block(get()); }
-    /// The handle, for functions of krylith.h.
+    /// Returns the handle, for functions of krylith.h.
     krylith_problem *get() const { return handle_.get(); }
 
 private:
@@ -252,64 +257,71 @@ private:
     int count(const std::vector<double> &vectors) const {
         const auto n = unknowns();
         if (n > 0 && detail::size(vectors) % n != 0)
-            detail::wrong("vectors of " + std::to_string(n) + " numbers have " + std::to_string(vectors.size()) + " together");
+            detail::wrong("vectors: expected a multiple of " + std::to_string(n) + " numbers, found " + std::to_string(vectors.size()));
         return n > 0 ? static_cast<int>(detail::size(vectors) / n) : 0;
     }
     std::unique_ptr<krylith_problem, Free> handle_;
 };
 
-/// A problem on its device, ready to be solved many times. Threads that use the same one take turns.
+/// A problem on its device, ready for many solves. Calls of several threads on the same solver wait for each
+/// other.
 class Solver {
 public:
-    /// `options` are key=value words, as in "method=gmres precond=ildu rtol=1e-8 device=cpu".
+    /// Creates a solver. `options` is a list of key=value words, such as "method=gmres precond=ildu rtol=1e-8
+    /// device=cpu".
     explicit Solver(const Problem &problem, const std::string &options = "") : unknowns_(problem.unknowns()) {
         krylith_solver *made = nullptr;
         check(krylith_solver_new(problem.get(), options.c_str(), &made));
         handle_.reset(made);
     }
 
-    /// Solves A x = b from x, and overwrites x with the best solution found. Exceptions of the monitor come out here.
+    /// Solves A x = b with the initial guess x, and overwrites x with the best solution found. Rethrows an
+    /// exception of the monitor.
     template <class B, class X> Solution solve(const B &b, X &x) {
         same(b, "b"), same(x, "x");
         return solve(std::data(b), std::data(x));
     }
-    /// The same from pointers, to the host or to what `memory` says.
+    /// Does the same with pointers, to host memory unless `memory` names a GPU.
     Solution solve(const double *b, double *x, const Memory *memory = nullptr) {
         krylith_solution solution{};
         done(krylith_solver_solve(get(), b, x, memory, &solution));
         return Solution(solution);
     }
-    /// Right-hand sides that stand one after the other, as do their solutions.
+    /// Solves for right-hand sides that are stored one after the other, as are their solutions.
     std::vector<Solution> solve_columns(int columns, const double *b, double *x, const Memory *memory = nullptr) {
         std::vector<krylith_solution> solutions(columns > 0 ? static_cast<std::size_t>(columns) : 0);
         done(krylith_solver_solve_columns(get(), columns, b, x, memory, solutions.data()));
         return {solutions.begin(), solutions.end()};
     }
 
-    /// New values under the same pattern, in the order in which the matrix was given; `term` is 1 for L of A⊗M + τB⊗L.
+    /// Sets new values with the same pattern, in the order in which the matrix was given; `term` is 1 for L
+    /// of A⊗M + τB⊗L.
     template <class V> void update_values(const V &values, int term = 0) {
         update_values(detail::size(values), std::data(values), term);
     }
     void update_values(std::int64_t count, const double *values, int term = 0, const Memory *memory = nullptr) {
         check(krylith_solver_update_values(get(), term, count, values, memory));
     }
-    /// A new A⊗M + τB⊗L of as many stages, all of it or nothing; A and B are stages × stages, row by row, values as for `update_values`.
+    /// Sets new A, B, τ, M and L of A⊗M + τB⊗L; the number of stages stays the same. If one part is rejected,
+    /// nothing changes. A and B are stages × stages, row by row; `m` and `l` hold values as for
+    /// `update_values`.
     void update_kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const std::vector<double> &m,
                           const std::vector<double> &l) {
         const int stages = detail::stages(a, b);
         check(krylith_solver_update_kronecker(get(), stages, a.data(), b.data(), tau, detail::size(m), m.data(), detail::size(l),
                                               l.data(), nullptr));
     }
-    /// A new τ of A⊗M + τB⊗L.
+    /// Sets a new τ of A⊗M + τB⊗L.
     void set_tau(double tau) { check(krylith_solver_set_tau(get(), tau)); }
-    /// What becomes of the preconditioner when values change: "keep", "refresh" or "rebuild".
+    /// Sets what happens to the preconditioner when values change: "keep", "refresh" or "rebuild".
     void set_refresh(const std::string &refresh) { check(krylith_solver_set_refresh(get(), refresh.c_str())); }
-    /// Tolerances and the limit of iterations; what is negative stays as the options say.
+    /// Sets the tolerances and the iteration limit of later solves; a negative number keeps the value of the
+    /// options.
     void set_tolerance(double rtol, double atol = -1, std::int64_t max_iters = -1) {
         check(krylith_solver_set_tolerance(get(), rtol, atol, max_iters));
     }
-    /// A function that is told of iterations and relative residuals, and ends the solve by returning false. It runs on a thread of
-    /// the solver while the caller waits.
+    /// Sets a callback that receives the iteration and the relative residual; it ends the solve by returning
+    /// false. It runs on a thread of the solver while the caller waits.
     void set_monitor(std::function<bool(std::int64_t, double)> monitor) {
         auto called = std::make_unique<Monitor>(Monitor{std::move(monitor), nullptr});
         const krylith_monitor call = called->call ? tell : nullptr;
@@ -317,7 +329,7 @@ public:
         monitor_ = std::move(called);
     }
 
-    /// y ← A x.
+    /// Computes y ← A x.
     template <class X, class Y> void multiply(const X &x, Y &y) {
         same(x, "x"), same(y, "y");
         multiply(std::data(x), std::data(y));
@@ -325,7 +337,7 @@ public:
     void multiply(const double *x, double *y, const Memory *memory = nullptr) {
         check(krylith_solver_multiply(get(), x, y, memory));
     }
-    /// y ← P⁻¹ x.
+    /// Computes y ← P⁻¹ x.
     template <class X, class Y> void precondition(const X &x, Y &y) {
         same(x, "x"), same(y, "y");
         precondition(std::data(x), std::data(y));
@@ -333,10 +345,10 @@ public:
     void precondition(const double *x, double *y, const Memory *memory = nullptr) {
         check(krylith_solver_precondition(get(), x, y, memory));
     }
-    /// Stops the solve that another thread has under way.
+    /// Ends the solve that another thread runs.
     void cancel() { krylith_solver_cancel(get()); }
 
-    /// Relative residuals of the last solve.
+    /// Returns the relative residuals of the last solve.
     std::vector<double> residuals() const {
         std::int64_t count = 0;
         check(krylith_solver_residuals(get(), 0, nullptr, &count));
@@ -344,11 +356,11 @@ public:
         check(krylith_solver_residuals(get(), count, all.data(), &count));
         return all;
     }
-    /// The last solve in a table, as the krylith command prints it.
+    /// Returns a table of the last solve, as the krylith command prints it.
     std::string summary() const { return krylith_solver_summary(get()); }
-    /// Why the last solve did not converge and what to try; empty where it did.
+    /// Returns why the last solve did not converge and what to try; the text is empty if it converged.
     std::string advice() const { return krylith_solver_advice(get()); }
-    /// The handle, for functions of krylith.h.
+    /// Returns the handle, for functions of krylith.h.
     krylith_solver *get() const { return handle_.get(); }
 
 private:
@@ -376,15 +388,16 @@ private:
     std::unique_ptr<krylith_solver, Free> handle_;
 };
 
-/// A whole solve: `x` holds the first guess, and then the solution.
+/// Solves A x = b in one call; `x` holds the initial guess, and then the solution.
 template <class B, class X> Solution solve(const Problem &problem, const B &b, X &x, const std::string &options = "") {
     return Solver(problem, options).solve(b, x);
 }
 
-/// Fills y with an operator's product with x, both of n numbers.
+/// A callback that applies an operator to x and writes the result to y; both have n numbers.
 using Function = std::function<void(std::int64_t n, const double *x, double *y)>;
 
-/// Solves A x = b from x, where A and P⁻¹ are functions: for matrices that are nowhere stored. What they throw comes out here.
+/// Solves A x = b with the initial guess x, where A and P⁻¹ are callbacks instead of stored matrices.
+/// Rethrows their exceptions.
 template <class B, class X>
 Solution solve_functions(Function a, const B &b, X &x, const std::string &options = "", Function p = nullptr) {
     using Called = detail::Called<void(std::int64_t, const double *, double *)>;

@@ -1,4 +1,4 @@
-//! Rows of the ranks of an MPI program.
+//! Problems whose rows are distributed over the ranks of an MPI program.
 
 use crate::arrays::{length, slice};
 use crate::problem::Problem;
@@ -10,7 +10,7 @@ use krylith_core::{Error, Problem as System};
 use std::sync::Arc;
 
 fn ranks(comm: i32) -> krylith_core::Result<Arc<dyn Communicator>> {
-    // SAFETY: the caller's promise: the handle of a live communicator.
+    // SAFETY: the caller promises the handle of a communicator that is not freed.
     Ok(unsafe { Mpi::from_handle(comm, None) }?)
 }
 
@@ -47,9 +47,11 @@ pub fn bsr(
     let read = || {
         let [b, n, blocks] =
             [length(block, "block")?, length(block_rows, "block_rows")?, length(blocks, "blocks")?];
-        let entries = blocks.checked_mul(b * b).ok_or_else(|| Error::invalid(format!("{blocks} blocks")))?;
+        let entries = blocks
+            .checked_mul(b * b)
+            .ok_or_else(|| Error::invalid(format!("{blocks} blocks have too many entries")))?;
         let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;
-        // From 0 or, in Fortran, from 1: then all do.
+        // The first row pointer gives the base of all indices: 0, or 1 in Fortran.
         let base = i64::from(row_ptr[0] == 1);
         let whole = |from: &[i64], what: &str| -> krylith_core::Result<Vec<u64>> {
             from.iter().map(|&i| length(i - base, what).map(|i| i as u64)).collect()

@@ -1,4 +1,4 @@
-//! Functions of the program: monitors, operators, preconditioners.
+//! Callbacks of the program: monitors, operators and preconditioners.
 
 use crate::arrays::{length, slice, slice_mut};
 use crate::solution::Solution;
@@ -10,22 +10,22 @@ use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-/// y ← A x, or y ← P⁻¹ x: fills the n numbers of y. Returns 0; any other number ends the solve with
-/// KRYLITH_CALLBACK.
+/// A callback that computes y ← A x or y ← P⁻¹ x and writes the n numbers of y. It returns 0; any other
+/// number ends the solve with KRYLITH_CALLBACK.
 pub type Function = Option<extern "C" fn(user: *mut c_void, n: i64, x: *const f64, y: *mut f64) -> i32>;
 
-/// Is told of iterations and relative residuals. Returns 0 to go on; any other number ends the solve, whose
-/// outcome is then KRYLITH_INTERRUPTED.
+/// A callback that receives the iteration and the relative residual. It returns 0 to continue; any other
+/// number ends the solve with the outcome KRYLITH_INTERRUPTED.
 pub type Monitor = Option<extern "C" fn(user: *mut c_void, iteration: i64, relative_residual: f64) -> i32>;
 
-/// A monitor, and what it is given.
+/// A monitor and its user pointer.
 #[derive(Clone, Copy)]
 pub struct Watch {
     pub monitor: Monitor,
     pub user: *mut c_void,
 }
 
-// SAFETY: the caller's promise: what the monitor is given may be used on a thread of the solver while the caller waits.
+// SAFETY: the caller promises that a thread of the solver may use the user pointer while the caller waits.
 unsafe impl Send for Watch {}
 
 impl Observer for Watch {
@@ -39,12 +39,13 @@ impl Observer for Watch {
     }
 }
 
-/// Solves A x = b from x, where A is a function, and P⁻¹ too unless `p` is a null pointer: for matrices that
-/// are nowhere stored. All vectors have n numbers on the host. The functions are called on this thread; where P
-/// changes from one application to the next, the method is fgmres. `monitor` may be a null pointer.
+/// Solves A x = b with the initial guess x, where A is a callback instead of a stored matrix. `p` applies
+/// P⁻¹; a null pointer means no preconditioner. All vectors have n numbers on the host. The callbacks run on
+/// the calling thread. If P changes between applications, use the method fgmres. `monitor` may be a null
+/// pointer.
 ///
-/// Of the options `method` and its own, `rtol`, `atol`, `max_iters` and `threads` count. A method that is left
-/// open is GMRES.
+/// The options `method` with its own options, `rtol`, `atol`, `max_iters` and `threads` are used. The default
+/// method is GMRES.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solve_functions(
     n: i64,
@@ -68,7 +69,7 @@ pub extern "C" fn krylith_solve_functions(
             0 => Ok(()),
             code => {
                 returned.set(code);
-                Err(Error::invalid("a function of the program has failed"))
+                Err(Error::invalid("a callback of the program failed"))
             }
         };
         let a = given(a, "a")?;

@@ -1,4 +1,4 @@
-//! Systems without their right-hand sides.
+//! Problems: systems without their right-hand sides.
 
 use crate::arrays::{Memory, array, length, slice};
 use crate::distributed;
@@ -10,10 +10,11 @@ use krylith_report::words;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
 
-/// A system without its right-hand side: a matrix or a sum of two, and what is known beside the numbers.
+/// A system without its right-hand side: a matrix or a sum of two, and what else is known, such as
+/// coordinates.
 pub struct Problem {
     pub system: System<'static>,
-    /// The same in a line or two.
+    /// A description of the system for summaries.
     pub lines: Vec<String>,
 }
 
@@ -23,16 +24,16 @@ impl Problem {
     }
 }
 
-/// Gives a new handle to the caller.
+/// Writes a new handle to the place that the caller gives.
 pub fn hand_over<T>(to: Option<&mut MaybeUninit<*mut T>>, what: T) -> Result<()> {
     given(to, "the place for the handle")?.write(Box::into_raw(Box::new(what)));
     Ok(())
 }
 
-/// Frees a handle; a null pointer is none.
+/// Frees a handle; a null pointer is ignored.
 pub fn free<T>(handle: *mut T) {
     if !handle.is_null() {
-        // SAFETY: the caller's promise: it came from `hand_over`, and is not used again.
+        // SAFETY: the caller promises that `hand_over` wrote this handle and that it is not used again.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -76,20 +77,22 @@ where
 {
     let (n, blocks, b) =
         (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
-    let numbers = blocks.checked_mul(b * b).ok_or_else(|| Error::invalid(format!("{blocks} blocks")))?;
+    let numbers = blocks
+        .checked_mul(b * b)
+        .ok_or_else(|| Error::invalid(format!("{blocks} blocks have too many entries")))?;
     let (row_ptr, col): (Array<I>, Array<J>) =
         (array(row_ptr, n + 1, memory, "row_ptr")?, array(col, blocks, memory, "col")?);
     let a = Bsr::from_arrays(b, n, n, row_ptr, col, array(values, numbers, memory, "values")?)?;
     Ok(Problem::of(System::bsr(&a)?.into_owned(), numbers, "BSR"))
 }
 
-/// A scalar matrix by rows: `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries`
-/// numbers; columns ascend in each row. Where row_ptr[0] is 1, rows and columns count from 1, as in Fortran.
-/// The arrays are copied.
+/// Creates a problem from a scalar matrix in CSR format. `row_ptr` has rows + 1 offsets into `col` and
+/// `values`, which have `entries` numbers each; columns ascend in each row. If row_ptr[0] is 1, offsets and
+/// columns count from 1, as in Fortran. The arrays are copied.
 ///
-/// `block` is how many unknowns a node has, which follow one another: blocks make products and preconditioners
-/// faster. 1 keeps a scalar matrix, and 0 takes what suits the pattern. New values come in the order given here
-/// either way.
+/// `block` is the number of unknowns of a node, which must be consecutive; blocks make products and
+/// preconditioners faster. 1 keeps the matrix scalar, and 0 chooses the block size that suits the pattern. In
+/// each case, updates expect new values in the order of `values`.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_csr(
     rows: i64,
@@ -104,7 +107,7 @@ pub extern "C" fn krylith_problem_csr(
     guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
 }
 
-/// As krylith_problem_csr, with indices of 64 bits.
+/// Does the same as krylith_problem_csr with 64-bit indices.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_csr64(
     rows: i64,
@@ -119,7 +122,7 @@ pub extern "C" fn krylith_problem_csr64(
     guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
 }
 
-/// As krylith_problem_csr, with row pointers of 64 bits and columns of 32.
+/// Does the same as krylith_problem_csr with 64-bit row pointers and 32-bit columns.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_csr64_32(
     rows: i64,
@@ -134,9 +137,10 @@ pub extern "C" fn krylith_problem_csr64_32(
     guard(|| hand_over(problem, csr(rows, entries, row_ptr, col, values, block, memory)?))
 }
 
-/// A matrix of square blocks: `row_ptr` has block_rows + 1 offsets into `col`, which has `blocks` block
-/// columns, ascending in each block row; `values` has block × block numbers for each, row by row. Row pointers
-/// may count from 1. The arrays are copied.
+/// Creates a problem from a matrix of square blocks in BSR format. `row_ptr` has block_rows + 1 offsets into
+/// `col`, which has `blocks` block columns, ascending in each block row. `values` has block × block numbers
+/// for each block, row by row. Offsets and columns may count from 1, as for krylith_problem_csr. The arrays
+/// are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_bsr(
     block: i32,
@@ -151,7 +155,7 @@ pub extern "C" fn krylith_problem_bsr(
     guard(|| hand_over(problem, bsr(block, block_rows, blocks, row_ptr, col, values, memory)?))
 }
 
-/// As krylith_problem_bsr, with indices of 64 bits.
+/// Does the same as krylith_problem_bsr with 64-bit indices.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_bsr64(
     block: i32,
@@ -166,10 +170,10 @@ pub extern "C" fn krylith_problem_bsr64(
     guard(|| hand_over(problem, bsr(block, block_rows, blocks, row_ptr, col, values, memory)?))
 }
 
-/// A⊗M + τB⊗L, as space-time methods make it: A and B are dense, stages × stages, row by row on the host; M and
-/// L are problems of one matrix each, with the same blocks; new values of either come in the order in which its
-/// own problem was given. Component c at node i of stage k is number (i·block
-/// + c)·stages + k of a vector.
+/// Creates the problem A⊗M + τB⊗L, as in space-time methods. A and B are dense, stages × stages, row by row
+/// on the host. M and L are problems of one matrix each, with the same block size; updates of either expect
+/// new values in the order in which its own problem was given. Component c at node i of stage k is the entry
+/// (i·block + c)·stages + k of a vector.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_kronecker(
     stages: i32,
@@ -189,13 +193,14 @@ pub extern "C" fn krylith_problem_kronecker(
     })
 }
 
-/// The rows that this rank of a parallel program holds, of a scalar matrix whose rows the ranks hold in runs, one
-/// after the other; columns are those of the whole matrix. Collective. Vectors of a solver are then this rank's
-/// rows.
+/// Creates a problem from this rank's rows of a distributed scalar matrix. Each rank holds consecutive rows,
+/// in the order of the ranks; columns are numbered in the whole matrix. Collective. Vectors of a solver then
+/// have the rows of this rank.
 ///
-/// `comm` is the communicator's Fortran handle, by MPI_Comm_c2f in C (or MPI_Comm_toint of MPI 5); MPI must have been started
-/// with MPI_THREAD_SERIALIZED at least. `columns` is the order of the whole matrix. `block` is as for
-/// krylith_problem_csr, and divides the rows of each rank. Any Open MPI, MPICH or library with the standard ABI will do.
+/// `comm` is the communicator's Fortran handle: MPI_Comm_c2f returns it in C, or MPI_Comm_toint in MPI 5. MPI
+/// must be initialised with MPI_THREAD_SERIALIZED at least. `columns` is the number of columns of the whole
+/// matrix. `block` has the same meaning as for krylith_problem_csr, and must divide the number of rows of
+/// each rank. Open MPI, MPICH and libraries with the standard ABI are supported.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_distributed_csr(
     comm: i32,
@@ -213,9 +218,11 @@ pub extern "C" fn krylith_problem_distributed_csr(
     })
 }
 
-/// As krylith_problem_distributed_csr, with square blocks as those of krylith_problem_bsr, and rows in any order:
-/// `numbers` has the number of each own block row in the whole matrix, and a null pointer means runs of rows.
-/// Columns are block columns of the whole matrix, in any order within a row.
+/// Creates a problem from this rank's block rows of a distributed matrix, with square blocks as in
+/// krylith_problem_bsr. The ranks may hold block rows in any order: `numbers` has the number of each local
+/// block row in the whole matrix. If it is a null pointer, each rank holds consecutive block rows, in the
+/// order of the ranks. Columns are block columns of the whole matrix, in any order within a row. Collective;
+/// `comm` is the same as for krylith_problem_distributed_csr.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_distributed_bsr(
     comm: i32,
@@ -234,8 +241,8 @@ pub extern "C" fn krylith_problem_distributed_bsr(
     })
 }
 
-/// The same system with a point for each node, `dimensions` (2 or 3) numbers each: subdomains are then boxes in
-/// space, and rigid modes are known.
+/// Sets the coordinates of the nodes, `dimensions` (2 or 3) numbers for each node. With coordinates,
+/// subdomains are boxes in space, and the solver can compute rigid modes.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_set_coordinates(
     problem: Option<&mut Problem>,
@@ -246,7 +253,7 @@ pub extern "C" fn krylith_problem_set_coordinates(
     guard(|| {
         let (d, n) = (dimensions as usize, length(nodes, "nodes")?);
         if !(2..=3).contains(&dimensions) {
-            let message = format!("points of {dimensions} numbers; they have 2 or 3");
+            let message = format!("points of {dimensions} numbers; expected 2 or 3 numbers a point");
             return Err(Error::invalid(message).into());
         }
         let points = slice(points, n * d, "points")?.chunks_exact(d);
@@ -255,7 +262,7 @@ pub extern "C" fn krylith_problem_set_coordinates(
     })
 }
 
-/// The same system on a grid of nodes, numbered with x fastest.
+/// Declares that the nodes form a grid of nx × ny × nz, numbered with x fastest.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_set_grid(
     problem: Option<&mut Problem>,
@@ -269,8 +276,8 @@ pub extern "C" fn krylith_problem_set_grid(
     })
 }
 
-/// The same system with `count` vectors, one after the other, that the matrix maps to zero: no answer has a
-/// component in them. A null pointer means the constants that the matrix maps to zero.
+/// Sets `count` null vectors of the matrix, stored one after the other; no solution has a
+/// component in them. A null pointer means the constant vectors that the matrix maps to zero.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_set_null_vectors(
     problem: Option<&mut Problem>,
@@ -289,9 +296,9 @@ pub extern "C" fn krylith_problem_set_null_vectors(
     })
 }
 
-/// The same system with one to eight vectors, one after the other, that the matrix maps nearly to zero: coarse
-/// levels have an unknown for each at every node. A null pointer means the rigid modes of an elastic body, for
-/// which coordinates must be known.
+/// Sets one to eight near-null vectors of the matrix, stored one after the other. Coarse levels have an
+/// unknown for each of them at every node. A null pointer means the rigid modes of an elastic body, which
+/// need coordinates.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_set_near_null_vectors(
     problem: Option<&mut Problem>,
@@ -309,31 +316,32 @@ pub extern "C" fn krylith_problem_set_near_null_vectors(
     })
 }
 
-/// Unknowns that this process holds: the length of its vectors. 0 for a null pointer.
+/// Returns the number of unknowns that this process holds, which is the length of its vectors; 0 for a null
+/// pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_unknowns(problem: Option<&Problem>) -> i64 {
     problem.map_or(0, |problem| problem.system.own_len() as i64)
 }
 
-/// Unknowns of a node. 0 for a null pointer.
+/// Returns the number of unknowns of a node; 0 for a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_block(problem: Option<&Problem>) -> i32 {
     problem.map_or(0, |problem| problem.system.block() as i32)
 }
 
-/// Frees a problem; solvers that were made of it live on. A null pointer is fine.
+/// Frees a problem; solvers created from it remain valid. A null pointer is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_free(problem: *mut Problem) {
     free(problem);
 }
 
-/// A dense matrix of the caller's, s × s.
+/// Reads a dense s × s matrix of the caller.
 pub fn dense(s: usize, from: *const f64, what: &str) -> krylith_core::Result<Dense> {
-    let count = s.checked_mul(s).ok_or_else(|| Error::invalid(format!("{s} stages")))?;
+    let count = s.checked_mul(s).ok_or_else(|| Error::invalid(format!("{s} stages are too many")))?;
     Dense::new(s, s, slice(from, count, what)?.to_vec())
 }
 
-/// Puts a changed system in the place of the one there was; after an error that one is still there.
+/// Replaces the system by a changed one; an error leaves it as it is.
 fn change(
     problem: Option<&mut Problem>,
     how: impl FnOnce(System<'static>) -> krylith_core::Result<System<'static>>,
@@ -343,7 +351,7 @@ fn change(
     Ok(())
 }
 
-/// Vectors that stand one after the other.
+/// Reads `count` vectors that are stored one after the other.
 fn columns(system: &System, count: i32, vectors: *const f64) -> krylith_core::Result<Vec<Vec<f64>>> {
     let (n, count) = (system.own_len(), length(count.into(), "count")?);
     let numbers = slice(vectors, n * count, "vectors")?;

@@ -1,4 +1,4 @@
-//! How a solve went.
+//! Results of solves.
 
 use crate::status::say;
 use krylith_core::space::History;
@@ -8,23 +8,23 @@ use std::ffi::c_char;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The true residual satisfies the tolerance.
+    /// The residual, recomputed from x, meets the tolerance.
     KrylithConverged = 0,
-    /// The limit of iterations came first.
+    /// The solve reached the iteration limit first.
     KrylithMaxIterations = 1,
-    /// The method cannot go on: the matrix is singular for this right-hand side.
+    /// The method broke down: the matrix is singular for this right-hand side.
     KrylithBreakdown = 2,
-    /// No progress any more.
+    /// The residual no longer decreases.
     KrylithStagnated = 3,
-    /// The tolerance lies below what rounding makes of the residual, and x is as good as a direct solve's.
+    /// The tolerance is below the attainable residual; x is as accurate as that of a direct solve.
     KrylithRoundingLimit = 4,
-    /// No x satisfies the tolerance; x is the least-squares answer.
+    /// No x meets the tolerance; x is the least-squares solution.
     KrylithInconsistent = 5,
-    /// The residual grew far past its start.
+    /// The residual grew far above its initial value.
     KrylithDiverged = 6,
     /// A NaN or an infinity appeared.
     KrylithNotFinite = 7,
-    /// The solve was cancelled, or its monitor asked to stop; x is the best so far.
+    /// The solve was cancelled, or its monitor ended it; x is the best solution found so far.
     KrylithInterrupted = 8,
 }
 
@@ -45,23 +45,23 @@ impl From<krylith_core::Outcome> for Outcome {
     }
 }
 
-/// How a solve went.
+/// The result of a solve.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Solution {
-    /// How it ended.
+    /// How the solve ended.
     pub outcome: Outcome,
     /// Iterations of all attempts.
     pub iterations: i64,
-    /// How often the method began anew from the true residual.
+    /// Number of restarts of the method from the recomputed residual.
     pub restarts: i64,
-    /// ‖b − A x‖ / ‖b‖, computed anew from x.
+    /// The relative residual ‖b − A x‖ / ‖b‖, recomputed from x.
     pub true_residual: f64,
-    /// What it was to be.
+    /// The largest relative residual that counts as converged.
     pub target: f64,
-    /// Seconds of set-up since the solve before.
+    /// Seconds of set-up since the previous solve.
     pub setup_seconds: f64,
-    /// Seconds of iterating.
+    /// Seconds of iterations.
     pub solve_seconds: f64,
 }
 
@@ -86,8 +86,8 @@ impl Solution {
     }
 }
 
-/// An outcome in a word, such as "converged" or "max-iterations". The text is the calling thread's, until it
-/// asks for another.
+/// Returns the name of an outcome, such as "converged" or "max-iterations". The text is valid until the
+/// calling thread asks for another text.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_outcome_name(outcome: i32) -> *const c_char {
     let found = krylith_core::Outcome::ALL.into_iter().find(|&known| Outcome::from(known) as i32 == outcome);

@@ -1,4 +1,4 @@
-//! Problems on their devices, ready to be solved many times.
+//! Solvers: problems on their devices, ready for many solves.
 
 use crate::arrays::{Memory, array, array_mut, length, slice_mut};
 use crate::functions::{Monitor, Watch};
@@ -15,7 +15,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
-/// A problem on its device, ready to be solved many times. Threads that use the same one take turns.
+/// A problem on its device, ready for many solves. Calls of several threads on the same solver wait for each
+/// other.
 pub struct Solver {
     state: Mutex<ManuallyDrop<State>>,
     cancel: Cancel,
@@ -40,7 +41,8 @@ impl Solver {
         Ok(Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns, id: SolverId::new() })
     }
 
-    /// The solver for this thread alone; a monitor that uses its own solver would wait for itself.
+    /// Locks the solver for this thread; rejects a monitor that uses its own solver, as it would wait for
+    /// itself.
     fn lock(&self) -> Result<MutexGuard<'_, ManuallyDrop<State>>> {
         self.id.check("monitor")?;
         Ok(self.state.lock().unwrap_or_else(|e| e.into_inner()))
@@ -55,7 +57,9 @@ impl Solver {
         mut each: impl FnMut(usize, Solution),
     ) -> Result<()> {
         let n = self.unknowns;
-        let len = n.checked_mul(columns).ok_or_else(|| Error::invalid(format!("{columns} columns")))?;
+        let len = n
+            .checked_mul(columns)
+            .ok_or_else(|| Error::invalid(format!("{columns} columns are too many")))?;
         let (b, mut x) = (array(b, len, memory, "b")?, array_mut(x, len, memory, "x")?);
         let state = &mut **self.lock()?;
         self.cancel.reset();
@@ -71,7 +75,7 @@ impl Solver {
             let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;
             each(k, Solution::from(solution));
             if solution.outcome() == krylith_core::Outcome::Interrupted {
-                // The columns that are left keep their guesses, and are told so.
+                // The remaining columns keep their initial guesses; their results report 0 iterations.
                 let told = Solution { iterations: 0, ..Solution::from(solution) };
                 (k + 1..columns).for_each(|k| each(k, told));
                 break;
@@ -80,7 +84,7 @@ impl Solver {
         Ok(())
     }
 
-    /// New values or coefficients; what was cancelled before is over.
+    /// Sets new values or coefficients; resets an earlier cancellation.
     fn update(
         &self,
         how: impl FnOnce(&mut krylith_core::Solver<'static>) -> krylith_core::Result<()>,
@@ -90,7 +94,7 @@ impl Solver {
         Ok(how(&mut state.solver)?)
     }
 
-    /// y ← what is applied to x.
+    /// Applies an operator: y ← how(x).
     fn apply(
         &self,
         x: *const f64,
@@ -105,17 +109,17 @@ impl Solver {
 }
 
 impl Drop for Solver {
-    /// In a forked process there are no threads to be joined, and nothing is freed.
+    /// Frees nothing in a forked process, where the threads to join do not exist.
     fn drop(&mut self) {
         if !host::is_forked() {
             let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: it is not used after this.
+            // SAFETY: the state is not used after this.
             unsafe { ManuallyDrop::drop(state) };
         }
     }
 }
 
-/// A monitor that is told, and who waits for it.
+/// A monitor as an observer, and the solvers whose callers wait for it.
 struct Told {
     watch: Watch,
     callers: Callers,
@@ -128,15 +132,15 @@ impl Observer for Told {
     }
 }
 
-/// The solver behind a handle. Threads may share one, so it is never borrowed mutably.
+/// Returns the solver behind a handle. Threads may share it, so it is never borrowed mutably.
 fn handle<'a>(solver: *mut Solver) -> krylith_core::Result<&'a Solver> {
-    // SAFETY: the caller's promise: a handle that is not freed during the call.
+    // SAFETY: the caller promises a handle that is not freed during the call.
     given(unsafe { solver.as_ref() }, "solver")
 }
 
-/// Puts a problem on a device and sets up the first attempt. `options` are key=value words, as in "method=gmres
-/// precond=ildu rtol=1e-8 device=cpu"; a null pointer or an empty text leaves everything open. Collective where
-/// the problem is distributed.
+/// Copies a problem to a device and sets up the first attempt. `options` is a list of key=value words, such
+/// as "method=gmres precond=ildu rtol=1e-8 device=cpu"; a null pointer or an empty text means the defaults.
+/// Collective if the problem is distributed.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_new(
     problem: Option<&Problem>,
@@ -146,8 +150,8 @@ pub extern "C" fn krylith_solver_new(
     guard(|| hand_over(solver, Solver::new(given(problem, "problem")?, options)?))
 }
 
-/// Solves A x = b from x, and overwrites x with the best solution found. `solution` may be a null pointer.
-/// Collective where the problem is distributed.
+/// Solves A x = b with the initial guess x, and overwrites x with the best solution found. `solution` may be
+/// a null pointer. Collective if the problem is distributed.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_solve(
     solver: *mut Solver,
@@ -166,8 +170,8 @@ pub extern "C" fn krylith_solver_solve(
     })
 }
 
-/// Solves for `columns` right-hand sides, which stand one after the other, as do their solutions. `solutions`
-/// has room for as many, or is a null pointer.
+/// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
+/// `solutions` is an array of `columns` results, or a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_solve_columns(
     solver: *mut Solver,
@@ -181,15 +185,16 @@ pub extern "C" fn krylith_solver_solve_columns(
         let columns = length(columns.into(), "columns")?;
         handle(solver)?.solve(columns, b, x, memory, |k, told| {
             if !solutions.is_null() {
-                // SAFETY: the caller's promise: there is room for `columns` of them.
+                // SAFETY: the caller promises an array of `columns` results.
                 unsafe { solutions.add(k).write(told) }
             }
         })
     })
 }
 
-/// New values of a term under the same pattern, in the order in which the matrix was given. The term is 0, but
-/// for L of A⊗M + τB⊗L, which is 1. The preconditioner is refreshed; krylith_solver_set_refresh changes that.
+/// Sets new values of a term with the same pattern, in the order in which the matrix was given. The term is
+/// 0, except for L of A⊗M + τB⊗L, which is 1. The preconditioner is refreshed, unless
+/// krylith_solver_set_refresh says otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_update_values(
     solver: *mut Solver,
@@ -205,15 +210,15 @@ pub extern "C" fn krylith_solver_update_values(
     })
 }
 
-/// A new τ of A⊗M + τB⊗L.
+/// Sets a new τ of A⊗M + τB⊗L.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_tau(solver: *mut Solver, tau: f64) -> Status {
     guard(|| handle(solver)?.update(|solver| solver.set_tau(tau)))
 }
 
-/// A new A⊗M + τB⊗L of as many stages, M and L of the patterns that there are: all of it, or nothing where a part is
-/// refused. A and B are dense, stages × stages, row by row on the host; `m` and `l` have values as for
-/// krylith_solver_update_values.
+/// Sets new A, B, τ, M and L of A⊗M + τB⊗L. The number of stages and the patterns of M and L stay the same.
+/// If one part is rejected, nothing changes. A and B are dense, stages × stages, row by row on the host; `m`
+/// and `l` hold values as for krylith_solver_update_values.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_update_kronecker(
     solver: *mut Solver,
@@ -236,7 +241,7 @@ pub extern "C" fn krylith_solver_update_kronecker(
     })
 }
 
-/// What becomes of the preconditioner when values change: "keep", "refresh" (as it is at first) or "rebuild".
+/// Sets what happens to the preconditioner when values change: "keep", "refresh" (the default) or "rebuild".
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_refresh(solver: *mut Solver, refresh: *const c_char) -> Status {
     guard(|| {
@@ -246,7 +251,8 @@ pub extern "C" fn krylith_solver_set_refresh(solver: *mut Solver, refresh: *cons
     })
 }
 
-/// Tolerances and the limit of iterations of solves from now on. A negative number leaves what the options say.
+/// Sets the tolerances and the iteration limit of later solves. A negative number keeps the value of the
+/// options.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_tolerance(
     solver: *mut Solver,
@@ -271,8 +277,8 @@ pub extern "C" fn krylith_solver_set_tolerance(
     })
 }
 
-/// A function that solves from now on tell of their progress, or none. It is called on a thread of the solver
-/// while the caller waits.
+/// Sets the callback that later solves call with their progress; a null pointer removes it. It is called on a
+/// thread of the solver while the caller waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_monitor(
     solver: *mut Solver,
@@ -285,7 +291,7 @@ pub extern "C" fn krylith_solver_set_monitor(
     })
 }
 
-/// y ← A x on the device.
+/// Computes y ← A x on the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_multiply(
     solver: *mut Solver,
@@ -296,7 +302,7 @@ pub extern "C" fn krylith_solver_multiply(
     guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.multiply(x, y)))
 }
 
-/// y ← P⁻¹ x by the preconditioner that is set up; a copy where there is none.
+/// Computes y ← P⁻¹ x with the preconditioner that is set up; without one, copies x to y.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_precondition(
     solver: *mut Solver,
@@ -307,8 +313,8 @@ pub extern "C" fn krylith_solver_precondition(
     guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.precondition(x, y)))
 }
 
-/// Stops the solve that another thread has under way; its x is the best so far. May be called in a signal
-/// handler.
+/// Ends the solve that another thread runs; its x is the best solution found so far. May be called in a
+/// signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_cancel(solver: *mut Solver) {
     if let Ok(solver) = handle(solver) {
@@ -316,8 +322,8 @@ pub extern "C" fn krylith_solver_cancel(solver: *mut Solver) {
     }
 }
 
-/// Relative residuals of the last solve, one an iteration after that of the first guess: `*count` of them, of
-/// which as many as there is room for are written to `residuals`.
+/// Writes the relative residuals of the last solve to `residuals`: first that of the initial guess, then one
+/// for each iteration. `room` is the length of `residuals`, and `*count` becomes the number of all residuals.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_residuals(
     solver: Option<&Solver>,
@@ -337,15 +343,15 @@ pub extern "C" fn krylith_solver_residuals(
     })
 }
 
-/// The last solve in a table, as the krylith command prints it: system, device, method, outcome, residual,
-/// time. The text is the calling thread's, until it asks for another.
+/// Returns a table of the last solve, as the krylith command prints it: system, device, method, outcome,
+/// residual, time. The text is valid until the calling thread asks for another text.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_summary(solver: Option<&Solver>) -> *const c_char {
     told(solver, |state| words::text(state.lines.clone(), state.solver.solution(), &state.options))
 }
 
-/// Why the last solve did not converge and what to try; empty where it did. The text is the calling thread's,
-/// until it asks for another.
+/// Returns why the last solve did not converge and what to try; the text is empty if it converged. The text
+/// is valid until the calling thread asks for another text.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_advice(solver: Option<&Solver>) -> *const c_char {
     told(solver, |state| match state.solver.solution() {
@@ -363,13 +369,13 @@ fn told(solver: Option<&Solver>, words: impl FnOnce(&State) -> String) -> *const
     say(text)
 }
 
-/// Frees a solver and what is on its device. A null pointer is fine.
+/// Frees a solver and its memory on the device. A null pointer is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_free(solver: *mut Solver) {
     free(solver);
 }
 
-/// A whole solve: as krylith_solver_new, krylith_solver_solve and krylith_solver_free.
+/// Solves A x = b in one call: krylith_solver_new, krylith_solver_solve and krylith_solver_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solve(
     problem: Option<&Problem>,

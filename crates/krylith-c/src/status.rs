@@ -1,4 +1,4 @@
-//! How a call ended, and its words for the thread that made it.
+//! The status of a call, and its error text, which is kept per thread.
 
 use krylith_core::Error;
 use krylith_report::words::Language;
@@ -6,30 +6,30 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How a call ended. A solve that did not converge has ended well: its outcome says so.
+/// The status of a call. A solve that does not converge returns KRYLITH_OK; its outcome says why it ended.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Done.
+    /// The call succeeded.
     KrylithOk = 0,
-    /// An argument, an option or a matrix is wrong; the caller can mend it.
+    /// An argument, an option or a matrix is wrong; the caller can correct it.
     KrylithInvalid = 1,
     /// A device, a library or another rank is missing or has failed.
     KrylithDevice = 2,
     /// Not enough memory on the host or a GPU.
     KrylithMemory = 3,
-    /// A function of the caller said that it failed.
+    /// A callback of the caller reported a failure.
     KrylithCallback = 4,
-    /// A fault of Krylith's own; please report it.
+    /// A bug in Krylith; please report it.
     KrylithInternal = 5,
-    /// krylith_solver_cancel ended new values, or a set-up before the first iteration.
+    /// krylith_solver_cancel ended an update of values or a set-up before the first iteration.
     KrylithCancelled = 6,
 }
 
-/// What a call can fail by.
+/// The reasons why a call can fail.
 pub enum Failure {
     Krylith(Error),
-    /// A function of the caller returned this.
+    /// The nonzero number that a callback returned.
     Callback(i32),
 }
 
@@ -54,12 +54,13 @@ fn keep(place: &'static std::thread::LocalKey<RefCell<CString>>, text: String) -
     })
 }
 
-/// Text for this thread, until it asks for another.
+/// Stores a text for this thread and returns its address, which is valid until the thread asks for another
+/// text.
 pub fn say(text: String) -> *const c_char {
     keep(&SAID, text)
 }
 
-/// Does the work of a call; an error or a panic of it becomes a status, and words for this thread.
+/// Does the work of a call. An error or a panic becomes a status, and an error text for this thread.
 pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
     let done = catch_unwind(AssertUnwindSafe(|| {
         krylith_core::solver::host::refuse_forked()?;
@@ -69,7 +70,7 @@ pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
         Ok(Ok(())) => return Status::KrylithOk,
         Ok(Err(Failure::Krylith(error))) => error,
         Ok(Err(Failure::Callback(code))) => {
-            keep(&ERROR, format!("a function of the program returned {code}"));
+            keep(&ERROR, format!("a callback of the program returned {code}"));
             return Status::KrylithCallback;
         }
         Err(panic) => Error::of_panic(&*panic),
@@ -85,29 +86,29 @@ pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
     }
 }
 
-/// A text of the caller; a null pointer is an empty one.
+/// Reads a text of the caller; a null pointer means an empty text.
 pub fn text<'a>(text: *const c_char, what: &str) -> krylith_core::Result<&'a str> {
     if text.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's promise: it ends with a zero, and lives during the call.
+    // SAFETY: the caller promises that the text ends with a zero and is valid during the call.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8")))
 }
 
-/// What a pointer of the caller shows, which must not be null.
+/// Returns the target of a pointer of the caller; a null pointer is an error.
 pub fn given<T>(pointer: Option<T>, what: &str) -> krylith_core::Result<T> {
     pointer.ok_or_else(|| Error::invalid(format!("{what} is a null pointer")))
 }
 
-/// Why the last call of this thread that failed did. Never null; stays as it is until another call of this
-/// thread fails.
+/// Returns the error text of the last call of this thread that failed. The pointer is never null. The text is
+/// valid until another call of this thread fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_last_error() -> *const c_char {
     ERROR.with(|error| error.borrow().as_ptr())
 }
 
-/// The version of the library, such as "0.1.0"; that of the header is KRYLITH_VERSION.
+/// Returns the version of the library, such as "0.1.0"; KRYLITH_VERSION is the version of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
