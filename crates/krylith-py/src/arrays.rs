@@ -1,4 +1,4 @@
-//! Arrays that Python lends: NumPy's on the host, or an address in the memory of a GPU.
+//! Arrays of Python: NumPy arrays on the host, or addresses in the memory of a GPU.
 
 use crate::errors::{bounded, refuse_forked};
 use krylith_core::device::cuda::FromDevice;
@@ -7,8 +7,9 @@ use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// Address, length, GPU and stream of numbers on a GPU, as `_arrays.py` takes them from `__cuda_array_interface__`. Its caller keeps
-/// the memory alive until the function that is given it returns.
+/// Address, length, GPU and stream of numbers on a GPU, which `_arrays.py` reads from
+/// `__cuda_array_interface__`. The caller keeps the memory alive until the function that receives this
+/// returns.
 #[derive(FromPyObject, Clone, Copy)]
 pub struct Remote(u64, usize, usize, Option<usize>);
 
@@ -18,73 +19,73 @@ impl Remote {
     }
 }
 
-/// Numbers to be read.
+/// Numbers to read.
 #[derive(FromPyObject)]
 pub enum Lent<'py> {
-    /// On the host, without gaps.
+    /// Contiguous numbers on the host.
     Host(PyReadonlyArray1<'py, f64>),
-    /// On a GPU.
+    /// Numbers on a GPU.
     Remote(Remote),
 }
 
 impl Lent<'_> {
-    /// The numbers as the library takes them.
+    /// Returns the numbers in the form that the library accepts.
     pub fn array(&self) -> PyResult<Numbers<'_>> {
         match self {
             Lent::Host(array) => Ok(Numbers::from(array.as_slice()?)),
-            // SAFETY: the Python caller holds the array whose address this is until the call returns.
+            // SAFETY: the Python caller holds the array at this address until the call returns.
             Lent::Remote(r) => Ok(unsafe { Numbers::from_device(r.0, r.1, r.2, r.stream()) }),
         }
     }
 }
 
-/// Numbers to be written.
+/// Numbers to write.
 #[derive(FromPyObject)]
 pub enum LentMut<'py> {
-    /// On the host, without gaps.
+    /// Contiguous numbers on the host.
     Host(PyReadwriteArray1<'py, f64>),
-    /// On a GPU.
+    /// Numbers on a GPU.
     Remote(Remote),
 }
 
 impl LentMut<'_> {
-    /// The numbers as the library takes them.
+    /// Returns the numbers in the form that the library accepts.
     pub fn array(&mut self) -> PyResult<NumbersMut<'_>> {
         match self {
             LentMut::Host(array) => Ok(NumbersMut::from(array.as_slice_mut()?)),
-            // SAFETY: the Python caller holds the array whose address this is until the call returns.
+            // SAFETY: the Python caller holds the array at this address until the call returns.
             LentMut::Remote(r) => Ok(unsafe { NumbersMut::from_device(r.0, r.1, r.2, r.stream()) }),
         }
     }
 }
 
-/// Whole numbers of either width.
+/// Indices of 32 or 64 bits.
 #[derive(FromPyObject)]
 pub enum Indices<'py> {
-    /// Of 32 bits, on the host.
+    /// 32-bit indices on the host.
     Narrow(PyReadonlyArray1<'py, i32>),
-    /// Of 64 bits, on the host.
+    /// 64-bit indices on the host.
     Wide(PyReadonlyArray1<'py, i64>),
-    /// Of so many bytes, on a GPU.
+    /// Indices on a GPU, and the bytes of an index.
     Remote(Remote, usize),
 }
 
-/// What [`Indices`] are to the library.
+/// [`Indices`] in the form that the library accepts.
 pub enum IndexArray<'a> {
-    /// Of 32 bits.
+    /// 32-bit indices.
     Narrow(Array<'a, i32>),
-    /// Of 64 bits.
+    /// 64-bit indices.
     Wide(Array<'a, i64>),
 }
 
 impl Indices<'_> {
-    /// The numbers as the library takes them.
+    /// Returns the numbers in the form that the library accepts.
     pub fn array(&self) -> PyResult<IndexArray<'_>> {
         Ok(match self {
             Indices::Narrow(array) => IndexArray::Narrow(Array::from(array.as_slice()?)),
             Indices::Wide(array) => IndexArray::Wide(Array::from(array.as_slice()?)),
             Indices::Remote(r, 4) => {
-                // SAFETY: the Python caller holds the array whose address this is until the call returns.
+                // SAFETY: the Python caller holds the array at this address until the call returns.
                 IndexArray::Narrow(unsafe { Array::from_device(r.0, r.1, r.2, r.stream()) })
             }
             Indices::Remote(r, _) => {
@@ -95,7 +96,7 @@ impl Indices<'_> {
     }
 }
 
-/// Calls `$make` with two index arrays of whatever widths they have.
+/// Calls `$make` with two index arrays of any widths.
 macro_rules! of_any_width {
     ($one:expr, $other:expr, $make:expr) => {
         match ($one, $other) {
@@ -108,7 +109,7 @@ macro_rules! of_any_width {
 }
 pub(crate) use of_any_width;
 
-/// True where both are on the host and hold the same numbers, compared on so many threads, or on all.
+/// Returns true if both arrays are on the host and equal. Compares them with `threads` threads, or with all.
 #[pyfunction]
 #[pyo3(signature = (a, b, threads=None))]
 pub fn same_indices(

@@ -1,4 +1,4 @@
-//! Operators and nonlinear systems that are functions of Python.
+//! Operators and nonlinear systems that are Python functions.
 
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use std::ops::ControlFlow;
 
 impl Raised {
-    /// `to ← call(from)`.
+    /// Computes `to ← call(from)`.
     fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith_core::Result<()> {
         let done = Python::attach(|py| -> PyResult<usize> {
             let answer = call.call1(py, (PyArray1::from_slice(py, from),))?;
@@ -26,7 +26,9 @@ impl Raised {
         });
         match done {
             Ok(len) if len == to.len() => Ok(()),
-            Ok(len) => Err(Error::invalid(format!("a function gave {len} numbers; expected {}", to.len()))),
+            Ok(len) => {
+                Err(Error::invalid(format!("a function returned {len} numbers; expected {}", to.len())))
+            }
             Err(e) => Err(self.keep(e)),
         }
     }
@@ -38,7 +40,8 @@ impl Observer for Told<'_> {
     }
 }
 
-/// Solves A x = b from x, where A and P⁻¹ are functions of vectors; gives the outcome, iterations and true residual.
+/// Solves A x = b with the initial guess x, where A and P⁻¹ are functions of vectors. Returns the outcome,
+/// the iterations and the relative residual, recomputed from x.
 #[pyfunction]
 #[pyo3(signature = (a, p, b, x, options, callback))]
 pub fn solve_operators(
@@ -65,7 +68,7 @@ pub fn solve_operators(
     raised.instead(done)
 }
 
-/// F and J as functions of Python.
+/// A nonlinear system whose F and J are Python functions.
 struct Functions<'a> {
     pattern: Bsr,
     grouping: Option<&'a Grouping>,
@@ -100,7 +103,8 @@ impl NewtonObserver for Told<'_> {
     }
 }
 
-/// Solves F(x) = 0 from x: `residual(x)` gives F, `jacobian(x)` values of J in the order of the matrix that `system` was made of.
+/// Solves F(x) = 0 with the initial guess x. `residual(x)` returns F, and `jacobian(x)` the values of J in
+/// the order of the matrix of `system`.
 #[pyfunction]
 #[pyo3(signature = (system, residual, jacobian, x, rtol, atol, maxiter, forcing, options, callback))]
 pub fn newton<'py>(

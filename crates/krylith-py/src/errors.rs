@@ -1,4 +1,4 @@
-//! Krylith's errors as exceptions with the same words.
+//! Conversion of Krylith's errors to exceptions with the same text.
 
 use krylith_core::{Error, Options};
 use krylith_report::words::Language;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The exception for an error; its class is one of `krylith/_errors.py`.
+/// Returns the exception for an error; its class is one of `krylith/_errors.py`.
 pub fn exception(error: Error) -> PyErr {
     let class = match &error {
         Error::Memory { .. } => "OutOfMemory",
@@ -14,17 +14,17 @@ pub fn exception(error: Error) -> PyErr {
         _ if error.exit_code() == 3 => "DeviceError",
         _ => "InvalidInput",
     };
-    // Python's name of it.
+    // Python calls this option `maxiter`.
     let text = error.to_string().replace("max_iters", "maxiter");
     named(class, text + &Language::Keywords.remedies(&error))
 }
 
-/// Refuses a process that was forked after Krylith was used: what waits for threads would wait for ever.
+/// Rejects calls in a process that was forked after Krylith was used: they would wait forever for threads.
 pub fn refuse_forked() -> PyResult<()> {
     krylith_core::solver::host::refuse_forked().map_err(exception)
 }
 
-/// An exception by the name of its class.
+/// Returns an exception, by the name of its class.
 pub fn named(class: &'static str, text: String) -> PyErr {
     Python::attach(|py| {
         let found = py.import("krylith._errors").and_then(|errors| errors.getattr(class));
@@ -35,7 +35,7 @@ pub fn named(class: &'static str, text: String) -> PyErr {
     })
 }
 
-/// Does something without the interpreter's lock; an error or a panic of it is an exception.
+/// Runs `work` without the interpreter's lock; an error or a panic becomes an exception.
 pub fn detached<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> krylith_core::Result<T> + Send,
@@ -47,7 +47,8 @@ pub fn detached<T: Send>(
     }
 }
 
-/// The same on at most so many threads, if a number is given: what prepares a solve takes no more than the solve does.
+/// Does the same with at most `threads` threads, so that the preparation of a solve uses no more threads than
+/// the solve.
 pub fn bounded<T: Send>(
     py: Python<'_>,
     threads: Option<usize>,

@@ -1,7 +1,7 @@
-//! The extension module `krylith._native`: what the Python package asks of the library.
+//! The extension module `krylith._native`, through which the Python package calls the library.
 //!
-//! Python's part (`python/krylith`) knows SciPy, CuPy and PyTorch and takes their objects apart; here come arrays, as NumPy has them
-//! on the host or as addresses in the memory of a GPU, and options as text.
+//! The Python sources (`python/krylith`) convert objects of SciPy, CuPy and PyTorch. This module receives
+//! NumPy arrays on the host, addresses in the memory of a GPU, and options as text.
 
 mod arrays;
 mod callbacks;
@@ -21,13 +21,13 @@ use std::ffi::OsString;
 #[global_allocator]
 static MEMORY: Memory = Memory;
 
-/// Runs the `krylith` command and gives its exit code.
+/// Runs the `krylith` command and returns its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| krylith_cli::run(words))
 }
 
-/// The one of `known` that `text`, the name of a `what`, probably means.
+/// Returns the name among `known` that `text` probably means; `what` is the kind of name, such as `option`.
 #[pyfunction]
 fn meant(what: &str, text: &str, known: Vec<String>) -> Option<String> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();

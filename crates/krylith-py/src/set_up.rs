@@ -1,4 +1,4 @@
-//! A solver's set-up, which Ctrl-C ends.
+//! The set-up of a solver, which Ctrl-C can end.
 
 use crate::errors::{detached, exception};
 use crate::told::Raised;
@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Unknowns up to which a set-up takes less than anybody waits for: a thread more would take a part of that.
+/// Number of unknowns up to which a set-up runs on the calling thread: it is so short that starting a thread
+/// would cost a notable part.
 const SMALL: usize = 1000;
-/// Between two looks at Python's signals.
+/// Interval of the checks for Python signals.
 const EVERY: Duration = Duration::from_millis(50);
-/// How long a set-up that was cancelled is waited for.
+/// Timeout of the wait for a cancelled set-up.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Sets a solver up, without the interpreter's lock. What Python's signals raise meanwhile ends it: what looks at no token, as the
-/// factors of another library, is left to its thread, which ends when they are done.
+/// Sets up a solver, without the interpreter's lock. An exception of a Python signal ends the set-up. Work
+/// that does not check the cancellation token, such as a factorization of another library, is left to its
+/// thread, which ends when the work is done.
 pub fn set_up(
     py: Python<'_>,
     problem: Problem<'static>,
@@ -27,7 +29,7 @@ pub fn set_up(
     raised: &Arc<Raised>,
     signals: Box<dyn FnMut() + Send>,
 ) -> PyResult<Solver<'static>> {
-    // Ranks end a set-up together, or not at all.
+    // Ranks must end a set-up together, so none may abandon its thread.
     if problem.unknowns() <= SMALL || problem.comm().size() > 1 {
         let made = detached(py, || Solver::new_watched(problem, options, cancel, Some(signals)));
         return raised.take().map_or(made, Err);
@@ -36,14 +38,14 @@ pub fn set_up(
     let (options, token, mut signals) = (options.clone(), cancel.clone(), signals);
     let work = move || {
         let made = catch_unwind(AssertUnwindSafe(|| Solver::new_watched(problem, &options, &token, None)));
-        let _ = tell.send(made.unwrap_or_else(|panic| Err(Error::of_panic(&*panic)))); // nobody waits any more
+        let _ = tell.send(made.unwrap_or_else(|panic| Err(Error::of_panic(&*panic)))); // an error means that the caller no longer waits
     };
     let thread = std::thread::Builder::new().name("krylith-set-up".into()).spawn(work);
     thread.map_err(|e| {
         exception(Error::Device {
             device: "the host".into(),
             call: "a new thread".into(),
-            message: format!("{e}; raise the limit of processes (ulimit -u)"),
+            message: format!("{e}; raise the process limit (ulimit -u)"),
         })
     })?;
     let (made, signals) = py.detach(move || {
@@ -61,8 +63,9 @@ pub fn set_up(
     if let Some(e) = raised.take() {
         return Err(e);
     }
-    let mut solver =
-        made.unwrap_or_else(|| Err(Error::Internal("a set-up was lost".into()))).map_err(exception)?;
+    let mut solver = made
+        .unwrap_or_else(|| Err(Error::Internal("the thread of a set-up ended without a result".into())))
+        .map_err(exception)?;
     solver.while_waiting(Some(signals));
     Ok(solver)
 }

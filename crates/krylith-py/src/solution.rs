@@ -1,4 +1,4 @@
-//! What a solve answers.
+//! Results of solves.
 
 use crate::errors::exception;
 use krylith_core::Options;
@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How a solve went.
+/// The result of a solve.
 #[pyclass(frozen)]
 pub struct Solution {
     pub solution: krylith_core::solver::Solution,
@@ -56,12 +56,12 @@ impl Solution {
     fn precond(&self) -> String {
         self.solution.precond.text.clone()
     }
-    /// `cpu` or `cuda`.
+    /// The kind of device, `cpu` or `cuda`.
     #[getter]
     fn device(&self) -> &'static str {
         self.solution.device.kind
     }
-    /// Seconds of set-up, of iterating, and of the parts of the set-up.
+    /// Returns the seconds of set-up, of iterations, and of the parts of the set-up.
     fn seconds<'py>(&self, py: Python<'py>) -> PyResult<(f64, f64, Bound<'py, PyDict>)> {
         let parts = PyDict::new(py);
         for (part, seconds) in self.solution.setup_parts.iter() {
@@ -69,29 +69,29 @@ impl Solution {
         }
         Ok((self.solution.setup_seconds, self.solution.solve_seconds, parts))
     }
-    /// Kind, iteration and text of each event.
+    /// Returns the kind, iteration and text of each event.
     fn events(&self) -> Vec<(&'static str, Option<usize>, String)> {
         let events = self.solution.events.iter();
         events.map(|e| (e.kind.name(), e.iteration, e.detail.to_string())).collect()
     }
 
-    /// What the command prints.
+    /// Returns the summary that the command prints.
     fn text(&self) -> String {
         words::text(self.lines.to_vec(), &self.solution, &self.options)
     }
-    /// Why there is no answer, and what to try.
+    /// Returns why the solve did not converge, and what to try.
     fn verdict(&self) -> String {
         words::verdict("krylith", &self.solution, &self.options, Language::Keywords)
     }
-    /// The residuals as a picture, in SVG.
+    /// Returns a plot of the residuals in SVG.
     fn svg(&self, title: &str) -> String {
         plot::residuals(title, &self.solution).svg()
     }
-    /// The same, written to a file that ends in .png or .svg.
+    /// Writes the plot to a file whose name ends in .png or .svg.
     fn plot(&self, title: &str, path: PathBuf) -> PyResult<()> {
         plot::write(&plot::residuals(title, &self.solution), &path).map_err(exception)
     }
-    /// The system in a line.
+    /// Returns a line that describes the system.
     fn system(&self) -> &str {
         self.lines.first().map_or("", String::as_str)
     }

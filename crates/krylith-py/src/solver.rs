@@ -1,4 +1,4 @@
-//! A system on its device, solved as often as wanted.
+//! A system on its device, ready for many solves.
 
 use crate::arrays::{Lent, LentMut};
 use crate::errors::{detached, exception, refuse_forked};
@@ -16,14 +16,14 @@ use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A solver; threads of Python take turns.
+/// A solver. Calls of several Python threads wait for each other.
 #[pyclass(frozen)]
 pub struct Solver {
     solver: Mutex<ManuallyDrop<krylith_core::Solver<'static>>>,
     options: Arc<Options>,
     lines: Arc<Vec<String>>,
     cancel: Cancel,
-    /// What Python's signals or callback raised while something was under way.
+    /// The exception of a Python signal or callback during the current call.
     raised: Arc<Raised>,
     id: SolverId,
 }
@@ -54,7 +54,8 @@ impl Solver {
         })
     }
 
-    /// Solves A x = b from x and overwrites it; gives the solution, and what a callback or a signal raised.
+    /// Solves A x = b with the initial guess x, and overwrites x. Returns the solution, and the exception of
+    /// a callback or a signal.
     #[pyo3(signature = (b, x, rtol=None, atol=None, maxiter=None, callback=None))]
     fn solve(
         &self,
@@ -94,7 +95,7 @@ impl Solver {
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
 
-    /// y ← A x, or y ← P⁻¹ x.
+    /// Computes y ← A x or y ← P⁻¹ x.
     fn apply(&self, py: Python<'_>, preconditioner: bool, x: Lent<'_>, mut y: LentMut<'_>) -> PyResult<()> {
         let (x, y) = (x.array()?, y.array()?);
         self.alone(
@@ -103,13 +104,14 @@ impl Solver {
         )
     }
 
-    /// New values of a matrix, in the order in which it was given.
+    /// Sets new values of a matrix, in the order in which it was given.
     fn update(&self, py: Python<'_>, values: Lent<'_>) -> PyResult<()> {
         let values = values.array()?;
         self.alone(py, |solver| solver.update_values(values))
     }
 
-    /// A new A⊗M + τB⊗L, all of it or nothing; values of M and L in the order in which each was given.
+    /// Sets a new A⊗M + τB⊗L; if one part is rejected, nothing changes. Values of M and L have the order in
+    /// which each was given.
     fn update_kronecker(
         &self,
         py: Python<'_>,
@@ -124,12 +126,12 @@ impl Solver {
         self.alone(py, |solver| solver.update_kronecker(&a, &b, tau, m, l))
     }
 
-    /// A new τ.
+    /// Sets a new τ.
     fn set_tau(&self, py: Python<'_>, tau: f64) -> PyResult<()> {
         self.alone(py, |solver| solver.set_tau(tau))
     }
 
-    /// What becomes of the preconditioner when values change: `keep`, `refresh` or `rebuild`.
+    /// Sets what happens to the preconditioner when values change: `keep`, `refresh` or `rebuild`.
     fn set_refresh(&self, py: Python<'_>, refresh: &str) -> PyResult<()> {
         let refresh: Refresh = refresh.parse().map_err(exception)?;
         self.alone(py, |solver| {
@@ -138,20 +140,22 @@ impl Solver {
         })
     }
 
-    /// Stops the solve that another thread has under way.
+    /// Ends the solve that another thread runs.
     fn cancel(&self) {
         self.cancel.cancel();
     }
 }
 
 impl Solver {
-    /// Refuses what would wait for ever: threads that a fork has left behind, and a callback that uses its own solver.
+    /// Rejects calls that would wait forever: those in a forked process, and those of a callback to its own
+    /// solver.
     fn check(&self) -> PyResult<()> {
         refuse_forked()?;
         self.id.check("callback").map_err(exception)
     }
 
-    /// Does something with the solver while no other thread does; what a signal raised meanwhile is raised after it.
+    /// Runs `work` while no other thread uses the solver; afterwards raises the exception of a signal, if
+    /// there was one.
     fn alone(
         &self,
         py: Python<'_>,
@@ -172,24 +176,25 @@ impl Solver {
 }
 
 impl Drop for Solver {
-    /// In a forked process there are no threads to be joined, and nothing is freed.
+    /// Frees nothing in a forked process, where the threads to join do not exist.
     fn drop(&mut self) {
         if !is_forked() {
             let solver = self.solver.get_mut().unwrap_or_else(|e| e.into_inner());
-            // Without the interpreter's lock: threads end, and on several GPUs a solve of another thread is waited for, which may want it.
+            // Without the interpreter's lock, because this joins threads; on several GPUs it waits for a
+            // solve of another thread, which may need the lock.
             let dropped = Python::try_attach(|py| {
-                // SAFETY: it is not used after this.
+                // SAFETY: the solver is not used after this.
                 py.detach(|| unsafe { ManuallyDrop::drop(&mut *solver) });
             });
             if dropped.is_none() {
-                // SAFETY: as above, where the interpreter ends.
+                // SAFETY: as above; the interpreter has ended.
                 unsafe { ManuallyDrop::drop(solver) };
             }
         }
     }
 }
 
-/// Tells a Python function of the progress, and notes who waits for it.
+/// Reports progress to a Python function, and records the solvers whose callers wait for it.
 struct Watch<'a> {
     told: Told<'a>,
     callers: Callers,

@@ -1,4 +1,4 @@
-//! Systems from the arrays of Python's matrices.
+//! Systems from the arrays of Python matrices.
 
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{bounded, exception, refuse_forked};
@@ -14,15 +14,16 @@ use pyo3::prelude::*;
 #[pyclass(frozen)]
 pub struct System {
     pub problem: Problem<'static>,
-    /// The same in a line or two.
+    /// A description of the system for summaries.
     pub lines: Vec<String>,
-    /// The number of threads that its options have, if any.
+    /// The number of threads in its options, if given.
     threads: Option<usize>,
 }
 
 #[pymethods]
 impl System {
-    /// A scalar matrix by rows; without a block size, the one that suits its pattern.
+    /// Creates a system from a scalar matrix in CSR format; without a block size, chooses the one that suits
+    /// the pattern.
     #[staticmethod]
     #[pyo3(signature = (rows, columns, row_ptr, col, values, block, threads=None))]
     fn csr(
@@ -43,8 +44,8 @@ impl System {
         })
     }
 
-    /// This rank's run of rows of a scalar matrix that the ranks of a communicator hold together, whose columns are those of the
-    /// whole matrix. Collective.
+    /// Creates a system from this rank's rows of a distributed scalar matrix; each rank holds consecutive
+    /// rows, and columns are numbered in the whole matrix. Collective.
     #[staticmethod]
     #[pyo3(signature = (comm, rows, columns, row_ptr, col, values, block, threads=None))]
     fn distributed(
@@ -66,7 +67,7 @@ impl System {
         })
     }
 
-    /// A matrix of square blocks.
+    /// Creates a system from a matrix of square blocks.
     #[staticmethod]
     #[pyo3(signature = (block, block_rows, block_columns, row_ptr, col, values, threads=None))]
     fn bsr(
@@ -88,7 +89,7 @@ impl System {
         })
     }
 
-    /// A⊗M + τB⊗L; `m` and `l` are systems of one matrix each, with the same blocks.
+    /// Creates the system A⊗M + τB⊗L; `m` and `l` are systems of one matrix each, with the same block size.
     #[staticmethod]
     fn kronecker(
         py: Python<'_>,
@@ -105,30 +106,34 @@ impl System {
         })
     }
 
-    /// The same with a point for each node, n × 3.
+    /// Returns the system with coordinates of its nodes, n × 2 or n × 3.
     fn with_coordinates(&self, py: Python<'_>, points: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
         let view = points.as_array();
         let points: Vec<[f64; 3]> = match view.ncols() {
             3 => view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect(),
             2 => view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect(),
-            n => return Err(exception(Error::invalid(format!("points of {n} numbers; they have 2 or 3")))),
+            n => {
+                return Err(exception(Error::invalid(format!(
+                    "points of {n} numbers; expected 2 or 3 numbers a point"
+                ))));
+            }
         };
         self.with(py, |problem| problem.with_coordinates(points))
     }
 
-    /// The same on a grid of nodes.
+    /// Returns the system with its nodes on a grid.
     fn with_grid(&self, py: Python<'_>, grid: [usize; 3]) -> PyResult<Self> {
         self.with(py, |problem| problem.with_grid(grid))
     }
 
-    /// The same with null vectors; none means the constants that the system maps to zero.
+    /// Returns the system with null vectors; `None` means the constant vectors that the system maps to zero.
     fn with_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
         let vectors = bounded(py, self.threads, || match vectors {
             None => self.problem.constant_null_vectors(),
             Some(vectors) => {
                 vectors.iter().try_for_each(|v| match v.len() == self.problem.own_len() {
                     true => self.problem.check_null_vector(v),
-                    false => Ok(()), // told below
+                    false => Ok(()), // reported below
                 })?;
                 Ok(vectors)
             }
@@ -136,31 +141,31 @@ impl System {
         self.with(py, |problem| problem.with_null_vectors(vectors))
     }
 
-    /// The same with near-null vectors; none means rigid modes.
+    /// Returns the system with near-null vectors; `None` means rigid modes.
     fn with_near_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
         let vectors = vectors.map_or_else(|| self.problem.rigid_modes(), Ok).map_err(exception)?;
         self.with(py, |problem| problem.with_near_null_vectors(vectors))
     }
 
-    /// Unknowns.
+    /// Number of unknowns.
     #[getter]
     fn unknowns(&self) -> usize {
         self.problem.unknowns()
     }
 
-    /// Unknowns that this process holds.
+    /// Number of unknowns that this process holds.
     #[getter]
     fn own(&self) -> usize {
         self.problem.own_len()
     }
 
-    /// Components of a node.
+    /// Number of unknowns of a node.
     #[getter]
     fn block(&self) -> usize {
         self.problem.block()
     }
 
-    /// Stages.
+    /// Number of stages.
     #[getter]
     fn stages(&self) -> usize {
         self.problem.stages()
@@ -173,7 +178,7 @@ impl System {
         Self { problem, lines, threads }
     }
 
-    /// Stored numbers of its terms.
+    /// Number of stored entries of its terms.
     fn entries(&self) -> usize {
         self.problem.terms().terms().iter().map(|(_, a)| a.stored()).sum()
     }
@@ -188,7 +193,7 @@ impl System {
     }
 }
 
-/// A small dense matrix.
+/// Copies a small dense matrix.
 pub fn dense(of: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Dense> {
     let (rows, columns) = (of.shape()[0], of.shape()[1]);
     let view = of.as_array();

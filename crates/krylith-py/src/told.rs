@@ -1,33 +1,34 @@
-//! Functions of Python that are told how a solve goes, and what they raise.
+//! Python callbacks that receive the progress of a solve, and their exceptions.
 
 use krylith_core::Error;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-/// What a function or a signal raised first: the exception outlives the error that ends the solve.
+/// The first exception of a callback or a signal, kept until the solve has ended.
 #[derive(Default)]
 pub struct Raised(Mutex<Option<PyErr>>);
 
 impl Raised {
-    /// Keeps an exception; the error stands for it until the solve has ended.
+    /// Keeps an exception, and returns an error that stands for it until the solve has ended.
     pub fn keep(&self, error: PyErr) -> Error {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
-        Error::invalid("a function of Python raised an exception")
+        Error::invalid("a Python function raised an exception")
     }
 
-    /// The exception, if there was one.
+    /// Takes the exception out, if there is one.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    /// The exception in place of the error that followed from it.
+    /// Returns the exception, if there is one, instead of the error that followed from it.
     pub fn instead<T>(self, result: PyResult<T>) -> PyResult<T> {
         self.take().map_or(result, Err)
     }
 }
 
-/// Tells a function of iterations and residuals, if there is one; it ends the solve by an answer that is true, or by an exception.
+/// A callback, if there is one, that receives iterations and residuals. A true return value or an exception
+/// ends the solve.
 pub struct Told<'a> {
     pub callback: Option<Py<PyAny>>,
     pub raised: &'a Raised,

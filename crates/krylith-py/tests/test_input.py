@@ -103,13 +103,13 @@ def test_what_is_no_matrix_is_refused_at_once():
             raise IndexError if i >= 60 else AssertionError("it was walked through")
 
     b = np.ones(60)
-    refused("no matrix: Lazy; give a sparse one of SciPy, CuPy or PyTorch, or a dense array", Lazy(), b)
+    refused("Lazy is not a matrix; pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array", Lazy(), b)
     solver = krylith.Solver(random_matrix(60))
-    with pytest.raises(krylith.InvalidInput, match="no matrix: Lazy"):
+    with pytest.raises(krylith.InvalidInput, match="Lazy is not a matrix"):
         solver.update_values(Lazy())
-    refused("krylith.gmres and its like take operators and functions", lambda v: v, b)
+    refused("pass operators and functions to krylith.gmres", lambda v: v, b)
     refused("solve(A, b) takes the matrix first", b, random_matrix(60))
-    refused("give a dense array, such as b.toarray()", random_matrix(60), sp.csr_array(b.reshape(-1, 1)))
+    refused("pass a dense array, such as b.toarray()", random_matrix(60), sp.csr_array(b.reshape(-1, 1)))
 
     class Other:
         """Pydata's sparse arrays have this."""

@@ -175,8 +175,8 @@ def test_wrong_input_is_refused_in_words():
         (A * float("nan"), "NaN"),
         (sp.csr_array((0, 0)), "at least one row"),
         (LinearOperator((10, 10), matvec=lambda v: v), "operator"),
-        (np.array(["a"]), "no matrix"),
-        (object(), "no matrix"),
+        (np.array(["a"]), "not a matrix"),
+        (object(), "not a matrix"),
     ]:
         with pytest.raises(krylith.InvalidInput, match=text):
             krylith.solve(matrix, b)

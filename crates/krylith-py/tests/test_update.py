@@ -156,7 +156,7 @@ def test_what_has_no_array_of_its_own_takes_matrices_alone(kind):
     A = blocks(2)
     X = A.toarray() if kind == "dense" else A.asformat(kind)
     solver = krylith.Solver(X, rtol=1e-10)
-    with pytest.raises(krylith.InvalidInput, match=f"a {kind} matrix stores its numbers in no order of its own"):
+    with pytest.raises(krylith.InvalidInput, match=f"a {kind} matrix has no array of stored numbers"):
         solver.update_values(A.data)
     solver.update_values(X * 2)
     assert solves(solver, 2 * A, np.ones(N))

@@ -1,4 +1,4 @@
-"""Vectors of the caller: on the host as NumPy has them, or in the memory of a GPU, where they stay."""
+"""Vectors of the caller: NumPy arrays on the host, or arrays in the memory of a GPU, which are not moved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from krylith._errors import InvalidInput
 
 
 def on_device(array: Any) -> bool:
-    """True for an array in the memory of a GPU, such as CuPy's and PyTorch's."""
+    """Return True for an array in the memory of a GPU, such as one of CuPy or PyTorch."""
     if type(array) is np.ndarray:
         return False
     is_cuda = getattr(array, "is_cuda", None)  # PyTorch raises where others lack the attribute
@@ -18,12 +18,12 @@ def on_device(array: Any) -> bool:
 
 
 def is_torch(array: Any) -> bool:
-    """True for PyTorch's tensors."""
+    """Return True for a PyTorch tensor."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
 def float64(array: Any) -> Any:
-    """The same numbers as f64, without gaps, where they are; complex ones are refused."""
+    """Return the numbers as a contiguous float64 array in the same memory; reject complex numbers."""
     if is_torch(array):
         if array.is_complex():
             raise InvalidInput(_COMPLEX)
@@ -38,12 +38,12 @@ def float64(array: Any) -> Any:
     if array.dtype.kind == "c":
         raise InvalidInput(_COMPLEX)
     if array.dtype.kind not in "fiub":
-        raise InvalidInput(f"numbers of type {array.dtype} are none that a solve knows; convert them to float64")
+        raise InvalidInput(f"numbers of type {array.dtype} are not supported; convert them to float64")
     return aligned(np.ascontiguousarray(array, dtype=np.float64))
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """The same numbers at addresses that they can be read from, as those of a packed file are not."""
+    """Return the numbers at aligned addresses; numbers in a packed file may be misaligned."""
     return array if array.flags.aligned else array.copy()
 
 
@@ -51,14 +51,17 @@ def _check_gradients(array: Any) -> None:
     import torch
 
     if array.requires_grad and torch.is_grad_enabled():
-        raise InvalidInput("a tensor requires gradients, and a solve gives none: pass tensor.detach(), or solve under torch.no_grad()")
+        raise InvalidInput(
+            "a tensor requires gradients, but a solve does not compute them; "
+            "pass tensor.detach(), or solve under torch.no_grad()"
+        )
 
 
 _COMPLEX = "complex numbers are not supported; solve for real and imaginary parts as 2×2 blocks"
 
 
 def remote(array: Any) -> tuple[int, int, int, int | None]:
-    """Address, length, GPU and stream of an array on a GPU, without gaps."""
+    """Return the address, length, GPU and stream of a contiguous array on a GPU."""
     if is_torch(array):
         import torch
 
@@ -69,7 +72,7 @@ def remote(array: Any) -> tuple[int, int, int, int | None]:
     for n in interface["shape"]:
         size *= n
     if interface.get("strides") is not None and size > 0 and not _is_contiguous(interface):
-        raise InvalidInput("an array on a GPU with gaps between its numbers; give a contiguous one")
+        raise InvalidInput("an array on a GPU is not contiguous; pass a contiguous array")
     # DLPack names the GPU: (2, its number).
     ordinal = array.__dlpack_device__()[1] if hasattr(array, "__dlpack_device__") else array.device.id
     return interface["data"][0], size, ordinal, interface.get("stream")
@@ -85,12 +88,12 @@ def _is_contiguous(interface: dict[str, Any]) -> bool:
 
 
 def lend(array: Any) -> Any:
-    """An array as the extension module takes it."""
+    """Return an array in the form that the extension module accepts."""
     return array if type(array) is np.ndarray else remote(array)
 
 
 def lend_indices(array: Any) -> Any:
-    """Indices of 32 or 64 bits as the extension module takes them."""
+    """Return indices of 32 or 64 bits in the form that the extension module accepts."""
     if is_torch(array):
         if array.is_cuda:
             return remote(array), array.element_size()
@@ -102,7 +105,7 @@ def lend_indices(array: Any) -> Any:
 
 
 def empty_like(array: Any) -> Any:
-    """A new array of the same kind, shape and place."""
+    """Return a new array of the same library, shape and device."""
     if type(array) is np.ndarray:
         return np.empty_like(array)
     if is_torch(array):

@@ -1,16 +1,16 @@
-"""Communicators of MPI, as Krylith takes them."""
+"""MPI communicators in the form that the extension module accepts."""
 
 import sys
 from typing import Any
 
 from krylith._errors import InvalidInput
 
-#: A communicator's Fortran handle, and the bytes of a handle and of a status in its MPI library where they are known.
+#: The Fortran handle of a communicator, and the sizes in bytes of MPI_Comm and MPI_Status if they are known.
 Handle = tuple[int, tuple[int, int] | None]
 
 
 def handle_of(comm: Any) -> Handle | None:
-    """What a communicator of mpi4py or petsc4py, or a Fortran handle, is known by."""
+    """Return the handle of a communicator, which is one of mpi4py or petsc4py, or a Fortran handle."""
     if comm is None:
         return None
     if hasattr(comm, "tompi4py"):
@@ -18,7 +18,7 @@ def handle_of(comm: Any) -> Handle | None:
     if hasattr(comm, "py2f"):
         mpi = sys.modules.get("mpi4py.MPI")
         if mpi is not None and mpi.Is_finalized():
-            raise InvalidInput("`comm` is of a program that has ended MPI")
+            raise InvalidInput("`comm` cannot be used, because the program has finalized MPI")
         sizes = (mpi._sizeof(mpi.Comm), mpi._sizeof(mpi.Status)) if mpi is not None else None
         return int(comm.py2f()), sizes
     try:

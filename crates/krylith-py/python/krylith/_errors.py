@@ -1,4 +1,4 @@
-"""What can go wrong. Where a solve does not converge, that is an outcome and a warning."""
+"""Exceptions and warnings. A solve that does not converge raises no exception; it warns."""
 
 from __future__ import annotations
 
@@ -9,30 +9,45 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """What the caller or the machine did wrong; its text names the thing and the remedy."""
+    """The base class of Krylith's exceptions; the text names the cause and the remedy."""
 
 
 class InvalidInput(Error, ValueError):
-    """What the caller can mend: sizes, indices or values that do not fit, an unknown name, a preconditioner that cannot be built."""
+    """An error that the caller can correct.
+
+    Examples are sizes, indices or values that do not match, an unknown name, and a preconditioner that cannot
+    be built.
+    """
 
 
 class DeviceError(Error, RuntimeError):
-    """The machine's part: a driver, library or device that is missing or fails."""
+    """A driver, library or device is missing or fails."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """There is no room on the host or on a device."""
+    """The host or a device has not enough free memory."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a solve, whose best x so far is in `solution`; or a set-up, and `solution` is None."""
+    """Ctrl-C ended a solve or a set-up.
+
+    After a solve, `solution` has the best x found so far; after a set-up it is None.
+    """
 
     def __init__(self, solution: Solution | None) -> None:
-        before = "before there was anything to solve with; there is no x"
-        after = f"after {solution.iterations} iterations; the best x so far is in the exception's `solution`" if solution else before
+        before = "interrupted before the first iteration; there is no x"
+        after = (
+            f"interrupted after {solution.iterations} iterations; "
+            "the best x found so far is in the exception's `solution`"
+            if solution
+            else before
+        )
         super().__init__(after)
         self.solution = solution
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve ended without convergence, or with some rows far from it; its text names the outcome and what to try."""
+    """A solve did not converge, or some rows are far from convergence.
+
+    The text names the outcome and what to try.
+    """

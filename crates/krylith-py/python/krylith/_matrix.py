@@ -1,4 +1,4 @@
-"""Matrices of SciPy, CuPy and PyTorch taken apart: three arrays each, which stay where they are."""
+"""Conversion of matrices of SciPy, CuPy and PyTorch to three arrays each, which are not moved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from krylith._comm import Handle, handle_of
 from krylith._errors import InvalidInput
 from krylith._order import Order, copied
 
-#: What the library says of rows that SciPy allows and it does not.
+#: Part of the library's error text for rows that SciPy allows and the library does not.
 _UNSORTED = "are not sorted or repeat"
 
 
@@ -25,17 +25,20 @@ class KroneckerSum:
     A, B : array_like, shape (s, s)
         Coefficients of the stages.
     M, L : sparse matrix, shape (N, N)
-        Matrices of the space discretisation, with the same blocks.
+        Matrices of the space discretisation, with the same block size.
     tau : float
-        Multiplies B⊗L.
+        The factor of B⊗L.
     block : int, optional
-        Unknowns of a node; the block size of BSR matrices, else one that suits both patterns.
+        Number of unknowns of a node. The default is the block size of BSR matrices, or else one that suits both
+        patterns.
 
-    Vectors have shape (N, s), one column a stage; flat ones hold stage after stage.
+    Notes
+    -----
+    Vectors have shape (N, s), with one column for each stage. Flat vectors hold one stage after the other.
 
     Examples
     --------
-    Two stages of the Radau IIA method for u' + u = 0 at one node, with a step of 1/2:
+    Two stages of the Radau IIA method for u' + u = 0 at one node, with time step 1/2:
 
     >>> import numpy as np, scipy.sparse as sp, krylith
     >>> B = np.array([[5, -1], [9, 3]]) / 12
@@ -51,7 +54,7 @@ class KroneckerSum:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the whole operator."""
+        """Number of rows and columns of the whole operator."""
         s = self.A.shape[0]
         return (self.M.shape[0] * s, self.M.shape[1] * s)
 
@@ -61,7 +64,7 @@ class KroneckerSum:
 
 
 class Pattern(NamedTuple):
-    """Index arrays of a matrix, kept to know new values of the same pattern by."""
+    """Index arrays of a matrix, kept to check that new values have the same pattern."""
 
     row_ptr: Any
     col: Any
@@ -79,32 +82,32 @@ def _same(a: Any, b: Any, threads: int | None) -> bool:
 
 
 class Parts(NamedTuple):
-    """A matrix taken apart."""
+    """The arrays of a matrix."""
 
     shape: tuple[int, int]
     #: Block size of BSR; 0 for CSR.
     block: int
     pattern: Pattern
     values: Any
-    #: What an array of new values means.
+    #: The order in which an array of new values stores its numbers.
     order: Order
-    #: True where the caller has the index arrays too, and may change them.
+    #: True if the caller shares the index arrays, and may change them.
     shared: bool
-    #: On how many threads it is looked at; None for all.
+    #: Number of threads that check the arrays; None for all.
     threads: int | None = None
 
     def kept(self) -> Parts:
-        """What new values are held against, whatever becomes of the caller's arrays."""
+        """Return parts that do not share index arrays with the caller, to check new values against."""
         pattern = Pattern(*(copied(a) for a in self.pattern)) if self.shared else self.pattern
         return self._replace(pattern=pattern, order=self.order.kept(), shared=False)
 
     @property
     def gpu(self) -> int | None:
-        """The GPU that holds it."""
+        """The GPU that holds the matrix, or None."""
         return lend(self.values)[2] if on_device(self.values) else None
 
     def system(self, block: int | None, comm: Handle | None = None) -> _native.System:
-        """The system of this matrix, or of the rows that this rank has of one."""
+        """Return the system of this matrix, or of this rank's rows of a distributed matrix."""
         row_ptr, col = (lend_indices(a) for a in self.pattern)
         rows, columns = self.shape
         if comm is not None:
@@ -116,7 +119,7 @@ class Parts(NamedTuple):
 
 
 def take_apart(A: Any, block: int | None) -> Parts:
-    """Three arrays of any sparse or dense matrix."""
+    """Return the arrays of a sparse or dense matrix."""
     if is_torch(A):
         return _torch_parts(A, block)
     if hasattr(A, "to_scipy_sparse"):
@@ -136,7 +139,7 @@ def take_apart(A: Any, block: int | None) -> Parts:
 
 
 def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
-    """The arrays of CSR or BSR, without spare room behind the last row."""
+    """Return the arrays of a CSR or BSR matrix, without unused space after the last row."""
     indices, data = A.indices, A.data
     if not on_device(data) and len(A.indptr) > 0 and 0 <= A.indptr[-1] < len(indices):
         indices, data = indices[: A.indptr[-1]], data[: A.indptr[-1]]
@@ -144,27 +147,32 @@ def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
 
 
 def _dense(A: Any) -> Any:
-    """A dense matrix by rows; what is none is refused before anything walks through it."""
+    """Convert a dense matrix to CSR; reject other objects before anything iterates over them."""
     if on_device(A):
         from cupyx.scipy.sparse import csr_matrix
 
         return csr_matrix(A)
     if hasattr(A, "matvec") or callable(A):
-        raise InvalidInput("an operator has no entries; krylith.gmres and its like take operators and functions")
+        raise InvalidInput(
+            "A is an operator, which has no entries; "
+            "pass operators and functions to krylith.gmres or another method by name"
+        )
     if type(A).__module__.startswith("jax.experimental.sparse") or not isinstance(A, (list, tuple)) and not hasattr(A, "__array__"):
-        raise InvalidInput(f"no matrix: {type(A).__name__}; give a sparse one of SciPy, CuPy or PyTorch, or a dense array")
+        raise InvalidInput(
+            f"{type(A).__name__} is not a matrix; pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array"
+        )
     from scipy.sparse import csr_array
 
     A = np.asarray(A)
     if A.dtype.kind not in "fiubc":
-        raise InvalidInput(f"no matrix: {type(A).__name__} of {A.dtype}")
+        raise InvalidInput(f"{type(A).__name__} of {A.dtype} is not a matrix; expected an array of numbers")
     _check_dimensions(A)
     return csr_array(float64(A))
 
 
 def _check_dimensions(A: Any) -> None:
     if A.ndim != 2:
-        raise InvalidInput(f"a matrix has 2 dimensions; this has {A.ndim}: solve(A, b) takes the matrix first")
+        raise InvalidInput(f"the matrix has {A.ndim} dimensions; expected 2: solve(A, b) takes the matrix first")
 
 
 def _torch_parts(A: Any, block: int | None) -> Parts:
@@ -186,7 +194,7 @@ def _torch_parts(A: Any, block: int | None) -> Parts:
 
 
 def _canonical(A: Any) -> Any:
-    """The same matrix with sorted columns, each once a row."""
+    """Return the matrix with sorted columns and without duplicate entries."""
     if is_torch(A):
         return A.to_sparse_coo().coalesce().to_sparse_csr()
     A = A.tocsr() if A.format != "bsr" else A
@@ -198,11 +206,17 @@ def _canonical(A: Any) -> Any:
 def system_of(
     A: Any, block: int | None, comm: Any = None, threads: int | None = None
 ) -> tuple[_native.System, list[Parts]]:
-    """The system of a matrix or a Kronecker sum, and its matrices taken apart, by so many threads or all."""
+    """Return the system of a matrix or a Kronecker sum, and the parts of its matrices.
+
+    Uses `threads` threads, or all.
+    """
     handle = handle_of(comm)
     if isinstance(A, KroneckerSum):
         if comm is not None:
-            raise InvalidInput("a Kronecker sum is solved by one rank; with `comm` there is one matrix, of whose rows each rank has a run")
+            raise InvalidInput(
+                "a Kronecker sum cannot be distributed; "
+                "with `comm`, A must be one matrix, of which each rank passes consecutive rows"
+            )
         block = block if block is not None else A.block
         (m, m_parts), (l, l_parts) = (system_of(X, block, threads=threads) for X in (A.M, A.L))
         if m.block != l.block:
@@ -212,7 +226,7 @@ def system_of(
         raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {_native.MAX_BLOCK}")
     apart = block
     if handle is not None:
-        # Rows of ranks come as scalars, and are put into blocks there.
+        # A distributed matrix is passed as scalar rows; the library forms the blocks.
         block = A.blocksize[0] if block is None and getattr(A, "format", "") == "bsr" else block
         apart = 1
     parts = take_apart(A, apart)._replace(threads=threads)
@@ -221,13 +235,16 @@ def system_of(
     except InvalidInput as e:
         if _UNSORTED not in str(e):
             raise
-    # The caller's order is another one than that of sorted rows.
+    # The order of the caller's values differs from that of the sorted rows.
     parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A), threads=threads)
     return parts.system(block, handle), [parts]
 
 
 def new_values(A: Any, known: Parts) -> Any:
-    """Values of a matrix that must have a pattern which is known, or an array of values in the order of the first matrix."""
+    """Return new values in the order of the solver.
+
+    `A` is a matrix with the pattern of `known`, or an array of values in the order of the first matrix.
+    """
     block = known.block or 1
     if known.order.means(A, known.shape):
         return known.order.values(A, known.pattern, known.shape, block)
@@ -239,7 +256,7 @@ def new_values(A: Any, known: Parts) -> Any:
     if parts.shape == known.shape and known.pattern.is_that_of(parts.pattern, known.threads):
         return parts.values
     if parts.shape != known.shape or parts.gpu is not None or is_torch(A):
-        raise InvalidInput("new values of another pattern; make another Solver, which analyses it")
-    # What the new matrix does not store is zero.
+        raise InvalidInput("the new values have another pattern; create a new Solver for them")
+    # Entries that the new matrix does not store are zero.
     rows = _canonical(A).tocsr() if hasattr(A, "tocsr") else _dense(A)
     return Order.of(rows).values(rows.data, known.pattern, known.shape, block)

@@ -1,4 +1,4 @@
-"""Methods with SciPy's signatures: matrices, and operators that are functions."""
+"""Methods with SciPy's signatures, for matrices, operators and functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from krylith._precond import Preconditioner
 from krylith._options import options_text
 from krylith._solver import Callback, _Once
 
-#: What SciPy takes for GMRES where nothing is said.
+#: SciPy's default restart length of GMRES.
 _RESTART = 20
 
 
@@ -24,7 +24,7 @@ def _is_matrix(A: Any) -> bool:
 
 
 def _function(operator: Any, n: int, name: str) -> Any:
-    """A function of host vectors from whatever multiplies: a matrix, a SciPy LinearOperator, a preconditioner, or a function."""
+    """Return a function of host vectors that applies a matrix, LinearOperator, preconditioner or function."""
     if isinstance(operator, Preconditioner):
         return operator.matvec
     if _is_matrix(operator):
@@ -34,7 +34,7 @@ def _function(operator: Any, n: int, name: str) -> Any:
         raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}; b has {n} numbers")
     multiply = getattr(operator, "matvec", operator if callable(operator) else None)
     if multiply is None:
-        raise InvalidInput(f"{name} is no operator: {type(operator).__name__} has no matvec")
+        raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
     return lambda v: float64(multiply(v)).reshape(-1)
 
 
@@ -51,7 +51,7 @@ def _krylov(
     **options: Any,
 ) -> tuple[Any, int]:
     if not isinstance(atol, (int, float, np.number)) or not atol >= 0:
-        raise InvalidInput(f"`atol` is {atol!r}; expected a number that is not negative")
+        raise InvalidInput(f"`atol` is {atol!r}; expected a number of at least 0")
     b = b if hasattr(b, "shape") else np.asarray(b)
     n = b.shape[0] if b.ndim > 0 else 0
     if tuple(b.shape) not in ((n,), (n, 1)):
@@ -64,7 +64,7 @@ def _krylov(
     if callback is not None:
         told = callback
 
-        def tell(iteration: int, residual: float) -> None:  # SciPy's do not end a solve, and hear of no iteration 0
+        def tell(iteration: int, residual: float) -> None:  # a SciPy callback cannot end a solve, and skips iteration 0
             if iteration > 0:
                 told(np.float64(residual))
 
@@ -77,7 +77,7 @@ def _krylov(
             solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=tell)
         return solution.x, _info(solution.outcome, solution.iterations)
     if isinstance(M, str):
-        raise InvalidInput(f"M={M!r} needs the entries of A; give M as an operator")
+        raise InvalidInput(f"M={M!r} needs the entries of A; pass A as a matrix, or M as an operator")
     a = _function(A, n, "A")
     p = None if M is None else _function(M, n, "M")
     b = float64(b).reshape(-1)
@@ -90,12 +90,12 @@ def _krylov(
 
 
 def _finite(tolerance: float) -> float:
-    """A tolerance without end is met by anything."""
+    """Replace an infinite tolerance by a finite one that every x meets."""
     return 1e300 if tolerance == np.inf else tolerance
 
 
 def _info(outcome: str, iterations: int) -> int:
-    """SciPy's: 0 converged, the iterations where their limit was met, less than 0 where it broke down before."""
+    """Return SciPy's `info`: 0 if converged, the iterations if it ended without breakdown, else -1."""
     if outcome == "converged":
         return 0
     return max(iterations, 1) if outcome in ("max-iterations", "interrupted", "stagnated", "rounding-limit") else -1
@@ -113,30 +113,31 @@ def cg(
     callback: Any = None,
     **options: Any,
 ) -> tuple[Any, int]:
-    """Conjugate gradients, as `scipy.sparse.linalg.cg`.
+    """Solve A x = b by conjugate gradients, with the signature of `scipy.sparse.linalg.cg`.
 
     Parameters
     ----------
     A : matrix or operator
-        SciPy's, CuPy's or PyTorch's matrix, a `LinearOperator`, or a function of vectors.
+        A matrix of SciPy, CuPy or PyTorch, a `LinearOperator`, or a function of vectors.
     b, x0 : array, shape (n,) or (n, 1)
+        Right-hand side and initial guess.
     rtol, atol : float
-        Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), of the true residual.
+        Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), with the residual recomputed from x.
     maxiter : int, optional
-        Most iterations.
+        Iteration limit.
     M : operator or str, optional
-        Approximates the inverse of A: a `krylith.ILDU` or its like, a `LinearOperator`, a function, or a preconditioner's name where A is
-        a matrix.
+        Approximation of the inverse of A: a preconditioner such as `krylith.ILDU`, a `LinearOperator`, a
+        function, or, if A is a matrix, the name of a preconditioner.
     callback : callable, optional
-        Called with ‖r‖/‖b‖, where SciPy gives x: x is not known in every iteration.
+        Called with ‖r‖/‖b‖. SciPy passes x instead, which is not available in every iteration here.
     **options
-        As for `krylith.solve`.
+        The same as for `krylith.solve`.
 
     Returns
     -------
     x : array, shape (n,)
     info : int
-        0 where it converged, the number of iterations where it did not, -1 after a breakdown.
+        0 if the solve converged, the number of iterations if it did not, -1 after a breakdown.
 
     Examples
     --------
@@ -161,7 +162,10 @@ def bicgstab(
     callback: Any = None,
     **options: Any,
 ) -> tuple[Any, int]:
-    """BiCGSTAB, as `scipy.sparse.linalg.bicgstab`; see `krylith.cg`."""
+    """Solve A x = b by BiCGSTAB, with the signature of `scipy.sparse.linalg.bicgstab`.
+
+    For the parameters, see `krylith.cg`.
+    """
     return _krylov("bicgstab", A, b, x0, rtol, atol, maxiter, M, callback, **options)
 
 
@@ -177,7 +181,10 @@ def cbcg(
     callback: Any = None,
     **options: Any,
 ) -> tuple[Any, int]:
-    """Communication-avoiding conjugate gradients with a Chebyshev basis, with the signature of `krylith.cg`."""
+    """Solve A x = b by communication-avoiding conjugate gradients with a Chebyshev basis.
+
+    For the parameters, see `krylith.cg`.
+    """
     return _krylov("cbcg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
 
 
@@ -195,13 +202,24 @@ def gmres(
     callback_type: str | None = None,
     **options: Any,
 ) -> tuple[Any, int]:
-    """Restarted GMRES with right preconditioning, as `scipy.sparse.linalg.gmres`; see `krylith.cg`.
+    """Solve A x = b by restarted GMRES, with the signature of `scipy.sparse.linalg.gmres`.
 
-    `restart` is 20 where nothing is said. As with SciPy's, `maxiter` counts restarts, and iterations where there is a callback that is not of
-    type `pr_norm`. Callbacks of type `x` are not known.
+    The preconditioner is applied from the right. For other parameters, see `krylith.cg`.
+
+    Parameters
+    ----------
+    restart : int, optional
+        Iterations between restarts. The default is 20.
+    maxiter : int, optional
+        Limit of restart cycles, as in SciPy. With a callback whose type is not `pr_norm`, it is the limit of
+        iterations.
+    callback_type : str, optional
+        `pr_norm` or `legacy`. The type `x` is not supported.
     """
     if callback_type not in (None, "legacy", "pr_norm"):
-        raise InvalidInput(f"callback_type is {callback_type!r}; 'pr_norm' and 'legacy' are known: x is not known in every iteration")
+        raise InvalidInput(
+            f"callback_type is {callback_type!r}; expected 'pr_norm' or 'legacy', as x is not available in every iteration"
+        )
     cycle, most = _cycles(restart, maxiter, b)
     if callback is not None and callback_type != "pr_norm":
         most = maxiter
@@ -221,7 +239,10 @@ def fgmres(
     callback: Any = None,
     **options: Any,
 ) -> tuple[Any, int]:
-    """Flexible GMRES, for an M that varies from one application to the next; with the signature of `krylith.gmres`."""
+    """Solve A x = b by flexible GMRES, for an M that varies between applications.
+
+    For the parameters, see `krylith.gmres`.
+    """
     cycle, most = _cycles(restart, maxiter, b)
     return _krylov("fgmres", A, b, x0, rtol, atol, most, M, callback, restart=cycle, **options)
 

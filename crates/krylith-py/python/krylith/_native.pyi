@@ -1,4 +1,4 @@
-"""The extension module: arrays and text in, arrays and text out."""
+"""The extension module, whose functions accept and return arrays and text."""
 
 import os
 from collections.abc import Callable, Sequence

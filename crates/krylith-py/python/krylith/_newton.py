@@ -19,39 +19,39 @@ from krylith._solver import check_callback
 class NewtonStep(NamedTuple):
     """One step of Newton's method."""
 
-    #: ‖F‖ before it.
+    #: ‖F‖ before the step.
     before: float
-    #: ‖F‖ after it.
+    #: ‖F‖ after the step.
     after: float
     #: The tolerance η of the linear solve.
     forcing: float
-    #: How the linear solve ended, its iterations, and ‖J s + F‖/‖F‖ that it reached.
+    #: The outcome of the linear solve, its iterations, and the ‖J s + F‖/‖F‖ that it reached.
     linear: tuple[str, int, float]
-    #: The share of the direction that was taken.
+    #: The step length of the line search.
     damping: float
 
 
 class NewtonSolution:
-    """How a Newton solve went, and its x."""
+    """The result of a Newton solve: x, the outcome and the steps."""
 
     def __init__(self, x: np.ndarray, report: dict[str, Any]) -> None:
         #: The best x found.
         self.x = x
         #: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or `interrupted`.
         self.outcome: str = report["outcome"]
-        #: Every step.
+        #: All steps.
         self.steps = [NewtonStep(*step) for step in report["steps"]]
-        #: What was worth saying, with the step.
+        #: Events: the number of the step, and a description.
         self.events: list[tuple[int, str]] = report["events"]
-        #: Seconds of F, of J, of the linear solver's set-ups and of its solves.
+        #: Seconds spent in F, in J, in set-ups of the linear solver and in its solves.
         self.seconds = dict(zip(("residual", "jacobian", "setup", "solve"), report["seconds"]))
         first, self.norm, self.target = report["norms"]
-        #: ‖F‖ before the first and after every step.
+        #: ‖F‖ before the first step and after every step.
         self.norms = np.array([first] + [step.after for step in self.steps])
 
     @property
     def converged(self) -> bool:
-        """True where ‖F(x)‖ is within tolerance."""
+        """True if ‖F(x)‖ meets the tolerance."""
         return self.outcome == "converged"
 
     @property
@@ -89,25 +89,30 @@ def newton(
     Parameters
     ----------
     residual : callable
-        F(x), an array like x.
+        Returns F(x), an array of the shape of x.
     jacobian : callable
-        ∂F/∂x at x: a sparse matrix, of the same pattern every time. It is analysed once.
+        Returns ∂F/∂x at x, a sparse matrix on the host. Its pattern must always be the same; it is analysed once.
     x0 : array, shape (n,)
-        The first guess.
+        Initial guess.
     method, precond, device, block, **options
-        Of the linear solves, as for `krylith.solve`.
+        Options of the linear solves, the same as for `krylith.solve`.
     rtol, atol : float
         Stop when ‖F(x)‖ ≤ max(rtol·‖F(x0)‖, atol).
     maxiter : int
-        Most steps.
+        Limit of Newton steps.
     forcing : "ew" or float
-        Tolerance of the linear solves: Eisenstat and Walker's, or a number.
+        Relative tolerance of the linear solves: the choice of Eisenstat and Walker, or a number.
     callback : callable, optional
-        Called with the number of steps done and ‖F‖; an answer that is true ends the solve.
+        Called with the number of finished steps and ‖F‖. If it returns a true value, the solve ends.
+
+    Returns
+    -------
+    NewtonSolution
+        The result, with `x`, `outcome` and `steps`. A solve that does not converge warns.
 
     Examples
     --------
-    −u″ = eᵘ between two zeros (Bratu):
+    The Bratu problem −u″ = eᵘ with u = 0 at both ends:
 
     >>> import numpy as np, scipy.sparse as sp, krylith
     >>> n = 50
@@ -123,9 +128,9 @@ def newton(
     system, parts = system_of(jacobian(x.copy()), block, threads=threads_of(options))
     parts = [one.kept() for one in parts]
     if len(parts) != 1:
-        raise InvalidInput("the Jacobian is a Kronecker sum; give a matrix")
+        raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
     if parts[0].gpu is not None:
-        raise InvalidInput("the Jacobian is on a GPU; give it on the host, the linear solves may run on a GPU")
+        raise InvalidInput("the Jacobian is on a GPU; return it on the host, the linear solves can still run on a GPU")
 
     def values(v: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(new_values(jacobian(v), parts[0]))
@@ -137,5 +142,9 @@ def newton(
     report = _native.newton(system, f, values, x, rtol, atol, count(maxiter) or 0, str(forcing), linear, callback)
     solution = NewtonSolution(x, report)
     if not solution.converged:
-        warnings.warn(f"krylith: Newton's method ended as {solution.outcome} at ‖F‖ = {solution.norm:.2e}, wanted {solution.target:.2e}", ConvergenceWarning, stacklevel=2)
+        text = (
+            f"krylith: Newton's method did not converge ({solution.outcome}): "
+            f"‖F‖ is {solution.norm:.2e}, and the target is {solution.target:.2e}"
+        )
+        warnings.warn(text, ConvergenceWarning, stacklevel=2)
     return solution

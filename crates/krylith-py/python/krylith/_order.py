@@ -1,4 +1,4 @@
-"""In which order a matrix of the caller stores its numbers, so that new ones may come as a bare array."""
+"""The order in which a matrix of the caller stores its numbers, so that new values may be a bare array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from krylith._arrays import float64, is_torch, on_device
 from krylith._errors import InvalidInput
 
-#: Index arrays of a format, by SciPy's and CuPy's names.
+#: Names of the index arrays of a format in SciPy and CuPy.
 _INDICES = {
     "csr": ("indptr", "indices"),
     "csc": ("indptr", "indices"),
@@ -23,23 +23,23 @@ _INDICES = {
 
 @dataclass
 class Order:
-    """What an array of new values means: the places of the numbers that the first matrix stored."""
+    """The positions of the numbers that the first matrix stores, which an array of new values follows."""
 
-    #: The format, or the name of a kind that has no array of numbers.
+    #: The format; for a format without an array of numbers, its name.
     kind: str
-    #: Shape of the array of numbers; `None` where there is none.
+    #: Shape of the array of numbers; `None` if the format has no such array.
     shape: tuple[int, ...] | None = None
-    #: Index arrays, until they are not needed any more.
+    #: Index arrays; emptied once they are no longer needed.
     arrays: tuple[Any, ...] = ()
     #: Rows and columns of a block.
     block: tuple[int, int] = (1, 1)
-    #: True where the solver has the same order.
+    #: True if the solver has the same order.
     same: bool = False
     _index: Any = field(default=None, repr=False)
 
     @staticmethod
     def of(A: Any) -> Order:
-        """That of SciPy's, CuPy's or PyTorch's matrix, whose index arrays are shared."""
+        """Return the order of a matrix of SciPy, CuPy or PyTorch; the index arrays are shared with it."""
         if is_torch(A):
             return _of_torch(A)
         names = _INDICES.get(getattr(A, "format", "dense"))
@@ -49,24 +49,24 @@ class Order:
         return Order(A.format, tuple(A.data.shape), tuple(getattr(A, name) for name in names), block)
 
     def kept(self) -> Order:
-        """The same with index arrays that nobody else changes."""
+        """Copy the index arrays, so that the caller cannot change them, and return self."""
         self.arrays = () if self.same else tuple(copied(a) for a in self.arrays)
         return self
 
     def means(self, given: Any, shape: tuple[int, int]) -> bool:
-        """True for an array of numbers, which a matrix of this shape is not."""
+        """Return True if `given` is an array of stored numbers, False if it is a matrix of this shape."""
         if hasattr(given, "tocsr") or is_torch(given) and str(given.layout) != "torch.strided":
             return False
         given_shape = tuple(given.shape) if hasattr(given, "shape") else np.shape(given) if isinstance(given, (list, tuple)) else ()
         return len(given_shape) == 1 or given_shape == self.shape != shape
 
     def values(self, given: Any, pattern: tuple[Any, Any], shape: tuple[int, int], block: int) -> Any:
-        """Numbers of the pattern that the solver has, from an array in the order of the first matrix."""
+        """Convert an array in the order of the first matrix to the order of the solver's pattern."""
         if self.shape is None:
-            raise InvalidInput(f"a {self.kind} matrix stores its numbers in no order of its own; give new values as a matrix")
+            raise InvalidInput(f"a {self.kind} matrix has no array of stored numbers; pass the new values as a matrix")
         numbers = float64(given).reshape(-1)
         stored, count = int(np.prod(self.shape)), block * block * len(pattern[1])
-        # Room behind the last row may be left out.
+        # The array may lack the unused space after the last row.
         if len(numbers) != stored and not (self.same and len(numbers) == count):
             raise InvalidInput(f"{len(numbers)} new values for a matrix that stores {stored}")
         if self.same:
@@ -78,15 +78,21 @@ class Order:
             return self._on_device(numbers, count)
         index = self._index
         if (numbers[index == _OTHER] != 0).any():
-            raise InvalidInput("new values of another pattern: some are not zero where the first matrix had no entry; make another Solver, which analyses it")
+            raise InvalidInput(
+                "the new values have another pattern: some are nonzero where the first matrix had no entry; "
+                "create a new Solver for them"
+            )
         inside = index >= 0
-        # Entries that stand twice are summed, as everywhere.
+        # Duplicate entries are summed, as elsewhere.
         return np.bincount(index[inside], weights=numbers[inside], minlength=count)
 
     def _on_device(self, numbers: Any, count: int) -> Any:
         index = self._index
         if len(index) != count or len(np.unique(index)) != count or index.min(initial=0) < 0:
-            raise InvalidInput(f"an array of values on a GPU for a {self.kind} matrix with entries twice or outside; give new values as a matrix")
+            raise InvalidInput(
+                f"the {self.kind} matrix has duplicate entries, or entries outside its shape, "
+                "so new values cannot be an array on a GPU; pass them as a matrix"
+            )
         order = np.argsort(index)
         if is_torch(numbers):
             import torch
@@ -97,7 +103,7 @@ class Order:
         return numbers[cupy.asarray(order)]
 
     def _find(self, row_ptr: np.ndarray, col: np.ndarray, shape: tuple[int, int], b: int) -> np.ndarray:
-        """Where among the solver's numbers each of the caller's stands."""
+        """Return the index among the solver's numbers of each number of the caller."""
         rows, cols = _PLACES[self.kind](self)
         inside = (rows >= 0) & (rows < shape[0]) & (cols >= 0) & (cols < shape[1])
         across = shape[1] // b
@@ -108,7 +114,7 @@ class Order:
         return np.where(found, (at * b + rows % b) * b + cols % b, np.where(inside, _OTHER, _NOWHERE))
 
 
-#: Of a place in the matrix that the pattern does not have, and of one beside the matrix, as diagonals have.
+#: Index of an entry inside the matrix but not in the pattern, and of one outside the matrix, as in diagonals.
 _OTHER, _NOWHERE = -1, -2
 
 
@@ -129,7 +135,7 @@ def _of_torch(A: Any) -> Order:
 def _by_rows(order: Order) -> tuple[np.ndarray, np.ndarray]:
     pointers, minor = (on_host(a) for a in order.arrays)
     major = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-    # Of spare room nothing is known.
+    # The unused space at the end has no row.
     return _beyond(order, major, minor[: len(major)])
 
 
@@ -157,7 +163,7 @@ def _in_blocks(order: Order, rows: np.ndarray, cols: np.ndarray) -> tuple[np.nda
 
 
 def _beyond(order: Order, rows: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same with spare room behind, which is nowhere."""
+    """Append the unused space at the end, whose entries are outside the matrix."""
     spare = np.full(int(np.prod(order.shape or (0,))) - len(rows), _NOWHERE)
     return np.concatenate([rows, spare]), np.concatenate([cols, spare])
 
@@ -184,7 +190,7 @@ _PLACES: dict[str, Callable[[Order], tuple[np.ndarray, np.ndarray]]] = {
 
 
 def on_host(indices: Any) -> np.ndarray:
-    """Indices as NumPy has them, of 64 bits."""
+    """Return indices as a NumPy array of 64-bit integers."""
     if is_torch(indices):
         indices = indices.cpu().numpy()
     elif on_device(indices):
@@ -193,5 +199,5 @@ def on_host(indices: Any) -> np.ndarray:
 
 
 def copied(indices: Any) -> Any:
-    """Indices that nobody else changes, where they are."""
+    """Return a copy of indices in the same memory."""
     return indices.clone() if is_torch(indices) else indices.copy()

@@ -1,4 +1,4 @@
-"""Preconditioners by themselves, for Krylith's methods and for SciPy's."""
+"""Preconditioners as operators, for methods of Krylith and of SciPy."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from krylith._solver import Solver
 
 
 class Preconditioner:
-    """P⁻¹ ≈ A⁻¹ as an operator: `P @ v`, `P.matvec(v)`, and `M=P` in SciPy's methods and Krylith's.
+    """The operator P⁻¹ ≈ A⁻¹, the base class of preconditioners.
+
+    Use `P @ v` or `P.matvec(v)`, or pass `M=P` to a method of SciPy or Krylith.
 
     Parameters
     ----------
     A : sparse matrix or KroneckerSum
+        The matrix to approximate.
     device : str
-        As for `krylith.solve`; vectors may be on the host or on a GPU.
+        The same as for `krylith.solve`; vectors may be on the host or on a GPU.
     block : int, optional
-        As for `krylith.solve`.
+        The same as for `krylith.solve`.
     **parameters
-        Those of the preconditioner, as in the guide.
+        Options of the preconditioner, which the guide lists.
     """
 
     _name = ""
 
     def __init__(self, A: Any, *, device: str = "auto", block: int | None = None, **parameters: Any) -> None:
         if not self._name:
-            raise InvalidInput("a preconditioner has a name: ILDU, Jacobi, Schwarz, AMG or LU")
+            raise InvalidInput("Preconditioner is a base class; create an ILDU, Jacobi, Schwarz, AMG or LU instead")
         system = {key: parameters.pop(key) for key in ("coordinates", "grid", "near_nullspace", "threads") if key in parameters}
         words = ",".join(f"{key}={value}" for key, value in parameters.items())
         self._spec = f"{self._name}:{words}" if words else self._name
@@ -38,11 +41,11 @@ class Preconditioner:
         self.dtype = np.dtype(np.float64)
 
     def matvec(self, v: Any) -> Any:
-        """P⁻¹ v for a vector of shape (n,) or (n, 1), which stays where it is."""
+        """Return P⁻¹ v for a vector of shape (n,) or (n, 1), on the device of v."""
         return self._solver.precondition(v)
 
     def matmat(self, V: Any) -> Any:
-        """P⁻¹ V, column by column."""
+        """Return P⁻¹ V, column by column."""
         V = float64(V)
         Y = empty_like(V)
         for k in range(V.shape[1]):
@@ -54,11 +57,11 @@ class Preconditioner:
         return self.matvec(v) if v.ndim == 1 or v.shape[1] == 1 else self.matmat(v)
 
     def __call__(self, v: Any) -> Any:
-        """P⁻¹ v for a vector, or for the columns of v."""
+        """Return P⁻¹ v for a vector, or for the columns of a matrix."""
         return self @ v
 
     def update_values(self, A: Any) -> None:
-        """Take new values of the same pattern; nothing is analysed again."""
+        """Set new values with the same pattern; the analysis is not repeated."""
         self._solver.update_values(A)
 
     def __repr__(self) -> str:
@@ -66,7 +69,7 @@ class Preconditioner:
 
 
 class Jacobi(Preconditioner):
-    """The inverse of the diagonal, or of its blocks.
+    """The inverse of the diagonal, or of the diagonal blocks.
 
     Examples
     --------
@@ -80,7 +83,7 @@ class Jacobi(Preconditioner):
 
 
 class ILDU(Preconditioner):
-    """Incomplete factors of subdomains: `ILDU(A, fill=1)`.
+    """Incomplete factors of subdomains, such as `ILDU(A, fill=1)`.
 
     Examples
     --------
@@ -100,13 +103,13 @@ class ILDU(Preconditioner):
 
 
 class Schwarz(Preconditioner):
-    """Restricted additive Schwarz: `Schwarz(A, overlap=1, fill=1)`; the guide calls it `ras`."""
+    """Restricted additive Schwarz, such as `Schwarz(A, overlap=1, fill=1)`; the guide calls it `ras`."""
 
     _name = "ras"
 
 
 class AMG(Preconditioner):
-    """Algebraic multigrid: one cycle over coarse levels."""
+    """One cycle of algebraic multigrid."""
 
     _name = "amg"
 

@@ -1,4 +1,4 @@
-"""What a solve answers."""
+"""Results of solves."""
 
 from __future__ import annotations
 
@@ -12,110 +12,118 @@ from krylith import _native
 
 
 class Event(NamedTuple):
-    """Something that happened on the way."""
+    """An event during a solve."""
 
     #: `choice`, `fallback`, `refinement`, `restart`, `inconsistent`, `warning` or `interrupted`.
     kind: str
-    #: When, where there is a when.
+    #: The iteration at which it happened, or None.
     iteration: int | None
-    #: In words.
+    #: A description.
     detail: str
 
 
 class Seconds(NamedTuple):
-    """Where the time went."""
+    """Times of a solve, in seconds."""
 
-    #: From the arrays in memory to the first iteration.
+    #: The set-up, from the arrays in memory to the first iteration.
     setup: float
-    #: Iterations.
+    #: The iterations.
     solve: float
-    #: Parts of the set-up by name.
+    #: The parts of the set-up, by name.
     parts: dict[str, float]
 
     @property
     def total(self) -> float:
-        """Set-up and iterations."""
+        """Seconds of set-up and iterations together."""
         return self.setup + self.solve
 
 
 class Plot:
-    """A convergence picture, which notebooks show."""
+    """A plot of the residuals, which notebooks display."""
 
     def __init__(self, native: _native.Solution, title: str) -> None:
         self._native, self._title = native, title
-        #: The picture as text.
+        #: The plot as SVG text.
         self.svg = native.svg(title)
 
     def _repr_svg_(self) -> str:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file that ends in .png or .svg."""
+        """Write the plot to a file whose name ends in .png or .svg."""
         self._native.plot(self._title, path)
 
 
 class Solution:
-    """How a solve went, and its x.
+    """The result of a solve.
 
-    Its text is that of the `krylith` command, and a notebook shows it with its picture. Of several right-hand sides, `columns` has one
-    for each; the rest then tells of the one that converged worst.
+    Its text is the summary that the `krylith` command prints; a notebook also displays the plot. For several
+    right-hand sides, `columns` has a solution for each of them, and the other attributes describe the one with
+    the worst convergence.
     """
 
     def __init__(self, x: Any, native: _native.Solution, columns: tuple[Solution, ...] = ()) -> None:
-        #: The solution, of the shape, kind and place of b.
+        #: The solution x, with the shape, array type and device of b.
         self.x = x
-        #: One for each column of b, if b has several.
+        #: A solution for each column of b, if b has several columns.
         self.columns = columns
         self._native = native
 
     @property
     def outcome(self) -> str:
-        """`converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`, `inconsistent`, `diverged`, `not-finite` or `interrupted`."""
+        """How the solve ended.
+
+        `converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`, `inconsistent`, `diverged`,
+        `not-finite` or `interrupted`.
+        """
         return self._native.outcome
 
     @property
     def converged(self) -> bool:
-        """True where ‖b − A x‖ was recomputed and is within the tolerance, for every column."""
+        """True if ‖b − A x‖, recomputed from x, meets the tolerance for every column."""
         return self.outcome == "converged"
 
     @property
     def iterations(self) -> int:
-        """Iterations of all attempts."""
+        """Number of iterations of all attempts."""
         return self._native.iterations
 
     @property
     def restarts(self) -> int:
-        """Times that the method began anew."""
+        """Number of restarts of the method."""
         return self._native.restarts
 
     @property
     def residuals(self) -> np.ndarray:
-        """‖r‖/‖b‖ before the first and after every iteration."""
+        """The relative residuals ‖r‖/‖b‖ before the first iteration and after every iteration."""
         return self._native.residuals
 
     @property
     def true_residual(self) -> float:
-        """‖b − A x‖/‖b‖, recomputed at the end."""
+        """The relative residual ‖b − A x‖/‖b‖, recomputed from x at the end."""
         return self._native.true_residual
 
     @property
     def row_scaled_residual(self) -> float | None:
-        """‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows, of a converged solve whose rows differ in scale by more than 1e6."""
+        """The row-scaled residual ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D has the 1-norms of the rows.
+
+        It is computed for converged solves whose rows differ in scale by more than 1e6, and is None otherwise.
+        """
         return self._native.row_scaled_residual
 
     @property
     def target(self) -> float:
-        """‖r‖/‖b‖ that was to be reached."""
+        """The largest ‖r‖/‖b‖ that counts as converged."""
         return self._native.target
 
     @property
     def method(self) -> str:
-        """The method that ended the solve."""
+        """The method of the last attempt."""
         return self._native.method
 
     @property
     def precond(self) -> str:
-        """Its preconditioner."""
+        """The preconditioner of the last attempt."""
         return self._native.precond
 
     @property
@@ -125,20 +133,23 @@ class Solution:
 
     @property
     def seconds(self) -> Seconds:
-        """Where the time went."""
+        """Times of the set-up and of the iterations, in seconds."""
         return Seconds(*self._native.seconds())
 
     @property
     def events(self) -> list[Event]:
-        """Choices, fallbacks, refinements and restarts, in that order."""
+        """Events of the solve, sorted by kind: choices, fallbacks, refinements, restarts, then the others."""
         return [Event(*event) for event in self._native.events()]
 
     def verdict(self) -> str:
-        """Why there is no answer, and what to try."""
+        """Return a line that says why the solve did not converge, and what to try."""
         return self._native.verdict()
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Plot:
-        """The residuals over the iterations; written to `path`, a .png or .svg, where one is given."""
+        """Return a plot of the residuals over the iterations.
+
+        If `path` is given, the plot is also written to it; its name ends in .png or .svg.
+        """
         plot = Plot(self._native, title or self._native.system())
         if path is not None:
             plot.save(path)

@@ -1,4 +1,4 @@
-"""`solve` for one system, `Solver` for many of one pattern."""
+"""`solve` for one system, and `Solver` for many systems of the same pattern."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
         from typing_extensions import Unpack
 
 
-#: Calls a function with iteration and ‖r‖/‖b‖; an answer that is true ends the solve.
+#: A function that is called with the iteration and ‖r‖/‖b‖; a true return value ends the solve.
 Callback = Callable[[int, float], Any]
 
 
 class Solver:
-    """A system on its device, to be solved many times.
+    """A system on its device, ready for many solves.
 
-    What the pattern, the device and the options determine is found out once. Solves and new values then analyse nothing anew. Threads
-    that share one take turns.
+    The system is analysed once for its pattern, the device and the options; later solves and new values do not
+    repeat the analysis. Calls of several threads on the same solver wait for each other.
 
     Parameters
     ----------
     A : sparse matrix or KroneckerSum
-        SciPy's, CuPy's or PyTorch's in any format. One in the memory of a GPU stays there.
+        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU stays there.
     method, precond : str
-        As for `krylith.solve`, and so are the others.
+        The same as for `krylith.solve`, like all other parameters.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Solver:
     True
     """
 
-    #: Whether new values may come, for which the pattern is kept.
+    #: True to keep the pattern, against which new values are checked.
     _keeps = True
 
     def __init__(
@@ -86,7 +86,7 @@ class Solver:
         self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._kronecker = isinstance(A, KroneckerSum)
         self._stages = system.stages
-        #: Rows that this process has, and columns.
+        #: Number of rows that this process holds, and number of columns.
         self.shape: tuple[int, int] = (system.own, system.unknowns)
         if coordinates is not None:
             system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
@@ -114,7 +114,7 @@ class Solver:
         return [self._flat(np.asarray(v), name).ravel() for v in given]
 
     def _flat(self, v: Any, name: str) -> Any:
-        """A vector in the solver's order, without gaps."""
+        """Return a vector in the order of the solver, contiguous."""
         n, s = self.shape[0], self._stages
         v = float64(v)
         if self._kronecker and tuple(v.shape) == (n,):
@@ -138,17 +138,22 @@ class Solver:
 
         Parameters
         ----------
-        b : array, shape (n,) or (n, k); of a Kronecker sum (N, s) or (N, s, k)
-            On the host or on a GPU, where it stays, and x with it.
+        b : array, shape (n,) or (n, k); for a Kronecker sum (N, s) or (N, s, k)
+            Right-hand sides, on the host or on a GPU. x is on the same device.
         x0 : array of the same shape, optional
-            The first guess. The default is zero.
+            Initial guess. The default is zero.
         rtol, atol, maxiter : optional
-            Instead of those that the solver was made with, for this solve.
+            Tolerances and iteration limit of this solve. The defaults are those of the solver.
         callback : callable, optional
-            As for `krylith.solve`.
+            The same as for `krylith.solve`.
+
+        Returns
+        -------
+        Solution
+            The same as for `krylith.solve`.
         """
         if hasattr(b, "tocsr"):
-            raise InvalidInput("b is a sparse matrix; give a dense array, such as b.toarray()")
+            raise InvalidInput("b is a sparse matrix; pass a dense array, such as b.toarray()")
         check_callback(callback)
         maxiter = count(maxiter)
         b = b if hasattr(b, "shape") else np.asarray(b)
@@ -181,7 +186,7 @@ class Solver:
         raise raised
 
     def _shaped(self, x: Any, shape: Sequence[int]) -> Any:
-        """A vector in the solver's order as the caller has his."""
+        """Return a vector of the solver in the caller's ordering."""
         if self._kronecker and len(shape) == 1:
             x = x.T.reshape(-1)
         return x.reshape(tuple(shape))
@@ -191,7 +196,7 @@ class Solver:
             raise InvalidInput("b has no columns")
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
-            raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected {tuple(b.shape)}, as b")
+            raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
         x = empty_like(b) if is_torch(b) or on_device(b) else np.empty(b.shape)
         solutions = []
         for k in range(b.shape[-1]):
@@ -207,11 +212,11 @@ class Solver:
         return solution
 
     def multiply(self, x: Any) -> Any:
-        """A x, by the product of the solves, for x of shape (n,), on the host or on a GPU."""
+        """Return A x, computed on the device of the solver, for x of shape (n,) on the host or on a GPU."""
         return self._apply(False, x)
 
     def precondition(self, x: Any) -> Any:
-        """P⁻¹ x, by the preconditioner that is set up; x itself where there is none."""
+        """Return P⁻¹ x, with the preconditioner that is set up; without one, return a copy of x."""
         return self._apply(True, x)
 
     def _apply(self, preconditioner: bool, x: Any) -> Any:
@@ -223,20 +228,23 @@ class Solver:
         return self._shaped(y, x.shape)
 
     def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
-        """Take new values of the same pattern.
+        """Set new values with the same pattern.
+
+        If the new values are rejected, nothing changes.
 
         Parameters
         ----------
         A : sparse matrix or KroneckerSum of the same pattern, or an array
-            An array has the numbers in the order in which the first matrix had them: its `data`. Of a Kronecker sum A, B and τ may be new too,
-            and M and L arrays; the number of stages stays. What is refused changes nothing.
+            An array holds the numbers in the order of the first matrix, like its `data`. A Kronecker sum may also
+            have new A, B and τ, with the same number of stages, and its M and L may be arrays.
         refresh : {"refresh", "keep", "rebuild"}
-            Whether the preconditioner is computed for the new values, stays as it is, or is built anew.
+            Recompute the preconditioner for the new values in its existing structure, keep it as it is, or build
+            it again.
         """
         self._native.set_refresh(refresh)
         if self._kronecker:
             if not isinstance(A, KroneckerSum):
-                raise InvalidInput("new values of a Kronecker sum come as a KroneckerSum")
+                raise InvalidInput("new values of a Kronecker sum must be a KroneckerSum")
             m, l = (new_values(matrix, parts) for matrix, parts in zip((A.M, A.L), self._parts))
             with interrupts():
                 self._native.update_kronecker(A.A, A.B, A.tau, lend(m), lend(l))
@@ -246,37 +254,40 @@ class Solver:
             self._native.update(lend(values))
 
     def set_tau(self, tau: float) -> None:
-        """Take a new τ of a Kronecker sum."""
+        """Set a new τ of a Kronecker sum."""
         with interrupts():
             self._native.set_tau(tau)
 
     def cancel(self) -> None:
-        """End the solve that another thread has under way: its outcome is `interrupted`."""
+        """End the solve that another thread runs; its outcome is `interrupted`."""
         self._native.cancel()
 
 
 def _nodes(grid: Sequence[int]) -> list[int]:
-    """Nodes in x, y and z."""
+    """Return the numbers of nodes in x, y and z."""
     if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and 0 < n < 2**63 for n in grid):
-        raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three whole numbers of nodes")
+        raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three positive integers, the numbers of nodes in x, y and z")
     return [int(n) for n in grid] + [1] * (3 - len(grid))
 
 
 def _block_of_nodes(A: Any, nodes: int) -> int | None:
-    """Unknowns of each of so many nodes, of a matrix that does not say it itself: what its pattern would suit may be another number."""
+    """Return the number of unknowns of each node, which may differ from the block size that suits the pattern.
+
+    Return None if A has its own block size, or if its rows cannot be divided among `nodes` nodes.
+    """
     rows = A.shape[0] if hasattr(A, "shape") and getattr(A, "format", "") != "bsr" and not isinstance(A, KroneckerSum) else 0
     return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= _native.MAX_BLOCK else None
 
 
 class _Once(Solver):
-    """A system to be solved by one call."""
+    """A solver for a single call, which does not accept new values."""
 
     _keeps = False
 
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Ctrl-C before there is a solution to go with it."""
+    """Turn Ctrl-C outside of a solve into `Interrupted`, without a solution."""
     try:
         yield
     except Interrupted:
@@ -286,30 +297,32 @@ def interrupts() -> Iterator[None]:
 
 
 def check_callback(callback: Any) -> None:
-    """Refuse a callback of other arguments before anything is solved."""
+    """Reject a callback with other arguments before the solve starts."""
     if callback is None:
         return
     if not callable(callback):
         raise InvalidInput(f"`callback` is a {type(callback).__name__}; expected a function")
     try:
         signature = inspect.signature(callback)
-    except (TypeError, ValueError):  # one that does not say
+    except (TypeError, ValueError):  # the signature is not available
         return
     try:
         signature.bind(0, 1.0)
     except TypeError:
-        raise InvalidInput(f"`callback` is called with two numbers, the iteration and ‖r‖/‖b‖; this one takes {signature}") from None
+        raise InvalidInput(
+            f"`callback` is called with two numbers, the iteration and ‖r‖/‖b‖; the signature is {signature}"
+        ) from None
 
 
 def warn(solution: Solution) -> None:
-    """Warn where the user's program called, of what did not converge, or converged by a criterion that may not be the one meant."""
+    """Warn, at the caller's line, of a solve that did not converge or whose row-scaled residual is too large."""
     if not solution.converged:
         texts = [solution.verdict()]
     elif solution.row_scaled_residual is None or solution.row_scaled_residual <= solution.target:
         return
     else:
         texts = [event.detail for event in solution.events if event.kind == "warning"]
-    # Frames of this package stand between.
+    # Skip the frames of this package.
     level, here = 1, os.path.dirname(__file__)
     frame: FrameType | None = sys._getframe(0)
     while frame is not None and frame.f_code.co_filename.startswith(here):
@@ -343,44 +356,47 @@ def solve(
     Parameters
     ----------
     A : sparse matrix or KroneckerSum
-        SciPy's, CuPy's or PyTorch's in any format. One in the memory of a GPU stays there and is solved there.
+        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that GPU.
     b : array, shape (n,) or (n, k)
-        Right-hand sides, on the host or on a GPU, where they stay.
+        Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
-        `auto`, `cg`, `bicgstab`, `gmres`, `cbcg`, with options as in `gmres:restart=50`.
+        `auto`, `cg`, `bicgstab`, `gmres` or `cbcg`, with options such as `gmres:restart=50`.
     precond : str
-        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options as in `ildu:fill=1`.
+        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
     maxiter : int, optional
-        Most iterations. The default is 10 000, and more for large systems.
+        Iteration limit. The default is 10 000, and more for large systems.
     device : str
         `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
     x0 : array, optional
-        The first guess.
+        Initial guess. The default is zero.
     callback : callable, optional
-        Called with iteration and ‖r‖/‖b‖: every iteration on a CPU, every cycle or stretch of iterations on a GPU. An answer that is
-        true ends the solve.
+        Called with the iteration and ‖r‖/‖b‖. It is called in every iteration on a CPU, and after several
+        iterations on a GPU. A true return value ends the solve.
     block : int, optional
-        Unknowns of a node. The default is the block size of a BSR matrix, else the one that suits the pattern.
+        Number of unknowns of a node. The default is the block size of a BSR matrix, or else the one that suits
+        the pattern.
     nullspace : "constant" or vectors, optional
-        What A maps to zero, of a singular consistent system.
+        Null vectors of A, for a singular consistent system.
     near_nullspace : "rigid" or vectors, optional
-        What A maps nearly to zero, for coarse levels.
+        Near-null vectors of A, for the coarse levels of algebraic multigrid.
     coordinates : array, shape (nodes, 2) or (nodes, 3), optional
-        Where nodes lie.
+        Positions of the nodes.
     grid : sequence of int, optional
-        Nodes in x, y and z, numbered with x fastest.
+        Numbers of nodes in x, y and z; nodes are numbered with x fastest.
     comm : mpi4py communicator, optional
-        Its ranks hold the system together: A has this rank's rows and all columns, ranks have runs of rows one after the other, and b
-        and x are this rank's. Collective.
+        The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all columns, in
+        the order of the ranks, and its rows of b; x has the same rows. Collective.
     **options
-        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and what else the guide names.
+        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others, which
+        the guide lists.
 
     Returns
     -------
     Solution
-        With `x`, `outcome`, `iterations`, `residuals`, `plot()`. A solve that does not converge is not an error: it warns.
+        The result, with `x`, `outcome`, `iterations`, `residuals` and `plot()`. A solve that does not converge
+        warns and raises no exception.
 
     Examples
     --------
