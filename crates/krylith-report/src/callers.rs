@@ -1,25 +1,29 @@
-//! Whose callbacks a thread runs. A solver that its own callback uses, or one that this calls, would wait for itself: C and Python, where
-//! many may hold a solver, refuse that.
+//! Tracks the solvers whose callbacks a thread runs. A callback that uses its own solver, directly or through
+//! other solvers, would wait for itself. The C library and the Python package, where a callback can hold its
+//! solver, reject such calls.
 
 use krylith_core::{Error, Result};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A solver, for as long as the process lives.
+/// Identifies a solver; unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SolverId(u64);
 
 impl SolverId {
-    /// One that no other solver has.
-    #[allow(clippy::new_without_default)] // each is another
+    /// Creates an identifier that no other solver has.
+    #[allow(clippy::new_without_default)] // each one is different
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Relaxed))
     }
 
+    /// Checks that the current thread may use the solver; `callback` names the kind of callback for the
+    /// error.
+    ///
     /// # Errors
-    /// This thread runs a callback of the solver, or of one that its callback called.
+    /// This thread runs a callback of the solver, or of another solver that such a callback uses.
     pub fn check(self, callback: &str) -> Result<()> {
         match CALLERS.with_borrow(|callers| callers.0.contains(&self)) {
             true => Err(Error::invalid(format!("a {callback} cannot use the solver that calls it"))),
@@ -28,7 +32,8 @@ impl SolverId {
     }
 }
 
-/// Solvers whose callbacks are under way, the outermost first. A callback runs on a thread of its solver, and knows by this who waits for it.
+/// Solvers whose callbacks are running, the outermost first. A callback runs on a thread of its solver; this
+/// list tells it which solvers wait for it.
 #[derive(Debug, Clone)]
 pub struct Callers(Arc<[SolverId]>);
 
@@ -37,19 +42,19 @@ thread_local! {
 }
 
 impl Callers {
-    /// Those of this thread, and one more that it calls.
+    /// Returns the callers of this thread and one more solver, which this thread calls.
     pub fn and(solver: SolverId) -> Self {
         let before = CALLERS.with_borrow(Clone::clone);
         Self(before.0.iter().copied().chain([solver]).collect())
     }
 
-    /// Makes these the callers of this thread, until what is returned is dropped.
+    /// Sets the callers of this thread, until the returned guard is dropped.
     pub fn enter(&self) -> Entered {
         Entered(CALLERS.replace(self.clone()))
     }
 }
 
-/// Callers of this thread; those before are back when this is dropped.
+/// A guard that restores the previous callers of this thread when it is dropped.
 #[must_use = "the callers end when this is dropped"]
 pub struct Entered(Callers);
 
@@ -84,7 +89,7 @@ mod tests {
                 let _c = Callers::and(c).enter();
                 assert!(c.check("monitor").unwrap_err().to_string().contains("a monitor cannot use"));
             }
-            // What the inner callback ended leaves the outer one known.
+            // The end of the inner callback restores the outer one.
             assert!(
                 a.check("callback").is_err() && b.check("callback").is_ok() && c.check("callback").is_ok()
             );

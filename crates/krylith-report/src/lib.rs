@@ -1,7 +1,8 @@
-//! What the `krylith` command, the Python package and the C library share: how a solution is told in words and pictures, whose callback
-//! runs, and the memory of a process.
+//! Code that the `krylith` command, the Python package and the C library share: summaries and plots of
+//! solutions, checks of callbacks, and the memory of a process.
 //!
-//! A part of [krylith](https://crates.io/crates/krylith). Nothing here is promised.
+//! This is an internal part of [krylith](https://crates.io/crates/krylith); its interface may change at any
+//! time.
 
 pub mod callers;
 pub mod plot;

@@ -1,4 +1,4 @@
-//! Pictures of a solve, as SVG or PNG by the name of their file.
+//! Plots of a solve, written as SVG or PNG by the extension of the file name.
 
 use crate::words;
 use krylith_core::solver::Solution;
@@ -8,7 +8,7 @@ use krylith_plot::residuals::{self, Residuals};
 use krylith_plot::scene::Scene;
 use std::path::Path;
 
-/// The residuals of a solve over its iterations.
+/// Draws the residuals of a solve over its iterations.
 pub fn residuals(title: &str, solution: &Solution) -> Scene {
     let history = &solution.history;
     let attempts = solution.attempts().into_iter().map(|(from, name)| (from, name.to_string()));
@@ -24,26 +24,26 @@ pub fn residuals(title: &str, solution: &Solution) -> Scene {
     })
 }
 
-/// Writes a picture; it appears whole or not at all.
+/// Writes a plot to a file atomically.
 ///
 /// # Errors
-/// A name that ends neither in .png nor in .svg; what the file system says.
+/// The name ends neither in .png nor in .svg, or the file system reports an error.
 pub fn write(scene: &Scene, path: &Path) -> Result<()> {
     let data = encode(scene, path)?;
     krylith_core::io::atomic::write(path, |out| out.write_all(&data))
 }
 
-/// The bytes of a picture, by the ending of its name.
+/// Returns the bytes of a plot, in the format of the file name's extension.
 ///
 /// # Errors
-/// A name that ends neither in .png nor in .svg; no memory for a PNG.
+/// The name ends neither in .png nor in .svg, or there is not enough memory for a PNG.
 pub fn encode(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
     let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     match ending.as_str() {
         "svg" => Ok(scene.svg().into_bytes()),
         "png" => png(scene, path),
         _ => Err(Error::invalid(format!(
-            "{}: pictures are PNG or SVG; give a name that ends in .png or .svg",
+            "{}: plots are PNG or SVG; give a name that ends in .png or .svg",
             name(path)
         ))),
     }
@@ -52,7 +52,7 @@ pub fn encode(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
 fn png(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
     let (width, height) = (scene.width, scene.height);
     scene.png().ok_or_else(|| {
-        let message = format!("{}: no memory for a PNG of {width} by {height} units", name(path));
+        let message = format!("{}: not enough memory for a PNG of {width} by {height} units", name(path));
         Error::invalid(message + "; give a name that ends in .svg")
     })
 }

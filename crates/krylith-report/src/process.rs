@@ -1,4 +1,5 @@
-//! What any of our processes has from its system, and needs `unsafe` for: memory, temporary files, and an end in one line.
+//! System services of a process that need `unsafe`: memory, removal of temporary files, and an exit with one
+//! line of text.
 
 use krylith_core::io::atomic::Told;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,45 +7,46 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 
-/// The exit code where the machine lacks something.
+/// The exit code for errors of the machine, such as missing memory, drivers or devices.
 pub const MACHINE: u8 = 3;
 
-/// Memory of the system, and an end in one line where it has none: the standard library's end is an abort with many. For a
-/// program's `#[global_allocator]`.
+/// The system's allocator, for a program's `#[global_allocator]`. Out of memory, it ends the process with one
+/// line of text, where the standard library would abort with many.
 pub struct Memory;
 
-/// From so many bytes on, two large pages, an array gets them.
+/// Size in bytes from which an array gets large pages: two of them.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 4 << 20;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the contract of the trait.
         found(large(unsafe { System.alloc(layout) }, layout.size()), layout.size())
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the contract of the trait.
         found(large(unsafe { System.alloc_zeroed(layout) }, layout.size()), layout.size())
     }
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the contract of the trait.
         found(large(unsafe { System.realloc(p, layout, size) }, size), size)
     }
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the contract of the trait.
         unsafe { System.dealloc(p, layout) }
     }
 }
 
-/// Asks for large pages in arrays of many megabytes: at the first touch, memory in small ones costs the system several times
-/// what it costs to fill it.
+/// Requests large pages for arrays of many megabytes. The first access to memory in small pages costs several
+/// times as much as filling it.
 fn large(memory: *mut u8, bytes: usize) -> *mut u8 {
     #[cfg(target_os = "linux")]
     if bytes >= LARGE && !memory.is_null() {
         let (start, page) = (memory as usize, 1usize << 21);
         let (from, to) = (start.next_multiple_of(page), (start + bytes) / page * page);
-        // SAFETY: whole pages of one allocation; the advice changes no content, and its failure changes nothing.
+        // SAFETY: whole pages of one allocation; the advice changes no content, and its failure changes
+        // nothing.
         unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
@@ -52,7 +54,8 @@ fn large(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Gives memory on; without any the command ends here, unless who asked has words of its own for that.
+/// Returns the memory. If the allocation failed, ends the process, unless the caller handles failed
+/// allocations itself.
 fn found(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() && !krylith_core::memory::may_fail() {
         out_of_memory(bytes);
@@ -60,7 +63,7 @@ fn found(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Says so, once, and ends the process. Allocates nothing.
+/// Writes an error once and ends the process. Allocates nothing.
 #[cold]
 fn out_of_memory(bytes: usize) -> ! {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -71,8 +74,8 @@ fn out_of_memory(bytes: usize) -> ! {
     let mut rest = &mut line[..];
     let _ = writeln!(
         rest,
-        "error: out of memory, {} {} more are not to be had; use f32 storage, a smaller restart or a machine with \
-         more memory (--precision f32, --restart)",
+        "error: out of memory, {} {} more could not be allocated; use f32 storage, a smaller restart or a machine \
+         with more memory (--precision f32, --restart)",
         if bytes >> 20 > 0 { bytes >> 20 } else { bytes.div_ceil(1024) },
         if bytes >> 20 > 0 { "MiB" } else { "KiB" }
     );
@@ -80,11 +83,11 @@ fn out_of_memory(bytes: usize) -> ! {
     end(&line[..line.len() - free], MACHINE)
 }
 
-/// Temporary files that are there, as the system takes names.
+/// Names of existing temporary files, as C strings.
 #[cfg(unix)]
 static TEMPORARIES: [AtomicPtr<libc::c_char>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
 
-/// The place of one of them; it is free again when this is dropped.
+/// The slot of a temporary file; dropping it frees the slot.
 #[cfg(unix)]
 struct Slot(usize);
 
@@ -96,7 +99,8 @@ impl Drop for Slot {
     }
 }
 
-/// Has [`end`] remove a temporary file, until what is returned is dropped. Beyond sixteen at a time they stay.
+/// Registers a temporary file, which [`end`] removes, until the returned guard is dropped. More than sixteen
+/// files at a time are not removed.
 #[cfg(unix)]
 pub fn remove_at_end(path: &Path) -> Told {
     use std::os::unix::ffi::OsStrExt;
@@ -110,7 +114,7 @@ pub fn remove_at_end(path: &Path) -> Told {
     }
 }
 
-/// Nothing is removed on this system.
+/// Does nothing: [`end`] removes no files on this system.
 #[cfg(not(unix))]
 pub fn remove_at_end(_: &Path) -> Told {
     Box::new(())
@@ -123,12 +127,12 @@ pub fn end(line: &[u8], code: u8) -> ! {
     for slot in &TEMPORARIES {
         let name = slot.load(SeqCst);
         if !name.is_null() {
-            // SAFETY: a string with its end, which is never given back.
+            // SAFETY: a C string that is never freed.
             unsafe { libc::unlink(name) };
         }
     }
     #[cfg(unix)]
-    // SAFETY: ends the process, without what else is done at exits.
+    // SAFETY: ends the process without exit handlers.
     unsafe {
         libc::_exit(code.into())
     }
@@ -139,7 +143,7 @@ pub fn end(line: &[u8], code: u8) -> ! {
 /// Writes a line to stderr. Safe in a signal handler.
 pub fn write(line: &[u8]) {
     #[cfg(unix)]
-    // SAFETY: a buffer and its length. What cannot be written is lost, as on a closed stderr elsewhere.
+    // SAFETY: a buffer and its length. A failed write is ignored, as with a closed stderr elsewhere.
     unsafe {
         libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
     }

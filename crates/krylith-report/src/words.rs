@@ -1,4 +1,4 @@
-//! What a solution says in words, whoever asks for it: the command, Python or C.
+//! Descriptions of solutions in text, for the command, Python and C.
 
 use krylith_core::method::MethodName;
 use krylith_core::operator::Format;
@@ -8,22 +8,22 @@ use krylith_core::text::{count, plural, seconds};
 use krylith_core::{Options, Outcome, Precision, Problem, Remedy};
 use std::fmt::Write;
 
-/// Most restarts that are named one by one; the report has all.
+/// Largest number of restarts that a summary lists; the report has all.
 const SHOWN: usize = 5;
 
-/// What options are called where the words are read.
+/// The spelling of options in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// The command's flags.
     Flags,
     /// Keyword arguments of Python.
     Keywords,
-    /// The text of [`Options`], as programs in C give it.
+    /// The text form of [`Options`], which programs in C use.
     Text,
 }
 
 impl Language {
-    /// An option by its name in [`Options`], with a value or without.
+    /// Spells an option, with a value or without; `key` is its name in [`Options`].
     fn option(self, key: &str, value: &str) -> String {
         match (self, key, value) {
             (Language::Flags, _, "") => format!("--{}", key.replace('_', "-")),
@@ -35,7 +35,7 @@ impl Language {
         }
     }
 
-    /// What may mend an error, or nothing.
+    /// Returns the options that may remedy an error, in parentheses, or an empty text.
     pub fn remedies(self, error: &krylith_core::Error) -> String {
         let options = error.remedies().iter().filter_map(|remedy| {
             let (key, value) = match remedy {
@@ -54,7 +54,7 @@ impl Language {
     }
 }
 
-/// `GMRES(30), point-block Jacobi`.
+/// Returns the method and the preconditioner, such as `GMRES(30), point-block Jacobi`.
 pub fn method(solution: &Solution) -> String {
     format!("{}, {}", solution.method.title(), preconditioner(solution))
 }
@@ -70,7 +70,7 @@ fn preconditioner(solution: &Solution) -> String {
     format!("{}{equilibrated}{matched}{null}", info.text)
 }
 
-/// `converged after 42 iterations, 1 restart`.
+/// Returns the outcome, such as `converged after 42 iterations, 1 restart`.
 pub fn outcome(solution: &Solution) -> String {
     let history = &solution.history;
     let restarts = match history.restarts {
@@ -91,7 +91,7 @@ pub fn outcome(solution: &Solution) -> String {
     format!("{words} after {}{restarts}", plural(history.iterations, "iteration"))
 }
 
-/// One line for stderr where the solve did not converge: the outcome by name, and what to try.
+/// Returns a line for stderr about a solve that did not converge: the outcome by name, and what to try.
 pub fn verdict(label: &str, solution: &Solution, options: &Options, language: Language) -> String {
     let history = &solution.history;
     format!(
@@ -106,7 +106,7 @@ pub fn verdict(label: &str, solution: &Solution, options: &Options, language: La
     )
 }
 
-/// What to try, or what is the matter with the system.
+/// Returns what to try, or what is wrong with the system.
 fn remedy(solution: &Solution, options: &Options, language: Language) -> String {
     let [rtol, restart, max_iters] = ["rtol", "restart", "max_iters"].map(|key| language.option(key, ""));
     let [precond, nullspace] = ["precond", "nullspace"].map(|key| language.option(key, ""));
@@ -119,14 +119,15 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::Interrupted => "; x is the best so far".into(),
         Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
-        // Rounding explains the residual up to a small factor; what it does not explain is lost below the smallest numbers.
+        // Rounding of x explains the residual up to a small factor; the rest comes from underflow.
         Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
-            "; rounding x makes only {:.1e} of the residual: numbers of x, or products with them, are too small for double precision \
-             (below 2.2e-308): scale the system",
+            "; rounding of x explains only {:.1e} of the residual; numbers of x, or products with them, are too \
+             small for double precision (below 2.2e-308): scale the system",
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
-            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: loosen {rtol}",
+            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: \
+             loosen {rtol}",
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
@@ -136,7 +137,10 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         _ if is_cg_astray(solution) => {
             let others = ["bicgstab", "gmres"].map(|method| language.option("method", method));
             let method = solution.method.name();
-            format!("; the matrix is not symmetric, and {method} needs that: {} or {}", others[0], others[1])
+            format!(
+                "; the matrix is not symmetric, but {method} needs a symmetric one: try {} or {}",
+                others[0], others[1]
+            )
         }
         Outcome::NotFinite => format!("; numbers overflow: scale the system, or try {none}"),
         _ if solution.diagnosis.is_singular() => singular(solution, language),
@@ -154,23 +158,23 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
     }
 }
 
-/// CG or its kind on a matrix that is not symmetric.
+/// Returns true if a solve used CG or CB-CG on a matrix that is not symmetric.
 fn is_cg_astray(solution: &Solution) -> bool {
     let is_cg = matches!(solution.method.name(), MethodName::Cg | MethodName::Cbcg);
     is_cg && solution.symmetric == Some(false)
 }
 
-/// What no A x has, and what would have told the solver so.
+/// Describes the part of b that no A x has, and the option that declares it in advance.
 fn inconsistent(solution: &Solution, language: Language) -> String {
     let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
     let mut text = why.map(|e| format!("; {}", e.detail)).unwrap_or_default();
     if solution.null_vectors == 0 && solution.diagnosis.constants.named {
-        text += &format!("; {} names them beforehand", language.option("nullspace", "constant"));
+        text += &format!("; {} declares them in advance", language.option("nullspace", "constant"));
     }
     text
 }
 
-/// What is known of a singular matrix with which a solve has failed.
+/// Describes a singular matrix after a failed solve.
 fn singular(solution: &Solution, language: Language) -> String {
     let found = &solution.diagnosis.constants;
     let part = "b may have a part that no A x has";
@@ -184,12 +188,14 @@ fn singular(solution: &Solution, language: Language) -> String {
             language.option("nullspace", "")
         ),
         _ => {
-            format!("; the matrix is singular and not symmetric, and {part}: a null vector of its transpose")
+            format!(
+                "; the matrix is singular and not symmetric, and {part}, along a null vector of the transposed matrix"
+            )
         }
     }
 }
 
-/// What stands in the way of any method: empty rows and columns, and zeros on the diagonal.
+/// Describes obstacles to any method: empty rows and columns, and zeros on the diagonal.
 fn structure(solution: &Solution, language: Language) -> Option<String> {
     let found = &*solution.diagnosis;
     for (one, many, indices) in
@@ -206,15 +212,15 @@ fn structure(solution: &Solution, language: Language) -> Option<String> {
     }
     let rows = if found.missing_diagonal.count == 1 { "row" } else { "rows" };
     Some(format!(
-        "; the diagonal is zero in {rows} {}: give unknowns of one node as a block ({}), permute rows to a zero-free \
-         diagonal, or raise {}",
+        "; the diagonal is zero in {rows} {}: give unknowns of one node as a block ({}), permute rows to a \
+         zero-free diagonal, or raise {}",
         found.missing_diagonal,
         language.option("block", ""),
         language.option("max_iters", "")
     ))
 }
 
-/// Names, each once with how often it comes.
+/// Lists each name once, with the number of times it occurs.
 fn counted(names: &[String]) -> String {
     let mut once: Vec<(&String, usize)> = Vec::new();
     for name in names {
@@ -227,7 +233,7 @@ fn counted(names: &[String]) -> String {
     text.collect::<Vec<_>>().join(", ")
 }
 
-/// Where it ran, and why there.
+/// Returns the device of a solve, and the reason for its choice.
 pub fn device(solution: &Solution) -> String {
     let device = &solution.device;
     let cpu = device.kind == "cpu";
@@ -236,7 +242,8 @@ pub fn device(solution: &Solution) -> String {
     format!("{}{threads} ({})", counted(&device.names), device.reason)
 }
 
-/// Method and preconditioner with what they chose, and what happened on the way.
+/// Returns lines with the method, the preconditioner, the settings that they chose, and the events of the
+/// solve.
 pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
     let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
     let stored = if options.precision == Some(Precision::F32) { ", stored in f32" } else { "" };
@@ -264,7 +271,7 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
             },
         ),
     );
-    // Methods that restart by design do so too often to be told.
+    // Methods that restart by design do so too often to list.
     if method.restart().is_none() {
         lines.extend(of(&[EventKind::Restart]).take(SHOWN).map(|e| {
             format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.detail)
@@ -273,7 +280,7 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
     lines
 }
 
-/// The residual at the end, and what it is to be held against.
+/// Returns the residual at the end, the target, and the share of rounding.
 pub fn residual(solution: &Solution) -> String {
     let history = &solution.history;
     let by_rows = solution.row_scaled_residual.map(|r| format!(", {r:.1e} with rows scaled to norm 1"));
@@ -283,24 +290,25 @@ pub fn residual(solution: &Solution) -> String {
         by_rows.unwrap_or_default(),
         solution.target
     );
-    // Without b there is nothing that rounding could be a share of.
+    // With b = 0 the share of rounding is not defined.
     match history.rounding.is_finite() {
         true => format!("{text}; rounding of x makes up to {:.1e}", history.rounding),
         false => text,
     }
 }
 
-/// Iterations a second.
+/// Returns the iterations per second.
 pub fn rate(solution: &Solution) -> f64 {
     solution.history.iterations as f64 / solution.solve_seconds.max(1e-9)
 }
 
-/// Iterations a second with sensible digits.
+/// Formats iterations per second with three digits or so.
 pub fn rate_text(rate: f64) -> String {
     if rate >= 100.0 { count(rate.round() as usize) } else { format!("{rate:.1}") }
 }
 
-/// Where the time went: the whole, the parts of the set-up after `first`, the shares of an iteration.
+/// Returns lines with the times: set-up and solve, the parts of the set-up after `first`, and the shares of
+/// an iteration.
 pub fn time(solution: &Solution, first: &str) -> Vec<String> {
     let pace = match solution.history.iterations {
         0 => String::new(),
@@ -329,7 +337,7 @@ pub fn time(solution: &Solution, first: &str) -> Vec<String> {
     lines
 }
 
-/// A system in lines: its unknowns, `entries` stored in the format that the caller names, and its blocks.
+/// Describes a system in lines: its unknowns, its `entries` stored in `format`, and its block size.
 pub fn system(problem: &Problem, entries: usize, format: &str) -> Vec<String> {
     let (b, s) = (problem.block(), problem.stages());
     let stages = if s > 1 { format!(", {}", plural(s, "stage")) } else { String::new() };
@@ -343,7 +351,7 @@ pub fn system(problem: &Problem, entries: usize, format: &str) -> Vec<String> {
     ]
 }
 
-/// A solve in a table: `system` says what was solved.
+/// Returns a table of a solve; `system` describes the system.
 pub fn text(system: Vec<String>, solution: &Solution, options: &Options) -> String {
     table(&[
         ("system", system),
@@ -355,11 +363,11 @@ pub fn text(system: Vec<String>, solution: &Solution, options: &Options) -> Stri
     ])
 }
 
-/// Columns that the parts of a set-up may take.
+/// Largest width, in columns, of the line with the parts of a set-up.
 const PARTS_WIDTH: usize = 60;
 
-/// `loaded in 41.0 ms; product 3.1 ms, factors 2.0 ms`: the longest parts of a set-up after what comes first, as many as fit
-/// a line.
+/// Returns `first` and the longest parts of a set-up, as many as fit in a line, such as
+/// `loaded in 41.0 ms; product 3.1 ms, factors 2.0 ms`.
 fn set_up(first: &str, parts: &SetupParts) -> String {
     let mut all: Vec<(&str, f64)> = parts.iter().map(|(part, seconds)| (part.name(), seconds)).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -384,7 +392,7 @@ fn set_up(first: &str, parts: &SetupParts) -> String {
     line
 }
 
-/// Labels in one column, lines in the other.
+/// Formats a table with labels in one column and lines in the other.
 pub fn table(rows: &[(&str, Vec<String>)]) -> String {
     let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
     let mut out = String::new();

@@ -322,7 +322,7 @@ fn systems_that_cannot_be_solved_as_asked_say_why() {
     f.write("uneven.mtx", mtx(n, n, &uneven.collect::<Vec<_>>()));
     for (method, precond) in [("cg", "none"), ("cg", "jacobi"), ("cbcg", "none")] {
         let words = format!(
-            "the matrix is not symmetric, and {method} needs that: --method bicgstab or --method gmres"
+            "the matrix is not symmetric, but {method} needs a symmetric one: try --method bicgstab or --method gmres"
         );
         f.line(&format!(
             "solve uneven.mtx --device cpu --method {method} --precond {precond} --max-iters 100"
