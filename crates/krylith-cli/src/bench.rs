@@ -1,26 +1,28 @@
-//! `krylith bench`: the suites are a program of their own, `krylith-bench`, which most users never need.
+//! `krylith bench`: runs the separate program `krylith-bench`, which most users do not need.
 
 use crate::args::BenchArgs;
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Becomes that program, or waits for it where a process cannot become another.
+/// Replaces this process by `krylith-bench`, or starts it and waits where the system cannot replace a
+/// process.
 ///
 /// # Errors
-/// There is none, with what installs it; one that cannot be started.
+/// The program is not found, or cannot be started.
 pub fn bench(args: &BenchArgs) -> Result<u8> {
     let Some(program) = find() else {
         return Err(Failure::usage(
-            "the suites are a program of their own, `krylith-bench`, which lies neither beside this one nor on the PATH: \
-             `cargo install --path crates/krylith-bench` installs it, `cargo build --release -p krylith-bench` builds it",
+            "the program `krylith-bench` is neither in the folder of this program nor on the PATH; install it \
+             with `cargo install --path crates/krylith-bench`, or build it with \
+             `cargo build --release -p krylith-bench`",
         ));
     };
     become_it(Command::new(&program).args(&args.words))
         .map_err(|e| Failure::machine(format!("{}: {e}", krylith_core::text::name(program))))
 }
 
-/// Beside this program, else on the PATH.
+/// Finds the program in the folder of this program, or else on the PATH.
 fn find() -> Option<PathBuf> {
     let name = format!("krylith-bench{}", std::env::consts::EXE_SUFFIX);
     let own = std::env::current_exe().ok();
@@ -33,7 +35,7 @@ fn find() -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
-/// In its place: signals and the exit code are the program's own.
+/// Replaces this process, so that signals and the exit code are those of the program.
 #[cfg(unix)]
 fn become_it(command: &mut Command) -> std::io::Result<u8> {
     Err(std::os::unix::process::CommandExt::exec(command))

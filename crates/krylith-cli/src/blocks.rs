@@ -1,8 +1,9 @@
-//! A picture of what stands inside the blocks.
+//! A drawing of the structure inside blocks.
 
 use krylith_core::operator::Structure;
 
-/// One line a row of the block: a letter for each number that is stored once, a dot for what is zero in every block.
+/// Returns a line for each row of the block: a letter for each distinct stored number, a dot for a number
+/// that is zero in every block.
 pub fn picture(structure: &Structure) -> Vec<String> {
     let letter = |slot: Option<usize>| match slot {
         None => '.',

@@ -1,4 +1,4 @@
-//! `krylith completions` and `krylith man`: made from the same description as the help.
+//! `krylith completions` and `krylith man`, generated from the same description as the help.
 
 use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::failure::{DONE, Failure, Result};
@@ -8,7 +8,7 @@ use krylith_core::names::did_you_mean;
 use krylith_core::text::name;
 use std::path::Path;
 
-/// Prints the completions of a shell.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
 /// None.
@@ -22,14 +22,14 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8> {
 /// Prints a page of the manual, or writes all of them.
 ///
 /// # Errors
-/// A subcommand that is none, a folder that cannot be written.
+/// The subcommand is unknown, or the folder cannot be written.
 pub fn man(args: &ManArgs) -> Result<u8> {
-    // Every command knows its whole name then.
+    // After `build` every command knows its full name.
     let mut command = args::command().disable_help_subcommand(true);
     command.build();
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| {
-            Failure::usage(format!("--out {}: the folder cannot be made ({e})", name(folder)))
+            Failure::usage(format!("--out {}: the folder cannot be created ({e})", name(folder)))
         })?;
         write(folder, "krylith".into(), &command)?;
         for page in command.get_subcommands() {
@@ -45,7 +45,10 @@ pub fn man(args: &ManArgs) -> Result<u8> {
                 command.get_subcommands().find(|page| krylith_core::names::same(page.get_name(), name));
             found.cloned().ok_or_else(|| {
                 let hint = did_you_mean("command", name, &known);
-                Failure::usage(format!("no page is called `{name}`; there are {}{hint}", known.join(", ")))
+                Failure::usage(format!(
+                    "unknown page `{name}`; the known pages are {}{hint}",
+                    known.join(", ")
+                ))
             })?
         }
     };
@@ -57,7 +60,7 @@ fn rendered(page: &clap::Command) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     Man::new(page.clone())
         .render(&mut text)
-        .map_err(|e| Failure::machine(format!("the manual cannot be made: {e}")))?;
+        .map_err(|e| Failure::machine(format!("the manual cannot be generated: {e}")))?;
     Ok(text)
 }
 

@@ -1,7 +1,8 @@
-//! What `[solver]` of a `system.toml` says of a solve beside options of a solver, where the command line says nothing.
+//! Defaults in `[solver]` of a `system.toml` that are options of the command, such as outputs. The command
+//! line overrides them.
 //!
-//! The file may be a stranger's: outputs that it names stay below its own folder, and take no other file's place than that of an output
-//! of ours. Whoever wants more says so on the command line.
+//! The file may come from someone else. Outputs that it names must be below its own folder, and may replace
+//! only outputs of Krylith. The command line has no such limits.
 
 use crate::args::SolveArgs;
 use crate::failure::{Failure, Result};
@@ -16,10 +17,10 @@ use std::path::{Component, Path, PathBuf};
 /// An output that a file names, and the option that it stands for.
 pub type Named = (&'static str, PathBuf);
 
-/// Takes what the command line leaves open; the outputs among it.
+/// Sets the options that the command line does not give, and returns the outputs among them.
 ///
 /// # Errors
-/// A file that cannot be read, or that names an output outside its folder.
+/// The file cannot be read, or names an output outside its folder.
 pub fn take(args: &mut SolveArgs) -> Result<Vec<Named>> {
     let Defaults { nullspace, near_nullspace, out, report, plot, vtu, threads, .. } =
         Defaults::read(&args.system)?;
@@ -49,7 +50,7 @@ pub fn take(args: &mut SolveArgs) -> Result<Vec<Named>> {
     Ok(named)
 }
 
-/// Refuses a place that is not below the folder of `system`, links followed.
+/// Rejects a path that is not below the folder of `system`; follows links.
 fn check_below(system: &Path, option: &str, path: &Path) -> Result<()> {
     if output::is_stdout(path) {
         return Ok(());
@@ -60,7 +61,7 @@ fn check_below(system: &Path, option: &str, path: &Path) -> Result<()> {
     });
     let real =
         |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.canonicalize();
-    // A folder that is missing is told with the other outputs.
+    // A missing folder is reported with the other outputs.
     let linked = || match destination(path).map(|place| place.parent().map(real)) {
         Ok(Some(Ok(place))) => real(folder).is_ok_and(|folder| place.starts_with(folder)),
         Ok(_) => true,
@@ -71,21 +72,21 @@ fn check_below(system: &Path, option: &str, path: &Path) -> Result<()> {
     }
     let key = option.trim_start_matches('-');
     Err(Failure::usage(format!(
-        "{}: `solver.{key}` leads out of its folder, to {path}; outputs that a file names stay below it: say {option} {path} on \
-         the command line to write there",
+        "{}: `solver.{key}` is {path}, outside the folder of the file; give {option} {path} on the command line to \
+         write there",
         name(system),
         path = name(path)
     )))
 }
 
-/// Refuses to put what a file names in the place of something that is no output of ours.
+/// Rejects an output named by a file that would replace a file which Krylith did not write.
 ///
 /// # Errors
-/// The first such place.
+/// The first such output.
 pub fn check_own(system: &Path, named: &[Named]) -> Result<()> {
     for (option, path) in named.iter().filter(|(_, path)| !output::is_stdout(path) && path.exists()) {
         let mut head = Vec::new();
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would wait for its other end, so only files are read.
         let read = match path.is_file() {
             true => std::fs::File::open(path),
             false => Err(std::io::ErrorKind::InvalidInput.into()),
@@ -96,8 +97,8 @@ pub fn check_own(system: &Path, named: &[Named]) -> Result<()> {
         }
         let key = option.trim_start_matches('-');
         return Err(Failure::usage(format!(
-            "{}: `solver.{key}` names {path}, which is there and was not written by Krylith; say {option} {path} on the command \
-             line to replace it",
+            "{}: `solver.{key}` is {path}, an existing file that was not written by Krylith; give {option} {path} \
+             on the command line to replace it",
             name(system),
             path = name(path)
         )));

@@ -1,48 +1,48 @@
-//! How a command ends when it cannot do what was asked: one line on stderr and an exit code, never a backtrace.
+//! Failures of a command: one line on stderr and an exit code, never a backtrace.
 
 use krylith_report::words::Language;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-/// Converged, or done.
+/// The solve converged, or the command succeeded.
 pub const DONE: u8 = 0;
-/// The solve ended without convergence; its outcome was named.
+/// The solve did not converge; its outcome was printed.
 pub const NOT_CONVERGED: u8 = 1;
-/// What the caller can mend: usage, input, output files.
+/// An error that the caller can correct: usage, input or output files.
 pub const USAGE: u8 = 2;
-/// The machine's part: memory, driver, library, device; or a bug of ours.
+/// An error of the machine (memory, driver, library or device), or a bug in Krylith.
 pub use krylith_report::process::MACHINE;
-/// Ctrl-C.
+/// Ctrl-C ended the command.
 pub const INTERRUPTED: u8 = 130;
 
-/// What went wrong, and the exit code that goes with it.
+/// An error message, and the exit code that belongs to it.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// [`USAGE`] or [`MACHINE`].
     pub code: u8,
-    /// Names the thing and the remedy.
+    /// The text, which names the cause and the remedy.
     pub message: String,
-    /// The other rank that it is about.
+    /// The other rank that failed, if it was not this one.
     pub rank: Option<usize>,
-    /// All ranks know of it and stop where this one does.
+    /// True if all ranks know of the failure, and stop at the same point.
     pub agreed: bool,
 }
 
-/// `Result` with a [`Failure`].
+/// A `Result` whose error is a [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Something the caller can mend.
+    /// Creates a failure that the caller can correct.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into(), rank: None, agreed: false }
     }
 
-    /// Something the machine lacks.
+    /// Creates a failure of the machine.
     pub fn machine(message: impl Into<String>) -> Self {
         Self { code: MACHINE, message: message.into(), rank: None, agreed: false }
     }
 
-    /// Puts the option or file in front of the message.
+    /// Puts the name of an option or a file in front of the message.
     pub fn within(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
@@ -59,7 +59,7 @@ impl From<krylith_core::Error> for Failure {
 /// Runs a command and turns failures and panics into one line and an exit code.
 pub fn guard(command: impl FnOnce() -> Result<u8>) -> u8 {
     static PANIC: Mutex<String> = Mutex::new(String::new());
-    // The default hook prints a backtrace's worth of text; a user needs one line to send to us.
+    // The default hook prints many lines; a user needs one line for a bug report.
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();
         let said = payload.downcast_ref::<&str>().copied();

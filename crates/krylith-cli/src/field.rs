@@ -1,4 +1,4 @@
-//! `--vtu`: a solution on the mesh of a generated problem, or at the points that a `system.toml` names.
+//! `--vtu`: a solution on the mesh of a generated problem, or at the coordinates that a `system.toml` names.
 
 use crate::failure::{Failure, Result};
 use crate::output::Target;
@@ -10,22 +10,22 @@ use krylith_problems::DuctMesh;
 use std::ops::Range;
 use std::path::Path;
 
-/// Refuses a system whose nodes lie nowhere, before it is solved.
+/// Rejects a system without coordinates of its nodes, before it is solved.
 ///
 /// # Errors
-/// That, and what to do.
+/// The coordinates are missing, or their number differs from that of the nodes.
 pub fn check(system: &System, path: &Path) -> Result<()> {
     let option = format!("--vtu {}", krylith_core::text::name(path));
     let Some(points) = &system.coordinates else {
         let message =
-            "it is not known where the nodes lie: name their `coordinates` in a system.toml beside `matrix`";
+            "the coordinates of the nodes are not known; name their file as `coordinates` in a system.toml";
         return Err(Failure::usage(format!("{option}: {message}")));
     };
     let nodes = [system.order.nodes, system.own_nodes()];
     if !nodes.contains(&points.len()) {
         let (there, b) = (points.len(), system.order.block);
         let message = format!(
-            "{there} points for {} nodes of {}; --block says what a node is",
+            "{there} points for {} nodes of {}; expected one point a node (--block sets the size of a node)",
             nodes[0],
             plural(b, "unknown")
         );
@@ -34,10 +34,10 @@ pub fn check(system: &System, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every point, on the rank that speaks. Collective.
+/// Returns the coordinates of all nodes, on the rank that prints. Collective.
 ///
 /// # Errors
-/// A rank that is gone or failed.
+/// Another rank failed or ended.
 pub fn points(system: &System) -> Result<Vec<[f64; 3]>> {
     let points = system.coordinates.clone().unwrap_or_default();
     if points.len() == system.order.nodes {
@@ -46,16 +46,17 @@ pub fn points(system: &System) -> Result<Vec<[f64; 3]>> {
     Ok(share::gather(system, points.into_flattened(), 3)?.as_chunks::<3>().0.to_vec())
 }
 
-/// Values at the points.
+/// The values of a field at the points.
 enum Column {
     Scalar(Vec<f64>),
     Vector(Vec<[f64; 3]>),
 }
 
-/// Writes each x, in the solver's order, as fields at `points`; stages and right-hand sides have fields of their own.
+/// Writes each x, in the solver's order, as fields at `points`. Each stage and each right-hand side has
+/// separate fields.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system reports an error.
 pub fn write(
     system: &System,
     points: &[[f64; 3]],
@@ -90,7 +91,7 @@ pub fn write(
             Column::Vector(values) => (name.as_str(), Values::Vector(values)),
         })
         .collect();
-    // Nodes of a grid are the corners of its cells.
+    // The nodes of a grid are the corners of its cells.
     let grid = system
         .grid
         .filter(|grid| grid.iter().all(|n| *n > 1) && grid.iter().product::<usize>() == points.len());
@@ -106,7 +107,7 @@ pub fn write(
     }
 }
 
-/// What the components of a node are: of a generated problem by name, elsewhere by number.
+/// Returns the names of the fields and their components of a node; a file's fields are numbered.
 fn names(system: &str, b: usize) -> Vec<(String, Range<usize>)> {
     let name = |text: &str, from: usize, to: usize| (text.to_string(), from..to);
     match (system.split(':').next().unwrap_or_default(), b) {

@@ -1,4 +1,4 @@
-//! Which files a command reads and writes: no output takes the place of an input or of another output.
+//! The files that a command reads and writes. No output may replace an input or another output.
 
 use crate::failure::{Failure, Result};
 use crate::output::is_stdout;
@@ -6,10 +6,11 @@ use crate::system::is_problem;
 use krylith_core::text::name;
 use std::path::{Path, PathBuf};
 
-/// A file of a command, and the option that names it; none for SYSTEM and what it names.
+/// A file of a command, and the option that names it; the option is empty for SYSTEM and the files that it
+/// names.
 pub type Named<'a> = (&'a str, PathBuf);
 
-/// The files that SYSTEM is read from; a generated problem has none.
+/// Returns the files of SYSTEM; a generated problem has none.
 pub fn of_system<'a>(system: &Path) -> Vec<Named<'a>> {
     if is_problem(system) {
         return Vec::new();
@@ -17,9 +18,9 @@ pub fn of_system<'a>(system: &Path) -> Vec<Named<'a>> {
     krylith_core::io::system::files(system).into_iter().map(|path| ("", path)).collect()
 }
 
-/// Refuses outputs that are inputs, or one another.
+/// Rejects outputs that are also inputs, or that are the same file as another output.
 ///
-/// Files are told apart by what they are and not by how they are spelt: links are followed, and names of one file are one.
+/// The check compares files, not names: it follows links, and recognizes different names of one file.
 ///
 /// # Errors
 /// The first such output, with both names.
@@ -39,7 +40,8 @@ pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
     Ok(())
 }
 
-/// Whether two paths lead to one file, which may not exist yet. Devices and pipes hold nothing that could be lost.
+/// Returns true if two paths lead to the same file, which may not exist yet. Devices and pipes do not count,
+/// as nothing in them can be lost.
 fn same(a: &Path, b: &Path) -> bool {
     if is_stdout(a) || is_stdout(b) {
         return is_stdout(a) && is_stdout(b);
@@ -48,7 +50,7 @@ fn same(a: &Path, b: &Path) -> bool {
     lost(a) && lost(b) && (one_inode(a, b) || place(a).is_some_and(|p| Some(p) == place(b)))
 }
 
-/// Hard links are one file by two names.
+/// Returns true for hard links, which are two names of one file.
 #[cfg(unix)]
 fn one_inode(a: &Path, b: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -61,7 +63,7 @@ fn one_inode(_: &Path, _: &Path) -> bool {
     false
 }
 
-/// The path without links and dots; of a file that is not there yet, that of its folder and its name.
+/// Returns the path without links and dots; for a file that does not exist yet, resolves its folder.
 fn place(path: &Path) -> Option<PathBuf> {
     let path = &krylith_core::io::atomic::destination(path).ok()?;
     if let Ok(there) = path.canonicalize() {

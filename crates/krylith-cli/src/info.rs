@@ -1,5 +1,5 @@
-//! `krylith info`: the machine as Krylith sees it; a system's size, blocks and partitions, and what is worth knowing before a
-//! solve (`portrait`).
+//! `krylith info`: the devices and libraries of the machine; the size, blocks and partitions of a system, and
+//! its properties (`portrait`).
 
 use crate::args::InfoArgs;
 use crate::blocks::picture;
@@ -18,7 +18,7 @@ use krylith_core::text::{bytes, count, name, plural};
 /// Runs the command.
 ///
 /// # Errors
-/// A system that cannot be read, more ranks than it has block rows.
+/// The system cannot be read, or has fewer block rows than ranks.
 pub fn info(args: InfoArgs) -> Result<u8> {
     crate::interrupt::watch()?;
     let system = match &args.system {
@@ -43,7 +43,8 @@ pub fn info(args: InfoArgs) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Devices and libraries, found or why not. Further devices report here.
+/// Returns the devices and libraries, or why they were not found. Support for a new device adds its lines
+/// here.
 fn found() -> Vec<(&'static str, Vec<String>)> {
     let mut cpu = vec![host::model(), format!("{}, {}", plural(host::cores(), "core"), host::simd())];
     if let Some(cache) = host::last_cache() {
@@ -59,7 +60,7 @@ fn found() -> Vec<(&'static str, Vec<String>)> {
     vec![("cpu", cpu), ("cuda", cuda()), ("mpi", vec![mpi])]
 }
 
-/// GPUs and what a solve on one needs, or why there is none.
+/// Returns the GPUs and the libraries that a solve on them needs, or why they were not found.
 fn cuda() -> Vec<String> {
     let (mut lines, arch) = match devices() {
         Ok(gpus) => {
@@ -70,7 +71,7 @@ fn cuda() -> Vec<String> {
         }
         Err(e) => (vec![format!("no GPU: {e}")], (9, 0)),
     };
-    // One small kernel tells whether the compiler is there and works.
+    // Compiling one small kernel shows that the compiler exists and works.
     let compiled = vector_kernels().first().map(|kernel| compile_for(kernel, arch));
     lines.push(match compiled {
         Some(Err(e)) => format!("no run-time compiler: {e}"),
@@ -79,7 +80,7 @@ fn cuda() -> Vec<String> {
     let cache = cache_state();
     lines.push(match &cache.folder {
         Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), name(folder)),
-        None => "kernels are not cached: no folder of the user's own can be written".into(),
+        None => "kernels are not cached: no folder of the user is writable".into(),
     });
     lines
 }

@@ -1,5 +1,6 @@
-//! Ctrl-C. In the iterations, and in a set-up between them, the first asks the solve to stop and keeps the best x so far, and the second ends
-//! the process; while files are written the first lets them be finished; before all that the first one ends it.
+//! Ctrl-C. Before the first iteration it ends the process. During a solve the first one cancels the solve,
+//! which keeps the best x found so far, and the second ends the process. While files are written, the first
+//! one lets them be finished, and the second ends the process.
 
 use crate::failure::{INTERRUPTED, Result};
 use crate::{output, process};
@@ -7,23 +8,24 @@ use krylith_core::solver::Cancel;
 use krylith_report::process::{end, remove_at_end, write};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
-/// Nothing is worth keeping yet.
+/// Before the solve: there is no x to keep yet.
 const SETTING_UP: u8 = 0;
-/// A solve runs and watches.
+/// A solve runs and checks for cancellation.
 const SOLVING: u8 = 1;
-/// It was asked to stop.
+/// The solve was asked to stop.
 const ASKED: u8 = 2;
-/// The outcome is known.
+/// The outcome is known, and files are written.
 const WRITING: u8 = 3;
-/// A signal came meanwhile.
+/// A signal came while files were written.
 const FINISHING: u8 = 4;
 
 static STATE: AtomicU8 = AtomicU8::new(SETTING_UP);
 
-/// Catches Ctrl-C, `kill` and a lost terminal from here on, but for what is ignored already. Temporary files go with the process.
+/// Catches Ctrl-C, `kill` and a lost terminal from now on, except for signals that are ignored already.
+/// Temporary files are removed when a signal ends the process.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system reports an error.
 pub fn watch() -> Result<()> {
     krylith_core::io::atomic::on_temporary(remove_at_end);
     #[cfg(unix)]
@@ -31,7 +33,7 @@ pub fn watch() -> Result<()> {
     Ok(())
 }
 
-/// A signal handler: it may do little more than write and end the process.
+/// The signal handler, which may do little more than write and end the process.
 #[cfg(unix)]
 extern "C" fn on_signal(_: libc::c_int) {
     let went_on = STATE.fetch_update(SeqCst, SeqCst, |state| match state {
@@ -40,11 +42,15 @@ extern "C" fn on_signal(_: libc::c_int) {
         _ => None,
     });
     let line: &[u8] = match went_on {
-        Ok(SOLVING) => b"krylith: stopping; press Ctrl-C again to give up the best x so far\n",
-        Ok(_) => b"krylith: files are being written; press Ctrl-C again to give up those that are not done\n",
+        Ok(SOLVING) => {
+            b"krylith: stopping the solve; press Ctrl-C again to end at once and lose the best x\n"
+        }
+        Ok(_) => {
+            b"krylith: files are being written; press Ctrl-C again to end at once and lose unfinished files\n"
+        }
         Err(SETTING_UP) => b"error: interrupted before the first iteration; there is nothing to keep\n",
-        Err(ASKED) => b"error: interrupted again; the best x so far is given up\n",
-        Err(_) => b"error: interrupted again while files were written; each of them is whole or not there\n",
+        Err(ASKED) => b"error: interrupted again; the best x is lost\n",
+        Err(_) => b"error: interrupted again while files were written; each file is complete or missing\n",
     };
     let line = if output::speaks() { line } else { &[] };
     match went_on {
@@ -53,22 +59,23 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// From here on there is something to keep.
+/// Marks the start of a solve: from now on there is an x to keep.
 pub fn solving() {
     STATE.store(SOLVING, SeqCst);
 }
 
-/// From here on files are written, which a first Ctrl-C does not stop: the work was done.
+/// Marks the start of writing files, which the first Ctrl-C does not stop.
 pub fn writing() {
     STATE.store(WRITING, SeqCst);
 }
 
-/// True once a solve was asked to stop.
+/// Returns true once the solve was asked to stop.
 pub fn asked() -> bool {
     STATE.load(SeqCst) == ASKED
 }
 
-/// What a solver's caller does while the solver works: it passes Ctrl-C on, which nothing else looks at between iterations.
+/// Returns a function that the solver calls while it works, and that cancels it after Ctrl-C. Nothing else
+/// checks for Ctrl-C in a set-up.
 pub fn passed_on_to(cancel: &Cancel) -> Box<dyn FnMut() + Send> {
     let cancel = cancel.clone();
     Box::new(move || {
@@ -82,7 +89,7 @@ pub fn passed_on_to(cancel: &Cancel) -> Box<dyn FnMut() + Send> {
 mod tests {
     use super::*;
 
-    /// Between iterations nothing else looks at the signal.
+    /// In a set-up nothing else checks for the signal.
     #[test]
     fn a_solve_that_sets_up_hears_of_ctrl_c() {
         let cancel = Cancel::default();

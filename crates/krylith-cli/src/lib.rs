@@ -1,6 +1,7 @@
-//! The `krylith` command: solve sparse point-block systems and nonlinear ones, write generated ones, measure, look at the machine.
+//! The `krylith` command, which solves linear and nonlinear systems, writes generated systems, measures, and
+//! shows the machine.
 //!
-//! A library, so that the Python package has the command too.
+//! It is a library so that the Python package can offer the command too.
 
 mod args;
 mod bench;
@@ -36,7 +37,8 @@ mod written;
 
 use std::ffi::OsString;
 
-/// Runs a command line, whose first word is the program, and gives the exit code. To be called once in a process.
+/// Runs a command line, whose first word is the program, and gives the exit code. To be called once in a
+/// process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
     report::provenance::begin(&words);
@@ -45,7 +47,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             Ok(args) => args,
             Err(code) => return Ok(code),
         };
-        // The suites are another program, which this process becomes.
+        // `krylith bench` replaces this process by another program.
         if !matches!(args.command, Some(args::Command::Bench(_))) {
             ranks::start()?;
         }
@@ -53,7 +55,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => solve::solve(*args),
             Some(args::Command::Newton(_)) if ranks::comm().size() > 1 => Err(ranks::alone("krylith newton")),
-            // One rank is enough for the rest.
+            // The other commands run on one rank.
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => {
                 process::start_threads(None)?;

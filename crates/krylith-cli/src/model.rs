@@ -1,4 +1,5 @@
-//! `krylith model`: the time of an iteration on many GPUs, predicted; and how far predictions were from measurements.
+//! `krylith model`: predicts the time of an iteration on many GPUs, and compares predictions with
+//! measurements.
 
 use crate::args::ModelArgs;
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result};
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// Runs the command.
 ///
 /// # Errors
-/// Files that cannot be read or say too little, more ranks than block rows, an output file that cannot be written.
+/// A file cannot be read or lacks data, there are more ranks than block rows, or an output file cannot be
+/// written.
 pub fn model(args: ModelArgs) -> Result<u8> {
     if let Some(files) = &args.compare {
         return compare(files, args.within.unwrap_or(15.0));
@@ -30,7 +32,8 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     if args.machine.is_empty() {
         let names: Vec<&str> = machines::ALL.iter().map(|m| m.name).collect();
         return Err(Failure::usage(format!(
-            "name a machine with --machine: {}, or a file that `krylith bench links` wrote; --machines says more of them",
+            "no machine is given; use --machine with {}, or with a file that `krylith bench links` wrote \
+             (--machines describes them)",
             names.join(", ")
         )));
     }
@@ -46,7 +49,8 @@ pub fn model(args: ModelArgs) -> Result<u8> {
         None if args.spmv.is_some() => products(&args, &machines, &mut files)?,
         None if args.weak.is_none() && args.strong.is_none() => {
             return Err(Failure::usage(
-                "say what to predict: a SYSTEM, --weak NODES, --strong UNKNOWNS, --poisson NXxNYxNZ or --spmv SPMV.json",
+                "nothing to predict is given; use a SYSTEM, --weak NODES, --strong UNKNOWNS, \
+                 --poisson NXxNYxNZ or --spmv SPMV.json",
             ));
         }
         None => studies(&args, &machines, &mut files)?,
@@ -57,18 +61,18 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Levels and bytes of a cycle are asked for.
+/// Returns true if the levels of a hierarchy and the bytes of a cycle are to be predicted.
 fn is_of_levels(args: &ModelArgs) -> bool {
     matches!(args.precond, Some(PrecondSpec::Amg(_) | PrecondSpec::Coarse(_))) && args.method.is_none()
 }
 
-/// GMRES without a preconditioner: what `krylith bench okp` measures.
+/// Returns true for GMRES without a preconditioner, which `krylith bench okp` measures.
 fn is_of_okp(args: &ModelArgs) -> bool {
     let gmres = args.method.as_ref().is_some_and(|m| m.method == Some(MethodName::Gmres));
     gmres && args.precond == Some(PrecondSpec::None)
 }
 
-/// Refuses a folder in which a prediction would take the place of what it is made from.
+/// Rejects an output folder in which a prediction would replace one of its inputs.
 fn check_apart(args: &ModelArgs) -> Result<()> {
     let Some(folder) = &args.out else { return Ok(()) };
     let mut inputs: Vec<files::Named> = args.machine.iter().map(|path| ("--machine", path.clone())).collect();
@@ -88,7 +92,7 @@ fn check_apart(args: &ModelArgs) -> Result<()> {
     files::check_apart(&inputs, &outputs)
 }
 
-/// Files of a folder, if one is wanted.
+/// Files written to a folder, if one is given.
 struct Files {
     folder: Option<PathBuf>,
     written: Vec<PathBuf>,
@@ -105,29 +109,31 @@ impl Files {
     }
 }
 
-/// How the program was called; what is not Unicode in it is replaced.
+/// Returns the command line, with replacements for text that is not Unicode.
 fn command() -> String {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// What JSON looks like in a file.
+/// Formats JSON for a file.
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
-/// A system that is shared by some numbers of GPUs.
+/// A system, and its partitions for several numbers of GPUs.
 struct Shares {
     system: System,
     way: Partitioner,
-    /// GPUs, hosts, and what each GPU has.
+    /// The number of GPUs, the number of hosts, and the load of each GPU.
     shares: Vec<(usize, usize, Vec<Load>)>,
 }
 
 impl Shares {
-    /// Reads the system and cuts it.
+    /// Reads the system and partitions it.
     fn of(args: &ModelArgs, system: &Path, machine: &Machine) -> Result<Self> {
         if args.to.is_some() {
-            return Err(Failure::usage("--to is for --weak and --strong; name numbers of GPUs with --gpus"));
+            return Err(Failure::usage(
+                "--to applies only to --weak and --strong; give numbers of GPUs with --gpus",
+            ));
         }
         let numbers = if args.gpus.is_empty() { vec![1, 2, 4] } else { args.gpus.clone() };
         crate::interrupt::watch()?;
@@ -139,7 +145,7 @@ impl Shares {
             partitions::check(&system, gpus)?;
             let hosts = args.hosts.unwrap_or(gpus.div_ceil(machine.gpus_per_host));
             if hosts > gpus {
-                return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs one")));
+                return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs a GPU")));
             }
             let partition = way.partition(&terms, system.coordinates.as_deref(), gpus)?;
             shares.push((gpus, hosts, loads(&terms, &partition, hosts)?));
@@ -158,7 +164,7 @@ impl Shares {
     }
 }
 
-/// The one machine of a prediction.
+/// Returns the only machine of a prediction; several are an error.
 fn one<'a>(machines: &'a [Machine], what: &str) -> Result<&'a Machine> {
     match machines {
         [machine] => Ok(machine),
@@ -166,7 +172,7 @@ fn one<'a>(machines: &'a [Machine], what: &str) -> Result<&'a Machine> {
     }
 }
 
-/// GMRES without a preconditioner on some numbers of GPUs.
+/// Predicts GMRES without a preconditioner for several numbers of GPUs.
 fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
     let machine = one(machines, "a system is")?;
     let shared = Shares::of(args, system, machine)?;
@@ -186,7 +192,7 @@ fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     files.write("prediction.json", &pretty(&report::prediction(&about, machine, &rows)))
 }
 
-/// What `auto`, or the method and preconditioner that were named, would run on such a GPU.
+/// Predicts the choice of `auto`, or the given method and preconditioner, on such a GPU.
 fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
     let machine = one(machines, "a system is")?;
     let shared = Shares::of(args, system, machine)?;
@@ -220,18 +226,20 @@ fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     let mut lines = Vec::new();
     for (gpus, hosts, loads) in &shared.shares {
         if *gpus > 1 && applied.is_of_one_gpu() {
-            notes = vec!["Coarse levels are predicted on one GPU.".to_string()];
+            notes = vec!["Coarse levels can be predicted only for one GPU.".to_string()];
             continue;
         }
         let times = machine.iteration(loads, &shape, !structured, &planned.method, &applied, *hosts)?;
         lines.push(report::Line { gpus: *gpus, hosts: *hosts, times });
     }
     if lines.is_empty() {
-        return Err(Failure::usage("coarse levels are predicted on one GPU; take --gpus 1"));
+        return Err(Failure::usage("coarse levels can be predicted only for one GPU; use --gpus 1"));
     }
     if !applied.is_exact() {
-        notes
-            .push("Incomplete factors have levels that wait for each other, which bytes do not tell.".into());
+        notes.push(
+            "The levels of incomplete factors wait for each other, which a count of bytes does not include."
+                .into(),
+        );
     }
     let open = matches!(options.precond, None | Some(PrecondSpec::Auto))
         || matches!(options.method, None | Some(MethodName::Auto));
@@ -249,13 +257,13 @@ fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
     files.write("prediction.json", &pretty(&report::attempt_json(&about, machine, &made, &lines)))
 }
 
-/// Coarse levels of a system.
+/// Predicts the set-up and the cycle of coarse levels.
 fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Files) -> Result<()> {
     let machine = one(machines, "a system is")?;
     let Some(precond) = &args.precond else { return Ok(()) };
     if args.gpus.iter().any(|gpus| *gpus != 1) || args.hosts.is_some() || args.partition.is_some() {
         return Err(Failure::usage(
-            "coarse levels are predicted on one GPU; leave out --gpus, --hosts and --partition",
+            "coarse levels can be predicted only for one GPU; omit --gpus, --hosts and --partition",
         ));
     }
     crate::interrupt::watch()?;
@@ -269,7 +277,7 @@ fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &
     files.write("multilevel.json", &pretty(&multilevel::json(&title, machine, &hierarchy, &here)))
 }
 
-/// Products of the matrices that `krylith bench spmv` has seen.
+/// Predicts products with the matrices that `krylith bench spmv` measured.
 fn products(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
     let machine = one(machines, "products are")?;
     let Some(path) = &args.spmv else { return Ok(()) };
@@ -282,7 +290,7 @@ fn products(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result
     files.write("products.svg", &study.picture)
 }
 
-/// Weak and strong scaling on every machine.
+/// Predicts weak and strong scaling on every machine.
 fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
     let to = args.to.unwrap_or(8192);
     let kinds = [(true, args.weak), (false, args.strong)];
@@ -308,7 +316,7 @@ fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<
     Ok(())
 }
 
-/// P-CG and P-CBCG of a Poisson equation.
+/// Predicts P-CG and P-CBCG for a Poisson equation.
 fn stencil(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
     let machine = one(machines, "--poisson is")?;
     let text = args.poisson.as_deref().unwrap_or_default();
@@ -336,10 +344,11 @@ fn stencil(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<
     files.write("poisson.json", &pretty(&study.json(machine, &command())))
 }
 
-/// A prediction beside what was measured; not converged, so to speak, where one is too far off.
+/// Compares a prediction with a measurement; the exit code is that of a solve without convergence if an error
+/// is too large.
 fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
     if !(within.is_finite() && within > 0.0) {
-        return Err(Failure::usage(format!("--within {within}: a positive number of percent is needed")));
+        return Err(Failure::usage(format!("--within {within}: expected a positive percentage")));
     }
     let [prediction, bench] = files else {
         return Err(Failure::usage("--compare takes two files: PREDICTION.json BENCH.json"));
@@ -356,5 +365,5 @@ fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
 
 fn json(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).map_err(|e| krylith_core::Error::io(path, e))?;
-    serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: no JSON: {e}", name(path))))
+    serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: not JSON: {e}", name(path))))
 }

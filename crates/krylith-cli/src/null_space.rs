@@ -1,4 +1,5 @@
-//! `--nullspace`: vectors that A maps to zero, checked before they are projected out of every answer; `--near-nullspace`: those of coarse levels.
+//! `--nullspace`: null vectors of A, which are checked before a solve projects them out of every solution.
+//! `--near-nullspace`: near-null vectors for coarse levels.
 
 use crate::failure::{Failure, Result};
 use crate::options::{NearNull, Null};
@@ -6,10 +7,10 @@ use crate::system::System;
 use krylith_core::Problem;
 use krylith_core::text::name;
 
-/// The null vectors that were asked for, in the solver's order. Collective.
+/// Returns the null vectors of `--nullspace`, in the solver's order. Collective.
 ///
 /// # Errors
-/// A file that does not fit; vectors that A does not map to zero.
+/// The file does not match the system, or A does not map the vectors to zero.
 pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<Vec<f64>>> {
     match wanted {
         Null::File(path) => {
@@ -22,17 +23,17 @@ pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<
         }
         Null::Constant => problem.constant_null_vectors().map_err(|e| {
             let failure = Failure::from(e).within("--nullspace constant");
-            let message =
-                format!("{}; leave the option out, or give the null vectors as a file", failure.message);
+            let message = format!("{}; omit the option, or give the null vectors in a file", failure.message);
             Failure { message, ..failure }
         }),
     }
 }
 
-/// The near-null vectors that were asked for, in the solver's order.
+/// Returns the near-null vectors of `--near-nullspace`, in the solver's order.
 ///
 /// # Errors
-/// A file that does not fit; rigid motions of what has no displacements or coordinates.
+/// The file does not match the system, or rigid motions are wanted for a system without displacements or
+/// coordinates.
 pub fn near_vectors(wanted: &NearNull, system: &System, problem: &Problem) -> Result<Vec<Vec<f64>>> {
     match wanted {
         NearNull::File(path) => system.null_file(path),

@@ -1,4 +1,4 @@
-//! Values of options that are the command's own; those of a solve are [`krylith::Options`].
+//! Values of options that only the command has; the options of a solve are [`krylith::Options`].
 
 use crate::failure::{Failure, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -10,16 +10,16 @@ use krylith_core::{Error, Options};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A value, or why the text is none.
+/// A parsed value, or an error that says what is wrong with the text.
 pub type Parsed<T> = krylith_core::Result<T>;
 
-/// Refuses a name and lists the known ones.
+/// Returns an error for an unknown name, with the known names.
 fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
     let (all, hint) = (known.join(", "), did_you_mean(what, name, known));
     Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
 }
 
-/// How the user's matrix and vectors are numbered.
+/// The numbering of the user's matrix and vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ordering {
     /// Node by node, the components of a node together.
@@ -45,11 +45,11 @@ impl FromStr for Ordering {
 pub enum Rhs {
     /// Ones.
     Ones,
-    /// Zeros, whose answer is zero.
+    /// Zeros, for which x is zero.
     Zeros,
-    /// Numbers in (−1, 1) from a seed.
+    /// Random numbers in (−1, 1), with a seed.
     Random(u64),
-    /// A vector's file.
+    /// The file of a vector.
     File(PathBuf),
 }
 
@@ -63,7 +63,9 @@ impl FromStr for Rhs {
             ("random", None) => Ok(Rhs::Random(0)),
             ("random", Some(seed)) => {
                 let number = seed.parse().map(Rhs::Random);
-                number.map_err(|_| Error::invalid(format!("`{seed}` is no seed; give a whole number")))
+                number.map_err(|_| {
+                    Error::invalid(format!("`{seed}` is not a seed; give an integer of at least 0"))
+                })
             }
             _ => Ok(Rhs::File(text.into())),
         }
@@ -73,9 +75,9 @@ impl FromStr for Rhs {
 /// Null vectors of a singular consistent system.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Null {
-    /// Constants of the fields that the matrix maps to zero.
+    /// Constant vectors of the fields that the matrix maps to zero.
     Constant,
-    /// Vectors from a file, one a column.
+    /// Vectors from a file, one per column.
     File(PathBuf),
 }
 
@@ -91,7 +93,7 @@ impl FromStr for Null {
 pub enum NearNull {
     /// Rigid motions of nodes whose components are displacements.
     Rigid,
-    /// Vectors from a file, one a column.
+    /// Vectors from a file, one per column.
     File(PathBuf),
 }
 
@@ -108,7 +110,7 @@ impl From<PathBuf> for NearNull {
     }
 }
 
-/// Reads a word of the command line that may be a file's name, and need not be Unicode then.
+/// Parses a word of the command line that may be a file name, which need not be Unicode.
 pub fn file_or_word<T>() -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = Error> + From<PathBuf> + Clone + Send + Sync + 'static,
@@ -131,43 +133,44 @@ impl From<PathBuf> for Null {
     }
 }
 
-/// A block size that the kernels know.
+/// Parses a block size, from 1 to the largest that the kernels support.
 pub fn block_size(text: &str) -> Parsed<usize> {
     whole_number(text, 1, MAX_BLOCK)
 }
 
-/// Ranks of a partition; each is a process with a device of its own.
+/// Parses a number of ranks; each rank is a process with its own device.
 pub fn ranks(text: &str) -> Parsed<usize> {
     whole_number(text, 1, 1_000_000)
 }
 
-/// A way to share block rows, by its name.
+/// Parses the name of a partitioner.
 pub fn partitioner(text: &str) -> Parsed<Partitioner> {
     let names = Partitioner::ALL.map(Partitioner::name);
     let known = Partitioner::ALL.into_iter().find(|way| same(way.name(), text));
     known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
-/// A method, with its options behind its name.
+/// Parses a method with its options.
 pub fn method(text: &str) -> Parsed<Options> {
     Options::one("method", text)
 }
 
-/// Basis vectors of GMRES.
+/// Parses the number of iterations before a restart.
 pub fn restart(text: &str) -> Parsed<usize> {
     Ok(Options::one("restart", text)?.restart.unwrap_or_default())
 }
 
-/// A limit of iterations or steps.
+/// Parses the iteration limit.
 pub fn max_iters(text: &str) -> Parsed<usize> {
     Ok(Options::one("max_iters", text)?.max_iters.unwrap_or_default())
 }
 
-/// The command line first, then the file's `[solver]` section.
+/// Combines the options of the command line with those of the file's `[solver]` section; the command line has
+/// priority.
 ///
 /// # Errors
-/// An option of another method than the one that is taken, unless a method on the command line set the file's aside; `place`
-/// names the file.
+/// An option belongs to another method than the one chosen, unless a method on the command line replaces the
+/// file's; `place` names the file.
 pub fn settle(given: &Options, file: &Options, place: &str) -> Result<Options> {
     given.or(file).settled().map_err(|e| match e {
         Error::Option { key, message } => {

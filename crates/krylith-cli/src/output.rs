@@ -1,4 +1,4 @@
-//! Text on stdout and stderr, and places for files, checked before hours are spent on what goes there.
+//! Text on stdout and stderr, and output files, which are checked before a long solve starts.
 
 use crate::failure::{DONE, Failure, NOT_CONVERGED, Result, USAGE};
 use crate::{process, term};
@@ -13,39 +13,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Why standard output could not be written, the first time.
+/// The first error of writing to standard output.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// False on ranks that leave the talking to another.
+/// True on the rank that prints.
 static SPEAKS: AtomicBool = AtomicBool::new(true);
 
-/// True where standard output carries a file.
+/// True if standard output carries a file, so that text goes to stderr.
 static ON_STDERR: AtomicBool = AtomicBool::new(false);
 
-/// The name of standard output where a file is asked for.
+/// The file name that means standard output.
 pub const STDOUT: &str = "-";
 
-/// Whether this process prints results and remarks. Errors are printed anyway.
+/// Sets whether this process prints results and notes. Errors are always printed.
 pub fn speak(speaks: bool) {
     SPEAKS.store(speaks, Relaxed);
 }
 
-/// True on the rank that prints, and writes files.
+/// Returns true on the rank that prints and writes files.
 pub fn speaks() -> bool {
     SPEAKS.load(Relaxed)
 }
 
-/// Sends results to stderr from here on: stdout carries a file.
+/// Sends results to stderr from now on, as stdout carries a file.
 pub fn leave_stdout() {
     ON_STDERR.store(true, Relaxed);
 }
 
-/// True where results go to stderr.
+/// Returns true if results go to stderr.
 pub fn on_stderr() -> bool {
     ON_STDERR.load(Relaxed)
 }
 
-/// Prints results, with the colours that there are where they go; what cannot be written to stdout is told by [`close`].
+/// Prints results, with colours if the output supports them. [`close`] reports a failed write to stdout.
 pub fn print(text: &str) {
     if !speaks() {
         return;
@@ -61,7 +61,8 @@ pub fn print(text: &str) {
     }));
 }
 
-/// Refuses a standard output that was closed before the command began: Rust takes /dev/null in its place, without a word.
+/// Returns an error if standard output was closed before the command started; Rust silently replaces it by
+/// /dev/null.
 fn is_open() -> std::io::Result<()> {
     match process::stdout_is_closed() {
         true => Err(std::io::Error::other("it is closed")),
@@ -69,7 +70,7 @@ fn is_open() -> std::io::Result<()> {
     }
 }
 
-/// Remembers that something could not be printed. A reader that has gone (`krylith … | head`) is no error of ours.
+/// Records a failed write. A reader that closes the pipe (`krylith … | head`) is not an error.
 pub fn printed(result: std::io::Result<()>) {
     if let Err(e) = result
         && e.kind() != std::io::ErrorKind::BrokenPipe
@@ -78,8 +79,8 @@ pub fn printed(result: std::io::Result<()>) {
     }
 }
 
-/// The exit code of a command that would end with `code`: results that nobody can read outrank the outcome, as a lost
-/// output file does.
+/// Returns the exit code of a command that would end with `code`. Like a lost output file, a failed write to
+/// standard output has priority over the outcome.
 pub fn close(code: u8) -> u8 {
     match LOST.lock().unwrap_or_else(|e| e.into_inner()).take() {
         None => code,
@@ -90,22 +91,22 @@ pub fn close(code: u8) -> u8 {
     }
 }
 
-/// Prints one error to stderr.
+/// Prints an error to stderr.
 pub fn error(message: &str) {
     say(term::BAD, "error:", message);
 }
 
-/// Prints one remark to stderr.
+/// Prints a note to stderr.
 pub fn note(message: &str) {
     if speaks() {
         say(term::PLAIN, "krylith:", message);
     }
 }
 
-/// Prints what clap has to say of a command line: help, the version, or what is wrong. The exit code.
+/// Prints the help, the version or the error that clap returns, and returns the exit code.
 pub fn of_clap(e: &clap::Error) -> u8 {
     match e.use_stderr() {
-        // Help and version were set for the terminal by clap; errors were not.
+        // clap wraps help and version for the terminal, but not errors.
         true => {
             let text = term::fit(&term::plain(&e.render().ansi().to_string()), term::columns_of_errors());
             let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
@@ -115,17 +116,17 @@ pub fn of_clap(e: &clap::Error) -> u8 {
     e.exit_code() as u8
 }
 
-/// A line of stderr, wrapped where that is a terminal.
+/// Prints a line to stderr, wrapped if stderr is a terminal.
 fn say(style: anstyle::Style, who: &str, message: &str) {
     let text = term::fit(&format!("{who} {}\n", term::plain(message)), term::columns_of_errors());
     let text = text.replacen(who, &term::styled(style, who), 1);
     let _ = AutoStream::auto(std::io::stderr()).write_all(text.as_bytes());
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system reports an error.
 pub fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -133,32 +134,32 @@ pub fn write(
     krylith_core::io::atomic::write(path, content)
 }
 
-/// Where a file goes that is written later: standard output, or a place that was found writable.
+/// The target of a later write: standard output, or a file that was found to be writable.
 pub struct Target {
     path: PathBuf,
-    /// None of standard output, and on ranks that write nothing.
+    /// `None` for standard output, and on ranks that do not write.
     pending: Option<Pending>,
 }
 
-/// Where files go, made ready before the solve: what cannot be written is found then.
+/// The targets of all output files, opened before the solve to find errors early.
 pub struct Targets {
     /// x.
     pub out: Option<Target>,
     /// The report.
     pub report: Option<Target>,
-    /// The curve of residuals.
+    /// The plot of the residuals.
     pub plot: Option<Target>,
-    /// A section of the solution.
+    /// The image of a section of the solution.
     pub picture: Option<Target>,
     /// The solution on its mesh.
     pub vtu: Option<Target>,
 }
 
 impl Targets {
-    /// In the order of the fields.
+    /// Opens the targets, in the order of the fields.
     ///
     /// # Errors
-    /// A place that cannot be written.
+    /// A target is not writable.
     pub fn new([out, report, plot, picture, vtu]: [&Option<PathBuf>; 5]) -> Result<Self> {
         Ok(Self {
             out: Target::of("--out", out)?,
@@ -171,10 +172,10 @@ impl Targets {
 }
 
 impl Target {
-    /// Makes the place ready: its temporary file is there, on the rank that writes.
+    /// Opens a target, which creates its temporary file on the rank that writes.
     ///
     /// # Errors
-    /// A place that cannot be written to.
+    /// The target is not writable.
     pub fn new(option: &str, path: &Path) -> Result<Self> {
         let pending = match speaks() && !is_stdout(path) {
             false => None,
@@ -190,23 +191,23 @@ impl Target {
         Ok(Self { path: path.into(), pending })
     }
 
-    /// The same of an option that may not be given.
+    /// Opens the target of an option, if it is given.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub fn of(option: &str, path: &Option<PathBuf>) -> Result<Option<Self>> {
         path.as_ref().map(|path| Self::new(option, path)).transpose()
     }
 
-    /// The file's name.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the file, whole or not at all, or to standard output.
+    /// Writes the file atomically, or writes to standard output.
     ///
     /// # Errors
-    /// What the file system says; what cannot be written to standard output is told by [`close`].
+    /// The file system reports an error. [`close`] reports a failed write to standard output.
     pub fn write(
         self,
         content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -221,10 +222,10 @@ impl Target {
         Ok(())
     }
 
-    /// Writes a picture, as SVG or PNG by the file's name.
+    /// Writes a plot, as SVG or PNG by the extension of the file name.
     ///
     /// # Errors
-    /// As [`write`](Self::write); a name that ends neither in .png nor in .svg.
+    /// The same as for [`write`](Self::write), or the name ends neither in .png nor in .svg.
     pub fn write_picture(self, scene: &Scene) -> krylith_core::Result<()> {
         let data = encode(scene, &self.path)?;
         self.write(|out| out.write_all(&data))
@@ -237,12 +238,12 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// True for `-`; a file of that name is `./-`.
+/// Returns true for `-`; a file of that name is written `./-`.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new(STDOUT)
 }
 
-/// Refuses an output file whose folder is missing or that is a folder itself, before anything is computed.
+/// Rejects an output file whose folder is missing, or that is a folder itself, before anything is computed.
 pub fn check_target(option: &str, path: &Path) -> Result<()> {
     let wrong = |what: &str| Err(Failure::usage(format!("{option} {}: {what}", name(path))));
     if is_stdout(path) {
@@ -251,15 +252,15 @@ pub fn check_target(option: &str, path: &Path) -> Result<()> {
                 wrong("standard output is closed; open it, or give a file name")
             }
             "--report" => Ok(()),
-            "--out" if std::io::stdout().is_terminal() => {
-                wrong("x is binary, and standard output is a terminal; send it to a file or another program")
-            }
+            "--out" if std::io::stdout().is_terminal() => wrong(
+                "x is binary, but standard output is a terminal; redirect it to a file or another program",
+            ),
             "--out" => Ok(()),
             _ => wrong("only --out and --report can go to standard output; give a file name"),
         };
     }
     if path.as_os_str().is_empty() || path.file_name().is_none() {
-        return wrong("this names no file");
+        return wrong("this is not a file name; give a file name");
     }
     if path.is_dir() {
         return wrong("this is a folder; give a file name");
@@ -272,34 +273,35 @@ pub fn check_target(option: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a vector's file of another kind than those that are written.
+/// Rejects a file name for a vector whose extension is not of a supported format.
 pub fn check_vector(option: &str, path: &Path) -> Result<()> {
     check_ending(option, path, &VectorFormat::ENDINGS, "x is written")
 }
 
-/// The format of a vector's file: NumPy's where the name, such as that of a device, says nothing.
+/// Returns the format of a vector's file; it is NumPy's if the name, such as that of a device, has no known
+/// extension.
 pub fn vector_format(path: &Path) -> VectorFormat {
     VectorFormat::of(path).unwrap_or(VectorFormat::Npy)
 }
 
-/// Refuses a report under the name of something else.
+/// Rejects a file name for a report that does not end in .json.
 pub fn check_report(option: &str, path: &Path) -> Result<()> {
     check_ending(option, path, &["json"], "a report is written")
 }
 
-/// Refuses a picture of another kind than those that are drawn.
+/// Rejects a file name for a plot that ends neither in .svg nor in .png.
 pub fn check_picture(option: &str, path: &Path) -> Result<()> {
-    check_ending(option, path, &["svg", "png"], "a picture is drawn")
+    check_ending(option, path, &["svg", "png"], "a plot is written")
 }
 
-/// Refuses a file for ParaView that it would not open.
+/// Rejects a file name for ParaView that does not end in .vtu.
 pub fn check_vtu(option: &str, path: &Path) -> Result<()> {
-    check_ending(option, path, &["vtu"], "ParaView's file is written")
+    check_ending(option, path, &["vtu"], "a file for ParaView is written")
 }
 
 fn check_ending(option: &str, path: &Path, known: &[&str], done: &str) -> Result<()> {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-    // Devices and pipes have the names that they have.
+    // The user cannot choose the names of devices and pipes.
     let is_file = || std::fs::metadata(path).map_or(true, |meta| meta.is_file());
     if known.iter().any(|known| known.eq_ignore_ascii_case(ending)) || is_stdout(path) || !is_file() {
         return Ok(());
@@ -307,7 +309,7 @@ fn check_ending(option: &str, path: &Path, known: &[&str], done: &str) -> Result
     let stem = path.with_extension(known[0]);
     let names = known.iter().map(|known| format!(".{known}")).collect::<Vec<_>>().join(" or ");
     Err(Failure::usage(format!(
-        "{option} {}: {done} as {names}, by the name's ending; say {option} {}",
+        "{option} {}: {done} as {names}, by the extension of the name; use {option} {}",
         name(path),
         name(&stem)
     )))

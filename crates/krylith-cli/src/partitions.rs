@@ -1,4 +1,4 @@
-//! `krylith info SYSTEM --ranks P`: each way to give the system's block rows to ranks, and how good it is.
+//! `krylith info SYSTEM --ranks P`: partitions of the system's block rows among ranks, and their quality.
 
 use crate::failure::{Failure, Result};
 use crate::system::System;
@@ -7,23 +7,23 @@ use krylith_core::partition::enough_rows;
 use krylith_core::partition::{Partitioner, Quality};
 use krylith_core::text::{bytes, count, plural};
 
-/// Refuses more ranks than block rows.
+/// Rejects more ranks than block rows.
 ///
 /// # Errors
-/// That, with both numbers.
+/// There are more ranks than block rows.
 pub fn check(system: &System, ranks: usize) -> Result<()> {
     enough_rows(system.order.nodes, ranks).map_err(|e| Failure::from(e).within(&system.label))
 }
 
-/// A line for each way, under a heading.
+/// Returns a table with a line for each partitioner.
 ///
 /// # Errors
-/// None that a checked system can cause.
+/// None for a system that [`check`] accepts.
 pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     let terms = system.operator.terms();
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    // A narrow terminal has room for what matters most.
+    // A narrow terminal shows only the most important columns.
     let narrow = crate::term::columns().is_some_and(|columns| columns < 90);
     let shown = |cells: [String; 8]| {
         let left_out = |c: usize| narrow && (c == 5 || c == 6);
@@ -37,12 +37,15 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     for way in Partitioner::ALL {
         let points = system.coordinates.as_deref();
         if way == Partitioner::Geometric && points.is_none() {
-            missing.push(format!("{}: no coordinates are known; system.toml may name them", way.name()));
+            missing.push(format!(
+                "{}: the coordinates of the nodes are not known; name them in a system.toml",
+                way.name()
+            ));
             continue;
         }
         let partition = match way.partition(&terms, points, ranks) {
             Ok(partition) => partition,
-            // One way that does not fit the system leaves the others.
+            // A partitioner that does not suit the system does not prevent the others.
             Err(e) => {
                 missing.push(format!("{}: {e}", way.name()));
                 continue;
@@ -68,7 +71,8 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     lines.extend(table.lines());
     lines.extend(missing);
     lines.push(
-        "rows, blocks: the largest share over the mean; cut: blocks whose column is another rank's".into(),
+        "rows, blocks: the largest share over the mean; cut: blocks whose column belongs to another rank"
+            .into(),
     );
     lines.push(
         "sent: bytes for one product, by the busiest rank and by all; boundary: rows with such a block"

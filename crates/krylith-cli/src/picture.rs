@@ -1,10 +1,10 @@
-//! A solution in colours.
+//! An image of a solution, in colours.
 
 use krylith_plot::raster::{self, Raster};
 use krylith_plot::scene::Scene;
 use krylith_problems::nonlinear::Picture;
 
-/// The picture of a problem's solution.
+/// Draws the solution of a problem.
 pub fn draw(picture: &Picture, spec: &str) -> Scene {
     raster::draw(&Raster {
         title: &picture.title,

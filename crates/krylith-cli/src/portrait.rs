@@ -1,4 +1,4 @@
-//! What a person wants to know of a system before a solve, in short lines: `krylith info SYSTEM`.
+//! `krylith info SYSTEM`: the properties of a system, and how a solve would run, in short lines.
 
 use crate::failure::{Failure, Result};
 use crate::options::Ordering;
@@ -12,16 +12,17 @@ use krylith_core::text::{bytes, count, plural};
 /// A label and its lines.
 type Row = (&'static str, Vec<String>);
 
-/// Entries that the search for the structural rank looks at, as a multiple of those stored.
+/// Limit of the search for the structural rank, as a multiple of the stored entries.
 const LOOKS: usize = 200;
 
-/// Attempts that are named one by one.
+/// Largest number of attempts that are listed.
 const ATTEMPTS: usize = 4;
 
-/// Values, diagonal, empty rows, rank, symmetry, and what a solve would do.
+/// Returns rows about the values, the diagonal, empty rows, rank and symmetry of a system, and about the plan
+/// of a solve.
 ///
 /// # Errors
-/// A device that was asked for and is not there, or options in the system's file that do not fit it.
+/// The device of the options is missing, or options in the system's file do not suit the system.
 pub fn rows(system: &System) -> Result<Vec<Row>> {
     let problem = system.problem()?;
     let diagnosis = problem.diagnosis()?;
@@ -44,13 +45,13 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Three digits, with a power of ten where they would be far from the point.
+/// Formats a number with three digits, and with a power of ten if it is very small or large.
 fn number(v: f64) -> String {
     let v: f64 = format!("{v:.2e}").parse().unwrap_or(v);
     if (1e-3..1e5).contains(&v) || v == 0.0 { v.to_string() } else { format!("{v:e}") }
 }
 
-/// `0.001 to 400`.
+/// Formats a range, such as `0.001 to 400`.
 fn range(extent: Extent) -> String {
     match extent {
         e if e.largest == 0.0 => "none".into(),
@@ -66,13 +67,13 @@ fn values(d: &Diagnosis) -> Vec<String> {
     ]
 }
 
-/// `row 3`, `rows 3, 17 and 4 more`: by the user's numbers.
+/// Formats a list in the user's numbering, such as `row 3` or `rows 3, 17 and 4 more`.
 fn list(one: &str, indices: &Indices, order: Order) -> String {
     let plural = if indices.count == 1 { "" } else { "s" };
     format!("{one}{plural} {}", named(indices, order))
 }
 
-/// Rows by the user's numbers.
+/// Formats row numbers in the user's numbering.
 fn named(indices: &Indices, order: Order) -> String {
     let s = order.stages;
     indices.text(&|unknown| {
@@ -112,12 +113,12 @@ fn empty(system: &System, d: &Diagnosis) -> Vec<String> {
     let mut lines = Vec::new();
     if d.empty_rows.count > 0 {
         let has = if d.empty_rows.count == 1 { "has" } else { "have" };
-        let what = format!("{has} no nonzero entry: no x fits a b that is not zero there");
+        let what = format!("{has} no nonzero entry: there is no solution if b is not zero there");
         lines.push(format!("{} {what}", list("row", &d.empty_rows, system.order)));
     }
     if d.empty_columns.count > 0 {
         let has = if d.empty_columns.count == 1 { "has" } else { "have" };
-        let what = format!("{has} no nonzero entry: any value of these unknowns will do");
+        let what = format!("{has} no nonzero entry: these unknowns can have any value");
         lines.push(format!("{} {what}", list("column", &d.empty_columns, system.order)));
     }
     lines
@@ -131,7 +132,7 @@ fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
     let stages = terms.stages() * terms.stages();
     let stored: usize = terms.terms().iter().map(|(_, a)| a.values().len() * stages).sum();
     let Some(found) = terms.structural_rank(stored.saturating_mul(LOOKS)) else {
-        return vec!["structural rank not known: the search was given up".into()];
+        return vec!["structural rank not known: the search was stopped at its limit".into()];
     };
     let mut lines = vec![format!("structural rank {} of {}", count(found.rank), count(n))];
     if found.rank < n {
@@ -140,7 +141,7 @@ fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
         lines.push(match (found.crowded_rows.len(), found.crowded_columns()) {
             (1, _) => format!("{rows} has no entry"),
             (_, 0) => format!("{rows} have no entry"),
-            (_, columns) => format!("{rows} have entries in {} alone", plural(columns, "column")),
+            (_, columns) => format!("{rows} have entries only in {}", plural(columns, "column")),
         });
     }
     lines
@@ -159,16 +160,19 @@ fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {
         let percent = |p: f64| format!("{} %", number(p));
         let pattern = match shape.alone {
             0 => "pattern symmetric".into(),
-            some => format!("{} ({}) have none opposite", count(some), percent(share)),
+            some => format!("{} ({}) have no entry at the transposed position", count(some), percent(share)),
         };
         lines.push(match shape {
             s if s.is_symmetric() => format!("{name}symmetric"),
             s if s.alone == 0 => {
-                format!("{name}{pattern}; opposite values differ by up to {}", percent(100.0 * s.mismatch))
+                format!(
+                    "{name}{pattern}; values at transposed positions differ by up to {}",
+                    percent(100.0 * s.mismatch)
+                )
             }
             s if s.mismatch == 0.0 => format!("{name}not symmetric: of {} {pattern}", entries(s.entries)),
             s => format!(
-                "{name}not symmetric: of {} {pattern}; opposite values differ by up to {}",
+                "{name}not symmetric: of {} {pattern}; values at transposed positions differ by up to {}",
                 entries(s.entries),
                 percent(100.0 * s.mismatch)
             ),
@@ -201,15 +205,15 @@ fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
     }
     if plan.equilibrate {
         lines.push(match system.solver.equilibrate {
-            Some(true) => "rows and columns scaled, as asked for".into(),
+            Some(true) => "rows and columns scaled, as requested".into(),
             _ => format!("rows and columns scaled: their largest entries differ by {:.0e}", d.spread()),
         });
     }
     if plan.matching {
         let asked = system.solver.matching == Some(MatchingChoice::On);
         lines.push(match d.weak_diagonal {
-            _ if asked => "rows matched with columns, as asked for".into(),
-            weak => format!("rows matched with columns: {} on the diagonal missing or small", entries(weak)),
+            _ if asked => "rows matched with columns, as requested".into(),
+            weak => format!("rows matched with columns: {} of the diagonal missing or small", entries(weak)),
         });
     }
     lines

@@ -1,4 +1,4 @@
-//! `krylith problem`: a generated system as files that `krylith solve` and other programs read.
+//! `krylith problem`: writes a generated system to files that `krylith solve` and other programs read.
 
 use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
@@ -12,13 +12,13 @@ use krylith_problems::{Generated, SystemKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What to do with a generated system.
+/// Examples of the use of generated systems.
 pub const NEXT: &str = "
 Write one and solve it from its files:
   krylith problem stokes:8x8x8 --out duct
   krylith solve duct/system.toml";
 
-/// Every problem, key, default and unit, for the help of a command.
+/// Returns a list of problems with their keys, defaults and units, for the help of a command.
 pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
     let mut out = String::from("Problems (SIZE counts nodes; keys follow it as ,key=value):\n");
     for problem in of {
@@ -46,17 +46,18 @@ pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
     out
 }
 
-/// Columns that a meaning needs beside the rest of its row, and where it stands without them.
+/// Width that the last column of a table needs, and the indentation if it is printed below its row instead.
 const ROOM: usize = 28;
 const BELOW: &str = "          ";
 
-/// Columns of the longest line.
+/// Width of the longest line.
 const WIDEST: usize = 98;
 
-/// Appends words in lines of at most [`WIDEST`] columns, or as many as there are, the first after `head`, the others after `indent`.
+/// Appends words in lines of at most [`WIDEST`] columns, or of the terminal's width if it is smaller. The
+/// first line starts with `head`, the others with `indent`.
 fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
     let columns = crate::term::columns().unwrap_or(WIDEST).min(WIDEST);
-    // Where a table leaves too little, its last column goes below.
+    // If a table leaves too little width, its last column is printed below the row.
     let (mut line, indent) = match head.chars().count() {
         n if n + ROOM > columns && indent.len() == n => {
             out.push_str(head.trim_end());
@@ -99,7 +100,7 @@ pub fn problem(args: ProblemArgs) -> Result<u8> {
     };
     let generated = krylith_problems::generate(spec)?;
     std::fs::create_dir_all(dir)
-        .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be made ({e})", name(dir))))?;
+        .map_err(|e| Failure::usage(format!("--out {}: the folder cannot be created ({e})", name(dir))))?;
     crate::interrupt::writing();
     let wrote = write(&generated, dir, args.format)?;
     let (system, n) = (&generated.system, generated.system.rows());
@@ -171,7 +172,7 @@ fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<
         vtu::write(dir.join("mesh.vtu"), points, &tetrahedra, &[])?;
         wrote.push(dir.join("mesh.vtu"));
     }
-    // Last: a folder with a system.toml has everything that it names.
+    // Written last, so that a folder with a system.toml has all files that it names.
     krylith_core::io::system::write(dir.join("system.toml"), &file)?;
     wrote.push(dir.join("system.toml"));
     Ok(wrote)

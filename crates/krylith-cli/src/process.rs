@@ -1,5 +1,5 @@
-//! What the command has from its system, and needs `unsafe` or words to the system for: signals, threads, what was closed before
-//! it began. The one file of the command with `unsafe`.
+//! System services of the command: signals, threads, and the state of standard output at the start. This is
+//! the only file of the command with `unsafe`.
 
 use crate::failure::{Failure, Result};
 use crate::ranks;
@@ -7,10 +7,10 @@ use krylith_core::solver::host;
 use krylith_core::text::plural;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Whether standard output was closed when the process began.
+/// True if standard output was closed when the process started.
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Looks before Rust's runtime begins, which opens /dev/null in place of what is closed.
+/// Runs before Rust's runtime starts, which replaces a closed standard output by /dev/null.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
@@ -19,26 +19,28 @@ static BEFORE_ALL: extern "C" fn() = look_at_stdout;
 
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 extern "C" fn look_at_stdout() {
-    // SAFETY: asks for the flags of a descriptor, which need not be open.
+    // SAFETY: reads the flags of a descriptor, which need not be open.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     STDOUT_CLOSED.store(flags == -1, SeqCst);
 }
 
-/// True where standard output was closed when the process began: what is written to it is lost.
+/// Returns true if standard output was closed when the process started, so that text written to it is lost.
 pub fn stdout_is_closed() -> bool {
     STDOUT_CLOSED.load(SeqCst)
 }
 
-/// Has `handler` called on Ctrl-C, `kill` and a lost terminal. One that is ignored already stays so: `nohup` asked for it.
+/// Installs `handler` for Ctrl-C, `kill` and a lost terminal. A signal that is ignored already stays ignored,
+/// as `nohup` needs.
 ///
-/// `handler` must do no more than a signal handler may: neither allocate nor lock.
+/// `handler` must not allocate or lock, like any signal handler.
 ///
 /// # Errors
-/// What the system says.
+/// The system reports an error.
 #[cfg(unix)]
 pub fn on_interrupt(handler: extern "C" fn(libc::c_int)) -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: both structures are plain data, which the system fills or reads; the handler's type is as it wants.
+        // SAFETY: both structures are plain data that the system fills or reads; the handler has the type
+        // that it expects.
         let done = unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             let mut after: libc::sigaction = std::mem::zeroed();
@@ -58,18 +60,18 @@ pub fn on_interrupt(handler: extern "C" fn(libc::c_int)) -> Result<()> {
     Ok(())
 }
 
-/// Starts the threads that read, cut and generate systems, which otherwise start by themselves and panic if they cannot: as many as are asked for,
-/// or this rank's share of the cores.
+/// Starts the threads that read, partition and generate systems: `asked` of them, or this rank's share of the
+/// cores. Without this call they start on first use, and panic if they cannot.
 ///
 /// # Errors
-/// The system refuses some.
+/// The system cannot start the threads.
 pub fn start_threads(asked: Option<usize>) -> Result<()> {
     let (cores, here) = (host::cores(), ranks::comm().host().ranks_on_host.len());
     let count = asked.unwrap_or(cores / here).clamp(1, cores);
     rayon::ThreadPoolBuilder::new().num_threads(count).build_global().map_err(|e| {
         let count = plural(count, "thread");
         Failure::machine(format!(
-            "the system refuses to start {count} ({e}); raise the limit of processes (ulimit -u) or of memory"
+            "the system refuses to start {count} ({e}); raise the process limit (ulimit -u) or the memory limit"
         ))
     })
 }

@@ -1,4 +1,5 @@
-//! A bar on a terminal, a line every five seconds elsewhere, nothing with `--quiet`; and the ear for Ctrl-C.
+//! Progress of a solve: a bar on a terminal, else a line every five seconds, and nothing with `--quiet`. Also
+//! checks for Ctrl-C.
 
 use crate::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,9 +10,9 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Between two lines where stderr is no terminal.
+/// Interval of lines if stderr is not a terminal.
 const EVERY: Duration = Duration::from_secs(5);
-/// Between two looks at the clock, in iterations' time.
+/// Interval of updates of the bar.
 const REDRAW: Duration = Duration::from_millis(100);
 
 enum Show {
@@ -20,7 +21,7 @@ enum Show {
     Lines,
 }
 
-/// Watches a solve.
+/// An observer of a solve.
 pub struct Watch {
     show: Show,
     start: Instant,
@@ -29,13 +30,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that shows nothing if `quiet`.
+    /// Creates an observer, which prints nothing if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let show = if quiet {
             Show::Nothing
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-            // A narrow terminal has room for the numbers alone.
+            // A narrow terminal shows only the numbers.
             let template = if narrow() { "{spinner} {msg}" } else { "{spinner} [{wide_bar}] {msg}" };
             let style = ProgressStyle::with_template(template);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
@@ -47,7 +48,7 @@ impl Watch {
         Self { show, start: now, shown: now, first: None }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
@@ -106,7 +107,7 @@ fn narrow() -> bool {
     crate::term::columns_of_errors().is_some_and(|columns| columns < 90)
 }
 
-/// How much of the way from `first` to `target` is done, by orders of magnitude.
+/// Returns the share of the way from `first` to `target` that is done, measured in orders of magnitude.
 fn travelled(first: f64, now: f64, target: f64) -> f64 {
     let share = (first / now).ln() / (first / target).ln();
     if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }

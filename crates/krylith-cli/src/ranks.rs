@@ -1,7 +1,6 @@
-//! The ranks of this run: this process alone, or the processes that mpirun started.
-//!
-//! Rank 0 speaks. Whatever can fail on one rank alone ends in [`together`]: where one rank failed all stop there, with
-//! that rank's error and exit code. A failure elsewhere, in mid-solve, ends the whole job at once ([`give_up`]).
+//! The ranks of this run: this process alone, or the processes that mpirun started. Rank 0 prints. Work that
+//! can fail on a single rank ends in [`together`]: if one rank failed, all ranks stop there, with that rank's
+//! error and exit code. A failure elsewhere, such as during a solve, ends the whole job at once ([`leave`]).
 
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -9,7 +8,7 @@ use krylith_core::comm::{self, Communicator, Solo};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-/// What was started.
+/// The communicator of this run, and MPI if a launcher started several ranks.
 struct World {
     comm: Arc<dyn Communicator>,
     mpi: Option<Arc<comm::Mpi>>,
@@ -20,7 +19,7 @@ static WORLD: OnceLock<World> = OnceLock::new();
 /// Joins the other ranks, if a launcher started several.
 ///
 /// # Errors
-/// No MPI library under mpirun, or another launcher's; what MPI says.
+/// No MPI library is found under mpirun, the library belongs to another launcher, or MPI reports an error.
 pub fn start() -> Result<()> {
     let mpi = comm::Mpi::init()?;
     let comm: Arc<dyn Communicator> = match &mpi {
@@ -32,15 +31,16 @@ pub fn start() -> Result<()> {
     Ok(())
 }
 
-/// The ranks; this process alone before [`start`].
+/// Returns the communicator of all ranks, or of this process alone before [`start`].
 pub fn comm() -> Arc<dyn Communicator> {
     WORLD.get().map_or_else(|| Arc::new(Solo) as Arc<dyn Communicator>, |w| w.comm.clone())
 }
 
-/// Ends a stretch of work that any rank may have failed in: all go on, or all stop with the same exit code.
+/// Ends a section of work in which any rank may have failed: all ranks continue, or all stop with the same
+/// exit code.
 ///
 /// # Errors
-/// This rank's own failure, or the first other rank's.
+/// The failure of the first rank that failed.
 pub fn together<T>(mine: Result<T>) -> Result<T> {
     let comm = comm();
     if comm.size() == 1 {
@@ -62,35 +62,37 @@ pub fn together<T>(mine: Result<T>) -> Result<T> {
     }
 }
 
-/// Refuses ranks that were given different things.
+/// Checks that all ranks were given the same input.
 ///
 /// # Errors
-/// The first rank that differs from rank 0, and what differs.
+/// The input of a rank differs from that of rank 0.
 pub fn same(what: &str, mine: &[u8]) -> Result<()> {
     let all = comm::gather(&*comm(), mine)?;
     match all.iter().position(|other| *other != all[0]) {
         None => Ok(()),
         Some(rank) => {
             let failure = Failure::usage(format!(
-                "rank {rank} was given {what} that differs from that of rank 0; start all ranks alike"
+                "rank {rank} was given other input than rank 0 ({what}); start all ranks with the same \
+                 command"
             ));
-            // Rank 0 says it for all.
+            // Only rank 0 prints it.
             Err(Failure { agreed: true, rank: (comm().rank() > 0).then_some(0), ..failure })
         }
     }
 }
 
-/// Why a command that works in one process does not start on several ranks; every rank ends so, and rank 0 says it.
+/// Returns the failure of a command that was started on several ranks but works only in one process. Every
+/// rank ends with it, and rank 0 prints it.
 pub fn alone(command: &str) -> Failure {
     let (rank, ranks) = (comm().rank(), comm().size());
     let message = format!(
-        "{command} works in one process, and {ranks} were started: start it without mpirun; `krylith solve` shares a system \
-         among ranks"
+        "{command} works only in one process, but {ranks} were started: start it without mpirun \
+         (`krylith solve` can distribute a system over ranks)"
     );
     Failure { agreed: true, rank: (rank > 0).then_some(0), ..Failure::usage(message) }
 }
 
-/// Leaves the others: after an end that all know of properly, else by ending the job.
+/// Leaves the other ranks: finalizes MPI if all ranks know of the end, else ends the job.
 pub fn leave(result: &Result<u8>) {
     let Some(world) = WORLD.get() else { return };
     match result {
@@ -104,12 +106,12 @@ pub fn leave(result: &Result<u8>) {
     }
 }
 
-/// True if this rank prints a failure: its own, or that of a rank that cannot print any more.
+/// Returns true if this rank prints a failure: its own, or that of a rank that can no longer print.
 pub fn prints(failure: &Failure) -> bool {
     let rank = comm().rank();
     match failure.rank {
         None => true,
-        Some(_) if failure.agreed => false, // that rank is there and says so itself
+        Some(_) if failure.agreed => false, // that rank still runs and prints it itself
         Some(lost) => rank == usize::from(lost == 0),
     }
 }

@@ -1,4 +1,4 @@
-//! `krylith solve`: from the command line to an answer, a report and an exit code.
+//! `krylith solve`: from the command line to a solution, a report and an exit code.
 
 use crate::args::SolveArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
@@ -15,11 +15,11 @@ use krylith_report::plot;
 use krylith_report::words::{self, Language};
 use std::time::Instant;
 
-/// One right-hand side's solve.
+/// The solve of one right-hand side.
 pub struct Solved {
-    /// How it went.
+    /// The result.
     pub solution: Solution,
-    /// ‖r_c‖/‖b‖.
+    /// The residuals ‖r_c‖/‖b‖ of the components c.
     pub fields: Vec<f64>,
 }
 
@@ -27,30 +27,30 @@ pub struct Solved {
 pub struct Finished {
     /// The system.
     pub system: System,
-    /// What the right-hand side was.
+    /// The source of the right-hand side.
     pub rhs: String,
-    /// What the first guess was.
+    /// The source of the initial guess.
     pub x0: String,
-    /// Where null vectors and near-null vectors came from.
+    /// The sources of null vectors and near-null vectors.
     pub null_vectors: Vec<String>,
-    /// What was said of the solve, on the command line or in a file.
+    /// Options given on the command line or in a file.
     pub given: Options,
-    /// The same, settled.
+    /// Options of the solve, complete and checked.
     pub options: Options,
-    /// How it went for each right-hand side.
+    /// The result for each right-hand side that was solved.
     pub solved: Vec<Solved>,
-    /// Each x, whole, on the rank that speaks.
+    /// Each whole x, on the rank that prints.
     pub x: Vec<Vec<f64>>,
-    /// Right-hand sides that were given, some of which may not have been solved for.
+    /// Number of right-hand sides that were given; an interrupted command does not solve all of them.
     pub wanted: usize,
-    /// Seconds of reading or generating the system.
+    /// Seconds spent on reading or generating the system.
     pub load: f64,
-    /// Bytes a second that the devices read, if that was measured.
+    /// Read bandwidth of the devices in bytes per second, if it was measured.
     pub bandwidth: Option<f64>,
 }
 
 impl Finished {
-    /// The solve that stands for all: the first that did not converge, or else the first.
+    /// Returns the solve that summaries show: the first that did not converge, or else the first.
     pub fn shown(&self) -> &Solved {
         self.solved.iter().find(|s| !s.solution.converged()).unwrap_or(&self.solved[0])
     }
@@ -59,7 +59,8 @@ impl Finished {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
+/// The solve cannot start, or a file cannot be written. A solve without convergence is no error; it has an
+/// exit code.
 pub fn solve(mut args: SolveArgs) -> Result<u8> {
     let comm = ranks::comm();
     let given = args.flags.0.clone();
@@ -79,7 +80,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
     if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
         output::leave_stdout();
     }
-    // The driver starts while the system is read; ranks open what is theirs.
+    // The driver starts while the system is read; with several ranks, each opens its own device later.
     let _opening = match &given.device {
         Some(DeviceSpec::Cuda(list)) if comm.size() == 1 => Some(open_ahead(list)),
         _ => None,
@@ -96,7 +97,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         let options = settle(&given, &system.solver, &name(&args.system))?;
         let (rhs, name) = system.right_hand_side(args.rhs.as_ref())?;
         let (x, x0) = match &args.x0 {
-            Some(path) => (system.columns("the first guess", path)?, path.display().to_string()),
+            Some(path) => (system.columns("the initial guess", path)?, path.display().to_string()),
             None => (vec![vec![0.0; system.own_len()]], "zeros".to_string()),
         };
         let x = match (x.len(), rhs.len()) {
@@ -104,7 +105,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
             (1, k) => vec![x[0].clone(); k],
             (guesses, k) => {
                 let message =
-                    format!("{guesses} first guesses for {k} right-hand sides; give one, or one for each");
+                    format!("{guesses} initial guesses for {k} right-hand sides; give one, or one for each");
                 return Err(Failure::usage(format!("--x0 {x0}: {message}")));
             }
         };
@@ -131,7 +132,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
             let given = |e: krylith_core::Error| Failure::from(e).within("--near-nullspace");
             problem = ranks::together(problem.with_near_null_vectors(vectors).map_err(given))?;
         }
-        // Every step of a set-up fails on all ranks or on none.
+        // Each step of a set-up fails on all ranks or on none.
         let all = |e: krylith_core::Error| Failure { agreed: true, ..explained(e, &options) };
         let cancel = Cancel::default();
         let meanwhile = interrupt::passed_on_to(&cancel);
@@ -168,7 +169,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
     )
 }
 
-/// Where null vectors and near-null vectors come from.
+/// Returns the sources of null vectors and near-null vectors.
 fn null_sources(args: &SolveArgs) -> Vec<String> {
     let null = args.nullspace.as_ref().map(|null| match null {
         Null::Constant => "constant".into(),
@@ -181,13 +182,14 @@ fn null_sources(args: &SolveArgs) -> Vec<String> {
     null.into_iter().chain(near).collect()
 }
 
-/// Whether the bandwidth is worth measuring for a report: it takes some 0.3 s on a CPU, where a buffer is to be filled that no
-/// cache holds, and 0.02 s on a GPU. A shorter solve has its vectors in caches, and a share of bandwidth says little.
+/// Returns true if a solve is long enough to measure the bandwidth for its report. A measurement takes about
+/// 0.3 s on a CPU, as it fills a buffer larger than the caches, and 0.02 s on a GPU. A shorter solve has its
+/// vectors in caches, so a share of bandwidth says little.
 fn worth_measuring(solution: &Solution) -> bool {
     solution.solve_seconds >= if solution.device.kind == "cpu" { 0.25 } else { 0.01 }
 }
 
-/// An error of the library under the option that it belongs to.
+/// Converts an error of the library, and names the option that it belongs to.
 fn explained(error: krylith_core::Error, options: &Options) -> Failure {
     let of_device =
         matches!(&error, krylith_core::Error::NoDevice { .. } | krylith_core::Error::Device { .. });
@@ -198,7 +200,7 @@ fn explained(error: krylith_core::Error, options: &Options) -> Failure {
     }
 }
 
-/// Writes what was asked for, says how it went, and picks the exit code.
+/// Writes the files, prints the summary, and returns the exit code.
 fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8> {
     let code = done.solved.iter().map(|s| code_of(&s.solution.history)).max().unwrap_or(DONE);
     let mut wrote = Vec::new();
@@ -218,7 +220,7 @@ fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8
     for target in [&targets.out, &targets.vtu].into_iter().flatten().filter(|_| !finite) {
         output::note(&format!("{target} is not written: x has entries that are not finite"));
     }
-    // x first: it is what a solve is for, should there be time or room for no more.
+    // x is written first: it is the most important file, if time or disk space run out.
     if let Some(target) = targets.out.filter(|_| finite) {
         let is_wanted_again = targets.vtu.is_some() || targets.picture.is_some();
         let x = if is_wanted_again { done.x.clone() } else { std::mem::take(&mut done.x) };
@@ -262,15 +264,16 @@ fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8
     for failure in &trouble {
         output::error(&failure.message);
     }
-    ranks::together(Ok(()))?; // the others wait until everything is written and said
-    // A lost output file outranks the outcome, which was named above; Ctrl-C outranks both.
+    ranks::together(Ok(()))?; // the other ranks wait until everything is written and printed
+    // A lost output file has priority over the outcome, which was printed above; Ctrl-C has priority over
+    // both.
     match trouble.first() {
         Some(failure) if code != INTERRUPTED => Ok(failure.code),
         _ => Ok(code),
     }
 }
 
-/// The exit code that an outcome asks for.
+/// Returns the exit code of an outcome.
 fn code_of(history: &History) -> u8 {
     match history.outcome {
         Outcome::Converged => DONE,
@@ -281,7 +284,7 @@ fn code_of(history: &History) -> u8 {
 
 fn check_targets(args: &SolveArgs) -> Result<()> {
     if let Some(path) = args.picture.as_ref().filter(|_| !system::is_problem(&args.system)) {
-        let message = "a file does not say where its unknowns lie; pictures are of generated problems";
+        let message = "a file has no grid for an image; --picture works only for generated problems";
         return Err(Failure::usage(format!("--picture {}: {message}", name(path))));
     }
     let targets = [

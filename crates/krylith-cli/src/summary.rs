@@ -1,4 +1,4 @@
-//! What a person reads on stdout when the command has solved a system.
+//! The summary of a solve on stdout.
 
 use crate::options::Ordering;
 use crate::report::Choice;
@@ -9,7 +9,7 @@ use krylith_core::solver::Solution;
 use krylith_core::text::{bytes, count, plural, seconds, shown};
 use krylith_report::words;
 
-/// The name on the command line.
+/// Returns the name of a numbering on the command line.
 pub fn ordering(ordering: Ordering) -> &'static str {
     match ordering {
         Ordering::Interleaved => "interleaved",
@@ -17,7 +17,7 @@ pub fn ordering(ordering: Ordering) -> &'static str {
     }
 }
 
-/// What a system is, in a line or two.
+/// Describes a system in a few lines.
 pub fn describe(system: &System) -> Vec<String> {
     let (b, s) = (system.order.block, system.order.stages);
     let size = plural(system.len(), "unknown");
@@ -52,7 +52,7 @@ pub fn describe(system: &System) -> Vec<String> {
     lines
 }
 
-/// What a system is called in a picture's title and in errors.
+/// Returns the name of a system for titles of plots and for errors.
 pub fn label(done: &Finished) -> String {
     match (done.wanted, done.solved.iter().position(|s| !s.solution.converged())) {
         (1, _) => done.system.label.clone(),
@@ -61,10 +61,10 @@ pub fn label(done: &Finished) -> String {
     }
 }
 
-/// Right-hand sides that are told one by one.
+/// Largest number of right-hand sides that are listed.
 const SHOWN: usize = 12;
 
-/// The whole text; `lost` if x goes nowhere.
+/// Returns the whole summary; `lost` is true if x is not written to a file.
 pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> String {
     let Finished { system, options, .. } = done;
     let Solved { solution, fields } = done.shown();
@@ -137,7 +137,7 @@ pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> Strin
     text
 }
 
-/// A line for each right-hand side, as far as they can be told.
+/// Returns a line for each right-hand side, and the number of those that are not listed.
 fn each(done: &Finished) -> Vec<String> {
     let told = done.solved.iter().enumerate().take(SHOWN).map(|(c, s)| {
         let residual = s.solution.history.true_relative_residual;
@@ -150,12 +150,12 @@ fn each(done: &Finished) -> Vec<String> {
         lines.push(format!("… and {} more, {} of them converged", count(rest.len()), count(converged)));
     }
     if done.solved.len() < done.wanted {
-        lines.push(format!("{} not begun", plural(done.wanted - done.solved.len(), "right-hand side")));
+        lines.push(format!("{} not started", plural(done.wanted - done.solved.len(), "right-hand side")));
     }
     lines
 }
 
-/// What was left open, and what was taken.
+/// Returns the values that the solve chose for options that were not given.
 fn chosen(done: &Finished) -> Vec<String> {
     let mut all = crate::report::automatic(&done.shown().solution, &done.given);
     let system = &done.system;
@@ -166,7 +166,7 @@ fn chosen(done: &Finished) -> Vec<String> {
     choices(&all)
 }
 
-/// Choices in lines.
+/// Formats choices in lines.
 pub fn choices(all: &[Choice]) -> Vec<String> {
     let line = |c: &Choice| {
         let reason = c.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -175,7 +175,7 @@ pub fn choices(all: &[Choice]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// Everything that happened, in order.
+/// Returns a line for each event.
 fn events(solution: &Solution) -> Vec<String> {
     let line = |e: &krylith_core::solver::Event| match e.iteration {
         Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
@@ -185,7 +185,7 @@ fn events(solution: &Solution) -> Vec<String> {
     if lines.is_empty() { vec!["none".into()] } else { lines }
 }
 
-/// Every part of the set-up.
+/// Returns a line for each part of the set-up.
 pub fn set_up(solution: &Solution) -> Vec<String> {
     let (parts, whole) = (&solution.setup_parts, solution.setup_parts.total());
     let part = |(part, t): (krylith_core::solver::SetupPart, f64)| {
@@ -195,7 +195,7 @@ pub fn set_up(solution: &Solution) -> Vec<String> {
     parts.iter().map(part).collect()
 }
 
-/// The devices, what they hold, and what drives them.
+/// Returns lines about the devices, their memory and the versions of their software.
 pub fn machine(solution: &Solution) -> Vec<String> {
     let device = &solution.device;
     let mut lines = device.names.clone();
@@ -207,13 +207,13 @@ pub fn machine(solution: &Solution) -> Vec<String> {
             plural(cores, "core"),
             krylith_core::solver::host::simd()
         ),
-        _ => format!("{} beside it", plural(device.threads, "host thread")),
+        _ => format!("{} to drive it", plural(device.threads, "host thread")),
     });
     if let Some(held) = solution.device_memory {
-        lines.push(format!("{} held at most", bytes(held)));
+        lines.push(format!("at most {} of device memory allocated", bytes(held)));
     }
     if solution.bytes_per_iteration > 0.0 {
-        lines.push(format!("{} an iteration", bytes(solution.bytes_per_iteration as u64)));
+        lines.push(format!("{} moved per iteration", bytes(solution.bytes_per_iteration as u64)));
     }
     let versions = crate::report::provenance::versions(device.kind == "cuda");
     let named = [("driver", versions.driver), ("CUDA", versions.cuda), ("NVRTC", versions.nvrtc)];

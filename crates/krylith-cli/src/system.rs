@@ -1,4 +1,4 @@
-//! From the text SYSTEM to point blocks in the solver's order.
+//! Reads or generates the system that the text SYSTEM names, and converts it to blocks in the solver's order.
 
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
@@ -16,18 +16,18 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is to be solved, on the host, in the solver's order.
+/// The operator of a system, on the host, in the solver's order.
 pub enum Operator {
-    /// One point-block matrix.
+    /// A matrix of blocks.
     Matrix(Bsr),
     /// A⊗M + τB⊗L.
     Kronecker(KroneckerSum),
-    /// This rank's rows of either.
+    /// This rank's rows of either kind.
     Share(Terms<'static>),
 }
 
 impl Operator {
-    /// The sum of terms that every device takes.
+    /// Returns the operator as a sum of terms, the form that every device accepts.
     pub fn terms(&self) -> Terms<'_> {
         match self {
             Operator::Matrix(a) => Terms::bsr(a),
@@ -37,26 +37,26 @@ impl Operator {
     }
 }
 
-/// How the user numbers unknowns, and how the solver does: node by node, component by component, stage by stage.
+/// The user's numbering of unknowns. The solver numbers them by node, then by component, then by stage.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
-    /// Components b of a node.
+    /// Number b of components of a node.
     pub block: usize,
-    /// Nodes n.
+    /// Number n of nodes.
     pub nodes: usize,
-    /// Stages s.
+    /// Number s of stages.
     pub stages: usize,
     /// The user's numbering.
     pub user: Ordering,
 }
 
 impl Order {
-    /// Unknowns of a stage, N = n·b.
+    /// Returns the number of unknowns of a stage, N = n·b.
     pub fn rows(&self) -> usize {
         self.nodes * self.block
     }
 
-    /// Where the user's row (of a stage) stands in the solver's order.
+    /// Returns the position of the user's row (of a stage) in the solver's order.
     fn place(&self, row: usize) -> usize {
         match self.user {
             Ordering::Interleaved => row,
@@ -64,7 +64,7 @@ impl Order {
         }
     }
 
-    /// A vector of the user's, (row, stage), in the solver's order.
+    /// Converts a vector from the user's order, (row, stage), to the solver's order.
     pub fn into_solver(self, user: Vec<f64>) -> Vec<f64> {
         if self.user == Ordering::Interleaved {
             return user;
@@ -76,7 +76,7 @@ impl Order {
         out
     }
 
-    /// The way back.
+    /// Converts a vector from the solver's order to the user's order.
     pub fn into_user(self, solver: Vec<f64>) -> Vec<f64> {
         if self.user == Ordering::Interleaved {
             return solver;
@@ -88,7 +88,7 @@ impl Order {
         out
     }
 
-    /// A matrix of the user's in the solver's order, in blocks.
+    /// Converts a matrix of the user to blocks in the solver's order.
     fn blocks(&self, matrix: Matrix) -> krylith_core::Result<Bsr> {
         if self.user == Ordering::Interleaved {
             return matrix.into_bsr(self.block);
@@ -99,7 +99,8 @@ impl Order {
     }
 }
 
-/// Blocks that were cut across the user's numbering store zeros that must not be carried along.
+/// Removes stored zeros. Blocks formed in the user's numbering store zeros that must not become entries in
+/// the solver's.
 fn without_zeros(a: &Csr) -> krylith_core::Result<Csr> {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..a.rows() {
@@ -115,53 +116,53 @@ fn without_zeros(a: &Csr) -> krylith_core::Result<Csr> {
 
 /// A system, ready to be solved.
 pub struct System {
-    /// As the user wrote it.
+    /// The text on the command line.
     pub label: String,
-    /// The same, or a problem's text with every key.
+    /// The same text, or the text of a problem with all keys.
     pub name: String,
-    /// `csr`, `bsr`, `dia` or `kronecker`: what the files held.
+    /// The format of the files: `csr`, `bsr`, `dia` or `kronecker`.
     pub format: &'static str,
-    /// Numbers that the files stored, without zeros added by blocks.
+    /// Number of entries that the files store, without zeros added by blocks.
     pub nonzeros: usize,
     /// The operator.
     pub operator: Operator,
-    /// Order of unknowns.
+    /// The order of unknowns.
     pub order: Order,
-    /// The system's own right-hand side, or several, in the solver's order.
+    /// The right-hand sides of the system itself, in the solver's order.
     pub own_rhs: Option<Vec<Vec<f64>>>,
-    /// Where each node lies, if that is known.
+    /// The coordinates of the nodes, if they are known.
     pub coordinates: Option<Vec<[f64; 3]>>,
-    /// Nodes in x, y and z where they stand on a grid, numbered with x fastest.
+    /// The numbers of nodes in x, y and z if they form a grid, numbered with x fastest.
     pub grid: Option<[usize; 3]>,
-    /// The file's `[solver]` section.
+    /// The `[solver]` section of the file.
     pub solver: Options,
-    /// Why the block size is what it is.
+    /// The reason for the block size.
     pub block_reason: String,
-    /// It was found from the pattern.
+    /// True if the block size was found from the pattern.
     pub block_detected: bool,
-    /// The ranks that hold the rows of the system.
+    /// The part of the system that this process holds.
     pub share: Share,
 }
 
-/// What this process holds of a system.
+/// The part of a system that this process holds.
 pub struct Share {
-    /// It and the others.
+    /// The communicator of all processes.
     pub comm: Arc<dyn Communicator>,
-    /// Block rows that it holds, in the solver's order; `None` where it holds all.
+    /// The numbers of the local block rows, in the solver's order; `None` if this process holds all rows.
     pub numbers: Option<Vec<u64>>,
-    /// Why those.
+    /// The reason for the choice of these rows.
     pub reason: String,
-    /// Subdomains that it owns wholly, where the whole system was cut.
+    /// The local subdomains, if the whole system was partitioned into subdomains.
     pub subdomains: Option<LocalSubdomains>,
 }
 
 impl Share {
-    /// All of it.
+    /// Creates the share of a process that holds the whole system.
     pub fn whole() -> Self {
         Self { comm: Arc::new(Solo), numbers: None, reason: String::new(), subdomains: None }
     }
 
-    /// Its block rows, where they are some and consecutive.
+    /// Returns the range of the local block rows if they are consecutive and not empty.
     fn run(&self) -> Option<Range<usize>> {
         let numbers = self.numbers.as_ref()?;
         let (first, last) = (*numbers.first()? as usize, *numbers.last()? as usize);
@@ -170,10 +171,10 @@ impl Share {
 }
 
 impl System {
-    /// The system as the library takes it. Collective.
+    /// Converts the system to a problem of the library. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// Another rank failed or ended.
     pub fn problem(&self) -> Result<Problem<'_>> {
         let problem = match (&self.operator, &self.share.numbers) {
             (Operator::Kronecker(k), _) => Problem::kronecker(k)?,
@@ -196,42 +197,42 @@ impl System {
         }
     }
 
-    /// Nodes that this process holds.
+    /// Returns the number of nodes that this process holds.
     pub fn own_nodes(&self) -> usize {
         self.share.numbers.as_ref().map_or(self.order.nodes, Vec::len)
     }
 
-    /// Unknowns of the whole system, N·s.
+    /// Returns the number of unknowns of the whole system, N·s.
     pub fn len(&self) -> usize {
         self.order.rows() * self.order.stages
     }
 
-    /// Unknowns that this process holds.
+    /// Returns the number of unknowns that this process holds.
     pub fn own_len(&self) -> usize {
         self.share.numbers.as_ref().map_or(self.len(), |n| n.len() * self.order.block * self.order.stages)
     }
 
-    /// The ranks that hold the system.
+    /// Returns the communicator of the ranks that hold the system.
     pub fn comm(&self) -> &dyn Communicator {
         &*self.share.comm
     }
 
-    /// This process's part of a vector of the whole system.
+    /// Returns this process's part of a vector of the whole system.
     pub fn own(&self, whole: Vec<f64>) -> Vec<f64> {
         let Some(numbers) = &self.share.numbers else { return whole };
         let run = self.order.block * self.order.stages;
         numbers.iter().flat_map(|&i| &whole[i as usize * run..][..run]).copied().collect()
     }
 
-    /// True for A⊗M + τB⊗L, whose vectors are written with one column a stage.
+    /// Returns true for A⊗M + τB⊗L, whose vectors are written with one column per stage.
     pub fn is_kronecker(&self) -> bool {
         self.format == "kronecker"
     }
 
-    /// The right-hand sides, most often one, and what to call them.
+    /// Returns the right-hand sides, usually one, and their description.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit.
+    /// The file cannot be read, or does not match the system.
     pub fn right_hand_side(&mut self, wanted: Option<&Rhs>) -> Result<(Vec<Vec<f64>>, String)> {
         let order = self.order;
         let all = |value: f64| vec![vec![value; self.own_len()]];
@@ -251,10 +252,11 @@ impl System {
         })
     }
 
-    /// This process's part of each vector in a file, in the solver's order: of one stage shape (N, k) is k vectors.
+    /// Returns this process's part of each vector in a file, in the solver's order. With one stage, shape (N,
+    /// k) means k vectors.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit.
+    /// The file cannot be read, or does not match the system.
     pub fn columns(&self, what: &str, path: &Path) -> Result<Vec<Vec<f64>>> {
         let alone = self.share.numbers.is_none();
         if !alone && let Ok(one) = self.vector(what, path) {
@@ -267,10 +269,10 @@ impl System {
         Ok(columns.into_iter().map(|values| self.own(self.order.into_solver(values))).collect())
     }
 
-    /// This process's part of a vector's file, in the solver's order.
+    /// Returns this process's part of the vector in a file, in the solver's order.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit.
+    /// The file cannot be read, or does not match the system.
     pub fn vector(&self, what: &str, path: &Path) -> Result<Vec<f64>> {
         if let Some(own) = self.share.run().filter(|_| self.order.user == Ordering::Interleaved) {
             let (b, rows, stages) = (self.order.block, self.order.rows(), self.order.stages);
@@ -283,10 +285,11 @@ impl System {
         Ok(self.own(self.order.into_solver(values)))
     }
 
-    /// Vectors of N unknowns, each of which stands for itself in every stage; or one of the whole system.
+    /// Returns the null vectors in a file. A vector of N unknowns gives one null vector for each stage; a
+    /// file may instead hold one vector of the whole system.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit.
+    /// The file cannot be read, or does not match the system.
     pub fn null_file(&self, path: &Path) -> Result<Vec<Vec<f64>>> {
         let array = io::read_vector_of(path, self.len())?;
         let (rows, columns) = array.rows_columns();
@@ -307,10 +310,11 @@ impl System {
         Ok(vectors)
     }
 
-    /// Whole solutions as files show them: the user's numbering, shape (N,), (N, s) of stages, or (N, k) of several.
+    /// Converts whole solutions to the array of a file, in the user's numbering. The shape is (N,), (N, s)
+    /// with stages, or (N, k) for k solutions.
     ///
     /// # Errors
-    /// None that can occur for vectors of this system.
+    /// None for vectors of this system.
     pub fn user_array(&self, x: Vec<Vec<f64>>) -> Result<Array> {
         let mut x: Vec<Vec<f64>> = x.into_iter().map(|x| self.order.into_user(x)).collect();
         let (n, k) = (self.order.rows(), x.len());
@@ -324,10 +328,10 @@ impl System {
     }
 }
 
-/// How the unknowns of SYSTEM are numbered: as the command line says, or a `system.toml`.
+/// Returns the numbering of SYSTEM's unknowns, from the command line or a `system.toml`.
 ///
 /// # Errors
-/// A `system.toml` that cannot be read, or names no ordering.
+/// The `system.toml` cannot be read, or its ordering is unknown.
 pub fn ordering(system: &Path, given: Option<Ordering>) -> Result<Option<Ordering>> {
     let file = Defaults::read(system).map_err(|e| missing(system, e))?.ordering;
     let file = file.filter(|_| given.is_none()).map(|name| {
@@ -338,7 +342,7 @@ pub fn ordering(system: &Path, given: Option<Ordering>) -> Result<Option<Orderin
     Ok(given.or(file.transpose()?))
 }
 
-/// A right-hand side's file that is not there may be a word spelt wrong.
+/// Adds a suggestion to the error of a missing file for a right-hand side, which may be a misspelt word.
 fn no_word(path: &Path, mut failure: Failure) -> Failure {
     if let Some(text) = path.to_str().filter(|text| !text.contains(['/', '.']) && !path.exists()) {
         failure.message += &did_you_mean("right-hand side", text, &["ones", "zeros", "random"]);
@@ -346,7 +350,7 @@ fn no_word(path: &Path, mut failure: Failure) -> Failure {
     failure
 }
 
-/// What was read or generated, before blocks are chosen.
+/// A system as read or generated, before blocks are chosen.
 struct Source {
     name: String,
     matrix: SystemMatrix,
@@ -357,12 +361,12 @@ struct Source {
     solver: Options,
 }
 
-/// True where SYSTEM means a generated problem and not a file.
+/// Returns true if SYSTEM names a generated problem and not a file.
 pub fn is_problem(system: impl AsRef<Path>) -> bool {
     spec(system.as_ref()).is_some()
 }
 
-/// The text of a generated problem, where SYSTEM is one.
+/// Returns the text of a generated problem if SYSTEM names one.
 pub fn spec(system: &Path) -> Option<&str> {
     system.to_str().filter(|text| names_problem(text))
 }
@@ -408,7 +412,7 @@ fn source(system: &Path) -> Result<Source> {
     })
 }
 
-/// A file that is not there may be a problem spelt wrong.
+/// Adds a suggestion to the error of a missing file, which may be a misspelt problem.
 pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
     let not_there = matches!(&error, krylith_core::Error::Io { path, source }
         if path == system && source.kind() == std::io::ErrorKind::NotFound);
@@ -423,10 +427,10 @@ pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
     failure
 }
 
-/// Reads or generates a system, and brings it into point blocks.
+/// Reads or generates a system, and converts it to blocks.
 ///
 /// # Errors
-/// Files and problems as their readers say; a matrix that is empty or not square; blocks that do not fit.
+/// The file or problem is wrong, the matrix is empty or not square, or the blocks do not divide it.
 pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<System> {
     let Source { name, matrix, rhs, coordinates, grid, hint, solver } = source(system)?;
     let text = &*system.to_string_lossy();
@@ -445,7 +449,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
     if rows == 0 || stored == 0 {
         return refuse(format!("the matrix is empty ({rows} rows, {stored} entries)"));
     }
-    // Larger blocks than the kernels know are cut anew.
+    // A block size above the kernels' limit is replaced by another one.
     let hint =
         hint.filter(|(b, _)| (1..=MAX_BLOCK).contains(b) || matches!(matrix, SystemMatrix::Kronecker(_)));
     if user == Ordering::Segregated && block.is_none() && hint.is_none() {
@@ -459,7 +463,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let b = k.block();
             if block.is_some_and(|block| block != b) {
                 let asked = block.unwrap_or_default();
-                return refuse(format!("M and L have {b}×{b} blocks; --block {asked} does not fit them"));
+                return refuse(format!("M and L have {b}×{b} blocks; --block {asked} does not match them"));
             }
             let order = Order { block: b, nodes: rows / b, stages, user };
             let KroneckerSum { a, b: coefficients, tau, m, l } = k;
@@ -527,7 +531,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
     }
 }
 
-/// Why the entries suggest this block size.
+/// Returns the reason for a detected block size.
 pub fn detected(found: SuitedBlock) -> String {
     match found {
         SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
@@ -540,7 +544,7 @@ pub fn detected(found: SuitedBlock) -> String {
     }
 }
 
-/// Numbers in (−1, 1): splitmix64, the same on every machine.
+/// Returns random numbers in (−1, 1) by splitmix64, the same on every machine.
 pub fn random(seed: u64, n: usize) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {

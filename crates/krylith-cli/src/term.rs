@@ -1,27 +1,28 @@
-//! What a terminal is like: how wide, and whether it has colours; and text that fits it.
+//! The width and the colours of the terminal, and text that fits it.
 //!
-//! Colours are written into the text and taken out again on the way to what has none: `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, pipes
-//! and files, by anstream, as in the help. Without a terminal nothing is wrapped, unless `COLUMNS` says how wide.
+//! Text always contains colours. anstream removes them for pipes and files, and obeys `NO_COLOR`, `CLICOLOR`
+//! and `CLICOLOR_FORCE`, as in the help. Without a terminal nothing is wrapped, unless `COLUMNS` gives a
+//! width.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write;
 use terminal_size::{Width, terminal_size_of};
 
-/// Narrower than this nothing can be set well.
+/// Smallest width; text is not wrapped to a smaller one.
 const NARROWEST: usize = 40;
 
-/// Labels.
+/// Style of labels.
 pub const LABEL: Style = Style::new().bold();
-/// What worked.
+/// Style of success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What did not.
+/// Style of failure.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What may be skipped.
+/// Style of hints.
 pub const DIM: Style = Style::new().dimmed();
-/// Nothing.
+/// No style.
 pub const PLAIN: Style = Style::new();
 
-/// Columns of where results are printed; `None` where lines may be of any length.
+/// Returns the width of the output of results; `None` if lines may have any length.
 pub fn columns() -> Option<usize> {
     let seen = if crate::output::on_stderr() {
         terminal_size_of(std::io::stderr())
@@ -31,23 +32,24 @@ pub fn columns() -> Option<usize> {
     wide(seen.map(|(Width(w), _)| w))
 }
 
-/// Columns of stderr.
+/// Returns the width of stderr.
 pub fn columns_of_errors() -> Option<usize> {
     wide(terminal_size_of(std::io::stderr()).map(|(Width(w), _)| w))
 }
 
-/// What was seen, or what the environment says.
+/// Returns the width that the terminal reports, or else that of the environment.
 fn wide(seen: Option<u16>) -> Option<usize> {
     let named = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|w| *w > 0);
     seen.map(usize::from).or_else(named).map(|w| w.max(NARROWEST))
 }
 
-/// Text in a style.
+/// Formats text in a style.
 pub fn styled(style: Style, text: &str) -> String {
     if style == PLAIN || text.is_empty() { text.into() } else { format!("{style}{text}{style:#}") }
 }
 
-/// Labels in one column, lines in the other, wrapped at `columns`; `tone` styles the lines of a label.
+/// Formats a table with labels in one column and lines in the other, wrapped at `columns`; `tone` styles the
+/// lines of a label.
 pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn(&str) -> Style) -> String {
     let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0) + 2;
     let mut out = String::new();
@@ -67,7 +69,8 @@ pub fn table(rows: &[(&str, Vec<String>)], columns: Option<usize>, tone: impl Fn
     out
 }
 
-/// A message without anything that steers a terminal, but line ends, tabs and our colours: names of files may hold all sorts of things.
+/// Escapes control sequences for terminals, except for line ends, tabs and our colours; names of files may
+/// contain such sequences.
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, part) in text.split('\u{1b}').enumerate() {
@@ -85,15 +88,16 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Columns that text takes, whatever its colours.
+/// Returns the width of text without its colours.
 fn seen(text: &str) -> usize {
     anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
 }
 
-/// Units that stay with their number.
+/// Units that are kept on the same line as their number.
 const UNITS: [&str; 12] = ["%", "s", "ms", "µs", "ns", "B", "KiB", "MiB", "GiB", "GB/s", "MB", "GB"];
 
-/// The words of a line, where a number stands with its unit, `3:` with what it is of, and `τ =` with what it is.
+/// Splits a line into words; a number and its unit, a label such as `3:` and its value, and `τ =` and its
+/// value stay together.
 fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split(' ') {
@@ -111,8 +115,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A line in pieces of at most `width` columns, cut at blanks, and a longer word at its commas; those after the first stand two
-/// columns further in.
+/// Wraps a line to at most `width` columns at blanks, and a longer word at its commas. Lines after the first
+/// are indented by two more columns.
 pub fn wrap(line: &str, width: usize) -> Vec<String> {
     let indent = line.chars().take_while(|c| *c == ' ').count();
     let mut pieces = vec![" ".repeat(indent)];
@@ -135,10 +139,10 @@ pub fn wrap(line: &str, width: usize) -> Vec<String> {
     pieces
 }
 
-/// Columns that clap fills at most, with what stands behind the options of a command set for them.
+/// Largest width of help texts, for clap and for the text after the options.
 const HELP: usize = 104;
 
-/// The same command; what stands behind its options fits the terminal.
+/// Wraps the text after the options of a command to the terminal.
 pub fn fit_help(command: clap::Command) -> clap::Command {
     let Some(columns) = columns() else { return command };
     match command.get_after_help().map(ToString::to_string) {
@@ -147,14 +151,15 @@ pub fn fit_help(command: clap::Command) -> clap::Command {
     }
 }
 
-/// Examples and notes in lines of at most `columns`: where an example and what it is for do not stand side by side, that goes below it.
+/// Wraps examples and notes to at most `columns`. If an example and its explanation do not fit side by side,
+/// the explanation goes below it.
 pub fn help(text: &str, columns: usize) -> String {
     let is_narrow = text.lines().any(|line| line.chars().count() > columns);
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
         match lines.last_mut() {
-            // What goes on below its heading, such as exit codes.
+            // Text that continues below its heading, such as exit codes.
             Some(before) if indent >= 8 && is_narrow => {
                 *before += &format!(" {}", line.trim());
             }
@@ -169,7 +174,7 @@ pub fn help(text: &str, columns: usize) -> String {
                 out.extend(wrap(&format!("  {example}"), columns));
                 out.extend(wrap(&format!("      {}", what.trim()), columns));
             }
-            // Sentences go on at the margin.
+            // Sentences continue at the margin.
             None if !line.starts_with(' ') => {
                 out.extend(wrap(&line, columns).iter().map(|piece| piece.trim_start().to_string()));
             }
@@ -179,7 +184,7 @@ pub fn help(text: &str, columns: usize) -> String {
     out.join("\n")
 }
 
-/// A text of several lines, each wrapped where there is a width.
+/// Wraps each line of a text, if a width is given.
 pub fn fit(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.into() };
     text.lines().flat_map(|line| wrap(line, columns)).map(|line| line.trim_end().to_string() + "\n").collect()

@@ -1,5 +1,5 @@
-//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of, by one binary under every
-//! launcher that is here.
+//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of, by one
+//! binary under every launcher that is here.
 
 mod common;
 #[path = "../../krylith-core/tests/launchers/mod.rs"]
@@ -82,7 +82,8 @@ fn ranks_solve_as_one_process() {
             .line(&format!("solve {system} {GMRES} --device cpu --quiet --report one.json --out one.npy"));
         alone.works();
         let one = report(&folder, "one.json");
-        // All systems and numbers under the first launcher; the others differ from it in how they carry numbers.
+        // All systems and numbers under the first launcher; the others differ from it in how they carry
+        // numbers.
         let first = [1, 2, 3, 8].map(|ranks| (&launchers[0], ranks)).into_iter();
         let others = launchers.iter().skip(1).filter(|_| place < 2).map(|launcher| (launcher, 3));
         for (launcher, ranks) in first.chain(others) {
@@ -112,8 +113,8 @@ fn ranks_solve_as_one_process() {
     }
 }
 
-/// Ranks own whole subdomains, so that the preconditioner is that of one process: of boxes that slabs of rows consist of,
-/// of boxes and cuts of the graph that are dealt to ranks, and of files.
+/// Ranks own whole subdomains, so that the preconditioner is that of one process: of boxes that slabs of rows
+/// consist of, of boxes and cuts of the graph that are dealt to ranks, and of files.
 fn subdomains_are_those_of_one_process() {
     let launcher = &launchers::all()[0];
     let folder = Folder::new();
@@ -273,8 +274,8 @@ fn newton_is_refused_on_several_ranks() {
     let folder = Folder::new();
     let launcher = &launchers::all()[0];
     let ran = on_ranks(launcher, &folder, 2, "newton cavity:9x9,re=10 --out u.npy");
-    ran.fails(2, &["krylith newton works in one process, and 2 were started: start it without mpirun"]);
-    assert_eq!(ran.err.matches("works in one process").count(), 1, "{ran:#?}");
+    ran.fails(2, &["krylith newton works only in one process, but 2 were started: start it without mpirun"]);
+    assert_eq!(ran.err.matches("works only in one process").count(), 1, "{ran:#?}");
     assert!(!folder.path("u.npy").exists());
     on_ranks(launcher, &folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
 }

@@ -1,4 +1,4 @@
-//! What was probably meant by words that the command does not have.
+//! Suggestions for unknown flags and subcommands.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
@@ -6,7 +6,8 @@ use krylith_core::names::{meant, same};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Flags that are the command's own, and what they are called elsewhere; those of a solver stand in the library.
+/// Names that other programs use for flags of this command, and our names. The library has those of solver
+/// options.
 const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["b", "right-hand-side", "f", "load"], "rhs"),
     (&["guess", "initial-guess", "first-guess", "x"], "x0"),
@@ -20,7 +21,7 @@ const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["monitor", "ksp-monitor", "info", "debug"], "verbose"),
 ];
 
-/// Subcommands in any case: `krylith Solve`.
+/// Accepts subcommands in any letter case, such as `krylith Solve`.
 pub fn any_case(words: &mut [OsString], of: &Command) {
     let Some(word) = words.get(1).and_then(|word| word.to_str()) else { return };
     if let Some(known) = of.get_subcommands().map(Command::get_name).find(|name| same(name, word)) {
@@ -28,7 +29,7 @@ pub fn any_case(words: &mut [OsString], of: &Command) {
     }
 }
 
-/// An error of the command line with the flag or subcommand that was meant, where that is clear.
+/// Adds the flag or subcommand that was probably meant to an error of the command line.
 pub fn with_hint(mut error: Error, words: &[OsString], of: &Command) -> Error {
     let text = |error: &Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -41,7 +42,7 @@ pub fn with_hint(mut error: Error, words: &[OsString], of: &Command) -> Error {
             let command = of.get_subcommands().find(|sub| called(sub.get_name())).unwrap_or(of);
             let known: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
             if let Some(name) = flag_meant(flag.trim_start_matches('-'), &known) {
-                error.remove(ContextKind::Usage); // clap's is made of its own guess
+                error.remove(ContextKind::Usage); // clap built the usage from its own guess
                 error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{name}")));
             }
         }
@@ -58,7 +59,7 @@ pub fn with_hint(mut error: Error, words: &[OsString], of: &Command) -> Error {
     error
 }
 
-/// The one of `known` that a flag stands for.
+/// Returns the flag among `known` that `flag` probably means.
 fn flag_meant<'k>(flag: &str, known: &[&'k str]) -> Option<&'k str> {
     let ours = ELSEWHERE.iter().find(|(theirs, _)| theirs.iter().any(|name| same(name, flag)));
     let ours = ours.and_then(|(_, ours)| known.iter().copied().find(|name| name == ours));

@@ -1,4 +1,4 @@
-//! The command line: names, help texts and defaults.
+//! The command line: its names, help texts and defaults.
 
 mod flags;
 mod hints;
@@ -34,12 +34,12 @@ Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
 #[derive(Debug, Parser)]
 #[command(name = "krylith", version, after_help = EXAMPLES, max_term_width = 104)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Solve A x = b for a matrix from a file, or for a generated problem
@@ -49,34 +49,50 @@ pub enum Command {
     Newton(Box<NewtonArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
-    /// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm
+    /// Repeat an experiment of a paper on this machine, and compare it with the vendor's library and the
+    /// paper's algorithm
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
-    /// Predict the time of an iteration on many GPUs and hosts, of what `auto` would run or of a method that is named
+    /// Predict the time of an iteration on many GPUs and hosts, for the choice of `auto` or for a given
+    /// method
     #[command(after_help = model::EXAMPLES)]
     Model(Box<ModelArgs>),
-    /// Show this machine as Krylith sees it; with SYSTEM also what is worth knowing before a solve
+    /// Show the devices and libraries of this machine; with SYSTEM, also its properties and how a solve would
+    /// run
     Info(InfoArgs),
-    /// Draw the pattern of a matrix: its blocks, and how ranks would share it
+    /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]
     Spy(SpyArgs),
-    /// Print what completes the words of this command in a shell
+    /// Print a script for a shell that completes the words of this command
     #[command(after_help = COMPLETIONS)]
     Completions(CompletionsArgs),
-    /// Print the manual as a page of man: krylith man | man -l -
+    /// Print the manual as a man page: krylith man | man -l -
     Man(ManArgs),
 }
 
-/// `krylith bench`: words of another program.
+/// `krylith bench`: arguments of another program.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Suite and options of the program `krylith-bench`, which is installed apart; --help lists them
+    /// Suite and options of the program `krylith-bench`, which is installed separately; --help lists them
     #[arg(value_name = "SUITE …", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
 
+    /// Returns these options; all others are unset.
+    fn options(&self) -> Options {
+        Options {
+            store: self.store,
+            device: self.device.clone(),
+            threads: self.threads,
+            deterministic: self.deterministic.then_some(true),
+            partition: self.partition,
+            ..Options::default()
+        }
+    }
+}
+
 const COMPLETIONS: &str = "\
-Where they go:
+Where to save the script:
   krylith completions bash > ~/.local/share/bash-completion/completions/krylith
   krylith completions zsh > ~/.zfunc/_krylith          (a folder of $fpath)
   krylith completions fish > ~/.config/fish/completions/krylith.fish";
@@ -92,10 +108,10 @@ pub struct CompletionsArgs {
 /// `krylith man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The subcommand that the page is about [default: the whole command]
+    /// The subcommand of the page [default: the whole command]
     #[arg(value_name = "COMMAND")]
     pub page: Option<String>,
-    /// Writes the pages of all of them into a folder, which is made if it is missing [default: none]
+    /// Write the pages of all subcommands into a folder, which is created if it is missing [default: none]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "page")]
     pub out: Option<PathBuf>,
 }
@@ -103,18 +119,19 @@ pub struct ManArgs {
 /// `krylith problem`.
 #[derive(Debug, Args)]
 pub struct ProblemArgs {
-    /// The problem: NAME:SIZE[,key=value…], see below; without one all are listed
+    /// The problem: NAME:SIZE[,key=value…], see below; without it, all problems are listed
     #[arg(value_name = "SPEC")]
     pub spec: Option<String>,
-    /// Folder to write to; it is made if it is missing, and files of the same names are replaced
+    /// Folder to write to; it is created if it is missing, and files of the same names are replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "spec")]
     pub out: Option<PathBuf>,
-    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both are exact
+    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both
+    /// are exact
     #[arg(long, value_name = "petsc|mtx", default_value = "petsc", ignore_case = true)]
     pub format: MatrixFormat,
 }
 
-/// How `krylith problem` writes matrices.
+/// The file format in which `krylith problem` writes matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum MatrixFormat {
     #[allow(missing_docs)] // a comment would become a second help text
@@ -126,27 +143,29 @@ pub enum MatrixFormat {
 /// `krylith info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: the machine alone]
+    /// A matrix file, a system.toml or a generated problem, as for `krylith solve` [default: show only the
+    /// machine]
     #[arg(value_name = "SYSTEM")]
     pub system: Option<PathBuf>,
-    /// Unknowns of one node, 1 to 8 [default: what the file says, else the largest that adds at most 20 % stored zeros, or 75 % if the rows of a node have the same neighbours]
+    /// Unknowns of one node, 1 to 8 [default: the file's, else the largest that adds at most 20 % stored
+    /// zeros, or 75 % if the rows of a node have the same neighbours]
     #[arg(long, value_name = "B", value_parser = options::block_size)]
     pub block: Option<usize>,
     /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
-    /// Ways to share the system's block rows among P ranks, and the quality of each [default: none]
+    /// Compare the partitions of the system's block rows among P ranks [default: none]
     #[arg(long, value_name = "P", value_parser = options::ranks, requires = "system")]
     pub ranks: Option<usize>,
 }
 
-/// Columns below which an option and its meaning do not stand side by side.
+/// Terminal width below which the meaning of an option is printed below it.
 const NARROW: usize = 90;
 
-/// The whole command line, with lists of problems.
+/// Returns the whole command line, with lists of problems.
 pub fn command() -> clap::Command {
     let problems = |of| crate::problem::catalogue(of);
-    // Two columns want room; the manual has it in its own way.
+    // Two columns need a wide terminal; the manual has its own layout.
     let narrow = crate::term::columns().is_some_and(|columns| columns < NARROW);
     crate::term::fit_help(Cli::command())
         .mut_subcommands(|c| crate::term::fit_help(c.next_line_help(narrow)))
@@ -161,7 +180,7 @@ pub fn command() -> clap::Command {
         })
 }
 
-/// Reads the command line; help, version and usage errors are printed here and leave their exit code.
+/// Reads the command line. Help, version and usage errors are printed here, and their exit code is the error.
 pub fn parse(mut words: Vec<OsString>) -> std::result::Result<Cli, u8> {
     let command = command();
     hints::any_case(&mut words, &command);
@@ -169,7 +188,7 @@ pub fn parse(mut words: Vec<OsString>) -> std::result::Result<Cli, u8> {
     parsed.map_err(|e| crate::output::of_clap(&hints::with_hint(e, &words, &command)))
 }
 
-/// A bare `krylith`.
+/// Prints the help of `krylith` without arguments.
 pub fn print_help() -> Result<u8> {
     crate::output::print(&command().render_help().to_string());
     Ok(DONE)

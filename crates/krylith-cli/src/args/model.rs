@@ -16,14 +16,14 @@ Examples:
   krylith model --weak 151686 --to 8192 --machine h200-nvlink --machine jupiter --out scaling
   krylith model --strong 1e9 --machine jupiter --out scaling
 
-A prediction before its measurement, exit code 1 where one is more than 15 % off:
+Predict, measure and compare; the exit code is 1 if a prediction is more than 15 % off:
   krylith bench links --device cuda:0,1,2,3 --out machine.toml
   krylith model stokes:53x53x54 --machine machine.toml --method gmres --precond none --out predicted
   krylith bench okp --device cuda:0,1,2,3 --out okp
   krylith model --compare predicted/prediction.json okp/okp.json
   krylith model --spmv spmv/spmv.json --machine machine.toml --out predicted
 
-Times are those of an iteration in f64. --weak and --strong are of GMRES(30) without a preconditioner.";
+Times are those of an iteration in f64. --weak and --strong predict GMRES(30) without a preconditioner.";
 
 /// `krylith model`.
 #[derive(Debug, Args)]
@@ -31,34 +31,36 @@ pub struct ModelArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`; at most 4 stages
     #[arg(value_name = "SYSTEM")]
     pub system: Option<PathBuf>,
-    /// The machine: one that Krylith knows by name (--machines lists them), or a file that `krylith bench links` wrote; several for
-    /// --weak and --strong
+    /// Machine: a known name (--machines lists them), or a file that `krylith bench links` wrote. --weak and
+    /// --strong accept several
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub machine: Vec<PathBuf>,
-    /// List the machines that are known by name, and where their numbers are from
+    /// List the known machines, and the sources of their numbers
     #[arg(long, exclusive = true)]
     pub machines: bool,
-    /// Numbers of GPUs of SYSTEM, --spmv or --poisson [default: 1,2,4; of --spmv 1 to 64; of --poisson what others have measured, else those]
+    /// Numbers of GPUs for SYSTEM, --spmv or --poisson [default: 1,2,4; for --spmv 1 to 64; for --poisson
+    /// those of published measurements]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
-    /// Hosts that the GPUs are spread over evenly [default: as few as the machine's GPUs a host allow]
+    /// Number of hosts, among which the GPUs are distributed evenly [default: as few as possible]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
-    /// Who owns which block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
+    /// Partition of the block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
     #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
     pub partition: Option<Partitioner>,
-    /// Unknowns of one node, 1 to 8 [default: what the file says]
+    /// Unknowns of one node, 1 to 8 [default: the file's]
     #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]
     pub block: Option<usize>,
-    /// Method, as of `krylith solve` [default: auto, what a solve on such a GPU would begin with]
+    /// Method, as for `krylith solve` [default: auto, the first choice of a solve on such a GPU]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, requires = "system")]
     pub method: Option<Options>,
     /// Basis vectors that GMRES keeps before it restarts [default: 30]
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
-    /// Preconditioner, as of `krylith solve`. With `--method gmres --precond none` times are those of `krylith bench okp`, with dense
-    /// blocks and with structured ones; amg and coarse without --method give the levels, what set-up and cycle move, and the time of a
-    /// cycle on this host, predicted and measured [default: auto]
+    /// Preconditioner, as for `krylith solve`. `--method gmres --precond none` predicts `krylith bench okp`,
+    /// with dense blocks and with structured blocks. amg and coarse without --method print the levels, the
+    /// bytes that set-up and cycle move, and the time of a cycle on this host, predicted and measured
+    /// [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", requires = "system")]
     pub precond: Option<PrecondSpec>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
@@ -67,27 +69,29 @@ pub struct ModelArgs {
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
     pub strong: Option<f64>,
-    /// P-CG and P-CBCG of a 7-point Poisson equation on a grid NXxNYxNZ cut into boxes, with and without overlap, and the error
-    /// against what others have published of this machine (summit, abci: 1280x1280x4608)
+    /// Predict P-CG and P-CBCG for a 7-point Poisson equation on a grid NXxNYxNZ that is partitioned into
+    /// boxes, with and without overlap. The error against published times of the machine is printed (summit,
+    /// abci: 1280x1280x4608)
     #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
     pub poisson: Option<String>,
-    /// Products of the matrices in a file of `krylith bench spmv`, by each way to share them over GPUs whose vectors are whole, and
-    /// the error against what that file has measured
+    /// Predict products with the matrices in a file of `krylith bench spmv`, for each way to distribute a
+    /// matrix over GPUs that hold whole vectors. The error against the file's measurements is printed
     #[arg(long, value_name = "SPMV.json", conflicts_with_all = ["system", "weak", "strong", "poisson", "compare", "to"])]
     pub spmv: Option<PathBuf>,
-    /// Vectors of P-CBCG's basis, 1 to 64 [default: 12]
+    /// Number of basis vectors of P-CBCG, 1 to 64 [default: 12]
     #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
     pub steps: Option<u8>,
     /// Largest number of GPUs of --weak and --strong [default: 8192]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub to: Option<usize>,
-    /// Compare a stored prediction with what `krylith bench okp --device cuda:0,1,…` measured
+    /// Compare a stored prediction with a measurement of `krylith bench okp --device cuda:0,1,…`
     #[arg(long, num_args = 2, value_names = ["PREDICTION.json", "BENCH.json"], conflicts_with = "system")]
     pub compare: Option<Vec<PathBuf>>,
-    /// Largest error of a good prediction, in percent [default: 15]
+    /// Largest accepted error of a prediction, in percent [default: 15]
     #[arg(long, value_name = "PERCENT", requires = "compare")]
     pub within: Option<f64>,
-    /// Folder for prediction.json, or tables, JSON and SVG of a scaling study; it is made if it is missing
+    /// Folder for prediction.json, or for tables, JSON and SVG of a scaling study; it is created if it is
+    /// missing
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

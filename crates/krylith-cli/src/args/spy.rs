@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   krylith spy A.mtx
-  krylith spy A.mtx --ranks 4 --partition multilevel    rows of four ranks, and what is cut
+  krylith spy A.mtx --ranks 4 --partition multilevel    rows of four ranks, and entries between them
   krylith spy stokes:16x16x16 --out pattern.svg";
 
 /// `krylith spy`.
@@ -23,13 +23,16 @@ pub struct SpyArgs {
     /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
-    /// Draw the rows of P ranks in colours of their own, one rank after the other, and what is cut between them [default: none]
+    /// Draw the rows of P ranks in different colours, one rank after the other, and the entries that couple
+    /// ranks [default: none]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub ranks: Option<usize>,
-    /// How the rows are given to ranks: rows, nonzeros, geometric, multilevel or graph, as for `krylith solve` [default: auto]
+    /// Partition of the rows among ranks: rows, nonzeros, geometric, multilevel or graph, as for `krylith
+    /// solve` [default: auto]
     #[arg(long, value_name = "auto|NAME", requires = "ranks")]
     pub partition: Option<PartitionSpec>,
-    /// Draw a picture, as SVG or PNG by the name's ending, instead of dots on the terminal [default: none]
+    /// Write an image, SVG or PNG by the extension of the name, instead of dots on the terminal [default:
+    /// none]
     #[arg(long, value_name = "spy.svg|spy.png", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
 }

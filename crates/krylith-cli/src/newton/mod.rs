@@ -1,4 +1,5 @@
-//! `krylith newton`: a nonlinear problem, its time steps and continuation, a report, pictures and an exit code.
+//! `krylith newton`: solves a nonlinear problem with its time steps and continuation, and writes the report
+//! and the plots.
 
 mod plot;
 pub(crate) mod report;
@@ -18,48 +19,49 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use watch::Watch;
 
-/// Newton's method in one time step, at one value of the parameter.
+/// A run of Newton's method, for one time step and one value of the parameter.
 pub struct Run {
-    /// The time step, from 1.
+    /// Number of the time step, from 1.
     pub step: usize,
-    /// The time at its end.
+    /// The time at the end of the time step.
     pub time: Option<f64>,
-    /// The parameter's value, of continuation.
+    /// The value of the continuation parameter.
     pub parameter: Option<f64>,
-    /// How it went.
+    /// The result of the run.
     pub report: NewtonReport,
 }
 
 /// Everything about a finished solve.
 pub struct Finished {
-    /// The problem, with every default.
+    /// The text of the problem, with all defaults.
     pub spec: String,
-    /// Its parameter's key.
+    /// The key of the problem's parameter.
     pub parameter: Option<&'static str>,
-    /// Unknowns, components of a node, stored blocks.
+    /// Numbers of unknowns, of unknowns per node, and of stored blocks.
     pub sizes: (usize, usize, usize),
-    /// Newton's options.
+    /// Options of Newton's method.
     pub options: NewtonOptions,
-    /// What was said of linear solves.
+    /// Options of the linear solves, as given.
     pub given: Options,
-    /// Everything that was solved, in order.
+    /// All runs, in order.
     pub runs: Vec<Run>,
     /// How the last run ended.
     pub outcome: NewtonOutcome,
-    /// Numbers of the last x by which it is compared with published solutions.
+    /// Numbers computed from the last x, to compare with published solutions.
     pub figures: Vec<(&'static str, f64)>,
-    /// The last linear solve; none where there was no step.
+    /// The last linear solve; `None` if there was no step.
     pub linear: Option<Solution>,
-    /// Seconds of making the problem.
+    /// Seconds spent on generating the problem.
     pub load: f64,
-    /// Seconds of everything after that.
+    /// Seconds of the solve, after the problem was generated.
     pub total: f64,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps the solve from starting or its files from being written; non-convergence is an exit code.
+/// The solve cannot start, or a file cannot be written. A solve without convergence is no error; it has an
+/// exit code.
 pub fn newton(args: NewtonArgs) -> Result<u8> {
     let Some(named) = &args.problem else {
         output::print(&crate::problem::catalogue(catalogue()));
@@ -84,7 +86,8 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
     let mut problem = by_text(named)?;
     let parameter = problem.parameter().map(|p| p.0);
     if !args.continuation.is_empty() && parameter.is_none() {
-        let message = format!("--continuation: {} has no parameter that it could change", problem.spec());
+        let message =
+            format!("--continuation: {} has no parameter to change; omit the option", problem.spec());
         return Err(Failure::usage(message));
     }
     let load = loading.elapsed().as_secs_f64();
@@ -146,7 +149,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
     conclude(done, &*problem, x, &args, targets, wrote, trouble)
 }
 
-/// One time step: for each value of the parameter, or for the problem's own.
+/// Solves one time step, for each value of the parameter, or for the problem's own value.
 fn solve(
     newton: &mut Newton,
     problem: &mut dyn NonlinearProblem,
@@ -168,7 +171,7 @@ fn solve(
     Ok(Continuation { outcome: stage.report.outcome, reached: None, stages: vec![stage] })
 }
 
-/// Writes what was asked for, says how it went, and picks the exit code.
+/// Writes the files, prints the summary, and returns the exit code.
 fn conclude(
     done: Finished,
     problem: &dyn NonlinearProblem,
@@ -186,7 +189,7 @@ fn conclude(
             Err(e) => trouble.push(Failure::from(e)),
         }
     };
-    // x first: it is what a solve is for, should there be time or room for no more.
+    // x is written first: it is the most important file, if time or disk space run out.
     if let Some(target) = targets.out {
         let array = Array::new(vec![x.len() / done.sizes.1, done.sizes.1], x.clone())?;
         let format = output::vector_format(target.path());
@@ -204,7 +207,7 @@ fn conclude(
                 let scene = picture::draw(&shown, &done.spec);
                 keep(target, "picture", &|target| target.write_picture(&scene));
             }
-            None => output::note(&format!("{target} is not written: the problem has no picture")),
+            None => output::note(&format!("{target} is not written: the problem has no image")),
         }
     }
     if let (Some(target), None) = (targets.vtu, problem.time()) {
@@ -230,7 +233,7 @@ fn conclude(
     }
 }
 
-/// `out.vtu` of time step 3 as `out-3.vtu`.
+/// Returns the file name of a time step, such as `out-3.vtu` for `out.vtu`.
 fn numbered(path: &Path, step: usize) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
@@ -271,12 +274,12 @@ fn check_targets(args: &NewtonArgs) -> Result<()> {
     args.vtu.iter().try_for_each(|path| output::check_vtu("--vtu", path))
 }
 
-/// A time or a parameter, to six digits: `0.002`, and not what sums of steps make of it.
+/// Rounds a time or a parameter to six digits, such as `0.002`, to hide the rounding of sums of steps.
 fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// `Re 400: converged after 5 steps`, of the last run.
+/// Describes the end of the last run, such as `Re 400: converged after 5 steps`.
 fn ending(done: &Finished) -> String {
     let Some(run) = done.runs.last() else { return String::new() };
     let place = match (run.time, run.parameter, done.parameter) {
@@ -287,19 +290,19 @@ fn ending(done: &Finished) -> String {
     format!("{place}{} after {}", done.outcome, plural(run.report.steps.len(), "step"))
 }
 
-/// One line for stderr where Newton's method did not converge: the outcome by name, and what to try.
+/// Returns a line for stderr about a solve that did not converge: the outcome by name, and what to try.
 fn verdict(done: &Finished) -> String {
     let remedy = match done.outcome {
         NewtonOutcome::Converged => "",
         NewtonOutcome::MaxSteps => "; raise --max-steps",
         NewtonOutcome::LineSearch if done.parameter.is_some() => {
-            "; approach it by --continuation, or give --newton-atol if this is as small as rounding leaves it"
+            "; approach it with --continuation, or give --newton-atol if rounding prevents a smaller ‖F‖"
         }
-        NewtonOutcome::LineSearch => "; give --newton-atol if this is as small as rounding leaves it",
+        NewtonOutcome::LineSearch => "; give --newton-atol if rounding prevents a smaller ‖F‖",
         NewtonOutcome::LinearSolve => {
             "; try a --precond with more fill, a longer --restart or more --max-iters"
         }
-        NewtonOutcome::NotFinite => "; F of the first guess is not finite",
+        NewtonOutcome::NotFinite => "; F of the initial guess is not finite",
         NewtonOutcome::Interrupted => "; x is that of the last step",
     };
     let (last, target) =
@@ -307,7 +310,7 @@ fn verdict(done: &Finished) -> String {
     format!("{}: {}, ‖F‖ {last:.2e}, wanted {target:.2e}{remedy}", done.spec, ending(done))
 }
 
-/// What a person reads on stdout.
+/// Returns the summary for stdout.
 fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
     let (unknowns, block, blocks) = done.sizes;
     let mut steps = Vec::new();
@@ -371,7 +374,7 @@ fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
     rows.push((
         "time",
         vec![format!(
-            "{}: F {}, J {}, set-up {}, linear solves {}; problem made in {}",
+            "{}: F {}, J {}, set-up {}, linear solves {}; problem generated in {}",
             seconds(done.total),
             seconds(sum.residual),
             seconds(sum.jacobian),

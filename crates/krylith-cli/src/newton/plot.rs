@@ -1,11 +1,11 @@
-//! ‖F‖ after every step, and bars of the linear iterations that each took.
+//! A plot of ‖F‖ after every step, with bars for the linear iterations of each step.
 
 use super::Finished;
 use krylith_core::newton::NewtonOutcome;
 use krylith_plot::residuals::{NewtonRun, newton};
 use krylith_plot::scene::Scene;
 
-/// The picture.
+/// Draws the plot.
 pub fn draw(done: &Finished) -> Scene {
     let run = |run: &super::Run| NewtonRun {
         name: match (run.time, run.parameter, done.parameter) {

@@ -1,5 +1,5 @@
-//! The report of `krylith newton`, as JSON. Users rely on its fields. The guide lists them with the comments
-//! of this file; see [`crate::report`].
+//! The report of `krylith newton` as JSON. The fields are a stable interface, and the comments here are the
+//! table in the guide, as for [`crate::report`].
 
 use super::Finished;
 use crate::report::described::described;
@@ -14,52 +14,52 @@ described! {
 pub struct NewtonReport {
     /// The version of these fields.
     pub schema: u32,
-    /// Krylith's version.
+    /// Version of Krylith.
     pub krylith: String,
     /// The command line.
     pub command: String,
-    /// The start of the command, in UTC, as RFC 3339 writes it.
+    /// Start of the command: UTC, RFC 3339.
     pub date: String,
-    /// The name of the machine.
+    /// Name of the machine.
     pub host: String,
-    /// As in the report of a linear solve.
+    /// Versions of programs and libraries, as in the report of a linear solve.
     pub versions: Versions,
-    /// The nonlinear problem.
+    /// The problem.
     pub problem: Problem,
-    /// The settings of Newton's method.
+    /// Options of Newton's method.
     pub newton: Given,
-    /// The settings of the last linear solve; null without a Newton step.
+    /// Method, preconditioner and device of the last linear solve; null if there was no step.
     pub linear: Option<Linear>,
-    /// The automatic choices: `option`, `taken` and `reason`, as in the report of a linear solve.
+    /// Options that were not given: the `option`, the value that was `taken`, and the `reason`.
     pub automatic: Vec<Choice>,
-    /// The outcome of the last run: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or
+    /// Outcome of the last run: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or
     /// `interrupted`.
     pub outcome: String,
-    /// The number of Newton steps of all runs.
+    /// Number of Newton steps of all runs.
     pub steps: usize,
-    /// The number of linear iterations of all runs.
+    /// Number of linear iterations of all runs.
     pub iterations: usize,
-    /// One run for each time step and each value of `--continuation`, in order.
+    /// Runs of Newton's method: one for each time step and each value of `--continuation`, in order.
     pub runs: Vec<Run>,
-    /// Numbers of the last x to compare with published solutions.
+    /// Numbers computed from the last x, to compare with published solutions.
     pub figures: Vec<Figure>,
-    /// The time, in seconds.
+    /// Times of the command, in seconds.
     pub seconds: Total,
 }
-/// The nonlinear problem.
+/// The problem.
 pub struct Problem {
-    /// The name, with all keys.
+    /// Name, with all keys.
     pub name: String,
-    /// The number of unknowns.
+    /// Number of unknowns.
     pub unknowns: usize,
-    /// The number of unknowns of a node.
+    /// Number of unknowns of a node.
     pub block: usize,
-    /// The number of blocks of the Jacobian.
+    /// Number of blocks of the Jacobian.
     pub blocks: usize,
-    /// The key that `--continuation` changes; null if there is none.
+    /// The key that `--continuation` changes; null if the problem has no such key.
     pub parameter: Option<String>,
 }
-/// The settings of Newton's method.
+/// Options of Newton's method.
 pub struct Given {
     /// The value of `--newton-rtol`.
     pub rtol: f64,
@@ -70,107 +70,107 @@ pub struct Given {
     /// The value of `--forcing`.
     pub forcing: String,
 }
-/// The settings of the last linear solve.
+/// Method, preconditioner and device of the last linear solve.
 pub struct Linear {
     /// The method with its options.
     pub method: String,
     /// The preconditioner: `name`, `parameters` and `fill`, as in the report of a linear solve.
     pub preconditioner: Preconditioner,
-    /// The kind of device: `cpu` or `cuda`.
+    /// Kind of device: `cpu` or `cuda`.
     pub device: String,
     /// The name of each device.
     pub devices: Vec<String>,
-    /// The number of GPUs.
+    /// Number of GPUs that solve together.
     pub ranks: usize,
-    /// The number of CPU threads.
+    /// Number of CPU threads.
     pub threads: usize,
 }
-/// One run of Newton's method.
+/// A run of Newton's method.
 pub struct Run {
-    /// The outcome of this run.
+    /// Outcome of this run, with the same names as above.
     pub outcome: String,
     /// ‖F(x₀)‖ at the start.
     pub first: Option<f64>,
     /// ‖F(x)‖ at the end.
     pub last: Option<f64>,
-    /// The tolerance for ‖F(x)‖.
+    /// The largest ‖F(x)‖ that counts as converged.
     pub target: Option<f64>,
-    /// The Newton steps.
+    /// All steps.
     pub steps: Vec<Step>,
-    /// The events of the run.
+    /// Events: the number of the `step`, and a description in `detail`.
     pub events: Vec<Happened>,
-    /// The time, in seconds.
+    /// Times of the run, in seconds.
     pub seconds: Spent,
     /// The number of the time step, counted from 1.
     pub time_step: usize,
-    /// The time at the end of the time step; null for a steady problem.
+    /// Time at the end of the time step; null for a steady problem.
     pub time: Option<f64>,
-    /// The value of the parameter; null without `--continuation`.
+    /// Value of the parameter; null without `--continuation`.
     pub parameter: Option<f64>,
 }
-/// One step.
+/// A step of Newton's method.
 pub struct Step {
-    /// The number of the step, counted from 1.
+    /// Number of the step, from 1.
     pub step: usize,
     /// ‖F‖ before the step.
     pub before: Option<f64>,
     /// ‖F‖ after the step.
     pub after: Option<f64>,
-    /// The forcing term η: the linear solve stops at ‖J s + F‖ ≤ η ‖F‖.
+    /// Tolerance η of the linear solve: ‖J s + F‖ ≤ η ‖F‖.
     pub forcing: f64,
-    /// The outcome of the linear solve.
+    /// Outcome of the linear solve.
     pub linear_outcome: String,
-    /// The number of iterations of the linear solve.
+    /// Number of iterations of the linear solve.
     pub iterations: usize,
-    /// ‖J s + F‖/‖F‖ at the end of the linear solve.
+    /// ‖J s + F‖/‖F‖ that the linear solve reached.
     pub linear_residual: Option<f64>,
-    /// The share of the step that the line search took.
+    /// Step length of the line search.
     pub damping: f64,
-    /// The number of shares that the line search tried.
+    /// Number of step lengths that the line search tried.
     pub trials: usize,
-    /// The time, in seconds.
+    /// Times of the step, in seconds.
     pub seconds: Spent,
 }
-/// An event.
+/// An event of the solve.
 pub struct Happened {
-    /// The number of the step.
+    /// Number of the step.
     pub step: usize,
-    /// A description.
+    /// Description.
     pub detail: String,
 }
-/// Seconds.
+/// Times in seconds.
 pub struct Spent {
-    /// Evaluations of F.
+    /// Computing F.
     pub residual: f64,
-    /// Evaluations of J.
+    /// Computing J.
     pub jacobian: f64,
     /// Set-up of linear solves.
     pub setup: f64,
     /// Iterations of linear solves.
     pub solve: f64,
-    /// The sum.
+    /// Sum of these times.
     pub total: f64,
 }
-/// A number to compare.
+/// A number to compare with published solutions.
 pub struct Figure {
-    /// The name of the number.
+    /// Name of the quantity.
     pub name: String,
-    /// Its value.
+    /// Value of the quantity.
     pub value: Option<f64>,
 }
-/// Seconds of the command.
+/// Times of the command, in seconds.
 pub struct Total {
-    /// The time to set up the problem.
+    /// Generating the problem.
     pub load: f64,
-    /// The time of everything after that.
+    /// Solving it.
     pub total: f64,
 }
 }
 
-/// Writes the report; it appears whole or not at all.
+/// Writes the report atomically.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system reports an error.
 pub fn write(done: &Finished, target: crate::output::Target) -> krylith_core::Result<()> {
     let report = of(done);
     target.write(|out| {

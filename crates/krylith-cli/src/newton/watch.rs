@@ -1,4 +1,4 @@
-//! Steps as they are taken, on stderr: a line each, and the bar of `krylith solve` for the linear solve within.
+//! Progress on stderr: a line for each step, and the bar of `krylith solve` for the linear solve of a step.
 
 use crate::{interrupt, output, progress};
 use krylith_core::newton::{NewtonEvent, NewtonObserver, NewtonStep};
@@ -6,19 +6,19 @@ use krylith_core::text::{plural, seconds};
 use krylith_core::{Observer, Progress};
 use std::ops::ControlFlow;
 
-/// Watches a Newton solve.
+/// An observer of a Newton solve.
 pub struct Watch {
     quiet: bool,
     linear: Option<(usize, progress::Watch)>,
 }
 
 impl Watch {
-    /// A watch that shows nothing if `quiet`.
+    /// Creates an observer, which prints nothing if `quiet`.
     pub fn new(quiet: bool) -> Self {
         Self { quiet, linear: None }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&mut self) {
         if let Some((_, bar)) = self.linear.take() {
             bar.finish();

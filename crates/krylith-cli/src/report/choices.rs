@@ -1,4 +1,4 @@
-//! What was left open, and what was taken.
+//! The values that a solve chose for options that were not given.
 
 use super::Choice;
 use krylith_core::matching::MatchingChoice;
@@ -9,12 +9,12 @@ use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::Solution;
 use krylith_core::{DeviceSpec, Options};
 
-/// One choice.
+/// Creates a choice.
 pub fn choice(option: &str, taken: impl Into<String>, reason: Option<String>) -> Choice {
     Choice { option: option.into(), taken: taken.into(), reason: reason.filter(|reason| !reason.is_empty()) }
 }
 
-/// Those of a solve for which `given` was said, on the command line or in a file.
+/// Returns the choices of a solve; `given` has the options of the command line or a file.
 pub fn automatic(solution: &Solution, given: &Options) -> Vec<Choice> {
     let (device, info) = (&solution.device, &solution.precond);
     let mut all = Vec::new();

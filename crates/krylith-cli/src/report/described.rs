@@ -1,6 +1,6 @@
-//! Fields that say what they are: one text is the documentation of the code, and the table in the guide.
+//! Structs whose comments are the documentation of the code and the table in the guide.
 
-/// Declares structs of a report; their fields' comments stand in the guide.
+/// Declares structs of a report; the comments of their fields are printed in the guide.
 macro_rules! described {
     ($(
         $(#[doc = $of:literal])+
@@ -14,7 +14,7 @@ macro_rules! described {
             pub struct $name { $($(#[doc = $doc])+ $(#[serde $serde])? pub $field: $type,)+ }
         )+
 
-        /// Every struct with its fields: name, type and text.
+        /// All structs with their fields: name, type and text.
         #[cfg(test)]
         pub const STRUCTS: &[$crate::report::described::Struct] = &[$((
             stringify!($name),
@@ -24,11 +24,11 @@ macro_rules! described {
 }
 pub(crate) use described;
 
-/// A struct's name, and of each field name, type and lines of text.
+/// The name of a struct, and the name, type and lines of text of each field.
 #[cfg(test)]
 pub type Struct = (&'static str, &'static [(&'static str, &'static str, &'static [&'static str])]);
 
-/// The rows of a table: a field, by its path from `name`; what it is in JSON; and its text.
+/// Returns the rows of a table: the path of a field from `name`, its JSON type, and its text.
 #[cfg(test)]
 pub fn rows(structs: &[Struct], name: &str, path: &str) -> Vec<[String; 3]> {
     let Some((_, fields)) = structs.iter().find(|(known, _)| *known == name) else { return Vec::new() };
@@ -45,7 +45,7 @@ pub fn rows(structs: &[Struct], name: &str, path: &str) -> Vec<[String; 3]> {
     rows
 }
 
-/// `Vec < Option < f64 > >` without what is around the innermost name.
+/// Returns the innermost name of a type such as `Vec < Option < f64 > >`.
 #[cfg(test)]
 fn inside(of: &str) -> String {
     let plain = of.replace(' ', "");

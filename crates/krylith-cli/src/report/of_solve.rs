@@ -8,7 +8,7 @@ use crate::summary;
 use krylith_core::operator::Format;
 use krylith_core::{DeviceSpec, Precision};
 
-/// All of it; `rhs` is what was asked for.
+/// Returns the report of a solve; `rhs` is the right-hand side of the command line.
 pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
     let Finished { system, options, .. } = done;
     let Solved { solution, fields } = done.shown();
@@ -114,7 +114,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
             setup,
             setup_parts: parts(&done.solved[0].solution.setup_parts),
             total: setup + sum(|s| s.solution.solve_seconds),
-            // A GPU's vectors travel while other work goes on: nobody keeps time of it.
+            // On a GPU, transfers overlap with other work and are not timed.
             transfer: (device.kind == "cpu" && device.ranks == 1).then_some(0.0),
             product: phases.map(|p| p.product),
             communication: if device.ranks == 1 { Some(0.0) } else { phases.map(|p| p.communication) },

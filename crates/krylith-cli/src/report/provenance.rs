@@ -1,4 +1,4 @@
-//! When, where and with what something was computed.
+//! The command line, date, machine and versions of a computation.
 
 use super::Versions;
 use krylith_core::comm::Mpi;
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// What was asked for and when.
+/// The command line and the time of the start.
 struct Call {
     words: Vec<OsString>,
     at: SystemTime,
@@ -15,30 +15,30 @@ struct Call {
 
 static CALL: OnceLock<Call> = OnceLock::new();
 
-/// Remembers a command line, whose first word is the program, and the time.
+/// Stores a command line, whose first word is the program, and the time.
 pub fn begin(words: &[OsString]) {
     let _ = CALL.set(Call { words: words.to_vec(), at: SystemTime::now() });
 }
 
-/// The command line as a shell takes it; the program by its name alone.
+/// Returns the command line, quoted for a shell, with the program's name without its path.
 pub fn command() -> String {
     let Some(call) = CALL.get() else { return String::new() };
     let words = call.words.iter().skip(1).map(|word| quoted(&word.to_string_lossy()));
     std::iter::once("krylith".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// When the command began, as RFC 3339 has it, in UTC.
+/// Returns the start of the command in the format of RFC 3339, in UTC.
 pub fn date() -> String {
     let at = CALL.get().map_or_else(SystemTime::now, |call| call.at);
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub fn host() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 
-/// What the command and, if it ran on a GPU, that GPU's software are.
+/// Returns the versions of the command and, if it ran on a GPU, of the GPU's software.
 pub fn versions(on_gpu: bool) -> Versions {
     let known = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
     let gpu = if on_gpu { cuda::Versions::found() } else { cuda::Versions::default() };
@@ -53,7 +53,7 @@ pub fn versions(on_gpu: bool) -> Versions {
     }
 }
 
-/// A word that a shell takes for one.
+/// Quotes a word so that a shell reads it as one.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

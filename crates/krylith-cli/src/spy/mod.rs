@@ -1,4 +1,5 @@
-//! `krylith spy`: the pattern of a matrix in dots on the terminal, or as a picture; and how ranks would share it, in colours.
+//! `krylith spy`: draws the pattern of a matrix in dots on the terminal, or as an image, with its partition
+//! among ranks in colours.
 
 mod picture;
 
@@ -12,14 +13,14 @@ use krylith_core::operator::{Structure, Terms};
 use krylith_core::partition::{Partition, Quality, choose};
 use krylith_core::text::{bytes, count, name, plural};
 
-/// Columns of a terminal that says nothing of its width.
+/// Width of a terminal whose width is not known.
 const USUAL: usize = 80;
-/// Lines that a drawing takes at most: a screen.
+/// Largest number of lines of a drawing, so that it fits a screen.
 const TALL: usize = 32;
-/// Cells of a picture in one direction.
+/// Number of cells of an image in each direction.
 const CELLS: usize = 160;
 
-/// Colours of ranks, one after the other; what is cut has one of its own.
+/// Colours of the ranks, which repeat; entries that couple ranks have a separate colour.
 const COLOURS: [AnsiColor; 6] = [
     AnsiColor::Blue,
     AnsiColor::Green,
@@ -33,7 +34,7 @@ const CUT: Style = AnsiColor::Red.on_default().bold();
 /// Runs the command.
 ///
 /// # Errors
-/// A system that cannot be read, more ranks than it has block rows, a picture that cannot be written.
+/// The system cannot be read, it has fewer block rows than ranks, or the image cannot be written.
 pub fn spy(args: SpyArgs) -> Result<u8> {
     crate::interrupt::watch()?;
     if let Some(path) = &args.out {
@@ -91,7 +92,7 @@ pub fn spy(args: SpyArgs) -> Result<u8> {
     Ok(DONE)
 }
 
-/// What ranks would exchange, in a line.
+/// Describes the communication between ranks in a line.
 fn quality(terms: &Terms, partition: &Partition) -> Result<String> {
     let quality = Quality::of(terms, partition)?;
     Ok(format!(
@@ -102,7 +103,7 @@ fn quality(terms: &Terms, partition: &Partition) -> Result<String> {
     ))
 }
 
-/// What stands inside the blocks: a letter for each number that is stored once, a dot for zero.
+/// Draws the structure inside blocks: a letter for each distinct stored number, a dot for zero.
 fn inside(system: &System, terms: &Terms) -> Vec<String> {
     if system.order.block == 1 {
         return Vec::new();
@@ -115,7 +116,7 @@ fn inside(system: &System, terms: &Terms) -> Vec<String> {
     blocks::picture(&found)
 }
 
-/// Who owns each row, and where it stands when ranks follow one another.
+/// The owner of each row, and its position when rows are sorted by rank.
 pub struct Order {
     owner: Vec<u32>,
     place: Vec<usize>,
@@ -136,16 +137,17 @@ impl Order {
 pub struct Raster {
     /// Cells in each direction.
     pub cells: usize,
-    /// Entries in each cell, by rows.
+    /// Number of entries in each cell, row by row.
     pub count: Vec<u32>,
-    /// Of these, those whose column belongs to another rank than their row.
+    /// Number of entries in each cell whose column and row belong to different ranks.
     pub cut: Vec<u32>,
-    /// The rank that owns most rows of a row of cells.
+    /// The rank that owns the last row of each row of cells.
     pub owner: Vec<usize>,
 }
 
 impl Raster {
-    /// Entry by entry, onto at most `most` cells in each direction; in the order of ranks, where there are several.
+    /// Counts the entries of a matrix in at most `most` cells in each direction; with an `order`, rows are
+    /// sorted by rank.
     pub fn of(terms: &Terms, most: usize, order: Option<&Order>) -> Self {
         let n = terms.block_rows();
         let cells = n.clamp(1, most.max(1));
@@ -170,16 +172,16 @@ impl Raster {
         raster
     }
 
-    /// True where more is cut than is not.
+    /// Returns true if most entries of a cell couple different ranks.
     pub fn is_cut(&self, at: usize) -> bool {
         2 * self.cut[at] > self.count[at]
     }
 }
 
-/// Bits of a braille character by line and column of its dots.
+/// Bits of a braille character, by line and column of its dots.
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
-/// The raster in braille characters of 2×4 dots, within a frame.
+/// Draws the raster in braille characters of 2×4 dots, in a frame.
 pub fn drawn(raster: &Raster) -> String {
     let cells = raster.cells;
     let (across, down) = (cells.div_ceil(2), cells.div_ceil(4));
@@ -217,7 +219,7 @@ fn colour(rank: usize) -> Style {
     COLOURS[rank % COLOURS.len()].on_default()
 }
 
-/// Which colour is whose.
+/// Returns the legend of the colours.
 fn legend(ranks: usize) -> String {
     let mut out = String::new();
     for rank in 0..ranks.min(COLOURS.len()) {

@@ -1,4 +1,4 @@
-//! The pattern as a picture: what is on the raster of the terminal, on a finer one.
+//! The pattern as an image, on a finer raster than that of the terminal.
 
 use super::Raster;
 use krylith_plot::font;
@@ -7,25 +7,25 @@ use krylith_plot::theme::Ink;
 use std::ops::Range;
 use std::path::Path;
 
-/// Inks that tell ranks apart; further ranks begin anew.
+/// Number of colours for ranks, which repeat for further ranks.
 const INKS: usize = 7;
 
-/// What the picture shows.
+/// The content of an image.
 pub struct Picture<'a> {
     /// The pattern.
     pub raster: &'a Raster,
-    /// Ranks that share it.
+    /// Number of ranks.
     pub ranks: usize,
-    /// The system.
+    /// The name of the system.
     pub title: &'a str,
-    /// Its size, and what a cell is.
+    /// The size of the system, and the meaning of a cell.
     pub subtitle: &'a str,
 }
 
-/// Writes it, as SVG or PNG by the name's ending; it appears whole or not at all.
+/// Writes an image atomically, as SVG or PNG by the extension of the name.
 ///
 /// # Errors
-/// What the file system says; a picture that would not fit the memory.
+/// The file system reports an error, or there is not enough memory for the image.
 pub fn write(picture: &Picture, path: &Path) -> krylith_core::Result<()> {
     krylith_report::plot::write(&draw(picture), path)
 }
@@ -42,7 +42,7 @@ fn draw(picture: &Picture) -> Scene {
     for row in 0..raster.cells {
         for (columns, ink) in runs(raster, row, ranks) {
             let (from, across) = (columns.start as f64, columns.len() as f64);
-            // A hair wider and higher, so that no paper shines through between cells.
+            // Slightly larger than a cell, so that no gaps are visible between cells.
             let place = [MARGIN + cell * from, top + cell * row as f64, cell * across + 0.1, cell + 0.1];
             scene.rect(place, ink, None);
         }
@@ -52,7 +52,7 @@ fn draw(picture: &Picture) -> Scene {
     scene.finish()
 }
 
-/// Cells of a row that follow one another in one ink.
+/// Returns the runs of consecutive cells of a row that have the same colour.
 fn runs(raster: &Raster, row: usize, ranks: usize) -> Vec<(Range<usize>, Ink)> {
     let mut runs: Vec<(Range<usize>, Ink)> = Vec::new();
     for column in 0..raster.cells {
@@ -72,7 +72,7 @@ fn runs(raster: &Raster, row: usize, ranks: usize) -> Vec<(Range<usize>, Ink)> {
     runs
 }
 
-/// Names of the inks, in as many lines as they take; returns where the rest may begin.
+/// Draws the legend of the colours, and returns the position below it.
 fn legend(scene: &mut Scene, ranks: usize, top: f64) -> f64 {
     let mut names: Vec<(String, Ink)> =
         (0..ranks.min(INKS)).map(|rank| (format!("rank {rank}"), Ink::Series(rank))).collect();

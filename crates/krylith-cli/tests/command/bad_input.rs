@@ -100,7 +100,7 @@ fn right_hand_sides_that_do_not_fit() {
     f.line("solve a.mtx --rhs word.txt").fails(2, &["word.txt:3"]);
     f.line("solve a.mtx --rhs gone.npy").fails(2, &["gone.npy", "No such file"]);
     f.line("solve a.mtx --rhs random:x").fails(2, &["--rhs", "seed"]);
-    f.line("solve a.mtx --x0 short.txt").fails(2, &["short.txt", "first guess"]);
+    f.line("solve a.mtx --x0 short.txt").fails(2, &["short.txt", "initial guess"]);
     f.line("solve a.mtx --rhs b.txt --x0 b.txt").works();
     f.line("solve stokes:3x3x3 --rhs b.txt").fails(2, &["b.txt", "(108, 2)", "216"]);
 }

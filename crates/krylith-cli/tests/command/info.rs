@@ -121,21 +121,24 @@ fn a_singular_system_is_named_with_its_rows() {
     assert_eq!(
         beside(out, "empty"),
         [
-            "row 3 has no nonzero entry: no x fits a b that is not zero there",
-            "columns 3, 4 have no nonzero entry: any value of these unknowns will do"
+            "row 3 has no nonzero entry: there is no solution if b is not zero there",
+            "columns 3, 4 have no nonzero entry: these unknowns can have any value"
         ]
     );
     assert_eq!(
         beside(out, "rank"),
         [
             "structural rank 4 of 6: the matrix is singular, whatever its values",
-            "rows 0, 1, 3, 4 have entries in 2 columns alone"
+            "rows 0, 1, 3, 4 have entries only in 2 columns"
         ]
     );
-    assert_eq!(beside(out, "symmetry")[0], "not symmetric: of 8 entries 4 (50 %) have none opposite");
+    assert_eq!(
+        beside(out, "symmetry")[0],
+        "not symmetric: of 8 entries 4 (50 %) have no entry at the transposed position"
+    );
     assert_eq!(beside(out, "values")[0], "magnitudes 1 to 1e9");
     // A matching scales, too.
-    assert!(out.contains("rows matched with columns: 2 entries on the diagonal missing or small"), "{out}");
+    assert!(out.contains("rows matched with columns: 2 entries of the diagonal missing or small"), "{out}");
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
     assert_eq!(beside(out, "rank"), ["structural rank 6 of 6"]);
     assert_eq!(
         beside(out, "symmetry"),
-        ["pattern symmetric; opposite values differ by up to 200 %", "bandwidth 1"]
+        ["pattern symmetric; values at transposed positions differ by up to 200 %", "bandwidth 1"]
     );
     f.write(
         "s.toml",

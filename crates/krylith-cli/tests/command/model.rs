@@ -50,7 +50,7 @@ fn a_prediction_is_written_and_compared() {
     f.line("model --compare good.json bad.json").fails(2, &["no prediction"]);
     f.line("model --compare missing.json bad.json").fails(2, &["missing.json"]);
     f.write("text.json", "hello");
-    f.line("model --compare text.json bad.json").fails(2, &["text.json", "no JSON"]);
+    f.line("model --compare text.json bad.json").fails(2, &["text.json", "not JSON"]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn attempts_that_are_not_predicted_are_named_with_why() {
     assert!(out.contains("1. lu") && out.contains("not predicted") && out.contains("2. "), "{out}");
     let ran = f.line("model laplace:110x110x110 --machine jupiter --gpus 1,2");
     let out = &ran.works().out;
-    assert!(out.contains("amg with cg") && out.contains("predicted on one GPU"), "{out}");
+    assert!(out.contains("amg with cg") && out.contains("predicted only for one GPU"), "{out}");
     let ran = f.line("model stokes:6x6x6 --machine jupiter --precond ildu --method bicgstab");
     assert!(ran.works().out.contains("preconditioner, at least"), "{ran:#?}");
 }

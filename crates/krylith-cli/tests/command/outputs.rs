@@ -1,4 +1,5 @@
-//! Right-hand sides of several columns, files to standard output and for ParaView, defaults of a `system.toml`, and reports.
+//! Right-hand sides of several columns, files to standard output and for ParaView, defaults of a
+//! `system.toml`, and reports.
 
 use crate::common::{Folder, array, chain, distance, mtx};
 use krylith_core::io::{Array, numpy};
@@ -35,7 +36,8 @@ fn a_right_hand_side_of_zeros_has_the_answer_zero() {
     assert_eq!(report(&f, "r.json")["sources"]["rhs"], "zeros");
 }
 
-/// (N, k) are k right-hand sides with one set-up: each has the answer that it has alone, and its entry in the report.
+/// (N, k) are k right-hand sides with one set-up: each has the answer that it has alone, and its entry in the
+/// report.
 #[test]
 fn each_column_is_solved() {
     let f = Folder::new();
@@ -66,7 +68,7 @@ fn each_column_is_solved() {
     f.line("solve a.mtx --block 3 --rhs b.npy --x0 x.npy --report r.json --rtol 1e-8").works();
     assert!((0..3).all(|c| report(&f, "r.json")["columns"][c]["iterations"] == 0));
     save(&f, "two.npy", &[90, 2], columns(90, 2));
-    f.line("solve a.mtx --rhs b.npy --x0 two.npy").fails(2, &["--x0 two.npy", "2 first guesses for 3"]);
+    f.line("solve a.mtx --rhs b.npy --x0 two.npy").fails(2, &["--x0 two.npy", "2 initial guesses for 3"]);
     f.line("solve a.mtx --block 3 --rhs b.npy --max-iters 2 --precond none --out x.npy")
         .fails(1, &["right-hand side 1 of 3", "max-iterations"]);
     save(&f, "wrong.npy", &[3, 90], columns(3, 90));
@@ -160,7 +162,8 @@ fn solutions_stand_on_their_mesh() {
     assert!(!f.path("y.vtu").exists());
 }
 
-/// `[solver]` has outputs, numbering and null space too; the command line comes first, and paths are relative to the file.
+/// `[solver]` has outputs, numbering and null space too; the command line comes first, and paths are relative
+/// to the file.
 #[test]
 fn a_file_says_all_that_the_command_line_could() {
     let f = Folder::new();

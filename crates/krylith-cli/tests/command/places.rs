@@ -1,5 +1,5 @@
-//! Where outputs go: formats by the name's ending, places that are found wanting before the work, what a stranger's file may say of
-//! them, and names that would steer a terminal.
+//! Where outputs go: formats by the name's ending, places that are found wanting before the work, what a
+//! stranger's file may say of them, and names that would steer a terminal.
 
 use crate::common::{Folder, Ran, array, distance, mtx};
 use std::process::Command;
@@ -29,7 +29,7 @@ fn the_ending_says_in_which_format_x_is_written() {
         f.line(&format!("solve A.mtx --rhs b.txt --rtol 1e-12 --out {name}")).works();
         assert!(std::fs::read(f.path(name)).unwrap().starts_with(begins), "{name}");
         assert!(distance(array(f.path(name)).values(), &[1.0, 2.0]) < 1e-11, "{name}");
-        // It is a right-hand side and a first guess again.
+        // It can be read as a right-hand side and as an initial guess.
         f.line(&format!("solve A.mtx --rhs {name} --x0 {name} -q")).works();
     }
     f.line("newton cavity:9x9,re=10 --out u.mtx -q").works();
@@ -126,14 +126,14 @@ fn a_file_names_outputs_below_its_folder_and_replaces_only_ours() {
     };
     let untouched = before();
     for (key, place, words) in [
-        ("out", &*absolute, "leads out of its folder"),
-        ("out", "../victim/x.npy", "leads out of its folder"),
-        ("out", "e/../../victim/x.npy", "leads out of its folder"),
-        ("out", "away/x.npy", "leads out of its folder"),
-        ("out", "gone.npy", "leads out of its folder"),
-        ("vtu", "../x.vtu", "leads out of its folder"),
-        ("plot", "../r.svg", "leads out of its folder"),
-        ("report", "../victim/notes.txt", "leads out of its folder"),
+        ("out", &*absolute, "outside the folder of the file"),
+        ("out", "../victim/x.npy", "outside the folder of the file"),
+        ("out", "e/../../victim/x.npy", "outside the folder of the file"),
+        ("out", "away/x.npy", "outside the folder of the file"),
+        ("out", "gone.npy", "outside the folder of the file"),
+        ("vtu", "../x.vtu", "outside the folder of the file"),
+        ("plot", "../r.svg", "outside the folder of the file"),
+        ("report", "../victim/notes.txt", "outside the folder of the file"),
         ("report", "notes.json", "was not written by Krylith"),
     ] {
         toml(&format!("{key} = '{place}'"));
