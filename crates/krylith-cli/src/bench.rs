@@ -13,9 +13,9 @@ use std::process::Command;
 pub fn bench(args: &BenchArgs) -> Result<u8> {
     let Some(program) = find() else {
         return Err(Failure::usage(
-            "the program `krylith-bench` is neither in the folder of this program nor on the PATH; install it \
-             with `cargo install --path crates/krylith-bench`, or build it with \
-             `cargo build --release -p krylith-bench`",
+            "the program `krylith-bench` is neither in the folder of this program nor on the PATH; \
+             install it with `cargo install --path crates/krylith-bench`, \
+             or build it with `cargo build --release -p krylith-bench`",
         ));
     };
     become_it(Command::new(&program).args(&args.words))

@@ -18,7 +18,7 @@ pub const INTERRUPTED: u8 = 130;
 /// An error message, and the exit code that belongs to it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// [`USAGE`] or [`MACHINE`].
+    /// The exit code, [`USAGE`] or [`MACHINE`].
     pub code: u8,
     /// The text, which names the cause and the remedy.
     pub message: String,

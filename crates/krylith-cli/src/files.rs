@@ -34,7 +34,7 @@ pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
         if let Some(other) = outputs[..i].iter().find(|other| same(&other.1, &output.1)) {
             let what = if is_stdout(&output.1) { "both go to standard output" } else { "name the same file" };
             let message = format!("{} and {} {what}", shown(other), shown(output));
-            return Err(Failure::usage(message + "; give each its own"));
+            return Err(Failure::usage(message + "; give each a file of its own"));
         }
     }
     Ok(())

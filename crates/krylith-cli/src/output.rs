@@ -143,7 +143,7 @@ pub struct Target {
 
 /// The targets of all output files, opened before the solve to find errors early.
 pub struct Targets {
-    /// x.
+    /// The solution x.
     pub out: Option<Target>,
     /// The report.
     pub report: Option<Target>,
@@ -151,7 +151,7 @@ pub struct Targets {
     pub plot: Option<Target>,
     /// The image of a section of the solution.
     pub picture: Option<Target>,
-    /// The solution on its mesh.
+    /// The solution on the mesh.
     pub vtu: Option<Target>,
 }
 

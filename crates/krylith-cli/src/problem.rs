@@ -86,7 +86,7 @@ fn wrapped(out: &mut String, head: &str, indent: &str, text: &str) {
 /// Runs the command.
 ///
 /// # Errors
-/// A problem that is not known, a folder that cannot be written.
+/// The problem is unknown, or the folder cannot be written.
 pub fn problem(args: ProblemArgs) -> Result<u8> {
     crate::interrupt::watch()?;
     let Some(spec) = &args.spec else {

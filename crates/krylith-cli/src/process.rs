@@ -71,7 +71,8 @@ pub fn start_threads(asked: Option<usize>) -> Result<()> {
     rayon::ThreadPoolBuilder::new().num_threads(count).build_global().map_err(|e| {
         let count = plural(count, "thread");
         Failure::machine(format!(
-            "the system refuses to start {count} ({e}); raise the process limit (ulimit -u) or the memory limit"
+            "the system refuses to start {count} ({e}); \
+             raise the process limit (ulimit -u) or the memory limit"
         ))
     })
 }

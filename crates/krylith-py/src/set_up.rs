@@ -38,7 +38,8 @@ pub fn set_up(
     let (options, token, mut signals) = (options.clone(), cancel.clone(), signals);
     let work = move || {
         let made = catch_unwind(AssertUnwindSafe(|| Solver::new_watched(problem, &options, &token, None)));
-        let _ = tell.send(made.unwrap_or_else(|panic| Err(Error::of_panic(&*panic)))); // an error means that the caller no longer waits
+        // An error means that the caller no longer waits.
+        let _ = tell.send(made.unwrap_or_else(|panic| Err(Error::of_panic(&*panic))));
     };
     let thread = std::thread::Builder::new().name("krylith-set-up".into()).spawn(work);
     thread.map_err(|e| {

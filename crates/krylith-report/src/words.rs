@@ -121,13 +121,13 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
         // Rounding of x explains the residual up to a small factor; the rest comes from underflow.
         Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
-            "; rounding of x explains only {:.1e} of the residual; numbers of x, or products with them, are too \
-             small for double precision (below 2.2e-308): scale the system",
+            "; rounding of x explains only {:.1e} of the residual; numbers of x, or products with them, are \
+             too small for double precision (below 2.2e-308): scale the system",
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
-            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct solve's: \
-             loosen {rtol}",
+            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct \
+             solve's: loosen {rtol}",
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
@@ -189,7 +189,8 @@ fn singular(solution: &Solution, language: Language) -> String {
         ),
         _ => {
             format!(
-                "; the matrix is singular and not symmetric, and {part}, along a null vector of the transposed matrix"
+                "; the matrix is singular and not symmetric, and {part}, \
+                 along a null vector of the transposed matrix"
             )
         }
     }

@@ -135,7 +135,7 @@ int main() {
     expect_throw<krylith::InvalidInput>([&] { krylith::Problem::csr(std::vector<int>{}, a.col, a.values); }, "row_ptr is empty");
     expect_throw<krylith::InvalidInput>([&] { krylith::Problem::csr(a.row_ptr, a.col, b); }, "col has");
     expect_throw<krylith::InvalidInput>([&] { krylith::Problem::bsr(2, a.row_ptr, a.col, a.values); }, "values has");
-    expect_throw<krylith::InvalidInput>([&] { problem.set_null_vectors({1.0}); }, "vectors of 6 numbers");
+    expect_throw<krylith::InvalidInput>([&] { problem.set_null_vectors({1.0}); }, "expected a multiple of 6 numbers");
     expect_throw<krylith::InvalidInput>([&] { problem.set_near_null_vectors(); }, "rigid modes");
     expect_throw<krylith::InvalidInput>([&] { krylith::Solver(problem, "method=fast"); }, "fast");
     expect_throw<krylith::DeviceError>([&] { krylith::Solver(problem, "device=cuda:99"); }, "cuda");

@@ -39,7 +39,7 @@ pub struct ModelArgs {
     #[arg(long, exclusive = true)]
     pub machines: bool,
     /// Numbers of GPUs for SYSTEM, --spmv or --poisson [default: 1,2,4; for --spmv 1 to 64; for --poisson
-    /// those of published measurements]
+    /// those of published measurements, if any]
     #[arg(long, value_name = "P,…", value_delimiter = ',', value_parser = options::ranks, conflicts_with_all = ["weak", "strong", "compare"])]
     pub gpus: Vec<usize>,
     /// Number of hosts, among which the GPUs are distributed evenly [default: as few as possible]

@@ -45,7 +45,7 @@ pub struct Finished {
     pub given: Options,
     /// All runs, in order.
     pub runs: Vec<Run>,
-    /// How the last run ended.
+    /// The outcome of the last run.
     pub outcome: NewtonOutcome,
     /// Numbers computed from the last x, to compare with published solutions.
     pub figures: Vec<(&'static str, f64)>,

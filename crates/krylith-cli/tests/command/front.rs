@@ -195,7 +195,7 @@ fn more_is_said_where_it_is_asked_for() {
         assert_eq!([has(&usual, name), has(&more, name), has(&most, name)], [a, b, c], "{name}");
     }
     let text = f.line("solve stokes:4x4x4 -vv").works().out.clone();
-    for words in ["method bicgstab", "device cpu (", "survey", "MiB an iteration"] {
+    for words in ["method bicgstab", "device cpu (", "survey", "MiB moved per iteration"] {
         assert!(text.contains(words), "{words}: {text}");
     }
     f.line("solve stokes:4x4x4 -v --quiet").fails(2, &["cannot be used with"]);

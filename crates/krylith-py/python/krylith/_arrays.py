@@ -73,7 +73,7 @@ def remote(array: Any) -> tuple[int, int, int, int | None]:
         size *= n
     if interface.get("strides") is not None and size > 0 and not _is_contiguous(interface):
         raise InvalidInput("an array on a GPU is not contiguous; pass a contiguous array")
-    # DLPack names the GPU: (2, its number).
+    # DLPack identifies a GPU by (2, its number).
     ordinal = array.__dlpack_device__()[1] if hasattr(array, "__dlpack_device__") else array.device.id
     return interface["data"][0], size, ordinal, interface.get("stream")
 

@@ -29,8 +29,8 @@ class KroneckerSum:
     tau : float
         The factor of B⊗L.
     block : int, optional
-        Number of unknowns of a node. The default is the block size of BSR matrices, or else one that suits both
-        patterns.
+        Number of unknowns of a node. The default is the block size of BSR matrices, or else one that suits
+        both patterns.
 
     Notes
     -----
@@ -159,7 +159,8 @@ def _dense(A: Any) -> Any:
         )
     if type(A).__module__.startswith("jax.experimental.sparse") or not isinstance(A, (list, tuple)) and not hasattr(A, "__array__"):
         raise InvalidInput(
-            f"{type(A).__name__} is not a matrix; pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array"
+            f"{type(A).__name__} is not a matrix; "
+            "pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array"
         )
     from scipy.sparse import csr_array
 
@@ -172,7 +173,9 @@ def _dense(A: Any) -> Any:
 
 def _check_dimensions(A: Any) -> None:
     if A.ndim != 2:
-        raise InvalidInput(f"the matrix has {A.ndim} dimensions; expected 2: solve(A, b) takes the matrix first")
+        raise InvalidInput(
+            f"the matrix has {A.ndim} dimensions; expected 2: solve(A, b) takes the matrix first"
+        )
 
 
 def _torch_parts(A: Any, block: int | None) -> Parts:

@@ -64,7 +64,8 @@ def _krylov(
     if callback is not None:
         told = callback
 
-        def tell(iteration: int, residual: float) -> None:  # a SciPy callback cannot end a solve, and skips iteration 0
+        # A SciPy callback cannot end a solve, and is not called before the first iteration.
+        def tell(iteration: int, residual: float) -> None:
             if iteration > 0:
                 told(np.float64(residual))
 
@@ -218,7 +219,8 @@ def gmres(
     """
     if callback_type not in (None, "legacy", "pr_norm"):
         raise InvalidInput(
-            f"callback_type is {callback_type!r}; expected 'pr_norm' or 'legacy', as x is not available in every iteration"
+            f"callback_type is {callback_type!r}; expected 'pr_norm' or 'legacy', "
+            "as x is not available in every iteration"
         )
     cycle, most = _cycles(restart, maxiter, b)
     if callback is not None and callback_type != "pr_norm":

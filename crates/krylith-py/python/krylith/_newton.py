@@ -37,7 +37,8 @@ class NewtonSolution:
     def __init__(self, x: np.ndarray, report: dict[str, Any]) -> None:
         #: The best x found.
         self.x = x
-        #: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or `interrupted`.
+        #: The outcome: `converged`, `max-steps`, `line-search`, `linear-solve`, `not-finite` or
+        #: `interrupted`.
         self.outcome: str = report["outcome"]
         #: All steps.
         self.steps = [NewtonStep(*step) for step in report["steps"]]
@@ -56,7 +57,7 @@ class NewtonSolution:
 
     @property
     def iterations(self) -> int:
-        """Iterations of all linear solves."""
+        """Number of iterations of all linear solves."""
         return sum(step.linear[1] for step in self.steps)
 
     def __repr__(self) -> str:
@@ -91,7 +92,8 @@ def newton(
     residual : callable
         Returns F(x), an array of the shape of x.
     jacobian : callable
-        Returns ∂F/∂x at x, a sparse matrix on the host. Its pattern must always be the same; it is analysed once.
+        Returns ∂F/∂x at x, a sparse matrix on the host. Its pattern must always be the same; it is analysed
+        once.
     x0 : array, shape (n,)
         Initial guess.
     method, precond, device, block, **options
@@ -130,7 +132,9 @@ def newton(
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
     if parts[0].gpu is not None:
-        raise InvalidInput("the Jacobian is on a GPU; return it on the host, the linear solves can still run on a GPU")
+        raise InvalidInput(
+            "the Jacobian is on a GPU; return it on the host (the linear solves can still run on a GPU)"
+        )
 
     def values(v: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(new_values(jacobian(v), parts[0]))

@@ -63,7 +63,9 @@ class Order:
     def values(self, given: Any, pattern: tuple[Any, Any], shape: tuple[int, int], block: int) -> Any:
         """Convert an array in the order of the first matrix to the order of the solver's pattern."""
         if self.shape is None:
-            raise InvalidInput(f"a {self.kind} matrix has no array of stored numbers; pass the new values as a matrix")
+            raise InvalidInput(
+                f"a {self.kind} matrix has no array of stored numbers; pass the new values as a matrix"
+            )
         numbers = float64(given).reshape(-1)
         stored, count = int(np.prod(self.shape)), block * block * len(pattern[1])
         # The array may lack the unused space after the last row.

@@ -32,7 +32,9 @@ class Preconditioner:
 
     def __init__(self, A: Any, *, device: str = "auto", block: int | None = None, **parameters: Any) -> None:
         if not self._name:
-            raise InvalidInput("Preconditioner is a base class; create an ILDU, Jacobi, Schwarz, AMG or LU instead")
+            raise InvalidInput(
+                "Preconditioner is a base class; create an ILDU, Jacobi, Schwarz, AMG or LU instead"
+            )
         system = {key: parameters.pop(key) for key in ("coordinates", "grid", "near_nullspace", "threads") if key in parameters}
         words = ",".join(f"{key}={value}" for key, value in parameters.items())
         self._spec = f"{self._name}:{words}" if words else self._name

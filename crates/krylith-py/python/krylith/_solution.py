@@ -14,7 +14,7 @@ from krylith import _native
 class Event(NamedTuple):
     """An event during a solve."""
 
-    #: `choice`, `fallback`, `refinement`, `restart`, `inconsistent`, `warning` or `interrupted`.
+    #: The kind: `choice`, `fallback`, `refinement`, `restart`, `inconsistent`, `warning` or `interrupted`.
     kind: str
     #: The iteration at which it happened, or None.
     iteration: int | None
@@ -58,8 +58,8 @@ class Solution:
     """The result of a solve.
 
     Its text is the summary that the `krylith` command prints; a notebook also displays the plot. For several
-    right-hand sides, `columns` has a solution for each of them, and the other attributes describe the one with
-    the worst convergence.
+    right-hand sides, `columns` has a solution for each of them, and the other attributes describe the one
+    with the worst convergence.
     """
 
     def __init__(self, x: Any, native: _native.Solution, columns: tuple[Solution, ...] = ()) -> None:
@@ -107,7 +107,8 @@ class Solution:
     def row_scaled_residual(self) -> float | None:
         """The row-scaled residual ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D has the 1-norms of the rows.
 
-        It is computed for converged solves whose rows differ in scale by more than 1e6, and is None otherwise.
+        It is computed for converged solves whose rows differ in scale by more than 1e6, and is None
+        otherwise.
         """
         return self._native.row_scaled_residual
 
@@ -128,7 +129,7 @@ class Solution:
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda`."""
+        """The kind of device, `cpu` or `cuda`."""
         return self._native.device
 
     @property

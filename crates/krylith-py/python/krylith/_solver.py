@@ -36,8 +36,8 @@ Callback = Callable[[int, float], Any]
 class Solver:
     """A system on its device, ready for many solves.
 
-    The system is analysed once for its pattern, the device and the options; later solves and new values do not
-    repeat the analysis. Calls of several threads on the same solver wait for each other.
+    The system is analysed once for its pattern, the device and the options; later solves and new values do
+    not repeat the analysis. Calls of several threads on the same solver wait for each other.
 
     Parameters
     ----------
@@ -235,11 +235,11 @@ class Solver:
         Parameters
         ----------
         A : sparse matrix or KroneckerSum of the same pattern, or an array
-            An array holds the numbers in the order of the first matrix, like its `data`. A Kronecker sum may also
-            have new A, B and τ, with the same number of stages, and its M and L may be arrays.
+            An array holds the numbers in the order of the first matrix, like its `data`. A Kronecker sum may
+            also have new A, B and τ, with the same number of stages, and its M and L may be arrays.
         refresh : {"refresh", "keep", "rebuild"}
-            Recompute the preconditioner for the new values in its existing structure, keep it as it is, or build
-            it again.
+            Recompute the preconditioner for the new values in its existing structure, keep it as it is, or
+            build it again.
         """
         self._native.set_refresh(refresh)
         if self._kronecker:
@@ -266,12 +266,16 @@ class Solver:
 def _nodes(grid: Sequence[int]) -> list[int]:
     """Return the numbers of nodes in x, y and z."""
     if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and 0 < n < 2**63 for n in grid):
-        raise InvalidInput(f"`grid` is {tuple(grid)}; expected one to three positive integers, the numbers of nodes in x, y and z")
+        raise InvalidInput(
+            f"`grid` is {tuple(grid)}; expected one to three positive integers, the numbers of nodes in x, y and z"
+        )
     return [int(n) for n in grid] + [1] * (3 - len(grid))
 
 
 def _block_of_nodes(A: Any, nodes: int) -> int | None:
-    """Return the number of unknowns of each node, which may differ from the block size that suits the pattern.
+    """Return the number of unknowns of each node.
+
+    It may differ from the block size that suits the pattern.
 
     Return None if A has its own block size, or if its rows cannot be divided among `nodes` nodes.
     """
@@ -315,7 +319,7 @@ def check_callback(callback: Any) -> None:
 
 
 def warn(solution: Solution) -> None:
-    """Warn, at the caller's line, of a solve that did not converge or whose row-scaled residual is too large."""
+    """Warn at the caller's line if a solve did not converge, or if its row-scaled residual is too large."""
     if not solution.converged:
         texts = [solution.verdict()]
     elif solution.row_scaled_residual is None or solution.row_scaled_residual <= solution.target:
@@ -356,7 +360,8 @@ def solve(
     Parameters
     ----------
     A : sparse matrix or KroneckerSum
-        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that GPU.
+        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that
+        GPU.
     b : array, shape (n,) or (n, k)
         Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
@@ -375,8 +380,8 @@ def solve(
         Called with the iteration and ‖r‖/‖b‖. It is called in every iteration on a CPU, and after several
         iterations on a GPU. A true return value ends the solve.
     block : int, optional
-        Number of unknowns of a node. The default is the block size of a BSR matrix, or else the one that suits
-        the pattern.
+        Number of unknowns of a node. The default is the block size of a BSR matrix, or else the one that
+        suits the pattern.
     nullspace : "constant" or vectors, optional
         Null vectors of A, for a singular consistent system.
     near_nullspace : "rigid" or vectors, optional
@@ -386,17 +391,17 @@ def solve(
     grid : sequence of int, optional
         Numbers of nodes in x, y and z; nodes are numbered with x fastest.
     comm : mpi4py communicator, optional
-        The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all columns, in
-        the order of the ranks, and its rows of b; x has the same rows. Collective.
+        The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all
+        columns, in the order of the ranks, and its rows of b; x has the same rows. Collective.
     **options
-        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others, which
-        the guide lists.
+        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others,
+        which the guide lists.
 
     Returns
     -------
     Solution
-        The result, with `x`, `outcome`, `iterations`, `residuals` and `plot()`. A solve that does not converge
-        warns and raises no exception.
+        The result, with `x`, `outcome`, `iterations`, `residuals` and `plot()`. A solve that does not
+        converge warns and raises no exception.
 
     Examples
     --------
