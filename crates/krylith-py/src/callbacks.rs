@@ -106,7 +106,7 @@ impl NewtonObserver for Told<'_> {
 /// Solves F(x) = 0 with the initial guess x. `residual(x)` returns F, and `jacobian(x)` the values of J in
 /// the order of the matrix of `system`.
 #[pyfunction]
-#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, maxiter, forcing, options, callback))]
+#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, max_steps, forcing, options, callback))]
 pub fn newton<'py>(
     py: Python<'py>,
     system: &System,
@@ -115,7 +115,7 @@ pub fn newton<'py>(
     mut x: PyReadwriteArray1<'_, f64>,
     rtol: f64,
     atol: f64,
-    maxiter: usize,
+    max_steps: usize,
     forcing: &str,
     options: &str,
     callback: Option<Py<PyAny>>,
@@ -127,7 +127,7 @@ pub fn newton<'py>(
     let done = detached(py, || {
         let options: Options = options.parse()?;
         let forcing = forcing.parse()?;
-        let newton = NewtonOptions { rtol, atol, max_steps: maxiter, forcing, ..NewtonOptions::default() };
+        let newton = NewtonOptions { rtol, atol, max_steps, forcing, ..NewtonOptions::default() };
         let grouping = system.problem.grouping(0)?;
         let entries = vec![0.0; grouping.map_or(0, |grouping| grouping.entries())];
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);

@@ -15,8 +15,7 @@ pub fn exception(error: Error) -> PyErr {
         _ => "InvalidInput",
     };
     // Python calls this option `maxiter`.
-    let text = error.to_string().replace("max_iters", "maxiter");
-    named(class, text + &Language::Keywords.remedies(&error))
+    named(class, error.to_string() + &Language::Keywords.remedies(&error))
 }
 
 /// Rejects calls in a process that was forked after Krylith was used: they would wait forever for threads.

@@ -56,7 +56,7 @@ impl Solver {
 
     /// Solves A x = b with the initial guess x, and overwrites x. Returns the solution, and the exception of
     /// a callback or a signal.
-    #[pyo3(signature = (b, x, rtol=None, atol=None, maxiter=None, callback=None))]
+    #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, callback=None))]
     fn solve(
         &self,
         py: Python<'_>,
@@ -64,17 +64,17 @@ impl Solver {
         mut x: LentMut<'_>,
         rtol: Option<f64>,
         atol: Option<f64>,
-        maxiter: Option<usize>,
+        max_iters: Option<usize>,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<(Solution, Option<PyErr>)> {
         self.check()?;
         let (b, x) = (b.array()?, x.array()?);
         let mut options = self.options.clone();
-        if rtol.is_some() || atol.is_some() || maxiter.is_some() {
+        if rtol.is_some() || atol.is_some() || max_iters.is_some() {
             let changed = Arc::make_mut(&mut options);
             changed.rtol = rtol.or(changed.rtol);
             changed.atol = atol.or(changed.atol);
-            changed.max_iters = maxiter.or(changed.max_iters);
+            changed.max_iters = max_iters.or(changed.max_iters);
             changed.settled().map_err(exception)?;
         }
         let mut watch =

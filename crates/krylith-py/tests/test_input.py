@@ -37,8 +37,8 @@ def test_numbers_that_are_not_finite_are_named():
 
 def test_options_by_other_names_are_asked_about():
     A, b = random_matrix(10), np.ones(10)
-    for name in ("max_iters", "maxits", "maxit", "max_iter", "niter"):
-        refused(f"unknown option `{name}`; did you mean `maxiter`?", A, b, **{name: 5})
+    for name in ("max_iterations", "maxits", "maxit", "max_iter", "niter"):
+        refused(f"unknown option `{name}`; did you mean `max_iters`?", A, b, **{name: 5})
     for name, ours in [("pc", "precond"), ("tol", "rtol"), ("thread", "threads"), ("gpu", "device"), ("timeout", "time_limit")]:
         refused(f"unknown option `{name}`; did you mean `{ours}`?", A, b, **{name: 5})
     refused("take a preconditioner as `M=`", A, b, M=krylith.Jacobi(A))
@@ -48,6 +48,21 @@ def test_options_by_other_names_are_asked_about():
     refused("expected a name", A, b, precond=" ")
 
 
+def test_names_of_scipy_and_of_earlier_versions_are_taken():
+    A, b = poisson(20), np.ones(400)
+    for name in ("max_iters", "maxiter"):
+        with pytest.warns(krylith.ConvergenceWarning):
+            assert krylith.solve(A, b, method="cg", precond="none", **{name: 3}).iterations == 3
+        with pytest.warns(krylith.ConvergenceWarning):
+            assert krylith.Solver(A, method="cg", precond="none").solve(b, **{name: 3}).iterations == 3
+    refused("`max_iters` is given twice", A, b, max_iters=3, maxiter=4)
+    with pytest.raises(krylith.InvalidInput, match="given twice"):
+        krylith.Solver(A).solve(b, max_iters=3, maxiter=4)
+    solution = krylith.solve(A, b, store="f32")
+    assert any("`store` is now called `precision`" in event.detail for event in solution.events)
+    assert not any(event.kind == "warning" for event in krylith.solve(A, b, precision="f32").events)
+
+
 def test_counts_may_be_whole_floats():
     A, b = poisson(20), np.ones(400)
     assert krylith.solve(A, b, maxiter=1e3, restart=np.float64(20), method="gmres").converged
@@ -55,7 +70,7 @@ def test_counts_may_be_whole_floats():
     assert solver.solve(b, maxiter=5e2).converged
     for bad in (-1, 2.5, "many", np.nan):
         for call in (lambda: krylith.solve(A, b, maxiter=bad), lambda: solver.solve(b, maxiter=bad)):
-            with pytest.raises(krylith.InvalidInput, match="`maxiter` is .*expected a whole number"):
+            with pytest.raises(krylith.InvalidInput, match="`max_?iters?` is .*expected a whole number"):
                 call()
 
 

@@ -28,7 +28,6 @@ impl Language {
         match (self, key, value) {
             (Language::Flags, _, "") => format!("--{}", key.replace('_', "-")),
             (Language::Flags, ..) => format!("--{} {value}", key.replace('_', "-")),
-            (Language::Keywords, "max_iters", _) => "maxiter".into(),
             (Language::Keywords | Language::Text, _, "") => key.into(),
             (Language::Text, ..) => format!("{key}={value}"),
             (Language::Keywords, ..) => format!("{key}=\"{value}\""),

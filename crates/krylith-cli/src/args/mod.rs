@@ -78,19 +78,6 @@ pub struct BenchArgs {
     pub words: Vec<OsString>,
 }
 
-    /// Returns these options; all others are unset.
-    fn options(&self) -> Options {
-        Options {
-            store: self.store,
-            device: self.device.clone(),
-            threads: self.threads,
-            deterministic: self.deterministic.then_some(true),
-            partition: self.partition,
-            ..Options::default()
-        }
-    }
-}
-
 const COMPLETIONS: &str = "\
 Where to save the script:
   krylith completions bash > ~/.local/share/bash-completion/completions/krylith

@@ -70,7 +70,7 @@ def _krylov(
                 told(np.float64(residual))
 
     if _is_matrix(A) and (M is None or isinstance(M, str)):
-        solver = _Once(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), maxiter=maxiter, **options)
+        solver = _Once(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), max_iters=maxiter, **options)
         if solver.shape[0] != n:
             raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}; b has {n} numbers")
         with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def _krylov(
     x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
     if x.shape != b.shape:
         raise InvalidInput(f"x0 has {x.size} numbers; b has {n}")
-    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "maxiter": maxiter}
+    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
     outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell)
     return x, _info(outcome, iterations)
 

@@ -29,7 +29,7 @@ def newton(
     x: np.ndarray,
     rtol: float,
     atol: float,
-    maxiter: int,
+    max_steps: int,
     forcing: str,
     options: str,
     callback: Callable[[int, float], Any] | None,
@@ -90,7 +90,7 @@ class Solver:
         x: Any,
         rtol: float | None = None,
         atol: float | None = None,
-        maxiter: int | None = None,
+        max_iters: int | None = None,
         callback: Callable[[int, float], Any] | None = None,
     ) -> tuple[Solution, BaseException | None]: ...
     def apply(self, preconditioner: bool, x: Any, y: Any) -> None: ...

@@ -78,7 +78,7 @@ def newton(
     precond: str = "auto",
     rtol: float = 1e-8,
     atol: float = 0.0,
-    maxiter: int = 50,
+    max_steps: int = 50,
     forcing: str | float = "ew",
     device: str = "auto",
     block: int | None = None,
@@ -100,7 +100,7 @@ def newton(
         Options of the linear solves, the same as for `krylith.solve`.
     rtol, atol : float
         Stop when ‖F(x)‖ ≤ max(rtol·‖F(x0)‖, atol).
-    maxiter : int
+    max_steps : int
         Limit of Newton steps.
     forcing : "ew" or float
         Relative tolerance of the linear solves: the choice of Eisenstat and Walker, or a number.
@@ -123,6 +123,7 @@ def newton(
     >>> s.outcome, round(float(s.x.max()), 3)
     ('converged', 0.14)
     """
+    max_steps = options.pop("maxiter", max_steps)  # the name of earlier versions
     x = np.array(x0, dtype=np.float64)
     if x.ndim != 1:
         raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
@@ -143,7 +144,7 @@ def newton(
         return np.ascontiguousarray(float64(residual(v)).reshape(-1))
 
     linear = options_text({"method": method, "precond": precond, "device": device}, options)
-    report = _native.newton(system, f, values, x, rtol, atol, count(maxiter) or 0, str(forcing), linear, callback)
+    report = _native.newton(system, f, values, x, rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
     solution = NewtonSolution(x, report)
     if not solution.converged:
         text = (

@@ -68,7 +68,7 @@ class Solver:
         precond: str = "auto",
         rtol: float = 1e-6,
         atol: float = 0.0,
-        maxiter: int | None = None,
+        max_iters: int | None = None,
         device: str = "auto",
         block: int | None = None,
         nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
@@ -99,7 +99,7 @@ class Solver:
         gpu = self._parts[0].gpu
         if device == "auto" and gpu is not None:
             device = f"cuda:{gpu}"
-        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "maxiter": count(maxiter), "device": device}
+        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters, "device": device}
         with interrupts():
             self._native = _native.Solver(system, options_text(named, dict(options)))
 
@@ -131,6 +131,7 @@ class Solver:
         *,
         rtol: float | None = None,
         atol: float | None = None,
+        max_iters: int | None = None,
         maxiter: int | None = None,
         callback: Callback | None = None,
     ) -> Solution:
@@ -142,7 +143,7 @@ class Solver:
             Right-hand sides, on the host or on a GPU. x is on the same device.
         x0 : array of the same shape, optional
             Initial guess. The default is zero.
-        rtol, atol, maxiter : optional
+        rtol, atol, max_iters : optional
             Tolerances and iteration limit of this solve. The defaults are those of the solver.
         callback : callable, optional
             The same as for `krylith.solve`.
@@ -155,15 +156,19 @@ class Solver:
         if hasattr(b, "tocsr"):
             raise InvalidInput("b is a sparse matrix; pass a dense array, such as b.toarray()")
         check_callback(callback)
-        maxiter = count(maxiter)
+        if max_iters is None:
+            max_iters = count(maxiter, "maxiter")
+        elif maxiter is not None:
+            raise InvalidInput("`max_iters` is given twice, once as `maxiter`")
+        max_iters = count(max_iters)
         b = b if hasattr(b, "shape") else np.asarray(b)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
-            return self._columns(b, x0, rtol, atol, maxiter, callback)
-        solution = self._one(b, x0, rtol, atol, maxiter, callback)
+            return self._columns(b, x0, rtol, atol, max_iters, callback)
+        solution = self._one(b, x0, rtol, atol, max_iters, callback)
         warn(solution)
         return solution
 
-    def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
+    def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
         flat = self._flat(b, "b")
         if x0 is None:
             x = empty_like(flat)
@@ -172,7 +177,7 @@ class Solver:
             guess = self._flat(x0, "x0")
             x = empty_like(flat)
             x[...] = guess.reshape(x.shape)
-        native, raised = self._native.solve(lend(flat.reshape(-1)), lend(x.reshape(-1)), rtol, atol, maxiter, callback)
+        native, raised = self._native.solve(lend(flat.reshape(-1)), lend(x.reshape(-1)), rtol, atol, max_iters, callback)
         x = self._shaped(x, b.shape)
         if is_torch(b) and not is_torch(x):
             import torch
@@ -191,7 +196,7 @@ class Solver:
             x = x.T.reshape(-1)
         return x.reshape(tuple(shape))
 
-    def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, callback: Callback | None) -> Solution:
+    def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
         if b.shape[-1] == 0:
             raise InvalidInput("b has no columns")
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
@@ -202,7 +207,7 @@ class Solver:
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]
             try:
-                solutions.append(self._one(b[..., k], guess, rtol, atol, maxiter, callback))
+                solutions.append(self._one(b[..., k], guess, rtol, atol, max_iters, callback))
             except InvalidInput as e:
                 raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
@@ -343,7 +348,7 @@ def solve(
     precond: str = "auto",
     rtol: float = 1e-6,
     atol: float = 0.0,
-    maxiter: int | None = None,
+    max_iters: int | None = None,
     device: str = "auto",
     x0: Any = None,
     callback: Callback | None = None,
@@ -370,7 +375,7 @@ def solve(
         `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
-    maxiter : int, optional
+    max_iters : int, optional
         Iteration limit. The default is 10 000, and more for large systems.
     device : str
         `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
@@ -394,7 +399,7 @@ def solve(
         The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all
         columns, in the order of the ranks, and its rows of b; x has the same rows. Collective.
     **options
-        restart, store ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others,
+        restart, precision ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others,
         which the guide lists.
 
     Returns
@@ -414,7 +419,7 @@ def solve(
     True
     """
     solver = _Once(
-        A, method=method, precond=precond, rtol=rtol, atol=atol, maxiter=maxiter, device=device, block=block,
+        A, method=method, precond=precond, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
         nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, comm=comm, **options,
     )  # fmt: skip
     return solver.solve(b, x0, callback=callback)

@@ -64,7 +64,12 @@ impl Diagonals {
     ///
     /// # Errors
     /// Diagonals requested by name that do not suit the matrix; out of memory.
-    pub(super) fn new(a: &Bsr, precision: Precision, coefficient: f64, format: Format) -> Result<Option<Self>> {
+    pub(super) fn new(
+        a: &Bsr,
+        precision: Precision,
+        coefficient: f64,
+        format: Format,
+    ) -> Result<Option<Self>> {
         // Without a fused multiply–add instruction the passes would call a library function for each.
         let slow = matches!(pulp::Arch::new(), pulp::Arch::Scalar) && cfg!(target_arch = "x86_64");
         if format == Format::Csr || (slow && format == Format::Auto) {

@@ -269,7 +269,12 @@ impl PointBlockSum for Cuda {
 impl CudaProduct {
     /// Makes the product by diagonals of a single matrix of scalar rows, where it lies on few diagonals on
     /// every rank. Collective.
-    fn by_diagonals(space: &Cuda, terms: &Terms, precision: Precision, format: Format) -> Result<Option<Self>> {
+    fn by_diagonals(
+        space: &Cuda,
+        terms: &Terms,
+        precision: Precision,
+        format: Format,
+    ) -> Result<Option<Self>> {
         if format == Format::Csr {
             return Ok(None);
         }

@@ -180,7 +180,11 @@ fn projections(precision: Precision) -> [Kernel; 2] {
 
 /// Returns the kernels of a basis, with the steps that run beside them.
 pub(crate) fn bases(precision: Precision) -> Vec<Kernel> {
-    [append::of(precision).into()].into_iter().chain(combinations(precision)).chain(projections(precision)).collect()
+    [append::of(precision).into()]
+        .into_iter()
+        .chain(combinations(precision))
+        .chain(projections(precision))
+        .collect()
 }
 
 /// Returns the macros of `sweep.cu` for a sweep.

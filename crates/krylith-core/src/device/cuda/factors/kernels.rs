@@ -148,7 +148,8 @@ fn orders(set: Set) -> Vec<usize> {
 /// Returns every combination of order, precision and mapping.
 fn shapes(set: Set) -> Vec<(usize, Precision, IlduShape)> {
     let of = |precision| {
-        let shapes = move |order| IlduShape::all(order).into_iter().map(move |shape| (order, precision, shape));
+        let shapes =
+            move |order| IlduShape::all(order).into_iter().map(move |shape| (order, precision, shape));
         orders(set).into_iter().flat_map(shapes)
     };
     set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()

@@ -287,7 +287,12 @@ impl Stream {
     ///
     /// # Errors
     /// Factors that exceed 32-bit offsets; out of device memory.
-    fn lay_out(device: &Arc<Device>, plan: &CudaPlan, precision: Precision, shape: &IlduShape) -> Result<Self> {
+    fn lay_out(
+        device: &Arc<Device>,
+        plan: &CudaPlan,
+        precision: Precision,
+        shape: &IlduShape,
+    ) -> Result<Self> {
         let (what, count) = ("incomplete factors", plan.outline.subdomains);
         let (order, largest) = (plan.outline.order, plan.outline.largest);
         let sums = device.zeros::<i64>(3 * (count + 1), what)?;

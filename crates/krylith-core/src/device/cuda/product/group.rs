@@ -277,7 +277,14 @@ pub(super) fn breaks_structure(t: usize) -> Error {
 
 impl Tiles {
     /// Makes tiles as large as the shared memory of the device allows.
-    fn new(space: &Cuda, a: &Bsr, s: usize, structure: &Structure, precision: Precision, own: usize) -> Result<Self> {
+    fn new(
+        space: &Cuda,
+        a: &Bsr,
+        s: usize,
+        structure: &Structure,
+        precision: Precision,
+        own: usize,
+    ) -> Result<Self> {
         let (device, resident) = (space.device(), space.resident(a)?);
         let pattern = DevicePattern::of(a, &resident);
         let mut shape = Shape::choose(a.block(), s, structure, precision);
