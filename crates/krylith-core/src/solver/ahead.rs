@@ -1,6 +1,8 @@
-//! The kernels that a solve will ask for, as far as its options and sizes tell: threads fetch them while the system is placed.
+//! Predicts the kernels of a solve from its options and sizes, so that threads load them while the system is
+//! uploaded.
 //!
-//! What is missing here is fetched when it is asked for, and costs that moment; what is too much costs a thread's time.
+//! A kernel missing here is loaded on first use, which delays the solve; a superfluous one costs a thread's
+//! time.
 
 use crate::device::cuda::block_tiles;
 use crate::device::cuda::csr::{CsrShape, csr_lanes};
@@ -28,8 +30,8 @@ use crate::solver::ladder::{Attempt, Costs, Seen, ladder};
 use crate::space::{Precision, StepSource, SweepSource};
 use std::collections::HashSet;
 
-/// The attempts that a solve may begin with, as far as its options and sizes tell, on a GPU whose subdomains have at most `most_rows` block
-/// rows: whether the matrix is symmetric and fits its grid is found on the device, later.
+/// Lists the possible first attempts of a solve by its options and sizes, on a GPU whose subdomains have at
+/// most `most_rows` block rows. Symmetry and the fit of the grid are found later, on the device.
 pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows: usize) -> Vec<Attempt> {
     let seen = |symmetric, tiles| Seen {
         symmetric,
@@ -47,34 +49,34 @@ pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows:
     all
 }
 
-/// What decides about [`kernels`].
+/// The key of everything that [`kernels`] depends on.
 pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) -> String {
     let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, count, precision) = (terms.block(), terms.stages(), terms.terms.len(), options.precision);
     let first: Vec<String> = first.iter().map(|a| format!("{} {}", a.name(), a.equilibrate)).collect();
-    let rows = terms.block_rows().max(1).ilog2(); // how large subdomains are
+    let rows = terms.block_rows().max(1).ilog2(); // determines the size of subdomains
     let graph = by_graph(local);
     format!("{b} {s} {count} {precision:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
 }
 
-/// Those of the first attempt at a problem, whichever of `first` that is. Where kernels of several GPUs wait for each other they
-/// are only compiled: to load one may wait for what runs.
+/// Lists the kernels of the first attempt at a problem, for all candidates in `first`. On several GPUs, whose
+/// kernels wait for each other, they are only compiled: loading one may wait for a running kernel.
 pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]) -> Wanted {
     let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, precision) = (terms.block(), terms.stages(), options.precision.unwrap_or_default());
     let mut wanted = Wanted::default();
     let all = &mut wanted.shared;
-    // One entry stands for all of its file.
+    // One kernel of a file loads the whole file.
     if (b, s, terms.terms.len()) == (1, 1, 1) {
         all.extend(CsrShape::choose(precision).both());
         if ranks > 1 {
             all.extend(crate::device::cuda::csr_halo::kernels(precision));
         }
-        // By diagonals if there are as few as the mean row has entries; symmetric as a rule.
+        // Guess the format by diagonals: as many as the mean row has entries, and usually symmetric.
         let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
         all.extend(crate::device::cuda::dia::likely(entries, precision));
     } else {
-        // The product itself depends on what is found inside the blocks.
+        // The product itself depends on the structure found inside the blocks.
         all.extend([structure.plain().into(), tiling_cut.plain().into()]);
     }
     all.extend([b, 1].map(|block| passes(entry_maxima, block, false).into()));
@@ -117,13 +119,13 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     wanted
 }
 
-/// The steps and passes of a method.
+/// Adds the steps and passes of a method.
 fn add_family((steps, passes): (&[StepSource], &[SweepSource]), all: &mut Vec<crate::device::cuda::Kernel>) {
     all.extend(steps.iter().map(|source| step::of(source).into()));
     all.extend(sweeps(passes));
 }
 
-/// Subdomains of the whole are cut by its graph.
+/// Returns true if subdomains are cut by the graph of the whole system.
 fn by_graph(local: &LocalProblem) -> bool {
     local.numbers.is_none() && local.grid.is_none() && local.coordinates.is_none()
 }
@@ -144,7 +146,7 @@ fn add_preconditioner(
             return;
         }
         let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
-        // Two terms have one pattern as a rule; to compare them takes longer than to load another kernel.
+        // Two terms usually share a pattern; comparing them takes longer than loading another kernel.
         all.extend([ildu_plan(ildu_count, 1).into(), scan_columns::of(3).into()]);
         all.extend([false, true].map(|write| ildu_stream::of(order, precision, &shape, write).into()));
         all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
@@ -154,7 +156,7 @@ fn add_preconditioner(
         ]);
     };
     match precond {
-        // No attempt has `auto`: a ladder says what it is. Direct factors are the host's.
+        // `auto` is resolved in an attempt, and direct factors are on the host.
         PrecondSpec::None | PrecondSpec::Lu(_) | PrecondSpec::Auto => {}
         PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
             all.extend(schwarz::kernels([b], precision));
@@ -166,7 +168,7 @@ fn add_preconditioner(
             let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if order == 1 {
-                // Coarse levels are multiplied by rows, and the last by its inverse.
+                // Coarse levels use CSR products, and the coarsest its inverse.
                 all.extend(CsrShape::choose(options.precision).both());
                 all.push(csr_lanes::of(options.precision).into());
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
@@ -193,7 +195,7 @@ fn add_preconditioner(
                 all.push(block_diagonal::of(order, precision).into());
             }
         }
-        // The kind that most values take.
+        // The factor kind that most matrices get.
         PrecondSpec::BlockJacobi(tiles) => {
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
             all.extend([
@@ -266,7 +268,8 @@ mod tests {
         }
     }
 
-    /// A bare solve fetches what it would if its first attempt were named, and no incomplete factors where that has none.
+    /// A bare solve fetches what it would if its first attempt were named, and no incomplete factors where
+    /// that has none.
     #[test]
     fn a_bare_solve_fetches_what_its_first_attempt_needs() {
         for (b, n) in [(1, 5), (1, 3000), (3, 3000), (1, 600_000), (1, 1 << 20), (3, 1 << 18)] {

@@ -1,4 +1,5 @@
-//! A caller's vectors given to the devices of a solver, whatever is then done with them; and products by themselves.
+//! Distributes a caller's vectors to the devices of a solver; also solves for several columns, and single
+//! products.
 
 use super::attempt::{Engine, Operand};
 use super::crew::{Crew, Seat};
@@ -12,14 +13,15 @@ use crate::{Error, Result};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-/// Most devices that take their runs of a caller's vectors without a copy on the host.
+/// Largest number of devices that read their runs of a caller's vectors without a copy on the host.
 const MOST_RUNS: usize = 16;
 
-/// What one thread does with its part: its number, engine, part of the problem, and own numbers of both vectors.
+/// Work of one thread on its part. Arguments: thread number, engine, part of the problem, and own entries of
+/// both vectors.
 pub(super) type Work<'a> =
     dyn Fn(usize, &mut dyn Engine, &LocalProblem, Numbers, NumbersMut) -> Result<()> + Sync + 'a;
 
-/// Has every thread work on its part of `from` and `to`.
+/// Runs `work` on every thread with its part of `from` and `to`.
 pub(super) fn on_parts(
     crew: &mut Crew,
     problem: &Problem,
@@ -28,7 +30,7 @@ pub(super) fn on_parts(
     work: &Work<'_>,
 ) -> Result<()> {
     let parts = crew.parts.take();
-    // Each device takes its run of both vectors from where they are; rows that are scattered are gathered on the host.
+    // Each device reads its run of both vectors in place; scattered rows are gathered on the host.
     let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
     let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
     let (mut to, in_runs) = (to, runs.is_some());
@@ -64,7 +66,7 @@ pub(super) fn on_parts(
     done
 }
 
-/// An observer, and the last iteration that it was told of.
+/// An observer, and the last iteration reported to it.
 struct Told<'a> {
     observer: &'a mut (dyn Observer + Send),
     last: Option<usize>,
@@ -81,11 +83,13 @@ impl Observer for Told<'_> {
 }
 
 impl Solver<'_> {
-    /// Solves A X = B for several right-hand sides, one after the other, with one set-up: as [`solve`](Self::solve) for each column. Both
-    /// are stored column by column, and X holds the first guesses. Collective where the problem is distributed.
+    /// Solves A X = B for several right-hand sides, one after the other, with one set-up: equivalent to
+    /// [`solve`](Self::solve) for each column. B and X are stored column by column, and X holds the initial
+    /// guesses. Collective where the problem is distributed.
     ///
     /// # Errors
-    /// Numbers that are no whole columns; those of [`solve`](Self::solve), after which columns before have their answers.
+    /// Lengths of B and X that are not the same multiple of the number of unknowns; those of
+    /// [`solve`](Self::solve), after which the earlier columns of X hold their solutions.
     ///
     /// ```
     /// use krylith::{Solver, matrix::Csr};
@@ -104,8 +108,11 @@ impl Solver<'_> {
     ) -> Result<Vec<Solution>> {
         let (b, mut x, n) = (b.into(), x.into(), self.problem.own_len());
         if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
-            let message =
-                format!("B has {} numbers and X {}; both have whole columns of {n}", b.len(), x.len());
+            let message = format!(
+                "B has {} numbers and X has {}; both must consist of whole columns of {n}",
+                b.len(),
+                x.len()
+            );
             return Err(Error::invalid(message));
         }
         (0..b.len() / n)
@@ -116,8 +123,9 @@ impl Solver<'_> {
             .collect()
     }
 
-    /// As [`solve_watched`](Self::solve_watched), and told of the last iteration too: who watches is asked whether to go on, and after the
-    /// last iteration nobody is. That call comes on the caller's thread, and its answer changes nothing.
+    /// Solves like [`solve_watched`](Self::solve_watched), and also reports the last iteration. The observer
+    /// decides whether to continue, so [`solve_watched`](Self::solve_watched) does not call it after the last
+    /// iteration. This call runs on the caller's thread, and its return value is ignored.
     ///
     /// # Errors
     /// As [`solve`](Self::solve).
@@ -151,8 +159,8 @@ impl Solver<'_> {
         Ok(solution)
     }
 
-    /// `y ← A x` on the devices, with the values of the last update, rounded where matrices are stored in f32. Collective where the
-    /// problem is distributed.
+    /// Computes `y ← A x` on the devices, with the values of the last update, rounded if matrices are stored
+    /// in f32. Collective where the problem is distributed.
     ///
     /// # Errors
     /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails.
@@ -170,8 +178,8 @@ impl Solver<'_> {
         self.apply(Operand::Matrix, x.into(), y.into())
     }
 
-    /// `y ← P⁻¹ x` by the preconditioner that is set up: that of the options, or of the last attempt of the last solve. Where there is
-    /// none, a copy. Collective where the problem is distributed.
+    /// Computes `y ← P⁻¹ x` with the current preconditioner: that of the options, or of the last attempt of
+    /// the last solve. Without a preconditioner it copies x. Collective where the problem is distributed.
     ///
     /// # Errors
     /// Vectors of another length than [`Problem::own_len`]; a device or a rank that fails.
@@ -201,7 +209,7 @@ impl Solver<'_> {
         self.after(done)
     }
 
-    /// Refuses numbers on the host that are not finite, on every rank where one has some. Collective.
+    /// Returns an error on every rank if vectors on the host of some rank are not finite. Collective.
     pub(super) fn check_finite(&mut self, vectors: [(&str, Numbers); 2]) -> Result<()> {
         let host = |(name, v): &(&str, Numbers)| v.as_host().map_or(Ok(()), |v| check_finite(name, v));
         let look = || vectors.iter().try_for_each(host);
@@ -215,7 +223,8 @@ impl Solver<'_> {
         if wrong[0] > 0.0 { agree(comm, own) } else { Ok(()) }
     }
 
-    /// Names the number of b for which a solve did not begin, where b is in device memory: its norm was not finite. Collective.
+    /// Names the entry of b, if b is in device memory, that kept a solve from starting because its norm was
+    /// not finite. Collective.
     pub(super) fn check_begun(&mut self, b: Numbers) -> Result<()> {
         let history = &self.solution.history;
         if history.outcome != Outcome::NotFinite || history.iterations > 0 || history.rhs_norm.is_finite() {
@@ -223,12 +232,12 @@ impl Solver<'_> {
         }
         let own = match b.gpu() {
             Some(_) => self.crew.first(|| b.to_vec().and_then(|b| check_finite("b", &b))),
-            None => Ok(()), // it was looked at before; the norm itself overflows
+            None => Ok(()), // already checked; the norm itself overflows
         };
         agree(&*self.problem.comm, own)
     }
 
-    /// Refuses vectors of another length than the own rows.
+    /// Returns an error for vectors that do not have the length of own rows.
     pub(super) fn check_vectors(&self, vectors: [(&str, usize); 2]) -> Result<()> {
         let n = self.problem.own_len();
         match vectors.into_iter().find(|(_, len)| *len != n) {

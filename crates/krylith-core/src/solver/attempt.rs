@@ -1,5 +1,5 @@
-//! One rank of a solve on one device, written once for every device: the operator, the preconditioner and the method of an
-//! attempt, and the climb from one attempt to the next.
+//! One rank of a solve on one device, generic over devices: the operator, the preconditioner and the method
+//! of an attempt, and the fallback from one attempt to the next.
 
 mod engine;
 mod inconsistent;
@@ -34,7 +34,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Operations in which `auto` lets fill be found, some seconds: in all, and for each unknown.
+/// Limit on the operations of a symbolic factorisation that `auto` tries, worth some seconds: a constant,
+/// plus so many per unknown.
 const FILL: [u64; 2] = [1 << 30, 20_000];
 
 /// The attempt that is set up.
@@ -44,7 +45,7 @@ struct Current<S: SolverSpace> {
     method: Box<dyn Method<S>>,
 }
 
-/// An attempt that leaves more than this share of the residual has brought nothing.
+/// An attempt that leaves more than this share of the residual counts as no progress.
 const STUCK: f64 = 0.9;
 
 /// One rank with its device.
@@ -55,36 +56,37 @@ pub(super) struct Rank<S: SolverSpace> {
     passes: Option<Passes>,
     space: S,
     options: Arc<Options>,
-    /// Bytes that were there before anything was made.
+    /// Bytes that were free before anything was allocated.
     room: Option<u64>,
     ladder: Vec<Attempt>,
     /// Attempts that cannot be built from these values.
     impossible: Vec<usize>,
-    /// How many attempts did not fit the memory, and what the last of them wanted.
+    /// Number of attempts that did not fit in memory, and the error of the last one.
     too_large: (usize, Option<Error>),
-    /// Attempts of this solve that ended by themselves: the same ones would end so again.
+    /// Attempts of this solve that ended by themselves: repeating them would end the same way.
     ended: Vec<usize>,
     diagnosis: Arc<Diagnosis>,
-    /// Rows with too few columns, once they were looked for.
+    /// Rows that together have too few columns; set by the first search for them.
     crowded: Option<Option<Crowded>>,
-    /// Whether a second look has found singular parts, once there was one.
+    /// True if a second, deeper search has found singular parts of the system; `None` before that search.
     found_deeper: Option<bool>,
     /// Limit on the iterations of all attempts that precede direct factors.
     before_direct: usize,
-    /// What many solves of these values repay, and how many there were with how many iterations.
+    /// The attempt whose set-up is amortised by repeated solves of these values, and `[solves, iterations]`
+    /// so far.
     stronger: Option<ladder::Stronger>,
     spent: [usize; 2],
-    /// Where on the ladder the current attempt stands, or the last that could be built.
+    /// Index in `ladder` of the current attempt, or of the last one that could be built.
     rung: usize,
-    /// Restarts of one attempt, as they were told.
+    /// Restarts of one attempt: iteration and reason.
     restarts: Vec<(usize, &'static str)>,
-    /// Of one attempt.
+    /// History of one attempt.
     history: History,
     /// Choices that hold for every solve.
     choices: Vec<Event>,
-    /// What is said when an attempt has matched rows with columns.
+    /// Event to report once an attempt has matched rows with columns.
     matching: Option<Event>,
-    /// The rows of these values matched with columns, once an attempt has done that.
+    /// The matching of rows with columns for these values, once an attempt has computed it.
     matched: MatchingFound,
     /// What happened in set-up since the last solve.
     pending: Vec<Event>,
@@ -93,7 +95,8 @@ pub(super) struct Rank<S: SolverSpace> {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// Puts the operator on the device and sets up the first attempt that can be. Collective; an error is every rank's.
+    /// Puts the operator on the device and sets up the first attempt that can be built. Collective; every
+    /// rank gets the same error.
     pub fn new(
         space: S,
         local: &LocalProblem,
@@ -131,7 +134,8 @@ impl<S: SolverSpace> Rank<S> {
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
-            let why = "rows and columns scaled: their largest entries differ too much";
+            let why = "rows and columns are scaled: their largest entries differ by more than a factor of \
+                       1e6";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
         choices.extend(singular::not_symmetric(options, symmetry));
@@ -195,7 +199,8 @@ impl<S: SolverSpace> Rank<S> {
         }
     }
 
-    /// Why no attempt could be set up: no memory for any, or what is wrong with the matrix, and each reason once.
+    /// Returns why no attempt could be set up: none fits in memory, or the matrix is at fault. Each reason is
+    /// listed once.
     fn nothing_to_try(&mut self) -> Error {
         if let (count, Some(error)) = std::mem::take(&mut self.too_large)
             && count >= self.pending.len()
@@ -216,11 +221,13 @@ impl<S: SolverSpace> Rank<S> {
         if empty.count > 0 {
             parts.push(format!("rows {empty} have no nonzero entry"));
         }
-        parts.extend(reasons.iter().map(|(why, count)| format!("{} of {}: {why}", count, self.ladder.len())));
+        parts.extend(
+            reasons.iter().map(|(why, count)| format!("{} of {} attempts: {why}", count, self.ladder.len())),
+        );
         Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
 
-    /// The next attempt after rung `k` that can be built as far as known, and has not ended by itself before.
+    /// The next attempt after `k` that is not known to be impossible and has not already ended by itself.
     fn after(&self, k: usize) -> Option<usize> {
         let known = |next: &usize| {
             let mut known = self.impossible.iter().chain(&self.ended);
@@ -229,15 +236,16 @@ impl<S: SolverSpace> Rank<S> {
         (k + 1..self.ladder.len()).find(|next| !known(next))
     }
 
-    /// Sets up the first attempt from rung `from` on that can be. `done` are the iterations of attempts in this solve, if
-    /// there were any: then it is no error if none can be.
+    /// Sets up the first attempt from `from` on that can be built. `done` is the number of iterations of
+    /// earlier attempts in this solve; if there were any, failing to build another one is not an error.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
         let before = self.ladder[self.rung].clone();
-        // The method's memory goes first, and the preconditioner's unless the next attempt has the same.
+        // Free the method's memory first, and the preconditioner's unless the next attempt uses the same one.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
-        // What does not fit the memory, or a limit of `auto`'s own, leaves room for what needs less.
+        // After an attempt that exceeds the memory or a limit of `auto`, one that needs less may still
+        // succeed.
         let alone = self.space.comm().size() == 1;
         let recoverable =
             |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
@@ -249,15 +257,15 @@ impl<S: SolverSpace> Rank<S> {
             rung = self.after(k);
             let attempt = self.ladder[k].clone();
             let goes_on = |why: String, ladder: &[Attempt], next: Option<usize>| {
-                let next = next
-                    .map_or("; nothing stronger is left".into(), |n| format!("{NEXT}{}", ladder[n].name()));
+                let next =
+                    next.map_or("; no attempt is left".into(), |n| format!("{NEXT}{}", ladder[n].name()));
                 let detail = format!("{}: {why}{next}", attempt.name());
                 Event::new(EventKind::Fallback, Some(done.unwrap_or(0)), detail)
             };
             if k > 0 {
                 let large = ladder::too_large(local.terms, &attempt, &self.options, self.room);
                 if self.space.any(large.is_some())? {
-                    self.pending.push(goes_on("it may not fit the memory".into(), &self.ladder, rung));
+                    self.pending.push(goes_on("it may not fit in memory".into(), &self.ladder, rung));
                     self.too_large = (self.too_large.0 + 1, large.or(self.too_large.1.take()));
                     continue;
                 }
@@ -265,7 +273,7 @@ impl<S: SolverSpace> Rank<S> {
             let of = |a: &Attempt| (a.precond.clone(), a.equilibrate, a.matching);
             let same = of(&attempt) == of(&before);
             let kept = kept.take().filter(|_| same && done.is_some());
-            // What `auto` tries is given up for what follows before it takes longer than direct factors.
+            // `auto` abandons a set-up for the next attempt before it takes longer than direct factors would.
             let operations = open.then(|| FILL[0] + FILL[1] * local.unknowns as u64);
             let _bounds = Bounds { operations, seconds: self.options.time_limit }.enter();
             match self.set_up(local, &attempt, kept) {
@@ -279,7 +287,7 @@ impl<S: SolverSpace> Rank<S> {
                     self.impossible.pop(); // the next solve sets it up
                     return Err(e);
                 }
-                // Another preconditioner may be built; a device or a rank that failed has failed for all.
+                // Another preconditioner may still be built; a failed device or rank fails every attempt.
                 Err(e) if recoverable(&e, k) && (rung.is_some() || done.is_some()) => {
                     if alone && matches!(e, Error::TooLong { .. }) {
                         self.impossible.extend(ladder::deeper(&self.ladder, k));
@@ -296,7 +304,7 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// The preconditioner and the method of an attempt. Collective; an error is every rank's.
+    /// Sets up the preconditioner and the method of an attempt. Collective; every rank gets the same error.
     fn set_up(
         &mut self,
         local: &LocalProblem,
@@ -308,8 +316,8 @@ impl<S: SolverSpace> Rank<S> {
         let (p, info) = match kept {
             Some(kept) => kept,
             None => {
-                // What a set-up finds on the device it finds from there; a system from the host went there for the first attempt, and was let
-                // go.
+                // The set-up analyses the copy on the device. A system from the host was uploaded for the
+                // first attempt and freed afterwards, so place it again.
                 let upload = profile::begin(SetupPart::Upload);
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
@@ -327,7 +335,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(Current { p, info, method })
     }
 
-    /// One attempt from `x`, or as many passes as a rounded matrix needs. Its history is in `self.history`.
+    /// Runs one attempt from `x`, with as many refinement passes as a matrix in reduced precision needs. Its
+    /// history is in `self.history`.
     fn attempt(
         &mut self,
         local: &LocalProblem,
@@ -362,13 +371,13 @@ impl<S: SolverSpace> Rank<S> {
         )?;
         if count > 1 {
             let detail =
-                format!("{count} passes of iterative refinement against the matrix in f64, stored in f32");
+                format!("{count} passes of iterative refinement: residuals in f64, the stored matrix in f32");
             self.solution.events.push(Event::new(EventKind::Refinement, None, detail));
         }
         Ok(())
     }
 
-    /// All attempts that a solve takes, in the unit of `rhs`.
+    /// Runs attempts until one solves the system or none is left, in the units of `rhs`.
     fn attempts(
         &mut self,
         local: &LocalProblem,
@@ -417,7 +426,7 @@ impl<S: SolverSpace> Rank<S> {
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
-            // Where the residual of the first guess is not finite, any x replaces it.
+            // If the residual of the initial guess is not finite, any x replaces it.
             if residual <= best || !best.is_finite() || self.ladder.len() == 1 {
                 best = residual;
                 match &self.passes {
@@ -451,7 +460,10 @@ impl<S: SolverSpace> Rank<S> {
             let outcome = self.history.outcome;
             let ended = match too_slow {
                 Some(left) if left.is_finite() => {
-                    format!("at {residual:.2e} with {left:.0} iterations to go")
+                    format!(
+                        "too slow at relative residual {residual:.2e}, with about {left:.0} iterations \
+                         to go"
+                    )
                 }
                 Some(_) => format!("no progress at relative residual {residual:.2e}"),
                 None => format!("{outcome} at relative residual {residual:.2e}"),
@@ -460,7 +472,7 @@ impl<S: SolverSpace> Rank<S> {
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
             match self.climb(local, next, Some(iterations)) {
                 Err(e) if e.is_interrupt() => {
-                    halted = Some(run.limits.reached().unwrap_or("cancelled")); // or another rank was
+                    halted = Some(run.limits.reached().unwrap_or("cancelled")); // or another rank
                     self.solution.history.outcome = Outcome::Interrupted;
                 }
                 done => done?,
@@ -506,7 +518,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         for history in [&mut self.history, &mut self.solution.history] {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
-        self.lost = true; // what fails from here on may have failed here alone
+        self.lost = true; // a failure from here on may be one of this rank alone
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
             self.on_its_side(local, run, run.stop, rhs, x.reborrow(), observer)?;
             let failed = ladder::worth_another(&self.solution.history);
@@ -526,7 +538,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.phases = self.space.take_phases();
         solution.format = self.a.borrow().format();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
-        // Fallbacks stand before restarts.
+        // Events are sorted by kind: fallbacks come before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
         let at = at.unwrap_or(solution.events.len());
         solution.events.splice(at..at, self.pending.drain(..));
@@ -555,7 +567,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// All attempts, on the host where refinement works there.
+    /// Runs all attempts; copies vectors to the host first if iterative refinement needs them there.
     fn on_its_side(
         &mut self,
         local: &LocalProblem,
@@ -574,7 +586,7 @@ impl<S: SolverSpace> Rank<S> {
     }
 }
 
-/// The operator on the device; of a Kronecker sum with what a new τ takes.
+/// Builds the operator on the device; for a Kronecker sum, with what an update of τ needs.
 fn operator<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,

@@ -1,8 +1,8 @@
-//! How fast this machine reads memory: the yardstick of a report's `bandwidth_fraction`.
+//! Measures the memory read bandwidth of this machine, the reference for `bandwidth_fraction` in reports.
 //!
-//! One pass after the other over a buffer a few times the last-level cache, by the solver's own team, for at most
-//! about a third of a second; the best pass counts. A buffer of ten caches would be stricter and takes seconds where
-//! caches are large.
+//! The solver's threads repeatedly read a buffer a few times the size of the last-level cache, for at most
+//! about a third of a second; the best pass counts. A buffer of ten caches would be stricter, but takes
+//! seconds if caches are large.
 
 use crate::threads::Pool;
 use std::hint::black_box;
@@ -14,14 +14,15 @@ const BUDGET: Duration = Duration::from_millis(200);
 /// Smallest and largest buffer, bytes.
 const SIZES: (u64, u64) = (32 << 20, 256 << 20);
 
-/// Bytes a second that a team of CPU threads reads, or `None` where there is no memory to try it.
+/// Read bandwidth of a team of CPU threads in bytes per second, or `None` if there is not enough memory for
+/// the buffer.
 pub fn of_cpu(pool: &Pool) -> Option<f64> {
     let bytes = super::host::last_cache().unwrap_or(SIZES.0 / 4).saturating_mul(4).clamp(SIZES.0, SIZES.1);
     if super::host::memory().is_some_and(|(_, free)| free < 4 * bytes) {
         return None;
     }
     let (threads, each) = (pool.threads(), bytes as usize / 8 / pool.threads());
-    // Each thread fills what it reads, so that its pages lie near it.
+    // Each thread fills what it reads, so that its pages are in its NUMA node.
     let parts: Vec<Mutex<Vec<f64>>> = (0..threads).map(|_| Mutex::default()).collect();
     pool.run(threads, |rank| {
         if let Ok(mut part) = parts[rank].lock() {

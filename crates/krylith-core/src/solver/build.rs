@@ -1,7 +1,7 @@
-//! From the name of a preconditioner to an operator on a device, and what there is to say of it.
+//! Builds a preconditioner on a device from its specification, with the description for reports.
 //!
-//! [`by_name`] is the one place where names become operators. Around what it builds stand, in this order, scaling and
-//! null vectors that are projected out.
+//! [`by_name`] is the one place where names become operators. Its result is wrapped, from the inside out, in
+//! scaling and in the projection of null vectors.
 
 mod compose;
 #[cfg(feature = "lu")]
@@ -32,11 +32,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What stands at the right of A: null vectors projected out of the scaled preconditioner, or less; with what there is to
-/// tell of its making. Collective.
+/// Builds the right preconditioner: scaled and with null vectors projected out, where an attempt needs that.
+/// Also returns its description for reports. Collective.
 ///
 /// # Errors
-/// What was asked for and cannot be built; a device without room.
+/// The requested preconditioner cannot be built; out of device memory.
 pub(crate) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
@@ -64,9 +64,12 @@ pub(crate) fn build<S: SolverSpace>(
             }
             false => None,
         };
-        // Those of the scaled matrix are others.
+        // The scaled matrix has other near-null vectors.
         if !local.near.is_empty() {
-            notes.push("near-null vectors left aside: they are not those of scaled rows and columns".into());
+            notes.push(
+                "near-null vectors are ignored: they do not fit the matrix with scaled rows and columns"
+                    .into(),
+            );
         }
         let local = &LocalProblem { near: &[], ..*local };
         let inner;
@@ -85,8 +88,8 @@ pub(crate) fn build<S: SolverSpace>(
     Ok((p, info))
 }
 
-/// The preconditioner of this name for `terms`, which are the problem's or a scaled copy of them, and `a` as an operator.
-/// Collective.
+/// Builds the preconditioner `wanted` for `terms`, which are the problem's or a scaled copy; `a` is the same
+/// matrix as an operator. Collective.
 fn by_name<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -110,13 +113,18 @@ fn by_name<S: SolverSpace>(
         #[cfg(feature = "lu")]
         PrecondSpec::Lu(spec) => lu::build(space, terms, local, *spec),
         #[cfg(not(feature = "lu"))]
-        PrecondSpec::Lu(_) => Err(Error::Unsupported(
-            "lu: direct factors are not in this build; enable its feature `lu`".into(),
-        )),
+        PrecondSpec::Lu(_) => {
+            Err(Error::Unsupported("lu: this build has no direct solver; build with the feature `lu`".into()))
+        }
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             let mut part = |wanted| -> Result<_> {
                 let (p, info) = by_name(space, terms, local, wanted, precision, a, notes)?;
-                Ok((p.ok_or_else(|| Error::invalid("a part of the preconditioner is none"))?, info))
+                Ok((
+                    p.ok_or_else(|| {
+                        Error::invalid("`none` cannot be one component of a composite preconditioner")
+                    })?,
+                    info,
+                ))
             };
             let parts = [part(&parts[0])?, part(&parts[1])?];
             compose::build(space, wanted, parts, a)
@@ -131,7 +139,7 @@ fn none<S: SolverSpace>(reason: &str) -> (Boxed<S>, PrecondInfo) {
     (None, info)
 }
 
-/// A block row of one rank under its number in the whole system.
+/// Replaces local block row numbers in errors by global ones.
 fn numbered<T>(local: &LocalProblem, result: Result<T>) -> Result<T> {
     let number = |row: usize| local.numbers.map_or(row, |numbers| numbers.at(row) as usize);
     result.map_err(|e| match e {
@@ -185,7 +193,7 @@ fn jacobi_info(comm: &dyn Communicator, terms: &Terms, size: usize, reason: &str
     })
 }
 
-/// Jacobi where every diagonal block can be inverted, else nothing.
+/// Builds Jacobi if every diagonal block can be inverted, else no preconditioner.
 fn auto<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -199,7 +207,7 @@ fn auto<S: SolverSpace>(
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
         _ => None,
     };
-    // A block that one rank cannot invert changes the preconditioner of all.
+    // A block that one rank cannot invert changes the preconditioner of all ranks.
     if !space.any(singular.is_some())? {
         let jacobi = agree(space.comm(), jacobi)?;
         let reason = "auto: every diagonal block can be inverted";
@@ -214,11 +222,11 @@ fn auto<S: SolverSpace>(
         Some((row, kind)) => format!("block row {row} has a {kind} diagonal block"),
         None => "another rank has a diagonal block that cannot be inverted".into(),
     };
-    notes.push(format!("no preconditioner instead of jacobi: {which}"));
+    notes.push(format!("no preconditioner, because jacobi cannot be built: {which}"));
     Ok(none("auto: a diagonal block cannot be inverted"))
 }
 
-/// The subdomains of own rows, planned before or cut now. Collective.
+/// Returns the subdomains of own rows: planned earlier, or cut now. Collective.
 fn subdomains<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
@@ -237,7 +245,7 @@ fn subdomains<S: SolverSpace>(
     }
 }
 
-/// Incomplete factors of subdomains.
+/// Builds incomplete factors of subdomains.
 fn ildu<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -260,7 +268,7 @@ fn ildu<S: SolverSpace>(
     Ok((Some(Box::new(factors)), info))
 }
 
-/// Incomplete factors of every stage alone, coupled by the lower factor of the Butcher matrix.
+/// Builds incomplete factors of each stage, coupled by the lower factor of the Butcher matrix.
 fn stage<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -282,7 +290,8 @@ fn stage<S: SolverSpace>(
     Ok((Some(Box::new(stages)), PrecondInfo { name: "stage".into(), text, ..info }))
 }
 
-/// What there is to say of `times` factors on one plan; the name is the caller's, and the text has what follows its own.
+/// Describes `times` factors that share one plan. The caller sets the name; the text is a suffix for the
+/// caller's.
 fn factors_info(
     comm: &dyn Communicator,
     spec: &IlduSpec,
@@ -322,12 +331,12 @@ fn factors_info(
     }
     let square = (plan.order * plan.order * times) as f64;
     let (numbers, matrix) = (entries * square, stored * square);
-    // Whole factors are no subdomains.
+    // Factors of the whole system need no mention of subdomains.
     let text = if subdomains > 1.0 { " of subdomains" } else { "" }.into();
     Ok(PrecondInfo { parameters, numbers, matrix, text, details, ..PrecondInfo::default() })
 }
 
-/// The diagonal of every term, cut into smaller blocks.
+/// Extracts the diagonal blocks of every term, cut into smaller blocks.
 fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
     let (b, n) = (terms.block(), terms.block_rows());
     let parts = b / size;
@@ -357,13 +366,14 @@ struct SmallJacobi<S: SolverSpace> {
     size: usize,
 }
 
-/// A preconditioner of the scaled matrix, which it may multiply with.
+/// A preconditioner of the scaled matrix, and that matrix as an operator if the preconditioner multiplies
+/// with it.
 struct Scaled<S: SolverSpace> {
     scaled: Equilibrated<S, Box<dyn Preconditioner<S>>>,
     operator: Option<SharedOperator<S>>,
 }
 
-/// What is applied as the operator inside.
+/// Implements `LinearOperator` by delegating to a field.
 macro_rules! applied_as {
     ($($name:ident . $inner:ident),*) => {$(
         impl<S: SolverSpace> LinearOperator<S> for $name<S> {
@@ -444,36 +454,37 @@ impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S
 }
 
 impl PrecondSpec {
-    /// Bytes that it will want on the device, as far as they can be told before it is built.
+    /// Estimates the bytes that the preconditioner needs on the device, before it is built.
     pub fn memory(&self, terms: &Terms, precision: Precision) -> u64 {
         let order = (terms.block() * terms.stages()) as u64;
         let (n, width) = (terms.rows() as u64, precision.bytes() as u64);
         let both =
             |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, precision)).sum::<u64>();
         match self {
-            // Factors are on the host, where they are weighed once they are analysed.
+            // Factors are on the host; their memory is checked after the analysis.
             PrecondSpec::None | PrecondSpec::Lu(_) => 0,
             // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
-            // Both halves, where it is not known yet whether one is enough.
+            // Both L and U, unless IC(0), which needs only one, is already chosen.
             PrecondSpec::BlockJacobi(tiles) => {
                 let numbers = if tiles.factor == Some(TileFactor::Ic0) { 4 } else { 7 };
                 n * numbers * width
             }
             PrecondSpec::Ildu(ildu) => factors(terms, ildu.fill, order, width),
-            // Every stage has its factors, with blocks of M's order; the product that couples them is stored like L.
+            // Every stage has its factors, with blocks of M's order; the product that couples them is stored
+            // like L.
             PrecondSpec::Stage(ildu) => {
                 let (b, stages) = (terms.block(), terms.stages() as u64);
                 let coupling: u64 = terms.terms.iter().map(|t| t.1.stored() as u64 * width).sum();
                 stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
             }
-            // Subdomain matrices, L and U, and those of the sweep before.
+            // Subdomain matrices, L and U, and those of the previous sweep.
             PrecondSpec::Ras(ras) => {
                 let blocks =
                     terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>() * (1 + ras.fill as u64);
                 blocks * (order * order * 24 + 8) + n * (16 * order + 32)
             }
-            // Coarse levels with their P, R and copies: some twice the system, and five vectors a level.
+            // Coarse levels with P, R and copies: about twice the system, and five vectors per level.
             PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
                 let blocks = terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>();
                 let width = amg.precision.unwrap_or(precision).bytes() as u64;
@@ -486,11 +497,11 @@ impl PrecondSpec {
     }
 }
 
-/// Bytes of factors of every block that the terms store.
+/// Estimates the bytes of factors of all blocks that the terms store.
 fn factors(terms: &Terms, fill: usize, order: u64, width: u64) -> u64 {
     let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
     let blocks: u64 = all.iter().map(|t| t.1.blocks() as u64).sum();
-    // A guess: each level of fill brings as many blocks as the matrix has. A working copy in f64 with its pattern, and
-    // the stream that is read in an application.
+    // Assumes that each level of fill adds as many blocks as the matrix has. Counts a working copy in f64
+    // with its pattern, and the stream that an application reads.
     blocks * (1 + fill as u64) * (order * order * (8 + width) + 4 + 2)
 }

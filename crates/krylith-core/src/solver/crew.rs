@@ -1,4 +1,4 @@
-//! The threads of a solver: one for each device, with the problem's part on it; and the way a command goes to all of them.
+//! The worker threads of a solver, one per device with its part of the problem, and commands to all of them.
 
 use super::attempt::Engine;
 use super::device::{self, Choice};
@@ -15,15 +15,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// What one thread holds.
+/// State of one worker thread.
 pub(super) struct Seat {
     pub engine: Box<dyn Engine>,
-    /// Own rows of b and x, where this process drives several devices and a device's rows do not follow one another; made by the first
-    /// solve.
+    /// Own rows of b and x, if this process drives several devices whose rows are not contiguous; allocated
+    /// by the first solve.
     pub own: [Vec<f64>; 2],
 }
 
-/// A command to one thread: its number, and its seat once that was made.
+/// A command to one thread. Arguments: its number, and its state once that exists.
 pub(super) type Command<'a> = dyn Fn(usize, &mut Option<Seat>) -> Result<()> + Sync + 'a;
 
 /// All threads of a solver.
@@ -32,16 +32,16 @@ pub(super) struct Crew {
     pub parts: Option<Parts>,
     workers: Workers<Seat>,
     queues: Vec<Arc<Queue>>,
-    /// The ranks of this process, to be told of a failure.
+    /// Communicators of the ranks of this process, to notify of a failure.
     team: Vec<Arc<dyn Communicator>>,
-    /// How the last command failed, by thread.
+    /// Errors of the last command, by thread.
     errors: Vec<Mutex<Option<Error>>>,
-    /// A failure has left ranks out of step.
+    /// True once a failure has left ranks out of step.
     pub lost: bool,
 }
 
 impl Crew {
-    /// Starts the threads that a device of the host would have; they have no seats yet. Collective.
+    /// Starts the threads that a host device would use; they have no state yet. Collective.
     pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
         let mut workers = device::first_workers(problem, options)?;
         workers.waiting = waiting;
@@ -49,7 +49,7 @@ impl Crew {
         Ok(Self { parts: None, workers, queues, team, errors, lost: false })
     }
 
-    /// Opens the devices of a choice, each on a thread, in place of those that are open. Collective.
+    /// Opens the chosen devices, each on its own thread, and closes those open before. Collective.
     pub fn open(&mut self, problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<()> {
         let ordinals = choice.together(problem.comm.size());
         let parts = match ordinals {
@@ -66,7 +66,7 @@ impl Crew {
             (choice, _) => choice.clone(),
         };
         let count = ordinals.len().max(1);
-        // GPUs share the threads of the host, and none is driven by a thread that stands by.
+        // GPUs share the host threads, and a stand-by thread drives no GPU.
         let is_other = self.workers.count() != count;
         if is_other || matches!(choice, Choice::Cuda { .. }) && self.workers.is_standby() {
             let waiting = self.workers.waiting.take();
@@ -74,7 +74,7 @@ impl Crew {
             self.workers = device::workers(problem, options, count)?;
             self.workers.waiting = waiting;
         }
-        // Where a failure ends the whole job, it is the caller's to say so: it may want to print the reason before.
+        // If a failure ends the whole job, the caller decides when: it may print the reason first.
         let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };
         self.team = parts.as_ref().map_or_else(own, |parts| parts.team());
         self.errors = (0..count).map(|_| Mutex::new(None)).collect();
@@ -96,18 +96,18 @@ impl Crew {
         Ok(())
     }
 
-    /// What the caller's thread does now and then while it waits for commands.
+    /// Sets a function that the caller's thread calls periodically while it waits for commands.
     pub fn while_waiting(&mut self, call: Option<Waiting>) {
         self.workers.waiting = call;
     }
 
-    /// Runs `work` on the first worker, its loops on the solver's threads, and waits.
+    /// Runs `work` on the first worker, with its loops on the solver's threads, and waits.
     pub fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.workers.first(work)
     }
 
-    /// Runs a command on every thread. A thread that fails ends the waits of the others; the error is that of the thread
-    /// that failed by itself. Allocates nothing where none fails.
+    /// Runs a command on every thread. A failing thread ends the waits of the others; the error returned is
+    /// the root cause. Allocates nothing unless a thread fails.
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
         let _hold = Hold::take(&self.queues);
         let (errors, team, lost) = (&self.errors, &self.team, AtomicBool::new(false));
@@ -133,7 +133,7 @@ impl Crew {
         let mut root: Option<Error> = None;
         for error in &self.errors {
             let error = error.lock().unwrap_or_else(|e| e.into_inner()).take();
-            // One that is about another rank follows from that rank's own.
+            // An error about another rank is a consequence of that rank's own error.
             let follows = matches!(root, None | Some(Error::Rank { .. }));
             if error.is_some() && follows && (root.is_none() || !matches!(error, Some(Error::Rank { .. }))) {
                 root = error;
@@ -144,7 +144,7 @@ impl Crew {
 }
 
 impl Drop for Crew {
-    /// What is on the devices goes while nobody else uses them.
+    /// Frees device memory while no other solver uses the devices.
     fn drop(&mut self) {
         let _hold = Hold::take(&self.queues);
         self.workers.stop();

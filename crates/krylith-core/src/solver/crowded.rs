@@ -1,28 +1,29 @@
-//! Rows of a structurally singular system that have too few columns between them: k rows with entries in c < k columns fit a
-//! right-hand side only by chance, and how well is a small least-squares problem.
+//! Rows of a structurally singular system that together have too few columns: k rows with entries in only c <
+//! k columns. Such rows fit a general right-hand side only by chance; a small least-squares problem bounds
+//! the residual.
 
 use crate::operator::Terms;
 
-/// Entries that the matching looks at, as a multiple of those stored.
+/// Limit on the entries that the matching visits, as a multiple of those stored.
 const LOOKS: usize = 20;
-/// Most rows of the least-squares problem.
+/// Largest number of rows of the least-squares problem.
 const MOST: usize = 400;
-/// A column that keeps less than this share of its length, orthogonalised against the others, depends on them.
+/// A column that keeps less than this share of its norm after orthogonalisation depends on the others.
 const DEPENDENT: f64 = 1e-12;
 
-/// Those rows, and what their columns span.
+/// Rows with too few columns, and an orthonormal basis of the span of these columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Crowded {
     /// Ascending.
     pub rows: Vec<usize>,
-    /// Columns that they have entries in.
+    /// Number of columns in which they have entries.
     pub columns: usize,
-    /// Orthonormal vectors as long as `rows`.
+    /// Orthonormal vectors with one entry per row in `rows`.
     basis: Vec<Vec<f64>>,
 }
 
 impl Crowded {
-    /// Of a whole system with zeros on its diagonal; `None` where no rows are crowded, or it would take long to tell.
+    /// Searches a whole system; `None` if there are no such rows, or if the search would take too long.
     pub fn of(terms: &Terms) -> Option<Self> {
         let stored: usize = terms.terms.iter().map(|(_, a)| a.stored()).sum();
         let found = terms.structural_rank(stored.saturating_mul(LOOKS))?;
@@ -34,7 +35,7 @@ impl Crowded {
         let mut basis: Vec<Vec<f64>> = Vec::new();
         for (_, mut v) in columns.clone() {
             let length = norm(&v);
-            // Twice is enough.
+            // Orthogonalise twice.
             for q in basis.iter().chain(&basis) {
                 let share = dot(q, &v);
                 v.iter_mut().zip(q).for_each(|(v, q)| *v -= share * q);
@@ -48,7 +49,7 @@ impl Crowded {
         Some(Self { rows, columns: columns.len(), basis })
     }
 
-    /// ‖b − A x‖ over these rows is no smaller for any x, less what rounding may have made of it.
+    /// Returns a lower bound on ‖b − A x‖ over these rows for any x, reduced by the possible rounding error.
     pub fn floor(&self, b: &[f64]) -> f64 {
         let mut r: Vec<f64> = self.rows.iter().map(|&row| b[row]).collect();
         let whole = norm(&r);
@@ -60,7 +61,7 @@ impl Crowded {
     }
 }
 
-/// The columns with entries in some rows, cut to those rows, by column.
+/// Returns the columns with entries in `rows`, restricted to those rows.
 fn columns(terms: &Terms, rows: &[usize]) -> Vec<(usize, Vec<f64>)> {
     let (b, s) = (terms.block(), terms.stages());
     let mut all = std::collections::BTreeMap::<usize, Vec<f64>>::new();

@@ -1,4 +1,5 @@
-//! The one place that knows which devices there are: picks one, says why, and opens it on the thread that will own it.
+//! Device selection, the only place that knows all devices: picks one, gives the reason, and opens it on the
+//! thread that will own it.
 
 use super::attempt::{Engine, Rank};
 use super::estimate::{Estimate, Size};
@@ -18,17 +19,18 @@ use crate::threads::{ALONE, Pool, refused};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Where a solve will run.
+/// The device that a solve will run on.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Choice {
     /// Host threads.
     Cpu { reason: String },
-    /// These GPUs of this process; of several ranks each takes one of them, all GPUs of the host if none is named.
+    /// These GPUs of this process. With several ranks, each takes one of them; if none is named, one of all
+    /// GPUs of the host.
     Cuda { ordinals: Vec<usize>, reason: String },
 }
 
 impl Choice {
-    /// The GPUs that this process drives together; none where each rank has its own or none.
+    /// Returns the GPUs that this process drives together; empty if each rank has its own GPU or none.
     pub fn together(&self, ranks: usize) -> &[usize] {
         match self {
             Choice::Cuda { ordinals, .. } if ordinals.len() > 1 && ranks == 1 => ordinals,
@@ -37,20 +39,20 @@ impl Choice {
     }
 }
 
-/// Picks the device that the options name; where they leave it open, the one that solves sooner by an estimate. Collective.
+/// Picks the device that the options name; for `auto`, the one that is estimated to solve sooner. Collective.
 pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     let comm = &*problem.comm;
     let _device = profile::begin(SetupPart::Device);
     let cpu = |reason: &str| Choice::Cpu { reason: reason.into() };
     match options.device.clone().unwrap_or_default() {
-        DeviceSpec::Cpu => Ok(cpu("as asked for")),
+        DeviceSpec::Cpu => Ok(cpu("as requested")),
         DeviceSpec::Cuda(mut ordinals) => {
             check(&ordinals)?;
-            let mut reason = String::from("as asked for");
+            let mut reason = String::from("as requested");
             let rows = problem.terms.block_rows().max(1);
             if comm.size() == 1 && ordinals.len() > rows {
                 ordinals.truncate(rows); // each GPU needs a block row
-                reason = format!("{reason}, as many GPUs as there are block rows");
+                reason = format!("{reason}; the number of GPUs is limited to the number of block rows");
             }
             Ok(Choice::Cuda { ordinals, reason })
         }
@@ -61,7 +63,7 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
             if let Some(estimate) = estimate.filter(stays) {
                 return Ok(cpu(&format!("auto: {}", estimate.text())));
             }
-            // Ranks take GPUs together or not at all.
+            // Either all ranks use GPUs or none does.
             let missing = missing(comm.host().ranks_on_host.len());
             let mut count = [f64::from(u8::from(missing.is_some()))];
             comm.sum(&mut count)?;
@@ -77,15 +79,16 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     }
 }
 
-/// What a first solve will tell of its device, where that was left open; who opens the device says which it is.
+/// Prepares to record the time of a first solve if `auto` chose the device. The caller fills in which device
+/// it is.
 pub(super) fn trial(problem: &Problem, options: &Options) -> Option<Trial> {
-    let estimate = estimate(problem, options)?; // none where there is no GPU: then nothing else is looked at
+    let estimate = estimate(problem, options)?; // `None` without a GPU: nothing else is computed then
     let kind = Kind::of(Size::of(&problem.terms), options)?;
     Some(Trial { kind, on_gpu: false, estimate })
 }
 
-/// How long the host and a GPU would take; `None` where that decides nothing: there is no GPU, the system lies on one, or ranks
-/// share it. Starts no driver.
+/// Estimates the time on the host and on a GPU; `None` if there is no choice: there is no GPU, the system is
+/// already on one, or ranks share it. Does not start the driver.
 fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     let on_gpu = || problem.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
     let alone = problem.comm.size() == 1 && seems_there() && !on_gpu();
@@ -96,17 +99,18 @@ fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     })
 }
 
-/// A device as far as it matters to what will be tried there.
+/// The properties of a device that decide which attempts are made on it.
 pub(super) struct Place {
     pub kind: &'static str,
     pub name: String,
-    /// Bytes free there.
+    /// Free memory in bytes, if known.
     pub free: Option<u64>,
-    /// Most block rows of a subdomain.
+    /// Largest number of block rows of a subdomain.
     pub most_rows: usize,
 }
 
-/// The device of a choice, for blocks of this order; of several GPUs the first. Nothing is left on it.
+/// Queries the chosen device (the first of several GPUs), for blocks of this order. Leaves nothing allocated
+/// on it.
 pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<Place> {
     match choice {
         Choice::Cpu { .. } => {
@@ -121,19 +125,19 @@ pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<P
     }
 }
 
-/// Shared memory that a block of threads may have since compute capability 9.0, in H100, H200 and GH200.
+/// Shared memory per thread block from compute capability 9.0 on, as in H100, H200 and GH200.
 #[cfg(feature = "cuda")]
 const SHARED: usize = 227 << 10;
 
-/// A GPU that need not be here.
+/// Describes a GPU that need not be present.
 #[cfg(feature = "cuda")]
 pub(super) fn suppose(order: usize) -> Place {
     let most_rows = crate::device::cuda::factors::most_rows(order, SHARED);
     Place { kind: "cuda", name: "a GPU".into(), free: None, most_rows }
 }
 
-/// Opens the device of one rank on this thread, puts the problem there and sets up the first attempt. Collective; an error is
-/// every rank's. `own` is the GPU of this rank where one process drives several.
+/// Opens the device of one rank on this thread, puts the problem there and sets up the first attempt.
+/// Collective; every rank gets the same error. `own` is the GPU of this rank if one process drives several.
 pub(super) fn open(
     choice: &Choice,
     own: Option<usize>,
@@ -148,7 +152,8 @@ pub(super) fn open(
     }
 }
 
-/// Threads of `count` devices, whose work on the host is shared by as many as the options say: each has its part of them. Collective.
+/// Starts the worker threads of `count` devices. The host threads that the options allow are divided among
+/// them. Collective.
 pub(super) fn workers<T>(problem: &Problem, options: &Options, count: usize) -> Result<Workers<T>> {
     let comm = &*problem.comm;
     let (_, threads) = threads(comm, options, false);
@@ -156,26 +161,28 @@ pub(super) fn workers<T>(problem: &Problem, options: &Options, count: usize) -> 
     if comm.size() == 1 { started } else { agree(comm, started) }
 }
 
-/// The same before a device is chosen: for a small system, one that stands by. Collective.
+/// Starts the worker threads before a device is chosen: for a small system, a single stand-by thread.
+/// Collective.
 pub(super) fn first_workers<T>(problem: &Problem, options: &Options) -> Result<Workers<T>> {
     let on_host = !matches!(options.device, Some(DeviceSpec::Cuda(_)));
     if on_host && is_small(problem) { Workers::standby() } else { workers(problem, options, 1) }
 }
 
-/// Threads that the options ask of this rank, and those that it starts: at most one a core.
+/// Returns the threads that the options request for this rank, and the threads that it starts: at most one
+/// per core.
 fn threads(comm: &dyn Communicator, options: &Options, small: bool) -> (usize, usize) {
     let (cores, here) = (host::cores(), comm.host().ranks_on_host.len());
     let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });
-    // More threads than cores would only take the cores from each other.
+    // More threads than cores would only compete for the cores.
     (asked, asked.min(cores))
 }
 
-/// True for a system that one thread of the host solves before others would have started.
+/// Returns true for a system that one host thread solves before others would have started.
 fn is_small(problem: &Problem) -> bool {
     problem.comm.size() == 1 && one_thread_does(&problem.terms)
 }
 
-/// True where no region of the system is shared among threads.
+/// Returns true if the system is too small to be shared among threads.
 fn one_thread_does(terms: &Terms) -> bool {
     Size::of(terms).matrix < ALONE as f64
 }
@@ -199,7 +206,7 @@ fn open_cpu(
     };
     agree(&**comm, all)?;
     let reason = match asked > cores {
-        true => format!("{reason}; {asked} threads were asked for, and this process may use {cores} cores"),
+        true => format!("{reason}; {asked} threads were requested, and this process may use {cores} cores"),
         false => reason.into(),
     };
     let space = Cpu::distributed(local.terms.rows(), Arc::new(pool), comm.clone());
@@ -213,13 +220,13 @@ fn open_cpu(
     Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
 }
 
-/// Every device's name, by rank.
+/// Gathers the name of every rank's device.
 fn names(comm: &dyn Communicator, own: &str) -> Result<Vec<String>> {
     let all = gather(comm, own.as_bytes())?;
     Ok(all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// Bytes that a solve may take: what is free, and no more than is allowed.
+/// Returns the bytes that a solve may use: what is free, limited by `memory_limit`.
 fn room(free: Option<u64>, options: &Options) -> Option<u64> {
     match (free, options.memory_limit) {
         (Some(free), Some(limit)) => Some(free.min(limit)),
@@ -227,9 +234,9 @@ fn room(free: Option<u64>, options: &Options) -> Option<u64> {
     }
 }
 
-/// Refuses a first attempt that wants more bytes than there are.
+/// Returns an error if the first attempt needs more memory than there is.
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
-    // Whether rows and columns are scaled does not enter the count.
+    // Scaling of rows and columns does not change the estimate.
     let first = &ladder::ladder(local, options, usize::MAX, ladder::Seen::default())[0];
     let needed = first.memory(local.terms, options).total();
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
@@ -239,14 +246,14 @@ fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str)
     };
     let what = format!("a solve of {} unknowns with {}", local.terms.rows(), first.method.title());
     let place = match options.memory_limit {
-        Some(limit) if limit == free => format!("{place}, by its limit"),
+        Some(limit) if limit == free => format!("{place}, by the memory limit"),
         _ => place.into(),
     };
     Err(Error::Memory { what, needed, free, place, remedy })
 }
 
 impl SolverSpace for Cpu {
-    /// Ranks of one host share its memory: what one of them reads alone is no yardstick.
+    /// Returns `None` on several ranks: they share the host's memory, so one rank's bandwidth means nothing.
     fn read_bandwidth(&self) -> Option<f64> {
         use crate::space::Space;
         if self.comm().size() == 1 { super::bandwidth::of_cpu(self.pool()) } else { None }
@@ -273,7 +280,7 @@ mod cuda {
     use crate::text::plural;
     use crate::waiting::join;
 
-    /// Why no GPU can be used by each of `ranks` ranks of this host, in a few words.
+    /// Returns why the `ranks` ranks of this host cannot each have a GPU; `None` if they can.
     pub fn missing(ranks: usize) -> Option<String> {
         match devices() {
             Ok(all) if all.is_empty() => Some("there is no NVIDIA GPU".into()),
@@ -286,10 +293,11 @@ mod cuda {
         }
     }
 
-    /// Refuses GPUs that are not there, such as before a large file is read; none named stands for the first.
+    /// Checks that these GPUs exist, for example before a large file is read. An empty list stands for the
+    /// first GPU.
     ///
     /// # Errors
-    /// What is missing and how to get it.
+    /// A GPU or the driver is missing; the error says what is missing and how to get it.
     pub fn check(list: &[usize]) -> Result<()> {
         let all = devices()?;
         let wrong = |device: String, message: String| Err(Error::NoDevice { device, message });
@@ -303,13 +311,13 @@ mod cuda {
         }
     }
 
-    /// A GPU that is being opened; whoever drops this waits until that is done.
-    #[must_use = "to drop this is to wait"]
+    /// A GPU that is being opened; dropping this waits until that is done.
+    #[must_use = "dropping this waits for the driver"]
     #[doc(hidden)]
     pub struct Opening(Option<std::thread::JoinHandle<()>>);
 
-    /// Begins to open the first of some GPUs, or GPU 0, on a thread of its own: the driver takes a third of a second, in which a
-    /// system can be read. An error is that of whoever uses the GPU.
+    /// Starts to open the first GPU of a list, or GPU 0, on a separate thread: the driver takes a third of a
+    /// second, during which a system can be read. An error is reported by the first use of the GPU.
     pub fn open_ahead(list: &[usize]) -> Opening {
         let ordinal = list.first().copied().unwrap_or(0);
         let open = move || drop(Gpu::open(ordinal));
@@ -319,12 +327,12 @@ mod cuda {
     impl Drop for Opening {
         fn drop(&mut self) {
             if let Some(thread) = self.0.take() {
-                join(thread, "the start of the CUDA driver"); // what goes wrong is told where the GPU is used
+                join(thread, "the start of the CUDA driver"); // an error is reported where the GPU is used
             }
         }
     }
 
-    /// A GPU's name, bytes free there, and most block rows of a subdomain.
+    /// Returns a GPU's name, its free bytes, and the largest number of block rows of a subdomain.
     pub(in super::super) fn look_cuda(ordinal: usize, order: usize) -> Result<(String, u64, usize)> {
         let gpu = Gpu::open(ordinal)?;
         let most_rows = Cuda::new(&gpu, order)?.most_rows(order);
@@ -365,7 +373,7 @@ mod cuda {
         Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
     }
 
-    /// The GPU of this rank: one each.
+    /// Returns the GPU of this rank: each rank has its own.
     fn ordinal(comm: &dyn Communicator, list: &[usize]) -> Result<usize> {
         check(list)?;
         let host = comm.host();
@@ -385,7 +393,7 @@ mod cuda {
         Ok(list.get(own).copied().unwrap_or(own))
     }
 
-    /// `KRYLITH_TRANSPORT`: a way for GPUs to talk, for tests and comparisons.
+    /// Reads `KRYLITH_TRANSPORT`, which selects how GPUs communicate, for tests and comparisons.
     fn transport() -> Result<Transport> {
         match std::env::var("KRYLITH_TRANSPORT").as_deref() {
             Err(_) | Ok("auto" | "") => Ok(Transport::Auto),
@@ -431,12 +439,12 @@ mod cuda {
     }
 }
 
-/// Nothing is opened: GPUs are not in this build.
+/// Placeholder: this build has no GPU support.
 #[cfg(not(feature = "cuda"))]
 #[doc(hidden)]
 pub struct Opening;
 
-/// Opens nothing: GPUs are not in this build.
+/// Does nothing: this build has no GPU support.
 #[cfg(not(feature = "cuda"))]
 pub fn open_ahead(_: &[usize]) -> Opening {
     Opening
@@ -454,16 +462,16 @@ fn is_open(_: usize) -> bool {
 
 #[cfg(not(feature = "cuda"))]
 fn missing(_: usize) -> Option<String> {
-    Some("GPUs are not in this build".into())
+    Some("this build has no GPU support".into())
 }
 
-/// Refuses GPUs: they are not in this build.
+/// Returns an error: this build has no GPU support.
 ///
 /// # Errors
 /// Always.
 #[cfg(not(feature = "cuda"))]
 pub fn check(_: &[usize]) -> Result<()> {
-    let message = "GPUs are not in this build; build with the feature `cuda`".into();
+    let message = "this build has no GPU support; build with the feature `cuda`".into();
     Err(Error::NoDevice { device: "cuda".into(), message })
 }
 

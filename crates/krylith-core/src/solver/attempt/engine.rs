@@ -1,4 +1,4 @@
-//! What a solver asks of a rank, and single applications of what a rank has.
+//! The interface between a solver and its ranks, and single applications of A and P⁻¹.
 
 use super::{Rank, Update};
 use crate::Result;
@@ -10,9 +10,9 @@ use crate::solver::watch::Run;
 use crate::solver::{Refresh, SolverSpace};
 use crate::space::Observer;
 
-/// What a solver's thread can do, whatever its device.
+/// Commands that a solver's thread executes, independent of its device.
 pub(in crate::solver) trait Engine {
-    /// Solves from `x`, which gets the best x.
+    /// Solves from `x`, and overwrites it with the best x found.
     fn solve(
         &mut self,
         local: &LocalProblem,
@@ -21,19 +21,19 @@ pub(in crate::solver) trait Engine {
         x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()>;
-    /// Follows new values of the terms, or new coefficients.
+    /// Takes over new values of the terms, or new coefficients.
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()>;
-    /// The product with the matrix, or one application of the preconditioner that is set up.
+    /// Applies the matrix, or the preconditioner that is set up, once.
     fn apply(&mut self, local: &LocalProblem, what: Operand, from: Numbers, to: NumbersMut) -> Result<()>;
-    /// How the last solve went.
+    /// Returns the result of the last solve.
     fn solution(&mut self) -> &mut Solution;
-    /// True once a failure has left the ranks out of step.
+    /// Returns true once a failure has left the ranks out of step.
     fn is_lost(&self) -> bool;
-    /// Bytes a second that the device reads, measured now.
+    /// Measures the read bandwidth of the device, in bytes per second.
     fn read_bandwidth(&self) -> Option<f64>;
 }
 
-/// What can be applied by itself.
+/// An operator that can be applied on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::solver) enum Operand {
     /// A.
@@ -43,7 +43,8 @@ pub(in crate::solver) enum Operand {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// `to ← A from`, or P⁻¹ of the attempt that is set up; where it has none, a copy. Collective.
+    /// Computes `to ← A from`, or applies P⁻¹ of the attempt that is set up; without a preconditioner it
+    /// copies. Collective.
     pub(super) fn applied(
         &mut self,
         local: &LocalProblem,
@@ -54,7 +55,7 @@ impl<S: SolverSpace> Rank<S> {
         if what == Operand::Preconditioner && self.current.is_none() {
             self.climb(local, self.rung, None)?;
         }
-        self.lost = true; // what fails from here on may have failed here alone
+        self.lost = true; // a failure from here on may be one of this rank alone
         let (space, on) = (&self.space, &mut self.on);
         space.write_from(from, &mut on.b)?;
         match what {

@@ -1,5 +1,6 @@
-//! Systems without a solution within the tolerance: found before the first iteration where rows are empty or null vectors are
-//! known, and after an attempt that failed where rows together have too few columns, or parts of the system are singular.
+//! Systems without a solution within the tolerance. Empty rows and known null vectors show it before the
+//! first iteration. Rows that together have too few columns, and singular parts of the system, show it after
+//! a failed attempt.
 
 use super::Rank;
 use crate::Result;
@@ -15,7 +16,8 @@ use crate::space::{Observer, Outcome, Stop};
 use crate::text::plural;
 
 impl<S: SolverSpace> Rank<S> {
-    /// True where no x satisfies the tolerance. Then x is the least-squares answer: that of b without the part that no A x has.
+    /// Returns true if no x meets the tolerance. Then x is the least-squares solution: b is first projected
+    /// onto the range of A.
     pub(super) fn without_solution(
         &mut self,
         local: &LocalProblem,
@@ -33,7 +35,7 @@ impl<S: SolverSpace> Rank<S> {
         let Some(floor) = range.floor(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
         let target = run.stop.target(norm);
-        // Below rounding of b itself the floor is in nobody's way.
+        // A floor below the rounding of b itself does not matter.
         if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
         }
@@ -49,7 +51,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(true)
     }
 
-    /// Makes the history of what could be reached that of the whole b, whose other part is orthogonal to it. Where it was not reached, says so.
+    /// Rescales the history of the consistent part of b to the whole b, whose other part is orthogonal to it.
+    /// Returns a remark if that solve did not converge.
     fn make_whole(&mut self, norm: f64, floor: f64, residual: f64) -> Option<String> {
         let history = &mut self.solution.history;
         let share = history.rhs_norm / norm;
@@ -63,12 +66,15 @@ impl<S: SolverSpace> Rank<S> {
         };
         (history.outcome, history.reason) = (Outcome::Inconsistent, None);
         unsolved.map(|outcome| {
-            format!("; x is not the least-squares answer: the solve for what is left of b ended as {outcome}")
+            format!(
+                "; x is not the least-squares solution: the solve for the consistent part of b ended as \
+                 {outcome}"
+            )
         })
     }
 
-    /// True where an attempt has failed because rows that together have too few columns do not fit b: no other can do better. Looked
-    /// for by one rank alone, where zeros on the diagonal make it possible.
+    /// Returns true if an attempt failed because b does not fit rows that together have too few columns: then
+    /// no other attempt can do better. Checked on a single rank only, and only if the diagonal has zeros.
     pub(super) fn is_crowded(
         &mut self,
         local: &LocalProblem,
@@ -90,7 +96,8 @@ impl<S: SolverSpace> Rank<S> {
         let rows = Indices::of(&crowded.rows).named(local.terms);
         let columns = plural(crowded.columns, "column");
         let detail = format!(
-            "rows {rows} have entries in {columns} alone, and b does not fit them: no x brings ‖b − A x‖/‖b‖ below {:.1e}",
+            "rows {rows} have entries in only {columns}, and b does not fit them: no x brings ‖b − A x‖/‖b‖ \
+             below {:.1e}",
             floor / norm
         );
         self.solution.events.push(Event::new(EventKind::Inconsistent, None, detail));

@@ -1,4 +1,4 @@
-//! What is found out of a system once an attempt at it has failed, and what CG is not for.
+//! Analysis of a system after a failed attempt (null vectors, symmetry), and the check that CG needs.
 
 use super::Rank;
 use crate::Result;
@@ -16,13 +16,15 @@ use crate::solver::symmetric::{self, Symmetry};
 use crate::space::{Outcome, Stop};
 use std::sync::Arc;
 
-/// How far a set-up looks for constants that A maps to zero: not where that would bring entries to the host. Collective.
+/// Returns how far a set-up searches for constant null vectors: not at all if that would copy entries to the
+/// host. Collective.
 pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<Depth> {
     let far = local.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
     Ok(if space.any(far)? { Depth::Nothing } else { Depth::First })
 }
 
-/// Whether the operator is symmetric, where that decides about CG: it was asked for, or may be taken. Collective.
+/// Returns whether the operator is symmetric, if that decides about CG: CG was requested, or `auto` may
+/// choose it. Collective.
 pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &PointBlock<S>,
@@ -35,15 +37,19 @@ pub(super) fn symmetry<S: SolverSpace>(
     counts.then(|| symmetric::symmetry(space, a, local.numbers, local.order())).transpose()
 }
 
-/// What is said before CG is tried on a matrix that is not symmetric.
+/// Event to report before CG is tried on a matrix that is not symmetric.
 pub(super) fn not_symmetric(options: &Options, found: Option<Symmetry>) -> Option<Event> {
     let asked = options.method.filter(|method| method.needs_symmetry())?;
-    let why = format!("the matrix is not symmetric, and {asked} needs that: bicgstab and gmres do not");
+    let why = format!(
+        "{asked} needs a symmetric matrix, and this one is not symmetric; use bicgstab or \
+                       gmres"
+    );
     found.filter(|found| !found.symmetric).map(|_| Event::new(EventKind::Choice, None, why))
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// After an attempt that failed: whether the system has singular parts that a set-up does not look for, and no x fits b. Collective.
+    /// Returns true, after a failed attempt, if the system has singular parts that the set-up does not search
+    /// for, and b is inconsistent with them. Collective.
     pub(super) fn is_singular_after_all(
         &mut self,
         local: &LocalProblem,
@@ -57,8 +63,9 @@ impl<S: SolverSpace> Rank<S> {
         Ok(floor.is_some_and(|floor| floor.residual > stop.target(floor.residual / floor.relative)))
     }
 
-    /// The same after a solve that failed, for another one from `x`, which loses what it has along those constants: they may have grown until
-    /// nothing else of it had a digit. Collective.
+    /// Searches for singular parts after a failed solve, to prepare another one from `x`. If there are some,
+    /// their null vectors are projected out of `x`: those components may have grown until they cancelled
+    /// every other digit. Collective.
     pub(super) fn finds_singular_parts(&mut self, local: &LocalProblem, mut x: NumbersMut) -> Result<bool> {
         let found = self.look_deeper(local)?;
         if found {
@@ -69,7 +76,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(found)
     }
 
-    /// True where a second look, which costs more than that of the set-up, has found constants that A maps to zero. Once; collective.
+    /// Returns true if a second search, which costs more than that of the set-up, finds constant null
+    /// vectors. Runs once per set of values; collective.
     pub(super) fn look_deeper(&mut self, local: &LocalProblem) -> Result<bool> {
         if let Some(found) = self.found_deeper {
             return Ok(found);
@@ -88,8 +96,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(found)
     }
 
-    /// The attempt after one that failed, `next` as a rule. Where A is known to be singular, and attempts end where others have ended, no x may
-    /// fit b: what may still tell are direct factors.
+    /// The attempt after a failed one, usually `next`. If A is known to be singular and attempts make no
+    /// progress, b may be inconsistent; then only direct factors are still worth an attempt.
     pub(super) fn after_singular(&self, next: usize, stuck: bool) -> Option<usize> {
         if !(stuck && self.diagnosis.out_of_range().is_partly_unknown()) {
             return Some(next);
@@ -97,14 +105,15 @@ impl<S: SolverSpace> Rank<S> {
         self.direct_from(next)
     }
 
-    /// The first attempt from rung `from` on with direct factors, as far as they can be made.
+    /// The first attempt from `from` on with direct factors, unless it is known to be impossible or to have
+    /// ended.
     pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
         let is_direct = |k: &usize| matches!(self.ladder[*k].precond, PrecondSpec::Lu(_));
         let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
         (from..self.ladder.len()).find(|k| is_direct(k) && known(k))
     }
 
-    /// Finds out whether the matrix is symmetric, where CG has failed and nobody knows. Collective.
+    /// Checks whether the matrix is symmetric if CG has failed and that is not known yet. Collective.
     pub(super) fn tell_symmetry(&mut self, local: &LocalProblem) -> Result<()> {
         let solution = &self.solution;
         let failed = !matches!(solution.history.outcome, Outcome::Converged | Outcome::Interrupted);

@@ -1,5 +1,5 @@
-//! What comes after a first attempt that solves: a stronger preconditioner, once many solves repay its set-up, or where new values leave the old
-//! one impossible.
+//! Switches to a stronger preconditioner: once repeated solves amortise its set-up, or when new values make
+//! the old one impossible.
 
 use super::Rank;
 use crate::precond::PrecondSpec;
@@ -10,8 +10,10 @@ use crate::solver::solution::{Event, EventKind, NEXT};
 use crate::{Error, Result};
 
 impl<S: SolverSpace> Rank<S> {
-    /// Sets up the stronger preconditioner where solves of the same values have taken as long as that would have: however many follow, all
-    /// together then take about twice as long as with the better of both at most. Iterations decide, which are the same on every rank and in every run.
+    /// Sets up the stronger preconditioner once solves of the same values have taken as long as that set-up
+    /// would have. However many solves follow, the total is then at most about twice that of the better
+    /// choice from the start. Iteration counts decide, because they are the same on every rank and in every
+    /// run.
     pub(super) fn climb_if_repaid(&mut self, local: &LocalProblem) -> Result<()> {
         let Some(stronger) = self.stronger.filter(|s| self.rung == 0 && s.is_repaid(self.spent)) else {
             return Ok(());
@@ -22,10 +24,11 @@ impl<S: SolverSpace> Rank<S> {
         self.spent = [0; 2];
         self.climb(local, stronger.rung, None)?;
         if self.current.is_none() || self.rung != stronger.rung {
-            return self.climb(local, 0, None); // it cannot be built: back to what solves
+            return self.climb(local, 0, None); // it cannot be built: return to the attempt that solves
         }
         let detail = format!(
-            "{} from here on: {solves} solves took {iterations} iterations of {}, as long as its set-up",
+            "switched to {}: {solves} solves took {iterations} iterations with {}, which repays the new \
+             set-up",
             self.ladder[self.rung].name(),
             self.ladder[0].name()
         );
@@ -33,7 +36,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// What follows a preconditioner that new values made impossible: a stronger one where the choice is open.
+    /// Falls back from a preconditioner that new values made impossible: to a stronger one, if `auto` chose
+    /// it.
     pub(super) fn rung_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
         self.current = None;
         if *self.options.precond_or_auto() != PrecondSpec::Auto {

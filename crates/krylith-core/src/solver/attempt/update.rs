@@ -1,4 +1,4 @@
-//! New values and coefficients on a rank's device: its operator and its preconditioner follow them.
+//! New values and coefficients on a rank's device: updates its operator and its preconditioner.
 
 use super::{Rank, operator, singular};
 use crate::Result;
@@ -12,20 +12,20 @@ use crate::solver::solution::{Event, EventKind};
 use crate::solver::{Refresh, SolverSpace};
 use std::sync::Arc;
 
-/// What is new.
+/// New values and coefficients.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::solver) struct Update<'a> {
-    /// Terms of new values; where these are in device memory, there too.
+    /// Terms with new values, and the values themselves if they are in device memory.
     pub values: &'a [(usize, Option<Numbers<'a>>)],
     pub coefficients: Option<Coefficients>,
 }
 
-/// Which coefficients of A⊗M + τB⊗L are new.
+/// The new coefficients of A⊗M + τB⊗L.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::solver) enum Coefficients {
     /// τ alone.
     Tau(f64),
-    /// A and B too, which are those of the problem by now.
+    /// A, B and τ; the problem already holds the new A and B.
     Stages(f64),
 }
 
@@ -39,7 +39,7 @@ impl Coefficients {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// Follows new values of the terms, or new coefficients. Collective.
+    /// Takes over new values of the terms, or new coefficients. Collective.
     pub(super) fn updated(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
         let (space, comm) = (&self.space, self.space.comm());
@@ -61,26 +61,27 @@ impl<S: SolverSpace> Rank<S> {
                 Coefficients::Stages(tau) => operator.set_stages(space, a, b, tau),
             });
         }
-        // What was found out about A and B holds no more.
+        // The analysis of A and B is no longer valid.
         let refresh = match what.coefficients {
             Some(Coefficients::Stages(_)) if refresh == Refresh::Refresh => Refresh::Rebuild,
             _ => refresh,
         };
         drop(product);
-        // Values that break what was found inside the blocks want an operator of their own.
+        // Values that contradict the structure found inside the blocks need a new operator.
         if space.any(updated.is_err())? {
             let made = operator(space, local, self.options.precision.unwrap_or_default(), &self.options);
             *self.a.borrow_mut() = agree(comm, made)?;
-            let why = updated.err().map_or("those of another rank".into(), |e| e.to_string());
+            let why =
+                updated.err().map_or("the new values on another rank require it".into(), |e| e.to_string());
             self.pending.push(Event::new(
                 EventKind::Fallback,
                 None,
-                format!("the operator was set up anew: {why}"),
+                format!("the operator was set up again: {why}"),
             ));
         }
         (self.crowded, self.found_deeper, self.solution.symmetric) = (None, None, None);
         let untouched = self.diagnosis.untouched().map(<[_]>::to_vec);
-        // Where there was nothing to tell nothing is looked at again, so that what is told never says too much.
+        // A clean diagnosis is not repeated after an update, so it can only under-report.
         if !self.diagnosis.is_clean() {
             let survey = self.space.survey(local.terms)?;
             let depth = singular::depth(space, local)?;
@@ -105,7 +106,7 @@ impl<S: SolverSpace> Rank<S> {
                 self.pending.extend(events);
                 match agree(comm, p) {
                     Err(e) if e.is_interrupt() => {
-                        self.current = None; // half new; the next solve sets it up
+                        self.current = None; // partly updated; the next solve sets it up
                         Err(e)
                     }
                     Err(e) if !e.is_fatal() => {

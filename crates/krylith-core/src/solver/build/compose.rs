@@ -1,4 +1,4 @@
-//! Compositions by name, and how they follow new values.
+//! Builds compositions of two preconditioners, and updates their values.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::Result;
@@ -7,10 +7,10 @@ use crate::operator::{TermValues, Terms};
 use crate::precond::{Additive, Multiplicative, PrecondSpec};
 use crate::solver::SolverSpace;
 
-/// A preconditioner with what there is to say of it.
+/// A preconditioner and its description.
 type Part<S> = (Box<dyn Preconditioner<S>>, PrecondInfo);
 
-/// The composition of two parts that `wanted` is. Collective.
+/// Builds the composition `wanted` of two components. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     wanted: &PrecondSpec,
@@ -25,7 +25,7 @@ pub(super) fn build<S: SolverSpace>(
             p.damp_again(space)?;
             if let Some(omega) = p.damping().filter(|omega| *omega < 1.0) {
                 info.parameters.push(("damping".into(), Value::Number(omega)));
-                info.details.push(format!("the first part is damped: multiplied by {omega:.3}"));
+                info.details.push(format!("the first component is damped by a factor of {omega:.3}"));
             }
             Box::new(p)
         }
@@ -35,7 +35,7 @@ pub(super) fn build<S: SolverSpace>(
 }
 
 impl PrecondInfo {
-    /// Both parts of the composition that `wanted` is.
+    /// Combines the descriptions of both components of the composition `wanted`.
     fn with(self, other: Self, wanted: &PrecondSpec) -> Self {
         let part = |name: &str, parameters: Vec<(String, Value)>| {
             let name = ("name".to_string(), Value::Text(name.into()));
@@ -80,7 +80,7 @@ impl<S: SolverSpace> Preconditioner<S>
     }
 }
 
-/// The operator inside is the solver's, and follows new values there.
+/// The operator inside is shared with the solver, which updates its values.
 impl<S: SolverSpace> Preconditioner<S>
     for Multiplicative<S, Box<dyn Preconditioner<S>>, Box<dyn Preconditioner<S>>, SharedOperator<S>>
 {

@@ -1,4 +1,4 @@
-//! Direct factors by name: how much memory they may take, and what there is to say of them.
+//! Builds direct factors: their memory limit, and their description for reports.
 
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
@@ -11,7 +11,7 @@ use crate::text::{count, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// The whole system's factors, in at most half of the memory that is free on the host. Collective.
+/// Factorises the whole system, in at most half of the free host memory. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -26,16 +26,17 @@ pub(super) fn build<S: SolverSpace>(
             let free = host::memory().map(|(_, free)| free / 2);
             let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
             made.map_err(|e| match (e, spec.most) {
-                // A limit that was named is no lack of memory.
+                // Report a limit that the user set as such, not as a lack of memory.
                 (Error::Memory { what, needed, free, remedy, .. }, Some(most)) if named == Some(free) => {
-                    let place = format!("the part of the host that most={most} allows");
+                    let place = format!("the share of host memory that most={most} allows");
                     Error::Memory { what, needed, free, place, remedy }
                 }
                 (e, _) => e,
             })
         }
         ranks => Err(Error::Unsupported(format!(
-            "lu: the system is spread over {ranks} ranks, and direct factors need it whole; start one rank, or take ras or amg"
+            "lu: the system is distributed over {ranks} ranks, and direct factors need it on one; use one \
+             rank, or ras or amg"
         ))),
     };
     let p = agree(space.comm(), made)?;

@@ -1,9 +1,10 @@
 //! A preconditioner of the matched matrix: M⁻¹ = D_c F⁻¹ P D_r with F ≈ P D_r A D_c ([`Matching`]).
 //!
-//! As with [`Equilibrated`] operator, residual and tolerances stay those of A. Blocks are taken apart: rows of scalars go where they
-//! fit. The permutation is a product with a matrix of one entry a row, which every device has. New values keep permutation and scales.
-//! Of several ranks each gets the whole matrix and finds the matching; rows then move to the ranks of their places.
-//! Ledger of one application, n numbers: F and 10 n, and 12 bytes a row of the permutation.
+//! As with [`Equilibrated`], operator, residual and tolerances stay those of A. Blocks are split, so that
+//! scalar rows are permuted. The permutation is a product with a matrix of one entry per row, which every
+//! device supports. New values keep the permutation and the scales. On several ranks, each rank gets the
+//! whole matrix and computes the matching; rows then move to the rank of their new position. Memory traffic
+//! of one application with n unknowns: F and 10 n numbers, and 12 bytes per row for the permutation.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::{Communicator, agree};
@@ -37,15 +38,15 @@ struct Permuted<S: SolverSpace> {
     inner: Boxed<S>,
 }
 
-/// Rows and the matching of them.
+/// The matching, and the distribution of rows over ranks.
 struct System {
     matching: Arc<Matching>,
-    /// Numbers of own unknowns, where several ranks have the rows.
+    /// Global numbers of own unknowns, if several ranks share the rows.
     numbers: Option<Vec<u64>>,
 }
 
 impl System {
-    /// The whole matrix, of scalars. Collective.
+    /// Gathers the whole matrix with scalar rows. Collective.
     fn whole(comm: &dyn Communicator, terms: &Terms, numbers: Option<&[u64]>) -> Result<Csr> {
         let own = agree(comm, scalars(terms))?;
         match numbers {
@@ -54,7 +55,7 @@ impl System {
         }
     }
 
-    /// Own rows of a matrix of the whole. Collective.
+    /// Extracts own rows of a global matrix. Collective.
     fn own(&self, comm: &dyn Communicator, whole: &Csr) -> Result<Terms<'static>> {
         match &self.numbers {
             None => Terms::csr(whole),
@@ -62,7 +63,7 @@ impl System {
         }
     }
 
-    /// Of numbers of the whole, those of own unknowns.
+    /// Extracts the entries of own unknowns from a global vector.
     fn of_own(&self, whole: Vec<f64>) -> Vec<f64> {
         match &self.numbers {
             None => whole,
@@ -71,7 +72,7 @@ impl System {
     }
 }
 
-/// The preconditioner of this name for the matched matrix. Collective.
+/// Builds the preconditioner `wanted` for the matched matrix. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
@@ -104,7 +105,7 @@ pub(super) fn build<S: SolverSpace>(
         let rows = crate::solver::Indices::of(&first);
         notes.push(format!("rows {rows} match no column: the matrix is structurally singular"));
     }
-    // Nodes, their coordinates and what was planned for them are those of A.
+    // Nodes, coordinates and planned subdomains belong to A, not to the permuted matrix.
     let numbers = system.numbers.as_deref().map(RowNumbers::List);
     let nodes =
         LocalProblem { numbers, near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
@@ -134,10 +135,12 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(Matched { scaled, system, operator })), info))
 }
 
-/// The matrix of one term, by scalars.
+/// Returns the matrix of a single term with scalar rows.
 fn scalars(terms: &Terms) -> Result<Csr> {
     let [(c, a)] = &terms.terms[..] else {
-        return Err(Error::Unsupported("a matching of a sum of terms; leave `matching` to auto".into()));
+        return Err(Error::Unsupported(
+            "matching: a sum of terms cannot be matched; use `matching=auto`".into(),
+        ));
     };
     let mut csr = a.to_csr();
     let c = c[(0, 0)];

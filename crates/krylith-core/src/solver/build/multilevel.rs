@@ -1,4 +1,4 @@
-//! Coarse levels by name: which hierarchy, and what there is to say of it.
+//! Builds algebraic multigrid hierarchies, with their description for reports.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
@@ -16,8 +16,9 @@ use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// A hierarchy of all ranks, or of this rank's own nodes where the device or near-null vectors want it so; `smoothed` on its finest level too, or the coarse
-/// part of a composition. Collective.
+/// Builds a hierarchy over all ranks, or over this rank's own nodes if the device or near-null vectors
+/// require that. With `smoothed` it also smooths the finest level; otherwise it is the coarse component of a
+/// composition. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -35,7 +36,8 @@ pub(super) fn build<S: SolverSpace>(
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
-        // The solver's operator is in the precision of the solver; a hierarchy of own rows has one of its own.
+        // Share the solver's operator if precision and rows agree; a hierarchy of own rows has its own
+        // operator.
         let same = comm.size() == 1 || local.near.is_empty();
         let operator = (same && options.precision == precision).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
@@ -55,7 +57,7 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(p)), info))
 }
 
-/// The near-null vectors of own rows, where the problem has some.
+/// Returns the near-null vectors of own rows, if the problem has any.
 fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
     if local.near.is_empty() {
         return Ok(None);
@@ -68,7 +70,7 @@ fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
 fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
-    // Levels that every rank has as a whole count once.
+    // Count a level that every rank stores as a whole only once.
     let shared = levels[0].terms().halo.is_some();
     let counts = |k: usize| !shared || levels[k].terms().halo.is_some() || comm.rank() == 0;
     let of =
@@ -113,7 +115,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
     let whole = levels.iter().filter(|level| level.terms().halo.is_none()).count();
     let own = match (ranks > 1, shared) {
         (false, _) => String::new(),
-        (true, true) => format!(" over {ranks} ranks, {whole} of them on every rank"),
+        (true, true) => format!(" over {ranks} ranks, {whole} of them stored whole on every rank"),
         (true, false) => format!(", one hierarchy on each of {ranks} ranks"),
     };
     let mut details = vec![format!(
@@ -124,7 +126,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
     details.extend(table(p, comm.rank(), ranks));
     if dropped > 0.0 {
         details.push(format!(
-            "the last level is singular: {} left out of its inverse",
+            "the coarsest level is singular: {} left out of its inverse",
             plural(dropped as usize, "equation")
         ));
     }
@@ -163,7 +165,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
     })
 }
 
-/// Nodes and entries of each level of this rank.
+/// Lists nodes and entries of each level on this rank.
 fn table<S: SolverSpace>(p: &Multilevel<S>, rank: usize, ranks: usize) -> Vec<String> {
     let rows = p.levels().iter().enumerate().map(|(k, level)| {
         let each = level.entries() as f64 / level.nodes().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Restricted additive Schwarz by name: which subdomains, and what there is to say of them.
+//! Builds restricted additive Schwarz: its subdomains, and their description for reports.
 
 use super::{Boxed, PrecondInfo, Preconditioner, Value};
 use crate::comm::{self, agree};
@@ -17,7 +17,7 @@ use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// The subdomains of `terms` with their overlap, factorised. Collective.
+/// Factorises the subdomains of `terms` with their overlap. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -46,11 +46,11 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(p)), info))
 }
 
-/// The subdomains of own rows: those that were cut in the whole system, or all rows of this rank.
+/// Returns the subdomains of own rows: those cut from the whole system, or all rows of this rank.
 fn subdomains(local: &LocalProblem, terms: &Terms, spec: &RasSpec) -> Result<(Subdomains, String)> {
     let _cutting = profile::begin(SetupPart::Subdomains);
     let (Some(wanted), Some(parts)) = (spec.subdomains(), spec.parts) else {
-        return Ok((Subdomains::whole(terms.block_rows()), "one a rank".into()));
+        return Ok((Subdomains::whole(terms.block_rows()), "one per rank".into()));
     };
     if local.numbers.is_none() {
         return partition::of_whole(terms, local.coordinates, local.grid, wanted);
@@ -58,8 +58,8 @@ fn subdomains(local: &LocalProblem, terms: &Terms, spec: &RasSpec) -> Result<(Su
     match local.subdomains.filter(|planned| planned.spec == wanted) {
         Some(planned) => Ok((planned.subdomains.clone(), planned.reason.clone())),
         None => Err(Error::invalid(format!(
-            "ras:parts={parts}: parts are cut in a system that stands whole, and {} ranks share whole ones; here ranks brought their \
-             rows, or are more than the parts: leave parts out for one a rank",
+            "ras:parts={parts}: parts are cut from a system given as a whole, with at least one part per \
+             rank ({} ranks here). Leave out `parts` to use one subdomain per rank",
             local.comm.size()
         ))),
     }
@@ -113,8 +113,9 @@ fn info<S: SolverSpace>(
         ("rows".into(), counted(rows as usize)),
         ("defect".into(), Value::Number(p.defect())),
     ]);
-    let distance =
-        p.distance().map_or(String::new(), |d| format!(", randomized sweeps {d:.1e} from exact solves"));
+    let distance = p
+        .distance()
+        .map_or(String::new(), |d| format!(", randomized sweeps differ from exact solves by {d:.1e}"));
     parameters.extend(p.distance().map(|distance| ("distance".to_string(), Value::Number(distance))));
     let details = vec![
         format!(

@@ -1,4 +1,5 @@
-//! Block-Jacobi with tiles: which box of a grid own rows are, and what there is to say of its tiles.
+//! Builds block-Jacobi with tiles: finds the box of grid cells that own rows form, and describes its tiles
+//! for reports.
 
 use super::{Boxed, PrecondInfo, Value, numbered};
 use crate::comm::agree;
@@ -14,7 +15,7 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::time::Instant;
 
-/// Incomplete factors of the tiles of own rows, which are a box of the grid.
+/// Factorises the tiles of own rows, which form a box of the grid.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -36,7 +37,7 @@ pub(super) fn build<S: SolverSpace>(
         TileFactor::Ic0 => ("IC(0)", 4.0),
         TileFactor::Ilu0 => ("ILU(0)", 7.0),
     };
-    // A tile that is larger than the box is the box.
+    // A tile larger than the box is cut to the box.
     let [x, y, z] = std::array::from_fn(|k| tiling.tile[k].min(tiling.cells[k]));
     let mut details = vec![format!(
         "{} of at most {x}×{y}×{z} cells, set up in {}",
@@ -45,7 +46,7 @@ pub(super) fn build<S: SolverSpace>(
     )];
     if shifted > 0.0 {
         details.push(format!(
-            "{} not positive enough: each became the largest entry of its row",
+            "{} too small or negative: each was replaced by the largest entry of its row",
             plural(shifted as usize, "pivot")
         ));
     }
@@ -68,12 +69,14 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(p)), info))
 }
 
-/// The box of grid cells that own rows are, in x, y and z.
+/// Returns the box of grid cells that own rows form, as cells in x, y and z.
 fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
     let rows = local.terms.block_rows();
     let no_grid = || {
         Error::Unsupported(
-            "block-jacobi needs a structured grid, numbered with x fastest: give the problem its grid, or take ildu".into(),
+            "block-jacobi needs a structured grid, numbered with x fastest: give the problem its grid, or \
+             use ildu"
+                .into(),
         )
     };
     let Some(numbers) = local.numbers else {
@@ -82,7 +85,7 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
         return match x.checked_mul(y).and_then(|n| n.checked_mul(z)) == Some(rows) {
             true => Ok(cells),
             false => Err(Error::invalid(format!(
-                "{rows} rows on a grid of {x}×{y}×{z} cells; block-jacobi needs a row for each"
+                "{rows} rows on a grid of {x}×{y}×{z} cells; block-jacobi needs one row per cell"
             ))),
         };
     };
@@ -100,7 +103,7 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
         from[0] + at[0] + nx * (from[1] + at[1] + ny * (from[2] + at[2]))
     };
     let [x, y, z] = cells;
-    // Of a run it is enough to look at its ends.
+    // For a run of rows it is enough to check both ends.
     let box_of_run = x == nx && (y == ny || z == 1) || (y == 1 && z == 1);
     let is_box = || match numbers {
         RowNumbers::Run { .. } => box_of_run,
@@ -110,14 +113,15 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
     match fits {
         true => Ok(cells.map(|n| n as usize)),
         false => Err(Error::Unsupported(format!(
-            "block-jacobi needs rows of each rank that are a box of the grid, numbered with x fastest; those of rank {} ({rows} rows \
-             from {first} to {last}) are not: cut the grid into boxes, or take ildu",
+            "block-jacobi needs each rank to own a box of the grid, numbered with x fastest; rank {} \
+             ({rows} rows from {first} to {last}) does not: cut the grid into boxes, or use ildu",
             local.comm.rank()
         ))),
     }
 }
 
-/// The grid of a matrix whose first row couples it to the cells next in x, y and z; set-up looks at all others.
+/// Guesses the grid from the first row, which couples the first cell to its neighbours in x, y and z; the
+/// set-up checks all other rows.
 fn grid_of(terms: &Terms) -> Option<[usize; 3]> {
     let (_, a) = terms.terms.first()?;
     if a.storage().is_on_device_alone() {

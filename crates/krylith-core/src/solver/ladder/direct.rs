@@ -1,4 +1,5 @@
-//! What sparse direct factors will cost, before anything is ordered: breadth-first levels of the graph bound its separators.
+//! Estimates the cost of sparse direct factors before any ordering: breadth-first levels of the graph bound
+//! its separators.
 
 use crate::matrix::Arrays;
 use crate::operator::Terms;
@@ -7,10 +8,12 @@ use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use std::borrow::Cow;
 
-/// Most unknowns whose graph is looked at: on the host; on a GPU, where a solve of as many takes some milliseconds.
+/// Largest number of unknowns whose graph is analysed: on the host, and on a GPU, where a solve of that size
+/// takes some milliseconds.
 const LOOKED_AT: [usize; 2] = [1 << 18, 1 << 13];
 
-/// Estimated seconds of one attempt's parts, to be compared with each other. One core: the choice is the same on any number of threads.
+/// Estimated seconds of the parts of an attempt, only to be compared with each other. They assume one core,
+/// so that the choice does not depend on the number of threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Costs {
     /// Sparse direct factors; infinite where they were not estimated.
@@ -19,27 +22,28 @@ pub(crate) struct Costs {
     pub incomplete: f64,
     /// An iteration of CG with them; one of BiCGSTAB is two.
     pub iteration: f64,
-    /// They were estimated for a GPU.
+    /// True if the estimates are for a GPU.
     pub on_gpu: bool,
-    /// The sum of a row's other entries beside its diagonal one, where that is most; infinite where it was not looked at.
+    /// The largest ratio, over all rows, of the sum of off-diagonal magnitudes to the diagonal magnitude;
+    /// infinite if it was not computed.
     pub others: f64,
-    /// Breadth-first levels of the graph: about its diameter. Zero where it was not looked at.
+    /// Number of breadth-first levels of the graph, about its diameter; zero if it was not computed.
     pub levels: usize,
 }
 
-// Measured on one core over 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns; with the fill below the
-// seconds of direct factors come out within a factor of two.
-/// Seconds for a number of L, and for each unknown.
+// Measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns.
+// With the fill estimate below, predicted seconds of direct factors are within a factor of two.
+/// Seconds per entry of L, and per unknown.
 const FACTOR: [f64; 2] = [25e-9, 0.3e-6];
-/// L and U with pivots take as many times those of L alone.
+/// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 3.0;
-/// Seconds of incomplete factors for an entry, and for a block where subdomains are cut.
+/// Seconds of incomplete factorisation per entry, and of cutting subdomains per block.
 const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
-/// Of one iteration for an entry.
+/// Seconds of one iteration per entry.
 const ITERATION: f64 = 4e-9;
-/// Fewer nodes are one subdomain.
+/// Fewer nodes than this form one subdomain.
 const UNCUT: usize = 4096;
-/// On a GPU: incomplete factors, and an iteration.
+/// Seconds on a GPU: of incomplete factorisation, and of an iteration.
 const GPU: [f64; 2] = [3e-3, 50e-6];
 
 impl Default for Costs {
@@ -55,7 +59,8 @@ impl Default for Costs {
     }
 }
 
-/// Costs of this system, where the preconditioner is open, and it is on one rank and small enough to be looked at.
+/// Estimates the costs of this system if `auto` chooses the preconditioner; [`Costs::default`] unless the
+/// system is on one rank and small enough to analyse.
 pub(crate) fn costs(local: &LocalProblem, options: &Options, symmetric: bool, on_gpu: bool) -> Costs {
     match options.precond_or_auto() {
         PrecondSpec::Auto => Costs::of(local, symmetric, on_gpu),
@@ -86,7 +91,8 @@ impl Costs {
     }
 }
 
-/// Of one matrix of scalar rows: max Σ |aᵢⱼ|/|aᵢᵢ| over j ≠ i. Below 1 it bounds the condition of the system that Jacobi scales, and so iterations.
+/// Returns max Σ |aᵢⱼ|/|aᵢᵢ| over j ≠ i for a single matrix with scalar rows. Below 1 it bounds the condition
+/// number of the Jacobi-scaled system, and so the iterations.
 fn others(terms: &Terms) -> f64 {
     use rayon::prelude::*;
     let [(_, a)] = &terms.terms[..] else { return f64::INFINITY };
@@ -97,7 +103,7 @@ fn others(terms: &Terms) -> f64 {
     let row = |i: usize| {
         let (mut diagonal, mut sum) = (0.0, 0.0);
         for (&j, v) in a.col[a.row(i)].iter().zip(&a.values[a.row(i)]) {
-            // Not a branch, and not a place in memory: each entry would wait for the one before.
+            // No branch and no store per entry: each entry would wait for the previous one.
             let is_diagonal = j as usize == i;
             diagonal += if is_diagonal { v.abs() } else { 0.0 };
             sum += if is_diagonal { 0.0 } else { v.abs() };
@@ -107,24 +113,25 @@ fn others(terms: &Terms) -> f64 {
     (0..n).into_par_iter().with_min_len(4096).map(row).reduce(|| 0.0, f64::max)
 }
 
-/// Breadth-first levels of the columns, two of which are neighbours if a row has both: that is the graph whose separators bound
-/// the fill of L U whatever the pivots (George and Ng 1987), and it is the same for any order of the rows. Of a symmetric matrix it is the matrix's own
-/// graph.
+/// Breadth-first levels of the column graph, in which two columns are neighbours if some row has entries in
+/// both. Its separators bound the fill of L U for any pivots (George and Ng 1987), and it does not depend on
+/// the order of the rows. For a symmetric matrix the graph of the matrix itself is used.
 struct Levels {
     parts: Vec<Part>,
-    /// Rows, or columns, with so many entries that they are left out.
+    /// Number of rows, or columns, left out because they have too many entries.
     dense: usize,
 }
 
 /// A connected part of the graph.
 struct Part {
-    /// Columns of the widest level; halved where a level is two of the matrix's own graph.
+    /// Number of columns of the widest level; halved in the column graph, where one level spans two of the
+    /// matrix graph.
     width: usize,
     levels: usize,
 }
 
 impl Part {
-    /// Σ of the squares of its separators: a long part is as many squares side by side.
+    /// Estimates Σ (separator size)²: a long part is a row of square parts.
     fn separators(&self) -> f64 {
         let width = self.width as f64;
         width * width * (self.levels as f64 / width).max(1.0)
@@ -139,7 +146,7 @@ impl Levels {
         let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(graph.met.len()));
         for start in 0..graph.met.len() {
             if graph.met[start] == 0 {
-                // From the far end that a first pass has found levels are many and narrow.
+                // Started from the far end that the first pass found, levels are many and narrow.
                 let (_, far) = graph.pass(1, start, &mut queue);
                 parts.push(graph.pass(2, far, &mut queue).0);
             }
@@ -147,8 +154,9 @@ impl Levels {
         Self { parts, dense }
     }
 
-    /// Blocks of a Cholesky factor of `rows` under a good ordering: those of a nested dissection whose largest separator is the widest level,
-    /// as George (1973) counts them on grids, n log₂ w and w² up to factors, which are fitted.
+    /// Estimates the blocks of a Cholesky factor of `rows` rows under nested dissection whose largest
+    /// separator is the widest level. George (1973) counts n log₂ w and w² on grids, up to factors, which are
+    /// fitted here.
     fn fill(&self, rows: usize) -> f64 {
         let n = rows as f64;
         let parts: f64 = self.parts.iter().map(|part| part.separators()).sum();
@@ -157,7 +165,8 @@ impl Levels {
     }
 }
 
-/// Rows with their columns, columns with their rows where these are others, and the last pass that has met each.
+/// Columns of each row, rows of each column unless the pattern is symmetric, and the last pass that visited
+/// each.
 struct Graph<'a> {
     row_ptr: Cow<'a, [usize]>,
     col: Cow<'a, [u32]>,
@@ -166,7 +175,7 @@ struct Graph<'a> {
     met: Vec<u8>,
 }
 
-/// The pass after all: dense rows and columns are not entered.
+/// Mark of dense rows and columns, which no pass enters.
 const NEVER: u8 = u8::MAX;
 
 impl<'a> Graph<'a> {
@@ -194,7 +203,7 @@ impl<'a> Graph<'a> {
         Self { row_ptr, col, columns: Some((col_ptr, row)), met_row, met }
     }
 
-    /// The levels of columns around `from`, and a column of the last.
+    /// Computes the levels around column `from`, and returns a column of the last level.
     fn pass(&mut self, pass: u8, from: usize, queue: &mut Vec<u32>) -> (Part, usize) {
         queue.clear();
         queue.push(from as u32);
@@ -227,7 +236,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Columns that this pass has not met join the queue.
+/// Queues the columns that this pass has not visited.
 fn enter(columns: &[u32], met: &mut [u8], pass: u8, queue: &mut Vec<u32>) {
     for &k in columns {
         if met[k as usize] < pass {
@@ -237,7 +246,7 @@ fn enter(columns: &[u32], met: &mut [u8], pass: u8, queue: &mut Vec<u32>) {
     }
 }
 
-/// Rows of the sum, with a block twice where two terms have it.
+/// Returns the pattern of the sum; a block that both terms store appears twice.
 fn pattern<'a>(terms: &'a Terms) -> (Cow<'a, [usize]>, Cow<'a, [u32]>) {
     if let [(_, a)] = &terms.terms[..] {
         return (a.row_ptr().into(), a.col().into());

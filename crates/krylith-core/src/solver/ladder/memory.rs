@@ -1,4 +1,4 @@
-//! Bytes that attempts want.
+//! Memory that attempts need.
 
 use super::Attempt;
 use crate::Error;
@@ -7,9 +7,10 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 
-/// An error if an attempt that is not the first would not fit `room` bytes, which were free before the first.
+/// Returns an error if a later attempt would not fit in `room` bytes, which were free before the first one.
 ///
-/// Fill is only known when it has been found, and finding it takes the memory: the guess is on the large side.
+/// The exact fill is known only after a factorisation that takes the memory, so the estimate is on the large
+/// side.
 pub(crate) fn too_large(
     terms: &Terms,
     attempt: &Attempt,
@@ -27,11 +28,12 @@ pub(crate) fn too_large(
         needed,
         free,
         place: "the device".into(),
-        remedy: "take precision=f32, a smaller restart, or precond=jacobi",
+        remedy: "use precision=f32, a smaller restart, or precond=jacobi",
     })
 }
 
-/// Bytes that a solve wants on its device, by purpose: for refusals before hours of waiting.
+/// Estimated bytes that a solve needs on its device, by purpose, so that a solve that does not fit is refused
+/// at once.
 ///
 /// # Examples
 /// ```
@@ -44,18 +46,18 @@ pub(crate) fn too_large(
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Values and pattern.
+    /// Bytes of values and pattern.
     pub matrix: u64,
-    /// Inverted diagonal blocks, or factors.
+    /// Bytes of the preconditioner, such as inverted diagonal blocks or factors.
     pub preconditioner: u64,
-    /// GMRES's basis.
+    /// Bytes of the Krylov basis of GMRES.
     pub basis: u64,
-    /// Everything else that is as long as x, and the small dense side of GMRES.
+    /// Bytes of all other vectors as long as x, and of the small dense matrices of GMRES.
     pub vectors: u64,
 }
 
 impl Memory {
-    /// What a method and a preconditioner want for these terms, as far as it can be told before they are built.
+    /// Estimates the memory of a method and a preconditioner for these terms, before they are built.
     pub fn of(terms: &Terms, method: &MethodSpec, precond: &PrecondSpec, options: &Options) -> Self {
         let precision = options.precision.unwrap_or_default();
         let (n, width) = (terms.rows() as u64, precision.bytes() as u64);
@@ -68,7 +70,7 @@ impl Memory {
         Self { matrix: matrix.sum(), preconditioner: precond.memory(terms, precision), basis, vectors }
     }
 
-    /// All of it.
+    /// Returns the sum of all parts, in bytes.
     pub fn total(&self) -> u64 {
         self.matrix + self.preconditioner + self.basis + self.vectors
     }

@@ -1,9 +1,10 @@
-//! What a solve tries where options leave it open: a ladder of attempts within one solve, each stronger than the last.
+//! The fallbacks of `auto`: a list of attempts within one solve, each stronger than the previous one.
 //!
-//! An attempt ends without an answer when its preconditioner cannot be built, its method breaks down or stagnates, or it is so
-//! slow that the tolerance is far out of sight ([`Pace`](super::watch::Pace)). The next one then begins from the best x so far, if that is better than the first
-//! guess. Residuals of all attempts make one curve, and each change is an event. What is named is never changed: only what
-//! is left open differs from attempt to attempt. [`rules`] is the table of what is tried.
+//! An attempt fails when its preconditioner cannot be built, when its method breaks down or stagnates, or
+//! when it is too slow to reach the tolerance ([`Pace`](super::watch::Pace)). The next attempt then starts
+//! from the best x so far, if that is better than the initial guess. The residuals of all attempts form one
+//! curve, and each change is an event. Settings that the user named never change: attempts differ only in
+//! those left to `auto`. [`rules`] is the table of attempts.
 
 mod direct;
 mod memory;
@@ -29,40 +30,40 @@ use crate::text::plural;
 use crate::{Error, Result};
 use rules::{METHODS, RULES, System};
 
-/// Before subdomains, where [`tiles_fit`].
+/// Tried in place of subdomains if [`tiles_fit`].
 const TILES: &str = "block-jacobi";
 
-/// Largest entries of rows or columns that differ by more than this are scaled.
+/// Rows and columns are scaled if their largest entries differ by more than this factor.
 const UNEVEN: f64 = 1e6;
 
-/// As many weak diagonal entries are nothing to permute rows for.
+/// Number of weak diagonal entries up to which rows are not permuted.
 pub(crate) const FEW_WEAK: usize = 0;
 
-/// True where rows can be matched: of one matrix, which every rank can have as a whole.
+/// Returns true if rows can be matched: for a single matrix that each rank can hold as a whole.
 pub(crate) fn can_match(local: &LocalProblem) -> bool {
     let fits = local.numbers.is_none() || local.unknowns <= gathered::MOST;
     fits && (local.terms.terms.len(), local.terms.stages()) == (1, 1)
 }
 
-/// What is known of a matrix.
+/// Properties of a matrix that the rules use.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// CG may solve it.
+    /// True if CG may solve it: symmetric and possibly definite.
     pub symmetric: bool,
-    /// What [`tiles_fit`] said.
+    /// The result of [`tiles_fit`].
     pub tiles: bool,
-    /// By how much the largest entries of rows or columns differ.
+    /// Ratio of the largest entries of rows, or of columns if that is larger.
     pub spread: f64,
-    /// Blocks of the longest block row, where that is long.
+    /// Number of blocks of the longest block row, if it is long; else 0.
     pub longest_row: usize,
-    /// Unknowns of scalar rows whose diagonal entry is weak.
+    /// Number of scalar rows with a weak diagonal entry.
     pub weak: usize,
-    /// Seconds of attempts, as far as they were estimated.
+    /// Estimated seconds of attempts.
     pub costs: Costs,
 }
 
 impl Seen {
-    /// With what a pass over the entries found.
+    /// Collects the properties, some of them from the diagnosis of the entries.
     pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis, costs: Costs) -> Self {
         let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
         Self { symmetric, tiles, spread, longest_row, weak: diagnosis.weak_diagonal, costs }
@@ -87,10 +88,11 @@ impl System {
     }
 }
 
-/// What there is to say once an attempt has matched rows with columns, and what from the beginning where none does.
+/// Returns the event to report once an attempt has matched rows with columns, and the event to report at once
+/// if no attempt can.
 ///
 /// # Errors
-/// A matching that was asked for and is not made for such a system.
+/// `matching=on` for a system that cannot be matched.
 pub(crate) fn matching_choice(
     local: &LocalProblem,
     options: &Options,
@@ -101,7 +103,8 @@ pub(crate) fn matching_choice(
     if choice == MatchingChoice::On && !can_match(local) {
         let most = gathered::MOST;
         return Err(Error::Unsupported(format!(
-            "matching=on: rows are matched of one matrix, on several ranks or GPUs of at most {most} unknowns; leave it to auto, or take one rank"
+            "matching=on needs a single matrix and, on several ranks or GPUs, at most {most} unknowns; use \
+             matching=auto or one rank"
         )));
     }
     let weak = diagnosis.weak_diagonal;
@@ -109,11 +112,12 @@ pub(crate) fn matching_choice(
     let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
     let event = |why: &str| Some(Event::new(EventKind::Choice, None, format!("{why}: {rows}")));
     if ladder.iter().any(|a| a.matching) {
-        Ok([event("rows matched with columns for the preconditioner"), None])
+        Ok([event("rows are matched with columns for the preconditioner"), None])
     } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
         let most = gathered::MOST;
         let why = format!(
-            "rows not matched with columns, which is done of one matrix, on several ranks of at most {most} unknowns"
+            "rows are not matched with columns, which needs a single matrix and, on several ranks, at most \
+             {most} unknowns"
         );
         Ok([None, event(&why)])
     } else {
@@ -121,49 +125,52 @@ pub(crate) fn matching_choice(
     }
 }
 
-/// Why the first attempt is what it is, where that is not the usual. `open`: no method was named.
+/// Returns the reason for an unusual first attempt. `open`: no method was named.
 pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
     let why = match (&first.precond, &first.method) {
         (precond, _) if precond.to_string() == rules::DIRECT => {
-            "lu first: by the levels of the graph direct factors take no longer than incomplete ones and their iterations"
+            "lu first: direct factors are estimated to take no longer than incomplete factors and their \
+             iterations"
         }
         (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::AT_ONCE => {
-            "jacobi first: some hundred iterations on a GPU take no longer than the set-up of anything else"
+            "jacobi first: on a GPU, some hundred iterations take no longer than the set-up of any other \
+             preconditioner"
         }
         (PrecondSpec::Jacobi { .. }, _) if first.patience == Patience::until(rules::NEEDED[0]) => {
-            "jacobi first: in every row the diagonal entry is larger than all others together"
+            "jacobi first: in every row the diagonal entry exceeds the sum of all others"
         }
         (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
-            "jacobi first: the matrix is symmetric, and some hundred iterations take no longer than the set-up of anything else"
+            "jacobi first: the matrix is symmetric, and some hundred iterations take no longer than the \
+             set-up of any other preconditioner"
         }
-        (_, MethodSpec::Cg(_)) if open => {
-            "method cg first: the matrix is symmetric, and so is the preconditioner"
-        }
+        (_, MethodSpec::Cg(_)) if open => "cg first: both the matrix and the preconditioner are symmetric",
         _ => return None,
     };
     Some(Event::new(EventKind::Choice, None, why))
 }
 
-/// An attempt behind the first whose set-up many solves of the same values repay.
+/// A later attempt whose set-up is amortised by repeated solves of the same values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stronger {
-    /// Where it stands.
+    /// Its index in the list of attempts.
     pub rung: usize,
-    /// Iterations of the first attempt in whose time it is set up and has solved the system.
+    /// Its set-up and one solve take the time of this many iterations of the first attempt.
     iterations: f64,
-    /// More iterations of the first attempt than a solve with it takes the time of.
+    /// Upper bound on the time of one further solve, in iterations of the first attempt.
     each: f64,
 }
 
 impl Stronger {
-    /// True after solves that took as many iterations together, and each of them more than one with it would.
+    /// Returns true if past solves took as many iterations as its set-up and solve would, and on average more
+    /// than one further solve with it would.
     pub fn is_repaid(&self, [solves, iterations]: [usize; 2]) -> bool {
         let all = iterations as f64;
         solves > 0 && all >= self.iterations && all / solves as f64 >= self.each
     }
 }
 
-/// What many solves repay, where the preconditioner is open: direct factors or coarse levels, whichever are set up sooner.
+/// The attempt whose set-up repeated solves amortise, if `auto` chooses the preconditioner: direct factors or
+/// algebraic multigrid, whichever is cheaper to set up.
 pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> Option<Stronger> {
     let (system, first) = (System::new(local, seen), ladder.first()?);
     let known = ladder.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
@@ -179,18 +186,18 @@ pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> usize {
     System::new(local, seen).before_direct()
 }
 
-/// One attempt, decided.
+/// One attempt: a preconditioner and a method with all settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attempt {
     /// Preconditioner.
     pub precond: PrecondSpec,
-    /// Method, with a basis no longer than could ever be used.
+    /// Method; its basis is no longer than it could ever use.
     pub method: MethodSpec,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
-    /// Rows are matched with columns for the preconditioner, and both are scaled by that.
+    /// Rows are matched with columns for the preconditioner, and both are scaled by the matching.
     pub matching: bool,
-    /// How long it is waited for where others may follow.
+    /// Iteration budget before the next attempt, if there is one.
     pub patience: Patience,
 }
 
@@ -200,20 +207,20 @@ impl Attempt {
         format!("{} with {}", self.precond, self.method.short())
     }
 
-    /// True where both are the same but for how long they are waited for.
+    /// Returns true if both attempts differ at most in their budget.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |a: &Self| (a.method, a.equilibrate, a.matching);
         key(self) == key(other) && self.precond == other.precond
     }
 
-    /// Bytes that it wants beside the system itself.
+    /// Estimates the memory that it needs.
     pub fn memory(&self, terms: &Terms, options: &Options) -> Memory {
         Memory::of(terms, &self.method, &self.precond, options)
     }
 }
 
-/// The attempts at a problem, at least one, on a device that holds subdomains of at most `most_rows` block rows: where it
-/// cannot hold the whole as one, subdomains as large as that take its place. The same on every rank.
+/// Lists the attempts at a problem, at least one. The device holds subdomains of at most `most_rows` block
+/// rows; subdomains of that size replace a single one that does not fit. Every rank gets the same list.
 pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, seen: Seen) -> Vec<Attempt> {
     let room = Room { local, most_rows, tiles: seen.tiles };
     let asked = options.method.filter(|m| *m != MethodName::Auto);
@@ -247,7 +254,8 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
         let method = if precond.varies() && options.form.is_none() { method.flexible() } else { method };
         let (equilibrate, matching) = scales(local, options, seen, &precond, &method);
         let attempt = Attempt { precond, method, equilibrate, matching, patience };
-        // What stands above with the same patience, or directly above with less, need not come again.
+        // Skip an attempt that an earlier one repeats with the same budget; drop the previous one if it only
+        // has a smaller budget.
         let alike = |a: &Attempt| room.are_alike(a, &attempt);
         if attempts.last().is_some_and(|last| alike(last) && last.patience != Patience::USUAL) {
             attempts.pop();
@@ -259,7 +267,7 @@ pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, 
     attempts
 }
 
-/// Whether an attempt's preconditioner is that of the equilibrated system, and of one whose rows are matched with columns.
+/// Returns whether an attempt's preconditioner is built for the equilibrated system, and for the matched one.
 fn scales(
     local: &LocalProblem,
     options: &Options,
@@ -275,26 +283,26 @@ fn scales(
             MatchingChoice::Auto => open && seen.weak > FEW_WEAK,
             MatchingChoice::Off => false,
         };
-    // CG and its tiles want what is symmetric.
+    // CG and its tiles need symmetry, which a matching breaks.
     let matching = matching && !method.is_cg();
     let uneven = open && options.equilibrate.is_none() && seen.spread > UNEVEN;
     let equilibrate = options.equilibrate.unwrap_or(false);
     match precond {
-        // Interpolation takes constants for smooth, which smooth vectors of a system in other scales are not.
+        // AMG interpolation assumes that constants are smooth, which scaling destroys.
         PrecondSpec::Amg(_) if open => {
             let matching = matching && choice == MatchingChoice::On;
             (equilibrate && !matching, matching)
         }
-        // Direct factors have pivots, and Schwarz stands for the order as it is.
+        // Direct factors pivot, and Schwarz is tried for the natural order.
         PrecondSpec::Lu(_) | PrecondSpec::Ras(_) if open => (equilibrate || uneven, false),
         _ => ((equilibrate || uneven) && !matching, matching),
     }
 }
 
-/// What of a preconditioner fits the device and the grid.
+/// Limits of the device and the grid on preconditioners.
 struct Room<'a> {
     local: &'a LocalProblem<'a>,
-    /// Most block rows of a subdomain.
+    /// Largest number of block rows of a subdomain.
     most_rows: usize,
     tiles: bool,
 }
@@ -304,7 +312,7 @@ impl Room<'_> {
         self.local.unknowns / self.local.order()
     }
 
-    /// True where one subdomain holds the whole system.
+    /// Returns true if one subdomain holds the whole system.
     fn is_whole(&self, ildu: &IlduSpec) -> bool {
         let (order, nodes) = (self.local.order(), self.nodes());
         let as_one = || {
@@ -314,8 +322,9 @@ impl Room<'_> {
         nodes <= ildu.most_rows(order) || as_one()
     }
 
-    /// Subdomains as large as the device holds in place of a whole that it cannot hold; tiles where CG has a grid for them, which need
-    /// as many iterations as subdomains and half the time of each (measured, H200).
+    /// Adapts a preconditioner to the device. If the whole system does not fit in one subdomain, the largest
+    /// subdomains that fit replace it. If CG has a grid, tiles replace subdomains: they need as many
+    /// iterations, each in half the time (measured, H200).
     fn fitted(&self, precond: PrecondSpec, method: MethodName) -> PrecondSpec {
         match precond {
             PrecondSpec::Ildu(ildu) if ildu.cut == SubdomainCut::Whole && self.nodes() > self.most_rows => {
@@ -328,7 +337,8 @@ impl Room<'_> {
         }
     }
 
-    /// True where both attempts are one: where one subdomain holds the whole system, it does not matter how it would be cut.
+    /// Returns true if both attempts are equivalent: how subdomains are cut does not matter if one holds the
+    /// whole system.
     fn are_alike(&self, a: &Attempt, b: &Attempt) -> bool {
         let uncut = |precond: &PrecondSpec| match precond {
             PrecondSpec::Ildu(ildu) if self.is_whole(ildu) => {
@@ -340,15 +350,15 @@ impl Room<'_> {
     }
 }
 
-/// True where the matrix can be that of a 7-point stencil on the grid, and its tiles are the same on any number of ranks: own rows
-/// are whole tiles. Collective.
+/// Returns true if the matrix may be a 7-point stencil on the grid and own rows are whole tiles, so that
+/// tiles do not depend on the number of ranks. Collective.
 ///
 /// # Errors
 /// A rank that is gone or failed.
 pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<bool> {
     let fits = || {
         let ([nx, ny, nz], n) = (local.grid?, local.unknowns);
-        // A grid of the caller's may be that of another system.
+        // The caller's grid may not fit this system.
         let cells = nx.checked_mul(ny)?.checked_mul(nz)?;
         if local.order() != 1 || cells != n || n == 0 {
             return None;
@@ -362,31 +372,32 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
             space.tile(TileShape::Auto, [nx, ny, nz], TileFactor::Ic0, Precision::F64).ok()?;
         let (layer, height) = (nx * ny * planes, run.len() / (nx * ny));
         let whole = run.start % layer == 0 && (run.end % layer == 0 || run.end == n);
-        // Seven a cell, less what the sides in x and y lack.
+        // Seven blocks per cell, less those missing at the boundaries in x and y.
         let few = a.blocks() + 2 * height * (nx + ny) <= 7 * run.len();
         Some(whole && few)
     };
     Ok(!space.any(!fits().unwrap_or(false))?)
 }
 
-/// Attempts that would end as attempt `k` did: itself, and all with CG where it found the matrix indefinite and others remain.
+/// Lists the attempts that would end as attempt `k` did: itself, and all with CG if it found the matrix
+/// indefinite and other methods remain.
 pub(crate) fn that_end_so(ladder: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
     let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
     let all = indefinite && !ladder.iter().all(|a| a.method.is_cg());
     (0..ladder.len()).filter(move |&i| i == k || (all && ladder[i].method.is_cg()))
 }
 
-/// True if another attempt may do better than one that ended so.
+/// Returns true if another attempt may do better.
 pub(crate) fn worth_another(history: &History) -> bool {
     match history.outcome {
         Outcome::Converged | Outcome::Interrupted | Outcome::RoundingLimit => false,
-        // An x that double precision does not hold is nobody's fault.
+        // x overflows f64; another attempt cannot help.
         Outcome::NotFinite => history.reason.is_none(),
         _ => true,
     }
 }
 
-/// Attempts of more fill than attempt `k`, which take longer to set up than it does.
+/// Lists the attempts with more fill than attempt `k`, which take longer to set up.
 pub(crate) fn deeper(ladder: &[Attempt], k: usize) -> Vec<usize> {
     let fill = |attempt: &Attempt| match attempt.precond {
         PrecondSpec::Ildu(IlduSpec { fill, cut: SubdomainCut::Whole, .. }) => Some(fill),
@@ -396,9 +407,9 @@ pub(crate) fn deeper(ladder: &[Attempt], k: usize) -> Vec<usize> {
     (0..ladder.len()).filter(|&k| fill(&ladder[k]).is_some_and(|fill| fill > own)).collect()
 }
 
-/// Puts the history of a later attempt behind that of the earlier ones.
+/// Appends the history of a later attempt to that of the earlier ones.
 pub(crate) fn join(all: &mut History, next: &History) {
-    // Where the next one begins: the true residual of the x that it was given.
+    // The next attempt starts with the true residual of its initial guess.
     if let (Some(last), Some(first)) = (all.residuals.last_mut(), next.residuals.first()) {
         *last = *first;
     }
