@@ -226,8 +226,8 @@ def test_a_new_scheme_is_taken_whole_or_not_at_all():
         (krylith.KroneckerSum(np.eye(2), 5 * M, B, other, tau=7.0), "another pattern"),
         (krylith.KroneckerSum(np.eye(2), 5 * M, B, L, tau=np.inf), "tau is inf"),
         (krylith.KroneckerSum(np.eye(2) * np.nan, 5 * M, B, L, tau=1.0), "\\(0, 0\\) is NaN"),
-        (krylith.KroneckerSum(three, M, three, L, tau=0.1), "make another for other stages"),
-        (krylith.KroneckerSum(np.eye(2), 5 * M, three, L, tau=0.1), "make another for other stages"),
+        (krylith.KroneckerSum(three, M, three, L, tau=0.1), "create a new solver for another"),
+        (krylith.KroneckerSum(np.eye(2), 5 * M, three, L, tau=0.1), "create a new solver for another"),
     ]:
         with pytest.raises(krylith.InvalidInput, match=text):
             solver.update_values(refused)
@@ -274,7 +274,7 @@ def test_stored_zeros_are_dropped_and_values_still_come_at_all_places() -> None:
             solver.update_values(X.data)
             solution = solver.solve(b)
             assert np.linalg.norm(b - X @ solution.x) <= 1e-9 * np.linalg.norm(b)
-        assert any("set up anew" in e.detail for e in solution.events)
+        assert any("set up again" in e.detail for e in solution.events)
     assert not any("dropped" in e.detail for e in krylith.solve(A, b, zeros="keep").events)
 
 

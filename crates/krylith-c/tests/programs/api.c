@@ -206,7 +206,7 @@ static void sums_in_blocks(void) {
             REFUSED(krylith_solver_update_kronecker(solver, 1, a, b, 9.0, entries, m3, entries, wrong, NULL), KRYLITH_INVALID,
                     "new value 4 is NaN");
             REFUSED(krylith_solver_update_kronecker(solver, 3, nine, nine, 9.0, entries, m3, entries, m3, NULL), KRYLITH_INVALID,
-                    "other stages");
+                    "another number of stages");
         }
         memset(x, 0, sizeof x);
         EXPECT(krylith_solver_solve(solver, f, x, NULL, NULL) == KRYLITH_OK && near(x, 1.0 / factor));

@@ -82,8 +82,8 @@ fn threads_beyond_the_cores_are_not_started() {
     let ran = f.line(&format!("{line} {}", cores + 1));
     let r: Value = serde_json::from_slice(&std::fs::read(f.path("r.json")).unwrap()).unwrap();
     assert_eq!(r["run"]["threads"], cores);
-    let words = format!("{} threads were asked for, and this process may use {cores} cores", cores + 1);
+    let words = format!("{} threads were requested, and this process may use {cores} cores", cores + 1);
     assert!(ran.works().out.contains(&words), "{ran:#?}");
     let ran = f.line(&format!("{line} {cores}"));
-    assert!(!ran.works().out.contains("were asked for"), "{ran:#?}");
+    assert!(!ran.works().out.contains("were requested"), "{ran:#?}");
 }

@@ -1,4 +1,5 @@
-//! What is wrong with a system that can be told before it is solved, and what no solve can then mend.
+//! Diagnosis of a system before it is solved: zero rows, columns and diagonal entries, null vectors, and the
+//! residual that no x can go below.
 
 mod range;
 
@@ -14,10 +15,11 @@ use crate::{Error, Result};
 pub(super) use range::OutOfRange;
 use std::ops::Range;
 
-/// What one pass over the entries tells of a system: how large they are, which rows, columns and diagonal entries are zero.
+/// Result of one pass over the entries of a system: their magnitudes, and the rows, columns and diagonal
+/// entries that are zero.
 ///
-/// Unknowns are numbered from 0 in the order of vectors, over all ranks: component c and stage k of block row i are number
-/// (i·b + c)·s + k. Stored zeros count as absent. The same on every rank.
+/// Unknowns are numbered from 0 in the order of vectors, over all ranks: component c and stage k of block row
+/// i have number (i·b + c)·s + k. Stored zeros count as absent. The diagnosis is the same on every rank.
 ///
 /// # Examples
 /// ```
@@ -45,25 +47,27 @@ pub struct Diagnosis {
     pub empty_columns: Indices,
     /// Unknowns whose diagonal entry is missing or zero.
     pub missing_diagonal: Indices,
-    /// Of one matrix of scalar rows: unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row; else 0.
+    /// Number of unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row. Always 0
+    /// unless the system is a single matrix with scalar rows.
     pub weak_diagonal: usize,
-    /// Magnitudes of all entries. Of a Kronecker sum those of Aₜ weigh max|Cₜ|, here and below.
+    /// Magnitudes of all entries. In a Kronecker sum Σ Cₜ⊗Aₜ, entries of Aₜ are multiplied by max|Cₜ|, here
+    /// and below.
     pub entries: Extent,
-    /// The largest magnitude of each row, empty ones left out.
+    /// Range of the largest magnitudes of rows, without empty rows.
     pub rows: Extent,
-    /// The largest magnitude of each column, empty ones left out.
+    /// Range of the largest magnitudes of columns, without empty columns.
     pub columns: Extent,
-    /// Blocks of the longest block row where that has more than 256; else 0.
+    /// Number of blocks of the longest block row if it has more than 256; else 0.
     pub longest_row: usize,
-    /// Constants that A maps to zero, where no null vectors were given.
+    /// Constant null vectors of A; searched for only if no null vectors were given.
     pub constants: Constants,
     /// Own unknowns whose column is empty.
     pub(super) own_empty_columns: Vec<Range<usize>>,
-    /// What no A x has.
+    /// The known orthogonal complement of the range of A.
     range: OutOfRange,
 }
 
-/// How many indices there are, and the first of them.
+/// A count of indices, and the first of them.
 ///
 /// # Examples
 /// ```
@@ -73,13 +77,13 @@ pub struct Diagnosis {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Indices {
-    /// How many.
+    /// Number of indices.
     pub count: usize,
-    /// The smallest of them, ascending: at most five.
+    /// The smallest indices, ascending: at most five.
     pub first: Vec<u64>,
 }
 
-/// What no x can better.
+/// A lower bound on the residual for any x, with its reason.
 ///
 /// # Examples
 /// ```
@@ -92,16 +96,16 @@ pub struct Indices {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Floor {
-    /// ‖b − A x‖ is no smaller, in the unit of b.
+    /// Lower bound on ‖b − A x‖, in the units of b.
     pub residual: f64,
-    /// The same over ‖b‖.
+    /// Lower bound on ‖b − A x‖/‖b‖.
     pub relative: f64,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
 impl Problem<'_> {
-    /// What one pass over the entries tells of this system. Collective where the problem is distributed.
+    /// Diagnoses this system in one pass over its entries. Collective where the problem is distributed.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -111,7 +115,7 @@ impl Problem<'_> {
 }
 
 impl Diagnosis {
-    /// Of this rank's rows and those of all others. Collective.
+    /// Diagnoses the rows of all ranks. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -119,7 +123,7 @@ impl Diagnosis {
         Self::of_survey(local, survey(local.terms, local.comm)?, Depth::Parts)
     }
 
-    /// The same from what a device has found in this rank's rows. Collective.
+    /// Builds the diagnosis from what a device found in this rank's rows. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -157,40 +161,43 @@ impl Diagnosis {
         })
     }
 
-    /// The largest over the smallest of the rows' largest entries, or of the columns' if that is more.
+    /// Returns the ratio of the largest to the smallest of the rows' largest entries, or of the columns' if
+    /// that ratio is larger.
     pub fn spread(&self) -> f64 {
         self.rows.ratio().max(self.columns.ratio())
     }
 
-    /// A is singular, by the null vectors that were given or [`constants`](Self::constants) that were found, and what no A x has is not known: Aᵀ
-    /// does not map all of them to zero.
+    /// Returns true if A is known to be singular, but the complement of its range is not fully known. That is
+    /// so if some given null vector, or some of the [`constants`](Self::constants) found, is not a null
+    /// vector of Aᵀ.
     pub fn is_singular(&self) -> bool {
         self.range.is_partly_unknown()
     }
 
-    /// Nothing bounds a residual from below, or is left alone by a solve.
+    /// Returns true if nothing is known that bounds the residual from below or that a solve must leave
+    /// unchanged.
     pub(crate) fn is_clean(&self) -> bool {
         self.range.is_whole() && self.constants.is_none() && self.empty_columns.count == 0
     }
 
-    /// What preconditioners are told.
+    /// Returns the findings that preconditioners use.
     pub(super) fn known<'a>(&'a self, matching: &'a MatchingFound) -> Known<'a> {
         Known { matching, untouched: self.untouched(), null: &self.constants.vectors }
     }
 
-    /// Own unknowns whose column is empty; `None` where no rank has some.
+    /// Returns own unknowns whose column is empty; `None` if no rank has any.
     pub(super) fn untouched(&self) -> Option<&[Range<usize>]> {
         (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..])
     }
 
-    /// What no A x has.
+    /// Returns the known orthogonal complement of the range of A.
     pub(super) fn out_of_range(&self) -> &OutOfRange {
         &self.range
     }
 
-    /// What no x can better for this right-hand side: b where rows are empty, or its component along a vector n with
-    /// nᵀA = 0. `None` where nothing is known to be in the way. The same on every rank. Collective where the problem is
-    /// distributed.
+    /// Returns a lower bound on the residual for this right-hand side: from b in empty rows, and from its
+    /// component along vectors n with nᵀA = 0. `None` if no bound is known. The result is the same on every
+    /// rank. Collective where the problem is distributed.
     ///
     /// # Errors
     /// A b of another length; a rank that is gone or failed.
@@ -210,18 +217,18 @@ impl std::fmt::Display for Indices {
 }
 
 impl Indices {
-    /// Of ascending numbers.
+    /// Creates the indices from a list in ascending order.
     pub fn of(all: &[usize]) -> Self {
         Self { count: all.len(), first: all.iter().take(NAMED).map(|&u| u as u64).collect() }
     }
 
-    /// In words: scalar rows where there is one stage, else rows of a stage.
+    /// Formats the indices: as scalar rows if there is one stage, else as rows of a stage.
     pub(crate) fn named(&self, terms: &Terms) -> String {
         let s = terms.stages() as u64;
         self.text(&|u| if s == 1 { u.to_string() } else { format!("{} of stage {}", u / s, u % s) })
     }
 
-    /// Each index as `name` says, and how many are not named.
+    /// Formats each index with `name`, and adds the number of those not listed.
     pub fn text(&self, name: &dyn Fn(u64) -> String) -> String {
         let named = self.first.iter().map(|&index| name(index)).collect::<Vec<_>>().join(", ");
         match self.count - self.first.len() {
@@ -230,7 +237,7 @@ impl Indices {
         }
     }
 
-    /// Those of own unknowns on all ranks, by their global numbers. Collective.
+    /// Gathers own unknowns of all ranks by their global numbers. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -239,7 +246,7 @@ impl Indices {
         Self::gather(local.comm, (own.len(), first))
     }
 
-    /// Those of all ranks, from this rank's count and first ones. Collective.
+    /// Gathers the indices of all ranks from each rank's count and first indices. Collective.
     pub(super) fn gather(comm: &dyn Communicator, (count, first): (usize, Vec<u64>)) -> Result<Self> {
         let words = std::iter::once(count as u64).chain(first);
         let all = gather(comm, &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())?;
@@ -255,14 +262,14 @@ impl Indices {
     }
 }
 
-/// The number of an own unknown in the whole system.
+/// Returns the global number of an own unknown.
 fn global(local: &LocalProblem, unknown: usize) -> u64 {
     let order = local.order();
     let node = local.numbers.map_or((unknown / order) as u64, |numbers| numbers.at(unknown / order));
     node * order as u64 + (unknown % order) as u64
 }
 
-/// The extents over all ranks. Collective.
+/// Combines the extents of all ranks. Collective.
 fn gather_extents<const N: usize>(comm: &dyn Communicator, own: [Extent; N]) -> Result<[Extent; N]> {
     let bytes: Vec<u8> =
         own.iter().flat_map(|e| [e.smallest, e.largest]).flat_map(f64::to_le_bytes).collect();

@@ -1,39 +1,43 @@
-//! Where a system is solved sooner, on the host's threads or on a GPU, as far as its size tells: the rule of `device=auto`.
+//! The rule of `device=auto`: estimates from its size whether a system is solved sooner on the host or on a
+//! GPU.
 //!
-//! Both times are those of a first solve: what starts the device, the set-up, and as many iterations of BiCGSTAB with ILDU(0) as
-//! nobody can know before. Bandwidths are those of ordinary machines. So the estimate is good to a factor of two or so, as a rule;
-//! what systems of the same size took in this process is better known (`experience.rs`).
+//! Both times are those of a first solve: starting the device, the set-up, and an assumed number of
+//! iterations of BiCGSTAB with ILDU(0). Bandwidths are those of typical machines, so the estimate is usually
+//! right within a factor of about two. Times measured in this process for systems of the same size replace it
+//! (`experience.rs`).
 
 use crate::operator::Terms;
 use crate::text::seconds;
 
-/// Iterations that are reckoned with.
+/// Assumed number of iterations.
 const ITERATIONS: f64 = 200.0;
-/// Vectors that an iteration reads and writes; matrix and factors are read twice.
+/// Number of vectors that an iteration reads and writes; matrix and factors are read twice.
 const VECTORS: f64 = 20.0;
 
-/// Seconds until a GPU that this process has not opened is ready, measured on an H200: the driver's start and a context.
+/// Seconds until a GPU that this process has not opened is ready, measured on an H200: the driver's start and
+/// a context.
 pub(super) const COLD: f64 = 0.34;
-/// Seconds of a set-up on a GPU whatever the size: kernels loaded, graphs recorded.
+/// Seconds of a set-up on a GPU that do not depend on the size: loading kernels, recording graphs.
 const GPU_SETUP: f64 = 0.01;
-/// Seconds of the launches of an iteration in a graph, and of reading how it went.
+/// Seconds per iteration of launches in a graph and of reading the convergence state.
 const GPU_ITERATION: f64 = 40e-6;
-/// Bytes a second that a GPU of a data centre reads, and that pageable memory brings there.
+/// Read bandwidth of a data-centre GPU, and upload bandwidth from pageable memory, in bytes per second.
 const GPU_RATE: f64 = 1.5e12;
 const UPLOAD_RATE: f64 = 30e9;
 
-/// Bytes a second that a core reads from memory, and at most all of them.
+/// Memory read bandwidth of one core, and the maximum of all cores, in bytes per second.
 const CORE_RATE: f64 = 8e9;
 const HOST_RATE: f64 = 200e9;
-/// Bytes a second that a core reads from a cache, and bytes of matrix and factors that stand in one.
+/// Cache read bandwidth of one core in bytes per second, and the bytes of matrix and factors that fit in
+/// cache.
 const CACHED_RATE: f64 = 20e9;
 const CACHED: f64 = 16e6;
-/// Bytes of the matrix that a core sets up in a second: structure, plan, factors.
+/// Set-up rate of one core in bytes of matrix and factors per second: structure, plan, factors.
 const SETUP_RATE: f64 = 0.4e9;
-/// Seconds of the barriers of an iteration on a CPU with several threads.
+/// Seconds per iteration of barriers on a CPU with several threads.
 const CPU_ITERATION: f64 = 20e-6;
 
-/// What counts of a system: bytes of the matrices, of factors that have as many blocks, and of a vector.
+/// Sizes of a system in bytes: of the matrices, of factors with as many blocks, and of a vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     pub matrix: f64,
@@ -42,13 +46,13 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of a sum of terms; nothing is read but sizes.
+    /// Computes the sizes for a sum of terms, without reading entries.
     pub fn of(terms: &Terms) -> Self {
         let square = (terms.block() * terms.stages()).pow(2) as f64;
         let bytes = |blocks: usize, numbers: f64| blocks as f64 * (8.0 * numbers + 4.0);
         let block = terms.block().pow(2) as f64;
         let matrix = terms.terms.iter().map(|(_, a)| bytes(a.blocks(), block)).sum::<f64>();
-        // The pattern of two terms is one as a rule.
+        // Two terms usually share a pattern.
         let blocks = terms.terms.iter().map(|(_, a)| a.blocks()).max().unwrap_or(0);
         Self { matrix, factors: bytes(blocks, square), vector: 8.0 * terms.rows() as f64 }
     }
@@ -58,16 +62,16 @@ impl Size {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Estimate {
     pub cpu: f64,
-    /// On one that is open.
+    /// On a GPU that is already open.
     pub gpu: f64,
-    /// Seconds until it is.
+    /// Seconds until a GPU is open.
     pub start: f64,
-    /// Which of both was measured, in this process.
+    /// True if `cpu`, or `gpu`, was measured in this process.
     pub measured: [bool; 2],
 }
 
 impl Estimate {
-    /// With so many cores, and a GPU that this process has opened or not.
+    /// Estimates the times for this many cores; `opened`: this process has already opened the GPU.
     pub fn of(size: Size, cores: usize, opened: bool) -> Self {
         let traffic = ITERATIONS * (2.0 * (size.matrix + size.factors) + VECTORS * size.vector);
         let cores = cores.max(1) as f64;
@@ -79,30 +83,34 @@ impl Estimate {
         Self { cpu, gpu, start, measured: [false; 2] }
     }
 
-    /// The host is sooner.
+    /// Returns true if the host is sooner.
     pub fn prefers_cpu(&self) -> bool {
         self.cpu <= self.gpu + self.start
     }
 
-    /// Seconds that the host takes longer than a GPU that is open.
+    /// Returns the seconds by which the host is slower than an open GPU.
     pub fn lost(&self) -> f64 {
         (self.cpu - self.gpu).max(0.0)
     }
 
-    /// Both, in words.
+    /// Describes both times.
     pub fn text(&self) -> String {
         let (cpu, gpu) = (seconds(self.cpu), seconds(self.gpu + self.start));
         match self.measured {
             [false, false] => {
-                format!("{ITERATIONS} iterations would take some {cpu} on the CPU and {gpu} on a GPU")
+                format!("{ITERATIONS} iterations are estimated to take {cpu} on the CPU and {gpu} on a GPU")
             }
             [true, false] => {
-                format!("such a system took {cpu} on the CPU, and would take some {gpu} on a GPU")
+                format!(
+                    "a system of this size took {cpu} on the CPU, and is estimated to take {gpu} on a GPU"
+                )
             }
             [false, true] => {
-                format!("such a system took {gpu} on a GPU, and would take some {cpu} on the CPU")
+                format!(
+                    "a system of this size took {gpu} on a GPU, and is estimated to take {cpu} on the CPU"
+                )
             }
-            [true, true] => format!("such a system took {cpu} on the CPU and {gpu} on a GPU"),
+            [true, true] => format!("a system of this size took {cpu} on the CPU and {gpu} on a GPU"),
         }
     }
 }
@@ -158,11 +166,14 @@ mod tests {
         assert!(many.cpu < few.cpu && many.gpu == few.gpu);
         assert_eq!(Estimate::of(one, 4, false), Estimate { start: COLD, ..Estimate::of(one, 4, true) });
         let found = Estimate { cpu: 0.05, gpu: 0.02, start: COLD, measured: [false; 2] };
-        assert_eq!(found.text(), "200 iterations would take some 50.0 ms on the CPU and 360.0 ms on a GPU");
+        assert_eq!(
+            found.text(),
+            "200 iterations are estimated to take 50.0 ms on the CPU and 360.0 ms on a GPU"
+        );
         let known = Estimate { measured: [true, false], ..found };
         assert_eq!(
             known.text(),
-            "such a system took 50.0 ms on the CPU, and would take some 360.0 ms on a GPU"
+            "a system of this size took 50.0 ms on the CPU, and is estimated to take 360.0 ms on a GPU"
         );
     }
 

@@ -1,15 +1,15 @@
-//! What systems have taken in this process, where `device=auto` put them: it need not estimate twice, and a GPU is started that no
-//! single system repays.
+//! Solve times recorded in this process for `device=auto`. Measured times replace estimates, and a GPU is
+//! started once many systems together amortise its start.
 
 use super::estimate::{COLD, Estimate, Size};
 use crate::options::{DeviceSpec, Options};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// Systems that are remembered, the last ones.
+/// Number of systems remembered: the most recent ones.
 const REMEMBERED: usize = 32;
 
-/// Systems of one size under the same options.
+/// Systems of the same size solved with the same options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Kind {
     size: Size,
@@ -18,7 +18,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// `None` where the device is not left open, or runs are to repeat: what came before would decide.
+    /// Returns `None` if the device is named, or if runs must be reproducible: the result would depend on
+    /// earlier solves.
     pub fn of(size: Size, options: &Options) -> Option<Self> {
         let open =
             matches!(options.device, None | Some(DeviceSpec::Auto)) && options.deterministic != Some(true);
@@ -30,47 +31,49 @@ impl Kind {
     }
 }
 
-/// Least seconds of a set-up and the solve after it.
+/// Smallest measured seconds of a set-up with its first solve.
 #[derive(Debug)]
 struct Seen {
     kind: Kind,
     cpu: Option<f64>,
     gpu: Option<f64>,
-    /// The first on a GPU opens it and loads kernels, which later ones do not.
+    /// The first solve on a GPU opens it and loads kernels; it is not recorded.
     began_on_gpu: bool,
 }
 
-/// What this process has seen.
+/// Times recorded in this process.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     seen: Vec<Seen>,
-    /// Seconds that systems have lost on the host because none of them alone repays the start of a GPU. It is started once they are
-    /// as many as that takes, so that a process loses at most twice as much as one that knew what comes.
+    /// Seconds lost on the host because no single system amortised the start of a GPU. The GPU is started
+    /// once they exceed its start-up time. A process thus loses at most twice what perfect foresight would
+    /// lose.
     lost: f64,
 }
 
-/// A first solve whose seconds will be known.
+/// A first solve that will be timed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub kind: Kind,
     pub on_gpu: bool,
-    /// What was estimated.
+    /// The estimate before the solve.
     pub estimate: Estimate,
 }
 
 static EXPERIENCE: Mutex<Experience> = Mutex::new(Experience { seen: Vec::new(), lost: 0.0 });
 
-/// An estimate with what such systems took in this process in place of what they might.
+/// Replaces estimated times by those measured in this process for the same kind of system.
 pub(super) fn corrected(kind: Kind, estimate: Estimate) -> Estimate {
     with(|known| known.corrected(kind, estimate))
 }
 
-/// True where a system goes to a GPU that is not open yet and that it does not repay alone, for all that follow.
+/// Returns true if the GPU should be started now for this and later systems, although this system alone does
+/// not amortise the start.
 pub(super) fn repays_a_start(estimate: &Estimate) -> bool {
     estimate.start > 0.0 && with(|known| known.repays_a_start(estimate))
 }
 
-/// Notes how long a first solve has taken, set-up included.
+/// Records the seconds of a first solve, set-up included.
 pub(super) fn note(trial: &Trial, seconds: f64) {
     with(|known| known.note(trial, seconds));
 }
@@ -106,7 +109,7 @@ impl Experience {
             (true, true) => seen.gpu = least(seen.gpu),
             (false, _) => {
                 seen.cpu = least(seen.cpu);
-                // What was counted before the solve was an estimate.
+                // The loss counted before the solve was an estimate.
                 let lost = Estimate { cpu: seconds, ..trial.estimate }.lost();
                 self.lost = (self.lost + lost - trial.estimate.lost()).max(0.0);
             }

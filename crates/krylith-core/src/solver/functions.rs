@@ -1,4 +1,4 @@
-//! Solves with operators that a program gives as functions, on the host: for matrices that are nowhere stored.
+//! Matrix-free solves on the host, with operators that a program gives as functions.
 
 use crate::device::cpu::Cpu;
 use crate::matrix::{FEW, check_finite};
@@ -11,7 +11,7 @@ use crate::threads::ALONE;
 use crate::{Error, Result};
 use std::cell::RefCell;
 
-/// Fills its second argument with an operator's product with the first.
+/// A function that applies an operator to its first argument and writes the product to the second.
 pub type Function<'f> = dyn FnMut(&[f64], &mut [f64]) -> Result<()> + 'f;
 
 /// A function as an operator on host vectors.
@@ -34,21 +34,23 @@ impl LinearOperator<Cpu> for Called<'_> {
         self.key
     }
     fn bytes(&self) -> u64 {
-        0 // nobody knows
+        0 // unknown
     }
     fn recordable(&self) -> bool {
         false
     }
 }
 
-/// Solves A x = b from x, where A, and P⁻¹ if there is a preconditioner, are functions. They are called on this thread; vectors are
-/// worked on by threads of the host. Where P varies from one application to the next, the method is `fgmres`.
+/// Solves A x = b from x, where A, and P⁻¹ if there is a preconditioner, are functions. They are called on
+/// this thread; vector operations use the host's threads. If P varies from one application to the next,
+/// choose the method `fgmres`.
 ///
-/// Of the options `method` and its own, `rtol`, `atol`, `max_iters` and `threads` count. A method that is left open is GMRES.
+/// Only these options are used: `method` with its settings, `rtol`, `atol`, `max_iters` and `threads`. The
+/// default method is GMRES.
 ///
 /// # Errors
-/// Options that ask for a GPU or name a preconditioner, vectors of different lengths, and what the functions say. Non-convergence is
-/// an [`Outcome`](crate::Outcome) of the history.
+/// Options that request a GPU or name a preconditioner, vectors of different lengths, and errors that the
+/// functions return. Non-convergence is an [`Outcome`](crate::Outcome) of the history, not an error.
 ///
 /// ```
 /// use krylith::solver::solve_functions;
@@ -78,7 +80,7 @@ pub fn solve_functions<'f>(
     let options = options.settled()?;
     if matches!(options.device, Some(DeviceSpec::Cuda(_))) {
         return Err(Error::invalid(
-            "operators given as functions of host vectors run on the CPU: leave the device open",
+            "operators given as functions run on the CPU: use device=cpu or leave the device out",
         ));
     }
     if !matches!(options.precond, None | Some(PrecondSpec::Auto | PrecondSpec::None)) {
@@ -86,7 +88,11 @@ pub fn solve_functions<'f>(
         return Err(Error::Option { key: "precond", message });
     }
     if b.len() != x.len() || b.is_empty() {
-        return Err(Error::invalid(format!("b has {} numbers and x has {}", b.len(), x.len())));
+        return Err(Error::invalid(format!(
+            "b has {} numbers and x has {}; both need the same length, at least 1",
+            b.len(),
+            x.len()
+        )));
     }
     let check = || check_finite("b", b).and_then(|()| check_finite("x0", x));
     if b.len() <= FEW { check() } else { options.within(check)? }?;

@@ -14,22 +14,25 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a reading of free memory is taken for the present one: longer than a small solve, which would spend half its time on it.
+/// Time for which a reading of free memory stays valid: longer than a small solve, which would otherwise
+/// spend half its time on it.
 const FRESH: Duration = Duration::from_millis(10);
 
 /// The process in which threads were started; 0 before that.
 static HOME: AtomicU32 = AtomicU32::new(0);
 
-/// True where threads were started by this process's parent, before it forked: a solver that it left must not be used, nor dropped.
+/// Returns true if the parent of this process started threads before it forked. A solver inherited from it
+/// must be neither used nor dropped.
 pub fn is_forked() -> bool {
     !matches!(HOME.load(Relaxed), 0) && HOME.load(Relaxed) != std::process::id()
 }
 
-/// Notes that threads are started in this process, or refuses, because it was forked from one in which they were and has none of
-/// them. For interfaces to languages that fork, before all that works on threads.
+/// Records that this process starts threads. Returns an error if it was forked from a process that had
+/// started threads, of which it has none. Interfaces to languages that fork call this before anything that
+/// uses threads.
 ///
 /// # Errors
-/// A process that was forked.
+/// A process that was forked from one that had used Krylith.
 ///
 /// ```
 /// krylith_core::solver::host::refuse_forked()?;
@@ -45,15 +48,15 @@ pub fn refuse_forked() -> Result<()> {
             device: "the host".into(),
             call: "fork".into(),
             message: format!(
-                "process {here} was forked from process {home} after Krylith had been used there, and has none of its threads; \
-                 use Krylith only after the fork, or start processes that do not fork (in Python, \
-                 multiprocessing.get_context(\"spawn\") or \"forkserver\")"
+                "process {here} was forked from process {home} after Krylith had been used there, and has \
+                 none of its threads; use Krylith only after the fork, or start processes without fork (in \
+                 Python, multiprocessing.get_context(\"spawn\") or \"forkserver\")"
             ),
         }),
     }
 }
 
-/// The processor's name.
+/// Returns the processor's name.
 pub fn model() -> String {
     static MODEL: OnceLock<String> = OnceLock::new();
     MODEL.get_or_init(read_model).clone()
@@ -65,12 +68,12 @@ fn read_model() -> String {
     line.map_or_else(|| std::env::consts::ARCH.to_string(), |(_, name)| name.trim().to_string())
 }
 
-/// Cores that this process may use, or might when it asked for the first time.
+/// Returns the number of cores that this process may use, as determined on the first call.
 pub fn cores() -> usize {
     crate::threads::cores()
 }
 
-/// The widest vector instructions, which the kernels pick at run time.
+/// Returns the name of the widest vector instructions, which the kernels select at run time.
 pub fn simd() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -92,7 +95,7 @@ pub fn simd() -> &'static str {
     }
 }
 
-/// Bytes of the last-level cache, if the system tells.
+/// Returns the size of the last-level cache in bytes, if the system reports it.
 pub fn last_cache() -> Option<u64> {
     (0..8)
         .filter_map(|i| read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{i}/size")).ok())
@@ -111,9 +114,9 @@ pub fn last_cache() -> Option<u64> {
         .max()
 }
 
-/// Bytes of memory: all, and what can be had without swapping, or could 10 ms ago.
+/// Returns bytes of memory: the total, and what is available without swapping, at most 10 ms old.
 pub fn memory() -> Option<(u64, u64)> {
-    /// When it was read, and what it was.
+    /// Time of the reading, and its result.
     type Reading = (Instant, Option<(u64, u64)>);
     static LAST: Mutex<Option<Reading>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,10 +1,12 @@
-//! A whole solve: what the command line and Rust programs call.
+//! Complete solves: the entry points of the command line and of Rust programs.
 //!
-//! The way is straight: options are settled, a device is picked, block rows are given to its GPUs, each on a thread of its
-//! own ([`Solver`]), the ladder of attempts is made (`ladder`), and every solve climbs it as far as it must (`attempt`).
+//! A [`Solver`] settles the options, picks a device, and distributes block rows to its GPUs, each driven by
+//! its own thread. It then lists the attempts to make (`ladder`), and each solve makes as many of them as it
+//! needs (`attempt`).
 //!
-//! [`solve`] is one call, [`Solver`] is for many; [`Solution`] says how a solve went. Before one, [`Diagnosis`] tells what is wrong with a
-//! system, [`Plan`] what would be tried, and [`Memory`] what that takes. [`solve_functions`] solves with operators that are functions.
+//! [`solve`] is for a single solve, [`Solver`] for many; [`Solution`] describes the result of a solve. Before
+//! a solve, [`Diagnosis`] reports defects of a system, [`Plan`] the attempts that would be made, and
+//! [`Memory`] the bytes that they need. [`solve_functions`] solves with operators given as functions.
 //!
 //! A user waits for the set-up too. So no step before the first iteration passes over a matrix with one
 //! thread, if many threads or the GPU can do it. Direct factors, METIS and the matching are exceptions.
@@ -76,7 +78,7 @@ use zeros::Dropped;
 /// A device on which every method and preconditioner runs.
 ///
 /// # Examples
-/// What works on every device has it as its bound.
+/// Code that works on every device uses it as a trait bound.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::operator::{LinearOperator, Terms};
@@ -106,36 +108,38 @@ pub trait SolverSpace:
     + Sized
     + 'static
 {
-    /// Bytes a second that it reads, measured now.
+    /// Measures the read bandwidth in bytes per second; `None` where that is not possible.
     fn read_bandwidth(&self) -> Option<f64> {
         None
     }
-    /// True where small systems wait for launches.
+    /// Returns true for a GPU, where kernel launches dominate the time of small systems.
     fn is_gpu(&self) -> bool {
         false
     }
-    /// Bytes that it holds, where it counts them.
+    /// Returns the bytes allocated on the device, if they are counted.
     fn memory_held(&self) -> Option<u64> {
         None
     }
-    /// One pass over the entries of this rank's rows. Collective.
+    /// Analyses the entries of this rank's rows in one pass. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
     fn survey(&self, terms: &Terms) -> Result<Survey> {
         survey::survey(terms, self.comm())
     }
-    /// Scale factors of this rank's rows, and the scaled terms. Collective; an error is every rank's.
+    /// Computes scale factors of this rank's rows, and the scaled terms. Collective; every rank gets the same
+    /// error.
     ///
     /// # Errors
     /// An entry that overflows; a rank that is gone or failed.
     fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
         Factors::on_host(self, terms)
     }
-    /// Random numbers in (−1, 1): number i of node n is that of the index `numbers[n]·order + i`, or of its own place.
+    /// Fills `to` with random numbers in (−1, 1). Entry i of node n depends only on the seed and the index
+    /// `numbers[n]·order + i`, or on its local index without `numbers`.
     ///
     /// # Errors
-    /// A device without room.
+    /// Out of device memory.
     fn random(
         &self,
         seed: u64,
@@ -151,13 +155,13 @@ pub trait SolverSpace:
     }
 }
 
-/// Solves A x = b: device, method and preconditioner are picked, and named in the solution.
+/// Solves A x = b with automatic choice of device, method and preconditioner, which the solution names.
 ///
-/// For many right-hand sides, or many matrices of one pattern, make a [`Solver`].
+/// For many right-hand sides, or many matrices with the same pattern, create a [`Solver`].
 ///
 /// # Errors
-/// A matrix that is not square, a b of another length, a device that fails. Non-convergence is an
-/// [`Outcome`](crate::Outcome).
+/// The matrix is not square, b has another length, or a device fails. Non-convergence is an
+/// [`Outcome`](crate::Outcome), not an error.
 ///
 /// ```
 /// use krylith::matrix::Csr;
@@ -176,12 +180,13 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 
 /// A problem on its device, ready to be solved many times.
 ///
-/// Everything that the pattern, the device and the options determine is found out once, in [`new`](Self::new). Solves and new
-/// values ([`update_values`](Self::update_values), [`set_tau`](Self::set_tau)) then allocate nothing and compile nothing, as
-/// long as matrices are stored in f64 and one attempt is enough.
+/// [`new`](Self::new) does once all work that depends only on the pattern, the device and the options. Solves
+/// and new values ([`update_values`](Self::update_values), [`set_tau`](Self::set_tau)) then neither allocate
+/// nor compile, as long as matrices are stored in f64 and one attempt is enough.
 ///
-/// It is a handle to threads, one for each device, that live as long as it does and own what is on the devices; so it can be
-/// sent to another thread. Solvers that use the same several GPUs take turns.
+/// A solver is a handle to worker threads, one per device, which own the device memory and live as long as
+/// the solver. It can therefore be sent to another thread. Solvers that each use several GPUs, and share some
+/// of them, take turns.
 ///
 /// # Examples
 /// ```
@@ -199,50 +204,53 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 /// ```
 pub struct Solver<'a> {
     problem: Problem<'a>,
-    /// Its stored zeros, where they were dropped.
+    /// The problem with its stored zeros, if they were dropped.
     dropped: Option<Dropped<'a>>,
     crew: Crew,
     options: Arc<Options>,
-    /// What the next solve tells of an update.
+    /// Event of an update, to be reported by the next solve.
     pending: Option<Event>,
-    /// Of these values, once it was asked for.
+    /// Row norms of the current values, once computed.
     rows: Option<Rows>,
-    /// Values are others than those of the set-up.
+    /// True if values changed since the set-up.
     is_renewed: bool,
-    /// Its rows were scaled to norm 1 already.
+    /// True if its rows are already scaled to norm 1.
     is_scaled: bool,
     stop: Stop,
     time_limit: Option<Duration>,
     cancel: Cancel,
     refresh: Refresh,
     solution: Solution,
-    /// Of the set-up, what the caller's thread did.
+    /// Set-up times of the caller's thread.
     setup: SetupParts,
-    /// New values of terms in blocks, where they come in the order of scalar matrices; made by the first.
+    /// Buffer for new values of terms in blocks if they are given in scalar order; allocated by the first
+    /// update.
     blocks: [Vec<f64>; 2],
-    /// What the first solve will tell of its device, where that was left open.
+    /// Record of the first solve for `device=auto`.
     trial: Option<experience::Trial>,
-    /// Why nothing can be solved any more.
+    /// The failure after which this solver cannot be used any more.
     broken: Option<String>,
 }
 
 impl<'a> Solver<'a> {
-    /// Picks a device, puts the problem there and sets up the first attempt. Collective where the problem is distributed.
+    /// Picks a device, uploads the problem and sets up the first attempt. Collective where the problem is
+    /// distributed.
     ///
-    /// The problem may come by value, or by reference and be borrowed; a `&Csr`, `&Bsr` or `&KroneckerSum` is one.
+    /// The problem may be given by value, or by reference, which borrows it. A `&Csr`, `&Bsr` or
+    /// `&KroneckerSum` can be passed directly.
     ///
     /// # Errors
-    /// Options that do not fit each other or the problem; a preconditioner that is asked for by name and cannot be built; a
-    /// device that is missing, has no room or fails.
+    /// Options that contradict each other or do not fit the problem; a preconditioner named in the options
+    /// that cannot be built; a device that is missing, is out of memory or fails.
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
         Self::new_watched(problem, options, &Cancel::default(), None)
     }
 
-    /// As [`new`](Self::new), with a token that can end the set-up too, and something that the caller's thread does
-    /// [meanwhile](Self::while_waiting). Both are the solver's from then on.
+    /// Creates a solver as [`new`](Self::new) does, with a token that can also cancel the set-up, and a
+    /// callback for the [waiting caller](Self::while_waiting). The solver keeps both for later solves.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Interrupted`] once the token is cancelled, on every rank alike.
+    /// As [`new`](Self::new); [`Error::Interrupted`] on every rank once the token is cancelled.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::Csr, solver::Cancel};
@@ -266,7 +274,7 @@ impl<'a> Solver<'a> {
         let _entered = limits.enter();
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
-        let _ = profile::take(); // what an error has left
+        let _ = profile::take(); // discard times of a failed set-up
         let mut crew = Crew::new(&problem, &options, waiting)?;
         let (problem, dropped) = crew.first(|| zeros::without(problem, &options))?;
         let trial = device::trial(&problem, &options);
@@ -284,7 +292,7 @@ impl<'a> Solver<'a> {
             is_renewed: false,
             is_scaled: false,
             stop,
-            // More seconds than a duration holds are no limit.
+            // A limit beyond the range of `Duration` is no limit.
             time_limit: options.time_limit.and_then(|limit| Duration::try_from_secs_f64(limit).ok()),
             cancel: cancel.clone(),
             refresh: Refresh::default(),
@@ -294,14 +302,16 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Solves A x = b, starting from x, and overwrites x with the best solution found. Collective where the problem is distributed.
+    /// Solves A x = b, starting from x, and overwrites x with the best solution found. Collective where the
+    /// problem is distributed.
     ///
-    /// Both may be on the host or in the memory of a GPU ([`memory`](crate::memory)); those in the memory of the GPU that
-    /// solves never cross to the host, unless matrices are stored in f32 or several GPUs solve.
+    /// Both vectors may be on the host or in the memory of a GPU ([`memory`](crate::memory)). Vectors in the
+    /// memory of the GPU that solves are not copied to the host, unless matrices are stored in f32 or several
+    /// GPUs solve.
     ///
     /// # Errors
-    /// Vectors of another length than [`Problem::own_len`], or with a number that is not finite, which is named; a device or a rank that
-    /// fails. Non-convergence is an [`Outcome`](crate::Outcome).
+    /// A vector has another length than [`Problem::own_len`] or an entry that is not finite, which is named;
+    /// a device or a rank fails. Non-convergence is an [`Outcome`](crate::Outcome), not an error.
     pub fn solve<'v>(
         &mut self,
         b: impl Into<Numbers<'v>>,
@@ -310,7 +320,8 @@ impl<'a> Solver<'a> {
         self.solve_watched(b, x, &mut ())
     }
 
-    /// As [`solve`](Self::solve), told of every iteration on a CPU, and of every cycle or batch of iterations on a GPU.
+    /// Solves as [`solve`](Self::solve) does and reports progress to an observer: every iteration on a CPU,
+    /// every cycle or batch of iterations on a GPU.
     ///
     /// # Errors
     /// As [`solve`](Self::solve).
@@ -343,7 +354,7 @@ impl<'a> Solver<'a> {
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
         let done =
             on_parts(&mut self.crew, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
-                // One thread watches; the others hear of an interrupt from it.
+                // The first thread calls the observer and tells the others of an interrupt.
                 let mut first = if number == 0 { lock(&watcher).take() } else { None };
                 let observer: &mut dyn Observer = match &mut first {
                     Some(observer) => *observer,
@@ -384,7 +395,7 @@ impl<'a> Solver<'a> {
         Ok(solution)
     }
 
-    /// Notes a failure after which ranks are out of step.
+    /// Records a failure that leaves ranks out of step.
     fn after(&mut self, done: Result<()>) -> Result<()> {
         if let Err(e) = &done
             && self.crew.lost
@@ -397,44 +408,48 @@ impl<'a> Solver<'a> {
     fn check_whole(&self) -> Result<()> {
         match &self.broken {
             None => Ok(()),
-            Some(why) => Err(Error::invalid(format!("this solver failed before ({why}); make another"))),
+            Some(why) => {
+                Err(Error::invalid(format!("this solver has failed before ({why}); create a new solver")))
+            }
         }
     }
 
-    /// True once a solve has failed so that ranks are out of step: nothing can be solved any more, and where the caller
-    /// brought a communicator, the other ranks may wait to be told ([`Communicator::fail`](crate::comm::Communicator::fail)).
+    /// Returns true once a failure has left ranks out of step, so that this solver cannot be used any more.
+    /// If the caller supplied the communicator, other ranks may still be waiting: notify them with
+    /// [`Communicator::fail`](crate::comm::Communicator::fail).
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// How the last solve went.
+    /// Returns the result of the last solve.
     pub fn solution(&self) -> &Solution {
         &self.solution
     }
 
-    /// The problem, with the values of the last update.
+    /// Returns the problem, with the values of the last update.
     pub fn problem(&self) -> &Problem<'a> {
         &self.problem
     }
 
-    /// Tolerances and the limit of iterations of solves from now on.
+    /// Sets the tolerances and the iteration limit of later solves.
     pub fn set_stop(&mut self, stop: Stop) {
         self.stop = stop;
     }
 
-    /// The limit of time of each solve from now on; `None` lifts it.
+    /// Sets the time limit of each later solve; `None` removes it.
     pub fn set_time_limit(&mut self, limit: Option<Duration>) {
         self.time_limit = limit;
     }
 
-    /// What becomes of the preconditioner when values change, from now on.
+    /// Sets what later updates of values do with the preconditioner.
     pub fn set_refresh(&mut self, refresh: Refresh) {
         self.refresh = refresh;
     }
 
-    /// Something that the caller's thread does every 50 ms while it waits for a solve or an update, which run on threads of the
-    /// solver's own: so a program that must look at its events, as an interpreter at its signals, needs no thread for that. It
-    /// may [cancel](Self::cancel_token) the solve. `None` ends it, and so does a panic.
+    /// Sets a callback that the caller's thread runs every 50 ms while it waits for a solve or an update,
+    /// which run on the solver's own threads. A program that must handle events, such as an interpreter its
+    /// signals, then needs no extra thread. The callback may [cancel](Self::cancel_token) the solve. `None`
+    /// removes it, and so does a panic in it.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::Csr};
@@ -450,13 +465,13 @@ impl<'a> Solver<'a> {
         self.crew.while_waiting(call);
     }
 
-    /// What stops a solve from another thread.
+    /// Returns a token that stops a solve from another thread.
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()
     }
 
-    /// ‖r_c‖/‖b‖ of r = b − A x for each component c, over all nodes, stages and ranks: on the host, from the values as
-    /// given. Collective where the problem is distributed.
+    /// Computes ‖r_c‖/‖b‖ of r = b − A x for each component c, over all nodes, stages and ranks. It runs on
+    /// the host, with the values as given. Collective where the problem is distributed.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -469,12 +484,13 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Does something whose loops run on the threads of this solver, on one of them.
+    /// Runs `work` on one of the solver's threads, with its loops on all of them.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.crew.first(work)
     }
 
-    /// Bytes a second that the devices read together, measured now, where that can be.
+    /// Measures the total read bandwidth of the devices in bytes per second; `None` where that is not
+    /// possible.
     pub fn read_bandwidth(&mut self) -> Option<f64> {
         let sum = Mutex::new(Some(0.0));
         let done = self.crew.command(&|_, seat| {
@@ -488,13 +504,13 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Puts the problem on the devices of a solver's threads; how solutions begin. Collective.
+/// Puts the problem on the devices of a solver's threads, and returns the initial [`Solution`]. Collective.
 fn engines(problem: &Problem, options: &Arc<Options>, crew: &mut Crew) -> Result<Solution> {
     let choice = device::choose(problem, options)?;
     let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
     match (&choice, crew.open(problem, options, &choice)) {
         (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
-            let reason = format!("auto: the GPU failed, {e}");
+            let reason = format!("auto: the CPU, because the GPU failed: {e}");
             crew.open(problem, options, &Choice::Cpu { reason })?;
         }
         (_, opened) => opened?,

@@ -1,4 +1,4 @@
-//! Null vectors of a system, found and checked on the host before they are projected out of every answer.
+//! Null vectors of a system: found and checked on the host, before they are projected out of every solution.
 
 mod constants;
 
@@ -11,14 +11,15 @@ pub(super) use constants::Depth;
 const NULL: f64 = 1e-8;
 
 impl Problem<'_> {
-    /// Constants that A maps to zero: of every field and stage, and where none is, of all fields of a stage at once. Of a matrix of scalar
-    /// rows that stands whole in one process also those of the unknowns without a diagonal entry, such as pressures, and of each part that
-    /// nothing connects with the others. Collective.
+    /// Finds constant null vectors of A: of single fields and stages, or else of all fields of a stage
+    /// together. For a matrix with scalar rows that one process holds as a whole, it also tries the unknowns
+    /// without a diagonal entry, such as pressures, and each disconnected part. Collective.
     ///
-    /// Projecting out a constant that A does not map to zero would make the system unsolvable, hence the look.
+    /// They are checked because projecting out a constant that is not a null vector would make the system
+    /// unsolvable.
     ///
     /// # Errors
-    /// None is a null vector; a rank that is gone or failed.
+    /// No constant is a null vector; a rank is gone or failed.
     ///
     /// ```
     /// use krylith::{Problem, matrix::Csr};
@@ -41,33 +42,34 @@ impl Problem<'_> {
         if found.is_empty() {
             found = nulls(original, (0..stages).map(|k| ones(&|p| p % stages == k)))?;
         }
-        // Parts that nothing connects have constants of their own, and fields may be no components.
+        // Disconnected parts have constants of their own, and fields need not be block components.
         let parts = Constants::find(&self.part_of_one(), Depth::Parts, false)?;
         if parts.named && parts.vectors.len() > found.len() {
             found = parts.vectors;
         }
         if found.is_empty() {
-            return Err(Error::invalid("the system maps no constant to zero, of one field or of all"));
+            return Err(Error::invalid(
+                "constant vectors are not in the null space, neither of one field nor of all; do not \
+                 request them",
+            ));
         }
         Ok(found)
     }
 
-    /// Refuses a vector that A does not map to zero. Collective.
+    /// Returns an error if n is not a null vector of A. Collective.
     ///
     /// # Errors
-    /// That, with what A makes of it; a rank that is gone or failed.
+    /// n is not a null vector, with the size of A n; a rank is gone or failed.
     pub fn check_null_vector(&self, n: &[f64]) -> Result<()> {
         let share = share(self.original(), n)?;
         if share <= 100.0 * NULL {
             return Ok(());
         }
-        Err(Error::invalid(format!(
-            "no null vector of the system: ‖A n‖ is {share:.1e} of what the entries of A could make of it"
-        )))
+        Err(Error::invalid(format!("not a null vector of the system: ‖A n‖ is {share:.1e} of ‖|A| |n|‖")))
     }
 }
 
-/// Those that A maps to zero.
+/// Selects the vectors that A maps to zero.
 fn nulls(original: OriginalSystem, vectors: impl Iterator<Item = Vec<f64>>) -> Result<Vec<Vec<f64>>> {
     let mut found = Vec::new();
     for v in vectors {
@@ -78,7 +80,7 @@ fn nulls(original: OriginalSystem, vectors: impl Iterator<Item = Vec<f64>>) -> R
     Ok(found)
 }
 
-/// ‖A n‖ / ‖|A| |n|‖.
+/// Returns ‖A n‖ / ‖|A| |n|‖.
 fn share(original: OriginalSystem, n: &[f64]) -> Result<f64> {
     let zeros = vec![0.0; n.len()];
     let product = original.norm(&original.residual(&zeros, n)?)?;

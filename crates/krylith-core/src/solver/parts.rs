@@ -1,4 +1,4 @@
-//! A problem that stands whole in this process, given to several of its devices.
+//! Distribution of a problem that this process holds as a whole to several devices.
 //!
 //! GPUs cut their own rows if a run of rows is as good as any partition. That holds for the rows of a grid in
 //! whole layers of boxes, and for all rows if the preconditioner has no subdomains. Each GPU then takes its
@@ -28,17 +28,17 @@ use {
 /// The parts of all devices.
 pub(super) struct Parts {
     parts: Vec<One>,
-    /// Who owns which rows, where those are not runs that were cut on the devices.
+    /// Owners of rows; `None` for runs that were cut on the devices.
     partition: Option<Partition>,
-    /// Every part's rows, where they follow one another from part to part.
+    /// The rows of each part, if they are contiguous from part to part.
     runs: Option<Vec<Range<u64>>>,
-    /// Numbers of a node.
+    /// Vector entries per block row.
     run: usize,
-    /// Why each part has these rows.
+    /// The reason for this partition.
     pub reason: String,
 }
 
-/// The rows of all parts, where they follow one another.
+/// Returns the rows of all parts if they are contiguous from part to part.
 fn in_sequence(parts: &[One]) -> Option<Vec<Range<u64>>> {
     let runs: Vec<Range<u64>> =
         parts.iter().map(|one| one.rows.borrowed().as_run()).collect::<Option<_>>()?;
@@ -47,7 +47,7 @@ fn in_sequence(parts: &[One]) -> Option<Vec<Range<u64>>> {
     follow.then_some(runs)
 }
 
-/// What one device holds.
+/// The part of one device.
 struct One {
     rows: OwnRows,
     terms: Terms<'static>,
@@ -55,9 +55,9 @@ struct One {
     near: Vec<Vec<f64>>,
     subdomains: Option<LocalSubdomains>,
     comm: Arc<dyn Communicator>,
-    /// Of each term, where each of the part's blocks stands among the blocks of the whole; found at the first update.
+    /// For each term, the index in the whole matrix of each block of this part; computed by the first update.
     sources: Vec<Vec<usize>>,
-    /// How the run was cut on the device.
+    /// The cut of the run on the device.
     #[cfg(feature = "cuda")]
     cut: Option<RunOnDevice>,
 }
@@ -72,7 +72,7 @@ impl Parts {
         Self::on_host(problem, options, ordinals.len())
     }
 
-    /// The same from a partition that is found, and cut, on the host.
+    /// Computes the partition, and cuts the matrix, on the host.
     fn on_host(problem: &Problem, options: &Options, count: usize) -> Result<Self> {
         let (terms, run) = (&problem.terms, problem.block() * problem.stages());
         let spec = options.precond_or_auto().subdomains(run);
@@ -107,8 +107,8 @@ impl Parts {
         Ok(Self { parts, partition: Some(whole.partition), runs, run, reason: whole.reason })
     }
 
-    /// Runs of rows of whole subdomains, cut by the devices that hold them; `None` where runs do not balance, have much to
-    /// exchange, or cut subdomains.
+    /// Cuts contiguous runs of rows on the devices that hold them; `None` if runs do not balance, need too
+    /// many ghosts, or would cut subdomains.
     #[cfg(feature = "cuda")]
     fn on_devices(problem: &Problem, options: &Options, ordinals: &[usize]) -> Result<Option<Self>> {
         use crate::profile::{self, SetupPart};
@@ -143,13 +143,13 @@ impl Parts {
                 cut: Some(cut),
             }
         });
-        let reason = format!("runs of rows with at most {most:.2} ghosts a node, cut where they are");
+        let reason = format!("runs of rows with at most {most:.2} ghosts per node, cut on the devices");
         let parts: Vec<One> = parts.collect();
         let runs = in_sequence(&parts);
         Ok(Some(Self { parts, partition: None, runs, run, reason }))
     }
 
-    /// One device's part of the problem.
+    /// Returns the part of one device.
     pub fn local<'p>(&'p self, number: usize, problem: &'p Problem) -> LocalProblem<'p> {
         let One { rows, terms, null, near, subdomains, comm, .. } = &self.parts[number];
         LocalProblem {
@@ -163,24 +163,25 @@ impl Parts {
         }
     }
 
-    /// The end of a device's thread in the team.
+    /// Returns the communicator of a device's thread.
     pub fn comm(&self, number: usize) -> &Arc<dyn Communicator> {
         &self.parts[number].comm
     }
 
-    /// All ends.
+    /// Returns the communicators of all devices.
     pub fn team(&self) -> Vec<Arc<dyn Communicator>> {
         self.parts.iter().map(|one| one.comm.clone()).collect()
     }
 
-    /// The numbers of each device in a vector of the whole, where one device's follow the other's and there are at most `most` devices.
+    /// Returns the range of each device in a global vector, if the ranges are contiguous and there are at
+    /// most `most` devices.
     pub fn runs(&self, most: usize) -> Option<impl Iterator<Item = Range<usize>>> {
         let range = |run: &Range<u64>| run.start as usize * self.run..run.end as usize * self.run;
         let runs = self.runs.as_ref().filter(|runs| runs.len() <= most);
         runs.map(|runs| runs.iter().map(range))
     }
 
-    /// Copies a device's rows out of a vector of the whole, which may be anywhere.
+    /// Copies a device's rows from a global vector, which may be on the host or on a GPU.
     pub fn take_own(&self, number: usize, whole: Numbers, to: &mut [f64]) -> Result<()> {
         let mut scratch = Vec::new();
         let whole = whole.on_host(&mut scratch)?;
@@ -188,7 +189,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Copies a device's rows into a vector of the whole.
+    /// Copies a device's rows into a global vector.
     pub fn put_own(&self, number: usize, from: &[f64], whole: &mut NumbersMut) -> Result<()> {
         let rows = self.parts[number].rows.borrowed();
         if let Some(host) = whole.as_host() {
@@ -200,7 +201,7 @@ impl Parts {
         whole.write(&host)
     }
 
-    /// New values of a term of the whole.
+    /// Distributes new values of a term.
     pub fn update_values(&mut self, terms: &Terms, term: usize) -> Result<()> {
         let Some(partition) = &self.partition else { return self.update_runs(terms, term) };
         if self.parts.iter().any(|one| one.sources.is_empty()) {
@@ -219,7 +220,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The same where devices cut their runs themselves: each takes its values, at the same time.
+    /// Distributes new values to runs that were cut on the devices, in parallel.
     #[cfg(feature = "cuda")]
     fn update_runs(&mut self, terms: &Terms, term: usize) -> Result<()> {
         let whole = &terms.terms[term].1;
@@ -243,13 +244,13 @@ impl Parts {
         Err(Error::Internal("parts without a partition".into()))
     }
 
-    /// New coefficients of a term, on every device.
+    /// Sets new coefficients of a term on every device.
     pub fn for_coefficients(&mut self, term: usize, mut set: impl FnMut(&mut Dense)) {
         self.parts.iter_mut().for_each(|one| set(&mut one.terms.terms[term].0));
     }
 }
 
-/// Vectors of the whole, these rows of them.
+/// Extracts these rows from global vectors.
 fn own_rows(vectors: &[Vec<f64>], rows: RowNumbers, run: usize) -> Vec<Vec<f64>> {
     let own = |whole: &Vec<f64>| {
         let mut own = vec![0.0; rows.len() * run];
@@ -259,12 +260,12 @@ fn own_rows(vectors: &[Vec<f64>], rows: RowNumbers, run: usize) -> Vec<Vec<f64>>
     vectors.iter().map(own).collect()
 }
 
-/// A run may have this many times its share of the blocks before another partition is looked for.
+/// Largest load of a run, relative to the mean, before another partition is used.
 #[cfg(feature = "cuda")]
 const UNEVEN: f64 = 1.1;
 
-/// Where the run of each of `count` devices begins, and the end of the last: about as many blocks each, and whole subdomains where a
-/// preconditioner wants some.
+/// Returns the first row of the run of each of `count` devices, and the end of the last run. Runs have about
+/// equally many blocks, and consist of whole subdomains if the preconditioner uses some.
 #[cfg(feature = "cuda")]
 fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec<usize>>> {
     let (terms, n) = (&problem.terms, problem.terms.block_rows());
@@ -293,7 +294,7 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     let mut cuts = vec![0];
     for device in 1..count {
         let wanted = (total as u128 * device as u128 / count as u128) as usize;
-        // The layer that begins nearest to this share.
+        // Find the layer whose start is nearest to this share.
         let (mut low, mut high) = (0, layers);
         while low < high {
             let middle = (low + high) / 2;
@@ -309,10 +310,14 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     Ok(fits.then_some(cuts))
 }
 
-/// Of each part's blocks the place in the whole: what the cut makes of a matrix whose numbers are its places.
+/// Returns, for each block of each part, its index in the whole matrix, by splitting a matrix whose values
+/// are these indices.
 fn sources(a: &Bsr, partition: &Partition) -> Result<Vec<Vec<usize>>> {
     if a.blocks() as u64 >= 1 << f64::MANTISSA_DIGITS {
-        return Err(Error::Unsupported(format!("{} blocks are too many to be counted in f64", a.blocks())));
+        return Err(Error::Unsupported(format!(
+            "the matrix has {} blocks; updates on several devices support fewer than 2^53",
+            a.blocks()
+        )));
     }
     let places = (0..a.blocks()).map(|p| p as f64).collect();
     let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());

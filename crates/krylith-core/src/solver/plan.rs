@@ -1,4 +1,4 @@
-//! What a solve would try, and where, without trying it.
+//! The device and the attempts that a solve would use, without solving.
 
 use super::diagnosis::Diagnosis;
 use super::ladder::{self, Memory, Seen};
@@ -29,24 +29,24 @@ pub struct Plan {
     pub kind: &'static str,
     /// The device's name; of several the first.
     pub device: String,
-    /// Why this one.
+    /// The reason for this device.
     pub reason: String,
-    /// Bytes that a solve may take there, if that is known.
+    /// Bytes that a solve may use there, if known.
     pub free: Option<u64>,
-    /// The system is symmetric, and may be definite: CG comes first where the preconditioner allows it. Not looked at where
-    /// there is no room for a second copy of the matrix.
+    /// True if the system is symmetric and may be definite: CG then comes first if the preconditioner allows
+    /// it. Not checked, and false, if memory has no room for a second copy of the matrix.
     pub symmetric: bool,
     /// Rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
     /// Rows are matched with columns for some attempt's preconditioner.
     pub matching: bool,
-    /// What is said of stored zeros, where they are dropped.
+    /// The remark about stored zeros, if they are dropped.
     pub dropped: Option<String>,
-    /// One after the other, as long as none has converged.
+    /// The attempts, made in this order until one converges.
     pub attempts: Vec<PlannedAttempt>,
 }
 
-/// One of them.
+/// One attempt of a [`Plan`].
 ///
 /// # Examples
 /// ```
@@ -68,15 +68,16 @@ pub struct PlannedAttempt {
     pub precond: PrecondSpec,
     /// The method.
     pub method: MethodSpec,
-    /// What it wants beside what others have freed before it; of a level of fill it is a guess.
+    /// Memory that it needs, after earlier attempts have freed theirs; an estimate if it has levels of fill.
     pub memory: Memory,
 }
 
 impl Plan {
-    /// What [`Solver::new`](super::Solver::new) would set up, on one rank. It takes a product or two on the host.
+    /// Plans what [`Solver::new`](super::Solver::new) would set up, on one rank. It costs up to two
+    /// matrix-vector products on the host.
     ///
     /// # Errors
-    /// Options that do not fit each other; a device that was asked for and is not there; a problem that is distributed.
+    /// Options that contradict each other; a device that was requested and is missing; a distributed problem.
     pub fn of(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
         alone(problem)?;
         let options = options.settled()?;
@@ -86,7 +87,8 @@ impl Plan {
         options.within(|| Self::at(problem, diagnosis, &options, place, reason))?
     }
 
-    /// The same on one NVIDIA GPU that need not be here: a GPU like an H100 or an H200, whatever device the options name.
+    /// Plans a solve on one NVIDIA GPU like an H100 or an H200, which need not be present. The device in the
+    /// options is ignored.
     ///
     /// ```
     /// use krylith::{Options, solver::Plan};
@@ -99,7 +101,7 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// Options that do not fit each other; a problem that is distributed.
+    /// Options that contradict each other; a distributed problem.
     #[cfg(feature = "cuda")]
     pub fn on_gpu(problem: &Problem, diagnosis: &Diagnosis, options: &Options) -> Result<Self> {
         alone(problem)?;
@@ -108,7 +110,7 @@ impl Plan {
         options.within(|| Self::at(problem, diagnosis, &options, place, "supposed".into()))?
     }
 
-    /// The attempts at one place.
+    /// Plans the attempts on one device.
     fn at(
         problem: &Problem,
         diagnosis: &Diagnosis,
@@ -116,13 +118,13 @@ impl Plan {
         place: device::Place,
         reason: String,
     ) -> Result<Self> {
-        // Of a pattern without stored zeros, which the solver drops.
+        // Plan for the pattern without stored zeros, which the solver drops.
         let (less, dropped) = super::zeros::without(Problem::from(problem), options)?;
         let own = dropped.is_some().then(|| less.diagnosis()).transpose()?;
         let diagnosis = own.as_ref().unwrap_or(diagnosis);
         let local = less.part_of_one();
         let open = matches!(options.method, None | Some(MethodName::Auto));
-        // A second copy of a matrix that barely fits is not worth an answer.
+        // Skip the symmetry check if memory has no room for a second copy of the matrix.
         let bare = MethodSpec::of(MethodName::Bicgstab, options, 1);
         let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, options).total();
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
@@ -163,10 +165,10 @@ impl Plan {
     }
 }
 
-/// Refuses a problem that ranks share.
+/// Returns an error for a distributed problem.
 fn alone(problem: &Problem) -> Result<()> {
     match problem.comm.size() {
         1 => Ok(()),
-        _ => Err(Error::Unsupported("a plan is made on one rank".into())),
+        _ => Err(Error::Unsupported("a plan needs one rank; this problem is distributed".into())),
     }
 }

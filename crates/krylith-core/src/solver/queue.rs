@@ -1,16 +1,17 @@
-//! Several solvers on the same GPUs of one process take turns.
+//! Locks by which several solvers on the same GPUs of one process take turns.
 //!
-//! The kernels of several GPUs wait for each other. Were those of two solvers mixed, each GPU could run one that waits for a
-//! kernel that stands behind the other's, for ever. So a solver holds all of its GPUs while it works on several, and takes
-//! them in the order of their numbers, that no two wait for each other. A turn has no bound of its own: it lasts as long as the
-//! command of the other solver, whose waits have theirs.
+//! The kernels of several GPUs wait for each other. If those of two solvers were interleaved, each GPU could
+//! run a kernel that waits for one queued behind the other solver's: a deadlock. So a solver that works on
+//! several GPUs locks all of them, in the order of their numbers, so that two solvers never wait for each
+//! other. A turn has no time limit of its own: it lasts as long as the other solver's command, whose waits
+//! have limits.
 
 use crate::waiting::list;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-/// One GPU's turn.
+/// The lock of one GPU.
 #[derive(Default)]
 pub(super) struct Queue {
     taken: Mutex<bool>,
@@ -19,7 +20,7 @@ pub(super) struct Queue {
 
 static QUEUES: Mutex<BTreeMap<usize, Arc<Queue>>> = Mutex::new(BTreeMap::new());
 
-/// The queues of these GPUs, in the order in which they are to be taken.
+/// Returns the locks of these GPUs in locking order.
 pub(super) fn of(ordinals: &[usize]) -> Vec<Arc<Queue>> {
     let mut all = QUEUES.lock().unwrap_or_else(|e| e.into_inner());
     let mut sorted = ordinals.to_vec();
@@ -27,11 +28,11 @@ pub(super) fn of(ordinals: &[usize]) -> Vec<Arc<Queue>> {
     sorted.into_iter().map(|n| all.entry(n).or_default().clone()).collect()
 }
 
-/// All GPUs of a solver, until it is dropped.
+/// Locks on all GPUs of a solver, released when dropped.
 pub(super) struct Hold<'a>(&'a [Arc<Queue>]);
 
 impl<'a> Hold<'a> {
-    /// Waits until all are free, and takes them.
+    /// Waits until all GPUs are free, and locks them.
     pub fn take(queues: &'a [Arc<Queue>]) -> Self {
         for queue in queues {
             let mut taken = queue.taken.lock().unwrap_or_else(|e| e.into_inner());

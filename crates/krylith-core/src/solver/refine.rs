@@ -1,8 +1,10 @@
-//! Solves against the matrix as given where the device stores it, or the preconditioner, rounded.
+//! Iterative refinement: solves the system as given although the device stores a rounded matrix or
+//! preconditioner.
 //!
-//! A matrix rounded to f32 has another solution: a method on it converges to a residual that the given system does not
-//! have. So each pass solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
-//! f64, and adds d to x, until r itself is small enough or no longer falls: iterative refinement. The x of the smallest r is the answer.
+//! A matrix rounded to f32 has another solution, so its residual says little about the given system. Each
+//! pass therefore solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
+//! f64, and adds d to x. Passes continue until r is small enough or no longer falls; the x with the smallest
+//! r is returned.
 
 use super::OriginalSystem;
 use super::solution::copy_history;
@@ -32,7 +34,7 @@ pub(super) struct Vectors<S: Space> {
     pub x: S::Vector,
 }
 
-/// x so far, what a pass solves for, and the x of the smallest residual, on the host.
+/// Host vectors: the current x, the correction of a pass, and the x with the smallest residual.
 pub(super) struct Passes {
     pub x: Vec<f64>,
     correction: Vec<f64>,
@@ -40,13 +42,13 @@ pub(super) struct Passes {
 }
 
 impl Passes {
-    /// Room for vectors of `n` numbers.
+    /// Allocates vectors of length `n`.
     pub fn new(n: usize) -> Self {
         Self { x: vec![0.0; n], correction: vec![0.0; n], best: vec![0.0; n] }
     }
 }
 
-/// Tells an observer of a pass as part of the whole.
+/// Reports the progress of one pass to an observer as part of the whole solve.
 struct Shifted<'a> {
     observer: &'a mut dyn Observer,
     /// Iterations of the passes before.
@@ -70,7 +72,7 @@ impl Observer for Shifted<'_> {
     }
 }
 
-/// One solve from `x`, which stays as it is: the answer is left in `on.x`.
+/// Runs one solve from `x`, which is not changed; the solution is left in `on.x`.
 pub(super) fn once<'m, S: Transfer>(
     parts: &Parts<S>,
     method: &'m mut dyn Method<S>,
@@ -85,8 +87,8 @@ pub(super) fn once<'m, S: Transfer>(
     method.solve(s, parts.a, parts.p, &on.b, &mut on.x, &parts.stop, observer)
 }
 
-/// As many solves from `x` as the residual of the system as given needs; the answer is left in `passes.x`, the history of
-/// all passes in `history`. Returns their number.
+/// Runs passes from `x` until the residual of the given system is small enough or no longer falls. Leaves the
+/// solution in `passes.x` and the history of all passes in `history`; returns the number of passes.
 pub(super) fn refined<S: Transfer>(
     parts: &Parts<S>,
     method: &mut dyn Method<S>,
@@ -116,7 +118,7 @@ pub(super) fn refined<S: Transfer>(
         history.true_relative_residual = beta / norm_b;
         match history.residuals.last_mut() {
             None => history.residuals.push(beta / norm_b),
-            Some(last) => *last = beta / norm_b, // the true one replaces the rounded system's
+            Some(last) => *last = beta / norm_b, // the true residual replaces that of the rounded system
         }
         history.rounding = original.rounding(rhs, &passes.x)? / norm_b;
         if beta < best {
@@ -133,8 +135,8 @@ pub(super) fn refined<S: Transfer>(
         if matches!(last, Outcome::MaxIterations | Outcome::Interrupted) {
             break last;
         }
-        // However the rounded system's solve ended, another pass follows one that reduced the residual of the given system. What rounding
-        // allows is said of that system alone.
+        // However the solve of the rounded system ended, another pass follows if it reduced the residual of
+        // the given system. The rounding limit is that of the given system alone.
         if beta >= 0.5 * before {
             break match last {
                 _ if best <= LIMIT * rounding * norm_b => Outcome::RoundingLimit,
@@ -143,13 +145,13 @@ pub(super) fn refined<S: Transfer>(
             };
         }
         before = beta;
-        // The first pass may well be enough; the next ones leave room for the rounding of A.
+        // The first pass may suffice; later ones leave a margin for the rounding of A.
         let share = if count == 0 { 1.0 } else { 0.5 };
         let done = history.iterations;
         let stop = Stop { rtol: 0.0, atol: share * target, max_iters: parts.stop.max_iters - done };
         if count > 0 {
             observer
-                .restarted(done, "the residual of the matrix in f64 was larger than that of the stored one");
+                .restarted(done, "the residual with the matrix in f64 was larger than with the rounded one");
         }
         let mut shifted =
             Shifted { observer: &mut *observer, done, share: beta / norm_b, target: target / norm_b };

@@ -1,8 +1,11 @@
-//! Systems whose rows differ in scale, such as those with penalty rows: ‖b − A x‖/‖b‖ can be small where x is wrong, since few rows carry ‖b‖.
+//! Systems whose rows differ in scale, such as those with penalty rows: ‖b − A x‖/‖b‖ can be small although x
+//! is wrong, because a few rows dominate ‖b‖.
 //!
-//! There an answer counts only if ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖ too, with D the 1-norms of the rows: a bound on the backward error row by row. Where it does not
-//! hold, `auto` goes on with rows scaled to norm 1, by powers of two, so that the scaled system is exactly the given one: D⁻¹A x = D⁻¹b, and
-//! of a symmetric A the system D^−½ A D^−½ y = D^−½ b, x = D^−½ y. A method that was named keeps the criterion that it was given, and the solution says so.
+//! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, with D the 1-norms of the
+//! rows: a bound on the row-wise backward error. If it does not, `auto` continues with rows scaled to norm 1
+//! by powers of two, so that the scaled system is exactly equivalent. This is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y
+//! = D^−½ b with x = D^−½ y for a symmetric A. A method named by the user keeps its criterion, and the
+//! solution has a warning.
 
 use super::diagnosis::Indices;
 use super::ladder;
@@ -23,29 +26,30 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Rows whose largest entries differ by more are of different scale.
+/// Rows differ in scale if their largest entries differ by more than this factor.
 const UNEVEN: f64 = 1e6;
-/// Solves of the scaled system, each with a tolerance that the last one has shown to be needed.
+/// Largest number of solves of the scaled system, each with a tolerance tightened by the result of the
+/// previous one.
 const ROUNDS: usize = 4;
 /// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the scaled operator counts as symmetric.
 const ROUNDING: f64 = 1e-12;
-/// Entries of b of at least this share of the largest carry ‖b‖.
+/// Entries of b that are at least this share of the largest one dominate ‖b‖.
 const CARRY: f64 = 1e-2;
 
-/// What is known of the rows of these values.
+/// Row norms of the current values, and the scaled system.
 #[derive(Default)]
 pub(super) struct Rows {
-    /// 1/‖aᵢ‖₁ of each own unknown; 1 of empty rows. None where rows are of one scale.
+    /// 1/‖aᵢ‖₁ of each own unknown; 1 for empty rows. Empty if rows do not differ in scale.
     inverses: Vec<f64>,
     scaled: Option<Scaled>,
-    /// Room for b and x of a GPU.
+    /// Host buffers for b and x on a GPU.
     host: [Vec<f64>; 2],
 }
 
 /// The scaled system.
 struct Scaled {
     solver: Box<Solver<'static>>,
-    /// Of rows, and where it is symmetric of columns too.
+    /// Scale factors of rows, and of columns if the system is symmetric.
     left: Vec<f64>,
     right: Option<Vec<f64>>,
 }
@@ -58,13 +62,13 @@ struct Residuals {
 }
 
 impl Residuals {
-    /// By how much the worse of both misses the tolerance.
+    /// Returns the factor by which the worse of both misses its tolerance.
     fn missed(self, plain: f64, by_rows: f64) -> f64 {
         (self.plain / plain).max(self.by_rows / by_rows)
     }
 }
 
-/// Tells who watches of a solve that follows another.
+/// Reports the progress of a solve that follows another to an observer.
 struct Behind<'a> {
     observer: &'a mut (dyn Observer + Send),
     done: usize,
@@ -80,7 +84,8 @@ impl Observer for Behind<'_> {
 }
 
 impl Solver<'_> {
-    /// Looks at rows scaled to norm 1 where rows differ in scale and the solve has converged; `auto` goes on if these have not. Collective.
+    /// Checks the residual with rows scaled to norm 1, if rows differ in scale and the solve has converged;
+    /// `auto` continues if it misses the tolerance. Collective.
     ///
     /// # Errors
     /// A device or a rank that fails.
@@ -94,7 +99,7 @@ impl Solver<'_> {
         let Stop { rtol, atol, .. } = self.stop;
         let history = &self.solution.history;
         let (norm, plain) = (history.rhs_norm, history.true_relative_residual);
-        // An absolute tolerance is in the unit of b.
+        // An absolute tolerance is in the units of b.
         let absolute = plain * norm > rtol * norm && plain * norm <= atol;
         if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
@@ -118,7 +123,8 @@ impl Solver<'_> {
         if before.by_rows > rtol && !open {
             let who = self.carriers(b)?;
             let detail = format!(
-                "{who} ‖b‖: with every row scaled to norm 1 the residual is {:.1e} of b; leave the method open, which then solves for that too, or lower rtol",
+                "{who} ‖b‖: with every row scaled to norm 1 the relative residual is {:.1e}; use \
+                 method=auto, which also solves the scaled system, or lower rtol",
                 before.by_rows
             );
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
@@ -133,7 +139,7 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Solves with scaled rows from `x`; true where that gave a better one. Collective.
+    /// Solves with scaled rows from `x`; returns true if that gave a better x. Collective.
     fn go_on(
         &mut self,
         rows: &mut Rows,
@@ -168,7 +174,8 @@ impl Solver<'_> {
             if first {
                 let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
                 let detail = format!(
-                    "{who} ‖b‖: {:.1e} of it is left, and {:.1e} with every row scaled to norm 1{NEXT}{name}",
+                    "{who} ‖b‖: the relative residual is {:.1e}, and {:.1e} with every row scaled to norm \
+                     1{NEXT}{name}",
                     before.plain, before.by_rows
                 );
                 self.solution.events.push(Event::new(EventKind::Fallback, Some(done), detail));
@@ -194,7 +201,7 @@ impl Solver<'_> {
             tolerance *= 0.5 / missed;
         }
         let history = &mut self.solution.history;
-        // Where rounding allows no more by rows, the tolerance as given may hold all the same.
+        // At the rounding limit of the scaled system, the tolerance of the given system may still be met.
         let met =
             best.plain <= plain_target && (best.by_rows <= rtol || history.outcome == Outcome::RoundingLimit);
         if met {
@@ -212,7 +219,8 @@ impl Solver<'_> {
         Ok(improved)
     }
 
-    /// Rows of the values that there are. What the set-up has seen holds until new ones come, and of values that are on a GPU alone. Collective.
+    /// Computes the row norms of the current values. The diagnosis of the set-up is used until values change,
+    /// and always for values that are only on a GPU. Collective.
     fn look_at_rows(&mut self) -> Result<Rows> {
         let Self { problem, crew, solution, is_renewed, .. } = self;
         let (terms, comm) = (&problem.terms, &*problem.comm);
@@ -235,18 +243,18 @@ impl Solver<'_> {
         })
     }
 
-    /// The rows that carry ‖b‖, up to the verb. Collective.
+    /// Describes the rows that dominate ‖b‖, including the verb. Collective.
     fn carriers(&self, b: &[f64]) -> Result<String> {
         let local = self.problem.part_of_one();
         let most = largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
         let own: Vec<usize> = (0..b.len()).filter(|&u| b[u].abs() >= CARRY * most).collect();
         let rows = Indices::of_own(&local, &own)?;
-        let (row, carry) = if rows.count == 1 { ("row", "carries") } else { ("rows", "carry") };
+        let (row, carry) = if rows.count == 1 { ("row", "dominates") } else { ("rows", "dominate") };
         Ok(format!("{row} {} {carry}", rows.named(local.terms)))
     }
 }
 
-/// Both residuals of x. Collective.
+/// Computes both residuals of x. Collective.
 fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
     let r = system.residual(b, x)?;
     let share = |[r, b]: [f64; 2]| if b > 0.0 { r / b } else { r };
@@ -256,10 +264,10 @@ fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> 
     })
 }
 
-/// Entries up to which one thread looks at the rows, and no memory is taken.
+/// Number of entries up to which one thread checks the rows, without allocating.
 const FEW: usize = 1 << 16;
 
-/// The smallest ‖aᵢ‖₁ of own rows that are not empty, infinite where there is none, and the largest.
+/// Returns the smallest ‖aᵢ‖₁ of own nonempty rows (infinite if there is none) and the largest.
 fn extent(terms: &Terms) -> [f64; 2] {
     let (b, s) = (terms.block(), terms.stages());
     let weight = |c: &Dense, k: usize| (0..s).map(|l| c[(k, l)].abs()).sum::<f64>();
@@ -286,12 +294,12 @@ fn extent(terms: &Terms) -> [f64; 2] {
     }
 }
 
-/// The smaller of the first ones and the larger of the second.
+/// Combines two results: the smaller first and the larger second number.
 fn both(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0].min(b[0]), a[1].max(b[1])]
 }
 
-/// ‖aᵢ‖₁ of each own unknown, of Σ Cₜ ⊗ Aₜ.
+/// Returns ‖aᵢ‖₁ in Σ Cₜ ⊗ Aₜ for each own unknown.
 fn norms(terms: &Terms) -> Vec<f64> {
     let (b, s) = (terms.block(), terms.stages());
     let mut norms = vec![0.0; terms.rows()];
@@ -309,7 +317,7 @@ fn norms(terms: &Terms) -> Vec<f64> {
     norms
 }
 
-/// For each own row of a stage, over which scales are the same, a power of two near ‖aᵢ‖^−power.
+/// Returns a power of two near ‖aᵢ‖^−power for each own row; all stages share it.
 fn scales(terms: &Terms, power: f64) -> Vec<f64> {
     let of = |norms: &[f64]| {
         let norm = norms.iter().copied().fold(0.0, f64::max);
@@ -318,7 +326,7 @@ fn scales(terms: &Terms, power: f64) -> Vec<f64> {
     norms(terms).chunks_exact(terms.stages()).map(of).collect()
 }
 
-/// The terms with rows, and columns if there are such, scaled. Collective.
+/// Scales the rows of the terms, and their columns if `right` is given. Collective.
 fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Terms<'static>> {
     let terms = &problem.terms;
     let b = terms.block();
@@ -346,7 +354,7 @@ fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Term
     Ok(Terms { terms: all, halo: terms.halo.clone() })
 }
 
-/// True where uᵀAv = vᵀAu for random u and v. Collective.
+/// Returns true if uᵀAv = vᵀAu for random u and v. Collective.
 fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
     let random = |seed: u64| -> Vec<f64> {
         let seed = seed + 2 * system.comm.rank() as u64;
@@ -361,7 +369,7 @@ fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
 }
 
 impl Scaled {
-    /// The system of a solver with its rows scaled to norm 1. Collective.
+    /// Sets up a solver for the system with rows scaled to norm 1. Collective.
     fn of(solver: &mut Solver) -> Result<Self> {
         let Solver { problem, crew, .. } = solver;
         let (n, s) = (problem.own_len(), problem.stages());
@@ -397,7 +405,7 @@ impl Scaled {
 }
 
 impl super::Solution {
-    /// Takes up how a solve went that followed this one.
+    /// Appends the result of a solve that followed this one.
     fn follow(&mut self, inner: &Self) {
         ladder::join(&mut self.history, &inner.history);
         (self.method, self.precond) = (inner.method, inner.precond.clone());

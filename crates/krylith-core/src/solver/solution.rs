@@ -1,4 +1,4 @@
-//! What a solve answers: how it went, by what means, where, and what happened on the way.
+//! The result of a solve: outcome, method and preconditioner, device, and events.
 
 use super::diagnosis::Diagnosis;
 use crate::Outcome;
@@ -10,7 +10,7 @@ use crate::space::{History, Phases};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// How a solve went. A [`Solver`](crate::Solver) keeps that of its last solve.
+/// The result of a solve. A [`Solver`](crate::Solver) keeps that of its last solve.
 ///
 /// # Examples
 /// ```
@@ -23,50 +23,52 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Solution {
-    /// x, from [`krylith::solve`](crate::solve); empty where the caller brought an x of its own.
+    /// The solution x of [`krylith::solve`](crate::solve); empty if the caller supplied a vector for x.
     pub x: Vec<f64>,
-    /// Outcome, iterations and residuals of all attempts as one curve.
+    /// Outcome, iterations and residuals, with those of all attempts in one curve.
     pub history: History,
-    /// The method that ended the solve.
+    /// The method of the last attempt.
     pub method: MethodSpec,
-    /// Its preconditioner.
+    /// The preconditioner of the last attempt.
     pub precond: Arc<PrecondInfo>,
-    /// How the product is stored on the first rank; `auto` for blocks and sums of terms, which have formats of their own.
+    /// The storage format of the matrix on the first rank; `auto` for blocks and sums of terms, which have
+    /// their own formats.
     pub format: Format,
-    /// Rows and columns were scaled for it.
+    /// True if rows and columns were scaled for the preconditioner.
     pub equilibrated: bool,
-    /// Rows were matched with columns for it, and both scaled by that.
+    /// True if rows were matched with columns for the preconditioner, and both scaled by the matching.
     pub matched: bool,
-    /// Null vectors projected out.
+    /// Number of null vectors projected out.
     pub null_vectors: usize,
-    /// Whether A = Aᵀ, by two products, where that counts: before CG, and where CG has failed.
+    /// True if A = Aᵀ, tested by two products. Known if CG was an option, or has failed; else `None`.
     pub symmetric: Option<bool>,
-    /// What the entries tell, such as empty rows and diagonal entries that are zero.
+    /// Findings about the entries, such as empty rows and zero diagonal entries.
     pub diagnosis: Arc<Diagnosis>,
-    /// Where it ran.
+    /// The device that solved.
     pub device: Arc<DeviceUsed>,
-    /// ‖r‖/‖b‖ that was to be reached.
+    /// The tolerance on ‖r‖/‖b‖; on ‖r‖ if b is zero.
     pub target: f64,
-    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, D the 1-norms of the rows, of a converged solve whose rows differ in scale by more than 1e6.
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖ with D the 1-norms of the rows, for a converged solve whose rows differ in scale
+    /// by more than 1e6.
     pub row_scaled_residual: Option<f64>,
     /// Choices, fallbacks, refinements and restarts, in that order.
     pub events: Vec<Event>,
-    /// Seconds of set-up since the solve before: the device, the operator, preconditioners, workspaces.
+    /// Seconds of set-up since the previous solve: device, operator, preconditioners, workspaces.
     pub setup_seconds: f64,
-    /// The same by part, of the first rank.
+    /// Seconds of set-up by part, on the first rank.
     pub setup_parts: SetupParts,
-    /// Seconds of iterating.
+    /// Seconds of iterations.
     pub solve_seconds: f64,
-    /// Where the time of iterating went, if the device keeps it.
+    /// Seconds of iterations by phase, if the device records them.
     pub phases: Option<Phases>,
-    /// Bytes that an iteration moves on all ranks, counted and not measured.
+    /// Bytes that one iteration moves on all ranks, by a model and not measured.
     pub bytes_per_iteration: f64,
-    /// Most bytes that a device of this process has held for the solver, where it is known.
+    /// Peak bytes that a device of this process has allocated for the solver, if known.
     pub device_memory: Option<u64>,
 }
 
 impl Solution {
-    /// Becomes the same but for x, in the room that it has.
+    /// Copies everything but x, without allocating.
     pub(super) fn copy_from(&mut self, other: &Solution) {
         copy_history(&mut self.history, &other.history);
         (self.method, self.precond) = (other.method, other.precond.clone());
@@ -84,17 +86,17 @@ impl Solution {
         self.device_memory = other.device_memory;
     }
 
-    /// How the solve ended.
+    /// Returns how the solve ended.
     pub fn outcome(&self) -> Outcome {
         self.history.outcome
     }
 
-    /// True where the true residual is within tolerance.
+    /// Returns true if the recomputed residual ‖b − A x‖ meets the tolerance.
     pub fn converged(&self) -> bool {
         self.outcome() == Outcome::Converged
     }
 
-    /// The iteration at which each attempt of a ladder began, and its name: empty where the first one was the only one.
+    /// Returns the first iteration and the name of each attempt; empty if there was only one attempt.
     pub fn attempts(&self) -> Vec<(usize, &str)> {
         let mut begun: Vec<(usize, &str)> = Vec::new();
         for event in self.events.iter().filter(|e| e.kind == EventKind::Fallback) {
@@ -104,20 +106,20 @@ impl Solution {
             if begun.is_empty() {
                 begun.extend(next.0.split_once(": ").map(|(first, _)| (0, first)));
             }
-            // One that could not be set up did not begin.
+            // An attempt that could not be set up did not begin.
             begun.retain(|attempt| attempt.0 < iteration);
             begun.push((iteration, next.1));
         }
         begun
     }
 
-    /// Iterations at which the method began anew.
+    /// Returns the iterations at which the method restarted.
     pub fn restarts(&self) -> impl Iterator<Item = usize> + '_ {
         self.events.iter().filter(|e| e.kind == EventKind::Restart).filter_map(|e| e.iteration)
     }
 }
 
-/// What stands before the name of the next attempt in the detail of a [`EventKind::Fallback`].
+/// Separator before the name of the next attempt in the detail of an [`EventKind::Fallback`].
 pub(super) const NEXT: &str = "; next ";
 
 /// The device that a solve ran on.
@@ -136,15 +138,15 @@ pub struct DeviceUsed {
     pub kind: &'static str,
     /// The name of each rank's device.
     pub names: Vec<String>,
-    /// Threads of the CPU team; host threads beside GPUs.
+    /// Number of CPU threads that solve, or of host threads that drive GPUs.
     pub threads: usize,
-    /// Why this one.
+    /// The reason for this device.
     pub reason: String,
-    /// Ranks that solve together: processes, or GPUs of this one.
+    /// Number of ranks that solve together: processes, or GPUs of this process.
     pub ranks: usize,
 }
 
-/// Something that happened on the way.
+/// An event of a solve, such as a choice, a fallback or a restart.
 ///
 /// # Examples
 /// [`Solution::events`] has them.
@@ -159,16 +161,16 @@ pub struct DeviceUsed {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What kind of thing.
+    /// The kind of event.
     pub kind: EventKind,
-    /// When, where there is a when.
+    /// The iteration at which it happened, if it belongs to one.
     pub iteration: Option<usize>,
-    /// In words.
+    /// A description of the event, as text.
     pub detail: Cow<'static, str>,
 }
 
 impl Event {
-    /// An event, at an iteration where it has one.
+    /// Creates an event, with an iteration if it belongs to one.
     pub fn new(kind: EventKind, iteration: Option<usize>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, iteration, detail: detail.into() }
     }
@@ -184,24 +186,24 @@ impl Event {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// Something that was left open was decided.
+    /// `auto` made a choice that the options left to it.
     Choice,
-    /// An attempt ended without an answer, and another follows.
+    /// An attempt failed, and another follows.
     Fallback,
-    /// Passes against the matrix in f64, where less is stored.
+    /// Iterative refinement with the matrix in f64, because it is stored in lower precision.
     Refinement,
-    /// The method began anew from the true residual.
+    /// The method restarted from the recomputed residual.
     Restart,
-    /// The system has no solution within the tolerance, and why.
+    /// The system has no solution within the tolerance; the detail says why.
     Inconsistent,
-    /// What was asked for holds, and may not be what was meant.
+    /// The solve meets the options as given, but the result may not be what the user intended.
     Warning,
-    /// The solve was stopped.
+    /// The solve was cancelled or reached its time limit.
     Interrupted,
 }
 
 impl EventKind {
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Choice => "choice",
@@ -215,11 +217,11 @@ impl EventKind {
     }
 }
 
-/// Makes `to` the same history, in the room that it has.
+/// Copies a history without allocating.
 pub(super) fn copy_history(to: &mut History, from: &History) {
     let room = from.residuals.capacity();
     to.residuals.clear();
-    to.residuals.reserve(room); // what the limit of iterations allows
+    to.residuals.reserve(room); // keep the capacity for the iteration limit
     to.residuals.extend_from_slice(&from.residuals);
     (to.outcome, to.iterations, to.restarts) = (from.outcome, from.iterations, from.restarts);
     (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);
@@ -238,11 +240,11 @@ mod tests {
         assert!(solution.attempts().is_empty());
         let told = |at, text: &'static str| Event::new(EventKind::Fallback, at, text);
         solution.events = vec![
-            told(None, "the operator was set up anew"),
+            told(None, "the operator was set up again"),
             told(Some(7), "jacobi with cg: breakdown at relative residual 1.00e0; next ildu with gmres(30)"),
             told(Some(7), "ildu with gmres(30): block row 3: singular; next ras with gmres(30)"),
             told(Some(90), "ras with gmres(30): no progress; next ras:fill=3 with gmres(100)"),
-            told(Some(120), "ras:fill=3 with gmres(100): stagnated; nothing stronger is left"),
+            told(Some(120), "ras:fill=3 with gmres(100): stagnated; no attempt is left"),
         ];
         let names = [(0, "jacobi with cg"), (7, "ras with gmres(30)"), (90, "ras:fill=3 with gmres(100)")];
         assert_eq!(solution.attempts(), names);

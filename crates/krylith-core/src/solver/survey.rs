@@ -1,8 +1,9 @@
-//! One pass over a rank's entries before its first solve, on all threads of the host: how large they are, and which rows,
-//! columns and diagonal entries are zero.
+//! Analysis of a rank's entries before its first solve, in one pass on all host threads: their magnitudes,
+//! and zero rows, columns and diagonal entries.
 //!
-//! A Kronecker sum Σ Cₜ⊗Aₜ is looked at through its terms: entries of Aₜ weigh max|Cₜ|, and row i of stage k is empty where each
-//! term has a zero row i of Aₜ or a zero row k of Cₜ. Only diagonal entries are added up.
+//! A Kronecker sum Σ Cₜ⊗Aₜ is analysed term by term: entries of Aₜ are weighted by max|Cₜ|. Row i of stage k
+//! is empty if each term has a zero row i of Aₜ or a zero row k of Cₜ. Only diagonal entries are summed over
+//! terms.
 
 use crate::Result;
 use crate::comm::Communicator;
@@ -12,10 +13,10 @@ use crate::matrix::{Arrays, Bsr, Dense};
 use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
 use std::ops::Range;
 
-/// Indices that are named one by one.
+/// Number of indices that are listed individually.
 pub(super) const NAMED: usize = 5;
 
-/// The smallest and the largest of some magnitudes that are not zero.
+/// The smallest and the largest of some nonzero magnitudes.
 ///
 /// # Examples
 /// ```
@@ -26,26 +27,26 @@ pub(super) const NAMED: usize = 5;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extent {
-    /// Infinite where there are none.
+    /// The smallest magnitude; infinite if there are none.
     pub smallest: f64,
-    /// Zero where there are none.
+    /// The largest magnitude; zero if there are none.
     pub largest: f64,
 }
 
 impl Default for Extent {
-    /// That of nothing.
+    /// Returns the extent of no magnitudes.
     fn default() -> Self {
         Self { smallest: f64::INFINITY, largest: 0.0 }
     }
 }
 
 impl Extent {
-    /// The largest over the smallest; 1 where there are none.
+    /// Returns the ratio of the largest to the smallest magnitude; 1 if there are none.
     pub fn ratio(&self) -> f64 {
         if self.largest > 0.0 { self.largest / self.smallest } else { 1.0 }
     }
 
-    /// The extent of both.
+    /// Returns the combined extent.
     pub(super) fn and(self, other: Extent) -> Extent {
         let (smallest, largest) = (self.smallest.min(other.smallest), self.largest.max(other.largest));
         Extent { smallest, largest }
@@ -58,44 +59,45 @@ impl Extent {
     }
 }
 
-/// What the pass finds, in numbers of this rank's own unknowns.
+/// Findings of the pass, in local numbers of this rank's own unknowns.
 #[derive(Debug, Default, PartialEq)]
 #[doc(hidden)]
 pub struct Survey {
-    /// Of all entries.
+    /// Magnitudes of all entries.
     pub entries: Extent,
-    /// Of the largest entries of rows.
+    /// Magnitudes of the largest entries of rows.
     pub rows: Extent,
-    /// Of the largest entries of columns.
+    /// Magnitudes of the largest entries of columns.
     pub columns: Extent,
     /// Unknowns without an entry in their row, as ascending runs.
     pub empty_rows: Vec<Range<usize>>,
     /// Unknowns without an entry in their column, as ascending runs.
     pub empty_columns: Vec<Range<usize>>,
-    /// Unknowns whose diagonal entry is missing or zero.
+    /// Number of unknowns whose diagonal entry is missing or zero.
     pub missing_diagonal: usize,
-    /// The first of them.
+    /// The first unknowns whose diagonal entry is missing or zero.
     pub first_missing: Vec<usize>,
-    /// Of one matrix of scalar rows: unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row.
+    /// Number of unknowns whose diagonal entry is missing, or below 10⁻³ of the largest of its row; only for
+    /// a single matrix with scalar rows.
     pub weak_diagonal: usize,
-    /// Blocks of the longest block row where that has more than 256; else 0.
+    /// Number of blocks of the longest block row if it has more than 256; else 0.
     pub longest_row: usize,
 }
 
-/// True for a weak diagonal entry; empty rows have one.
+/// Returns true for a weak diagonal entry, including that of an empty row.
 fn is_weak(diagonal: f64, largest: f64) -> bool {
     diagonal == 0.0 || diagonal.abs() < WEAK * largest
 }
 
-/// One matrix of scalar rows.
+/// Returns true for a single matrix with scalar rows.
 fn is_scalar(terms: &Terms) -> bool {
     (terms.terms.len(), terms.block(), terms.stages()) == (1, 1, 1)
 }
 
-/// Blocks up to which no row is long.
+/// Largest number of blocks of a row that does not count as long.
 const LONG: usize = 256;
 
-/// Looks at this rank's rows, and at the columns that it owns in the rows of all. Collective.
+/// Analyses this rank's rows, and its own columns in the rows of all ranks. Collective.
 ///
 /// # Errors
 /// A rank that is gone or failed.
@@ -142,7 +144,8 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
 
 #[cfg(feature = "cuda")]
 impl Survey {
-    /// From what a GPU has found. Where an unknown is missing, its number is found here.
+    /// Creates the survey from what a GPU found. The GPU only counts zero rows, columns and diagonal entries;
+    /// their numbers are found here.
     pub(super) fn of_magnitudes(terms: &Terms, found: &crate::device::cuda::Magnitudes) -> Result<Self> {
         let extent = |[smallest, largest]: [f64; 2]| Extent { smallest, largest };
         let mut survey = Self {
@@ -178,7 +181,7 @@ impl Survey {
     }
 }
 
-/// One term, and what its coefficient does to it.
+/// One term and the properties of its coefficient.
 struct Part<'a> {
     c: &'a Dense,
     a: Arrays<'a>,
@@ -206,25 +209,26 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What some rows, or some columns, tell.
+/// Findings about some rows, or some columns.
 #[derive(Default)]
 struct Found {
     entries: Extent,
-    /// Of largest entries.
+    /// Magnitudes of the largest entries.
     extent: Extent,
     empty: Vec<Range<usize>>,
     missing: usize,
     weak: usize,
     first_missing: Vec<usize>,
     longest_row: usize,
-    /// Of the block row at hand: the bits of the largest magnitude of each scalar row, term by term.
+    /// For the current block row: the bits of the largest magnitude of each scalar row, term by term.
     largest: Vec<u64>,
-    /// And where the terms store its diagonal block.
+    /// For the current block row: the index of its diagonal block in each term.
     diagonals: Vec<Option<usize>>,
 }
 
 impl Found {
-    /// Takes up block row `i`, of blocks of order `b`. Magnitudes are compared by their bits, which are ordered as they are.
+    /// Adds block row `i`, of blocks of order `b`. Magnitudes are compared by their bits, which have the same
+    /// order.
     #[inline(always)]
     fn add_row(b: usize, found: &mut Self, parts: &[Part], i: usize) {
         let s = parts[0].c.rows();
@@ -232,7 +236,7 @@ impl Found {
         for (part, (largest, diagonal)) in parts.iter().zip(rows) {
             largest.fill(0);
             *diagonal = None;
-            let mut smallest = u64::MAX; // one less than the bits, of which those of 0 are then the largest
+            let mut smallest = u64::MAX; // bits minus one, so that the bits of 0 wrap to the largest value
             let row = part.a.row(i);
             if row.len() > LONG {
                 found.longest_row = found.longest_row.max(row.len());
@@ -289,7 +293,7 @@ impl Found {
         push(&mut self.empty, index..index + 1);
     }
 
-    /// These rows, and those behind them.
+    /// Merges the findings about the rows that follow.
     fn and(mut self, behind: Self) -> Self {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);
@@ -303,7 +307,7 @@ impl Found {
     }
 }
 
-/// Appends a run of indices that come behind all others.
+/// Appends a run of indices larger than all earlier ones.
 fn push(runs: &mut Vec<Range<usize>>, run: Range<usize>) {
     match runs.last_mut() {
         Some(last) if last.end == run.start => last.end = run.end,

@@ -1,6 +1,7 @@
-//! Is the operator symmetric? Two products tell, on any device, over ranks, and whatever stands behind the operator.
+//! Symmetry test of an operator by two products, on any device, over ranks, and for any kind of operator.
 //!
-//! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ, and for no other A but by a chance of measure zero.
+//! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ; for any other A they differ with probability
+//! one.
 
 use super::SolverSpace;
 use crate::Result;
@@ -10,10 +11,11 @@ use crate::operator::LinearOperator;
 pub(super) use crate::space::random;
 use crate::space::{FLAGS, Precision};
 
-/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the operator counts as symmetric: sums of many numbers are rounded differently.
+/// Largest |uᵀAv − vᵀAu| over ‖Av‖‖u‖ of an operator that counts as symmetric: sums of many numbers are
+/// rounded differently.
 const ROUNDING: f64 = 1e-12;
 
-/// What two products tell of an operator.
+/// Result of the symmetry test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symmetry {
     /// A = Aᵀ.
@@ -22,11 +24,11 @@ pub(super) struct Symmetry {
     pub one_sign: bool,
 }
 
-/// Looks at the operator `a`. Own block rows of `order` numbers have these numbers in the whole system, or their own, so that
-/// u and v do not depend on ranks. Collective.
+/// Tests the operator `a`. `numbers` are the global numbers of own block rows of `order` unknowns (`None`:
+/// local ones), so that u and v do not depend on the number of ranks. Collective.
 ///
 /// # Errors
-/// A device without room; a rank that is gone or failed.
+/// Out of device memory; a rank that is gone or failed.
 pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &dyn LinearOperator<S>,
@@ -36,7 +38,7 @@ pub(super) fn symmetry<S: SolverSpace>(
     let room =
         (|| Ok((space.basis(2, Precision::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
     let (mut basis, mut scalars, mut x, mut product) = agree(space.comm(), room)?;
-    // Columns of the basis are appended divided by the number in slot 3.
+    // Appending divides a column of the basis by the scalar in slot 3.
     space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
     let (mut sums, mut flags) = ([[0.0; 3]; 2], [0; FLAGS]);
     let mut squares = [0.0; 2];

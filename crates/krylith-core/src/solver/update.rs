@@ -8,7 +8,7 @@ use crate::memory::Numbers;
 use crate::{Error, Result};
 use std::str::FromStr;
 
-/// What becomes of the preconditioner when values change.
+/// Treatment of the preconditioner when values change.
 ///
 /// # Examples
 /// ```
@@ -22,49 +22,50 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refresh {
-    /// It stays that of the old values: cheapest, and good where values change little.
+    /// Keeps the preconditioner of the old values: cheapest, and sufficient if values change little.
     Keep,
-    /// It is computed for the new values, on what was found out about the pattern.
+    /// Recomputes the preconditioner for the new values, reusing the analysis of the pattern.
     #[default]
     Refresh,
-    /// It is built anew.
+    /// Rebuilds the preconditioner from scratch.
     Rebuild,
 }
 
 impl FromStr for Refresh {
     type Err = Error;
-    /// `keep`, `refresh` or `rebuild`.
+    /// Parses `keep`, `refresh` or `rebuild`.
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "keep" => Ok(Refresh::Keep),
             "refresh" => Ok(Refresh::Refresh),
             "rebuild" => Ok(Refresh::Rebuild),
-            other => Err(Error::invalid(format!(
-                "unknown refresh `{other}`; the known ones are keep, refresh, rebuild"
-            ))),
+            other => {
+                Err(Error::invalid(format!("unknown refresh `{other}`; expected keep, refresh or rebuild")))
+            }
         }
     }
 }
 
 impl Solver<'_> {
-    /// New values of a matrix under the same pattern, in the order of the matrix that the problem was made of. [`set_refresh`](Self::set_refresh)
-    /// decides what happens to the preconditioner. Collective where the problem is distributed.
+    /// Replaces the values of the matrix, with the same pattern and in the order of the matrix that the
+    /// problem was created from. [`set_refresh`](Self::set_refresh) decides what happens to the
+    /// preconditioner. Collective where the problem is distributed.
     ///
     /// # Errors
-    /// A problem of two terms, another number of values, or one that is not finite; a preconditioner that is asked for by name
-    /// and cannot be built of them.
+    /// A problem of two terms, another number of values, or a value that is not finite; a preconditioner
+    /// named in the options that cannot be built for the new values.
     pub fn update_values<'v>(&mut self, values: impl Into<Numbers<'v>>) -> Result<()> {
         match self.problem.terms.terms.len() {
             1 => self.update_term(0, values),
-            n => Err(Error::invalid(format!("the problem has {n} terms; say of which the values are"))),
+            n => Err(Error::invalid(format!("the problem has {n} terms; choose one with update_term"))),
         }
     }
 
-    /// New values of one term of a sum: of A⊗M + τB⊗L, M is term 0 and L term 1. They come in the order of the matrix that the term was
-    /// made of.
+    /// Replaces the values of one term of a sum: in A⊗M + τB⊗L, M is term 0 and L is term 1. Values are in
+    /// the order of the matrix that the term was created from.
     ///
-    /// Values in the memory of the GPU that solves are read there, and a copy stays there; they come to the host only where
-    /// something works there: several GPUs, refinement of rounded matrices, residuals by field.
+    /// Values in the memory of the GPU that solves are copied there, on the GPU. They are copied to the host
+    /// only if something needs them there: several GPUs, refinement of rounded matrices, residuals by field.
     ///
     /// # Errors
     /// As [`update_values`](Self::update_values).
@@ -75,11 +76,13 @@ impl Solver<'_> {
         self.take(&[(term, values)], None)
     }
 
-    /// A new A⊗M + τB⊗L of as many stages, M and L of the patterns that there are: all of it at once, and nothing of it where a part is refused. Values
-    /// come as to [`update_term`](Self::update_term).
+    /// Replaces A, B, τ and the values of M and L in A⊗M + τB⊗L at once, with the same number of stages and
+    /// the same patterns. If any of them is refused, nothing changes. Values of M and L are as in
+    /// [`update_term`](Self::update_term).
     ///
     /// # Errors
-    /// Another kind of problem; A or B of another order; τ, A or B that are not finite; those of [`update_term`](Self::update_term).
+    /// A problem that is not a Kronecker sum; A or B of another order; τ, A or B that are not finite; those
+    /// of [`update_term`](Self::update_term).
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
@@ -108,7 +111,8 @@ impl Solver<'_> {
         let (s, changed) = (old_a.rows(), a != old_a || b != old_b);
         if [a, b].iter().any(|c| c.rows() != s || c.columns() != s) {
             return Err(Error::invalid(format!(
-                "A is {}×{} and B is {}×{}; this solver's have order {s}: make another for other stages",
+                "A is {}×{} and B is {}×{}, but this solver has {s} stages; create a new solver for another \
+                 number of stages",
                 a.rows(),
                 a.columns(),
                 b.rows(),
@@ -133,12 +137,15 @@ impl Solver<'_> {
         self.take(&[(0, m), (1, l)], Some(coefficients))
     }
 
-    /// Refuses what cannot be the values of a term, before anything is changed.
+    /// Checks new values of a term before anything is changed.
     fn check_values(&mut self, term: usize, values: Numbers) -> Result<()> {
         let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
         let terms = &whole.terms.terms;
         let Some((_, matrix)) = terms.get(term) else {
-            return Err(Error::invalid(format!("there is no term {term}; the problem has {}", terms.len())));
+            return Err(Error::invalid(format!(
+                "there is no term {term}; the number of terms is {}",
+                terms.len()
+            )));
         };
         let count = whole.grouping(term)?.map_or(matrix.stored(), |grouping| grouping.entries());
         if values.len() != count {
@@ -153,7 +160,7 @@ impl Solver<'_> {
         }
     }
 
-    /// New values of one or two terms, which were checked, and new coefficients.
+    /// Takes over checked values of up to two terms, and new coefficients.
     fn take(&mut self, new: &[(usize, Numbers)], coefficients: Option<Coefficients>) -> Result<()> {
         let mut blocks = std::mem::take(&mut self.blocks);
         let done = self.take_by(new, &mut blocks, coefficients);
@@ -198,7 +205,7 @@ impl Solver<'_> {
         self.update(Update { values: &values[..new.len()], coefficients })
     }
 
-    /// Coefficients of the terms from A, B and τ.
+    /// Computes the coefficients of the terms from A, B and τ.
     fn scale(&mut self, coefficients: Option<Coefficients>) {
         let (Some((a, b)), Some(coefficients)) = (&self.problem.stages, coefficients) else { return };
         let tau = coefficients.tau();
@@ -215,11 +222,11 @@ impl Solver<'_> {
         }
     }
 
-    /// A new τ of A⊗M + τB⊗L.
+    /// Sets a new τ in A⊗M + τB⊗L.
     ///
     /// # Errors
-    /// Another kind of problem; a τ whose multiples of B are not finite; a preconditioner that is asked for by name and cannot
-    /// be built for it.
+    /// A problem that is not a Kronecker sum; a τ for which τB is not finite; a preconditioner named in the
+    /// options that cannot be built for the new τ.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
@@ -261,10 +268,10 @@ impl Solver<'_> {
 }
 
 fn no_sum() -> Error {
-    Error::invalid("τ belongs to a Kronecker sum A⊗M + τB⊗L")
+    Error::invalid("τ is defined only for a Kronecker sum A⊗M + τB⊗L, and this problem is none")
 }
 
-/// Refuses a τ whose multiples of B are not finite.
+/// Returns an error if τB is not finite.
 fn check_tau(b: &Dense, tau: f64) -> Result<()> {
     match b.values().iter().all(|v| (tau * v).is_finite()) && tau.is_finite() {
         true => Ok(()),
@@ -272,7 +279,7 @@ fn check_tau(b: &Dense, tau: f64) -> Result<()> {
     }
 }
 
-/// Refuses values that are not finite.
+/// Returns an error for values that are not finite.
 fn finite(values: &[f64]) -> Result<()> {
     match crate::matrix::first_not_finite(values) {
         Some(e) => Err(Error::invalid(format!("new value {e} is {}; every value must be finite", values[e]))),

@@ -1,4 +1,4 @@
-//! What ends a solve beside its outcome, and who watches it.
+//! Cancellation, time limits, observers, and the iteration budget of attempts.
 
 use crate::interrupt::Limits;
 use crate::space::{Observer, Progress, Stop};
@@ -6,65 +6,67 @@ use std::ops::ControlFlow;
 
 /// One solve's limits.
 pub(super) struct Run {
-    /// Tolerances and iterations.
+    /// Tolerances and iteration limit.
     pub stop: Stop,
-    /// What stops it from outside, and when its seconds are over.
+    /// Cancellation token and deadline.
     pub limits: Limits,
 }
 
-/// Whether an attempt is too slow to be waited for: how many iterations are left to the tolerance if the residual goes on
-/// falling as it did, at the best of its pace so far and its pace of late; of conjugate gradients, whose residual may rise a long way
-/// before it falls, also at its pace since it was largest. Decided by residuals alone, so that every rank and
-/// every run decides alike, and whatever the limit of iterations is.
+/// Decides whether an attempt is too slow. It extrapolates the iterations left to the tolerance from the
+/// overall rate of convergence or the recent one, whichever is faster. For conjugate gradients, whose
+/// residual may rise far before it falls, the rate since the peak also counts. The decision uses residuals
+/// alone, so that every rank and every run decides alike, and independently of the iteration limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     patience: Patience,
     start: f64,
     best: f64,
-    /// Iteration and largest residual, where the method's may rise.
+    /// Iteration and value of the largest residual, if the method's residual may rise.
     peak: Option<(usize, f64)>,
-    /// Iteration and smallest residual when the pace was taken last.
+    /// Iteration and smallest residual at the last check.
     mark: (usize, f64),
-    /// When it is taken next.
+    /// Iteration of the next check.
     next: usize,
-    /// The iterations left, of an attempt that is too slow.
+    /// Estimated iterations left, if the attempt is too slow.
     pub too_slow: Option<f64>,
 }
 
-/// How long an attempt is waited for.
+/// Iteration budget of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Patience {
-    /// Iterations that it has at least; twice as many where the residual may rise before it falls, unless `left` is set.
+    /// Minimum number of iterations; doubled if the residual may rise before it falls, unless `left` is set.
     few: usize,
-    /// It ends where more iterations than these are left. None: [`PATIENCE`] times the iterations so far.
+    /// The attempt ends if more iterations than this are estimated to be left. `None`: [`PATIENCE`] times the
+    /// iterations so far.
     left: Option<f64>,
 }
 
-/// As many times the iterations so far may be left.
+/// Largest ratio of estimated iterations left to iterations so far.
 const PATIENCE: f64 = 8.0;
 
 impl Patience {
-    /// Of a method whose next attempt costs as much as itself.
+    /// Budget of an attempt whose successor costs about as much.
     pub const USUAL: Self = Self { few: 500, left: None };
-    /// Of cycles over coarse levels, each of which costs as much as some ten products.
+    /// Budget of multigrid cycles, each of which costs about ten products.
     pub const CYCLES: Self = Self { few: 100, left: None };
 
-    /// Of an attempt before one that would be done in the time of `left` iterations: it has a third of them, if that is neither few nor many.
+    /// Creates the budget of an attempt whose successor would solve the system in the time of `left`
+    /// iterations: a third of them, clamped to 10 to 60.
     pub fn until(left: f64) -> Self {
         Self::of((left / 3.0).clamp(10.0, 60.0) as usize, left)
     }
 
-    /// Of an attempt that has `few` iterations, and goes on while at most `left` more are in sight.
+    /// Creates a budget of `few` iterations, extended while at most `left` more are estimated.
     pub const fn of(few: usize, left: f64) -> Self {
         Self { few, left: Some(left) }
     }
 }
 
-/// No target is taken to lie below: what rounding allows is not far.
+/// Smallest target used for extrapolation, near the attainable residual.
 const SMALLEST: f64 = 1e-15;
 
 impl Pace {
-    /// `rises`: the method's residual may rise while its error falls.
+    /// Creates the check. `rises`: the method's residual may rise while its error falls.
     pub fn new(rises: bool, patience: Patience) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
@@ -102,16 +104,16 @@ impl Pace {
     }
 }
 
-/// Tells an observer of an attempt as part of the whole, and notes what it tells.
+/// Reports an attempt to an observer as part of the whole solve, and records restarts and interrupts.
 pub(super) struct Watch<'a> {
     run: &'a Run,
     observer: &'a mut dyn Observer,
     /// Iterations of the attempts before.
     done: usize,
     restarts: &'a mut Vec<(usize, &'static str)>,
-    /// What stopped the solve.
+    /// The reason why the solve was stopped.
     pub halted: Option<&'static str>,
-    /// Of an attempt that others may follow.
+    /// The budget check, if another attempt may follow.
     pub pace: Option<Pace>,
 }
 
@@ -130,10 +132,10 @@ impl<'a> Watch<'a> {
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
         let iteration = self.done + p.iteration;
-        // The iteration that ended the attempt before has been told.
+        // The last iteration of the previous attempt has already been reported.
         let told = self.done > 0 && p.iteration == 0;
         if !told && self.observer.progress(Progress { iteration, ..p }).is_break() {
-            self.halted = Some("by who watched it");
+            self.halted = Some("stopped by the observer");
         } else if let Some(why) = self.run.limits.reached() {
             self.halted = Some(why);
         }

@@ -1,4 +1,5 @@
-//! Stored zeros of a problem, dropped before anything looks at its pattern; new values still come at all of its places.
+//! Dropping of stored zeros before the pattern is analysed; new values are still given for all stored
+//! entries.
 
 use super::solution::{Event, EventKind};
 use super::{Solver, engines};
@@ -15,22 +16,22 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Zeros are dropped where they are more than this share of the blocks that a term stores.
+/// Zeros are dropped if they are more than this share of the blocks that a term stores.
 const MANY: f64 = 0.1;
-/// They are counted where they are more than this share of a sample.
+/// Zeros are counted if they are more than this share of a sample.
 const FEW: f64 = 0.05;
 
-/// What was dropped.
+/// Record of the dropped zeros.
 pub(super) struct Dropped<'a> {
     /// The problem as given, with the values of the last update.
     pub whole: Problem<'a>,
-    /// By term, what stays; `None` where all of it does.
+    /// The kept blocks of each term; `None` if all are kept.
     kept: Vec<Option<Arc<Kept>>>,
-    /// What there is to say of it.
+    /// The remark for reports.
     pub note: String,
 }
 
-/// The problem without its stored zeros, where the options drop them, and what was dropped. Collective.
+/// Drops the stored zeros of a problem if the options say so, and returns a record of them. Collective.
 ///
 /// # Errors
 /// A rank that is gone or failed.
@@ -40,7 +41,8 @@ pub(super) fn without<'a>(
 ) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
     let choice = options.zeros.unwrap_or_default();
     let terms = &problem.terms;
-    // Terms of one pattern keep one: they are multiplied together. On every rank, for all of them count together.
+    // Terms with a shared pattern keep a shared one, because their products are computed together. All ranks
+    // decide together.
     let two = choice != ZerosChoice::Keep && terms.terms.len() == 2;
     let mut apart = [f64::from(u8::from(two && !terms.shared_pattern()))];
     if two {
@@ -83,14 +85,15 @@ pub(super) fn without<'a>(
     Ok((less, Some(Dropped { whole: problem, kept, note })))
 }
 
-/// What stays of matrices of one pattern, and how many of how many blocks of all ranks go; `None` where zeros are kept. Collective.
+/// Returns the blocks to keep of matrices with one pattern, and the counts of dropped and stored blocks on
+/// all ranks; `None` if zeros are kept. Collective.
 fn kept_of(
     matrices: &[&Bsr],
     terms: &Terms,
     comm: &dyn Communicator,
     choice: ZerosChoice,
 ) -> Result<Option<(Arc<Kept>, [f64; 2])>> {
-    // Arrays on a GPU alone come to the host only where that is asked for.
+    // Arrays that are only on a GPU are copied to the host only for `zeros=drop`.
     let away = choice == ZerosChoice::Auto && matrices.iter().any(|a| a.storage().is_on_device_alone());
     let all = matrices[0].blocks() as f64;
     let enough = |zeros: f64, all: f64| zeros > 0.0 && (choice == ZerosChoice::Drop || zeros > MANY * all);
@@ -107,7 +110,8 @@ fn kept_of(
         return Ok(None);
     }
     let mut zero = if away { vec![false; matrices[0].blocks()] } else { zero_blocks(matrices) };
-    // Both before either is changed: a pair of zeros goes on both ranks.
+    // Compare with the other rank before changing anything: a mirrored pair of zeros is dropped on both
+    // ranks.
     let far = match &terms.halo {
         Some(halo) => mirrored_elsewhere(matrices[0], halo, comm, &zero)?,
         None => Vec::new(),
@@ -119,9 +123,10 @@ fn kept_of(
     Ok(enough(counts[0], counts[1]).then(|| (Arc::new(Kept::all_but(&zero)), counts)))
 }
 
-/// Zero blocks of ghost columns whose mirrored block, on the rank that owns the ghost, is not zero. Collective.
+/// Returns zero blocks in ghost columns whose mirrored block, on the rank that owns the ghost, is not zero.
+/// Collective.
 fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[bool]) -> Result<Vec<usize>> {
-    // Where a node stands in what is sent to a neighbour is where it stands among the ghosts there.
+    // The position of a node in the message to a neighbour is its position among the ghosts there.
     let mut asked: Vec<Vec<usize>> = vec![Vec::new(); comm.size()];
     let mut questions: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
     let mut sent = vec![u32::MAX; halo.own];
@@ -165,10 +170,11 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 }
 
 impl Solver<'_> {
-    /// Sets everything up anew with all places of the problem, since new values stand where zeros were dropped.
+    /// Sets up the whole problem again with all stored entries, because new values are nonzero where zeros
+    /// were dropped.
     pub(super) fn take_whole(&mut self) -> Result<()> {
         let Some(Dropped { mut whole, .. }) = self.dropped.take() else { return Ok(()) };
-        // Values were taken by the whole all along, coefficients were not.
+        // The whole problem already has the new values, but not the coefficients.
         for (to, from) in whole.terms.terms.iter_mut().zip(&self.problem.terms.terms) {
             to.0 = from.0.clone();
         }
@@ -183,20 +189,21 @@ impl Solver<'_> {
         match made {
             Ok(solution) => self.solution = solution,
             Err(e) => {
-                self.broken = Some(e.to_string()); // what there is belongs to the pattern before
+                self.broken = Some(e.to_string()); // the current state belongs to the old pattern
                 return Err(e);
             }
         }
         self.setup = profile::take();
-        let why = "the system was set up anew: values are no longer zero where zeros were dropped; from here on they are kept";
+        let why = "the system was set up again: new values are not zero where stored zeros had been \
+                   dropped; from now on zeros are kept";
         self.pending = Some(Event::new(EventKind::Choice, None, why));
         Ok(())
     }
 }
 
 impl Dropped<'_> {
-    /// Takes new values of a term of the whole, which has them already, to what stays of it; false where one that was dropped is zero no
-    /// longer. Collective.
+    /// Copies new values of a term from the whole problem to the reduced one; returns false if a dropped
+    /// entry is no longer zero. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.

@@ -176,7 +176,7 @@ pub fn new_values_of_a_sum_come_as_it_was_given(device: &str) {
     for (a, b, tau, m, l, text) in [
         (&a, &b, 0.1, &m3[..], &nan[..], "new value 0 is NaN"),
         (&a, &b, 0.1, &m3[..], &l2[1..], "new values for a matrix that stores"),
-        (&three, &three, 0.1, &m3[..], &l2[..], "make another for other stages"),
+        (&three, &three, 0.1, &m3[..], &l2[..], "create a new solver for another"),
         (&a, &b, f64::INFINITY, &m3[..], &l2[..], "tau is inf"),
     ] {
         let e = solver.update_kronecker(a, b, tau, m, l).unwrap_err().to_string();
@@ -477,7 +477,7 @@ fn climbs(device: &str, a: &Csr, mut between: impl FnMut(&mut Solver)) -> Option
         let solution = solver.solve(&b, &mut x).unwrap();
         assert!(solution.converged() && residual(&Problem::csr(a).unwrap(), &b, &x) <= 1e-8);
         let iterations = solution.history.iterations;
-        if solution.events.iter().any(|e| e.detail.contains("from here on")) {
+        if solution.events.iter().any(|e| e.detail.contains("switched to")) {
             return Some((k, before, iterations));
         }
         before = iterations;

@@ -218,7 +218,7 @@ pub fn runs_are_cut_on_the_gpus() {
             };
             let found = solve(matrix, &[new, new], "cuda:0,1");
             let even = precond != "ildu:rows=4";
-            assert_eq!(found[0].2.contains("cut where they are"), even, "{grid:?}: {}", found[0].2);
+            assert_eq!(found[0].2.contains("cut on the devices"), even, "{grid:?}: {}", found[0].2);
             for ((x, iterations, _), (y, wanted, _)) in
                 found.iter().zip([&expected[0], &expected[1], &expected[1]])
             {

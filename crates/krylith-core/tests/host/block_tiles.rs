@@ -103,7 +103,7 @@ fn rows_that_are_no_box_are_refused() {
         let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS)?;
         let own = vec![1.0; part.rows.len()];
         let e = solved(&problem, &own, "precond=block-jacobi").unwrap_err().to_string();
-        assert!(e.contains("are a box of the grid") && e.contains("take ildu"), "{e}");
+        assert!(e.contains("own a box of the grid") && e.contains("use ildu"), "{e}");
         Ok(())
     };
     Team::run(2, |comm| work(comm)).unwrap();

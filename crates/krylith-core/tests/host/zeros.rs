@@ -85,11 +85,11 @@ fn new_values_come_at_all_places_and_mend_the_pattern_where_they_must() {
     a.values_mut()[place] = 0.7;
     solver.update_values(a.values()).unwrap();
     hold(&mut solver, &written_out(&a), n, "a zero is none any more");
-    assert!(said(&solver, "set up anew") && !said(&solver, "stored zeros dropped"));
+    assert!(said(&solver, "set up again") && !said(&solver, "stored zeros dropped"));
     a.values_mut()[place] = 0.0;
     solver.update_values(a.values()).unwrap();
     hold(&mut solver, &written_out(&a), n, "zero again");
-    assert!(!said(&solver, "set up anew"), "it is said once");
+    assert!(!said(&solver, "set up again"), "it is said once");
     let wrong = solver.update_values(&a.values()[1..]).unwrap_err().to_string();
     assert!(wrong.contains("new values for a matrix that stores"), "{wrong}");
 }
@@ -225,7 +225,7 @@ fn ranks_drop_what_one_process_drops() {
             }
             solver.update_values(&values)?;
             assert!(solver.solve(&b, &mut x)?.converged());
-            assert!(said(&solver, "set up anew"));
+            assert!(said(&solver, "set up again"));
             Ok(stored)
         })
         .unwrap();

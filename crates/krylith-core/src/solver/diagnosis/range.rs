@@ -1,8 +1,9 @@
-//! What no A x has: b where rows are empty, and its component in the span of vectors n with nᵀA = 0.
+//! The orthogonal complement of the range of A, as far as it is known: unit vectors of empty rows, and
+//! vectors n with nᵀA = 0.
 //!
-//! Those are the null vectors that were given, or constants that were found, of an A that is symmetric; of others some. They are made
-//! orthonormal, and zero where rows are empty, so that all parts together are one orthogonal projection: what is left of b is what a solve
-//! can reach, and its answer is the least-squares answer for b.
+//! The vectors n are the given null vectors or the constants found: all of them if A is symmetric, otherwise
+//! those that pass a test. They are made orthonormal, and zero in empty rows, so that all parts form one
+//! orthogonal projection. A solve for the projected b gives the least-squares solution for b.
 
 use super::{Floor, Indices, NAMED, global};
 use crate::Result;
@@ -15,11 +16,11 @@ use crate::solver::symmetric::random;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// nᵀA is zero if it is no larger than this beside what the entries of A could make of it.
+/// nᵀA counts as zero up to this share of what it could be for entries of these magnitudes.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
-/// Block rows whose sums are added one after the other.
+/// Block rows per chunk, whose sums are added sequentially.
 const STRIP: usize = 4096;
-/// A vector of which orthogonalisation leaves less depends on those before it.
+/// A vector that keeps less than this share of its norm after orthogonalisation depends on the earlier ones.
 const DEPENDENT: f64 = 1e-10;
 
 /// The orthogonal complement of the range of A, as far as it is known.
@@ -27,18 +28,19 @@ const DEPENDENT: f64 = 1e-10;
 pub(in crate::solver) struct OutOfRange {
     /// Own unknowns whose row is empty.
     own_empty: Vec<Range<usize>>,
-    /// Rows of all ranks that are empty.
+    /// Number of empty rows on all ranks.
     empty: usize,
-    /// Own rows of orthonormal vectors.
+    /// Own rows of the orthonormal vectors.
     basis: Vec<Vec<f64>>,
-    /// What is said of a b with a part along them.
+    /// The reason to report if b has a component along them.
     words: String,
-    /// As many vectors with A n = 0 are known, whether nᵀA = 0 or not.
+    /// Number of known vectors with A n = 0, whether nᵀA = 0 or not.
     null: usize,
 }
 
 impl OutOfRange {
-    /// Of these rows, and of the null vectors that were given, or else found. Collective.
+    /// Creates the complement from empty rows and from the null vectors: the given ones, or else those found.
+    /// Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -58,8 +60,10 @@ impl OutOfRange {
             _ => "the null vectors".into(),
         };
         range.words = match given {
-            true => format!("b has a component along {of}, which no A x has"),
-            false => format!("A maps {found} to zero, and b has a component along them, which no A x has"),
+            true => format!("b has a component along {of}, outside the range of A"),
+            false => {
+                format!("A maps {found} to zero, and b has a component along them, outside the range of A")
+            }
         };
         for (n, _) in null.into_iter().zip(left).filter(|(_, left)| *left) {
             range.append(local, n)?;
@@ -67,12 +71,13 @@ impl OutOfRange {
         Ok(range)
     }
 
-    /// Every b is reached, as far as is known.
+    /// Returns true if every b is consistent, as far as is known.
     pub fn is_whole(&self) -> bool {
         self.empty == 0 && self.basis.is_empty()
     }
 
-    /// A is known to be singular, and of some of its null vectors no vector with nᵀA = 0.
+    /// Returns true if A is known to be singular, but for some null vectors no corresponding n with nᵀA = 0
+    /// is known.
     pub fn is_partly_unknown(&self) -> bool {
         self.basis.len() < self.null
     }
@@ -81,7 +86,7 @@ impl OutOfRange {
         self.own_empty.iter().for_each(|run| v[run.clone()].fill(0.0));
     }
 
-    /// Adds a vector to the basis, if it does not depend on those before it.
+    /// Adds a vector to the basis unless it depends on the earlier ones.
     fn append(&mut self, local: &LocalProblem, mut n: Vec<f64>) -> Result<()> {
         let largest = comm::largest(local.comm, n.iter().fold(0.0, |m, v| m.max(v.abs())))?;
         if !(largest > 0.0 && largest.is_finite()) {
@@ -103,7 +108,8 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Takes the components along the vectors off v: twice, which takes off what the first pass has left. Collective.
+    /// Subtracts the components along the basis from v, twice, to remove what rounding leaves in the first
+    /// pass. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -116,7 +122,7 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Takes off b what no A x has. Collective.
+    /// Projects b onto the range of A, as far as it is known. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -129,7 +135,8 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// What no x can better for this right-hand side. Allocates nothing where every b is reached. Collective.
+    /// Returns a lower bound on the residual for this right-hand side. Allocates nothing if every b is
+    /// consistent. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -146,7 +153,7 @@ impl OutOfRange {
             sums.extend([products().sum::<f64>(), products().map(f64::abs).sum()]);
         }
         local.comm.sum(&mut sums)?;
-        // Less what rounding may have made of the sums.
+        // Subtract the possible rounding error of the sums.
         let along = |pair: &[f64]| (pair[0].abs() - ROUNDING * pair[1]).max(0.0).powi(2);
         let (norm, in_empty) = (sums[0].sqrt(), sums[1]);
         let along: f64 = sums[2..].chunks_exact(2).map(along).sum();
@@ -167,7 +174,7 @@ impl OutOfRange {
         Ok(Some(Floor { residual: residual * unit, relative, reason }))
     }
 
-    /// The empty rows where b is not zero, in words.
+    /// Describes the empty rows in which b is not zero.
     fn empty_rows(&self, local: &LocalProblem, b: &[f64]) -> Result<String> {
         let own: Vec<usize> = self.own_empty.iter().cloned().flatten().filter(|&u| b[u] != 0.0).collect();
         let first = own.iter().take(NAMED).map(|&u| global(local, u)).collect();
@@ -177,15 +184,17 @@ impl OutOfRange {
     }
 }
 
-/// A power of two near the largest number, so that squares neither overflow nor vanish; none where all are zero or one is no number.
+/// Returns a power of two near the largest magnitude, so that squares neither overflow nor underflow; `None`
+/// if all are zero or one is not finite.
 fn unit(local: &LocalProblem, b: &[f64]) -> Result<Option<f64>> {
     let largest = comm::largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
     let known = largest > 0.0 && largest.is_finite();
     Ok(known.then(|| largest.log2().floor().clamp(-1000.0, 1000.0).exp2()))
 }
 
-/// Which of these vectors n have nᵀA = 0: all null vectors of a symmetric A, some of others. A random u tells: nᵀ(A u) is zero up to
-/// rounding if nᵀA is, and for no other n but by a chance of measure zero. Collective.
+/// Tests which of these vectors n have nᵀA = 0: all null vectors of a symmetric A, and possibly some of other
+/// A. The test uses a random u: nᵀ(A u) is zero up to rounding if nᵀA = 0, and otherwise nonzero with
+/// probability one. Collective.
 fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     let terms = local.terms;
     if null.is_empty() {
@@ -196,7 +205,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     if let Some(halo) = &terms.halo {
         u = with_ghosts(local.comm, halo, order, &u)?;
     }
-    // Strips do not depend on the number of threads.
+    // Chunks do not depend on the number of threads.
     let rows = terms.block_rows();
     let strip = |first: usize| {
         let mut sums = vec![[0.0; 2]; null.len()];
@@ -206,7 +215,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
             for (n, [sum, squares]) in null.iter().zip(&mut sums) {
                 for ((n, p), m) in n[i * order..].iter().zip(&product).zip(&magnitude) {
                     *sum += n * p;
-                    // Errors of rows are independent: their squares add up.
+                    // Rounding errors of rows are independent, so their squares add up.
                     *squares += (n * m) * (n * m);
                 }
             }
@@ -223,7 +232,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     Ok(sums.chunks_exact(2).map(is_zero).collect())
 }
 
-/// Block row `i` of Σ (Cₜ ⊗ Aₜ) u and of Σ |Cₜ ⊗ Aₜ| |u|.
+/// Computes block row `i` of Σ (Cₜ ⊗ Aₜ) u and of Σ |Cₜ ⊗ Aₜ| |u|.
 fn multiply_row(terms: &Terms, i: usize, u: &[f64], product: &mut [f64], magnitude: &mut [f64]) {
     let (b, s) = (terms.block(), terms.stages());
     product.fill(0.0);

@@ -1,9 +1,9 @@
-//! Constants that A maps to zero, found in the entries: no boundary condition fixes them, as in pure Neumann problems, enclosed flow
-//! and free bodies.
+//! Constant null vectors of A, found from its entries. They occur where no boundary condition fixes a
+//! constant, as in pure Neumann problems, enclosed flow and free bodies.
 //!
-//! The row sums of A are zero up to rounding: of all columns, of those of one field, of those whose unknowns have no diagonal entry,
-//! such as the pressures of a saddle point. Almost every other system shows that it has no such constant in its first rows, and
-//! the look ends there.
+//! For such a constant the row sums of A are zero up to rounding, over all columns, over those of one field,
+//! or over unknowns without a diagonal entry, such as the pressures of a saddle point. In almost every other
+//! system the first rows already rule out such constants, and the search ends there.
 
 use crate::matrix::{Arrays, Dense};
 use crate::operator::Terms;
@@ -14,20 +14,22 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A row sum is zero if it is no larger than this beside the sum of magnitudes: entries are sums of elements' entries, each rounded.
+/// A row sum counts as zero up to this share of the sum of magnitudes: entries are sums of rounded element
+/// entries.
 const ROUNDING: f64 = 1e-12;
-/// A row sum also counts as zero up to this share of the sum of the whole row's magnitudes: assembly leaves rounding errors where entries cancel.
+/// A row sum also counts as zero up to this share of the sum of the whole row's magnitudes: assembly leaves
+/// rounding errors where entries cancel.
 const LEFT_OVER: f64 = 2e-16;
-/// Rows that are looked at before other threads are woken.
+/// Rows that are checked before other threads are woken.
 const FIRST: usize = 64;
 /// Rows that a thread takes at once.
 const ROWS: usize = 1024;
-/// More pieces of a graph than these are no bodies.
+/// More disconnected parts of a graph than this are not treated as bodies.
 const MOST: usize = 16;
 /// ‖A n‖ over ‖|A| |n|‖ up to which a rotation counts as null: coordinates are rounded.
 const ROTATION: f64 = 1e-11;
 
-/// Vectors that A maps to zero, of those that it costs little to try.
+/// Null vectors of A among constants and rigid motions, which are cheap to test.
 ///
 /// # Examples
 /// ```
@@ -36,45 +38,46 @@ const ROTATION: f64 = 1e-11;
 /// let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -1.0), (i + 1, i + 1, 1.0)];
 /// let a = Csr::from_triplets(4, 4, &[spring(0), spring(2)].concat())?;
 /// let found = Problem::csr(&a)?.diagnosis()?.constants;
-/// assert_eq!(found.to_string(), "constants in each of 2 parts that nothing connects");
+/// assert_eq!(found.to_string(), "constants in each of 2 disconnected parts");
 /// assert_eq!(found.vectors, [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]);
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Constants {
-    /// This rank's rows of each.
+    /// This rank's rows of each vector.
     pub vectors: Vec<Vec<f64>>,
-    /// They are what [`Problem::constant_null_vectors`](crate::Problem::constant_null_vectors) finds; rigid motions are not.
+    /// True if [`Problem::constant_null_vectors`](crate::Problem::constant_null_vectors) finds the same
+    /// vectors; false for rigid motions.
     pub named: bool,
     words: String,
 }
 
 impl std::fmt::Display for Constants {
-    /// Such as `constants of field 2`.
+    /// Writes a description such as `constants of field 2`.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.write_str(&self.words)
     }
 }
 
-/// How far to look.
+/// Extent of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::solver) enum Depth {
-    /// Not at all.
+    /// No search.
     Nothing,
-    /// As far as almost nothing is paid for systems that have none.
+    /// Searches only as far as it costs almost nothing for systems without such constants.
     First,
-    /// Also for parts of the system that nothing connects with the rest.
+    /// Also searches for disconnected parts of the system.
     Parts,
 }
 
 impl Constants {
-    /// None was found.
+    /// Returns true if no vector was found.
     pub fn is_none(&self) -> bool {
         self.vectors.is_empty()
     }
 
-    /// Those of the entries on the host; none is a result too. The same on every rank. Collective. `whole_diagonal`: no own diagonal entry is
-    /// missing or zero, as far as that is known.
+    /// Searches the entries on the host; the result may be empty. It is the same on every rank. Collective.
+    /// `whole_diagonal`: no own diagonal entry is known to be missing or zero.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -116,12 +119,12 @@ impl Constants {
                 let size = vectors[0].iter().filter(|v| **v != 0.0).count();
                 format!("{of} of {} of {} unknowns", count(size), count(n))
             }
-            parts => format!("{of} in each of {} that nothing connects", plural(parts, "part")),
+            parts => format!("{of} in each of {}", plural(parts, "disconnected part")),
         };
         Self { vectors, words, named: true }
     }
 
-    /// With rotations where the fields are displacements of a body that nothing holds.
+    /// Adds rotations if the fields are displacements of a free body.
     fn with_rotations(mut self, local: &LocalProblem) -> Result<Self> {
         let b = local.order();
         let known =
@@ -137,12 +140,12 @@ impl Constants {
     }
 }
 
-/// Where the nodes of own rows lie, if that is the same on all ranks.
+/// Returns the coordinates of own nodes, if this rank holds the whole system.
 fn own_points(local: &LocalProblem) -> Option<Vec<[f64; 3]>> {
     local.coordinates.filter(|_| local.comm.size() == 1 && local.numbers.is_none()).map(<[_]>::to_vec)
 }
 
-/// The one matrix of scalar rows.
+/// Returns the matrix if it is the only one and has scalar rows.
 fn scalar<'a>(terms: &'a Terms) -> Option<Arrays<'a>> {
     match &terms.terms[..] {
         [(c, a)] if terms.block() * terms.stages() == 1 && c[(0, 0)] != 0.0 => Some(Arrays::of(a)),
@@ -150,14 +153,14 @@ fn scalar<'a>(terms: &'a Terms) -> Option<Arrays<'a>> {
     }
 }
 
-/// Unknowns without a diagonal entry.
+/// Marks unknowns without a diagonal entry.
 fn holes(a: Arrays) -> Vec<bool> {
     let has = |i: usize| a.row(i).any(|p| a.col[p] as usize == i && a.values[p] != 0.0);
     (0..a.row_ptr.len() - 1).into_par_iter().with_min_len(ROWS).map(|i| !has(i)).collect()
 }
 
-/// Constants of the pieces into which rows join these columns, where all rows that have some of a piece add up to zero; `None` where
-/// there is none, or so many that they are no bodies.
+/// Returns the constant of each connected part of these columns in which all row sums are zero. Rows connect
+/// the columns in which they have entries. `None` if there is no such part, or too many.
 fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
     let n = a.row_ptr.len() - 1;
     let (mut joined, mut broken) = (Joined::new(n), Vec::new());
@@ -197,12 +200,13 @@ fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
     (!vectors.is_empty()).then_some(vectors)
 }
 
-/// Whether a sum of numbers of these magnitudes together is zero up to rounding, in a row of these magnitudes.
+/// Returns true if `sum` is zero up to rounding. `size` is the sum of the magnitudes of its terms, and
+/// `whole` that of the whole row.
 fn is_zero(sum: f64, size: f64, whole: f64) -> bool {
     sum.abs() <= (ROUNDING * size).max(LEFT_OVER * whole)
 }
 
-/// Which belong together.
+/// Union-find over columns.
 struct Joined(Vec<u32>);
 
 impl Joined {
@@ -224,14 +228,14 @@ impl Joined {
     }
 }
 
-/// A constant of one component in one stage, or of all components in one.
+/// A constant of one component in one stage, or of all components in one stage.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     component: Option<usize>,
     stage: usize,
 }
 
-/// Those that A maps to zero.
+/// The constants that A maps to zero.
 struct Places {
     found: Vec<Place>,
     block: usize,
@@ -285,16 +289,16 @@ impl Places {
     }
 }
 
-/// The look at all rows.
+/// The check of row sums in all rows.
 struct Rows<'a> {
     parts: Vec<(&'a Dense, Arrays<'a>)>,
     block: usize,
     stages: usize,
     rows: usize,
     places: &'a [Place],
-    /// Those with a row whose sum is not zero.
+    /// Constants ruled out by a row whose sum is not zero.
     dead: Vec<AtomicBool>,
-    /// Those that some row has entries of.
+    /// Constants for which some row has entries.
     met: Vec<AtomicBool>,
 }
 
@@ -345,7 +349,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// By the sums of one block row: of each term those of the entries of a block over all columns.
+    /// Rules out constants by one block row. `sums` holds, for each term, the sums over all columns of each
+    /// entry of a block.
     fn judge(&self, sums: &[[f64; 2]]) {
         let square = self.block * self.block;
         for (p, place) in self.places.iter().enumerate().filter(|(p, _)| !self.dead[*p].load(Relaxed)) {

@@ -74,7 +74,7 @@ fn parts_that_nothing_connects_have_constants_of_their_own() {
         csr(17, &springs(7, held[0]).into_iter().chain(moved(7, springs(10, held[1]))).collect::<Vec<_>>())
     };
     let (both, second) = (pair([0.0, 0.0]), pair([1.0, 0.0]));
-    assert_eq!(words(&Problem::csr(&both).unwrap()), "constants in each of 2 parts that nothing connects");
+    assert_eq!(words(&Problem::csr(&both).unwrap()), "constants in each of 2 disconnected parts");
     assert_eq!(words(&Problem::csr(&second).unwrap()), "constants of 10 of 17 unknowns");
     let named = Problem::csr(&second).unwrap().constant_null_vectors().unwrap();
     assert_eq!(named, [(0..17).map(|i| f64::from(u8::from(i >= 7))).collect::<Vec<f64>>()]);
