@@ -1,17 +1,39 @@
-//! Krylov solvers for the large sparse systems of multiphysics simulation, in which every node of a mesh carries several unknowns.
-//! Methods are written once and run on CPUs, on NVIDIA GPUs and on many of either.
+//! Solvers for large sparse linear systems A x = b, on CPUs, on NVIDIA GPUs, and on many of either.
 //!
-//! This page is a tutorial; [the parts](#the-parts) are at its end.
+//! Krylith combines Krylov methods, such as CG, BiCGSTAB and GMRES, with preconditioners, such as incomplete
+//! factors and algebraic multigrid, and can solve directly. It is made for multiphysics simulation, in which
+//! every node of a mesh carries several unknowns. You supply a matrix and a right-hand side; Krylith chooses
+//! the device, the method and the preconditioner, and reports what it chose and why.
+//!
+//! # Where to begin
+//!
+//! - **Solve one system**: call [`solve`]. See [A first solve](#a-first-solve).
+//! - **Solve many systems with the same pattern**: keep a [`Solver`]. See [Many solves](#many-solves).
+//! - **Choose a tolerance, method, preconditioner or device**: pass [`Options`]. See [Options](#options).
+//! - **Understand a result**, or a solve that did not converge: see [Reading a
+//!   solution](#reading-a-solution).
+//! - **Several unknowns per node**: use [`Bsr`](matrix::Bsr) and [`Problem`]. See
+//!   [Block systems](#block-systems).
+//! - **Implicit Runge–Kutta steps**: use [`KroneckerSum`](matrix::KroneckerSum). See
+//!   [Time steps with stages](#time-steps-with-stages).
+//! - **Nonlinear systems**: use [`Newton`](newton::Newton).
+//! - **A matrix in a file**: call [`read_matrix`](io::read_matrix). See [Files](#files).
+//! - **Several GPUs, or MPI**: see [GPUs and ranks](#gpus-and-ranks).
+//! - **No stored matrix**: call [`solve_functions`](solver::solve_functions).
+//! - **Your own operator or preconditioner**: see [Components](#components).
+//!
+//! The rest of this page is a tutorial; [an overview of the modules](#modules) is at its end. Every function
+//! that can fail returns a [`Result`] whose [`Error`] says what is wrong and what to do.
 //!
 //! # A first solve
 //!
-//! A matrix in compressed rows, a right-hand side, and [`solve`]. Device, method and preconditioner are picked, and named in the
-//! [`Solution`](solver::Solution).
+//! Build a matrix in compressed sparse rows, and pass it to [`solve`] with a right-hand side. The
+//! [`Solution`](solver::Solution) holds x, and names the device, the method and the preconditioner used.
 //!
 //! ```
 //! use krylith::matrix::Csr;
 //!
-//! // Heat in a wall with a source all through it: −T″ = 1, and both faces at 0.
+//! // Heat conduction in a wall with a uniform source: −T″ = 1, and T = 0 at both faces.
 //! let (n, h) = (99, 0.01);
 //! let mut entries = Vec::new();
 //! for i in 0..n {
@@ -23,36 +45,38 @@
 //! let a = Csr::from_triplets(n as usize, n as usize, &entries)?;
 //! let solution = krylith::solve(&a, &[h * h; 99])?;
 //! assert!(solution.converged());
-//! assert!((solution.x[49] - 0.125).abs() < 1e-4); // T = x (1 − x)/2, in the middle
+//! assert!((solution.x[49] - 0.125).abs() < 1e-4); // T = x (1 − x)/2 at x = 1/2
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! Arrays that are there already make a matrix without a copy by hand: [`Csr::new`](matrix::Csr::new), or
-//! [`Csr::from_arrays`](matrix::Csr::from_arrays) with indices of any width. Matrices of `faer`, `nalgebra-sparse` and `sprs` convert (see
-//! [features](#features)).
+//! If your program already has CSR arrays, pass them to [`Csr::new`](matrix::Csr::new), or to
+//! [`Csr::from_arrays`](matrix::Csr::from_arrays) with indices of any width. Matrices of the crates `faer`,
+//! `nalgebra-sparse` and `sprs` can be converted (see [Features](#features)).
 //!
 //! # Options
 //!
-//! [`Options`] are a line of text, a struct with the same fields, or the section `[solver]` of a `system.toml`. What they leave open
-//! is picked.
+//! [`Options`] set tolerances, limits, the method, the preconditioner and the device. Parse them from text,
+//! fill in the fields of the struct, or read them from the section `[solver]` of a file `system.toml`.
+//! Krylith chooses every option that you do not set.
 //!
 //! ```
 //! use krylith::Options;
 //! let options: Options = "method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8".parse()?;
 //! assert_eq!(options.restart, Some(50));
 //! let slip = "precond=idlu".parse::<Options>().unwrap_err();
-//! assert!(slip.to_string().contains("ildu")); // errors list what there is
+//! assert!(slip.to_string().contains("ildu")); // errors suggest the right name
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
 //! # Many solves
 //!
-//! A [`Solver`] keeps what it found out: a second solve, or new values of the same pattern, neither allocate nor compile, as long as one
-//! attempt is enough and matrices are stored in f64.
+//! [`solve`] analyses the matrix anew in every call. A [`Solver`] keeps the analysis, the factors and the
+//! workspace: pass it further right-hand sides, or new values of the same pattern. Such solves neither
+//! allocate memory nor compile kernels, as long as the first attempt succeeds and matrices are stored in f64.
 //!
 //! ```
 //! use krylith::{Solver, matrix::Csr};
-//! // Two parts that touch exchange heat, by implicit Euler: (1/Δt + K) Tⁿ⁺¹ = 1/Δt Tⁿ.
+//! // Two bodies exchange heat. Implicit Euler: (1/Δt + K) Tⁿ⁺¹ = 1/Δt Tⁿ.
 //! let values = |dt: f64| [1.0 / dt + 1.0, -1.0, -1.0, 1.0 / dt + 1.0];
 //! let a = Csr::new(2, 2, vec![0, 2, 4], vec![0, 1, 0, 1], values(0.5).to_vec())?;
 //! let mut solver = Solver::new(&a, &"rtol=1e-10".parse()?)?;
@@ -60,18 +84,19 @@
 //! for dt in [0.5, 0.5, 1.0] {
 //!     solver.update_values(&values(dt))?; // in the order of the matrix
 //!     let b: Vec<f64> = t.iter().map(|t| t / dt).collect();
-//!     solver.solve(&b, &mut t)?; // starts from the last t
+//!     solver.solve(&b, &mut t)?; // t is the initial guess, and is overwritten
 //! }
-//! assert!((t[0] + t[1] - 100.0).abs() < 1e-6); // no heat is lost
-//! // A step divides the difference by 1 + 2Δt.
+//! assert!((t[0] + t[1] - 100.0).abs() < 1e-6); // the total heat is conserved
+//! // Each step divides the temperature difference by 1 + 2Δt.
 //! assert!((t[0] - t[1] - 80.0 / 2.0 / 2.0 / 3.0).abs() < 1e-6);
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
 //! # Reading a solution
 //!
-//! That a solve does not converge is an [`Outcome`], with its residuals, and no [`Error`]; errors are what the caller or the machine did
-//! wrong. *Converged* is said of b − A x alone, recomputed at the end.
+//! A solve that does not converge is not an [`Error`]: it returns a solution with an [`Outcome`] and its
+//! residuals. Errors report invalid input, and failures of the machine. The outcome *converged* always refers
+//! to ‖b − A x‖, recomputed from x at the end. The events list what was chosen and why, and each fallback.
 //!
 //! ```
 //! use krylith::{Outcome, Solver, matrix::Csr};
@@ -87,20 +112,21 @@
 //!     other => println!("{other} after {} iterations", history.iterations),
 //! }
 //! for event in &solution.events {
-//!     println!("{}: {}", event.kind.name(), event.detail); // what was picked, and why
+//!     println!("{}: {}", event.kind.name(), event.detail); // what was chosen, and why
 //! }
-//! assert_eq!(history.outcome, Outcome::MaxIterations); // the ends are 60 points apart
+//! assert_eq!(history.outcome, Outcome::MaxIterations); // 5 iterations are too few for 60 rows
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
 //! # Block systems
 //!
-//! Where nodes carry b unknowns, say so: [`Bsr`](matrix::Bsr) stores b×b blocks, products are faster and preconditioners invert whole blocks. A
-//! [`Problem`] holds what is known beside the numbers, such as coordinates, null vectors, or the rigid motions of an elastic body.
+//! If every node carries b unknowns, store the matrix as [`Bsr`](matrix::Bsr), in b×b blocks: products are
+//! faster, and preconditioners invert whole blocks. A [`Problem`] adds what the matrix does not contain, such
+//! as coordinates of nodes, null vectors, or the rigid modes of an elastic body.
 //!
 //! ```
 //! use krylith::{Problem, Solver, matrix::Bsr};
-//! // 20 nodes in a row between two walls, joined by springs of stiffness K in x and y.
+//! // 20 nodes in a row between two walls, connected by springs of stiffness K in x and y.
 //! let k = [1.0, 0.25, 0.25, 1.0];
 //! let (twice, back) = (k.map(|k| 2.0 * k), k.map(|k| -k));
 //! let rows = (0..20).flat_map(|i| [(i, i, twice), (i, i + 1, back), (i + 1, i, back)]);
@@ -111,20 +137,21 @@
 //! let mut solver = Solver::new(problem, &"rtol=1e-10".parse()?)?;
 //! let mut u = vec![0.0; 40]; // x₁ y₁ x₂ y₂ …
 //! solver.solve(&[1.0; 40], &mut u)?;
-//! assert!((u[0] - 10.0 / 1.25).abs() < 1e-6); // K u₁ = 20/2 (1, 1): a wall has half the load
+//! assert!((u[0] - 10.0 / 1.25).abs() < 1e-6); // K u₁ = 20/2 (1, 1): each wall carries half the load
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! A scalar matrix whose unknowns stand node by node is put into blocks by [`Problem::csr_in_blocks`].
+//! [`Problem::csr_in_blocks`] groups a scalar matrix into blocks if the unknowns of each node are contiguous.
 //!
 //! # Time steps with stages
 //!
-//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one system (I⊗M + τB⊗L) k = −(L u, …, L u).
-//! [`KroneckerSum`](matrix::KroneckerSum) keeps M and L, and the sum, s² times as large, is never formed.
+//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one linear system, (I⊗M + τB⊗L) k = −(L u,
+//! …, L u). [`KroneckerSum`](matrix::KroneckerSum) stores M and L only. The sum, which would be s² times as
+//! large, is never formed.
 //!
 //! ```
 //! use krylith::{Solver, matrix::{Bsr, Butcher, Dense, KroneckerSum}};
-//! // u′ = −u by Radau IIA with two stages, in place of a mesh.
+//! // u′ = −u by Radau IIA with two stages: M and L are 1×1 here, and matrices of a mesh in practice.
 //! let (radau, tau) = (Butcher::by_name("radau-iia-2")?, 0.1);
 //! let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
 //! let (m, l) = (one.clone(), one);
@@ -135,16 +162,17 @@
 //!     solver.solve(&[-u; 2], &mut k)?;
 //!     u += tau * (radau.b[0] * k[0] + radau.b[1] * k[1]);
 //! }
-//! assert!((u - (-1.0f64).exp()).abs() < 1e-4); // third order: e⁻¹ but for τ³/72
+//! assert!((u - (-1.0f64).exp()).abs() < 1e-4); // u(1) = e⁻¹; the error is of third order in τ
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! A new step size is [`Solver::set_tau`]; values that change are [`Solver::update_term`].
+//! Call [`Solver::set_tau`] to change the step size, and [`Solver::update_term`] for new values of M or L.
 //!
 //! # Files
 //!
-//! [`io`] reads Matrix Market, Harwell–Boeing, MATLAB, SciPy, PETSc and NumPy files, told apart by content, and writes some of them. An
-//! error names file and line; a file that is written appears whole or not at all.
+//! [`io`] reads Matrix Market, Harwell–Boeing, MATLAB, SciPy, PETSc and NumPy files, and writes some of these
+//! formats. It recognises a format by the content of the file. Errors name the file and the line. Files are
+//! written atomically: a file appears complete or not at all.
 //!
 //! ```
 //! use krylith::io::parse_matrix;
@@ -163,15 +191,18 @@
 //!
 //! # GPUs and ranks
 //!
-//! `device=cuda:0,1` shares the rows among two GPUs of this process; nothing else changes, and without it a solve takes a GPU where that is
-//! sooner. Matrices and vectors may be in a GPU's memory: see [`memory`]. In an MPI program each rank brings the rows that it
-//! holds, and gets its part of x. Ranks may also be threads, here two of them:
+//! By default a solve runs on a GPU if that is estimated to be faster, else on the CPU. The option
+//! `device=cuda:0,1` distributes the rows to two GPUs of this process; the rest of the program stays the
+//! same. Matrices and vectors may be in host memory or in the memory of a GPU: see [`memory`].
+//!
+//! In a program with several MPI ranks, each rank passes its own rows and gets its own part of x. Ranks may
+//! also be threads of one process, as in this example with two of them:
 //!
 //! ```
 //! use krylith::comm::{Communicator, Team};
 //! use krylith::{Problem, Solver, matrix::Csr};
 //! let converged = Team::run(2, |comm| {
-//!     let own = match comm.rank() { // −1 2 −1: rows 0 and 1, or row 2; columns are global
+//!     let own = match comm.rank() { // rows of tridiag(−1, 2, −1); columns are global
 //!         0 => Csr::new(2, 3, vec![0, 2, 5], vec![0, 1, 0, 1, 2], vec![2., -1., -1., 2., -1.])?,
 //!         _ => Csr::new(1, 3, vec![0, 2], vec![1, 2], vec![-1.0, 2.0])?,
 //!     };
@@ -184,11 +215,12 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! # Parts by hand
+//! # Components
 //!
-//! A [`Solver`] is made of a [`Space`](space::Space), which holds vectors on a device, [operators](operator) on it, a
-//! [preconditioner](precond) and a [method]. All of them can be put together otherwise, and any can be your own: a
-//! [`LinearOperator`](operator::LinearOperator) is whatever computes A x.
+//! A [`Solver`] is built from components, which you can also combine yourself. A [`Space`](operator::Space)
+//! holds vectors on a device. [Operators](operator), [preconditioners](precond) and [methods](method) work on
+//! these vectors. To use your own operator or preconditioner, implement
+//! [`LinearOperator`](operator::LinearOperator): anything that computes A x.
 //!
 //! ```
 //! use krylith::operator::{PointBlock, Terms};
@@ -207,34 +239,34 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! # The parts
+//! # Modules
 //!
 //! | module | contents | begin with |
 //! |---|---|---|
-//! | [`matrix`] | matrices on the host: rows, blocks, diagonals, Kronecker sums | [`Csr`](matrix::Csr), [`Bsr`](matrix::Bsr) |
+//! | [`matrix`] | matrices on the host | [`Csr`](matrix::Csr), [`Bsr`](matrix::Bsr) |
 //! | [`io`] | files | [`read_matrix`](io::read_matrix), [`read_system`](io::read_system) |
-//! | [`options`] | the types of the fields of [`Options`] | [`Options`] |
-//! | [`solver`] | the results of a solve, cancellation | [`Solver`], [`Solution`](solver::Solution) |
+//! | [`options`] | types of the fields of [`Options`] | [`Options`] |
+//! | [`solver`] | results of a solve, cancellation | [`Solver`], [`Solution`](solver::Solution) |
 //! | [`newton`] | nonlinear systems, continuation | [`Newton`](newton::Newton) |
 //! | [`memory`] | arrays on the host or on a GPU | [`Numbers`](memory::Numbers) |
-//! | [`comm`] | ranks: one, threads, MPI | [`Team`](comm::Team), [`Communicator`](comm::Communicator) |
-//! | [`partition`] | rows of ranks | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
+//! | [`comm`] | ranks: one, threads, or MPI | [`Team`](comm::Team), [`Communicator`](comm::Communicator) |
+//! | [`partition`] | distribution of rows | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
 //! | [`device`] | CPUs and GPUs | [`Cpu`](device::Cpu) |
 //! | [`operator`] | vectors on a device, products | [`LinearOperator`](operator::LinearOperator) |
 //! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG | [`Gmres`](method::Gmres) |
 //! | [`precond`] | Jacobi, incomplete factors, composition | [`PrecondSpec`](precond::PrecondSpec) |
 //!
-//! The names on these pages are a promise: they change only with the first number of the version. The crates
-//! `krylith-base`, `krylith-matrix` and `krylith-core` hold the implementation, and more names without a promise.
+//! The public names of this crate follow semantic versioning: an incompatible change needs a new major
+//! version. The crates `krylith-base`, `krylith-matrix` and `krylith-core` contain the implementation. Names
+//! that only those crates export may change in any release.
 //!
 //! # Features
 //!
-//! | feature | | requirements |
-//! |---|---|---|
-//! | `cuda` | default | to run: an NVIDIA driver of release 580 or later, and NVRTC for kernels that are not in the binary |
-//! | `lu` | default | none; sparse direct factors by the crate `faer` |
-//! | `metis` | | a C compiler; graph partitions by METIS, beside our own |
-//! | `faer`, `nalgebra-sparse`, `sprs` | | none; conversions from the sparse matrices of these crates |
+//! - `cuda` (default): NVIDIA GPUs. Nothing of CUDA is needed to build. To run on a GPU, Krylith needs an
+//!   NVIDIA driver of release 580 or later, and NVRTC for kernels that are not in the binary.
+//! - `lu` (default): sparse direct factors, by the crate `faer`.
+//! - `metis`: graph partitions by METIS, in addition to Krylith's own. It needs a C compiler to build.
+//! - `faer`, `nalgebra-sparse`, `sprs`: conversions from the sparse matrices of these crates.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -242,26 +274,26 @@ pub use krylith_core::options::{DeviceSpec, Options};
 pub use krylith_core::space::{History, Observer, Outcome, Precision, Progress, Stop};
 pub use krylith_core::{Error, Problem, Remedy, Result, Solver, solve};
 
-/// Matrices on the host.
+/// Sparse and dense matrices on the host, and sums of Kronecker products.
 pub mod matrix {
     pub use krylith_core::matrix::{
         Bsr, Butcher, Csr, Dense, Dia, Grouping, KroneckerSum, Shape, StructuralRank,
     };
 }
 
-/// Files: matrices, vectors, whole systems, meshes.
+/// Input and output of matrices, vectors, systems and meshes.
 ///
-/// [`read_matrix`], [`read_vector`] and [`read_system`] tell formats apart by content.
+/// [`read_matrix`], [`read_vector`] and [`read_system`] recognise the format of a file by its content.
 pub mod io {
     pub use krylith_core::io::{
         Array, Matrix, ReadMatrix, System, SystemMatrix, VectorFormat, parse_matrix, parse_vector,
         read_matrix, read_system, read_vector, write_vector,
     };
-    /// Matrix Market.
+    /// Writing of Matrix Market files.
     pub mod matrix_market {
         pub use krylith_core::io::matrix_market::{write, write_array};
     }
-    /// ParaView's files.
+    /// Writing of VTK files (`.vtu`) for ParaView.
     pub mod vtu {
         pub use krylith_core::io::vtu::{Values, write};
     }
@@ -276,7 +308,7 @@ pub mod options {
     pub use krylith_core::partition::PartitionSpec;
 }
 
-/// The results of a solve, cancellation, and diagnosis.
+/// Results of a solve, cancellation, and diagnosis of a system.
 pub mod solver {
     pub use krylith_core::solver::{
         Cancel, DeviceUsed, Diagnosis, Event, EventKind, Plan, Refresh, SetupParts, Solution, solve_functions,
@@ -291,29 +323,29 @@ pub mod newton {
     };
 }
 
-/// Arrays on the host or in the memory of a GPU.
+/// Borrowed arrays, on the host or in the memory of a GPU.
 pub mod memory {
     pub use krylith_core::memory::{Array, ArrayMut, Number, Numbers, NumbersMut};
 }
 
-/// Ranks: one, threads of this process, or processes under MPI.
+/// Communicators: one rank, threads of this process, or MPI processes.
 pub mod comm {
     pub use krylith_core::comm::{Channel, Communicator, Message, Mpi, Solo, Team};
 }
 
-/// Block rows of ranks.
+/// Distribution of block rows to ranks.
 pub mod partition {
     pub use krylith_core::partition::{Halo, Part, Partition, Partitioner, RowBlocks, Rows, distribute};
 }
 
-/// CPUs and GPUs, on which vectors live.
+/// CPUs and GPUs, which hold vectors and run the solvers.
 pub mod device {
     pub use krylith_core::device::cpu::Cpu;
     #[cfg(feature = "cuda")]
     pub use krylith_core::device::cuda::{Cuda, Device, FromDevice};
 }
 
-/// Vectors on a device, and products with them.
+/// Vectors on a device, and operators that act on them.
 pub mod operator {
     pub use krylith_core::operator::{Dots, LinearOperator, PointBlock, Terms};
     pub use krylith_core::space::{Clock, Schedule, Space};
@@ -334,7 +366,7 @@ pub mod precond {
     };
 }
 
-/// Programs in the README, the guide and the tutorials are compiled and run with the documentation's.
+/// Compiles and runs the programs of the README, the guide and the tutorials as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]

@@ -248,7 +248,10 @@ fn what_does_not_fit_is_refused() {
     let a = laplace(3);
     let text = |e: Error| e.to_string();
     let refused = |given: &str| text(Solver::new(&a, &options(given)).err().unwrap());
-    assert!(refused("method=gmres memory_limit=1000").contains("1000 B are free on the host, by the memory limit"));
+    assert!(
+        refused("method=gmres memory_limit=1000")
+            .contains("1000 B are free on the host, by the memory limit")
+    );
     assert!(refused("precond=jacobi:block=2").contains("must divide"));
     assert!(refused("method=cg:form=flexible restart=3").contains("`restart` is for method gmres"));
     let wide = Csr::from_triplets(1, 2, &[(0, 0, 1.0)]).unwrap();

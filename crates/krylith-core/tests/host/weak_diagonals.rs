@@ -54,8 +54,9 @@ fn auto_matches_rows_and_says_so() {
     let mut x = vec![0.0; 90];
     let mut solver = Solver::new(&a, &options("")).unwrap();
     let solution = solver.solve(&rhs(&a), &mut x).unwrap();
-    let said =
-        |e: &krylith_core::solver::Event| e.kind == EventKind::Choice && e.detail.contains("rows are matched");
+    let said = |e: &krylith_core::solver::Event| {
+        e.kind == EventKind::Choice && e.detail.contains("rows are matched")
+    };
     assert!(solution.converged() && solution.matched && solution.events.iter().any(said));
     assert!(error(&x) < 1e-7, "{:e}", error(&x));
 }
