@@ -1,4 +1,5 @@
-//! What is to be solved: the matrix or the sum of terms, who holds which rows of it, and what is known beside its numbers.
+//! The system to solve: a matrix or a sum of terms, its distribution over ranks, and additional data such as
+//! coordinates.
 
 use crate::comm::{Communicator, Solo};
 use crate::io::parts::{run_of_rows, suited_block};
@@ -14,8 +15,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A system without its right-hand side.
 ///
-/// Made of a matrix (`Problem::from(&a)`), of a Kronecker sum, or of the rows that one rank of a parallel program holds. It
-/// borrows the matrix where it can; [`into_owned`](Self::into_owned) ends that.
+/// Create it from a matrix ([`Problem::csr`], [`Problem::bsr`]), from a Kronecker sum, or from the rows that
+/// one rank of a parallel program holds. It borrows the matrix where possible;
+/// [`into_owned`](Self::into_owned) copies borrowed data.
 ///
 /// # Examples
 /// ```
@@ -41,63 +43,68 @@ pub struct Problem<'a> {
     pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
-    /// By term, in which order new values come; a term that is not there, or `None`, has that in which it is stored.
+    /// For each term, the order in which new values are given; a missing term, or `None`, has the storage
+    /// order.
     pub(crate) given: Vec<Option<Arc<Given>>>,
 }
 
-/// In which order new values of a term come, where it is not that in which it is stored.
+/// The order in which new values of a term are given, if it is not the storage order.
 pub(crate) enum Given {
-    /// The entries of a scalar matrix; where they stand in the blocks is found out by the first update.
+    /// The entries of a scalar matrix; the first update computes their positions in the blocks.
     Scalars(Csr, OnceLock<Grouping>),
-    /// Where what a rank has brought stands.
+    /// The positions of the blocks that a rank supplied.
     Rows(Grouping),
 }
 
-/// What one thread of a solver works on: a problem of one process, or one GPU's part of it.
+/// The part of a problem that one thread of a solver works on: the problem of one process, or one GPU's part
+/// of it.
 #[derive(Clone, Copy)]
 pub(crate) struct LocalProblem<'a> {
     /// Own rows.
     pub terms: &'a Terms<'a>,
-    /// The ranks that hold the system together.
+    /// The communicator of the ranks that share the system.
     pub comm: &'a dyn Communicator,
-    /// Global number of each own block row; `None` where they are all of the system.
+    /// Global number of each own block row; `None` if they are the whole system.
     pub numbers: Option<RowNumbers<'a>>,
-    /// Unknowns of the whole system.
+    /// Number of unknowns of the whole system.
     pub unknowns: usize,
-    /// Where nodes lie: those of the own rows, or of the whole system.
+    /// Coordinates of nodes: of own rows, or of the whole system.
     pub coordinates: Option<&'a [[f64; 3]]>,
-    /// Nodes in x, y and z of the whole system where they stand on a grid, numbered with x fastest.
+    /// Numbers of nodes in x, y and z of the whole system, if it is a structured grid numbered with x
+    /// fastest.
     pub grid: Option<[usize; 3]>,
-    /// Null vectors, own rows of them.
+    /// Own rows of the null vectors.
     pub null: &'a [Vec<f64>],
-    /// Near-null vectors, own rows of them.
+    /// Own rows of the near-null vectors.
     pub near: &'a [Vec<f64>],
-    /// Subdomains of the own rows, where the whole system was cut.
+    /// Subdomains of own rows, if they were cut from the whole system.
     pub subdomains: Option<&'a LocalSubdomains>,
     /// A and B of a Kronecker sum.
     pub stages: Option<&'a (Dense, Dense)>,
 }
 
 impl LocalProblem<'_> {
-    /// The system as given, on the host.
+    /// Returns the system as given, on the host.
     pub fn original(&self) -> OriginalSystem<'_> {
         OriginalSystem { terms: self.terms, comm: self.comm }
     }
 
-    /// The order b·s of a node's block.
+    /// Returns the order b·s of a node's block.
     pub fn order(&self) -> usize {
         self.terms.block() * self.terms.stages()
     }
 }
 
 impl<'a> Problem<'a> {
-    /// A sum of terms that stands whole in this process.
+    /// Creates a problem from a sum of terms that this process holds as a whole.
     ///
     /// # Errors
     /// Terms that are not square, or one rank's part of a distributed sum.
     pub fn new(terms: Terms<'a>) -> Result<Self> {
         if terms.halo.is_some() {
-            return Err(Error::invalid("one rank's part of a sum; it comes with its communicator"));
+            return Err(Error::invalid(
+                "these terms are one rank's part; use a constructor that takes a communicator",
+            ));
         }
         let unknowns = terms.rows();
         let problem = Self {
@@ -116,7 +123,7 @@ impl<'a> Problem<'a> {
         problem.square()
     }
 
-    /// A scalar matrix, taken as 1×1 blocks.
+    /// Creates a problem from a scalar matrix, with 1×1 blocks.
     ///
     /// # Errors
     /// A matrix that is not square.
@@ -124,12 +131,13 @@ impl<'a> Problem<'a> {
         Problem::new(Terms::csr(a)?)
     }
 
-    /// A scalar matrix, whose unknowns at a node follow one another, in square blocks: of the order given, or without one of the order
-    /// that [suits its pattern](suited_block), which for a matrix that is on a GPU alone is 1. New values of a [`Solver`](crate::Solver) then come in the order
-    /// of the scalar matrix.
+    /// Creates a problem from a scalar matrix in which the unknowns of each node are contiguous, grouped into
+    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block); it is 1
+    /// for a matrix that is only on a GPU. New values of a [`Solver`](crate::Solver) are then given in the
+    /// order of the scalar matrix.
     ///
     /// # Errors
-    /// A matrix that is not square, or of another order than a multiple of the block's.
+    /// A matrix that is not square, or whose order is not a multiple of the block size.
     ///
     /// ```
     /// use krylith::{Problem, Solver, matrix::Csr};
@@ -154,11 +162,12 @@ impl<'a> Problem<'a> {
         Ok(Problem { given: vec![Some(Arc::new(given))], ..Problem::bsr(&blocks)?.into_owned() })
     }
 
-    /// Where new values of a term, in the order in which the matrix was given, stand among those that are stored: for scalar matrices in
-    /// blocks, and rows of ranks. `None` where both orders are the same.
+    /// Returns the positions of new values, in the order of the matrix as given, among the stored values of a
+    /// term. It exists for scalar matrices in blocks, and for rows supplied by ranks; `None` if both orders
+    /// are the same.
     ///
     /// # Errors
-    /// A fault of Krylith's own.
+    /// An internal error of Krylith.
     pub fn grouping(&self, term: usize) -> Result<Option<&Grouping>> {
         match self.given.get(term).and_then(Option::as_deref) {
             None => Ok(None),
@@ -173,7 +182,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Values of a term as they are stored from those in the order in which it was given, into `to`; false where both are the same.
+    /// Copies values of a term into `to`, from the order as given to the storage order; returns false if both
+    /// orders are the same.
     pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
         let (Some(grouping), Some((_, stored))) = (self.grouping(term)?, self.terms.terms.get(term)) else {
             return Ok(false);
@@ -184,7 +194,7 @@ impl<'a> Problem<'a> {
         Ok(true)
     }
 
-    /// A point-block matrix.
+    /// Creates a problem from a matrix in point blocks.
     ///
     /// # Errors
     /// A matrix that is not square.
@@ -192,7 +202,7 @@ impl<'a> Problem<'a> {
         Self::new(Terms::bsr(a))
     }
 
-    /// A⊗M + τB⊗L.
+    /// Creates the problem A⊗M + τB⊗L.
     ///
     /// # Errors
     /// M and L that are not square.
@@ -200,11 +210,12 @@ impl<'a> Problem<'a> {
         Ok(Self { stages: Some((k.a.clone(), k.b.clone())), ..Self::new(Terms::kronecker(k))? })
     }
 
-    /// A⊗M + τB⊗L of two problems of one matrix each, with the same blocks. New values of either come in the order in which its own problem
-    /// was made: of a scalar matrix [in blocks](Self::csr_in_blocks) in the order of the scalar matrix.
+    /// Creates the problem A⊗M + τB⊗L from two problems of one matrix each, with the same block size. New
+    /// values of M and L are given in the order of their own problems: for a scalar matrix [in
+    /// blocks](Self::csr_in_blocks), in the order of the scalar matrix.
     ///
     /// # Errors
-    /// As [`KroneckerSum::new`]; problems of several terms, or of rows that ranks hold.
+    /// As [`KroneckerSum::new`]; problems of several terms, or distributed problems.
     ///
     /// ```
     /// use krylith::{Problem, Solver, matrix::{Csr, Dense}};
@@ -220,21 +231,21 @@ impl<'a> Problem<'a> {
     /// ```
     pub fn kronecker_of(a: Dense, b: Dense, tau: f64, m: &Problem, l: &Problem) -> Result<Problem<'static>> {
         let term = |of: &Problem, name| match &of.terms.terms[..] {
-            [_] if of.numbers.is_some() => {
-                Err(Error::invalid(format!("{name} is held by ranks; a Kronecker sum is solved by one")))
-            }
+            [_] if of.numbers.is_some() => Err(Error::invalid(format!(
+                "{name} is distributed over ranks; a Kronecker sum needs it on one rank"
+            ))),
             [(_, matrix)] if of.stages() == 1 => Ok(matrix.clone().into_owned()),
-            _ => Err(Error::invalid(format!("{name} of a Kronecker sum is a problem of one matrix"))),
+            _ => Err(Error::invalid(format!("{name} of a Kronecker sum must be a problem of one matrix"))),
         };
         let sum = KroneckerSum::new(a, b, tau, term(m, "M")?, term(l, "L")?)?;
         let given = [m, l].map(|of| of.given.first().cloned().flatten()).to_vec();
         Ok(Problem { given, ..Problem::kronecker(&sum)?.into_owned() })
     }
 
-    /// The rows that this rank of a parallel program holds, of a system whose rows all ranks bring. Collective.
+    /// Creates a distributed problem from the rows that each rank of a parallel program holds. Collective.
     ///
-    /// Vectors of the solver are then this rank's rows in the order given. The ranks are those of `comm`, such as
-    /// `krylith::comm::Mpi` in a program of the caller's.
+    /// Vectors of the solver then contain this rank's rows in the order given. The ranks are those of `comm`,
+    /// such as `krylith::comm::Mpi` in an MPI program.
     ///
     /// # Errors
     /// As [`distribute`].
@@ -243,17 +254,18 @@ impl<'a> Problem<'a> {
         Problem::part(comm, part)
     }
 
-    /// As [`distributed`](Self::distributed), where ranks hold runs of rows of a scalar matrix, one after the other: columns are global. The rows are
-    /// put into square blocks of the order given, or without one of the order that suits the pattern. Collective.
+    /// Creates a distributed problem as [`distributed`](Self::distributed) does, from contiguous runs of rows
+    /// of a scalar matrix, in the order of ranks. Columns are global. The rows are grouped into square
+    /// blocks; without `block`, the block size is detected from the pattern. Collective.
     ///
     /// # Errors
-    /// On every rank alike: rows that are not as many together as there are columns, or on some rank no multiple of the block's; as
-    /// [`distribute`].
+    /// The same on every rank: the total number of rows differs from the number of columns, or some rank's
+    /// number of rows is not a multiple of the block size; as [`distribute`].
     ///
     /// ```
     /// use krylith::{Problem, Solver, comm::Solo, matrix::Csr};
     /// use std::sync::Arc;
-    /// let own = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?; // all there are
+    /// let own = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?; // all rows
     /// let problem = Problem::distributed_csr(Arc::new(Solo), &own, None)?;
     /// let mut x = [0.0; 2];
     /// Solver::new(&problem, &"device=cpu".parse()?)?.solve(&[3.0, 4.0], &mut x)?;
@@ -274,7 +286,7 @@ impl<'a> Problem<'a> {
         Problem::part(comm, part)
     }
 
-    /// One rank's part of a system that is distributed already. Collective.
+    /// Creates a problem from this rank's part of a distributed system. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -284,7 +296,7 @@ impl<'a> Problem<'a> {
         Ok(Problem { given, ..Problem::local(comm, Cow::Owned(rows), terms)? })
     }
 
-    /// Own rows by their global numbers, with the halo that goes with them in `terms`. Collective.
+    /// Creates a problem from own rows, with their global numbers and with their halo in `terms`. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -296,7 +308,7 @@ impl<'a> Problem<'a> {
         let numbers = numbers.into();
         if numbers.len() != terms.block_rows() {
             return Err(Error::invalid(format!(
-                "{} numbers for {} block rows; each row has one",
+                "{} row numbers for {} block rows; each block row needs one number",
                 numbers.len(),
                 terms.block_rows()
             )));
@@ -331,16 +343,19 @@ impl<'a> Problem<'a> {
         )))
     }
 
-    /// The same with one point for each node: of the whole system, or of this rank's rows. Subdomains are then boxes in
-    /// space.
+    /// Adds the coordinates of nodes: one point per node of the whole system, or of this rank's rows.
+    /// Subdomains are then boxes in space.
     ///
     /// # Errors
-    /// Another number of points; one that is not finite.
+    /// A wrong number of points; a coordinate that is not finite.
     pub fn with_coordinates(self, points: impl Into<Cow<'a, [[f64; 3]]>>) -> Result<Self> {
         let points = points.into();
         let (own, all) = (self.terms.block_rows(), self.unknowns / (self.block() * self.stages()));
         if points.len() != own && points.len() != all {
-            return Err(Error::invalid(format!("{} points for {own} nodes; each has one", points.len())));
+            return Err(Error::invalid(format!(
+                "got {} points for {own} nodes; coordinates need one point per node",
+                points.len()
+            )));
         }
         if let Some(e) = first_not_finite(points.as_flattened()) {
             let i = e / 3;
@@ -352,10 +367,11 @@ impl<'a> Problem<'a> {
         Ok(Self { coordinates: Some(points), ..self })
     }
 
-    /// The same with nodes of the whole system that stand on a grid of this many in x, y and z, numbered with x fastest.
+    /// Declares that the nodes of the whole system form a structured grid with this many nodes in x, y and z,
+    /// numbered with x fastest.
     ///
     /// # Errors
-    /// A grid of another number of nodes.
+    /// A grid with another number of nodes than the system.
     pub fn with_grid(self, grid: [usize; 3]) -> Result<Self> {
         let order = self.block() * self.stages();
         let nodes = self.unknowns / order;
@@ -369,24 +385,28 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The same with vectors that the operator maps to zero, of a singular consistent system: no answer has a component
-    /// in them beyond its first guess. Each is as long as x; the caller answers for what they are.
+    /// Adds null vectors of the operator, for a singular consistent system: the solution gets no component
+    /// along them beyond that of the initial guess. Each is as long as x. They are not checked here;
+    /// [`check_null_vector`](Self::check_null_vector) does that.
     ///
     /// # Errors
     /// A vector of another length.
     pub fn with_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
         let (null, n) = (vectors.into(), self.own_len());
         match null.iter().position(|v| v.len() != n) {
-            Some(i) => Err(Error::invalid(format!("null vector {i} has {} numbers, not {n}", null[i].len()))),
+            Some(i) => {
+                Err(Error::invalid(format!("null vector {i} has {} numbers; expected {n}", null[i].len())))
+            }
             None => Ok(Self { null, ..self }),
         }
     }
 
-    /// The same with vectors that the operator maps nearly to zero, such as the [rigid modes](Self::rigid_modes) of an elastic body: coarse levels
-    /// (`amg`, `coarse`) then have an unknown for each at every node. Each is as long as x; one to eight of them.
+    /// Adds near-null vectors of the operator, such as the [rigid modes](Self::rigid_modes) of an elastic
+    /// body. Algebraic multigrid (`amg`, `coarse`) then has one unknown per near-null vector at every coarse
+    /// node. Each vector is as long as x; there may be one to eight.
     ///
     /// # Errors
-    /// A vector of another length, of zeros alone, or with a number that is not finite; too many.
+    /// A vector that has another length, is zero, or has an entry that is not finite; too many vectors.
     ///
     /// ```
     /// use krylith::{Problem, Solver, matrix::Bsr};
@@ -405,9 +425,10 @@ impl<'a> Problem<'a> {
             NearNull::new(&near)?;
         }
         match near.iter().position(|v| v.len() != n) {
-            Some(i) => {
-                Err(Error::invalid(format!("near-null vector {i} has {} numbers, not {n}", near[i].len())))
-            }
+            Some(i) => Err(Error::invalid(format!(
+                "near-null vector {i} has {} numbers; expected {n}",
+                near[i].len()
+            ))),
             // One rank's part of a vector may be zero.
             None => match near.iter().position(|v| self.numbers.is_none() && v.iter().all(|v| *v == 0.0)) {
                 Some(i) => Err(Error::invalid(format!("near-null vector {i} is zero; leave it out"))),
@@ -416,11 +437,11 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The rigid motions of an elastic body whose nodes' components are displacements: two translations and a rotation of nodes with two components,
-    /// three of each of nodes with three.
+    /// Returns the rigid motions of an elastic body whose components are displacements: two translations and
+    /// one rotation in 2-D, three translations and three rotations in 3-D.
     ///
     /// # Errors
-    /// No coordinates; nodes with other components; several stages.
+    /// No coordinates; nodes without 2 or 3 components; several stages.
     pub fn rigid_modes(&self) -> Result<Vec<Vec<f64>>> {
         let Some(points) = self.coordinates.as_deref() else {
             return Err(Error::invalid("rigid modes need the coordinates of nodes, and none are known"));
@@ -434,34 +455,35 @@ impl<'a> Problem<'a> {
         let modes = if self.stages() == 1 { rigid(self.block(), &own) } else { None };
         modes.ok_or_else(|| {
             Error::invalid(format!(
-                "rigid modes are those of nodes with 2 or 3 displacements; these have {} components in {} stages",
+                "rigid modes need nodes with 2 or 3 displacements and one stage; this system has {} \
+                 components and {} stages",
                 self.block(),
                 self.stages()
             ))
         })
     }
 
-    /// The same with subdomains of these rows that were cut in the whole system.
+    /// Adds subdomains of these rows that were cut from the whole system.
     pub fn with_subdomains(self, subdomains: Option<LocalSubdomains>) -> Self {
         Self { subdomains, ..self }
     }
 
-    /// The same that knows A and B of its terms A⊗M and τB⊗L, so that τ can be changed.
+    /// Adds A and B of the terms A⊗M and τB⊗L, so that τ can be changed later.
     ///
     /// # Errors
-    /// Not two terms, or coefficients of another order.
+    /// A problem without two terms; A or B of another order than the number of stages.
     pub fn with_stages(self, a: Dense, b: Dense) -> Result<Self> {
         let s = self.stages();
         if self.terms.terms.len() != 2 || [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
             return Err(Error::invalid(format!(
-                "A and B of {} terms with {s} stages",
+                "A and B need two terms and order {s}, the number of stages; the number of terms is {}",
                 self.terms.terms.len()
             )));
         }
         Ok(Self { stages: Some((a, b)), ..self })
     }
 
-    /// The same, borrowing nothing.
+    /// Copies borrowed data, so that the problem borrows nothing.
     pub fn into_owned(self) -> Problem<'static> {
         let terms = self.terms.terms.into_iter().map(|(c, a)| (c, Cow::Owned(a.into_owned())));
         Problem {
@@ -479,37 +501,37 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Unknowns of the whole system.
+    /// Returns the number of unknowns of the whole system.
     pub fn unknowns(&self) -> usize {
         self.unknowns
     }
 
-    /// Unknowns that this process holds.
+    /// Returns the number of unknowns that this process holds.
     pub fn own_len(&self) -> usize {
         self.terms.rows()
     }
 
-    /// Components b of a node.
+    /// Returns the number of components b of a node.
     pub fn block(&self) -> usize {
         self.terms.block()
     }
 
-    /// Stages s.
+    /// Returns the number of stages s.
     pub fn stages(&self) -> usize {
         self.terms.stages()
     }
 
-    /// The ranks that hold the system together.
+    /// Returns the communicator of the ranks that share the system.
     pub fn comm(&self) -> &Arc<dyn Communicator> {
         &self.comm
     }
 
-    /// The operator's terms, on the host.
+    /// Returns the terms of the operator, on the host.
     pub fn terms(&self) -> &Terms<'a> {
         &self.terms
     }
 
-    /// The system as given, for residuals on the host.
+    /// Returns the system as given, for residuals on the host.
     pub fn original(&self) -> OriginalSystem<'_> {
         OriginalSystem { terms: &self.terms, comm: &*self.comm }
     }
@@ -531,7 +553,7 @@ impl<'a> Problem<'a> {
 }
 
 impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
-    /// The same system, borrowed.
+    /// Borrows the system.
     fn from(problem: &'p Problem<'a>) -> Self {
         let terms = problem.terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Borrowed(&**a)));
         Problem {

@@ -56,8 +56,8 @@
 //! # Options
 //!
 //! [`Options`] set tolerances, limits, the method, the preconditioner and the device. Parse them from text,
-//! fill in the fields of the struct, or read them from the section `[solver]` of a file `system.toml`.
-//! Krylith chooses every option that you do not set.
+//! fill in the fields of the struct, or read them from the section `[solver]` of a file `system.toml`. An
+//! option that you leave out has a default, or is chosen automatically.
 //!
 //! ```
 //! use krylith::Options;

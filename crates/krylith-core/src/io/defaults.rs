@@ -1,4 +1,5 @@
-//! What `[solver]` in a `system.toml` says beside [`Options`]: how the system is numbered, its null space, and files to write.
+//! Settings in `[solver]` of a `system.toml` beyond [`Options`]: the ordering of unknowns, the null space,
+//! and output files.
 
 use super::source::line_of;
 use super::system::{SystemFile, is_toml};
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-/// Defaults of `krylith solve` that are no [`Options`] of a solver. A program that reads the system looks at them itself
-/// ([`Defaults::read`]).
+/// Defaults of `krylith solve` that are not solver [`Options`]. A program that reads a system must read and
+/// apply them itself ([`Defaults::read`]).
 ///
 /// # Examples
 /// ```
@@ -28,41 +29,42 @@ use toml::de::{DeTable, DeValue, Deserializer};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// `interleaved` or `segregated`.
+    /// Ordering of unknowns: `interleaved` or `segregated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordering: Option<String>,
-    /// `constant`, or a file of null vectors.
+    /// Null space: `constant`, or a file of null vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nullspace: Option<PathBuf>,
-    /// `rigid`, or a file of near-null vectors.
+    /// Near-null space: `rigid`, or a file of near-null vectors.
     #[serde(alias = "near-nullspace", skip_serializing_if = "Option::is_none")]
     pub near_nullspace: Option<PathBuf>,
-    /// Where x goes.
+    /// Output file for x.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<PathBuf>,
-    /// Where the report goes.
+    /// Output file for the report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<PathBuf>,
-    /// Where the picture of the residuals goes.
+    /// Output file for the plot of residuals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plot: Option<PathBuf>,
-    /// Where the solution on its mesh goes.
+    /// Output file for the solution on its mesh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vtu: Option<PathBuf>,
-    /// Of the solver's options the one that is wanted before the system is read.
+    /// Number of threads: the one solver option that is needed before the system is read.
     #[serde(skip)]
     pub threads: Option<usize>,
 }
 
-/// Their keys, as the file spells them.
+/// The keys of [`Defaults`] as spelled in the file.
 const KEYS: [&str; 8] =
     ["ordering", "nullspace", "near_nullspace", "near-nullspace", "out", "report", "plot", "vtu"];
 
 impl Defaults {
-    /// Those of a `system.toml`, with the paths of files relative to it; those of any other file are empty.
+    /// Reads the defaults of a `system.toml`, whose paths are relative to it; returns empty defaults for any
+    /// other file.
     ///
     /// # Errors
-    /// As [`read_system`](super::read_system), of the text alone.
+    /// As [`read_system`](super::read_system), for the text of the file only.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if !is_toml(path) {
@@ -71,7 +73,7 @@ impl Defaults {
         let SystemFile { solver, defaults, .. } = SystemFile::open(path)?;
         let Self { ordering, nullspace, near_nullspace, out, report, plot, vtu, .. } = defaults;
         let folder = path.parent().unwrap_or(Path::new(""));
-        // Words and standard output are no files.
+        // Keywords and standard output are not files.
         let place = |name: Option<PathBuf>, word: &str| {
             name.map(|name| if name == Path::new(word) { name } else { folder.join(name) })
         };
@@ -87,7 +89,7 @@ impl Defaults {
         })
     }
 
-    /// Puts them into the `[solver]` section of a file's table.
+    /// Adds the defaults to the `[solver]` section of a file's table.
     pub(super) fn add_to(&self, file: &mut toml::Table) -> Result<(), toml::ser::Error> {
         let own = toml::Table::try_from(self)?;
         if !own.is_empty()
@@ -100,7 +102,7 @@ impl Defaults {
     }
 }
 
-/// Takes a `system.toml` apart: `[solver]` has keys of [`Options`] and of [`Defaults`].
+/// Parses a `system.toml`, whose section `[solver]` has keys of [`Options`] and of [`Defaults`].
 pub(super) fn parse(path: &Path, text: &str) -> Result<SystemFile> {
     let wrong = |e: toml::de::Error| {
         let line = e.span().map_or(1, |span| line_of(text.as_bytes(), span.start));
@@ -123,7 +125,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<SystemFile> {
     SystemFile::deserialize(Deserializer::from(file)).map_err(wrong)
 }
 
-/// A complaint about a key, with the one that was probably meant.
+/// Extends an error about an unknown key with the key that was probably meant.
 fn with_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let Some(key) = message.strip_prefix("unknown field `").and_then(|_| quoted.next()) else {
@@ -139,9 +141,9 @@ fn with_hint(message: &str) -> String {
     }
     match meant("option", key, &known) {
         Some(name) => format!("{all}; did you mean `{name}`?"),
-        // A key of a solve that stands outside its section.
+        // A solver option outside its section.
         None if known.contains(&"matrix") && is_option(key) => {
-            format!("{all}; `{key}` belongs into the section [solver]")
+            format!("{all}; `{key}` belongs in the section [solver]")
         }
         None => all,
     }
@@ -159,7 +161,8 @@ mod tests {
 
     #[test]
     fn defaults_stand_beside_options() {
-        let text = "matrix = 'A.mtx'\n[solver]\nrtol = 1e-3\nordering = 'segregated'\nnullspace = 'constant'\nout = 'x.npy'\nreport = '-'\n";
+        let text = "matrix = 'A.mtx'\n[solver]\nrtol = 1e-3\nordering = 'segregated'\nnullspace = \
+                    'constant'\nout = 'x.npy'\nreport = '-'\n";
         let file = SystemFile::parse("d/system.toml", text).unwrap();
         assert_eq!((file.solver.rtol, file.defaults.ordering.as_deref()), (Some(1e-3), Some("segregated")));
         let dir = tempfile::tempdir().unwrap();
@@ -184,7 +187,7 @@ mod tests {
                 &[":3:", "`near_nullspace`", "did you mean `ordering`?"],
             ),
             ("matrx = 'A.mtx'\n", &[":1:", "did you mean `matrix`?"]),
-            ("matrix = 'A.mtx'\nrtol = 1\n", &[":2:", "`rtol` belongs into the section [solver]"]),
+            ("matrix = 'A.mtx'\nrtol = 1\n", &[":2:", "`rtol` belongs in the section [solver]"]),
             ("matrix = 'A.mtx'\n[solver]\nout = 1\n", &[":3:", "integer"]),
             ("matrix = 'A.mtx'\nsolver = 3\n", &[":2:"]),
         ] {

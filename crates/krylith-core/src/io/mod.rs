@@ -1,21 +1,24 @@
-//! Files in and out: matrices, vectors, whole systems, meshes.
+//! Input and output of matrices, vectors, systems and meshes.
 //!
-//! [`read_matrix`], [`read_vector`] and [`read_system`] tell formats apart by content, and by the name's ending
-//! only where the content cannot say. Errors name the file, and the line where there are lines. Sizes in headers
-//! are checked against the file's length before memory is taken for them. Writers replace files whole ([`atomic`]).
-//! [`parts`] reads the same files with many ranks, each its own rows.
+//! [`read_matrix`], [`read_vector`] and [`read_system`] recognise formats by content, and by the file
+//! extension only if the content is ambiguous. Errors name the file, and the line in text files. Sizes in
+//! headers are checked against the file's length before memory is allocated for them. Writers replace files
+//! atomically ([`atomic`]). [`parts`] reads the same files on many ranks, each its own rows.
 //!
-//! | format | matrix | vector | written |
-//! |---|---|---|---|
-//! | Matrix Market, plain or gzip, and AmgX's with a right-hand side behind the entries | yes | yes | [`matrix_market`] |
-//! | PETSc binary | AIJ | Vec | [`petsc`] |
-//! | NumPy `.npy` | | yes | [`numpy`] |
-//! | SciPy `.npz` | yes | | |
-//! | Harwell–Boeing and Rutherford–Boeing, plain or gzip | assembled and real, or a pattern | its right-hand side | |
-//! | MATLAB `.mat` of level 5 (`-v6`, `-v7`) | sparse | dense | |
-//! | numbers in a text file | | yes | [`write_vector`] |
-//! | `system.toml` | a system | | [`system`] |
-//! | VTK `.vtu` | | | [`vtu`] |
+//! Formats that can be read:
+//!
+//! - Matrix Market, plain or gzip, also in AmgX's variant with a right-hand side after the entries: matrices
+//!   and vectors; written by [`matrix_market`].
+//! - PETSc binary: matrices (AIJ) and vectors (Vec); written by [`petsc`].
+//! - NumPy `.npy`: vectors; written by [`numpy`].
+//! - SciPy `.npz`: matrices.
+//! - Harwell–Boeing and Rutherford–Boeing, plain or gzip: assembled real matrices and patterns, with their
+//!   right-hand side.
+//! - MATLAB `.mat` of level 5 (`-v6`, `-v7`): sparse matrices and dense vectors.
+//! - Text files of numbers: vectors; written by [`write_vector`].
+//! - `system.toml`: a system; written by [`system`].
+//!
+//! VTK files (`.vtu`) are only written, by [`vtu`].
 
 mod defaults;
 pub mod parts;

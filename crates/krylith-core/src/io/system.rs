@@ -1,4 +1,5 @@
-//! `system.toml`: a matrix or the parts of a Kronecker system, with right-hand side, coordinates and solver defaults.
+//! The file `system.toml`: a matrix or the parts of a Kronecker system, with right-hand side, coordinates and
+//! solver defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use super::{Array, Matrix, read_matrix, read_vector_of};
 use crate::matrix::{Butcher, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
 
-/// What is to be solved.
+/// The operator of a system: a matrix or a Kronecker sum.
 ///
 /// # Examples
 /// ```
@@ -33,7 +34,7 @@ pub enum SystemMatrix {
 }
 
 impl SystemMatrix {
-    /// Unknowns of the whole system.
+    /// Returns the number of unknowns of the whole system.
     pub fn rows(&self) -> usize {
         match self {
             SystemMatrix::Matrix(a) => a.rows(),
@@ -41,7 +42,7 @@ impl SystemMatrix {
         }
     }
 
-    /// Stages s; 1 for a plain matrix.
+    /// Returns the number of stages s; 1 for a plain matrix.
     pub fn stages(&self) -> usize {
         match self {
             SystemMatrix::Matrix(_) => 1,
@@ -50,7 +51,7 @@ impl SystemMatrix {
     }
 }
 
-/// A system as its files describe it.
+/// A system read from files.
 ///
 /// # Examples
 /// ```
@@ -76,21 +77,22 @@ impl SystemMatrix {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
-    /// What is to be solved.
+    /// The operator of the system.
     pub operator: SystemMatrix,
-    /// Right-hand side as the file has it, or several of them in columns ([`Array::into_columns`]);
-    /// [`unknowns`](Self::unknowns) brings one into the solver's order.
+    /// The right-hand side in the shape of the file, or several of them in columns ([`Array::into_columns`]).
+    /// [`unknowns`](Self::unknowns) converts one to the order of the solver.
     pub rhs: Option<Array>,
-    /// One point a node.
+    /// Coordinates, one point per node.
     pub coordinates: Option<Vec<[f64; 3]>>,
-    /// What to use where the user says nothing.
+    /// Solver options of the file, used as defaults.
     pub solver: Options,
-    /// The block size that the files speak of.
+    /// The block size stated in the files.
     pub block_hint: Option<usize>,
 }
 
 impl System {
-    /// An array of a file, such as the right-hand side, in the solver's order `row · s + k`; `what` names it in errors.
+    /// Converts an array of a file, such as the right-hand side, to the order of the solver `row · s + k`;
+    /// `what` names it in errors.
     ///
     /// # Errors
     /// A shape that is neither (N, s) nor flat with N·s numbers.
@@ -100,7 +102,7 @@ impl System {
     }
 }
 
-/// `system.toml` as text: one of `matrix` and `kronecker`, paths relative to the file.
+/// The parsed text of a `system.toml`: either `matrix` or `kronecker`, with paths relative to the file.
 ///
 /// # Examples
 /// ```
@@ -124,7 +126,7 @@ pub struct SystemFile {
     /// Right-hand side file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rhs: Option<PathBuf>,
-    /// File of node coordinates, one point a row.
+    /// File of node coordinates, one point per row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coordinates: Option<PathBuf>,
     /// Parts of A⊗M + τB⊗L.
@@ -133,7 +135,7 @@ pub struct SystemFile {
     /// Solver defaults.
     #[serde(default)]
     pub solver: Options,
-    /// The rest of the section: what `krylith solve` does where nothing else is said.
+    /// Other settings of the section: defaults of `krylith solve`.
     #[serde(skip)]
     pub defaults: Defaults,
 }
@@ -157,12 +159,12 @@ pub struct KroneckerFile {
     /// File of L.
     #[serde(rename = "L")]
     pub l: PathBuf,
-    /// Block size of both; where it is left out the files must speak of one.
+    /// Block size of both; if it is left out, a file must state one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<usize>,
     /// Step size τ, which multiplies B⊗L.
     pub tau: f64,
-    /// Time-stepping scheme: A = I and B its Butcher matrix.
+    /// Time-stepping scheme: A = I, and B is its Butcher matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
     /// s×s by rows.
@@ -175,11 +177,11 @@ pub struct KroneckerFile {
 
 /// Reads a system: a `.toml` file, or a matrix file of any format [`read_matrix`] knows.
 ///
-/// A vector that the matrix's file holds beside it ([`ReadMatrix::vector`](super::ReadMatrix::vector)) is taken as the
-/// right-hand side.
+/// A vector stored with the matrix in its file ([`ReadMatrix::vector`](super::ReadMatrix::vector)) is used as
+/// the right-hand side.
 ///
 /// # Errors
-/// Those of the files, unknown or missing keys (by name), and parts whose sizes do not fit together.
+/// Errors of the files, unknown or missing keys (by name), and parts whose sizes do not fit together.
 pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
     let path = path.as_ref();
     if is_toml(path) {
@@ -195,7 +197,7 @@ pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
     })
 }
 
-/// Writes `system.toml`; it appears whole or not at all.
+/// Writes a `system.toml` atomically: it appears complete or not at all.
 ///
 /// # Errors
 /// [`Error::Io`] with the path.
@@ -213,9 +215,10 @@ pub fn write(path: impl AsRef<Path>, file: &SystemFile) -> Result<()> {
     super::atomic::write(path, |out| out.write_all(text.as_bytes()))
 }
 
-/// The files that [`read_system`] reads: `path`, all that a `.toml` names, and PETSc's `.info` beside matrices.
+/// Lists the files that [`read_system`] reads: `path`, all files that a `.toml` names, and PETSc's `.info`
+/// files next to matrices.
 ///
-/// A file that cannot be read names no others; to read the system says why.
+/// For a file that cannot be read, only `path` is listed; [`read_system`] reports the error.
 pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
     let path = path.as_ref();
     let mut files = vec![path.to_path_buf()];
@@ -233,7 +236,7 @@ pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the name says that a file is a `system.toml`.
+/// Returns true if the extension of a file is `.toml`.
 pub(super) fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
 }
@@ -242,17 +245,17 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<SystemFile> {
     super::defaults::parse(path, &text[mark(text.as_bytes())..])
 }
 
-/// The one of `matrix` and `[kronecker]` that is given.
+/// The operator given in the file: `matrix` or `[kronecker]`.
 pub(super) enum Parts<'a> {
     Matrix(&'a Path),
     Kronecker(&'a KroneckerFile),
 }
 
 impl SystemFile {
-    /// Takes the text of a `system.toml` apart, and reads nothing that it names; errors call it `name`.
+    /// Parses the text of a `system.toml` without reading the files that it names; errors call it `name`.
     ///
     /// # Errors
-    /// Text that is no TOML, unknown or missing keys, options of a solve that do not do; with the line.
+    /// Text that is not TOML, unknown or missing keys, invalid solver options; with the line.
     pub fn parse(name: impl AsRef<Path>, text: &str) -> Result<Self> {
         let path = name.as_ref();
         let file = parse(path, text)?;
@@ -260,21 +263,22 @@ impl SystemFile {
         Ok(file)
     }
 
-    /// Reads the text, and nothing that it names.
+    /// Reads and parses the text, without the files that it names.
     pub(super) fn open(path: &Path) -> Result<Self> {
         Self::parse(path, &text(path)?)
     }
 
-    /// Refuses both or neither of `matrix` and `[kronecker]`, and a `block` that belongs elsewhere or is 0.
+    /// Returns the operator; an error for both or neither of `matrix` and `[kronecker]`, and for a `block`
+    /// that is misplaced or 0.
     pub(super) fn parts(&self, path: &Path) -> Result<Parts<'_>> {
         let bad = |message: &str| Err(Error::format(path, message));
         match (&self.matrix, &self.kronecker) {
             (Some(_), None) if self.block == Some(0) => bad("`block` is 0; it must be at least 1"),
             (Some(matrix), None) => Ok(Parts::Matrix(matrix)),
-            (None, Some(_)) if self.block.is_some() => bad("`block` belongs into the section [kronecker]"),
+            (None, Some(_)) if self.block.is_some() => bad("`block` belongs in the section [kronecker]"),
             (None, Some(parts)) => Ok(Parts::Kronecker(parts)),
-            (Some(_), Some(_)) => bad("both `matrix` and [kronecker] are given; one is expected"),
-            (None, None) => bad("neither `matrix` nor a section [kronecker] is given"),
+            (Some(_), Some(_)) => bad("both `matrix` and [kronecker] are given; give only one of them"),
+            (None, None) => bad("neither `matrix` nor [kronecker] is given; give one of them"),
         }
     }
 }
@@ -323,9 +327,9 @@ fn read_toml(path: &Path) -> Result<System> {
     Ok(system)
 }
 
-/// Refuses another number of points than nodes.
+/// Returns an error if there is not one point per node.
 pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usize>) -> Result<()> {
-    // Without a block size any number of unknowns a node may be meant.
+    // Without a block size, any number of unknowns per node is possible.
     let fits = match block {
         Some(block) => n.checked_mul(block) == Some(rows),
         None => n > 0 && rows.is_multiple_of(n),
@@ -337,7 +341,8 @@ pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usi
     Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")))
 }
 
-/// Refuses numbers that no option takes. An option of another method is not refused here: who names a method sets it aside.
+/// Returns an error for invalid numbers. Options of other methods are accepted here: they are ignored once
+/// the user names a method.
 fn check_solver(solver: &Options) -> Result<(), String> {
     let numbers = Options {
         method: None,
@@ -354,7 +359,8 @@ fn check_solver(solver: &Options) -> Result<(), String> {
     }
 }
 
-/// A and B.
+/// Returns A and B.
+
 pub(super) fn coefficients(path: &Path, parts: &KroneckerFile) -> Result<(Dense, Dense)> {
     match (&parts.scheme, &parts.a, &parts.b) {
         (Some(scheme), None, None) => {
@@ -362,18 +368,19 @@ pub(super) fn coefficients(path: &Path, parts: &KroneckerFile) -> Result<(Dense,
             Ok((Dense::identity(b.rows()), b))
         }
         (None, Some(a), Some(b)) => Ok((dense(path, "A", a)?, dense(path, "B", b)?)),
-        _ => Err(Error::format(path, "[kronecker] takes either `scheme` or both `A` and `B`")),
+        _ => Err(Error::format(path, "[kronecker] needs either `scheme` or both `A` and `B`")),
     }
 }
 
-/// The block size of M and L: what the section says, or what a file hints at.
+/// Returns the block size of M and L: that of the section, or else one stated in a file.
 pub(super) fn kronecker_block(
     path: &Path,
     parts: &KroneckerFile,
     hints: [Option<usize>; 2],
 ) -> Result<usize> {
     parts.block.or(hints[0]).or(hints[1]).ok_or_else(|| {
-        let message = "[kronecker] has no `block`, and neither M nor L speaks of a block size: say `block = 1` or what it is";
+        let message = "[kronecker] has no `block`, and neither M nor L states a block size: add `block`, \
+                       for example `block = 1`";
         Error::format(path, message)
     })
 }

@@ -1,18 +1,18 @@
-//! A hard system approached over easier ones.
+//! Continuation: a hard system is approached through a sequence of easier ones.
 
 use super::{Newton, NewtonObserver, NewtonOutcome, NewtonReport, NonlinearSystem};
 use crate::Result;
 
-/// Values that are put between two of the caller's, at most, to reach the second.
+/// Maximum number of values inserted between two of the caller's, to reach the second.
 const MOST_BETWEEN: usize = 8;
 
-/// One value of the parameter, and how it went.
+/// Result of Newton's method for one value of the parameter.
 ///
 /// # Examples
-/// [`Newton::continuation`] has a whole one.
+/// [`Newton::continuation`] has a complete example.
 /// ```
 /// use krylith::newton::{Continuation, Stage};
-/// /// What a log would say of a cavity at growing Reynolds numbers.
+/// /// Log lines for a cavity at growing Reynolds numbers.
 /// fn tell(done: &Continuation) -> Vec<String> {
 ///     let line = |s: &Stage| format!("Re {}: {} in {} steps", s.value, s.report.outcome, s.report.steps.len());
 ///     done.stages.iter().map(line).collect()
@@ -22,14 +22,14 @@ const MOST_BETWEEN: usize = 8;
 pub struct Stage {
     /// The parameter.
     pub value: f64,
-    /// Newton's method there.
+    /// The report of Newton's method for this value.
     pub report: NewtonReport,
 }
 
-/// How a continuation went.
+/// The result of a continuation.
 ///
 /// # Examples
-/// [`Newton::continuation`] makes one.
+/// [`Newton::continuation`] returns one.
 /// ```
 /// use krylith::newton::{Continuation, NewtonOutcome};
 /// fn reached(done: &Continuation, wanted: f64) -> Result<(), String> {
@@ -44,21 +44,21 @@ pub struct Stage {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
-    /// How the last stage ended: converged where the last of the caller's values was reached.
+    /// How the last stage ended: converged if the last of the caller's values was reached.
     pub outcome: NewtonOutcome,
-    /// The last value that was solved for, to which the x handed back belongs.
+    /// The last value for which the solve converged; the returned x belongs to it.
     pub reached: Option<f64>,
-    /// Every value that was tried, in this order.
+    /// All values that were tried, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Newton {
-    /// Solves for each of `values` of a parameter in turn, from the x of the one before. Where Newton's method fails, a value between the
-    /// last that was solved and this one comes first: their geometric mean, or the arithmetic one where a sign changes. `set` gives the
-    /// system the parameter.
+    /// Solves for each of `values` of a parameter in turn, from the x of the previous one. If Newton's method
+    /// fails, a value between the last one solved and this one is tried first: their geometric mean, or the
+    /// arithmetic mean if the sign changes. `set` sets the parameter of the system.
     ///
     /// # Errors
-    /// As [`solve`](Self::solve); what `set` says.
+    /// As [`solve`](Self::solve); errors of `set`.
     ///
     /// ```
     /// # use krylith::{matrix::Bsr, newton::{Newton, NewtonOptions, NonlinearSystem}};
@@ -124,7 +124,7 @@ impl Newton {
     }
 }
 
-/// A value between two.
+/// Returns a value between two.
 fn between(a: f64, b: f64) -> f64 {
     if a * b > 0.0 { a.signum() * (a * b).sqrt() } else { 0.5 * (a + b) }
 }

@@ -1,7 +1,8 @@
 //! Inexact Newton with a line search (Dembo, Eisenstat and Steihaug 1982; Eisenstat and Walker 1996).
 //!
-//! With s from ‖J s + F‖ ≤ η ‖F‖ the next x is x + λ s, where λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤ (1 − 10⁻⁴ λ) ‖F‖. Each is where
-//! the parabola through ‖F‖² at 0 and at the last λ, with the slope −2 ‖F‖² at 0, is smallest, within [0.1, 0.5] of the last.
+//! With s from ‖J s + F‖ ≤ η ‖F‖, the next x is x + λ s. λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤
+//! (1 − 10⁻⁴ λ) ‖F‖. Each λ minimises the parabola through ‖F‖² at 0 and at the previous λ, with slope −2
+//! ‖F‖² at 0, and is clamped to [0.1, 0.5] times the previous λ.
 
 use super::{
     NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep,
@@ -16,21 +17,23 @@ use rayon::prelude::*;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// What a step must gain, as a share of λ.
+/// Required relative decrease of ‖F‖, as a share of λ.
 const ARMIJO: f64 = 1e-4;
-/// Smallest and largest λ as a share of the one before.
+/// Smallest and largest λ as a share of the previous one.
 const SHORTER: [f64; 2] = [0.1, 0.5];
-/// No λ below it is tried.
+/// Smallest λ that is tried.
 const LEAST: f64 = 1e-8;
-/// Numbers that are summed in one go: the sum does not depend on the number of threads.
+/// Chunk of numbers that are summed sequentially, so that sums do not depend on the number of threads.
 const CHUNK: usize = 4096;
 
-/// Newton's method with its linear solver, which lives as long as the pattern stays.
+/// Newton's method with its linear solver, which is kept as long as the pattern of the Jacobian stays the
+/// same.
 ///
-/// A second solve, such as that of the next time step, analyses nothing anew. See the [module](super) for an example.
+/// A second solve, such as that of the next time step, reuses the analysis. See the [module](super) for an
+/// example.
 ///
 /// # Examples
-/// A hanging cable's angle, tan x = 1 − x, as one equation; a mesh differs by its pattern alone.
+/// The angle of a hanging cable, tan x = 1 − x, as a single equation; on a mesh only the pattern differs.
 /// ```
 /// use krylith::{matrix::Bsr, newton::{Newton, NewtonOptions, NonlinearSystem}};
 /// struct Angle(Bsr);
@@ -61,7 +64,7 @@ pub struct Newton {
     values: Vec<f64>,
 }
 
-/// Tells of a linear solve as part of a step.
+/// Reports the progress of a linear solve as part of a step.
 struct Inner<'a> {
     step: usize,
     cancel: &'a Cancel,
@@ -77,7 +80,7 @@ impl Observer for Inner<'_> {
     }
 }
 
-/// What a line search found.
+/// Result of a line search.
 struct Found {
     damping: f64,
     norm: f64,
@@ -85,10 +88,11 @@ struct Found {
 }
 
 impl Newton {
-    /// A solver by these options, whose linear solves are as `linear` says; its relative tolerance is each step's forcing term.
+    /// Creates a Newton solver. `linear` are the options of its linear solves, except for the relative
+    /// tolerance, which is the forcing term of each step.
     ///
     /// # Errors
-    /// Options that make no sense.
+    /// Invalid options.
     pub fn new(options: NewtonOptions, linear: &Options) -> Result<Self> {
         options.check()?;
         Ok(Self {
@@ -107,8 +111,8 @@ impl Newton {
     /// Solves F(x) = 0 from the given x, and leaves the best x found there.
     ///
     /// # Errors
-    /// An x of another length; what the system cannot evaluate; what [`Solver`] says. That Newton's method does not converge is a
-    /// [`NewtonOutcome`].
+    /// An x of another length; errors of the system's functions; errors of [`Solver`]. Non-convergence is a
+    /// [`NewtonOutcome`], not an error.
     pub fn solve<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
@@ -117,7 +121,7 @@ impl Newton {
         self.solve_watched(system, x, &mut ())
     }
 
-    /// As [`solve`](Self::solve), told of every step and of the linear solves within.
+    /// Solves as [`solve`](Self::solve) does, and reports every step and its linear solve to an observer.
     ///
     /// # Errors
     /// As [`solve`](Self::solve).
@@ -165,7 +169,7 @@ impl Newton {
         Ok(&self.report)
     }
 
-    /// One step from x with F(x) in `f`: ‖F‖ after it, or why there is none.
+    /// Makes one step from x, with F(x) in `f`. Returns ‖F‖ after it, or the outcome if there is no step.
     fn step<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
@@ -211,8 +215,9 @@ impl Newton {
         }
         if !exact {
             details.push(format!(
-                "the linear solve ended as {linear} after {iterations} iterations at {linear_residual:.1e}, short of \
-                 {forcing:.1e}; the best direction so far is taken if ‖F‖ falls along it"
+                "the linear solve ended as {linear} after {iterations} iterations, with residual \
+                 {linear_residual:.1e} above its tolerance {forcing:.1e}; its best direction is used if ‖F‖ \
+                 decreases along it"
             ));
         }
         for detail in details {
@@ -245,7 +250,8 @@ impl Newton {
         Ok(Ok(found.norm))
     }
 
-    /// The linear solver with the Jacobian in `values`: a new one, or the old one where the pattern is the same.
+    /// Sets up the linear solver with the Jacobian in `values`: reuses it if the pattern is the same, else
+    /// creates a new one.
     fn set_up<T: NonlinearSystem + ?Sized>(&mut self, system: &T) -> Result<()> {
         let pattern = system.pattern();
         if let Some(solver) = &mut self.solver
@@ -253,7 +259,7 @@ impl Newton {
         {
             return solver.update_values(&self.values);
         }
-        self.solver = None; // its memory first
+        self.solver = None; // free its memory first
         let mut matrix = pattern.clone();
         matrix.values_mut().copy_from_slice(&self.values);
         self.linear.within(|| matrix.check_finite())??;
@@ -267,7 +273,8 @@ impl Newton {
         Ok(())
     }
 
-    /// x ← x + λ s and f ← F there, with the first λ that gains enough; x as it was where none does.
+    /// Sets x ← x + λ s and f ← F(x) with the first λ that decreases ‖F‖ enough; leaves x unchanged if there
+    /// is none.
     fn search<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
@@ -296,22 +303,22 @@ impl Newton {
         Ok(None)
     }
 
-    /// How the last solve went.
+    /// Returns the report of the last solve.
     pub fn report(&self) -> &NewtonReport {
         &self.report
     }
 
-    /// The last linear solve: by what means, and where. None before the first.
+    /// Returns the solution of the last linear solve; `None` before the first one.
     pub fn linear(&self) -> Option<&Solution> {
         self.solver.as_ref().map(Solver::solution)
     }
 
-    /// The options that it was made with.
+    /// Returns the options that it was created with.
     pub fn options(&self) -> &NewtonOptions {
         &self.options
     }
 
-    /// What stops a solve from another thread.
+    /// Returns a token that stops a solve from another thread.
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()
     }
@@ -321,7 +328,7 @@ fn without() -> Error {
     Error::Internal("Newton without a solver".into())
 }
 
-/// ‖v‖₂, the same on any number of threads.
+/// Returns ‖v‖₂, independent of the number of threads.
 fn norm(v: &[f64]) -> f64 {
     let sums: Vec<f64> = v.par_chunks(CHUNK).map(|part| part.iter().map(|v| v * v).sum::<f64>()).collect();
     sums.iter().sum::<f64>().sqrt()

@@ -1,10 +1,10 @@
-//! How exact the linear solve of a Newton step is.
+//! Forcing terms: the tolerances of the linear solves of Newton steps.
 
 use crate::{Error, Result};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// η of ‖J s + F‖ ≤ η ‖F‖.
+/// The forcing term η in ‖J s + F‖ ≤ η ‖F‖.
 ///
 /// # Examples
 /// ```
@@ -15,8 +15,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Forcing {
-    /// Eisenstat and Walker's second choice (1996): η_k = γ (‖F_k‖/‖F_{k−1}‖)², not below γ η²_{k−1} where that exceeds 0.1, at most
-    /// `most`, and no smaller than what is left to Newton's own tolerance, halved.
+    /// Choice 2 of Eisenstat and Walker (1996): η_k = γ (‖F_k‖/‖F_{k−1}‖)². It is at least γ η²_{k−1} if that
+    /// exceeds 0.1, at least half of Newton's target over ‖F_k‖, and at most `most`.
     EisenstatWalker {
         /// η of the first step.
         first: f64,
@@ -29,20 +29,21 @@ pub enum Forcing {
     Constant(f64),
 }
 
-/// Above it the safeguard by the last η holds.
+/// The safeguard by the previous η applies above this value.
 const SAFEGUARD: f64 = 0.1;
-/// Share of Newton's own tolerance that a linear solve need not go below.
+/// Share of Newton's tolerance below which a linear solve need not go.
 const ENOUGH: f64 = 0.5;
 
 impl Default for Forcing {
-    /// Eisenstat and Walker's, with 0.1 in the first step, γ = 0.9 and at most 0.9.
+    /// Returns the choice of Eisenstat and Walker with η = 0.1 in the first step, γ = 0.9 and η ≤ 0.9.
     fn default() -> Self {
         Forcing::EisenstatWalker { first: 0.1, gamma: 0.9, most: 0.9 }
     }
 }
 
 impl Forcing {
-    /// η of a step that begins with ‖F‖ = `norm` and is to reach `target`; `last` is ‖F‖ and η of the step before.
+    /// Computes η of a step that starts with ‖F‖ = `norm`, for the final target `target`; `last` is ‖F‖ and η
+    /// of the previous step.
     pub(super) fn eta(&self, norm: f64, target: f64, last: Option<(f64, f64)>) -> f64 {
         let (first, gamma, most) = match *self {
             Forcing::Constant(eta) => return eta,
@@ -56,7 +57,7 @@ impl Forcing {
         eta.max(ENOUGH * target / norm).min(most)
     }
 
-    /// Refuses an η outside (0, 1).
+    /// Returns an error for an η outside (0, 1).
     pub(super) fn check(&self) -> Result<()> {
         let all = match *self {
             Forcing::Constant(eta) => [("tolerance of the linear solves", eta); 3],
@@ -69,7 +70,7 @@ impl Forcing {
         match all.iter().find(|(_, value)| !(*value > 0.0 && *value < 1.0)) {
             None => Ok(()),
             Some((name, value)) => {
-                Err(Error::invalid(format!("the {name} is {value}; it must lie between 0 and 1")))
+                Err(Error::invalid(format!("the {name} is {value}; it must be between 0 and 1")))
             }
         }
     }
@@ -83,7 +84,8 @@ impl FromStr for Forcing {
         }
         let forcing = text.parse().map(Forcing::Constant).map_err(|_| {
             Error::invalid(format!(
-                "`{text}` is no forcing term; it is ew (Eisenstat and Walker) or a number below 1"
+                "`{text}` is not a forcing term; expected ew (Eisenstat and Walker) or a number between 0 \
+                 and 1"
             ))
         })?;
         forcing.check()?;

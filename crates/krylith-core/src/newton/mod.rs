@@ -1,8 +1,9 @@
 //! Nonlinear systems F(x) = 0 whose Jacobian is a sparse point-block matrix, by inexact Newton methods.
 //!
-//! [`Newton`] solves J(x) s = −F(x) with one [`Solver`](crate::Solver), which it keeps: the pattern of J is analysed once, each step gives
-//! new values, and the linear solve is as exact as [`Forcing`] asks. A line search shortens s where ‖F‖ would not fall.
-//! [`Newton::continuation`] approaches a hard system over easier ones.
+//! [`Newton`] solves J(x) s = −F(x) with one [`Solver`](crate::Solver), which it keeps: the pattern of J is
+//! analysed once, and each step updates its values. [`Forcing`] sets the tolerance of each linear solve, and
+//! a line search shortens s if ‖F‖ would not decrease. [`Newton::continuation`] approaches a hard system
+//! through a sequence of easier ones.
 //!
 //! ```
 //! use krylith::matrix::Bsr;
@@ -90,25 +91,26 @@ use crate::{Error, Result};
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait NonlinearSystem {
-    /// The pattern of the Jacobian, with blocks of order b; its values are not looked at. It must be the same for every x.
+    /// Returns the pattern of the Jacobian, with blocks of order b; its values are ignored. It must be the
+    /// same for every x.
     fn pattern(&self) -> &Bsr;
-    /// f ← F(x). Numbers are those of [`Bsr`] rows: component c of node i at i·b + c.
+    /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows.
     ///
     /// # Errors
-    /// What the system cannot evaluate.
+    /// The system cannot be evaluated at x.
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()>;
-    /// values ← ∂F/∂x at x, in the natural order of [`Bsr::values`].
+    /// Computes values ← ∂F/∂x at x, in the order of [`Bsr::values`].
     ///
     /// # Errors
-    /// What the system cannot evaluate.
+    /// The system cannot be evaluated at x.
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()>;
-    /// Where nodes lie, which some partitions use.
+    /// Returns the coordinates of nodes, which some partitions use.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         None
     }
 }
 
-/// When Newton's method stops, and how exact its linear solves are.
+/// Stopping criteria of Newton's method, and the accuracy of its linear solves.
 ///
 /// # Examples
 /// ```
@@ -116,20 +118,20 @@ pub trait NonlinearSystem {
 /// let forcing = Forcing::Constant(1e-4);
 /// let options = NewtonOptions { rtol: 1e-10, max_steps: 20, forcing, ..NewtonOptions::default() };
 /// assert_eq!(options.atol, 0.0);
-/// let newton = krylith::newton::Newton::new(options, &"precond=ildu:fill=1".parse()?)?; // of its linear solves
+/// let newton = krylith::newton::Newton::new(options, &"precond=ildu:fill=1".parse()?)?; // for linear solves
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NewtonOptions {
-    /// Converged where ‖F(x)‖ ≤ rtol ‖F(x₀)‖.
+    /// Relative tolerance: converged if ‖F(x)‖ ≤ rtol ‖F(x₀)‖.
     pub rtol: f64,
-    /// Converged where ‖F(x)‖ ≤ atol.
+    /// Absolute tolerance: converged if ‖F(x)‖ ≤ atol.
     pub atol: f64,
-    /// Most steps.
+    /// Maximum number of steps.
     pub max_steps: usize,
     /// The tolerance of each linear solve.
     pub forcing: Forcing,
-    /// What becomes of the preconditioner when the Jacobian changes.
+    /// Treatment of the preconditioner when the Jacobian changes.
     pub refresh: Refresh,
 }
 
@@ -140,7 +142,7 @@ impl Default for NewtonOptions {
 }
 
 impl NewtonOptions {
-    /// Refuses numbers that make no sense.
+    /// Returns an error for invalid numbers.
     fn check(&self) -> Result<()> {
         for (name, value) in [("rtol", self.rtol), ("atol", self.atol)] {
             if !(value >= 0.0 && value.is_finite()) {

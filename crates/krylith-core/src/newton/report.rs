@@ -1,4 +1,4 @@
-//! What a Newton solve answers, and who may watch it.
+//! Results of a Newton solve, and its observers.
 
 use crate::space::{Outcome, Progress};
 use std::ops::ControlFlow;
@@ -12,23 +12,23 @@ use std::ops::ControlFlow;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewtonOutcome {
-    /// ‖F(x)‖ is within tolerance.
+    /// ‖F(x)‖ meets the tolerance.
     Converged,
-    /// The limit of steps came first.
+    /// The maximum number of steps was reached.
     MaxSteps,
-    /// No step along the direction made ‖F‖ smaller, although the linear solve was as exact as asked: a local minimum of ‖F‖, a Jacobian
-    /// that does not belong to F, or rounding.
+    /// No step along the direction decreased ‖F‖, although the linear solve met its tolerance: a local
+    /// minimum of ‖F‖, a Jacobian that does not match F, or rounding.
     LineSearch,
-    /// A linear solve ended before its tolerance, and what it left led nowhere.
+    /// A linear solve missed its tolerance, and no step along its direction decreased ‖F‖.
     LinearSolve,
-    /// F of the first guess has a NaN or an infinity.
+    /// F at the initial guess is NaN or infinite.
     NotFinite,
     /// The observer asked to stop, or the solve was cancelled.
     Interrupted,
 }
 
 impl NewtonOutcome {
-    /// The name in reports.
+    /// Returns the name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             NewtonOutcome::Converged => "converged",
@@ -57,18 +57,18 @@ impl std::fmt::Display for NewtonOutcome {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct NewtonSeconds {
-    /// F, in the line search too.
+    /// Seconds to evaluate F, including the line search.
     pub residual: f64,
-    /// J.
+    /// Seconds to evaluate the Jacobian J.
     pub jacobian: f64,
-    /// The linear solver made, or given new values.
+    /// Seconds to set up the linear solver, or to update its values.
     pub setup: f64,
-    /// Linear solves.
+    /// Seconds of linear solves.
     pub solve: f64,
 }
 
 impl NewtonSeconds {
-    /// All of them.
+    /// Returns the total of all parts.
     pub fn total(&self) -> f64 {
         self.residual + self.jacobian + self.setup + self.solve
     }
@@ -94,7 +94,7 @@ impl NewtonSeconds {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NewtonStep {
-    /// Its number, from 1.
+    /// Number of the step, from 1.
     pub number: usize,
     /// ‖F‖ before it.
     pub before: f64,
@@ -104,19 +104,19 @@ pub struct NewtonStep {
     pub forcing: f64,
     /// How the linear solve ended.
     pub linear: Outcome,
-    /// Its iterations.
+    /// Iterations of the linear solve.
     pub iterations: usize,
-    /// ‖J s + F‖/‖F‖ that it reached.
+    /// ‖J s + F‖/‖F‖ at the end of the linear solve.
     pub linear_residual: f64,
-    /// The share λ of the direction that was taken.
+    /// The damping λ of the step along the direction.
     pub damping: f64,
-    /// Values of λ that were tried.
+    /// Number of values of λ that were tried.
     pub trials: usize,
-    /// Where the time went.
+    /// Seconds of the step by kind of work.
     pub seconds: NewtonSeconds,
 }
 
-/// Something that happened on the way.
+/// An event of a Newton solve.
 ///
 /// # Examples
 /// ```
@@ -126,13 +126,13 @@ pub struct NewtonStep {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewtonEvent {
-    /// The step in which it did, from 1.
+    /// The step in which it happened, from 1.
     pub step: usize,
-    /// In words.
+    /// A description, as text.
     pub detail: String,
 }
 
-/// How a Newton solve went.
+/// The result of a Newton solve.
 ///
 /// # Examples
 /// ```
@@ -152,19 +152,19 @@ pub struct NewtonEvent {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewtonReport {
-    /// How it ended.
+    /// How the solve ended.
     pub outcome: NewtonOutcome,
-    /// ‖F‖ of the first guess.
+    /// ‖F‖ at the initial guess.
     pub first: f64,
-    /// ‖F‖ of the x handed back.
+    /// ‖F‖ at the returned x.
     pub last: f64,
-    /// ‖F‖ that ends the solve.
+    /// The tolerance on ‖F‖.
     pub target: f64,
-    /// Every step that was taken.
+    /// All steps taken.
     pub steps: Vec<NewtonStep>,
-    /// What was worth saying.
+    /// Events in order, such as fallbacks of linear solves.
     pub events: Vec<NewtonEvent>,
-    /// Where the time went, with steps that came to nothing.
+    /// Seconds by kind of work, including steps that failed.
     pub seconds: NewtonSeconds,
 }
 
@@ -181,18 +181,18 @@ impl NewtonReport {
         }
     }
 
-    /// True where ‖F(x)‖ is within tolerance.
+    /// Returns true if ‖F(x)‖ meets the tolerance.
     pub fn converged(&self) -> bool {
         self.outcome == NewtonOutcome::Converged
     }
 
-    /// Iterations of all linear solves.
+    /// Returns the number of iterations of all linear solves.
     pub fn iterations(&self) -> usize {
         self.steps.iter().map(|step| step.iterations).sum()
     }
 }
 
-/// Watches a Newton solve; solvers never print.
+/// Observer of a Newton solve; the library itself never prints.
 ///
 /// # Examples
 /// ```
@@ -218,19 +218,19 @@ impl NewtonReport {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait NewtonObserver {
-    /// ‖F‖ after so many steps, and the ‖F‖ that ends the solve. Break to interrupt.
+    /// Called with ‖F‖ after this many steps, and the tolerance on ‖F‖. Return `Break` to interrupt.
     fn residual(&mut self, _steps: usize, _norm: f64, _target: f64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    /// Where the linear solve of a step, from 1, is. Break to interrupt.
+    /// Called with the progress of the linear solve of a step, from 1. Return `Break` to interrupt.
     fn linear(&mut self, _step: usize, _progress: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    /// A step was taken.
+    /// Called after each step.
     fn stepped(&mut self, _step: &NewtonStep) {}
-    /// Something happened.
+    /// Called for each event.
     fn event(&mut self, _event: &NewtonEvent) {}
-    /// Continuation goes on to this value of the parameter.
+    /// Called when continuation proceeds to this value of the parameter.
     fn parameter(&mut self, _value: f64) {}
 }
 

@@ -139,7 +139,7 @@ fn runs_of_rows_that_do_not_fit_are_refused_on_every_rank() {
         Ok(Problem::distributed_csr(comm.clone(), &own, block).err().map(|e| e.to_string()))
     });
     assert!(others.unwrap().iter().flatten().filter(|e| e.contains("different block sizes")).count() == 2);
-    assert!(refused([0, 19, 40], 40, 2).iter().all(|e| e.contains("no multiple")));
+    assert!(refused([0, 19, 40], 40, 2).iter().all(|e| e.contains("not a multiple")));
     assert!(refused([0, 20, 40], 40, 9).iter().all(|e| e.contains("block sizes are 1 to 8")));
-    assert!(refused([0, 20, 40], 41, 1).iter().all(|e| e.contains("40 rows together")));
+    assert!(refused([0, 20, 40], 41, 1).iter().all(|e| e.contains("the total number of rows is 40")));
 }

@@ -1,4 +1,5 @@
-//! From scalar rows to blocks: which size suits the pattern of all ranks, and the blocks of one rank.
+//! Grouping of scalar rows into blocks: detection of the block size from the pattern of all ranks, and the
+//! blocks of one rank.
 
 use super::{ScalarRows, whole_numbers};
 use crate::comm::{Communicator, Solo, agree, gather};
@@ -9,19 +10,20 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Stored zeros that a block size may add, as a share of the entries there are: without further reason, and where the rows of a
-/// node have the same neighbours, so that a block is what couples two nodes. A block
-/// then takes no more bytes than its entries with their columns, and its factors are simpler (collocated Oseen systems of four fields and
-/// 7,000 to 55,000 unknowns, one core: set-up of ILDU(0) 1.4 to 4 times as fast, iterations of BiCGSTAB 1.0 to 1.6 times).
+/// Stored zeros that a block size may add, as a share of the entries: in general, and if the rows of a node
+/// have the same neighbours, so that a block couples two nodes. In that case a block takes no more bytes than
+/// its entries with their columns, and its factors are simpler. Measured on one core, for collocated Oseen
+/// systems of four fields and 7,000 to 55,000 unknowns: set-up of ILDU(0) is 1.4 to 4 times as fast, and
+/// iterations of BiCGSTAB 1.0 to 1.6 times.
 const FILL: [f64; 2] = [0.2, 0.75];
-/// A size that adds more is not even told of: fields that do not couple add as much.
+/// A size that adds more than this share is not even reported: uncoupled fields add as much.
 const TOLD: f64 = 0.99;
-/// Fewer nodes tell nothing by their neighbours.
+/// Fewer nodes than this are too few to compare neighbours.
 const NODES: usize = 16;
-/// Rows of a node have the same neighbours if each has at least so many of those that they have together.
+/// Rows of a node count as having the same neighbours if each has at least this share of their union.
 const SAME: f64 = 0.95;
 
-/// A block size for scalar rows.
+/// A detected block size for scalar rows.
 ///
 /// # Examples
 /// ```
@@ -35,17 +37,17 @@ const SAME: f64 = 0.95;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SuitedBlock {
-    /// The size; 1 if no larger one suits.
+    /// The block size; 1 if no larger one suits.
     pub block: usize,
-    /// Zeros that it adds over entries that are stored.
+    /// Added zeros as a share of the stored entries.
     pub added: f64,
-    /// Rows in groups of so many have the same neighbours, though blocks are not taken: they would add many zeros, or a diagonal entry
-    /// is zero, for which scalar rows have remedies. 1 if there are none.
+    /// Size of groups of rows with the same neighbours that are not used as blocks; 1 if there are none.
+    /// Blocks would add too many zeros, or a diagonal entry is zero, which scalar rows can handle.
     pub alike: usize,
 }
 
-/// The largest block size up to [`MAX_BLOCK`] that adds at most 20 % stored zeros; else one whose rows have the same neighbours, by
-/// entries that are not zero, and which adds at most 75 %.
+/// Detects a block size: the largest up to [`MAX_BLOCK`] that adds at most 20 % stored zeros. Otherwise, one
+/// whose rows have the same neighbours by nonzero entries, and that adds at most 75 %.
 ///
 /// ```
 /// use krylith::matrix::Csr;
@@ -64,11 +66,11 @@ pub struct SuitedBlock {
 /// ```
 pub fn suited_block(a: &Csr) -> SuitedBlock {
     let found = suited(&Solo, a, 0, a.rows(), a.rows());
-    found.expect("nobody else is there to fail")
+    found.expect("a single rank cannot fail")
 }
 
-/// The same for the rows of all ranks from `first` on, each of which begins and ends at a multiple of every size that divides
-/// `common`. Collective.
+/// Detects the block size for the rows of all ranks. This rank's rows start at `first`; each rank's rows
+/// start and end at a multiple of every size that divides `common`. Collective.
 pub(super) fn suited(
     comm: &dyn Communicator,
     a: &Csr,
@@ -85,7 +87,7 @@ pub(super) fn suited(
     for block in (2..=MAX_BLOCK).rev() {
         if common.is_multiple_of(block) && a.columns().is_multiple_of(block) {
             let added = |blocks: usize| (blocks * block * block) as f64 / stored as f64 - 1.0;
-            // One row of a node tells of most sizes that they add too much.
+            // For most sizes, one row of each node already shows that they add too much.
             let [least, _] = sums([touched_by_one_row(a, block), 0])?;
             if added(least) > TOLD {
                 continue;
@@ -116,14 +118,14 @@ pub(super) fn suited(
     })
 }
 
-/// Block rows of this rank, where ranks hold runs of rows of a scalar matrix with global columns; and where its entries stand in them, if
-/// blocks are larger than 1×1. Collective.
+/// Groups this rank's run of rows of a scalar matrix, with global columns, into block rows. Also returns the
+/// positions of its entries in the blocks, if blocks are larger than 1×1. Collective.
 pub(crate) fn run_of_rows(
     comm: &dyn Communicator,
     own: &Csr,
     block: Option<usize>,
 ) -> Result<(Rows, Option<Grouping>)> {
-    // A block size of 0 is one that is left open.
+    // 0 stands for a block size to be detected.
     let mine = [own.rows(), block.map_or(0, |b| b.max(1))].map(|n| (n as u64).to_le_bytes()).concat();
     let told: Vec<[usize; 2]> = gather(comm, &mine)?
         .iter()
@@ -137,18 +139,18 @@ pub(crate) fn run_of_rows(
     let common = counts.iter().fold(0, |a, &b| common_divisor(a, b));
     let checked = match block {
         _ if own.columns() != all => Err(Error::invalid(format!(
-            "rank {} has rows of {} columns; the ranks have {all} rows together",
+            "rank {} has rows of {} columns; the total number of rows is {all}, and both must agree",
             comm.rank(),
             own.columns()
         ))),
-        _ if told.iter().any(|[_, b]| *b != told[0][1]) => {
-            Err(Error::invalid("the ranks name different block sizes; give all of them the same"))
-        }
+        _ if told.iter().any(|[_, b]| *b != told[0][1]) => Err(Error::invalid(
+            "the ranks give different block sizes; give the same block size on every rank",
+        )),
         Some(b) if b == 0 || b > MAX_BLOCK => {
             Err(Error::invalid(format!("block sizes are 1 to {MAX_BLOCK}, not {b}")))
         }
         Some(b) if !common.is_multiple_of(b) => Err(Error::invalid(format!(
-            "blocks of {b}×{b}, and a rank with a number of rows that is no multiple"
+            "the block size is {b}, and the number of rows of some rank is not a multiple of it"
         ))),
         _ => Ok(()),
     };
@@ -173,13 +175,14 @@ fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Rows that a thread has at least.
+/// Minimum number of rows per thread.
 const ROWS: usize = 1 << 12;
 
-/// Blocks of a b×b grid that have an entry whose value `counts`; and for every row of scalars how many it has one in.
+/// Counts the b×b blocks with an entry whose value `counts`, and the sum over scalar rows of the blocks in
+/// which each has one.
 fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2] {
     let (a, nodes, columns) = (Arrays::of_csr(a), a.rows() / b, a.columns() / b);
-    // A piece for each thread: every one has a number for each block column, the last node that has a block in it, from 1 on.
+    // One chunk per thread. Each stores, per block column, the last node (from 1) with a block in it.
     let pieces = (nodes * b).div_ceil(ROWS).clamp(1, rayon::current_num_threads());
     let of_piece = |piece: usize| {
         let mut seen = vec![0u32; columns];
@@ -193,14 +196,15 @@ fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2]
     }
 }
 
-/// Blocks that the first row of each block row has an entry in: no more than the block rows have.
+/// Counts the blocks in which the first row of each block row has an entry: a lower bound on the number of
+/// blocks.
 fn touched_by_one_row(a: &Csr, b: usize) -> usize {
     let (a, nodes) = (Arrays::of_csr(a), a.rows() / b);
     let of_node = |node: usize| with_block!(b, touched_by_row, a, node * b);
     fold_rows(nodes, || 0, |sum, node| *sum += of_node(node), |a, b| a + b)
 }
 
-/// See [`touched`]; of these nodes.
+/// Computes [`touched`] for a range of nodes.
 #[inline(always)]
 fn touched_by_nodes(
     b: usize,
@@ -227,7 +231,7 @@ fn touched_by_nodes(
     [blocks, by_row]
 }
 
-/// Block columns in which a row of scalars has an entry.
+/// Counts the block columns in which a scalar row has an entry.
 #[inline(always)]
 fn touched_by_row(b: usize, a: Arrays, row: usize) -> usize {
     let columns = a.col[a.row(row)].iter().map(|j| j / b as u32);
@@ -235,7 +239,7 @@ fn touched_by_row(b: usize, a: Arrays, row: usize) -> usize {
     columns.scan(u32::MAX, new).sum()
 }
 
-/// The block columns of block row `i`, ascending.
+/// Lists the block columns of block row `i` in ascending order.
 fn block_columns(a: &Csr, b: usize, i: usize, columns: &mut Vec<u32>) {
     columns.clear();
     for row in i * b..(i + 1) * b {
@@ -316,7 +320,8 @@ mod tests {
         }
     }
 
-    /// Velocities that couple with themselves and the pressure, and a pressure that couples with all, on a grid.
+    /// Velocities that couple with themselves and the pressure, and a pressure that couples with all, on a
+    /// grid.
     fn oseen([nx, ny]: [usize; 2], stabilised: bool) -> Csr {
         let mut entries = Vec::new();
         let node = |x: usize, y: usize| (4 * (y * nx + x)) as u32;

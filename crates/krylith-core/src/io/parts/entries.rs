@@ -1,9 +1,10 @@
-//! Matrix Market coordinates by parts: each rank parses a range of lines and sends entries to the owners of their rows.
+//! Reading of Matrix Market coordinates by parts: each rank parses a range of lines and sends entries to the
+//! owners of their rows.
 //!
-//! Ranges of equal bytes are cut at line ends and read in rounds of a few megabytes. After each round the entries, mirror
-//! images included, go where their rows live. An owner keeps what came apart by sender and by round, so that putting
-//! it together follows the file's order and duplicates sum to the same bits as in the whole-file reader. A rank holds
-//! 16 bytes for each entry of its rows beside the matrix, and one round.
+//! Ranges of equal bytes are cut at line ends and read in rounds of a few megabytes. After each round the
+//! entries, including mirrored ones, are sent to the owners of their rows. An owner stores them by sender and
+//! round, so that assembly follows the order of the file, and duplicates sum to the same bits as in the
+//! whole-file reader. Besides the matrix, a rank holds 16 bytes per entry of its rows, and one round.
 
 use std::ops::Range;
 
@@ -18,26 +19,27 @@ use crate::io::coordinate::{
 use crate::io::matrix_market::Symmetry;
 use crate::{Error, Result};
 
-/// Text that a rank parses between two exchanges.
+/// Bytes of text that a rank parses between two exchanges.
 pub(super) const BATCH_BYTES: usize = 1 << 21;
-/// Entries up to which rounds are put together in one chunk.
+/// Largest number of entries up to which rounds are merged into one chunk.
 const CHUNK_ENTRIES: usize = 1 << 16;
-/// Row, column and value in a message.
+/// Bytes of a row, column and value in a message.
 const ENTRY_BYTES: usize = 16;
 
-/// What one rank found in its lines.
+/// Findings of one rank in its lines.
 #[derive(Default)]
 struct Found {
     /// Lines with an entry.
     count: usize,
-    /// Offset and message of the first line that is wrong.
+    /// Offset and message of the first invalid line.
     fault: Option<(usize, String)>,
-    /// Where the first line below the diagonal begins, and the first above it.
+    /// Offset of the first line with an entry below the diagonal, and of the first above it.
     below: Option<usize>,
     above: Option<usize>,
 }
 
-/// This rank's rows `bounds[rank]..bounds[rank + 1]`; `batch` bytes of text are parsed a round. Collective.
+/// Reads this rank's rows `bounds[rank]..bounds[rank + 1]`, parsing `batch` bytes of text per round.
+/// Collective.
 pub(super) fn read(
     comm: &dyn Communicator,
     body: &Coordinates,
@@ -53,7 +55,7 @@ pub(super) fn read(
     let mut stores: Vec<Vec<Vec<Entry>>> = vec![Vec::new(); ranks];
     for round in 0..rounds {
         let mut out = vec![Vec::new(); ranks];
-        // A rank that found a fault goes on listening: the others learn of it at the end.
+        // A rank that found an error continues to take part in exchanges; the others learn of it at the end.
         if let (None, Some(piece)) = (&found.fault, pieces.get(round)) {
             send(body, piece.clone(), bounds, &mut found, &mut out);
         }
@@ -65,7 +67,7 @@ pub(super) fn read(
     same(comm, assemble(body, bounds[rank]..bounds[rank + 1], stores))
 }
 
-/// Where the lines of a rank begin: the first line end at or after its share of the bytes.
+/// Returns the start of a rank's lines: after the first line end at or after its share of the bytes.
 fn line_start(body: &Coordinates, rank: usize, ranks: usize) -> usize {
     let bytes = (body.text.len() - body.body) as u128;
     match body.body + (bytes * rank as u128 / ranks as u128) as usize {
@@ -74,7 +76,7 @@ fn line_start(body: &Coordinates, rank: usize, ranks: usize) -> usize {
     }
 }
 
-/// Parses a piece and packs its entries by owner.
+/// Parses a range of text and packs its entries by owner.
 fn send(body: &Coordinates, piece: Range<usize>, bounds: &[usize], found: &mut Found, out: &mut [Vec<u8>]) {
     let ranges = cut(body.text, piece, CHUNK_BYTES);
     let parsed: Vec<_> = ranges.into_par_iter().map(|range| coordinate::parse(body, range)).collect();
@@ -119,7 +121,7 @@ fn keep(store: &mut Vec<Vec<Entry>>, bytes: &[u8], first: usize) {
     }
 }
 
-/// Puts together what came, in the file's order.
+/// Assembles the received entries in the order of the file.
 fn assemble(body: &Coordinates, own: Range<usize>, stores: Vec<Vec<Vec<Entry>>>) -> Result<ScalarRows> {
     let count = stores.iter().flatten().map(Vec::len).sum();
     let part = Coordinates { rows: own.len(), entries: count, ..*body };
@@ -131,7 +133,7 @@ fn assemble(body: &Coordinates, own: Range<usize>, stores: Vec<Vec<Vec<Entry>>>)
     Ok(ScalarRows { rows: body.rows, first: own.start, matrix })
 }
 
-/// The error of the whole-file reader, with its line, on every rank; or none. Collective.
+/// Returns the error of the whole-file reader, with its line, on every rank; or success. Collective.
 fn verdict(comm: &dyn Communicator, body: &Coordinates, own: Range<usize>, found: &Found) -> Result<()> {
     let place = |at: Option<usize>| at.unwrap_or(usize::MAX);
     let fault = place(found.fault.as_ref().map(|f| f.0));
@@ -141,7 +143,7 @@ fn verdict(comm: &dyn Communicator, body: &Coordinates, own: Range<usize>, found
     let (seen, before): (usize, usize) =
         ((0..told.len()).map(count).sum(), (0..comm.rank()).map(count).sum());
 
-    // Which line is wrong, known to the rank that has it, and why.
+    // The invalid line and the message, on the rank that has it.
     let mine: Option<(usize, String)> = if let Some(at) = first(1) {
         found.fault.clone().filter(|f| f.0 == at)
     } else if seen > body.entries {
@@ -164,7 +166,7 @@ fn verdict(comm: &dyn Communicator, body: &Coordinates, own: Range<usize>, found
             _ => return Ok(()),
         }
     };
-    // Lines are counted only now that one is to be named: each rank counts its own, up to the wrong one.
+    // Lines are counted only to report an error: each rank counts its own, up to the invalid one.
     let lines = |range: Range<usize>| body.text[range].iter().filter(|&&c| c == b'\n').count();
     let counted = lines(own.start..mine.as_ref().map_or(own.end, |m| m.0)) as u64;
     let message = mine.map(|m| m.1).unwrap_or_default();
@@ -177,5 +179,8 @@ fn verdict(comm: &dyn Communicator, body: &Coordinates, own: Range<usize>, found
             return Err(Error::parse(body.path, line, String::from_utf8_lossy(message)));
         }
     }
-    Err(Error::format(body.path, "the ranks disagree on what the file holds: give all of them the same"))
+    Err(Error::format(
+        body.path,
+        "the ranks disagree on the content of the file: give every rank the same file",
+    ))
 }

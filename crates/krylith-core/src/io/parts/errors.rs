@@ -1,15 +1,16 @@
-//! One error for all ranks: the one that a reader of the whole file would have met.
+//! Agreement of all ranks on one error: the one that a reader of the whole file would report.
 
 use crate::comm::{Communicator, gather};
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// Ends a step that looks at one part of a file on each rank. Where it failed on some, every rank gets the same error,
-/// in the words of the whole-file reader: that of the first value that is not finite, or else of the lowest rank, whose
-/// part of the file comes first. Collective.
+/// Ends a step in which each rank reads its part of a file. If it failed on some rank, every rank gets the
+/// same error, with the text of the whole-file reader: that of the first value that is not finite, or else of
+/// the lowest rank, whose part of the file comes first. Collective.
 ///
 /// # Errors
-/// As said; [`Error::Rank`] for what one rank alone can know, such as a file that it cannot open.
+/// The common error; [`Error::Rank`] for an error that only one rank can see, such as a file that it cannot
+/// open.
 pub(super) fn same<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
     if comm.size() == 1 {
         return mine;
@@ -43,7 +44,7 @@ struct Letter {
     place: [u64; 2],
     value: f64,
     exit_code: u8,
-    /// File, or what holds the value.
+    /// The file, or the array that holds the value.
     subject: String,
     message: String,
 }

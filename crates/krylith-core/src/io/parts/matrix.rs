@@ -1,4 +1,4 @@
-//! One matrix file: whether it can be read by parts, and a rank's scalar rows of it.
+//! A matrix file: decides whether it can be read by parts, and reads a rank's scalar rows.
 
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,11 @@ use crate::{Error, Result};
 /// The least common multiple of all block sizes that [`suited_block`](super::suited_block) tries.
 const ALL_BLOCKS: usize = 840;
 
-/// A matrix file that is open.
+/// An open matrix file.
 pub(super) struct MatrixFile {
     pub path: PathBuf,
     content: Content,
-    /// The block size that the file speaks of.
+    /// The block size stated in the file.
     pub hint: Option<usize>,
     batch: usize,
 }
@@ -28,32 +28,32 @@ enum Content {
     /// Matrix Market coordinates as plain text.
     Coordinates(Bytes),
     Petsc(Bytes),
-    /// What cannot be read by parts, and why.
+    /// A file that cannot be read by parts, and the reason.
     Whole(Box<ReadMatrix>, String),
 }
 
-/// A rank's rows, and what is known of the whole.
+/// A rank's rows, and properties of the whole matrix.
 pub(super) struct OwnMatrix {
     pub own: ScalarRows,
     /// As [`Matrix::format`](crate::io::Matrix::format).
     pub format: &'static str,
-    /// Numbers that the whole file stores.
+    /// Number of values that the whole file stores.
     pub stored: usize,
     /// The vector that followed the matrix.
     pub vector: Option<VectorFile>,
-    /// Why every rank read the whole file, if so.
+    /// The reason why every rank read the whole file, if it did.
     pub whole: Option<String>,
 }
 
 impl MatrixFile {
-    /// Opens a file, and decides whether it is read by parts: plain Matrix Market coordinates and PETSc files are, and
-    /// all else is read whole by every rank. Collective.
+    /// Opens a file, and decides whether it is read by parts: plain Matrix Market coordinates and PETSc files
+    /// are; every rank reads any other file whole. Collective.
     pub fn open(comm: &dyn Communicator, path: &Path, batch: usize) -> Result<Self> {
         let bytes = same(comm, map(path))?;
         same_file(comm, path, &bytes)?;
         let file = |content, hint| Ok(Self { path: path.into(), content, hint, batch });
         let why = match kind(path, &bytes) {
-            _ if is_gzip(&bytes) => "gzip can be unpacked from its beginning only",
+            _ if is_gzip(&bytes) => "gzip can only be unpacked from the start",
             Kind::MatrixMarket => match header(path, &bytes)? {
                 header if header.has_vectors() => "vectors follow its entries",
                 header if header.coordinate => return file(Content::Coordinates(bytes), header.block()),
@@ -62,16 +62,16 @@ impl MatrixFile {
             Kind::Petsc => return file(Content::Petsc(bytes), crate::io::petsc::block_hint(path)),
             Kind::Npz => "an .npz archive",
             Kind::Matlab => "a MATLAB file",
-            Kind::HarwellBoeing => "its columns cannot be cut into rows",
-            Kind::Npy | Kind::Unknown => "no sparse matrix",
+            Kind::HarwellBoeing => "it is stored by columns",
+            Kind::Npy | Kind::Unknown => "not a sparse matrix",
         };
         let read = same(comm, read_matrix(path))?;
         let hint = read.block_hint;
         file(Content::Whole(Box::new(read), why.into()), hint)
     }
 
-    /// This rank's rows, in runs as equal as multiples of `block` allow; without it, of every size that may be found.
-    /// Collective.
+    /// Reads this rank's rows. Runs of rows are as equal as multiples of `block` allow; without it, multiples
+    /// of every block size that may be detected. Collective.
     pub fn rows(self, comm: &dyn Communicator, block: Option<usize>) -> Result<OwnMatrix> {
         let ranks = comm.size();
         let step = match block {
@@ -99,7 +99,7 @@ impl MatrixFile {
                 }
                 None => (
                     same(comm, read_matrix(&self.path))?,
-                    "a PETSc file of more than one Mat and one Vec".into(),
+                    "a PETSc file with more than one Mat and one Vec".into(),
                 ),
             },
             Content::Whole(read, why) => (*read, why),
@@ -119,7 +119,7 @@ impl MatrixFile {
     }
 }
 
-/// Refuses files that differ between ranks in length, or at their ends.
+/// Returns an error for files that differ between ranks in length, or in their first or last bytes.
 pub(super) fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> Result<()> {
     const LOOKED_AT: usize = 1 << 16;
     let ends =
@@ -131,8 +131,8 @@ pub(super) fn same_file(comm: &dyn Communicator, path: &Path, bytes: &[u8]) -> R
     match told.iter().position(|other| *other != told[0]) {
         None => Ok(()),
         Some(rank) => Err(Error::invalid(format!(
-            "rank {rank} was given a system that differs from that of rank 0: {} is another file there; give all of \
-             them the same",
+            "rank {rank} was given a system that differs from that of rank 0: {} is another file there; \
+             give every rank the same file",
             crate::text::name(path)
         ))),
     }

@@ -1,4 +1,4 @@
-//! Systems from files by parts: each rank reads a slice, and ends with its own run of block rows.
+//! Reading of systems by parts: each rank reads a part of the files, and gets its own run of block rows.
 //!
 //! | format | what a rank reads |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `system.toml` | the text; each file that it names as above |
 //! | all others | the whole file, of which it keeps its rows; [`ReadRows::whole`] says so |
 //!
-//! Values are those of the whole-file readers bit for bit, and so are errors, on every rank alike. Where the block
-//! size is to be found from the pattern, rows are first cut at multiples of all sizes, then blocks are moved to
-//! their final owners: at most a few hundred rows a rank where the cut is by rows.
+//! Values are bit for bit those of the whole-file readers, and errors are the same on every rank. If the
+//! block size is to be detected from the pattern, rows are first cut at multiples of all sizes, then blocks
+//! move to their final owners. With a cut by rows, these are at most a few hundred rows per rank.
 
 mod blocks;
 mod entries;
@@ -42,10 +42,10 @@ use errors::same;
 use matrix::{MatrixFile, OwnMatrix};
 use vector::VectorFile;
 
-/// What one rank holds of a system from files.
+/// The part of a system that one rank has read from files.
 ///
 /// # Examples
-/// The rows that each rank of a parallel program reads for itself.
+/// Each rank of a parallel program reads its own rows.
 /// ```
 /// use krylith::comm::{Communicator, Team};
 /// use krylith_core::{io::matrix_market, io::parts::read_rows};
@@ -71,23 +71,24 @@ pub struct ReadRows {
     pub rows: Rows,
     /// Block rows of the whole system.
     pub nodes: usize,
-    /// `csr`, `bsr`, `dia` or `kronecker`: what the files hold.
+    /// The format of the system: `csr`, `bsr`, `dia` or `kronecker`.
     pub format: &'static str,
-    /// Numbers that the files of matrices store.
+    /// Number of values that the matrix files store.
     pub stored: usize,
-    /// Where the block size comes from.
+    /// The source of the block size.
     pub block_source: BlockSource,
-    /// Own part of the system's right-hand side in the solver's order: row `r`, stage k at `r · s + k`.
+    /// Own part of the system's right-hand side in the order of the solver: row `r`, stage k is at `r · s +
+    /// k`.
     pub rhs: Option<Vec<f64>>,
-    /// Where each own node lies.
+    /// Coordinates of own nodes.
     pub coordinates: Option<Vec<[f64; 3]>>,
-    /// What to use where the user says nothing.
+    /// Solver options of the file, used as defaults.
     pub solver: Options,
-    /// Why every rank read a file whole, in a sentence a file.
+    /// Reasons why every rank read a file whole, one text per file.
     pub whole: Vec<String>,
 }
 
-/// Where a block size comes from.
+/// The source of a block size.
 ///
 /// # Examples
 /// ```
@@ -95,7 +96,7 @@ pub struct ReadRows {
 /// use krylith_core::{io::matrix_market, io::parts::{BlockSource, read_rows}};
 /// use krylith::{matrix::Csr, partition::Partitioner};
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-source-{}.mtx", std::process::id()));
-/// let node = [(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0)]; // couples its two unknowns
+/// let node = [(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0)]; // couples two unknowns
 /// matrix_market::write(&path, &Csr::from_triplets(2, 2, &node)?)?;
 /// match read_rows(&Solo, &path, None, Partitioner::Rows)?.block_source {
 ///     BlockSource::Detected(found) => assert_eq!((found.block, found.added), (2, 0.0)),
@@ -108,9 +109,9 @@ pub struct ReadRows {
 pub enum BlockSource {
     /// The caller gave it.
     Given,
-    /// A file says so.
+    /// A file states it.
     File,
-    /// From the entries, by [`suited_block`].
+    /// Detected from the entries by [`suited_block`].
     Detected(SuitedBlock),
 }
 
@@ -125,13 +126,14 @@ struct ScalarRows {
 /// Reads this rank's block rows of a square system: a `.toml` file, or a matrix file of any format
 /// [`read_matrix`](super::read_matrix) knows. Collective.
 ///
-/// `block` goes before what files say; without either the block size is found from the pattern. `cut` is
-/// [`Partitioner::Rows`] or [`Partitioner::Nonzeros`]: runs of consecutive rows, which may be empty where there are more
-/// ranks than rows.
+/// `block` takes precedence over the block size in files; without both, the block size is detected from the
+/// pattern. `cut` is [`Partitioner::Rows`] or [`Partitioner::Nonzeros`]: runs of consecutive rows, which may
+/// be empty if there are more ranks than rows.
 ///
 /// # Errors
-/// On every rank alike: those of [`read_system`](super::read_system), in the same words; a matrix that is empty or not
-/// square; rows that the block size does not divide; ranks that see different files; another `cut`.
+/// The same on every rank: those of [`read_system`](super::read_system), with the same text; a matrix that is
+/// empty or not square; a number of rows that the block size does not divide; ranks that see different files;
+/// another `cut`.
 pub fn read_rows(
     comm: &dyn Communicator,
     path: impl AsRef<Path>,
@@ -153,7 +155,7 @@ fn read_in_batches(
             format!("a partition by {} needs the whole system; by rows and by nonzeros do not", cut.name());
         return Err(Error::Unsupported(message));
     }
-    // First of all, so that all ranks take the same steps from here on.
+    // Checked first, so that all ranks take the same steps afterwards.
     matrix::same_file(comm, path, &same(comm, map(path))?)?;
     let is_toml = is_toml(path);
     let file = if is_toml { same(comm, SystemFile::open(path))? } else { SystemFile::default() };
@@ -169,7 +171,7 @@ fn read_in_batches(
         Partitioner::Nonzeros => {
             let rows = terms[0].1.row_ptr.len() - 1;
             let length = |i| terms.iter().map(|(_, a)| (a.row_ptr[i + 1] - a.row_ptr[i]) as u64).sum();
-            // As in `partition`: an empty row costs something too.
+            // As in `partition`, an empty row has a weight too.
             shift::by_nonzeros(comm, first, (0..rows).map(|i| 1u64.max(length(i))), nodes)?
         }
         _ => {
@@ -212,7 +214,7 @@ fn read_in_batches(
     })
 }
 
-/// A run of block rows before the final cut.
+/// A run of block rows before the final distribution.
 struct Blocks {
     terms: Vec<(Dense, RowBlocks)>,
     /// Number of the first block row.
@@ -222,13 +224,13 @@ struct Blocks {
     format: &'static str,
     stored: usize,
     source: BlockSource,
-    /// The block size that the files speak of.
+    /// The block size stated in the files.
     hint: Option<usize>,
     vector: Option<VectorFile>,
     whole: Vec<String>,
 }
 
-/// `system` is what the user named, `path` the file of the matrix.
+/// Reads a system of one matrix. `system` is the file that the user named, `path` that of the matrix.
 fn one_matrix(
     comm: &dyn Communicator,
     system: &Path,
@@ -239,7 +241,7 @@ fn one_matrix(
 ) -> Result<Blocks> {
     let file = MatrixFile::open(comm, path, batch)?;
     let hint = said.or(file.hint);
-    // Larger blocks than the kernels know are cut anew.
+    // Blocks larger than the kernels support are regrouped.
     let wanted = given.or(hint.filter(|b| (1..=MAX_BLOCK).contains(b)));
     let OwnMatrix { own, format, stored, vector, whole } = file.rows(comm, wanted)?;
     let rows = own.rows;
@@ -290,7 +292,7 @@ fn two_matrices(
             format!("M and L have {block}×{block} blocks; a block size of {asked} does not fit them");
         return Err(Error::format(system, message));
     }
-    // τ is folded into B as in `Terms::kronecker`.
+    // Multiply B by τ, as in `Terms::kronecker`.
     let scaled = b.values().iter().map(|v| parts.tau * v).collect();
     let b = Dense::new(b.rows(), b.columns(), scaled).map_err(|e| name_file(system, e))?;
     Ok(Blocks {
@@ -318,7 +320,8 @@ fn check_square(system: &Path, rows: usize, columns: usize, stored: usize) -> Re
     Ok(())
 }
 
-/// The points of own nodes; none where the file has one for each of other nodes than the pattern suggested.
+/// Reads the coordinates of own nodes; `None` if the file has points for another number of nodes than the
+/// detected block size gives.
 fn points(
     path: &Path,
     rows: usize,
@@ -337,7 +340,7 @@ fn points(
     Ok(Some(Array::new(vec![own.len(), columns], values)?.into_points()?))
 }
 
-/// Every rank's numbers, by rank; each brings as many. Collective.
+/// Gathers the numbers of all ranks, equally many from each. Collective.
 fn whole_numbers(comm: &dyn Communicator, mine: &[usize]) -> Result<Vec<Vec<usize>>> {
     let bytes: Vec<u8> = mine.iter().flat_map(|&n| (n as u64).to_le_bytes()).collect();
     let told = gather(comm, &bytes)?;
@@ -346,7 +349,7 @@ fn whole_numbers(comm: &dyn Communicator, mine: &[usize]) -> Result<Vec<Vec<usiz
     Ok(told.into_iter().map(numbers).collect())
 }
 
-/// An error about a rank's rows, which begin at `first`, as one about the whole.
+/// Converts an error about a rank's rows, which start at `first`, to global row numbers.
 fn from_row(first: usize, error: Error) -> Error {
     match error {
         Error::NotFinite { what, row, column, value } => {

@@ -1,4 +1,5 @@
-//! A PETSc Mat by parts: headers on every rank, row lengths by range, own rows by offset.
+//! Reading of a PETSc Mat by parts: every rank reads the header, the lengths of its rows, and its own rows by
+//! offset.
 
 use super::errors::same;
 use super::{ScalarRows, whole_numbers};
@@ -13,15 +14,17 @@ use std::path::Path;
 /// A Vec in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VecAt {
-    /// The numbers it holds.
+    /// Number of values.
     pub len: usize,
-    /// Where they begin.
+    /// Offset of the values in bytes.
     pub at: usize,
 }
 
-/// The rows that `bounds` (of the number of rows) give to this rank, and the Vec behind the matrix. Collective.
+/// Reads the rows that `bounds`, a function of the number of rows, assigns to this rank, and the Vec after
+/// the matrix. Collective.
 ///
-/// `None` for a file that is not one Mat, perhaps with one Vec behind it: the whole-file reader knows what to say.
+/// Returns `None` for a file that is not one Mat, optionally followed by one Vec: the whole-file reader then
+/// reports the error.
 pub(super) fn read(
     comm: &dyn Communicator,
     path: &Path,
@@ -38,7 +41,7 @@ pub(super) fn read(
     let bounds = bounds(header.rows);
     let own = bounds[comm.rank()]..bounds[comm.rank() + 1];
 
-    // A sum of lengths that the file cannot hold stays at the largest number, and is refused below.
+    // A sum of lengths that the file cannot hold saturates, and is refused below.
     let lengths = &lengths[own.start * width..own.end * width];
     let sum = lengths.chunks_exact(width).fold(0usize, |sum, n| sum.saturating_add(length(n, bytes.len())));
     let sums: Vec<usize> = whole_numbers(comm, &[sum])?.into_iter().map(|n| n[0]).collect();
@@ -71,7 +74,7 @@ pub(super) fn read(
             None => Ok(()),
         }
     };
-    // In the order of the whole-file reader: first what is no index at all.
+    // Check in the order of the whole-file reader: first values that are not an index.
     same(comm, columns(&|j| u32::try_from(j).is_err()))?;
     same(comm, columns(&|j| j >= header.columns as i64))?;
     let col = indices.chunks_exact(width).map(|j| integer(j) as u32).collect();
@@ -83,12 +86,12 @@ pub(super) fn read(
     Ok(Some((ScalarRows { rows: header.rows, first: own.start, matrix }, vector)))
 }
 
-/// A row's length; one below zero counts as more than the file has.
+/// Returns a row's length; a negative length counts as longer than the file.
 fn length(bytes: &[u8], most: usize) -> usize {
     usize::try_from(integer(bytes)).unwrap_or(most.saturating_add(1))
 }
 
-/// The Vec at the cursor, if one stands there whole.
+/// Returns the Vec at the cursor, if there is a complete one.
 pub(super) fn vector(cursor: &mut Cursor) -> Option<VecAt> {
     let mut ahead = cursor.clone();
     if ahead.integer()? != VEC {
@@ -102,7 +105,7 @@ pub(super) fn vector(cursor: &mut Cursor) -> Option<VecAt> {
 }
 
 impl VecAt {
-    /// A run of its numbers.
+    /// Reads a range of its values.
     pub fn window(&self, bytes: &[u8], numbers: Range<usize>) -> Vec<f64> {
         reals(&bytes[self.at + 8 * numbers.start..self.at + 8 * numbers.end])
     }

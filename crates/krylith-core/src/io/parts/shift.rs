@@ -1,4 +1,4 @@
-//! Runs of block rows moved to where the final cut wants them: the cut can be known only after the rows were read.
+//! Moves runs of block rows to their final owners: the final cut is known only after the rows have been read.
 
 use super::whole_numbers;
 use crate::comm::Communicator;
@@ -6,8 +6,8 @@ use crate::partition::{RowBlocks, nearest, runs};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// The cut of [`Partition::by_nonzeros`](crate::partition::Partition::by_nonzeros), from the weights of own rows, the
-/// first of which has number `first`. Collective.
+/// Computes the cut of [`Partition::by_nonzeros`](crate::partition::Partition::by_nonzeros) from the weights
+/// of own rows, the first of which has number `first`. Collective.
 pub(super) fn by_nonzeros(
     comm: &dyn Communicator,
     first: usize,
@@ -25,7 +25,8 @@ pub(super) fn by_nonzeros(
     let total: u64 = told.iter().map(|n| n[0] as u64).sum();
     sums.iter_mut().for_each(|sum| *sum += before);
 
-    // Each boundary lies where the running sum passes its share of the total; the rank that has the place says where.
+    // Each boundary is where the running sum passes its share of the total; the rank that holds this row
+    // finds it.
     let share = |sum: u64| u128::from(sum) * ranks as u128;
     let wanted: Vec<usize> = (1..ranks)
         .map(|part| {
@@ -40,7 +41,7 @@ pub(super) fn by_nonzeros(
     Ok(runs(nodes, ranks, |part| wanted[part - 1]))
 }
 
-/// Sends rows `first..` to the ranks that `bounds` give them to, and takes own ones. Collective.
+/// Sends rows `first..` to their owners according to `bounds`, and receives own rows. Collective.
 pub(super) fn shift(
     comm: &dyn Communicator,
     first: usize,
@@ -72,12 +73,13 @@ pub(super) fn shift(
         } else {
             unpack(&mut mine, block, bytes)
         };
-        appended.ok_or_else(|| Error::invalid(format!("rows from rank {q} came cut short")))?;
+        appended
+            .ok_or_else(|| Error::invalid(format!("the message with rows from rank {q} is incomplete")))?;
     }
     Ok(mine)
 }
 
-/// The number of rows, their lengths, columns, values.
+/// Packs the number of rows, their lengths, columns and values.
 fn pack(rows: &RowBlocks, block: usize, range: Range<usize>) -> Vec<u8> {
     if range.is_empty() {
         return Vec::new();
@@ -93,7 +95,7 @@ fn pack(rows: &RowBlocks, block: usize, range: Range<usize>) -> Vec<u8> {
     out
 }
 
-/// Appends what [`pack`] made; `None` if it is not whole.
+/// Appends rows packed by [`pack`]; returns `None` if they are incomplete.
 fn unpack(rows: &mut RowBlocks, block: usize, bytes: &[u8]) -> Option<()> {
     let Some((n, words)) = bytes.as_chunks::<8>().0.split_first() else { return Some(()) };
     let (lengths, words) = words.split_at_checked(u64::from_le_bytes(*n) as usize)?;

@@ -1,4 +1,4 @@
-//! Vectors by parts: the numbers of own rows, taken from `.npy` and PETSc files by offset.
+//! Reading of vectors by parts: values of own rows are read by offset from `.npy` and PETSc files.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,15 @@ use crate::io::source::{Bytes, is_gzip, map, name_file};
 use crate::io::{Array, Kind, kind, numpy, read_vector_of, unexpected_shape};
 use crate::{Error, Result};
 
-/// A rank's unknowns from a vector's file, in the solver's order `row · stages + k`: those of the scalar rows `own` of
-/// `rows`. Collective.
+/// Reads a rank's unknowns from a vector file, in the order of the solver `row · stages + k`: those of the
+/// scalar rows `own` out of `rows`. Collective.
 ///
-/// `.npy` files and PETSc Vecs are read by offset; others are read whole by each rank, which keeps its own.
+/// `.npy` files and PETSc Vecs are read by offset; other files are read whole by each rank, which keeps its
+/// own values.
 ///
 /// # Errors
-/// On every rank alike, those of [`read_vector`](crate::io::read_vector); a shape that is neither (rows, stages) nor flat, stage after stage;
-/// `what` names the array in that.
+/// The same on every rank: those of [`read_vector`](crate::io::read_vector); a shape that is neither (rows,
+/// stages) nor flat, stage after stage. `what` names the array in the error.
 pub fn read_unknowns(
     comm: &dyn Communicator,
     path: impl AsRef<Path>,
@@ -30,10 +31,11 @@ pub fn read_unknowns(
     same(comm, own_unknowns(path, what, rows, stages, own))
 }
 
-/// As [`read_unknowns`], but not collective: what is wrong in the rows of other ranks, this one does not see.
+/// Reads a rank's unknowns as [`read_unknowns`] does, but not collectively: errors in the rows of other ranks
+/// are not seen.
 ///
 /// # Errors
-/// Those of [`read_unknowns`], of this rank alone.
+/// Those of [`read_unknowns`], for this rank only.
 pub fn own_unknowns(
     path: impl AsRef<Path>,
     what: &str,
@@ -46,23 +48,23 @@ pub fn own_unknowns(
     file.unknowns(what, rows, stages, own).map_err(|e| name_file(path, e))
 }
 
-/// A vector's file, of which runs can be read.
+/// A vector file from which ranges can be read.
 pub(super) struct VectorFile {
     path: PathBuf,
     content: Content,
-    /// One or two sizes.
+    /// The shape, with one or two dimensions.
     pub shape: Vec<usize>,
 }
 
 enum Content {
-    /// By offset; the header is looked at again for each run.
+    /// Read by offset; the header is parsed again for each range.
     Npy(Bytes),
     Petsc(Bytes, VecAt),
     Whole(Array),
 }
 
 impl VectorFile {
-    /// Opens one of about so many numbers.
+    /// Opens a file of about this many numbers.
     pub fn open(path: &Path, numbers: usize) -> Result<Self> {
         let bytes = map(path)?;
         let file = |content, shape| Ok(Self { path: path.into(), content, shape });
@@ -85,22 +87,22 @@ impl VectorFile {
         file(Content::Whole(array), shape)
     }
 
-    /// The Vec behind a matrix.
+    /// Creates a file from the Vec after a matrix.
     pub fn behind(path: &Path, vector: VecAt) -> Result<Self> {
         Ok(Self { path: path.into(), shape: vec![vector.len], content: Content::Petsc(map(path)?, vector) })
     }
 
-    /// One that is read already.
+    /// Creates a file from an array already in memory.
     pub fn whole(path: &Path, array: Array) -> Self {
         Self { path: path.into(), shape: array.shape().to_vec(), content: Content::Whole(array) }
     }
 
-    /// Rows and columns; one dimension is one column.
+    /// Returns rows and columns; one dimension counts as one column.
     pub fn rows_columns(&self) -> (usize, usize) {
         (self.shape[0], self.shape.get(1).copied().unwrap_or(1))
     }
 
-    /// Numbers in the file's own order.
+    /// Reads a range of numbers in the order of the file.
     fn window(&self, numbers: Range<usize>) -> Result<Vec<f64>> {
         match &self.content {
             Content::Npy(bytes) => numpy::open(&self.path, bytes)?.window(numbers).reals(&self.path),
@@ -109,7 +111,7 @@ impl VectorFile {
         }
     }
 
-    /// Whether columns stand one after the other in the file.
+    /// Returns true if the file is stored by columns.
     fn by_columns(&self) -> Result<bool> {
         match &self.content {
             Content::Npy(bytes) => Ok(numpy::open(&self.path, bytes)?.fortran && self.shape.len() == 2),
@@ -117,7 +119,7 @@ impl VectorFile {
         }
     }
 
-    /// A run of rows in C order.
+    /// Reads a range of rows in C order.
     pub fn rows(&self, own: Range<usize>) -> Result<Vec<f64>> {
         let (n, m) = self.rows_columns();
         let values = if self.by_columns()? {
@@ -129,7 +131,7 @@ impl VectorFile {
         Ok(values)
     }
 
-    /// See [`read_unknowns`].
+    /// Reads unknowns as described at [`read_unknowns`].
     pub fn unknowns(&self, what: &str, rows: usize, stages: usize, own: Range<usize>) -> Result<Vec<f64>> {
         let total = rows.checked_mul(stages);
         match self.shape[..] {
@@ -147,7 +149,7 @@ impl VectorFile {
         }
     }
 
-    /// Row `i` of `columns` columns of `n` numbers that stand one after the other, for each of `own`.
+    /// Reads the rows `own` of `columns` columns of `n` numbers each, stored one column after the other.
     fn strided(&self, n: usize, columns: usize, own: Range<usize>) -> Result<Vec<f64>> {
         let mut out = vec![0.0; own.len() * columns];
         for k in 0..columns {
@@ -157,7 +159,8 @@ impl VectorFile {
         Ok(out)
     }
 
-    /// Names the first value of the array that is NaN or infinite; `place` tells its row and column.
+    /// Returns an error for the first value of the array that is NaN or infinite; `place` gives its row and
+    /// column.
     fn check_finite(&self, values: &[f64], place: impl Fn(usize) -> (usize, usize)) -> Result<()> {
         let bad = values.iter().enumerate().filter(|(_, v)| !v.is_finite());
         match bad.map(|(p, v)| (place(p), *v)).min_by_key(|(place, _)| *place) {
