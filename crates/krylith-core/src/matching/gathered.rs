@@ -1,4 +1,5 @@
-//! The whole matrix on every rank, so that each finds the same matching, whatever the ranks.
+//! Gathers the whole matrix on every rank, so that each computes the same matching, independent of the number
+//! of ranks.
 
 use crate::comm::wire::{Array, Letter, Reader};
 use crate::comm::{Communicator, agree, gather};
@@ -8,19 +9,21 @@ use crate::partition::{RowBlocks, RowNumbers, Rows, distribute, with_ghosts};
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Unknowns of a system of several ranks, each of which gets the whole of it, at most: some GB a rank.
+/// Largest number of unknowns for a matching on several ranks, each of which gets the whole matrix: some GB
+/// per rank.
 pub(crate) const MOST: usize = 1 << 22;
 
-/// Numbers of own unknowns in the whole system.
+/// Returns the global numbers of own unknowns.
 pub(crate) fn unknowns(numbers: RowNumbers, block: usize) -> Vec<u64> {
     let node = |i: usize| (0..block as u64).map(move |c| numbers.at(i) * block as u64 + c);
     (0..numbers.len()).flat_map(node).collect()
 }
 
-/// The matrix of all ranks' rows, of which this rank has `own`, whose numbers are `rows`, in columns of own nodes and ghosts of `terms`. Collective.
+/// Gathers the matrix of all ranks' rows. This rank has the rows `own` with numbers `rows`; their columns are
+/// own nodes and ghosts of `terms`. Collective.
 ///
 /// # Errors
-/// A rank that is gone or failed; rows that do not make a matrix.
+/// A rank that is gone or failed; rows that do not form a matrix.
 pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u64]) -> Result<Csr> {
     let block = terms.block();
     // Numbers are exact as f64: there are at most `MOST`.
@@ -40,7 +43,7 @@ pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u
     agree(comm, assembled(&letters))
 }
 
-/// Rows as a rank sent them.
+/// Rows received from a rank.
 struct Sent<'a> {
     numbers: Vec<u64>,
     lengths: Vec<u32>,
@@ -57,16 +60,18 @@ impl<'a> Sent<'a> {
         Ok(Self { numbers, lengths, col: from.array(entries)?, values: from.array(entries)? })
     }
 
-    /// Number and length of each row.
+    /// Iterates over the number and the length of each row.
     fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
         self.numbers.iter().zip(&self.lengths).map(|(&row, &length)| (row as usize, length as usize))
     }
 }
 
-/// The rows of all ranks, by their numbers.
+/// Assembles the rows of all ranks by their numbers.
 fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
     let wrong = |rank: usize| {
-        Error::invalid(format!("rows of rank {rank}, to be matched with columns: not those of a system"))
+        Error::invalid(format!(
+            "matching: the rows of rank {rank} do not form one matrix with those of the other ranks"
+        ))
     };
     let sent: Vec<Sent> = letters.iter().enumerate().map(Sent::read).collect::<Result<_>>()?;
     let n = sent.iter().map(|own| own.numbers.len()).sum::<usize>();
@@ -81,7 +86,7 @@ fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
     for (rank, own) in sent.iter().enumerate() {
         let mut at = 0;
         for (row, length) in own.rows() {
-            // A row that two ranks have is as long as the last has it.
+            // If two ranks have the same row, its length is that of the last rank.
             let to = &mut entries[row_ptr[row]..row_ptr[row + 1]];
             if to.len() != length {
                 return Err(wrong(rank));
@@ -102,7 +107,7 @@ fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
     Csr::new(n, n, row_ptr, col, values)
 }
 
-/// These rows of a whole matrix, with a halo of their own. Collective.
+/// Extracts these rows of a whole matrix, with their halo. Collective.
 pub(crate) fn part(comm: &dyn Communicator, whole: &Csr, numbers: &[u64]) -> Result<Terms<'static>> {
     let terms = vec![(Dense::identity(1), RowBlocks::of_rows(whole, numbers))];
     Ok(distribute(comm, Rows { numbers: numbers.to_vec(), block: 1, terms })?.terms)

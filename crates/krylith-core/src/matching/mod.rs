@@ -1,16 +1,20 @@
-//! Maximum-product matching: which row goes to which place so that the product of the diagonal's magnitudes is largest, and the
-//! scales with which no entry is above that diagonal (Duff and Koster 2001, On algorithms for permuting large entries to the diagonal
-//! of a sparse matrix, SIAM J. Matrix Anal. Appl. 22(4); job 5 of MC64).
+//! Maximum-product matching: a row permutation that maximises the product of the magnitudes of the diagonal,
+//! and scales with which no entry exceeds that diagonal. Source: Duff and Koster 2001, On algorithms for
+//! permuting large entries to the diagonal of a sparse matrix, SIAM J. Matrix Anal. Appl. 22(4); job 5 of
+//! MC64.
 //!
-//! With costs c_ij = ln max_j|a_ij| − ln|a_ij| ≥ 0 a matching of largest product is one of least cost. Dual variables with
-//! uᵢ + vⱼ ≤ c_ij, and = on the matching, prove that it is; they are the scales too: |rᵢ a_ij cⱼ| = exp(uᵢ + vⱼ − c_ij) ≤ 1.
-//! A row takes its diagonal entry, or another, where that is as cheap as it can be; rows that are left look one step further, and
-//! the rest are matched by shortest augmenting paths in reduced costs c_ij − uᵢ − vⱼ ≥ 0 with a heap. Where the diagonal is
-//! nearly right that is a few passes over the entries. The choice is one thread's, and the same on every run.
+//! With costs c_ij = ln max_j|a_ij| − ln|a_ij| ≥ 0, a matching of largest product is one of least cost. Dual
+//! variables with uᵢ + vⱼ ≤ c_ij, and equality on the matching, prove optimality. They also give the scales:
+//! |rᵢ a_ij cⱼ| = exp(uᵢ + vⱼ − c_ij) ≤ 1. First, a row is matched with its diagonal entry, or another entry,
+//! if the reduced cost is zero. Unmatched rows then try to move one matched row. The remaining rows are
+//! matched by shortest augmenting paths in the reduced costs c_ij − uᵢ − vⱼ ≥ 0, with a heap. If the diagonal
+//! is nearly right, this takes a few passes over the entries. One thread computes the matching, and it is the
+//! same on every run.
 //!
-//! [`Matching`] is what is found; `matching=on` asks a solver for it ([`MatchingChoice`]).
+//! [`Matching`] is the result; the option `matching=on` makes a solver use it ([`MatchingChoice`]).
 //!
-//! Memory: a cost for every entry while the matching is found, freed before a scaled copy is made, and some ten numbers a row.
+//! Memory: one cost per entry during the computation, freed before the scaled copy is created, and about ten
+//! numbers per row.
 
 pub(crate) mod gathered;
 mod paths;
@@ -28,7 +32,7 @@ pub(crate) const WEAK: f64 = 1e-3;
 /// No row, or no column.
 const NONE: u32 = u32::MAX;
 
-/// Whether rows are permuted before the preconditioner is built.
+/// Use of a row matching before the preconditioner is built.
 ///
 /// # Examples
 /// ```
@@ -38,24 +42,24 @@ const NONE: u32 = u32::MAX;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatchingChoice {
-    /// Where the preconditioner is left open and diagonal entries are zero or small.
+    /// Matches rows if `auto` chooses the preconditioner and diagonal entries are zero or small.
     #[default]
     Auto,
-    /// Wherever it can be.
+    /// Matches rows, or returns an error where that is not possible.
     On,
-    /// Never.
+    /// Never matches rows.
     Off,
 }
 
 krylith_base::names! { MatchingChoice, "matching": Auto => "auto", On => "on", Off => "off" }
 
-/// Which row goes where, and the scales of rows and columns.
+/// A row permutation, and the scales of rows and columns.
 ///
 /// # Examples
 /// ```
 /// use krylith::matrix::Csr;
 /// use krylith_core::matching::Matching;
-/// // The diagonal is zero; the rows stand in each other's place.
+/// // The rows are swapped: the diagonal has a zero.
 /// let a = Csr::from_triplets(2, 2, &[(0, 1, 4.0), (1, 0, 5.0), (1, 1, 1.0)])?;
 /// let matching = Matching::of(&a)?;
 /// assert_eq!(matching.rows(), [1, 0]);
@@ -66,13 +70,13 @@ krylith_base::names! { MatchingChoice, "matching": Auto => "auto", On => "on", O
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matching {
-    /// The row at each place.
+    /// The row at each position of the diagonal.
     rows: Vec<u32>,
-    /// Rows that no matching has, ascending.
+    /// Unmatched rows, ascending.
     unmatched: Vec<u32>,
-    /// ln r.
+    /// Logarithms of row scales, ln r.
     log_rows: Vec<f64>,
-    /// ln c.
+    /// Logarithms of column scales, ln c.
     log_columns: Vec<f64>,
 }
 
@@ -80,11 +84,12 @@ pub struct Matching {
 #[derive(Default)]
 pub(crate) struct MatchingFound(RefCell<Option<Result<Arc<Matching>, TooLong>>>);
 
-/// [`Error::TooLong`], as often as it is asked for.
+/// The fields of [`Error::TooLong`], to create it repeatedly.
 type TooLong = (&'static str, f64, &'static str);
 
 impl MatchingFound {
-    /// The matching of `a`, which is the matrix of the last call unless [`forget`](Self::forget) came between.
+    /// Returns the matching of `a`, which must be the matrix of the last call unless [`forget`](Self::forget)
+    /// was called in between.
     ///
     /// # Errors
     /// As [`Matching::of`].
@@ -102,23 +107,25 @@ impl MatchingFound {
         found.map_err(|(what, operations, remedy)| Error::TooLong { what, operations, remedy })
     }
 
-    /// The values are others now.
+    /// Clears the cache, because values changed.
     pub fn forget(&self) {
         *self.0.borrow_mut() = None;
     }
 }
 
 impl Matching {
-    /// Of a square matrix. Stored zeros count as absent. Where the matrix is structurally singular as many rows are matched as can be,
-    /// and the rest stand at the places that are left, in ascending order.
+    /// Computes the matching of a square matrix. Stored zeros count as absent. If the matrix is structurally
+    /// singular, as many rows as possible are matched, and the others fill the remaining positions in
+    /// ascending order.
     ///
     /// # Errors
-    /// A matrix that is not square, or an entry that is not finite; a set-up of a solver that takes too long.
+    /// A matrix that is not square, or an entry that is not finite; within a solver's set-up, a computation
+    /// that takes too long.
     pub fn of(a: &Csr) -> Result<Self> {
         let n = a.rows();
         if a.columns() != n {
             return Err(Error::invalid(format!(
-                "a matching wants a square matrix; this one has {n} rows and {} columns",
+                "a matching needs a square matrix; this one has {n} rows and {} columns",
                 a.columns()
             )));
         }
@@ -129,7 +136,7 @@ impl Matching {
         let mut rows = found.row_of;
         let mut left = unmatched.iter();
         for row in rows.iter_mut().filter(|row| **row == NONE) {
-            *row = *left.next().expect("as many places as rows are left");
+            *row = *left.next().expect("as many positions as unmatched rows");
         }
         // c_ij is relative to the row's largest entry.
         let mut log_rows: Vec<f64> = found.u.iter().zip(&maxima).map(|(u, max)| u - max).collect();
@@ -138,28 +145,28 @@ impl Matching {
         Ok(Self { rows, unmatched, log_rows, log_columns })
     }
 
-    /// The row of A at each place of the diagonal: a permutation.
+    /// Returns the row of A at each position of the diagonal: a permutation.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// Rows that no matching of this size has, ascending; none unless A is structurally singular.
+    /// Returns the unmatched rows in ascending order; none unless A is structurally singular.
     pub fn unmatched(&self) -> &[u32] {
         &self.unmatched
     }
 
-    /// Scales of A's rows, by their numbers in A. Held between e^−700 and e^700.
+    /// Returns the scales of the rows, by their numbers in A, clamped to [e^−700, e^700].
     pub fn row_scales(&self) -> Vec<f64> {
         self.log_rows.iter().map(|v| held(*v)).collect()
     }
 
-    /// Scales of A's columns. Held between e^−700 and e^700.
+    /// Returns the scales of the columns, clamped to [e^−700, e^700].
     pub fn column_scales(&self) -> Vec<f64> {
         self.log_columns.iter().map(|v| held(*v)).collect()
     }
 
-    /// P D_r A D_c: magnitudes are at most 1, and 1 on the diagonal, up to rounding. Rows that are not matched get a one on the
-    /// diagonal, where they have no entry, so that there is something to factorise.
+    /// Returns P D_r A D_c, whose magnitudes are at most 1, and 1 on the diagonal, up to rounding. Unmatched
+    /// rows get a one on the diagonal, where they have no entry, so that the result can be factorised.
     ///
     /// # Errors
     /// A matrix of another order.
@@ -167,7 +174,9 @@ impl Matching {
         let n = self.rows.len();
         if (a.rows(), a.columns()) != (n, n) {
             let (rows, columns) = (a.rows(), a.columns());
-            return Err(Error::invalid(format!("{rows} × {columns} entries; the matching is of order {n}")));
+            return Err(Error::invalid(format!(
+                "the matrix is {rows}×{columns}; the matching has order {n}"
+            )));
         }
         let mut row_ptr = Vec::with_capacity(n + 1);
         row_ptr.push(0);
@@ -192,14 +201,14 @@ impl Matching {
         Csr::new(n, n, row_ptr, col, values)
     }
 
-    /// The values of the row at `place`, scaled.
+    /// Computes the scaled values of the row at position `place`.
     fn scale_row(&self, a: &Csr, col: &[u32], place: usize, to: &mut [f64]) {
         let row = self.rows[place];
         let (i, unmatched) = (row as usize, self.is_unmatched(row));
         let own = a.row(i).1;
         for (k, (to, &j)) in to.iter_mut().zip(col).enumerate() {
             let v = if unmatched { a.get(i, j as usize) } else { own[k] };
-            // By logarithms, where a product of three would overflow on its way.
+            // Use logarithms, because the product of three factors could overflow.
             let scaled = (self.log_rows[i] + v.abs().ln() + self.log_columns[j as usize]).exp();
             *to = match v == 0.0 {
                 true => f64::from(unmatched && j as usize == place),
@@ -213,7 +222,7 @@ impl Matching {
     }
 }
 
-/// Rows of a pattern, each with its values.
+/// Splits values into the rows of a pattern.
 fn strips<'a>(row_ptr: &[usize], mut values: &'a mut [f64]) -> Vec<(usize, &'a mut [f64])> {
     let mut strips = Vec::with_capacity(row_ptr.len());
     for (i, ends) in row_ptr.windows(2).enumerate() {
@@ -224,12 +233,13 @@ fn strips<'a>(row_ptr: &[usize], mut values: &'a mut [f64]) -> Vec<(usize, &'a m
     strips
 }
 
-/// e^v, where v is neither too large nor too small for that.
+/// Returns e^v, with v clamped to avoid overflow and underflow.
 fn held(v: f64) -> f64 {
     v.clamp(-700.0, 700.0).exp()
 }
 
-/// ln max_j|a_ij| − ln|a_ij| of every entry, infinite for zeros, and ln max_j|a_ij| of every row, 0 of empty ones.
+/// Computes ln max_j|a_ij| − ln|a_ij| of every entry (infinite for zeros), and ln max_j|a_ij| of every row (0
+/// for empty rows).
 fn costs(a: &Csr) -> (Vec<f64>, Vec<f64>) {
     let n = a.rows();
     let largest = |i: usize| a.row(i).1.iter().fold(0.0f64, |max, v| max.max(v.abs()));
@@ -245,7 +255,7 @@ fn costs(a: &Csr) -> (Vec<f64>, Vec<f64>) {
     (costs, maxima)
 }
 
-/// Shifts row scales against column scales, so that both lie about as far from 1.
+/// Balances row scales against column scales, so that both are about equally far from 1.
 fn centre(rows: &mut [f64], columns: &mut [f64]) {
     let middle = |all: &[f64]| {
         let extent = all.iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[a, b], v| [a.min(*v), b.max(*v)]);

@@ -1,4 +1,4 @@
-//! The matching of least cost: a cheap beginning, then a shortest augmenting path for every row that is left.
+//! Matching of least cost: a cheap initial matching, then a shortest augmenting path for every unmatched row.
 
 use super::NONE;
 use crate::Result;
@@ -12,13 +12,13 @@ pub(super) struct Found {
     pub column_of: Vec<u32>,
     /// The row of each column, or [`NONE`].
     pub row_of: Vec<u32>,
-    /// Of rows: uᵢ + vⱼ ≤ c_ij, and = on the matching.
+    /// Dual variables of rows: uᵢ + vⱼ ≤ c_ij, with equality on the matching.
     pub u: Vec<f64>,
-    /// Of columns.
+    /// Dual variables of columns.
     pub v: Vec<f64>,
 }
 
-/// The pattern with a cost ≥ 0 for every entry; infinite where there is none.
+/// The pattern, with a cost ≥ 0 for every entry; infinite for a stored zero.
 #[derive(Clone, Copy)]
 struct Graph<'a> {
     row_ptr: &'a [usize],
@@ -27,7 +27,7 @@ struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Columns and costs of a row.
+    /// Iterates over columns and finite costs of a row.
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let range = self.row_ptr[i]..self.row_ptr[i + 1];
         let entries = self.col[range.clone()].iter().zip(&self.costs[range]);
@@ -35,37 +35,38 @@ impl Graph<'_> {
     }
 }
 
-/// The largest matching of least cost of a square matrix of order n.
+/// Computes the largest matching of least cost of a square matrix of order n.
 ///
 /// # Errors
-/// This thread's limits, and its bound of operations.
+/// The limits of this thread, including the limit on operations.
 pub(super) fn least_cost(row_ptr: &[usize], col: &[u32], costs: &[f64], n: usize) -> Result<Found> {
     let graph = Graph { row_ptr, col, costs };
     let mut found = cheap(graph, n);
     let mut search = Search::new(n);
-    let allowance = Allowance::here("matching rows with columns", "take direct factors, or matching=off");
+    let allowance = Allowance::here("matching rows with columns", "use direct factors, or matching=off");
     for i in 0..n {
         if found.column_of[i] == NONE {
-            // One search may look at the whole graph.
+            // One search may visit the whole graph.
             allowance.spend(search.operations)?;
             search.operations = 0;
             search.augment(graph, &mut found, i);
         }
     }
-    // Rows without a column had no part in the equations.
+    // Unmatched rows did not take part in the dual updates.
     for i in (0..n).filter(|&i| found.column_of[i] == NONE) {
         found.u[i] = least(graph, &found.v, i);
     }
     Ok(found)
 }
 
-/// min_j (c_ij − vⱼ), 0 of an empty row.
+/// Returns min_j (c_ij − vⱼ); 0 for an empty row.
 fn least(graph: Graph, v: &[f64], i: usize) -> f64 {
     let least = graph.row(i).fold(f64::INFINITY, |least, (j, c)| least.min(c - v[j]));
     if least.is_finite() { least } else { 0.0 }
 }
 
-/// Feasible duals, and what can be matched where uᵢ + vⱼ = c_ij by looking at a row and at the rows that are in its way.
+/// Computes feasible duals, and an initial matching on entries with uᵢ + vⱼ = c_ij, moving at most one
+/// matched row for each new one.
 fn cheap(graph: Graph, n: usize) -> Found {
     let mut v = vec![f64::INFINITY; n];
     for i in 0..n {
@@ -76,7 +77,7 @@ fn cheap(graph: Graph, n: usize) -> Found {
     v.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 0.0);
     let u: Vec<f64> = (0..n).map(|i| least(graph, &v, i)).collect();
     let mut found = Found { column_of: vec![NONE; n], row_of: vec![NONE; n], u, v };
-    // The diagonal first, so that a matrix whose diagonal is right keeps it.
+    // Match the diagonal first, so that a matrix with a good diagonal keeps it.
     for i in 0..n {
         if graph.row(i).any(|(j, c)| j == i && c - found.v[j] == found.u[i]) {
             found.join(i, i);
@@ -116,7 +117,7 @@ impl Found {
     }
 }
 
-/// Dijkstra's search over columns, with arrays that serve all rows.
+/// Dijkstra's search over columns, with arrays reused for all rows.
 struct Search {
     /// Length of the shortest path to each column, infinite where none is known.
     length: Vec<f64>,
@@ -126,16 +127,16 @@ struct Search {
     cost: Vec<f64>,
     /// Columns whose shortest path is known.
     settled: Vec<bool>,
-    /// Columns that a search has reached, and among them in the order of their paths those that it has settled.
+    /// Columns that a search has reached, and those that it has settled, in the order of their path lengths.
     reached: Vec<u32>,
     order: Vec<u32>,
-    /// Lengths as the bits of numbers that are not negative, which order as these do; ties go to the first column.
+    /// Path lengths as bits of non-negative numbers, which have the same order; ties go to the first column.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     /// Operations of the last search.
     operations: u64,
 }
 
-/// Operations of one entry that is looked at, and of one that goes onto the heap and off again.
+/// Operations counted per visited entry, and per entry pushed to and popped from the heap.
 const ENTRY: u64 = 4;
 const ON_HEAP: u64 = 64;
 
@@ -155,7 +156,7 @@ impl Search {
 
     /// Matches row `root` along a shortest path to a free column, if there is one.
     fn augment(&mut self, graph: Graph, found: &mut Found, root: usize) {
-        // The shortest way to a free column so far.
+        // The shortest path to a free column so far.
         let (mut end, mut shortest) = (NONE, f64::INFINITY);
         let (mut row, mut so_far, mut u) = (root, 0.0, found.u[root]);
         loop {
@@ -207,7 +208,7 @@ impl Search {
         self.heap.clear();
     }
 
-    /// New duals, with which the entries of the path are tight, and the matching along it.
+    /// Updates the duals, so that the entries of the path are tight, and the matching along the path.
     fn update(&mut self, found: &mut Found, root: usize, end: u32, shortest: f64) {
         for &j in &self.order {
             let (j, by) = (j as usize, shortest - self.length[j as usize]);
@@ -219,7 +220,7 @@ impl Search {
         loop {
             let i = self.before[j] as usize;
             let next = found.column_of[i];
-            // Equal, not up to rounding, so that errors of many paths do not add up.
+            // Exactly equal, so that rounding errors of many paths do not accumulate.
             found.u[i] = self.cost[j] - found.v[j];
             found.join(i, j);
             if i == root {

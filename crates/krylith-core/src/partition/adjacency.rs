@@ -1,11 +1,11 @@
-//! The graph of A + Aᵀ: which own block rows are coupled, by any term, either way.
+//! The graph of A + Aᵀ: couplings between own block rows, by any term, in either direction.
 
 use crate::operator::Terms;
 use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Rows that one task works on.
+/// Number of rows per task.
 const CHUNK: usize = 4096;
 
 /// Neighbours of each node in compressed rows: ascending, each once, without the node itself.
@@ -16,7 +16,7 @@ pub(super) struct Adjacency {
 }
 
 impl Adjacency {
-    /// Pattern of A + Aᵀ over all terms; ghost columns are left out.
+    /// Builds the pattern of A + Aᵀ over all terms, without ghost columns.
     pub fn of(terms: &Terms) -> Self {
         let n = terms.block_rows();
         let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
@@ -38,7 +38,8 @@ impl Adjacency {
         })
     }
 
-    /// From what `neighbours` appends for each of `n` nodes, in any order and as often as it likes.
+    /// Builds the graph from the neighbours that `neighbours` appends for each of `n` nodes, in any order and
+    /// with repetitions.
     fn by_rows(n: usize, neighbours: impl Fn(usize, &mut Vec<u32>) + Sync) -> Self {
         let piece = |chunk: usize| {
             let (mut degree, mut col, mut row) = (Vec::new(), Vec::new(), Vec::new());
@@ -58,7 +59,7 @@ impl Adjacency {
         Self { row_ptr: offsets(degree.iter().flatten()), col: joined(&col) }
     }
 
-    /// Who has each node for a neighbour, in any order.
+    /// Returns the transposed graph; neighbours are in any order.
     fn transposed(&self) -> Self {
         let n = self.row_ptr.len() - 1;
         let degree = collect(0..n, LEAST, &|_| AtomicUsize::new(0));
@@ -77,31 +78,31 @@ impl Adjacency {
         Self { row_ptr, col: plain(col) }
     }
 
-    /// Neighbours of node `i`.
+    /// Returns the neighbours of node `i`.
     pub fn neighbours(&self, i: u32) -> &[u32] {
         &self.col[self.row_ptr[i as usize]..self.row_ptr[i as usize + 1]]
     }
 
-    /// True where `j` is a neighbour of `i`.
+    /// Returns true if `j` is a neighbour of `i`.
     fn has(&self, i: u32, j: u32) -> bool {
         self.neighbours(i).binary_search(&j).is_ok()
     }
 }
 
-/// Numbers that a thread takes at once, at least.
+/// Minimum chunk of numbers per thread.
 pub(super) const LEAST: usize = 1024;
 
-/// Numbers that several threads change.
+/// Creates numbers that several threads can change.
 pub(super) fn atomics(n: usize, first: &(dyn Fn(usize) -> u32 + Sync)) -> Vec<AtomicU32> {
     collect(0..n, LEAST, &|i| AtomicU32::new(first(i)))
 }
 
-/// What they are in the end, in the same memory.
+/// Converts atomics to plain numbers in the same memory.
 pub(super) fn plain(numbers: Vec<AtomicU32>) -> Vec<u32> {
     numbers.into_iter().map(AtomicU32::into_inner).collect()
 }
 
-/// Where each of several rows begins, and the end of the last.
+/// Returns the start of each row, and the end of the last.
 pub(super) fn offsets<'a>(lengths: impl Iterator<Item = &'a usize>) -> Vec<usize> {
     let mut end = 0;
     let ends = lengths.map(|length| {
@@ -111,7 +112,7 @@ pub(super) fn offsets<'a>(lengths: impl Iterator<Item = &'a usize>) -> Vec<usize
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Lists one after another, copied on all threads.
+/// Concatenates lists on all threads.
 pub(super) fn joined(pieces: &[Vec<u32>]) -> Vec<u32> {
     let mut all = vec![0; pieces.iter().map(Vec::len).sum()];
     let (mut rest, mut targets) = (&mut all[..], Vec::with_capacity(pieces.len()));

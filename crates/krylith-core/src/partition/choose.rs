@@ -1,11 +1,11 @@
-//! Which partition a system gets where the choice is left open.
+//! Automatic choice of a partition.
 
 use super::{Partition, Partitioner, Quality};
 use crate::names::{Named, unknown};
 use crate::operator::Terms;
 use crate::{Error, Result};
 
-/// How block rows are given to ranks.
+/// The requested distribution of block rows to ranks.
 ///
 /// # Examples
 /// ```
@@ -15,15 +15,15 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartitionSpec {
-    /// Runs of rows where they have little to exchange, parts of the graph elsewhere.
+    /// Chooses runs of rows if they need few ghosts, else parts of the graph.
     #[default]
     Auto,
-    /// As named.
+    /// Uses the named method.
     By(Partitioner),
 }
 
 impl PartitionSpec {
-    /// `auto`, or the name of the way.
+    /// Returns `auto`, or the name of the method.
     pub fn name(self) -> &'static str {
         match self {
             PartitionSpec::Auto => "auto",
@@ -61,13 +61,13 @@ impl std::fmt::Display for PartitionSpec {
     }
 }
 
-/// Ghosts of the busiest rank over its own nodes from which on `auto` tries the graph.
+/// Largest ratio of ghosts to own nodes of a rank up to which `auto` keeps runs of rows.
 pub const MANY_GHOSTS: f64 = 0.25;
 
-/// Gives block rows to ranks; the text says why so.
+/// Distributes block rows to ranks; also returns the reason as text.
 ///
 /// # Errors
-/// More ranks than block rows; a way that does not fit the system.
+/// More ranks than block rows; a method that does not fit the system.
 pub fn choose(
     terms: &Terms,
     coordinates: Option<&[[f64; 3]]>,
@@ -91,23 +91,26 @@ pub fn choose(
     {
         return Ok((
             graph,
-            format!("partition by multilevel cut of the graph: runs of rows have {ghosts:.1} ghosts a node"),
+            format!(
+                "partition by multilevel cut of the graph: runs of rows would have {ghosts:.1} ghosts \
+                 per node"
+            ),
         ));
     }
-    Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts a node")))
+    Ok((runs, format!("partition by nonzeros: at most {ghosts:.2} ghosts per node")))
 }
 
-/// Refuses more ranks than block rows.
+/// Returns an error if there are more ranks than block rows.
 ///
 /// # Errors
-/// That, with both numbers.
+/// More ranks than block rows, with both numbers.
 pub fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
     if ranks <= nodes {
         return Ok(());
     }
     let rows = if nodes == 1 { "block row" } else { "block rows" };
     Err(Error::invalid(format!(
-        "{ranks} ranks for {nodes} {rows}; each rank needs a block row: take at most {nodes}"
+        "{ranks} ranks for {nodes} {rows}; each rank needs a block row: use at most {nodes}"
     )))
 }
 

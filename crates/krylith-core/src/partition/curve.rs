@@ -1,9 +1,10 @@
-//! Places along Hilbert's curve in space.
+//! Positions along Hilbert's curve in space.
 
-/// Bits of an axis: 3 × 21 fit 64.
+/// Bits per axis: 3 × 21 fit in 64.
 const BITS: u32 = 21;
 
-/// The place of each point along Hilbert's curve through the points' bounding cube (Skilling 2004).
+/// Returns the position of each point along Hilbert's curve through the bounding cube of all points (Skilling
+/// 2004).
 pub(super) fn hilbert(points: &[[f64; 3]]) -> Vec<u64> {
     let low: [f64; 3] = std::array::from_fn(|d| points.iter().fold(f64::INFINITY, |m, x| m.min(x[d])));
     let high: [f64; 3] = std::array::from_fn(|d| points.iter().fold(f64::NEG_INFINITY, |m, x| m.max(x[d])));
@@ -14,7 +15,7 @@ pub(super) fn hilbert(points: &[[f64; 3]]) -> Vec<u64> {
     points.iter().map(|x| index([cell(x[0], 0), cell(x[1], 1), cell(x[2], 2)])).collect()
 }
 
-/// Skilling's transform of axes, and its bits interleaved.
+/// Applies Skilling's transform to the axes, and interleaves the bits.
 fn index(mut x: [u32; 3]) -> u64 {
     let mut q = 1 << (BITS - 1);
     while q > 1 {

@@ -1,4 +1,4 @@
-//! Rows that a simulation code has distributed already: the entry for data that no rank ever holds whole.
+//! Rows that a simulation code has already distributed, for systems that no rank ever holds as a whole.
 
 use super::{Halo, Numbering, Part};
 use crate::comm::{Communicator, agree, gather};
@@ -11,12 +11,13 @@ use std::sync::Arc;
 /// One rank's own block rows, with 64-bit global columns.
 ///
 /// # Examples
-/// The rows of a finite-volume code, numbered as it likes, for [`Problem::distributed`](crate::Problem::distributed).
+/// The rows of a finite-volume code, in its own numbering, for
+/// [`Problem::distributed`](crate::Problem::distributed).
 /// ```
 /// use krylith::comm::{Communicator, Team};
 /// use krylith::{Problem, Solver, matrix::Dense, partition::{RowBlocks, Rows}};
 /// let x = Team::run(2, |comm| {
-///     // Cells 10 and 11 exchange heat; each rank has one. 2 x₁₀ − x₁₁ = 1, and the other way round.
+///     // Cells 10 and 11 exchange heat; each rank has one: 2 x₁₀ − x₁₁ = 1 and 2 x₁₁ − x₁₀ = 1.
 ///     let (own, other) = if comm.rank() == 0 { (10, 11) } else { (11, 10) };
 ///     let blocks = RowBlocks { row_ptr: vec![0, 2], col: vec![own, other], values: vec![2.0, -1.0] };
 ///     let rows = Rows { numbers: vec![own], block: 1, terms: vec![(Dense::identity(1), blocks)] };
@@ -29,7 +30,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// Global number of each row: any set in any order, disjoint over the ranks, perhaps none.
+    /// Global number of each own row, in any order. Ranks own disjoint sets, which may be empty.
     pub numbers: Vec<u64>,
     /// Block size b, the same on every rank.
     pub block: usize,
@@ -43,27 +44,27 @@ pub struct Rows {
 /// ```
 /// use krylith::{matrix::Csr, partition::RowBlocks};
 /// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 0, -1.0), (1, 1, 2.0), (2, 2, 2.0)])?;
-/// let rows = RowBlocks::of_rows(&a, &[1, 2]); // those of one rank; columns stay global
+/// let rows = RowBlocks::of_rows(&a, &[1, 2]); // the rows of one rank; columns stay global
 /// assert_eq!((rows.row_ptr, rows.col, rows.values), (vec![0, 2, 3], vec![0, 1, 2], vec![-1.0, 2.0, 2.0]));
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowBlocks {
-    /// One more offset than rows, counted in blocks.
+    /// Start of each row in blocks, and the end of the last: one more than there are rows.
     pub row_ptr: Vec<usize>,
-    /// Global block column of each block, in any order within a row, without repeats.
+    /// Global block column of each block, in any order within a row, without duplicates.
     pub col: Vec<u64>,
-    /// b² numbers a block, row by row.
+    /// Values: b² per block, row by row.
     pub values: Vec<f64>,
 }
 
-/// This rank's part of the system whose rows all ranks bring. Collective.
+/// Builds this rank's part of a system from the rows of all ranks. Collective.
 ///
-/// Local rows stand in the order given, so vectors keep the distribution of the caller.
+/// Local rows stay in the order given, so vectors keep the caller's distribution.
 ///
 /// # Errors
-/// On every rank alike: arrays that disagree in length, a column that repeats in its row, a value that is not finite,
-/// ranks with different block sizes or coefficients, and what [`Halo::build`] refuses.
+/// The same on every rank: arrays of inconsistent length, a column that is repeated in its row, a value that
+/// is not finite, ranks with different block sizes or coefficients, and errors of [`Halo::build`].
 pub fn distribute(comm: &dyn Communicator, rows: Rows) -> Result<Part> {
     agree(comm, rows.check())?;
     rows.same_everywhere(comm)?;
@@ -83,7 +84,8 @@ pub fn distribute(comm: &dyn Communicator, rows: Rows) -> Result<Part> {
 }
 
 impl Rows {
-    /// `count` block rows of one matrix, where ranks hold runs of rows, one after the other. Collective.
+    /// Creates `count` own block rows of one matrix of which ranks hold contiguous runs of rows, in the order
+    /// of ranks. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -92,7 +94,7 @@ impl Rows {
     /// use krylith::{Problem, comm::Solo, partition::{RowBlocks, Rows}};
     /// let blocks = RowBlocks { row_ptr: vec![0, 1, 3], col: vec![0, 0, 1], values: vec![2.0, 1.0, 4.0] };
     /// let rows = Rows::in_runs(&Solo, 1, 2, blocks)?;
-    /// assert_eq!(rows.numbers, [0, 1]); // on the next rank they would begin at 2
+    /// assert_eq!(rows.numbers, [0, 1]); // on the next rank they would start at 2
     /// assert_eq!(Problem::distributed(std::sync::Arc::new(Solo), rows)?.unknowns(), 2);
     /// # Ok::<(), krylith::Error>(())
     /// ```
@@ -104,13 +106,13 @@ impl Rows {
         Ok(Self::run(first as usize, block, count, rows))
     }
 
-    /// `count` block rows of one matrix from block row `first` on.
+    /// Creates `count` block rows of one matrix from block row `first` on.
     pub(crate) fn run(first: usize, block: usize, count: usize, rows: RowBlocks) -> Self {
         let numbers = (first as u64..(first + count) as u64).collect();
         Self { numbers, block, terms: vec![(Dense::identity(1), rows)] }
     }
 
-    /// Refuses arrays that do not fit together.
+    /// Returns an error for arrays that do not fit together.
     fn check(&self) -> Result<()> {
         let (n, b) = (self.numbers.len(), self.block);
         if b == 0 {
@@ -118,7 +120,7 @@ impl Rows {
         }
         if !(1..=2).contains(&self.terms.len()) {
             return Err(Error::invalid(format!(
-                "distributed rows: {} terms; a system has one or two",
+                "distributed rows: got {} terms; a system has one or two",
                 self.terms.len()
             )));
         }
@@ -143,12 +145,13 @@ impl Rows {
                 return wrong(format!("the pointers of block row {} decrease", self.numbers[i]));
             }
             if a.values.len() != a.col.len() * b * b {
-                return wrong(format!("{} values for {} blocks of {b}×{b}", a.values.len(), a.col.len()));
+                return wrong(format!("got {} values for {} blocks of {b}×{b}", a.values.len(), a.col.len()));
             }
             if let Some(e) = a.values.iter().position(|v| !v.is_finite()) {
                 let i = a.row_ptr.partition_point(|&p| p <= e / (b * b)) - 1;
                 return wrong(format!(
-                    "block row {}, block column {}: entry ({}, {}) of the block is {}; every value must be finite",
+                    "block row {}, block column {}: entry ({}, {}) of the block is {}; every value must be \
+                     finite",
                     self.numbers[i],
                     a.col[e / (b * b)],
                     e % (b * b) / b,
@@ -160,7 +163,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Refuses ranks that bring different systems.
+    /// Returns an error if ranks pass different systems.
     fn same_everywhere(&self, comm: &dyn Communicator) -> Result<()> {
         let s = self.terms[0].0.rows();
         let head = [self.block, s, self.terms.len()].map(|n| (n as u64).to_le_bytes());
@@ -180,13 +183,13 @@ impl Rows {
             format!("{other}; rank 0 has {first}")
         };
         Err(Error::invalid(format!(
-            "the ranks bring different systems: rank {rank} has {why}; give all of them the same"
+            "the ranks pass different systems: rank {rank} has {why}; pass the same system on every rank"
         )))
     }
 }
 
 impl RowBlocks {
-    /// These rows of a matrix of scalars, in the order given; its columns are global numbers.
+    /// Extracts these rows of a scalar matrix, in the order given; its columns are global numbers.
     ///
     /// ```
     /// use krylith::{matrix::Csr, partition::RowBlocks};
@@ -197,7 +200,7 @@ impl RowBlocks {
     /// ```
     ///
     /// # Panics
-    /// A number that is not a row's.
+    /// A number that is not a row of the matrix.
     pub fn of_rows(a: &Csr, rows: &[u64]) -> Self {
         let mut own = Self { row_ptr: vec![0], ..Self::default() };
         for &i in rows {
@@ -209,7 +212,8 @@ impl RowBlocks {
         own
     }
 
-    /// The same rows in local columns, which ascend; and which of the blocks as they were given each is.
+    /// Converts the rows to ascending local columns. Also returns, for each block, its index among the blocks
+    /// as given.
     fn localise(
         self,
         numbers: &[u64],
@@ -223,8 +227,9 @@ impl RowBlocks {
         let (mut order, mut from) = (Vec::new(), Vec::with_capacity(self.col.len()));
         for (i, range) in self.row_ptr.windows(2).map(|w| w[0]..w[1]).enumerate() {
             let begin = col.len();
-            let columns =
-                self.col[range.clone()].iter().map(|&g| numbering.local(g).expect("every column was given"));
+            let columns = self.col[range.clone()]
+                .iter()
+                .map(|&g| numbering.local(g).expect("the halo has every column"));
             sort_row(
                 columns,
                 &self.values[range.start * bb..range.end * bb],
@@ -236,7 +241,7 @@ impl RowBlocks {
             from.extend(order.iter().map(|&(_, p)| range.start + p));
             if let Some(pair) = col[begin..].windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(Error::invalid(format!(
-                    "block column {} stands twice in block row {}; add up its blocks first",
+                    "block column {} appears twice in block row {}; add these blocks into one",
                     numbering.global()[pair[0] as usize],
                     numbers[i]
                 )));

@@ -10,13 +10,14 @@ use metis::option::Seed;
 use metis::{Graph, Idx};
 use std::sync::Mutex;
 
-/// The same parts every time.
+/// A fixed seed, for reproducible parts.
 const SEED: Idx = 1;
 
-/// METIS draws from the C library's one random number generator: two calls at once would disturb each other.
+/// METIS uses the global random number generator of the C library, so concurrent calls would disturb each
+/// other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The part of each node, as METIS's k-way partition of a graph gives it; parts may be empty.
+/// Returns the part of each node by METIS's k-way partition of a graph; parts may be empty.
 ///
 /// # Errors
 /// A graph with more than 2³¹ − 1 edges, both ways counted, or weights that sum to more.
@@ -26,8 +27,8 @@ pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<V
     let total = weights.iter().sum::<u64>().max(edges as u64).max(n as u64 + 1).max(parts as u64);
     if total > Idx::MAX as u64 {
         return Err(Error::invalid(format!(
-            "a graph partition of {n} block rows with {edges} edges is beyond METIS's 32-bit numbers; take the \
-             geometric one, or one by nonzeros"
+            "a graph partition of {n} block rows with {edges} edges exceeds the 32-bit numbers of METIS; \
+             use multilevel, geometric or nonzeros"
         )));
     }
     let weights: Vec<Idx> = weights.iter().map(|&w| w as Idx).collect();
@@ -47,27 +48,28 @@ pub(super) fn k_way(graph: Adjacency, weights: &[u64], parts: usize) -> Result<V
 }
 
 fn refused(why: &dyn std::fmt::Display) -> Error {
-    Error::invalid(format!("METIS: {why}; take another partition"))
+    Error::invalid(format!("METIS: {why}; use another partition"))
 }
 
-/// Memory is the machine's part; what else METIS says is about the graph.
+/// Out of memory is a failure of the machine; other errors of METIS are about the graph.
 fn failed(why: metis::Error) -> Error {
     match why {
         metis::Error::Memory => Error::Device {
             device: "the host".into(),
             call: "METIS".into(),
-            message: "out of memory; take another partition, or a machine with more".into(),
+            message: "out of memory; use another partition, or a machine with more memory".into(),
         },
         other => refused(&other),
     }
 }
 
 impl Partition {
-    /// Multilevel k-way partition (Karypis and Kumar, 1998) that cuts few edges of the graph of A + Aᵀ, all terms
-    /// together; rows weigh what they store. The same on every run. METIS works on one thread.
+    /// Computes a multilevel k-way partition (Karypis and Kumar, 1998) that cuts few edges of the graph of A
+    /// + Aᵀ, over all terms. Rows are weighted by their stored blocks. The result is reproducible. METIS uses
+    /// one thread.
     ///
     /// # Errors
-    /// No rank; a graph with more than 2³¹ − 1 edges, both ways counted, or weights that sum to more.
+    /// No ranks; a graph with more than 2³¹ − 1 edges, both ways counted, or weights that sum to more.
     pub fn graph(terms: &Terms, ranks: usize) -> Result<Self> {
         let n = terms.block_rows();
         if ranks <= 1 || n <= ranks {

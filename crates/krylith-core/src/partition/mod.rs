@@ -1,11 +1,12 @@
-//! Who owns which block rows, and what ranks exchange for one product.
+//! Distribution of block rows to ranks, and the halo exchange of a product.
 //!
-//! Everything here counts nodes (block rows): a node's b·s numbers are contiguous in a vector, so a message is a
-//! gather of runs and lands as it comes in its ghost slots. That replaces the pre-mapping and buffering of the OKP
-//! paper (Alg. 5 and 6).
+//! All sizes here count nodes (block rows). The b·s numbers of a node are contiguous in a vector, so a
+//! message gathers contiguous runs and is received directly in the ghost entries. That replaces the
+//! pre-mapping and buffering of the OKP paper (Alg. 5 and 6).
 //!
-//! A matrix that every rank can hold is cut by [`split`]. Rows that are distributed already come in by [`distribute`];
-//! no rank then ever holds the whole numbering. Both end in a [`Part`], the same for the same cut.
+//! [`split`] cuts a matrix that every rank can hold. [`distribute`] takes rows that are already distributed,
+//! so that no rank ever holds the whole numbering. Both return a [`Part`], which is the same for the same
+//! cut.
 //!
 //! A [`Part`] has its own block rows with local columns. Own nodes come first, then ghosts, ordered by owner
 //! and global number. [`Quality`] says from patterns alone what each rank computes and exchanges.
@@ -26,7 +27,7 @@ mod quality;
 mod split;
 mod subdomains;
 
-/// Rows cut for ranks that all want the whole result.
+/// Rows cut for ranks that all need the whole result.
 pub mod replicated {
     pub use crate::operator::cuts::*;
 }
@@ -50,7 +51,7 @@ use crate::matrix::Grouping;
 use crate::operator::Terms;
 use std::sync::Arc;
 
-/// One rank's share of a distributed system.
+/// One rank's part of a distributed system.
 ///
 /// # Examples
 /// ```
@@ -70,8 +71,8 @@ pub struct Part {
     pub rows: Vec<u64>,
     /// Own block rows × (own + ghost) block columns, in local numbers.
     pub terms: Terms<'static>,
-    /// What is exchanged before a product.
+    /// The exchange before a product.
     pub halo: Arc<Halo>,
-    /// By term, where the blocks stand that were given in another order.
+    /// For each term, the positions of blocks that were given in another order.
     pub(crate) given: Vec<Option<Grouping>>,
 }

@@ -1,7 +1,8 @@
-//! Ways to give block rows to ranks.
+//! Methods to distribute block rows to ranks.
 //!
-//! All weigh a row by its stored blocks, all terms together, because that is what a product costs; `rows` and `multilevel` count
-//! rows. None depends on threads, and while there are as many rows as ranks none leaves a rank without rows.
+//! Methods weight a row by its stored blocks over all terms, the cost of a product; `rows` and `multilevel`
+//! count rows. Results do not depend on the number of threads. No rank is left without rows if there are at
+//! least as many rows as ranks.
 
 use super::adjacency::Adjacency;
 use super::multilevel;
@@ -10,7 +11,7 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Which rank owns which block row. A rank may own none.
+/// The owner of each block row. A rank may own no rows.
 ///
 /// # Examples
 /// ```
@@ -27,18 +28,18 @@ use std::ops::Range;
 pub struct Partition {
     /// The owner of each block row.
     pub owner: Vec<u32>,
-    /// Ranks, each owner below it.
+    /// Number of ranks; owners are smaller.
     pub ranks: usize,
 }
 
 impl Partition {
-    /// Takes an owner for each block row.
+    /// Creates a partition from the owner of each block row.
     ///
     /// # Errors
-    /// No rank, or an owner that is none of them.
+    /// No ranks, or an owner that is not a rank.
     pub fn new(owner: Vec<u32>, ranks: usize) -> Result<Self> {
         if ranks == 0 || ranks > u32::MAX as usize {
-            return Err(Error::invalid(format!("a partition over {ranks} ranks; it needs at least 1")));
+            return Err(Error::invalid(format!("a partition needs 1 to 4294967295 ranks, not {ranks}")));
         }
         if let Some(i) = owner.iter().position(|&r| r as usize >= ranks) {
             return Err(Error::invalid(format!(
@@ -50,7 +51,7 @@ impl Partition {
         Ok(Self { owner, ranks })
     }
 
-    /// Every rank's block rows, ascending.
+    /// Returns the block rows of each rank in ascending order.
     pub fn rows(&self) -> Vec<Vec<u64>> {
         let mut rows = vec![Vec::new(); self.ranks];
         for (i, &r) in self.owner.iter().enumerate() {
@@ -60,7 +61,7 @@ impl Partition {
     }
 }
 
-/// A way to give block rows to ranks.
+/// A method to distribute block rows to ranks.
 ///
 /// # Examples
 /// ```
@@ -81,7 +82,7 @@ pub enum Partitioner {
     Nonzeros,
     /// Recursive coordinate bisection: boxes in space, equal in stored blocks. Needs coordinates.
     Geometric,
-    /// Parts of the graph with few blocks between them, by our own multilevel cut on all threads.
+    /// Parts of the graph with few blocks between them, by Krylith's own multilevel cut on all threads.
     Multilevel,
     /// k-way partition of the graph by METIS: few blocks between ranks. Needs the feature `metis`.
     Graph,
@@ -93,10 +94,10 @@ krylith_base::names! {
 }
 
 impl Partitioner {
-    /// Cuts the block rows of `terms` for `ranks`; `coordinates`, one point a block row, are for the geometric way.
+    /// needed for [`Geometric`](Self::Geometric).
     ///
     /// # Errors
-    /// No rank; coordinates that are missing or do not fit; METIS missing, or a graph too large for it.
+    /// No ranks; coordinates that are missing or do not fit; METIS missing, or a graph too large for it.
     pub fn partition(
         self,
         terms: &Terms,
@@ -108,7 +109,9 @@ impl Partitioner {
             Partitioner::Nonzeros => Partition::by_nonzeros(terms, ranks),
             Partitioner::Geometric => {
                 let points = coordinates.ok_or_else(|| {
-                    Error::invalid("a geometric partition needs coordinates, and none are known: name them in system.toml")
+                    Error::invalid(
+                        "a geometric partition needs coordinates: add them to the problem, or to system.toml",
+                    )
                 })?;
                 Partition::geometric(terms, points, ranks)
             }
@@ -125,20 +128,20 @@ impl Partitioner {
 }
 
 impl Partition {
-    /// Runs of consecutive rows, equal in rows up to one.
+    /// Creates runs of consecutive rows whose lengths differ by at most one.
     ///
     /// # Errors
-    /// No rank.
+    /// No ranks.
     pub fn by_rows(rows: usize, ranks: usize) -> Result<Self> {
         let mut partition = Self::new(vec![0; rows], ranks)?;
         (0..ranks).for_each(|rank| partition.owner[contiguous(rows, rank, ranks)].fill(rank as u32));
         Ok(partition)
     }
 
-    /// Runs of consecutive rows, equal in stored blocks as well as whole rows allow.
+    /// Creates runs of consecutive rows with stored blocks as equal as whole rows allow.
     ///
     /// # Errors
-    /// No rank.
+    /// No ranks.
     pub fn by_nonzeros(terms: &Terms, ranks: usize) -> Result<Self> {
         let weights = weights(terms);
         let n = weights.len();
@@ -149,17 +152,17 @@ impl Partition {
         Ok(partition)
     }
 
-    /// Recursive coordinate bisection (Berger and Bokhari, 1987): the longest edge of the nodes' bounding box is cut so
-    /// that the weights of both sides are as ⌊P/2⌋ to ⌈P/2⌉, and so on in each. Equal coordinates are told apart by
-    /// the next longest edge, and at last by number.
+    /// Cuts by recursive coordinate bisection (Berger and Bokhari, 1987). The longest edge of the nodes'
+    /// bounding box is cut so that the weights of both sides are in the ratio ⌊P/2⌋ to ⌈P/2⌉, and so on in
+    /// each side. Ties are broken by the coordinate along the next longest edge, and finally by number.
     ///
     /// # Errors
-    /// No rank, another number of points than block rows, a coordinate that is not finite.
+    /// No ranks, another number of points than block rows, a coordinate that is not finite.
     pub fn geometric(terms: &Terms, coordinates: &[[f64; 3]], ranks: usize) -> Result<Self> {
         let weights = weights(terms);
         if coordinates.len() != weights.len() {
             return Err(Error::invalid(format!(
-                "{} points for {} block rows; a geometric partition needs one point a block row",
+                "{} points for {} block rows; a geometric partition needs one point per block row",
                 coordinates.len(),
                 weights.len()
             )));
@@ -180,12 +183,13 @@ impl Partition {
         Ok(partition)
     }
 
-    /// Parts of the graph of A + Aᵀ, all terms together, of about as many rows, with few blocks between them: the multilevel cut that
-    /// makes subdomains ([`SubdomainCut::Multilevel`](super::SubdomainCut::Multilevel)), on all threads. The same on every run and
-    /// number of threads; no limit of 32-bit edges.
+    /// Cuts the graph of A + Aᵀ, over all terms, into parts of about equal rows with few blocks between them.
+    /// It is the multilevel cut of subdomains
+    /// ([`SubdomainCut::Multilevel`](super::SubdomainCut::Multilevel)), on all threads. The result is the
+    /// same on every run and for any number of threads. The number of edges is not limited to 32 bits.
     ///
     /// # Errors
-    /// No rank.
+    /// No ranks.
     pub fn multilevel(terms: &Terms, ranks: usize) -> Result<Self> {
         let n = terms.block_rows();
         if ranks <= 1 || n <= ranks {
@@ -194,7 +198,7 @@ impl Partition {
         let (mut owner, groups) = multilevel::cut_into(Adjacency::of(terms), ranks);
         let mut rows = vec![0u64; groups.max(ranks)];
         owner.iter().for_each(|&g| rows[g as usize] += 1);
-        // Groups that the cut could not avoid go to the ranks with the fewest rows.
+        // Surplus groups of the cut go to the ranks with the fewest rows.
         let mut rank_of: Vec<u32> = (0..groups as u32).collect();
         for group in ranks..groups {
             let least = (0..ranks).min_by_key(|&r| rows[r]).unwrap_or(0);
@@ -207,7 +211,8 @@ impl Partition {
         Ok(partition)
     }
 
-    /// A cut of a graph may leave ranks empty where rows are few or heavy: each gets a row of the rank that has most.
+    /// Fills ranks that a graph cut left empty, if rows are few or heavy: each gets a row of the rank with
+    /// most rows.
     pub(super) fn fill_empty_ranks(&mut self) {
         let mut count = vec![0usize; self.ranks];
         self.owner.iter().for_each(|&r| count[r as usize] += 1);
@@ -226,7 +231,7 @@ impl Partition {
     }
 }
 
-/// The rows of `rank` in [`Partition::by_rows`], without the partition.
+/// Returns the rows of `rank` in [`Partition::by_rows`], without creating the partition.
 ///
 /// # Panics
 /// If `rank` is not below `ranks`.
@@ -236,8 +241,8 @@ pub fn contiguous(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
     begin(rank)..begin(rank + 1)
 }
 
-/// Where each rank's run of `n` rows begins, and the end: as near to `wanted(1)`, …, `wanted(ranks − 1)` as leaves no
-/// rank without rows while there are enough.
+/// Returns the start of each rank's run of `n` rows, and the end: as near to `wanted(1)`, …, `wanted(ranks −
+/// 1)` as possible without leaving a rank empty, if there are enough rows.
 pub(crate) fn runs(n: usize, ranks: usize, wanted: impl Fn(usize) -> usize) -> Vec<usize> {
     let mut bounds = vec![0; ranks + 1];
     for rank in 0..ranks {
@@ -248,7 +253,7 @@ pub(crate) fn runs(n: usize, ranks: usize, wanted: impl Fn(usize) -> usize) -> V
     bounds
 }
 
-/// Cuts `nodes` for `ranks` and gives each rank's in turn.
+/// Bisects `nodes` for `ranks` ranks, and passes those of each rank in turn to `give`.
 fn bisect(
     nodes: &mut [u32],
     points: &[[f64; 3]],
@@ -265,7 +270,7 @@ fn bisect(
         range.clone().fold(f64::NEG_INFINITY, f64::max) - range.fold(f64::INFINITY, f64::min)
     });
     axes.sort_by(|&d, &e| extent[e].total_cmp(&extent[d]));
-    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 lies where 0 does
+    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 equals 0
     nodes.par_sort_unstable_by(|&i, &j| {
         let (x, y) = (place(i), place(j));
         let order = |k: usize| x[k].total_cmp(&y[k]);
@@ -282,15 +287,15 @@ fn bisect(
     bisect(right, points, weights, ranks - low, give);
 }
 
-/// Stored blocks of each row over all terms.
+/// Returns the stored blocks of each row over all terms.
 pub(super) fn weights(terms: &Terms) -> Vec<u64> {
     let blocks =
         |i: usize| terms.terms.iter().map(|(_, a)| (a.row_ptr()[i + 1] - a.row_ptr()[i]) as u64).sum();
-    // An empty row costs something too, and a matrix without blocks can be cut.
+    // An empty row has weight 1, so that a matrix without blocks can be cut.
     (0..terms.block_rows()).into_par_iter().map(|i| 1u64.max(blocks(i))).collect()
 }
 
-/// Sums of the first 0, 1, …, n weights.
+/// Returns the sums of the first 0, 1, …, n weights.
 fn running_sum(weights: impl Iterator<Item = u64>) -> Vec<u64> {
     let sums = weights.scan(0, |sum, w| {
         *sum += w;
@@ -299,7 +304,7 @@ fn running_sum(weights: impl Iterator<Item = u64>) -> Vec<u64> {
     std::iter::once(0).chain(sums).collect()
 }
 
-/// How many items make up `part`/`parts` of `total` most nearly, by their running sum.
+/// Returns the number of items whose running sum is nearest to `part`/`parts` of `total`.
 pub(crate) fn nearest(before: &[u64], total: u64, part: usize, parts: usize) -> usize {
     let share = |sum: u64| u128::from(sum) * parts as u128;
     let target = u128::from(total) * part as u128;

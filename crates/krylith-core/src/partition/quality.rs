@@ -1,4 +1,4 @@
-//! How good a partition is: what each rank computes and exchanges.
+//! Quality of a partition: the work and the exchange of each rank.
 
 use super::split::Cut;
 use super::{Halo, Part, Partition};
@@ -7,7 +7,7 @@ use crate::matrix::Bsr;
 use crate::operator::Terms;
 use rayon::prelude::*;
 
-/// What one rank has to do for a product.
+/// Work and exchange of one rank for a product.
 ///
 /// # Examples
 /// ```
@@ -21,31 +21,31 @@ use rayon::prelude::*;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Block rows.
+    /// Number of block rows.
     pub rows: usize,
-    /// Stored blocks, all terms together.
+    /// Number of stored blocks over all terms.
     pub blocks: usize,
-    /// Those of them whose column belongs to another rank.
+    /// Number of stored blocks whose column belongs to another rank.
     pub cut: usize,
-    /// Block rows that have such a block, and so wait for the halo.
+    /// Number of block rows with such a block, which wait for the halo.
     pub boundary: usize,
-    /// Nodes that it sends, once for each rank that needs them.
+    /// Number of nodes that it sends, counted once per receiving rank.
     pub sends: usize,
-    /// Nodes that it receives.
+    /// Number of nodes that it receives.
     pub receives: usize,
-    /// Ranks that it exchanges with.
+    /// Number of ranks that it exchanges with.
     pub neighbours: usize,
 }
 
 impl Share {
-    /// The share of a part.
+    /// Returns the share of a part.
     pub fn of(part: &Part) -> Share {
         let own = part.halo.own;
         let matrices: Vec<&Bsr> = part.terms.terms.iter().map(|(_, a)| a.as_ref()).collect();
         Share::count(&matrices, 0..own, &part.halo, |j| j as usize >= own)
     }
 
-    /// Counts the given rows; `foreign` tells whether a column belongs to another rank.
+    /// Counts the given rows; `foreign` returns true for a column of another rank.
     fn count(
         matrices: &[&Bsr],
         rows: impl Iterator<Item = usize>,
@@ -73,7 +73,7 @@ impl Share {
     }
 }
 
-/// The shares of all ranks, and what follows from them.
+/// The shares of all ranks, and derived measures.
 ///
 /// # Examples
 /// ```
@@ -82,19 +82,19 @@ impl Share {
 /// let a = Csr::from_triplets(4, 4, &[(0, 0, 2.0), (1, 1, 2.0), (1, 2, 1.0), (2, 2, 2.0), (3, 3, 2.0)])?;
 /// let quality = Quality::of(&Terms::csr(&a)?, &Partition::by_rows(4, 2)?)?;
 /// assert_eq!((quality.cut(), quality.rows_over_mean()), (1, 1.0));
-/// assert_eq!(quality.bytes(), 8); // one number travels for a product
+/// assert_eq!(quality.bytes(), 8); // one number is sent for a product
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quality {
-    /// By rank.
+    /// The share of each rank.
     pub shares: Vec<Share>,
     /// Bytes of one node in a vector: 8·b·s.
     pub node_bytes: usize,
 }
 
 impl Quality {
-    /// The quality of `partition` for products with `terms`; copies no values.
+    /// Computes the quality of `partition` for products with `terms`, without copying values.
     ///
     /// # Errors
     /// As [`split`](super::split).
@@ -109,37 +109,37 @@ impl Quality {
         Ok(Quality { shares: shares.collect(), node_bytes: 8 * terms.block() * terms.stages() })
     }
 
-    /// The largest number of block rows of a rank over the mean.
+    /// Returns the largest number of block rows of a rank over the mean.
     pub fn rows_over_mean(&self) -> f64 {
         self.over_mean(|share| share.rows)
     }
 
-    /// The largest number of stored blocks of a rank over the mean.
+    /// Returns the largest number of stored blocks of a rank over the mean.
     pub fn blocks_over_mean(&self) -> f64 {
         self.over_mean(|share| share.blocks)
     }
 
-    /// Stored blocks that couple two ranks.
+    /// Returns the number of stored blocks that couple two ranks.
     pub fn cut(&self) -> usize {
         self.sum(|share| share.cut)
     }
 
-    /// Bytes that the busiest rank sends for one product.
+    /// Returns the bytes that the busiest rank sends for one product.
     pub fn busiest_bytes(&self) -> u64 {
         self.largest(|share| share.sends) as u64 * self.node_bytes as u64
     }
 
-    /// Bytes that all ranks send for one product.
+    /// Returns the bytes that all ranks send for one product.
     pub fn bytes(&self) -> u64 {
         self.sum(|share| share.sends) as u64 * self.node_bytes as u64
     }
 
-    /// The most ranks that one rank exchanges with.
+    /// Returns the largest number of ranks that one rank exchanges with.
     pub fn most_neighbours(&self) -> usize {
         self.largest(|share| share.neighbours)
     }
 
-    /// The share of all block rows that wait for a halo, 0 to 1.
+    /// Returns the share of all block rows that wait for a halo, from 0 to 1.
     pub fn boundary_share(&self) -> f64 {
         self.sum(|share| share.boundary) as f64 / self.sum(|share| share.rows).max(1) as f64
     }
@@ -150,7 +150,7 @@ impl Quality {
     fn largest(&self, of: impl Fn(&Share) -> usize) -> usize {
         self.shares.iter().map(of).max().unwrap_or(0)
     }
-    /// 1 where there is nothing to share.
+    /// Returns the largest value over the mean; 1 if the sum is zero.
     fn over_mean(&self, of: impl Fn(&Share) -> usize + Copy) -> f64 {
         match self.sum(of) {
             0 => 1.0,

@@ -1,4 +1,4 @@
-//! A matrix that stands whole in memory, cut into every rank's part.
+//! Cutting a matrix in memory into the parts of all ranks.
 
 use super::{Part, Partition};
 use crate::halo::{Halo, check_local};
@@ -9,12 +9,12 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Every rank's part of `terms`, by rank, with the halo that [`Halo::build`] would find.
+/// Cuts `terms` into the part of each rank, with the halo that [`Halo::build`] would find.
 ///
-/// Own rows keep their global order. Terms of one pattern still share it in every part.
+/// Own rows keep their global order. Terms that share a pattern still share it in every part.
 ///
 /// # Errors
-/// A matrix that is not square, or a partition of another number of block rows.
+/// A matrix that is not square, or a partition with another number of block rows.
 pub fn split(terms: &Terms, partition: &Partition) -> Result<Vec<Part>> {
     let cut = Cut::new(terms, partition)?;
     let parts = cut.halos()?;
@@ -46,13 +46,13 @@ pub fn split(terms: &Terms, partition: &Partition) -> Result<Vec<Part>> {
     parts.into_iter().collect()
 }
 
-/// A partition seen from its matrix, before values are touched.
+/// A partition applied to the pattern of a matrix, without values.
 pub(super) struct Cut<'a> {
     terms: &'a Terms<'a>,
     partition: &'a Partition,
     /// Rows of each rank, ascending.
     pub(super) rows: Vec<Vec<u64>>,
-    /// Where each row stands among its owner's.
+    /// Position of each row among those of its owner.
     place: Vec<u32>,
 }
 
@@ -62,8 +62,8 @@ impl<'a> Cut<'a> {
         for (_, a) in &terms.terms {
             if a.block_rows() != n || a.block_columns() != n {
                 return Err(Error::invalid(format!(
-                    "a partition of {n} block rows cannot cut a matrix of {}×{} blocks; it must be square and of that \
-                     size",
+                    "a partition of {n} block rows does not fit a matrix of {}×{} blocks; the matrix must \
+                     be {n}×{n}",
                     a.block_rows(),
                     a.block_columns()
                 )));
@@ -81,16 +81,16 @@ impl<'a> Cut<'a> {
         self.partition.owner[j as usize] as usize
     }
 
-    /// The order of ghosts.
+    /// Returns the sort key of ghosts: owner, then number.
     fn order(&self, j: u32) -> (u32, u32) {
         (self.partition.owner[j as usize], j)
     }
 
-    /// Every rank's halo and its ghosts' global numbers.
+    /// Returns each rank's halo and the global numbers of its ghosts.
     pub(super) fn halos(&self) -> Result<Vec<(Halo, Vec<u32>)>> {
         let ranks = self.partition.ranks;
         let ghosts: Vec<Vec<u32>> = (0..ranks).into_par_iter().map(|rank| self.ghosts(rank)).collect();
-        // Ghosts of one owner are one run; it says what the owner sends.
+        // Ghosts of one owner form one run, which determines what the owner sends.
         let mut to: Vec<Vec<(usize, Vec<u32>)>> = vec![Vec::new(); ranks];
         for (rank, ghosts) in ghosts.iter().enumerate() {
             check_local(rank, self.rows[rank].len() + ghosts.len())?;
@@ -108,7 +108,7 @@ impl<'a> Cut<'a> {
         Ok(ghosts.into_iter().enumerate().map(halo).collect())
     }
 
-    /// What the rows of `rank` use of others, by owner and then by number.
+    /// Returns the columns of other ranks that the rows of `rank` use, by owner and then by number.
     fn ghosts(&self, rank: usize) -> Vec<u32> {
         let mut ghosts = Vec::new();
         for (_, a) in &self.terms.terms {
@@ -130,10 +130,10 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Rows that one thread takes at once.
+/// Number of rows per chunk of a thread.
 const ROWS: usize = 4096;
 
-/// The block rows `rows` of `a` in local columns, on all threads.
+/// Copies the block rows `rows` of `a` with local columns, on all threads.
 fn local_matrix(a: &Bsr, rows: &[u64], columns: usize, local: impl Fn(u32) -> u32 + Sync) -> Result<Bsr> {
     let bb = a.block() * a.block();
     let range = |i: u64| a.row_ptr()[i as usize]..a.row_ptr()[i as usize + 1];

@@ -1,15 +1,16 @@
-//! Bisection of one small group: a region grown from either end, each refined, and the better one taken.
+//! Bisection of one small group: a region is grown from each end and refined, and the better result is used.
 
 use super::Graph;
 
-/// Passes of refinement at most.
+/// Maximum number of refinement passes.
 const PASSES: usize = 3;
 /// A pass ends after this many moves without a better cut.
 const PATIENCE: usize = 16;
-/// Groups of more nodes are cut by their distance from one end alone: the others take the square of their number.
+/// Larger groups are cut only by distance from one end, because the other steps take time quadratic in the
+/// number of nodes.
 const LARGE: usize = 2048;
 
-/// The subgraph that a group's nodes induce, in their own numbers.
+/// The subgraph induced by a group's nodes, in local numbers.
 pub(super) struct Local {
     ptr: Vec<u32>,
     col: Vec<u32>,
@@ -18,7 +19,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Of the nodes `own`, which all have one label and stand at `place` among those that do.
+    /// Builds the subgraph of the nodes `own`, which share one label; `place` are their local numbers.
     pub fn new(graph: &Graph, own: &[u32], label: &[u32], place: &[u32]) -> Self {
         let group = label[own[0] as usize];
         let mut local = Self { ptr: vec![0], col: Vec::new(), weight: Vec::new(), size: Vec::new() };
@@ -42,7 +43,8 @@ impl Local {
             .map(|e| (self.col[e] as usize, i64::from(self.weight[e])))
     }
 
-    /// Nodes by distance from `start`, then those of other components; of each level in ascending order.
+    /// Orders nodes by distance from `start`, then those of other components; each level is in ascending
+    /// order.
     fn breadth_first(&self, start: usize) -> Vec<usize> {
         let mut seen = vec![false; self.len()];
         let mut order = Vec::with_capacity(self.len());
@@ -69,9 +71,9 @@ impl Local {
     }
 }
 
-/// A cut in two, and what it is worth.
+/// A bisection and its quality.
 struct Halves {
-    /// True: the second side.
+    /// True for nodes of the second side.
     side: Vec<bool>,
     weight: [u64; 2],
     cut: i64,
@@ -88,7 +90,7 @@ impl Halves {
         Self { side, weight, cut: cut / 2 }
     }
 
-    /// Rows above the sides' limits, then edges cut: less is better.
+    /// Returns the rows above the limits of the sides, then the weight of cut edges: less is better.
     fn worth(&self, caps: [u64; 2]) -> (u64, i64) {
         (excess(self.weight, caps), self.cut)
     }
@@ -98,8 +100,8 @@ fn excess(weight: [u64; 2], caps: [u64; 2]) -> u64 {
     weight[0].saturating_sub(caps[0]) + weight[1].saturating_sub(caps[1])
 }
 
-/// Cuts a group that is to become `parts` parts, half of them (rounded down) on the first side: true for nodes of the
-/// second. Sides stay within `caps` rows where that can be.
+/// Bisects a group that is to become `parts` parts, half of them (rounded down) on the first side. Returns
+/// true for nodes of the second side. Sides stay within `caps` rows if possible.
 pub(super) fn bisect(local: &Local, caps: [u64; 2], parts: usize) -> Vec<bool> {
     let total: u64 = local.size.iter().map(|&s| u64::from(s)).sum();
     let goal = total * (parts / 2) as u64 / parts as u64;
@@ -127,11 +129,11 @@ pub(super) fn bisect(local: &Local, caps: [u64; 2], parts: usize) -> Vec<bool> {
     if second.worth(caps) < first.worth(caps) { second.side } else { first.side }
 }
 
-/// A region of about `goal` rows around a node: whoever adds least to its border comes next.
+/// Grows a region of about `goal` rows around a node; the next node is the one that adds least to the cut.
 fn grow(local: &Local, seed: usize, goal: u64) -> Vec<bool> {
     let n = local.len();
     let mut side = vec![true; n];
-    // Edges into the region less those out of it.
+    // Weight of edges into the region minus those out of it.
     let mut gain: Vec<i64> = (0..n).map(|v| -local.edges(v).map(|(_, w)| w).sum::<i64>()).collect();
     let mut touched = vec![false; n];
     touched[seed] = true;
@@ -140,7 +142,7 @@ fn grow(local: &Local, seed: usize, goal: u64) -> Vec<bool> {
         let next = (0..n).filter(|&v| side[v]).max_by_key(|&v| (touched[v], gain[v], std::cmp::Reverse(v)));
         let Some(v) = next else { break };
         let size = u64::from(local.size[v]);
-        // The nearer of with and without it.
+        // Stop if the region is nearer to the goal without this node.
         if weight + size / 2 > goal || weight >= goal {
             break;
         }
@@ -154,8 +156,8 @@ fn grow(local: &Local, seed: usize, goal: u64) -> Vec<bool> {
     side
 }
 
-/// Fiduccia and Mattheyses (1982): each pass moves every node at most once, best first, and keeps the best state on the
-/// way.
+/// Refines by Fiduccia and Mattheyses (1982): each pass moves every node at most once, best first, and keeps
+/// the best intermediate state.
 fn refine(local: &Local, halves: &mut Halves, caps: [u64; 2]) {
     let n = local.len();
     for _ in 0..PASSES {

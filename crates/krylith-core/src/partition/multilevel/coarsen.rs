@@ -1,4 +1,4 @@
-//! The next coarser level: pairs of nodes matched by handshakes, and the graph of the pairs.
+//! Coarsening: pairs of nodes matched by handshakes, and the graph of the pairs.
 
 use super::super::adjacency::{LEAST, atomics, joined, offsets, plain};
 use super::{Graph, NONE, mix};
@@ -6,16 +6,18 @@ use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Rounds of proposals. On a mesh the first joins about half of the nodes, and the fourth leaves 5 to 9 in a hundred.
+/// Rounds of proposals. On a mesh, the first round matches about half of the nodes; after the fourth, 5 to 9
+/// % are unmatched.
 pub(crate) const ROUNDS: usize = 4;
-/// Where more than one node in this many found nobody, those with the same favourite are joined.
+/// If more than one node in this many is unmatched, nodes with the same preferred neighbour are paired.
 pub(crate) const LONELY: usize = 8;
-/// A level with more than this share of the nodes of the one before it ends the coarsening.
+/// Coarsening ends at a level with more than this share of the nodes of the previous one.
 const STALLED: f64 = 0.95;
-/// Coarse nodes that one task contracts.
+/// Number of coarse nodes per task.
 const CHUNK: usize = 1024;
 
-/// The coarse node of each node, and the coarse graph; `None` where next to nothing could be joined. `level` counts from 1.
+/// Returns the coarse node of each node, and the coarse graph; `None` if almost no nodes could be paired.
+/// `level` counts from 1.
 pub(super) fn coarsen(graph: &Graph, level: u32) -> Option<(Vec<u32>, Graph)> {
     let n = graph.len();
     let mate = matching(graph, level);
@@ -32,9 +34,10 @@ pub(super) fn coarsen(graph: &Graph, level: u32) -> Option<(Vec<u32>, Graph)> {
     Some((map, coarse))
 }
 
-/// What an edge is worth: its weight against the sizes that it joins; ties by a hash that both ends share.
+/// Rates an edge by its weight relative to the sizes of its nodes; ties are broken by a hash that both ends
+/// share.
 fn rating(v: u32, u: u32, weight: u32, sizes: [u32; 2], level: u32) -> u64 {
-    // Bits of non-negative numbers order as they do.
+    // The bits of non-negative numbers have the order of the numbers.
     let weight = weight as f32;
     let rating = weight * weight / (sizes[0] as f32 * sizes[1] as f32);
     u64::from(rating.to_bits()) << 32 | tie(v, u, level)
@@ -44,26 +47,26 @@ fn tie(v: u32, u: u32, level: u32) -> u64 {
     u64::from(mix((v ^ u).wrapping_mul(0x9e37_79b9) ^ v.wrapping_add(u).wrapping_add(level)))
 }
 
-/// The best neighbour of `v`, for which `rating` gives more than 0; 0 stands for one that cannot be taken.
+/// Returns the neighbour of `v` with the highest `rating`; a rating of 0 excludes a neighbour.
 fn favourite(graph: &Graph, v: u32, rating: impl Fn(u32, u32) -> u64) -> u32 {
     let best = graph.edges(v as usize).map(|(u, w)| (rating(u, w), u)).max();
     best.filter(|best| best.0 > 0).map_or(NONE, |best| best.1)
 }
 
-/// Rows that a pair has at most, where `n` nodes have `rows` together: twice those of two average nodes, else few nodes
-/// would take all.
+/// Returns the largest number of rows of a pair if `n` nodes have `rows` in total: twice those of two average
+/// nodes, so that no few nodes absorb all others.
 pub(crate) fn most(rows: u64, n: usize) -> u64 {
     (4 * rows).div_ceil(n as u64).max(2)
 }
 
-/// The partner of each node, itself where it has none.
+/// Returns the partner of each node; the node itself if it has none.
 fn matching(graph: &Graph, level: u32) -> Vec<u32> {
     let n = graph.len();
     let limit = most(graph.size.par_iter().map(|&s| u64::from(s)).sum(), n);
     let fits =
         |v: u32, u: u32| u64::from(graph.size[v as usize]) + u64::from(graph.size[u as usize]) <= limit;
     let (mate, want) = (atomics(n, &|v| v as u32), atomics(n, &|_| NONE));
-    // The size of a node that is free, else 0: one look for both.
+    // The size of an unmatched node, else 0: one load answers both.
     let open = atomics(n, &|v| graph.size[v]);
     let rows_alone = graph.weight.is_empty();
     let mut free: Vec<u32> = (0..n as u32).collect();
@@ -96,7 +99,7 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
         free = free.into_par_iter().filter(|&v| open[v as usize].load(Relaxed) > 0).collect();
     }
     if free.len() > n / LONELY {
-        // Leaves of one hub, and nodes without neighbours.
+        // Pair leaves of the same hub, and nodes without neighbours.
         let any = |v: u32| {
             let sizes = |u: u32| [graph.size[v as usize], graph.size[u as usize]];
             favourite(graph, v, |u, w| 1 << 63 | rating(v, u, w, sizes(u), level))
@@ -116,7 +119,7 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
     plain(mate)
 }
 
-/// The graph of pairs: edges between the same two are one, with the sum of their weights.
+/// Builds the graph of pairs: parallel edges are merged, and their weights summed.
 fn contract(graph: &Graph, pairs: &[[u32; 2]], map: &[u32]) -> Graph {
     struct Piece {
         degree: Vec<usize>,
@@ -126,7 +129,7 @@ fn contract(graph: &Graph, pairs: &[[u32; 2]], map: &[u32]) -> Graph {
     let piece = |(chunk, pairs): (usize, &[[u32; 2]])| {
         let mut piece =
             Piece { degree: Vec::with_capacity(pairs.len()), col: Vec::new(), weight: Vec::new() };
-        // Open addressing: where each coarse neighbour stands in the piece.
+        // Hash table with open addressing: the position of each coarse neighbour in the chunk.
         let (mut slots, mut used) = (vec![NONE; 64], Vec::new());
         for (k, &[v, u]) in pairs.iter().enumerate() {
             let own = (chunk * CHUNK + k) as u32;

@@ -1,15 +1,18 @@
-//! A multilevel cut of a graph into parts of bounded size, on all threads and the same on any number of them.
+//! Multilevel partition of a graph into parts of bounded size, on all threads, independent of their number.
 //!
-//! Karypis and Kumar's scheme (1998) in steps that are each a map, a sort or a scan over nodes, so that no result depends
-//! on who comes first:
+//! The scheme of Karypis and Kumar (1998), in steps that are each a map, a sort or a scan over nodes, so that
+//! results do not depend on the order of execution:
 //!
-//! 1. *Coarsen*: heavy-edge matching by handshakes. Every node proposes to the neighbour that rates highest, mutual
-//!    proposals join. Level after level has half the nodes, until few are left.
-//! 2. *Split*: at each level on the way back, every group that now has enough nodes is bisected, alone and with
-//!    several starts: groups are small, all the same work, and their number doubles as that of nodes does.
-//! 3. *Refine*: nodes at borders move to the group that they are coupled to most, where it has room.
+//! 1. *Coarsen*: heavy-edge matching by handshakes. Every node proposes to its highest-rated neighbour;
+//!    mutual proposals form a pair. Each level has about half the nodes of the previous one, until few are
+//!    left.
+//! 2. *Split*: at each level on the way back, every group that has enough nodes is bisected independently,
+//!    from several starts. Groups are small and about equal in work, and their number doubles with that of
+//!    the nodes.
+//! 3. *Refine*: nodes at group boundaries move to the group that they are coupled to most, if its size
+//!    allows.
 //!
-//! Whole numbers throughout; ties are broken by a hash of node numbers.
+//! All arithmetic is in integers; ties are broken by a hash of node numbers.
 
 mod bisect;
 mod coarsen;
@@ -21,19 +24,20 @@ pub(crate) use coarsen::{LONELY, ROUNDS as MATCHING_ROUNDS, most};
 use rayon::prelude::*;
 pub(crate) use refine::Room;
 
-/// Coarse nodes that a side of a bisection has at least.
+/// Minimum number of coarse nodes on each side of a bisection.
 const SIDE: usize = 16;
-/// Rounds of refinement at a coarse level, and at the finest, where a round costs most and finds least.
+/// Rounds of refinement at a coarse level, and at the finest, where a round costs most and improves least.
 const ROUNDS: usize = 4;
 const FINE_ROUNDS: usize = 3;
-/// No node, no group, an empty slot.
+/// Marks no node, no group, or an empty slot.
 const NONE: u32 = u32::MAX;
 
-/// One level: neighbours of each node with the fine edges that an edge stands for, and the rows that a node stands for.
+/// The graph of one level: an edge weight is the number of fine edges it represents, a node size the number
+/// of its rows.
 pub(crate) struct Graph {
     pub ptr: Vec<usize>,
     pub col: Vec<u32>,
-    /// Empty: 1 each.
+    /// Weights of edges; empty if all are 1.
     pub weight: Vec<u32>,
     pub size: Vec<u32>,
 }
@@ -43,7 +47,7 @@ impl Graph {
         self.size.len()
     }
 
-    /// Neighbours of node `i`, and the weights of the edges to them.
+    /// Iterates over the neighbours of node `i` and the weights of the edges to them.
     fn edges(&self, i: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         (self.ptr[i]..self.ptr[i + 1]).map(|e| (self.col[e], self.weight.get(e).copied().unwrap_or(1)))
     }
@@ -53,44 +57,47 @@ impl Graph {
     }
 }
 
-/// A well-mixed number (the finaliser of MurmurHash3): neighbours in number are none in it.
+/// Hashes a number by the finaliser of MurmurHash3, so that consecutive numbers are scattered.
 fn mix(x: u32) -> u32 {
     let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
     let x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
     x ^ (x >> 16)
 }
 
-/// A hash of two numbers.
+/// Hashes two numbers.
 fn hash(a: u32, b: u32) -> u32 {
     mix(a ^ mix(b))
 }
 
-/// Cuts the nodes of a graph into groups of at most `rows` nodes, about as large: the group of each, and how many there are.
+/// Cuts the nodes of a graph into groups of about equal size, at most `rows` nodes each. Returns the group of
+/// each node, and the number of groups.
 pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
     let mut room = Room::new(n, rows);
     let graph = Graph { ptr: graph.row_ptr, col: graph.col, weight: Vec::new(), size: vec![1; n] };
     let (mut label, levels) = labels(graph, 0, &mut room);
     while let Some(mut over) = room.overfull(&label) {
-        // Nobody near could take what a group has too much: it becomes two.
+        // Split groups whose excess no neighbouring group could take.
         split(&levels, &mut label, &mut over, 1);
         room.parts.resize(over.parts.len(), 1);
     }
     (label, room.parts.len())
 }
 
-/// Cuts the nodes of a graph into about `parts` groups of about as many nodes: the group of each, and how many there are.
+/// Cuts the nodes of a graph into about `parts` groups of about equal size. Returns the group of each node,
+/// and the number of groups.
 pub(super) fn cut_into(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
     cut(graph, Room::rows_of(n, parts))
 }
 
-/// True where a graph of that many nodes is not made coarser.
+/// Returns true if a graph of this many nodes is not coarsened further.
 pub(crate) fn is_coarse(nodes: usize) -> bool {
     nodes <= 2 * SIDE
 }
 
-/// Groups the nodes of a level, where level 0 has the rows themselves: coarser levels first, and this one on the way back.
+/// Groups the nodes of a level: coarser levels first, then this one on the way back. The nodes of level 0 are
+/// the rows.
 pub(crate) fn labels(graph: Graph, level: usize, room: &mut Room) -> (Vec<u32>, Graph) {
     let (mut levels, mut maps) = (vec![graph], Vec::new());
     while !is_coarse(levels[levels.len() - 1].len()) {
@@ -109,23 +116,24 @@ pub(crate) fn labels(graph: Graph, level: usize, room: &mut Room) -> (Vec<u32>, 
     (label, levels.remove(0))
 }
 
-/// The labels of a finer level.
+/// Transfers labels to a finer level.
 pub(crate) fn spread(map: &[u32], label: &[u32]) -> Vec<u32> {
     map.par_iter().map(|&c| label[c as usize]).collect()
 }
 
-/// Splits the groups that can be split at this level, and refines all.
+/// Splits the groups that can be split at this level, and refines all groups.
 pub(crate) fn settle(graph: &Graph, level: usize, label: &mut [u32], room: &mut Room) {
     while split(graph, label, room, if level == 0 { 1 } else { 2 * SIDE }) {}
     refine::refine(graph, label, room, rounds(level));
 }
 
-/// Rounds of refinement at a level.
+/// Returns the number of refinement rounds at a level.
 pub(crate) fn rounds(level: usize) -> usize {
     if level == 0 { FINE_ROUNDS } else { ROUNDS }
 }
 
-/// Bisects each group of `least` nodes or more that is to become several parts; false if there is none.
+/// Bisects each group of at least `least` nodes that is to become several parts; returns false if there is
+/// none.
 fn split(graph: &Graph, label: &mut [u32], room: &mut Room, least: usize) -> bool {
     if room.parts.iter().all(|&p| p == 1) {
         return false;
@@ -140,7 +148,7 @@ fn split(graph: &Graph, label: &mut [u32], room: &mut Room, least: usize) -> boo
         return false;
     }
     (0..room.parts.len()).for_each(|g| begin[g + 1] += begin[g]);
-    // Nodes by group, ascending, and where each stands.
+    // Nodes by group in ascending order, and the position of each in its group.
     let (mut next, mut nodes) = (begin.clone(), vec![0u32; label.len()]);
     let mut place = vec![0u32; label.len()];
     for (i, &g) in label.iter().enumerate() {

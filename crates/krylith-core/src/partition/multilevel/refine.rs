@@ -1,9 +1,10 @@
-//! Refinement of many groups at once: nodes at borders move to the group that they are coupled to most, while it has
-//! room.
+//! Concurrent refinement of many groups: nodes at group boundaries move to the group that they are coupled to
+//! most, if its size allows.
 //!
-//! All nodes choose by the same labels. A choice is then weighed again as if better choices among its neighbours had
-//! been made already (the second filter of Jet, Gilbert et al. 2023), and groups admit the best of what is left, in a
-//! sorted order: what a round does depends on no order of execution.
+//! All nodes choose a group by the same labels. Each choice is then evaluated again as if better choices of
+//! its neighbours had already been made (the second filter of Jet, Gilbert et al. 2023). Groups admit the
+//! best remaining choices in sorted order. The result of a round thus does not depend on the order of
+//! execution.
 
 use super::super::adjacency::{LEAST, atomics};
 use super::{Graph, NONE, hash};
@@ -15,10 +16,10 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Nodes with more neighbours than this sort their groups instead of searching a list.
 const MANY: usize = 96;
 
-/// Parts are this full on average: what is left lets nodes move.
+/// Average fill of a part; the rest leaves room for nodes to move.
 const FILL: f64 = 0.96;
 
-/// How many parts each group is to become, and how many rows that allows.
+/// Number of parts that each group is to become, and the resulting limits on its rows.
 pub(crate) struct Room {
     pub parts: Vec<usize>,
     rows: u64,
@@ -26,19 +27,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// One group of `n` rows that is to become parts of at most `rows`.
+    /// Creates the limits for one group of `n` rows that is to become parts of at most `rows` rows.
     pub fn new(n: usize, rows: usize) -> Self {
         let rows = rows.clamp(1, n.max(1));
         let parts = ((n as f64 / (FILL * rows as f64)).ceil() as usize).clamp(1, n.max(1));
         Self { parts: vec![parts], rows: rows as u64, mean: n as f64 / parts as f64 }
     }
 
-    /// The most rows of a part with which `n` rows become so many parts.
+    /// Returns the largest number of rows of a part with which `n` rows become `parts` parts.
     pub fn rows_of(n: usize, parts: usize) -> usize {
         ((n as f64 / (FILL * parts as f64)).ceil() as usize).max(1)
     }
 
-    /// The rows of each part, where every group is one and none has too many.
+    /// Returns the rows of each part, if every group is a single part and none exceeds its limit.
     #[cfg(feature = "cuda")]
     pub fn settled(&self, graph: &Graph, label: &[u32]) -> Option<Vec<u32>> {
         let weight = weigh(graph, label, self.parts.len());
@@ -46,7 +47,7 @@ impl Room {
         fits.then(|| weight.into_iter().map(|w| w as u32).collect())
     }
 
-    /// Groups above the limit of a part, and what they are to become; `None` where there are none.
+    /// Returns the number of parts that groups above the limit must become; `None` if no group is above it.
     pub fn overfull(&self, label: &[u32]) -> Option<Self> {
         let mut rows = vec![0usize; self.parts.len()];
         label.iter().for_each(|&g| rows[g as usize] += 1);
@@ -55,8 +56,8 @@ impl Room {
         any.then_some(Self { parts, rows: self.rows, mean: self.rows as f64 })
     }
 
-    /// The rows that a group of `parts` parts may have. The more parts it is to become, the nearer to the mean: they will
-    /// need room of their own.
+    /// Returns the largest number of rows of a group of `parts` parts. With more parts it is nearer to the
+    /// mean, so that each part keeps some slack.
     pub fn cap(&self, parts: usize) -> u64 {
         if parts == 1 {
             return self.rows;
@@ -67,7 +68,7 @@ impl Room {
     }
 }
 
-/// A node that would rather be in another group.
+/// A proposed move of a node to another group.
 #[derive(Clone, Copy)]
 struct Move {
     node: u32,
@@ -75,7 +76,7 @@ struct Move {
     gain: i64,
 }
 
-/// What a node is coupled to: groups, and the edges to them.
+/// Groups that a node is coupled to, with the total weight of the edges.
 type Links = Vec<(u32, i64)>;
 
 fn links(graph: &Graph, label: &[u32], v: usize, links: &mut Links) {
@@ -99,16 +100,16 @@ fn links(graph: &Graph, label: &[u32], v: usize, links: &mut Links) {
     }
 }
 
-/// Rows of each group.
+/// Counts the rows of each group.
 fn weigh(graph: &Graph, label: &[u32], groups: usize) -> Vec<u64> {
     let weight: Vec<AtomicU64> = (0..groups).map(|_| AtomicU64::new(0)).collect();
     each(label.len(), LEAST, &|v| {
-        weight[label[v] as usize].fetch_add(u64::from(graph.size[v]), Relaxed); // whole numbers: in any order
+        weight[label[v] as usize].fetch_add(u64::from(graph.size[v]), Relaxed); // integers: any order
     });
     weight.into_iter().map(AtomicU64::into_inner).collect()
 }
 
-/// Up to `rounds` rounds, after groups above their limit have given away what they have too much.
+/// Runs `rounds` rounds of refinement; each first moves excess nodes out of groups above their limit.
 pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usize) {
     let groups = room.parts.len();
     if groups == 1 {
@@ -157,8 +158,8 @@ pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usiz
     }
 }
 
-/// The better group of each node that has one with room; a loss is allowed where it is small against what holds the
-/// node: its neighbours may come along.
+/// Proposes, for each node, the best other group in which it fits. A small loss relative to the edges inside
+/// the node's own group is allowed, because neighbours may follow.
 fn wishes(
     graph: &Graph,
     label: &[u32],
@@ -187,7 +188,7 @@ fn wishes(
     (0..graph.len()).into_par_iter().map_init(Vec::new, wish).flatten_iter().collect()
 }
 
-/// Of the moves, by group best first, those for which there is room now.
+/// Selects the moves that fit in their target group, best first.
 fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round: u32) -> Vec<Move> {
     moves.par_sort_unstable_by_key(|m| (m.to, Reverse(m.gain), hash(m.node, round), m.node));
     let by_group: Vec<&[Move]> = moves.chunk_by(|a, b| a.to == b.to).collect();
@@ -208,7 +209,7 @@ fn admit(graph: &Graph, mut moves: Vec<Move>, cap: &[u64], weight: &[u64], round
     by_group.par_iter().flat_map_iter(admitted).collect()
 }
 
-/// Makes moves, and leaves where nodes went in `to`.
+/// Applies moves, and records the new groups of nodes in `to`.
 fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move], to: &[AtomicU32]) {
     let (came, went): (Vec<_>, Vec<_>) =
         weight.iter().map(|_| (AtomicU64::new(0), AtomicU64::new(0))).unzip();
@@ -230,14 +231,14 @@ fn apply(graph: &Graph, label: &mut [u32], weight: &mut [u64], moves: &[Move], t
     }
 }
 
-/// Groups above their limit give nodes to neighbours that are fuller by less, at the least loss; false if there are none,
-/// or nothing can go.
+/// Moves nodes from groups above their limit to less loaded neighbouring groups, at the least loss. Returns
+/// false if there are no such groups, or no node can move.
 fn relieve(graph: &Graph, label: &mut [u32], cap: &[u64], weight: &mut [u64]) -> bool {
     let over = |g: usize| weight[g] > cap[g];
     if !(0..cap.len()).any(over) {
         return false;
     }
-    // What a group lacks, or has too much.
+    // Rows of a group minus its limit.
     let load = |g: u32| weight[g as usize] as i64 - cap[g as usize] as i64;
     let wish = |list: &mut Links, v: usize| {
         let own = label[v];
@@ -256,7 +257,7 @@ fn relieve(graph: &Graph, label: &mut [u32], cap: &[u64], weight: &mut [u64]) ->
     };
     let mut moves: Vec<Move> =
         (0..graph.len()).into_par_iter().map_init(Vec::new, wish).flatten_iter().collect();
-    // Each group lets go what it has too much and no more.
+    // Each group releases only its excess.
     moves.par_sort_unstable_by_key(|m| (label[m.node as usize], Reverse(m.gain), m.node));
     let by_group: Vec<&[Move]> =
         moves.chunk_by(|a, b| label[a.node as usize] == label[b.node as usize]).collect();
@@ -274,7 +275,7 @@ fn relieve(graph: &Graph, label: &mut [u32], cap: &[u64], weight: &mut [u64]) ->
     };
     let mut moves: Vec<Move> = by_group.par_iter().flat_map_iter(released).collect();
     moves.par_sort_unstable_by_key(|m| (m.to, Reverse(m.gain), m.node));
-    // A group that is full takes what keeps it below the giver.
+    // A full group accepts nodes only while it stays below the releasing group.
     let mut received = vec![0i64; cap.len()];
     moves.retain(|m| {
         let size = i64::from(graph.size[m.node as usize]);

@@ -1,8 +1,9 @@
-//! Which rank owns which block rows and which subdomains.
+//! Assignment of block rows and subdomains to ranks.
 //!
-//! Where the whole system is at hand it is cut into subdomains before ranks get their rows, and ranks own whole subdomains: the
-//! preconditioner is then the same on any number of them. Where no rank ever holds the whole, boxes of a grid are still the
-//! same if runs of rows end between them; elsewhere each rank cuts its own rows, and the text says so.
+//! If a process holds the whole system, it is cut into subdomains first, and ranks own whole subdomains: the
+//! preconditioner then does not depend on the number of ranks. If no rank holds the whole, boxes of a grid
+//! are still the same, provided that runs of rows end between boxes. Otherwise each rank cuts its own rows,
+//! and the reason says so.
 
 use super::{CutGraph, Subdomains, boxes};
 use crate::comm::Communicator;
@@ -13,7 +14,7 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Subdomains as a preconditioner asks for them.
+/// The subdomains that a preconditioner requests.
 ///
 /// # Examples
 /// ```
@@ -27,23 +28,24 @@ use std::borrow::Cow;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubdomainSpec {
-    /// How they are cut.
+    /// The method to cut them.
     pub cut: SubdomainCut,
-    /// Most block rows of one.
+    /// Largest number of block rows of a subdomain.
     pub rows: usize,
 }
 
 /// Subdomains of one rank's rows.
 ///
 /// # Examples
-/// What [`Distribution::local`] gives each rank, for [`Problem::with_subdomains`](crate::Problem::with_subdomains).
+/// [`Distribution::local`] returns them for each rank, for
+/// [`Problem::with_subdomains`](crate::Problem::with_subdomains).
 /// ```
 /// use krylith_core::partition::{LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains};
 /// use krylith::{Problem, matrix::Csr};
 /// let a = Csr::from_triplets(4, 4, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)])?;
 /// let own = LocalSubdomains {
 ///     spec: SubdomainSpec { cut: SubdomainCut::Runs, rows: 2 },
-///     subdomains: Subdomains::from_labels(&[0, 1, 0, 1], 2)?, // upper and lower half of a mesh, as the application knows
+///     subdomains: Subdomains::from_labels(&[0, 1, 0, 1], 2)?, // upper and lower half of a mesh
 ///     reason: "halves of the mesh".into(),
 /// };
 /// let problem = Problem::csr(&a)?.with_subdomains(Some(own));
@@ -51,15 +53,15 @@ pub struct SubdomainSpec {
 /// ```
 #[derive(Debug, Clone)]
 pub struct LocalSubdomains {
-    /// What was asked for.
+    /// The request that they fulfil.
     pub spec: SubdomainSpec,
-    /// In the rank's own numbers.
+    /// The subdomains, in local row numbers.
     pub subdomains: Subdomains,
-    /// Why those.
+    /// The reason for this cut.
     pub reason: String,
 }
 
-/// Who owns which block rows of a system that stands whole in memory, and in which subdomains.
+/// Owners of block rows, and subdomains, of a system that one process holds as a whole.
 ///
 /// # Examples
 /// ```
@@ -78,26 +80,26 @@ pub struct LocalSubdomains {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Distribution {
-    /// Owners.
+    /// The owner of each block row.
     pub partition: Partition,
-    /// Subdomains of the whole system, where each rank owns whole ones; and why those.
+    /// Subdomains of the whole system, if each rank owns whole ones, with their request and reason.
     pub subdomains: Option<(SubdomainSpec, Subdomains, String)>,
-    /// Why these owners.
+    /// The reason for these owners.
     pub reason: String,
 }
 
 impl Distribution {
-    /// The subdomains of a rank's rows, where they were cut in the whole system.
+    /// Returns the subdomains of a rank's rows, if they were cut from the whole system.
     ///
     /// # Errors
-    /// None that rows of this distribution can cause.
+    /// None for rows of this distribution.
     pub fn local(&self, rows: &[u64]) -> Result<Option<LocalSubdomains>> {
         let Some((spec, all, reason)) = &self.subdomains else { return Ok(None) };
         Ok(Some(LocalSubdomains { spec: *spec, subdomains: local(all, rows)?, reason: reason.clone() }))
     }
 }
 
-/// Assigns block rows to ranks; where a preconditioner wants subdomains, whole ones.
+/// Assigns block rows to ranks; if a preconditioner uses subdomains, whole subdomains.
 ///
 /// # Errors
 /// As [`choose`]; a cut into subdomains that does not fit the system.
@@ -118,11 +120,11 @@ pub fn assign(
     Ok(Distribution { partition, subdomains: Some((spec, all, why)), reason })
 }
 
-/// Gives whole planes of a grid to ranks, in runs along z; multiples of `planes` where there are enough. `None` where there are fewer
-/// planes than ranks.
+/// Assigns whole planes of a grid to ranks, in runs along z, which are multiples of `planes` if there are
+/// enough. `None` if there are fewer planes than ranks.
 ///
 /// # Errors
-/// A grid of another number of cells.
+/// A grid with another number of cells than block rows.
 pub fn assign_planes(
     terms: &Terms,
     [nx, ny, nz]: [usize; 3],
@@ -131,7 +133,7 @@ pub fn assign_planes(
 ) -> Result<Option<Distribution>> {
     if nx * ny * nz != terms.block_rows() {
         return Err(Error::invalid(format!(
-            "{} rows on a grid of {nx}×{ny}×{nz} cells; each needs a row",
+            "{} rows on a grid of {nx}×{ny}×{nz} cells; each cell needs one row",
             terms.block_rows()
         )));
     }
@@ -140,17 +142,17 @@ pub fn assign_planes(
     }
     let run = if nz.div_ceil(planes) >= ranks { planes } else { 1 };
     let runs = nz.div_ceil(run);
-    // Run k is the first rank's whose share ends behind it.
+    // Run k belongs to the first rank whose share ends after it.
     let owner = |i: usize| ((i / (nx * ny) / run + 1) * ranks).div_ceil(runs) - 1;
     let partition = Partition::new((0..nx * ny * nz).map(|i| owner(i) as u32).collect(), ranks)?;
     let reason = format!("partition by planes of the grid, in runs of {run}");
     Ok(Some(Distribution { partition, subdomains: None, reason }))
 }
 
-/// Subdomains of a system that stands whole in memory, and why those.
+/// Cuts a system that one process holds as a whole into subdomains, and returns the reason.
 ///
 /// # Errors
-/// A way that needs coordinates where none are known.
+/// A method that needs coordinates, if there are none.
 pub fn of_whole(
     terms: &Terms,
     coordinates: Option<&[[f64; 3]]>,
@@ -160,7 +162,7 @@ pub fn of_whole(
     of_whole_on(terms, coordinates, grid, spec, &|_| Ok(None))
 }
 
-/// The same, with a device that may cut the graph.
+/// Cuts a whole system as [`of_whole`] does, with a device that may cut the graph.
 pub(crate) fn of_whole_on(
     terms: &Terms,
     coordinates: Option<&[[f64; 3]]>,
@@ -177,10 +179,10 @@ pub(crate) fn of_whole_on(
     Ok((subdomains, or_name(spec, why)))
 }
 
-/// Subdomains of the rows that one rank of several holds alone, and why those. Collective.
+/// Cuts the rows of one of several ranks into subdomains, and returns the reason. Collective.
 ///
 /// # Errors
-/// A way that needs coordinates where none are known; a rank that is gone or failed.
+/// A method that needs coordinates, if there are none; a rank that is gone or failed.
 pub fn of_rank(
     comm: &dyn Communicator,
     terms: &Terms,
@@ -211,11 +213,11 @@ fn or_name(spec: SubdomainSpec, why: &str) -> String {
     if why.is_empty() { format!("cut={}", spec.cut.name()) } else { why.into() }
 }
 
-/// Gives whole subdomains to ranks, about as `near` gives their rows and balanced by stored blocks; `None` where there
-/// are fewer subdomains than ranks.
+/// Assigns whole subdomains to ranks, close to the partition `near` and balanced by stored blocks; `None` if
+/// there are fewer subdomains than ranks.
 ///
 /// # Errors
-/// None that a partition of the same system can cause.
+/// None for a partition of the same system.
 fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<Option<Partition>> {
     let (count, ranks) = (subdomains.count(), near.ranks);
     if count < ranks {
@@ -225,7 +227,7 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
         let blocks = |a: &Bsr| (a.row_ptr()[i as usize + 1] - a.row_ptr()[i as usize]) as u64;
         1 + terms.terms.iter().map(|(_, a)| blocks(a)).sum::<u64>()
     };
-    // In the order of the ranks that have most of their rows, so that what lies together stays together.
+    // Order subdomains by the rank that owns most of their rows in `near`, to keep neighbours together.
     let mut order: Vec<(u32, usize, u64)> = (0..count)
         .into_par_iter()
         .map(|p| {
@@ -240,7 +242,8 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
     let mut owner = vec![0; near.owner.len()];
     let (mut rank, mut before, mut given) = (0, 0, 0);
     for (k, &(_, p, weight)) in order.iter().enumerate() {
-        // The next rank begins where most of a subdomain lies beyond this one's share, or where the rest need one each.
+        // Go to the next rank if most of a subdomain exceeds this rank's share, or if the remaining ranks
+        // need one subdomain each.
         let beyond = (2 * before + weight) * ranks as u64 > 2 * total * (rank as u64 + 1);
         let needed = count - k < ranks - rank;
         if rank + 1 < ranks && given > 0 && (beyond || needed) {
@@ -252,10 +255,11 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
     Partition::new(owner, ranks).map(Some)
 }
 
-/// The subdomains of one rank's rows, which are ascending, in its own numbers; the rank owns them wholly.
+/// Returns the subdomains of one rank's rows in local numbers. The rows are ascending, and the rank owns
+/// whole subdomains.
 ///
 /// # Errors
-/// None that rows of a partition that was made of them can cause.
+/// None for rows of a partition built from these subdomains.
 fn local(subdomains: &Subdomains, rows: &[u64]) -> Result<Subdomains> {
     let mut labels = vec![u32::MAX; rows.len()];
     let mut count = 0;
@@ -273,7 +277,7 @@ fn local(subdomains: &Subdomains, rows: &[u64]) -> Result<Subdomains> {
     Subdomains::from_labels(&labels, count as usize)
 }
 
-/// One point for each of a rank's own nodes, from those points or from all of them.
+/// Returns the points of a rank's own nodes; `coordinates` are those of own nodes or of all nodes.
 fn own_points<'a>(
     coordinates: Option<&'a [[f64; 3]]>,
     numbers: RowNumbers,

@@ -1,11 +1,11 @@
-//! Boxes of a grid: subdomains that cut the fewest couplings of neighbours, and are the same on any number of ranks whose runs of
-//! rows end between them.
+//! Boxes of a grid as subdomains: they cut the fewest couplings, and do not depend on the number of ranks if
+//! runs of rows end between boxes.
 
 use super::{SubdomainCut, SubdomainSpec, Subdomains};
 use crate::partition::contiguous;
 use std::ops::Range;
 
-/// The boxes of the whole grid that a run of its rows consists of; `None` where the run cuts some.
+/// Returns the boxes of the whole grid that form a run of its rows; `None` if the run cuts a box.
 pub(super) fn of_slab(
     grid: [usize; 3],
     run: Range<usize>,
@@ -21,20 +21,21 @@ pub(super) fn of_slab(
     (wanted && fits).then(|| (Subdomains::boxes([nx, ny, (end - first) / (nx * ny)], size), size))
 }
 
-/// True if runs of equal rows of a grid on `ranks` ranks consist of whole boxes: subdomains are then those of one rank even if
-/// each rank holds its own rows alone.
+/// Returns true if equal runs of rows of a grid on `ranks` ranks consist of whole boxes. Subdomains are then
+/// the same as on one rank, even if each rank holds only its own rows.
 pub fn slabs_fit(grid: [usize; 3], spec: SubdomainSpec, ranks: usize) -> bool {
     let nodes = grid.iter().product();
     (0..ranks).all(|rank| of_slab(grid, contiguous(nodes, rank, ranks), spec).is_some())
 }
 
-/// Rows of a layer of boxes of the whole grid, where those are its subdomains: runs of whole layers are then whole subdomains.
+/// Returns the number of rows of a layer of boxes, if boxes are the subdomains of the whole grid: runs of
+/// whole layers then consist of whole subdomains.
 #[cfg(feature = "cuda")]
 pub(crate) fn layer(grid: [usize; 3], nodes: usize, spec: SubdomainSpec) -> Option<usize> {
     of_grid(grid, nodes, spec).map(|(_, size)| grid[0] * grid[1] * size[2])
 }
 
-/// Boxes of at most `rows` points, where that is the way wanted and the grid is all there is.
+/// Returns boxes of at most `rows` points, if boxes fit the request and the grid is the whole system.
 pub(super) fn of_grid(
     grid: [usize; 3],
     nodes: usize,
@@ -47,13 +48,13 @@ pub(super) fn of_grid(
     })
 }
 
-/// True where boxes are a way to cut that fits what is asked.
+/// Returns true if boxes fit the requested method.
 fn wanted(spec: SubdomainSpec) -> bool {
     matches!(spec.cut, SubdomainCut::Auto | SubdomainCut::Geometric)
 }
 
-/// Edges of boxes of at most `rows` points that cut the fewest couplings of neighbours in the grid, where boxes that are
-/// smaller than the largest count against a choice as much as they leave empty.
+/// Returns the edge lengths of boxes of at most `rows` points that cut the fewest couplings in the grid. The
+/// cost is scaled up by the unused space of smaller boxes at the boundary.
 fn box_size(grid: [usize; 3], rows: usize) -> [usize; 3] {
     let [nx, ny, nz] = grid.map(|n| n.max(1));
     let cost = |size: [usize; 3]| {
@@ -75,10 +76,11 @@ fn box_size(grid: [usize; 3], rows: usize) -> [usize; 3] {
     best.0
 }
 
-/// The lengths that cut `n` points into equal pieces but for the last, longest first, none above `most`.
+/// Iterates over edge lengths of at most `most` that cut `n` points into equal pieces except the last,
+/// longest first.
 fn edges(n: usize, most: usize) -> impl Iterator<Item = usize> {
     let first = if most == 0 { None } else { Some(n.div_ceil(n.div_ceil(most.min(n)))) };
-    // The next shorter length is that of the fewest pieces that are shorter.
+    // The next length has the fewest pieces among the shorter ones.
     std::iter::successors(first, move |&edge| {
         (edge > 1).then(|| n.div_ceil(n.div_ceil(edge - 1)).min(edge - 1))
     })

@@ -1,8 +1,9 @@
-//! Subdomains: groups of own block rows that a preconditioner treats as if they stood alone.
+//! Subdomains: groups of own block rows that a preconditioner factorises independently.
 //!
-//! A [`Partition`](super::Partition) shares rows among ranks and weighs them by what a product costs. Subdomains are
-//! many and small, each solved by one thread or one thread block, whose memory bounds their rows: what counts is that
-//! none has more rows than asked and that all have about as many. None of the ways depends on threads.
+//! A [`Partition`](super::Partition) distributes rows to ranks, weighted by the cost of a product. Subdomains
+//! are many and small: each is solved by one thread or one thread block, whose memory limits its rows. They
+//! must not exceed the requested size, and should have about equal size. No method depends on the number of
+//! threads.
 
 mod assign;
 mod boxes;
@@ -22,10 +23,11 @@ use rayon::prelude::*;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Subdomains of at most so many block rows by [`SubdomainCut::Multilevel`], where a device can cut them.
+/// Function that returns subdomains of at most the given number of block rows by
+/// [`SubdomainCut::Multilevel`], if a device can cut them.
 pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 
-/// Disjoint groups of block rows that together are all of them; none is empty.
+/// Disjoint nonempty groups of block rows that together contain every block row.
 ///
 /// # Examples
 /// ```
@@ -36,7 +38,7 @@ pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Subdomains {
-    /// Boxes of a grid are listed when somebody asks for their rows: a GPU does not.
+    /// Rows of boxes are listed on the first request for them; a GPU does not need them.
     lists: OnceLock<Lists>,
     boxes: Option<Boxes>,
 }
@@ -45,11 +47,11 @@ pub struct Subdomains {
 struct Lists {
     /// Block rows by subdomain, ascending within each.
     rows: Vec<u32>,
-    /// Subdomain p has `rows[ptr[p]..ptr[p + 1]]`.
+    /// Subdomain p consists of `rows[ptr[p]..ptr[p + 1]]`.
     ptr: Vec<usize>,
 }
 
-/// Boxes of `size` points of a grid, both numbered x fastest; those at the far sides may be smaller.
+/// Boxes of `size` points of a grid, both numbered x fastest; those at the upper boundaries may be smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boxes {
     pub grid: [usize; 3],
@@ -57,7 +59,7 @@ pub(crate) struct Boxes {
 }
 
 impl Boxes {
-    /// Boxes along each edge.
+    /// Returns the number of boxes along each axis.
     pub fn counts(&self) -> [usize; 3] {
         std::array::from_fn(|d| self.grid[d].div_ceil(self.size[d]))
     }
@@ -103,7 +105,7 @@ impl PartialEq for Subdomains {
 
 impl Eq for Subdomains {}
 
-/// Ways to cut block rows into subdomains.
+/// Methods to cut block rows into subdomains.
 ///
 /// # Examples
 /// ```
@@ -114,7 +116,7 @@ impl Eq for Subdomains {}
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubdomainCut {
-    /// Geometric where coordinates are known, else multilevel.
+    /// Geometric if there are coordinates, else multilevel.
     #[default]
     Auto,
     /// One subdomain.
@@ -125,20 +127,21 @@ pub enum SubdomainCut {
     Geometric,
     /// Runs along Hilbert's curve in space. Needs coordinates.
     Curve,
-    /// Multilevel partition of the graph on all threads: at most a few in a hundred more couplings cut than by
+    /// Multilevel partition of the graph on all threads. It cuts at most a few percent more couplings than
     /// [`Graph`](Self::Graph), in a fraction of the time.
     Multilevel,
     /// k-way partition of the graph by METIS, on one thread. Needs the feature `metis`.
     Graph,
-    /// A few parts by METIS, where it is in the build, and each bisected by distance in the graph, all at once: half
-    /// the set-up of [`Graph`](Self::Graph), and more couplings cut.
+    /// A few parts by METIS, if it is in the build, each then bisected by distance in the graph, in parallel.
+    /// It takes half the set-up time of [`Graph`](Self::Graph), and cuts more couplings.
     TwoLevel,
-    /// So many parts, however large: geometric where coordinates are known, else multilevel. Has no name of its own.
+    /// This number of parts of any size: geometric if there are coordinates, else multilevel. It cannot be
+    /// selected by name.
     Parts(usize),
 }
 
 impl SubdomainCut {
-    /// Those that have a name.
+    /// All methods that can be selected by name.
     pub const ALL: [SubdomainCut; 8] = [
         SubdomainCut::Auto,
         SubdomainCut::Whole,
@@ -150,7 +153,7 @@ impl SubdomainCut {
         SubdomainCut::TwoLevel,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             SubdomainCut::Auto => "auto",
@@ -166,22 +169,23 @@ impl SubdomainCut {
     }
 }
 
-/// METIS fills its parts up to 3 % above the mean.
+/// METIS makes parts up to 3 % larger than the mean.
 #[cfg(feature = "metis")]
 const UNEVEN: f64 = 0.97;
-/// Most parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer where that would make subdomains uneven.
+/// Largest number of parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer if subdomains would become
+/// uneven.
 #[cfg(feature = "metis")]
 const COARSE: usize = 16;
 
 impl Subdomains {
-    /// One subdomain of `rows` block rows; none of 0.
+    /// Creates one subdomain of `rows` block rows; none if `rows` is 0.
     pub fn whole(rows: usize) -> Self {
         let ptr = if rows > 0 { vec![0, rows] } else { vec![0] };
         Self::of(Lists { rows: (0..rows as u32).collect(), ptr })
     }
 
-    /// From the subdomain of each block row, such as [`Partition::owner`](super::Partition::owner). Empty ones are
-    /// dropped.
+    /// Creates subdomains from the label of each block row, such as
+    /// [`Partition::owner`](super::Partition::owner). Empty ones are dropped.
     ///
     /// # Errors
     /// A label that is not below `count`.
@@ -199,7 +203,7 @@ impl Subdomains {
         Self { lists: OnceLock::from(lists), boxes: None }
     }
 
-    /// From the subdomain of each block row, all below `count`: ordered by their smallest row, whatever the labels are.
+    /// Creates subdomains from the label of each block row, all below `count`, ordered by their smallest row.
     pub(crate) fn by_first_row(mut labels: Vec<u32>, count: usize) -> Self {
         let (mut name, mut named) = (vec![u32::MAX; count], 0);
         for label in &mut labels {
@@ -213,8 +217,8 @@ impl Subdomains {
         Self::from_labels(&labels, named as usize).expect("labels count subdomains")
     }
 
-    /// Boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at the far sides
-    /// may be smaller (the ILDU paper's Alg. 3.1).
+    /// Creates boxes of `size` points of a grid whose points are numbered x fastest, then y, then z; those at
+    /// the upper boundaries may be smaller (the ILDU paper's Alg. 3.1).
     ///
     /// # Panics
     /// If an edge of `size` is 0, or the grid has more than 2³² − 1 points.
@@ -225,12 +229,12 @@ impl Subdomains {
         Self { lists: OnceLock::new(), boxes: Some(Boxes { grid, size }) }
     }
 
-    /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and says why that way.
-    /// `coordinates`: one point a block row.
+    /// Cuts the block rows of `terms` into subdomains of about `rows` block rows, never more, and returns the
+    /// reason. `coordinates`: one point per block row.
     ///
     /// # Errors
-    /// `rows` of 0; coordinates that are missing, do not fit or are not finite; METIS missing, or a graph too large
-    /// for it.
+    /// `rows` of 0; coordinates that are missing, do not fit or are not finite; METIS missing, or a graph too
+    /// large for it.
     pub fn cut(
         terms: &Terms,
         coordinates: Option<&[[f64; 3]]>,
@@ -240,7 +244,8 @@ impl Subdomains {
         Self::cut_on(terms, coordinates, way, rows, &|_| Ok(None))
     }
 
-    /// The same, with a device that may cut the graph: it gives what the host would, or nothing.
+    /// Cuts block rows as [`cut`](Self::cut) does, with a device that may cut the graph: it returns the same
+    /// result as the host, or `None`.
     pub(crate) fn cut_on(
         terms: &Terms,
         coordinates: Option<&[[f64; 3]]>,
@@ -250,7 +255,7 @@ impl Subdomains {
     ) -> Result<(Self, &'static str)> {
         let n = terms.block_rows();
         if rows == 0 {
-            return Err(Error::invalid("subdomains of 0 block rows; they need at least 1"));
+            return Err(Error::invalid("the subdomain size is 0; subdomains need at least 1 block row"));
         }
         if let SubdomainCut::Parts(parts) = way {
             return Self::parts(terms, coordinates, parts);
@@ -269,7 +274,7 @@ impl Subdomains {
         if way == SubdomainCut::Multilevel && !(asked == SubdomainCut::Auto && loose(terms)) {
             let cut = match device(rows)? {
                 Some(cut) => cut,
-                // Rows that are coupled to most others cannot be cut off, and to look for it takes seconds.
+                // Rows that are coupled to most others cannot be separated, and trying takes seconds.
                 None if asked == SubdomainCut::Auto && has_hubs(terms) => {
                     let nodes: Vec<u32> = (0..n as u32).collect();
                     let why = "auto: some rows are coupled to too many others for a cut";
@@ -306,11 +311,13 @@ impl Subdomains {
         Ok((Self::from_groups(groups), why))
     }
 
-    /// So many parts of about as many rows.
+    /// Cuts `parts` parts of about equal rows.
     fn parts(terms: &Terms, coordinates: Option<&[[f64; 3]]>, parts: usize) -> Result<(Self, &'static str)> {
         let n = terms.block_rows();
         if parts == 0 || parts > n {
-            return Err(Error::invalid(format!("{parts} parts of {n} block rows; each needs at least one")));
+            return Err(Error::invalid(format!(
+                "{parts} parts of {n} block rows; each part needs at least one"
+            )));
         }
         let mut nodes: Vec<u32> = (0..n as u32).collect();
         if coordinates.is_some() {
@@ -322,11 +329,12 @@ impl Subdomains {
         if count == parts {
             return Ok((Self::by_first_row(labels, count), "parts of the graph"));
         }
-        // Graphs that nothing joins have no balanced cut to refine.
+        // Graphs without edges have no balanced cut to refine.
         Ok((Self::from_groups(bisect_levels(&graph, nodes, parts)), "parts by distance in the graph"))
     }
 
-    /// From lists of rows, ordered by their smallest row: neighbours in number are neighbours in memory.
+    /// Creates subdomains from lists of rows, ordered by their smallest row, so that consecutive subdomains
+    /// are close in memory.
     fn from_groups(mut groups: Vec<Vec<u32>>) -> Self {
         groups.retain(|g| !g.is_empty());
         groups.par_iter_mut().for_each(|g| g.sort_unstable());
@@ -345,48 +353,50 @@ impl Subdomains {
         if let Some(lists) = self.lists.get() {
             return lists;
         }
-        // Not under the lock: a thread that waits in a loop of rayon's may take up work that wants these lists too.
+        // Not under the lock: a thread that waits in a rayon loop may steal work that needs these lists too.
         let boxes =
             self.boxes.map_or_else(|| Lists { rows: Vec::new(), ptr: vec![0] }, |boxes| boxes.lists());
         self.lists.get_or_init(|| boxes)
     }
 
-    /// Subdomains.
+    /// Returns the number of subdomains.
+
     pub fn count(&self) -> usize {
         match &self.boxes {
             Some(boxes) => boxes.counts().iter().product(),
             None => self.lists().ptr.len() - 1,
         }
     }
-    /// Where each begins among the block rows of all, and the end: one more than there are.
+    /// Returns the start of each subdomain among the rows of all, and the end: one more than there are
+    /// subdomains.
     pub(crate) fn starts(&self) -> &[usize] {
         &self.lists().ptr
     }
-    /// Block rows of subdomain `p`, ascending.
+    /// Returns the block rows of subdomain `p` in ascending order.
     pub fn rows(&self, p: usize) -> &[u32] {
         let Lists { rows, ptr } = self.lists();
         &rows[ptr[p]..ptr[p + 1]]
     }
-    /// Block rows of all of them.
+    /// Returns the number of block rows of all subdomains.
     pub fn block_rows(&self) -> usize {
         match &self.boxes {
             Some(boxes) => boxes.grid.iter().product(),
             None => self.lists().rows.len(),
         }
     }
-    /// Block rows of the largest.
+    /// Returns the number of block rows of the largest subdomain.
     pub fn largest(&self) -> usize {
         match &self.boxes {
             Some(Boxes { grid, size }) => (0..3).map(|d| size[d].min(grid[d])).product(),
             None => self.lists().ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0),
         }
     }
-    /// The boxes that they are, where they are some.
+    /// Returns the boxes, if the subdomains are boxes of a grid.
     #[cfg(feature = "cuda")]
     pub(crate) fn as_boxes(&self) -> Option<Boxes> {
         self.boxes
     }
-    /// Block rows by subdomain, and where those of each begin; the end last.
+    /// Returns block rows by subdomain, and the start of each subdomain, with the end last.
     #[cfg(feature = "cuda")]
     pub(crate) fn all_rows(&self) -> (&[u32], &[usize]) {
         let Lists { rows, ptr } = self.lists();
@@ -396,7 +406,7 @@ impl Subdomains {
 
 impl Lists {
     fn from_labels(labels: &[u32], count: usize) -> Self {
-        // Each chunk counts for itself, and then knows where its rows of each subdomain begin.
+        // Each chunk counts its rows, which then gives the start of its rows in each subdomain.
         let chunk = (4 * count).max(1 << 16);
         let counted = |labels: &[u32]| {
             let mut counts = vec![0usize; count];
@@ -424,14 +434,14 @@ impl Lists {
     }
 }
 
-/// One finite point for each of `n` block rows.
+/// Checks that there is one finite point for each of `n` block rows.
 fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
     let points = coordinates.ok_or_else(|| {
-        Error::invalid("a cut in space needs coordinates, and none are known: name them in system.toml")
+        Error::invalid("a cut in space needs coordinates: add them to the problem, or to system.toml")
     })?;
     if points.len() != n {
         return Err(Error::invalid(format!(
-            "{} points for {n} block rows; a cut in space needs one point a block row",
+            "{} points for {n} block rows; a cut in space needs one point per block row",
             points.len()
         )));
     }
@@ -444,7 +454,8 @@ fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
     Ok(points)
 }
 
-/// True where a row has more than 512 blocks and 32 times as many as the mean. No device cuts graphs with such rows.
+/// Returns true if a row has more than 512 blocks and 32 times as many as the mean. No device cuts graphs
+/// with such rows.
 fn has_hubs(terms: &Terms) -> bool {
     terms.terms.iter().any(|(_, a)| {
         let longest = a.row_ptr().par_windows(2).with_min_len(1 << 14).map(|w| w[1] - w[0]).max();
@@ -452,11 +463,11 @@ fn has_hubs(terms: &Terms) -> bool {
     })
 }
 
-/// True where at most one row in sixteen is coupled to another.
+/// Returns true if at most one row in sixteen is coupled to another.
 fn loose(terms: &Terms) -> bool {
     let n = terms.block_rows();
     let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
-    // Where more than the diagonal is stored nothing is counted.
+    // Skip the count if clearly more than the diagonal is stored.
     blocks <= terms.terms.len() * n + n / 16 && {
         let off = |a: &Bsr, i: usize| {
             a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]].iter().filter(|&&j| j as usize != i).count()
@@ -467,13 +478,13 @@ fn loose(terms: &Terms) -> bool {
     }
 }
 
-/// Equal runs of a list.
+/// Cuts a list into equal runs.
 fn runs(nodes: &[u32], parts: usize) -> Vec<Vec<u32>> {
     (0..parts).map(|p| nodes[contiguous(nodes.len(), p, parts)].to_vec()).collect()
 }
 
-/// Recursive coordinate bisection into parts of equal rows: the longest edge of the bounding box is cut. Equal
-/// coordinates are told apart by the next longest edge, and at last by number.
+/// Cuts by recursive coordinate bisection into parts of equal rows, across the longest edge of the bounding
+/// box. Ties are broken by the coordinate along the next longest edge, and finally by number.
 fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec<u32>> {
     if parts == 1 {
         return vec![nodes.to_vec()];
@@ -484,7 +495,7 @@ fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec
         range.clone().fold(f64::NEG_INFINITY, f64::max) - range.fold(f64::INFINITY, f64::min)
     });
     axes.sort_by(|&d, &e| extent[e].total_cmp(&extent[d]));
-    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 lies where 0 does
+    let place = |i: u32| axes.map(|d| points[i as usize][d] + 0.0); // −0 equals 0
     let low = parts / 2;
     let middle = nodes.len() * low / parts;
     nodes.select_nth_unstable_by(middle, |&i, &j| {
@@ -499,7 +510,7 @@ fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec
     groups
 }
 
-/// k-way partition into subdomains.
+/// Cuts subdomains by a k-way partition of METIS.
 #[cfg(feature = "metis")]
 fn by_graph(terms: &Terms, rows: usize) -> Result<Vec<Vec<u32>>> {
     let n = terms.block_rows();
@@ -507,7 +518,7 @@ fn by_graph(terms: &Terms, rows: usize) -> Result<Vec<Vec<u32>>> {
     by_metis(terms, parts, rows)
 }
 
-/// What a build without METIS says.
+/// Returns the error of a build without METIS.
 #[cfg(not(feature = "metis"))]
 fn by_graph(_: &Terms, _: usize) -> Result<Vec<Vec<u32>>> {
     Err(Error::Unsupported(
@@ -515,7 +526,7 @@ fn by_graph(_: &Terms, _: usize) -> Result<Vec<Vec<u32>>> {
     ))
 }
 
-/// Parts by METIS, each row weighing the same; those of more than `rows` are bisected.
+/// Cuts parts by METIS with equal weights for all rows; parts of more than `rows` rows are bisected.
 #[cfg(feature = "metis")]
 fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
     let (graph, n) = (Adjacency::of(terms), terms.block_rows());
@@ -534,8 +545,8 @@ fn bisect_graphs(graph: &Adjacency, groups: Vec<Vec<u32>>, rows: usize) -> Vec<V
     groups.into_par_iter().map(cut).collect::<Vec<_>>().into_iter().flatten().collect()
 }
 
-/// Recursive bisection of an induced subgraph by distance from a node far from others (George and Liu 1978): the
-/// nearer part is one side, the rest the other.
+/// Bisects an induced subgraph recursively by distance from a peripheral node (George and Liu 1978): the
+/// nearer nodes form one side, the rest the other.
 fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u32>> {
     if parts == 1 {
         return vec![nodes];
@@ -556,10 +567,10 @@ fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u3
     groups
 }
 
-/// The nodes of an induced subgraph, ascending ones given, by distance from a node far from others; component by
-/// component.
+/// Orders the nodes of an induced subgraph, given in ascending order, by distance from a peripheral node,
+/// component by component.
 fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
-    // The subgraph in its own numbers.
+    // The subgraph in local numbers.
     let local = |i: u32| nodes.binary_search(&i).ok();
     let (mut ptr, mut col) = (vec![0usize], Vec::new());
     for &i in nodes {
@@ -574,7 +585,7 @@ fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
         }
         let begin = order.len();
         let mut start = root;
-        // Twice from the last node found: far from the others.
+        // Restart twice from the last node found, to reach a peripheral node.
         for mark in [1, 2, u32::MAX] {
             order.truncate(begin);
             order.push(start);
