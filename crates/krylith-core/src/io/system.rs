@@ -456,7 +456,7 @@ mod tests {
         let system =
             read(&dir, "matrix = 'M.mtx'\nblock = 2\nrhs = 'b4.txt'\ncoordinates = 'x.txt'\n").unwrap();
         assert_eq!((system.operator.rows(), system.block_hint), (4, Some(2)));
-        // A file of PETSc's with a right-hand side, and its block size beside it.
+        // A PETSc file with a right-hand side, and its block size in the `.info` file.
         let (SystemMatrix::Matrix(a), b) = (system.operator.clone(), [1.0, 2.0, 3.0, 4.0]) else {
             panic!("one")
         };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::interrupt::Bounds;
 
-/// Numbers in (0, 1), the same on every run.
+/// Reproducible random numbers in (0, 1).
 struct Rng(u64);
 
 impl Rng {
@@ -10,7 +10,7 @@ impl Rng {
         ((self.0 >> 33) as f64 + 0.5) / (1u64 << 31) as f64
     }
 
-    /// A matrix with this share of entries, over `range` powers of ten, some of them stored zeros.
+    /// A matrix with this share of entries, over `range` powers of ten, with some stored zeros.
     fn matrix(&mut self, n: usize, share: f64, range: f64) -> Csr {
         let mut entries = Vec::new();
         for (i, j) in (0..n as u32).flat_map(|i| (0..n as u32).map(move |j| (i, j))) {
@@ -24,7 +24,7 @@ impl Rng {
     }
 }
 
-/// The matched rows and Σ ln|a| over them, by the permutation that was found.
+/// The number of matched rows, and Σ ln|a| over them, for the computed permutation.
 fn product(a: &Csr, matching: &Matching) -> (usize, f64) {
     let mut found = (0, 0.0);
     for (place, &row) in matching.rows().iter().enumerate() {
@@ -37,7 +37,7 @@ fn product(a: &Csr, matching: &Matching) -> (usize, f64) {
     found
 }
 
-/// The most entries that a permutation has, and of those permutations the largest Σ ln|a|, by trying all.
+/// The largest number of entries on a permutation, and the largest Σ ln|a| among these, by exhaustive search.
 fn by_all(a: &Csr, row: usize, taken: u32) -> (usize, f64) {
     if row == a.rows() {
         return (0, 0.0);
@@ -54,7 +54,8 @@ fn by_all(a: &Csr, row: usize, taken: u32) -> (usize, f64) {
     best
 }
 
-/// Σ of a least assignment of a dense matrix (Kuhn 1955, in the O(n³) form of Jonker and Volgenant 1987).
+/// The cost of an optimal assignment of a dense matrix (Kuhn 1955, in the O(n³) form of Jonker and Volgenant
+/// 1987).
 fn hungarian(cost: &[Vec<f64>]) -> f64 {
     let n = cost.len();
     let (mut u, mut v, mut row_of) = (vec![0.0; n + 1], vec![0.0; n + 1], vec![n; n + 1]);
@@ -93,7 +94,8 @@ fn hungarian(cost: &[Vec<f64>]) -> f64 {
     (0..n).map(|j| cost[row_of[j]][j]).sum()
 }
 
-/// It is a permutation, magnitudes are at most 1 and 1 on the matching, and scales give what the scaled matrix has.
+/// Checks that it is a permutation, that magnitudes are at most 1 and 1 on the matching, and that the scales
+/// give the scaled matrix.
 fn check(a: &Csr, name: &str) -> Matching {
     let (matching, n) = (Matching::of(a).unwrap(), a.rows());
     let mut sorted = matching.rows().to_vec();
@@ -129,7 +131,7 @@ fn no_permutation_has_a_larger_product() {
         let (found, best) = (product(&a, &matching), by_all(&a, 0, 0));
         assert_eq!(found.0, best.0, "case {case}");
         assert_eq!(matching.unmatched().len(), n - best.0, "case {case}");
-        // Of a singular matrix the most rows are matched, and which of them is left to the order.
+        // For a singular matrix as many rows as possible are matched; which of them depends on the order.
         if best.0 == n {
             assert!(
                 (found.1 - best.1).abs() < 1e-9 * (1.0 + best.1.abs()),
@@ -182,7 +184,7 @@ fn a_right_diagonal_stays_and_a_permuted_one_is_found() {
 
 #[test]
 fn rows_that_match_nothing_are_named() {
-    // Rows 0 and 2 have column 1 alone, row 3 is empty, row 1 stores a zero.
+    // Rows 0 and 2 have only column 1, row 3 is empty, row 1 stores a zero.
     let entries = [(0, 1, 2.0), (1, 0, 5.0), (1, 2, 0.0), (2, 1, 1.0)];
     let a = Csr::from_triplets(4, 4, &entries).unwrap();
     let matching = check(&a, "singular");

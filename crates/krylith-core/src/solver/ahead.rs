@@ -237,7 +237,7 @@ mod tests {
         (first, shared.into_iter().chain(private).collect())
     }
 
-    /// Every kernel is one of those that CI compiles, so that nothing is fetched that cannot be.
+    /// Every kernel is one that CI compiles, so that none is missing when it is loaded.
     #[test]
     fn what_is_fetched_ahead_is_compiled_in_ci() {
         let known: HashSet<_> = crate::device::cuda::specialisations::vector_kernels()
@@ -268,8 +268,8 @@ mod tests {
         }
     }
 
-    /// A bare solve fetches what it would if its first attempt were named, and no incomplete factors where
-    /// that has none.
+    /// A solve with default options loads the kernels of its first attempt as if it had been named, and none
+    /// for incomplete factors unless it uses them.
     #[test]
     fn a_bare_solve_fetches_what_its_first_attempt_needs() {
         for (b, n) in [(1, 5), (1, 3000), (3, 3000), (1, 600_000), (1, 1 << 20), (3, 1 << 18)] {
@@ -285,7 +285,7 @@ mod tests {
             }
             let factors = first.iter().any(|a| matches!(a.precond, PrecondSpec::Ildu(_)));
             assert_eq!(all.iter().any(|k| k.file == "ildu_factor.cu"), factors, "{b} {n}");
-            // On a GPU middling systems begin with Jacobi.
+            // On a GPU, systems of medium size start with Jacobi.
             assert_eq!(factors, !(1000..=1 << 19).contains(&(n * b)), "{b} {n}");
         }
     }

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn three_rows_with_two_columns_fit_a_plane() {
-        // Rows 0, 1 and 3 have columns 2 and 3 alone.
+        // Rows 0, 1 and 3 have only columns 2 and 3.
         let entries = [(0, 2, 1.0), (1, 2, 1.0), (1, 3, 2.0), (3, 3, 1.0), (2, 0, 1.0), (2, 1, 1.0)];
         let a = Csr::from_triplets(4, 4, &entries).unwrap();
         let crowded = Crowded::of(&Terms::csr(&a).unwrap()).unwrap();

@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_new_values_mend_is_no_longer_told() {
-        // A stored zero alone in its row, and a row that stores nothing.
+        // A row with only a stored zero, and a row without entries.
         let entries = [(0, 0, 1.0), (1, 1, 0.0), (3, 3, 1.0)];
         let mut problem = Problem::csr(&Csr::from_triplets(4, 4, &entries).unwrap()).unwrap();
         let diagnosis = problem.diagnosis().unwrap();

@@ -119,7 +119,7 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// A system of so many unknowns and stored numbers, in blocks.
+    /// The size of a system with this many unknowns and stored numbers, in blocks.
     fn size(unknowns: f64, numbers: f64, block: f64) -> Size {
         let matrix = numbers * (8.0 + 4.0 / (block * block));
         Size { matrix, factors: matrix, vector: 8.0 * unknowns }

@@ -151,15 +151,15 @@ mod tests {
         let next = known.corrected(this, one);
         assert_eq!((next.cpu, next.gpu, next.measured), (0.52, 0.02, [true, false]));
         assert_eq!(known.corrected(other, one), one, "other options, another kind");
-        // It has lost more than the start already, by the clock.
+        // The measured loss already exceeds the start-up time.
         assert!(known.lost > COLD && known.repays_a_start(&next) && !next.prefers_cpu());
-        // The first on a GPU opens it; what later ones take counts, and the least of it.
+        // The first solve on a GPU opens it and does not count; of later ones the shortest counts.
         let there = Trial { kind: this, on_gpu: true, estimate: next };
         for (seconds, expected) in [(2.0, one.gpu), (0.04, 0.04), (0.06, 0.04)] {
             known.note(&there, seconds);
             assert_eq!(known.corrected(this, one).gpu, expected);
         }
-        // One that was quicker than estimated has lost less.
+        // A solve that was faster than estimated has lost less.
         let before = known.lost;
         assert!(!known.repays_a_start(&estimate(0.0, 0.02)));
         known.note(&Trial { kind: other, on_gpu: false, estimate: one }, 0.01);

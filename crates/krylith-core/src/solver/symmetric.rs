@@ -106,7 +106,7 @@ mod tests {
                 let operator = PointBlock::new(&space, &part.terms, Precision::F32, false)?;
                 symmetry(&space, &operator, Some(RowNumbers::List(&part.rows)), 1)
             });
-            // Stored in f32, what differs by less than that is symmetric.
+            // Stored in f32, differences below f32 precision count as symmetric.
             let symmetric = symmetric || (upper as f32) == -1.0;
             assert_eq!(found.unwrap(), [Symmetry { symmetric, one_sign: true }; 3], "{n} {upper} {diagonal}");
         }

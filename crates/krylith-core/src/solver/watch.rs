@@ -156,7 +156,7 @@ impl Observer for Watch<'_> {
 mod tests {
     use super::*;
 
-    /// The iteration at which an attempt with these residuals is given up.
+    /// Returns the iteration at which an attempt with these residuals is abandoned.
     fn given_up(residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
         slow(Pace::new(false, Patience::USUAL), residual, every)
     }
@@ -175,10 +175,10 @@ mod tests {
             assert_eq!(given_up(falling(4000.0), every), None);
             assert!(given_up(falling(6000.0), every).is_some_and(|i| (500..700).contains(&i)));
             assert!(given_up(|_| 0.1, every).is_some_and(|i| (500..700).contains(&i)));
-            // A plateau, and then a fall: the pace of late counts.
+            // A plateau, and then a fall: the recent rate counts.
             let late = |i: usize| if i < 450 { 1.0 } else { 1e-8f64.powf((i - 450) as f64 / 2000.0) };
             assert_eq!(given_up(late, every), None);
-            // Conjugate gradients: up to twelve times the first residual, and then a steady fall.
+            // Conjugate gradients: a rise to twelve times the first residual, then a steady fall.
             let hill = |i: usize| {
                 if i < 150 {
                     1.0 + 11.0 * i as f64 / 150.0
@@ -187,14 +187,14 @@ mod tests {
                 }
             };
             assert_eq!(slow(Pace::new(true, Patience::USUAL), hill, every), None);
-            // The same hill, jagged, and half as high again where it was first looked at.
+            // The same rise and fall, oscillating by a factor of 9 in the first 700 iterations.
             let jagged = |i: usize| hill(i) * if i.is_multiple_of(2) && i < 700 { 9.0 } else { 1.0 };
             assert_eq!(slow(Pace::new(true, Patience::USUAL), jagged, every), None);
             // Up, down a little, and no further.
             let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
             assert!(slow(Pace::new(true, Patience::USUAL), ledge, every).is_some_and(|i| i < 2500));
             assert!(slow(Pace::new(true, Patience::USUAL), |_| f64::NAN, every).is_some());
-            // Not a number: no pace.
+            // NaN: no rate can be computed.
             assert!(given_up(|_| f64::NAN, every).is_some());
         }
     }
@@ -206,7 +206,7 @@ mod tests {
             let until = |left: f64| Pace::new(rises, Patience::until(left));
             assert_eq!(slow(until(250.0), falling(250.0), 1), None);
             assert!(slow(until(250.0), falling(1000.0), 1).is_some_and(|i| (60..80).contains(&i)));
-            // A system that is nearly solved is not left.
+            // An attempt that is nearly converged is not abandoned.
             assert_eq!(slow(until(250.0), |i| if i < 50 { 1e-7 } else { 1e-8 }, 1), None);
             let cycles = Pace::new(rises, Patience::CYCLES);
             assert!(slow(cycles, |_| 0.1, 1).is_some_and(|i| i < 300));

@@ -332,7 +332,7 @@ mod tests {
                 for f in 0..3 {
                     entries.extend([(i + f, j + f, 1.0), (i + f, j + 3, 0.1), (i + 3, j + f, 0.1)]);
                 }
-                // A zero that is stored is none.
+                // A stored zero does not count.
                 entries.push((i + 3, j + 3, if stabilised { 1.0 } else { 0.0 }));
             }
         }
@@ -344,9 +344,9 @@ mod tests {
         let found = suited_block(&oseen([12, 10], true));
         assert_eq!((found.block, found.alike), (4, 1));
         assert!((0.2..0.75).contains(&found.added), "{found:?}");
-        // A pressure without a diagonal entry has remedies among scalar rows.
+        // A pressure without a diagonal entry is handled with scalar rows.
         assert_eq!(suited_block(&oseen([12, 10], false)), SuitedBlock { block: 1, added: 0.0, alike: 4 });
-        // Neighbours in a line share most of theirs, and are no node.
+        // Neighbours on a line share most of their neighbours, but do not form a node.
         let (n, mut grid) = (24u32, Vec::new());
         for (y, x) in (0..n).flat_map(|y| (0..n).map(move |x| (y, x))) {
             let around = [(x, y), (x.wrapping_sub(1), y), (x + 1, y), (x, y.wrapping_sub(1)), (x, y + 1)];

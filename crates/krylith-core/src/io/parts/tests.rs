@@ -1,6 +1,6 @@
 //! Reading by parts against the whole-file readers: values, block sizes, errors, for 1 to 8 ranks.
 
-// Files that readers of whole files are tested with.
+// Files with which the whole-file readers are tested.
 #[path = "../../../../krylith-matrix/src/io/samples.rs"]
 mod samples;
 
@@ -11,7 +11,7 @@ use crate::operator::Terms;
 
 use std::fmt::Write as _;
 
-/// What each rank got.
+/// The result of each rank.
 fn by_parts(
     ranks: usize,
     path: &Path,
@@ -121,7 +121,8 @@ impl Random {
     }
 }
 
-/// A file of `nodes` nodes of `b` with nearly full blocks, in any order, with duplicates and nodes without entries.
+/// A file of `nodes` nodes of `b` unknowns with nearly full blocks, in any order, with duplicates and empty
+/// nodes.
 fn text(rng: &mut Random, b: usize, nodes: usize, field: &str, symmetry: &str, end: &str) -> String {
     let mut lines = Vec::new();
     for _ in 0..4 * nodes {
@@ -185,7 +186,7 @@ fn matrix_market_as_the_whole_file() {
             compare(&path, Some(1), 1 << 20);
         }
     }
-    // A byte-order mark before it all.
+    // A byte-order mark at the start.
     std::fs::write(&path, format!("\u{feff}{}", text(&mut rng, 2, 9, "real", "general", "\n"))).unwrap();
     compare(&path, None, 64);
     // More ranks than rows, one entry, no entry in most ranges.
@@ -240,7 +241,7 @@ fn petsc_as_the_whole_file() {
     let read = by_parts(3, &path, None, Partitioner::Rows, 64).swap_remove(1).unwrap();
     assert_eq!((read.rows.block, read.block_source, read.whole), (5, BlockSource::File, vec![]));
 
-    // A second matrix: read whole, and said so.
+    // A second matrix: read whole, with a reason.
     let two = [whole_petsc::Item::Matrix(&a), whole_petsc::Item::Matrix(&a)];
     whole_petsc::write(&path, &two).unwrap();
     compare(&path, None, 64);
@@ -279,7 +280,7 @@ fn petsc_as_the_whole_file() {
     }
 }
 
-/// What `read_unknowns` gives to all ranks, one after the other.
+/// The results of `read_unknowns` on all ranks, concatenated.
 fn unknowns(ranks: usize, path: &Path, rows: usize, stages: usize) -> Result<Vec<f64>, String> {
     let read = |comm: std::sync::Arc<crate::comm::TeamRank>| {
         let own = contiguous(rows, comm.rank(), ranks);
@@ -434,7 +435,7 @@ fn different_files_are_refused_on_all_ranks() {
     }
 }
 
-/// Cuts by nonzeros agree with those of the whole where rows are very uneven.
+/// Cuts by nonzeros agree with those of the whole-file reader for very uneven rows.
 #[test]
 fn uneven_rows_are_cut_by_nonzeros() {
     let dir = tempfile::tempdir().unwrap();

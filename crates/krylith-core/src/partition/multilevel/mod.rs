@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Stars, rows without neighbours, a clique, and paths: nothing to match, or nothing to choose.
+    /// Stars, isolated rows, a clique, and paths: no pairs to match, or no choice.
     #[test]
     fn graphs_that_are_no_meshes_are_cut() {
         let star = |n: u32| {

@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn ranks_own_whole_subdomains() {
-        // A path of 12 rows in subdomains of 2; the second rank's rows weigh as much as all others.
+        // A path of 12 rows in subdomains of 2; the second rank's rows have the weight of all others.
         let n = 12;
         let row_ptr: Vec<usize> = (0..=n).collect();
         let a = Bsr::new(1, n, n, row_ptr, (0..n as u32).collect(), vec![1.0; n]).unwrap();

@@ -17,10 +17,10 @@ fn names(options: &str, n: usize) -> Vec<String> {
 
 #[test]
 fn what_is_named_stays_and_what_is_open_climbs() {
-    const LARGE: usize = 20_000; // more than stands as one
+    const LARGE: usize = 20_000; // more than fit in one subdomain
     let all = names("", LARGE);
     assert_eq!(all[..2], ["ildu with bicgstab", "amg with bicgstab"]);
-    // Direct factors come after coarse levels here, and what they would be faster than once more behind them.
+    // Direct factors come after multigrid here, followed again by the attempt that they may be faster than.
     let direct = usize::from(cfg!(feature = "lu"));
     assert_eq!(
         all.iter().position(|name| *name == format!("{DIRECT} with bicgstab")),
@@ -31,7 +31,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     let all = names("precond=jacobi", LARGE);
     let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
     assert_eq!(all, methods.map(|m| format!("jacobi with {m}")));
-    // Sweeps in no fixed order are another preconditioner every time.
+    // Sweeps without a fixed order give a different preconditioner in each application.
     let restarts = [30, 100, 200, 300].map(|m| format!("ras with fgmres({m})"));
     assert_eq!(names("precond=ras", LARGE), restarts);
     assert_eq!(names("precond=ras:solve=exact", LARGE)[0], "ras:solve=exact with bicgstab");
@@ -41,7 +41,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     let all = names("method=gmres:restart=7", LARGE);
     assert!(all.len() == 8 + 2 * direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
     assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
-    // Of a small system the whole is a subdomain, and no basis is longer than the system.
+    // A small system is one subdomain, and no basis is longer than the system.
     let all = names("method=gmres", 20);
     assert_eq!(all[0], "ildu with gmres(20)");
     let direct = all.iter().position(|name| *name == format!("{DIRECT} with gmres(20)"));
@@ -82,7 +82,7 @@ fn symmetric_systems_begin_with_cg() {
             ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() });
         assert_eq!([ladder[0].name(), ladder[1].name()], first);
     }
-    // Directions of CG stay conjugate where cycles vary.
+    // CG keeps its directions conjugate although cycles vary.
     let form = |options: &str| {
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
@@ -111,7 +111,7 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     assert_eq!(names(&many)[..3], ["amg with cg", "ildu with cg", "jacobi with cg"]);
     assert_eq!(many[0].patience, Patience::CYCLES);
     assert_eq!(many[1].patience, Patience::USUAL);
-    // Constants are smooth in the system's own scales alone.
+    // Constants are smooth only without scaling.
     assert!(!many[0].equilibrate && many[1].equilibrate);
     let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
     assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["ildu with cg", "jacobi with cg"]);
@@ -126,14 +126,14 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     assert!(names(&ladder(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
 }
 
-/// The attempts at a diagonal matrix of which this is known.
+/// Returns the attempts at a diagonal matrix with these properties.
 fn of_diagonal(n: usize, seen: Seen) -> Vec<Attempt> {
     let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
     let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
     ladder(&problem.part_of_one(), &options, 1 << 10, seen)
 }
 
-/// Direct factors stand where they cost as much as what they stand behind.
+/// Direct factors come after attempts that cost about as much.
 #[test]
 #[cfg(feature = "lu")]
 fn direct_factors_stand_by_their_cost() {
@@ -148,7 +148,7 @@ fn direct_factors_stand_by_their_cost() {
     let first: Vec<String> = of_diagonal(n, weak).iter().take(2).map(Attempt::name).collect();
     assert_eq!(first, ["ras with fgmres(30)", "ildu with bicgstab"]);
     assert!(of_diagonal(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
-    // Incomplete factors and 60 iterations are 0.13 s, 0.07 of CG; matched rows cost more.
+    // Incomplete factors and 60 iterations take 0.13 s, with CG 0.07 s; matched rows cost more.
     assert_eq!(direct(n, 0.12, plain).0, Some(0));
     assert_eq!(direct(n, 0.08, cg), (Some(1), Patience::until(80.0)));
     assert_eq!(direct(n, 0.06, cg).0, Some(0));
@@ -161,12 +161,12 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
     let unknown = of_diagonal(10_000, plain);
     assert_eq!(unknown.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_))), Some(1));
-    // Nothing is set up where Jacobi converges at once.
+    // No other set-up is needed if Jacobi converges quickly.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
     assert_eq!(of_diagonal(n, dominant)[0].name(), "jacobi with bicgstab");
 }
 
-/// Diffusion begins with Jacobi, or with coarse levels where it is far across, and never with direct factors.
+/// Diffusion starts with Jacobi, or with multigrid on long graphs, and never with direct factors.
 #[test]
 fn diffusion_needs_no_direct_factors() {
     let first = |n: usize, others: f64, levels: usize| {
@@ -182,7 +182,8 @@ fn diffusion_needs_no_direct_factors() {
     assert_eq!(direct(first(4000, 1.0, 190)), cfg!(feature = "lu"), "too few to be coarsened");
 }
 
-/// On a GPU iterations are cheaper than what is set up, and coarse levels than direct factors, which the host makes.
+/// On a GPU, iterations are cheaper than set-ups, and multigrid is cheaper than direct factors, which are
+/// computed on the host.
 #[test]
 fn a_gpu_begins_with_jacobi() {
     let names = |n: usize, seen: Seen| -> Vec<String> {
@@ -212,7 +213,7 @@ fn an_indefinite_matrix_is_no_more_for_cg() {
     assert!(with_cg.len() > 2 && with_cg.len() < all.len(), "{with_cg:?}");
     assert_eq!(ends(&all, 0, Reason::IndefiniteMatrix), with_cg);
     assert_eq!(ends(&all, 0, Reason::IndefinitePreconditioner), [0]);
-    // Where CG was named there is nothing else.
+    // If CG was named, there are no other attempts.
     assert_eq!(ends(&all[..1], 0, Reason::IndefiniteMatrix), [0]);
     let two = [all[with_cg[0]].clone(), all[with_cg[1]].clone()];
     assert_eq!(ends(&two, 1, Reason::IndefiniteMatrix), [1]);

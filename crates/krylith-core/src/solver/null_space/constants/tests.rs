@@ -9,7 +9,7 @@ fn words(problem: &Problem) -> String {
     problem.diagnosis().unwrap().constants.to_string()
 }
 
-/// Springs between neighbours, the first held if `held` is not zero.
+/// Springs between neighbours; the first node is held if `held` is not zero.
 fn springs(n: u32, held: f64) -> Vec<(u32, u32, f64)> {
     let spring = |i| [(i, i, 1.1), (i, i + 1, -1.1), (i + 1, i, -1.1), (i + 1, i + 1, 1.1)];
     (0..n - 1).flat_map(spring).chain((held != 0.0).then_some((0, 0, held))).collect()
@@ -35,7 +35,7 @@ fn constants_are_found_where_nothing_holds_them() {
         let free = Problem::csr(&csr(n, &springs(n, 0.0))).unwrap();
         assert_eq!(words(&free), "constants", "{n}");
         assert_eq!(free.diagnosis().unwrap().constants.vectors, [vec![1.0; n as usize]], "{n}");
-        // One entry at the end or at the beginning, however small.
+        // One entry at the end or at the start, however small.
         for (at, held) in [(0, 1.0), (n - 1, 1e-9)] {
             let mut entries = springs(n, 0.0);
             entries.push((at, at, held));
@@ -89,7 +89,7 @@ fn pressures_are_the_unknowns_without_a_diagonal_entry() {
     let flow = Problem::csr(&csr(13, &entries)).unwrap();
     assert_eq!(words(&flow), "constants of the 7 unknowns without a diagonal entry");
     assert_eq!(flow.constant_null_vectors().unwrap().len(), 1);
-    // What assembly leaves of entries that cancel is none, beside its row's others.
+    // A rounding error left by assembly counts as zero next to the other entries of its row.
     let with = |size: f64| {
         let mut entries = entries.clone();
         entries.extend([(2, 9, size), (4, 12, -size)]);
@@ -104,7 +104,7 @@ fn pressures_are_the_unknowns_without_a_diagonal_entry() {
 
 #[test]
 fn left_overs_of_assembly_hide_no_constant_of_a_field() {
-    // Two fields, of which nothing holds the second.
+    // Two fields, of which the second is free.
     let free = fields(&[1.0, 0.0]);
     let with = |size: f64| {
         let mut blocks = free.clone();
