@@ -10,8 +10,8 @@
 //! - **Solve one system**: call [`solve`]. See [A first solve](#a-first-solve).
 //! - **Solve many systems with the same pattern**: keep a [`Solver`]. See [Many solves](#many-solves).
 //! - **Choose a tolerance, method, preconditioner or device**: pass [`Options`]. See [Options](#options).
-//! - **Understand a result**, or a solve that did not converge: see [Reading a
-//!   solution](#reading-a-solution).
+//! - **Understand a result**, or a solve that did not converge: see
+//!   [Reading a solution](#reading-a-solution).
 //! - **Several unknowns per node**: use [`Bsr`](matrix::Bsr) and [`Problem`]. See
 //!   [Block systems](#block-systems).
 //! - **Implicit Runge–Kutta steps**: use [`KroneckerSum`](matrix::KroneckerSum). See
@@ -56,8 +56,8 @@
 //! # Options
 //!
 //! [`Options`] set tolerances, limits, the method, the preconditioner and the device. Parse them from text,
-//! fill in the fields of the struct, or read them from the section `[solver]` of a file `system.toml`. An
-//! option that you leave out has a default, or is chosen automatically.
+//! fill in the fields of the struct, or read them from the section `[solver]` of a file `system.toml`. The
+//! page of [`Options`] lists them. An option that you leave out has a default, or is chosen automatically.
 //!
 //! ```
 //! use krylith::Options;
@@ -145,9 +145,13 @@
 //!
 //! # Time steps with stages
 //!
-//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one linear system, (I⊗M + τB⊗L) k = −(L u,
-//! …, L u). [`KroneckerSum`](matrix::KroneckerSum) stores M and L only. The sum, which would be s² times as
-//! large, is never formed.
+//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one linear system for the s stage values
+//! k:
+//!
+//! (I⊗M + τB⊗L) k = −(L u, …, L u)
+//!
+//! [`KroneckerSum`](matrix::KroneckerSum) stores M and L only. The sum, which would be s² times as large, is
+//! never formed.
 //!
 //! ```
 //! use krylith::{Solver, matrix::{Bsr, Butcher, Dense, KroneckerSum}};
@@ -195,8 +199,10 @@
 //! `device=cuda:0,1` distributes the rows to two GPUs of this process; the rest of the program stays the
 //! same. Matrices and vectors may be in host memory or in the memory of a GPU: see [`memory`].
 //!
-//! In a program with several MPI ranks, each rank passes its own rows and gets its own part of x. Ranks may
-//! also be threads of one process, as in this example with two of them:
+//! In a program with several MPI ranks, each rank creates a problem from its own rows with
+//! [`Problem::distributed_csr`] or [`Problem::distributed`], and gets its own part of x. The communicator is
+//! [`Mpi`](comm::Mpi), or one of your own. Ranks may also be threads of one process, as in this example with
+//! two of them:
 //!
 //! ```
 //! use krylith::comm::{Communicator, Team};

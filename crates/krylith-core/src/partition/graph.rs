@@ -64,8 +64,8 @@ fn failed(why: metis::Error) -> Error {
 }
 
 impl Partition {
-    /// Computes a multilevel k-way partition (Karypis and Kumar, 1998) that cuts few edges of the graph of A
-    /// + Aᵀ, over all terms. Rows are weighted by their stored blocks. The result is reproducible. METIS uses
+    /// Computes a multilevel k-way partition (Karypis and Kumar, 1998) of the graph of A + Aᵀ over all terms,
+    /// with few cut edges. Rows are weighted by their stored blocks. The result is reproducible. METIS uses
     /// one thread.
     ///
     /// # Errors

@@ -77,8 +77,7 @@ pub struct ReadRows {
     pub stored: usize,
     /// The source of the block size.
     pub block_source: BlockSource,
-    /// Own part of the system's right-hand side in the order of the solver: row `r`, stage k is at `r · s +
-    /// k`.
+    /// Own part of the right-hand side in the order of the solver: row `r`, stage k is at `r · s + k`.
     pub rhs: Option<Vec<f64>>,
     /// Coordinates of own nodes.
     pub coordinates: Option<Vec<[f64; 3]>>,
