@@ -145,8 +145,7 @@
 //!
 //! # Time steps with stages
 //!
-//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one linear system for the s stage values
-//! k:
+//! An implicit Runge–Kutta step of M u′ + L u = 0 with s stages is one linear system for the stages k:
 //!
 //! (I⊗M + τB⊗L) k = −(L u, …, L u)
 //!
