@@ -34,8 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Limit on the operations of a symbolic factorisation that `auto` tries, worth some seconds: a constant,
-/// plus so many per unknown.
+/// Limit of `auto` on operations to find fill, worth some seconds: a constant, and a number per unknown.
 const FILL: [u64; 2] = [1 << 30, 20_000];
 
 /// The attempt that is set up.
@@ -72,8 +71,7 @@ pub(super) struct Rank<S: SolverSpace> {
     found_deeper: Option<bool>,
     /// Limit on the iterations of all attempts that precede direct factors.
     before_direct: usize,
-    /// The attempt whose set-up is amortised by repeated solves of these values, and `[solves, iterations]`
-    /// so far.
+    /// The attempt that repeated solves of these values amortise, and `[solves, iterations]` so far.
     stronger: Option<ladder::Stronger>,
     spent: [usize; 2],
     /// Index in `ladder` of the current attempt, or of the last one that could be built.
@@ -95,8 +93,7 @@ pub(super) struct Rank<S: SolverSpace> {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// Puts the operator on the device and sets up the first attempt that can be built. Collective; every
-    /// rank gets the same error.
+    /// Puts the operator on the device and sets up an attempt. Collective; every rank gets the same error.
     pub fn new(
         space: S,
         local: &LocalProblem,
@@ -134,8 +131,7 @@ impl<S: SolverSpace> Rank<S> {
         let first = &ladder[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
-            let why = "rows and columns are scaled: their largest entries differ by more than a factor of \
-                       1e6";
+            let why = "rows and columns are scaled: their largest entries differ by a factor above 1e6";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
         choices.extend(singular::not_symmetric(options, symmetry));
@@ -244,8 +240,7 @@ impl<S: SolverSpace> Rank<S> {
         // Free the method's memory first, and the preconditioner's unless the next attempt uses the same one.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
-        // After an attempt that exceeds the memory or a limit of `auto`, one that needs less may still
-        // succeed.
+        // After an attempt that exceeds memory or a limit of `auto`, one that needs less may succeed.
         let alone = self.space.comm().size() == 1;
         let recoverable =
             |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));

@@ -1,9 +1,8 @@
 //! Subdomains: groups of own block rows that a preconditioner factorises independently.
 //!
 //! A [`Partition`](super::Partition) distributes rows to ranks, weighted by the cost of a product. Subdomains
-//! are many and small: each is solved by one thread or one thread block, whose memory limits its rows. They
-//! must not exceed the requested size, and should have about equal size. No method depends on the number of
-//! threads.
+//! are many and small: each is solved by one thread or one thread block, whose memory limits its rows. None
+//! exceeds the requested size, and sizes are about equal. Threads do not affect the result.
 
 mod assign;
 mod boxes;
@@ -23,8 +22,7 @@ use rayon::prelude::*;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Function that returns subdomains of at most the given number of block rows by
-/// [`SubdomainCut::Multilevel`], if a device can cut them.
+/// Cuts subdomains of at most this many block rows as [`SubdomainCut::Multilevel`] does, if a device can.
 pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 
 /// Disjoint nonempty groups of block rows that together contain every block row.
@@ -135,8 +133,7 @@ pub enum SubdomainCut {
     /// A few parts by METIS, if it is in the build, each then bisected by distance in the graph, in parallel.
     /// It takes half the set-up time of [`Graph`](Self::Graph), and cuts more couplings.
     TwoLevel,
-    /// This number of parts of any size: geometric if there are coordinates, else multilevel. It cannot be
-    /// selected by name.
+    /// This number of parts: geometric if there are coordinates, else multilevel. It has no name.
     Parts(usize),
 }
 
@@ -172,8 +169,7 @@ impl SubdomainCut {
 /// METIS makes parts up to 3 % larger than the mean.
 #[cfg(feature = "metis")]
 const UNEVEN: f64 = 0.97;
-/// Largest number of parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer if subdomains would become
-/// uneven.
+/// Most parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer if subdomains would become uneven.
 #[cfg(feature = "metis")]
 const COARSE: usize = 16;
 
@@ -203,7 +199,7 @@ impl Subdomains {
         Self { lists: OnceLock::from(lists), boxes: None }
     }
 
-    /// Creates subdomains from the label of each block row, all below `count`, ordered by their smallest row.
+    /// Creates subdomains from labels of block rows, all below `count`, ordered by smallest row.
     pub(crate) fn by_first_row(mut labels: Vec<u32>, count: usize) -> Self {
         let (mut name, mut named) = (vec![u32::MAX; count], 0);
         for label in &mut labels {
@@ -244,8 +240,7 @@ impl Subdomains {
         Self::cut_on(terms, coordinates, way, rows, &|_| Ok(None))
     }
 
-    /// Cuts block rows as [`cut`](Self::cut) does, with a device that may cut the graph: it returns the same
-    /// result as the host, or `None`.
+    /// As [`cut`](Self::cut), with a device that may cut the graph; it returns the host's result, or `None`.
     pub(crate) fn cut_on(
         terms: &Terms,
         coordinates: Option<&[[f64; 3]]>,
@@ -333,8 +328,7 @@ impl Subdomains {
         Ok((Self::from_groups(bisect_levels(&graph, nodes, parts)), "parts by distance in the graph"))
     }
 
-    /// Creates subdomains from lists of rows, ordered by their smallest row, so that consecutive subdomains
-    /// are close in memory.
+    /// Creates subdomains from lists of rows, in the order of their smallest rows, for memory locality.
     fn from_groups(mut groups: Vec<Vec<u32>>) -> Self {
         groups.retain(|g| !g.is_empty());
         groups.par_iter_mut().for_each(|g| g.sort_unstable());
@@ -367,8 +361,7 @@ impl Subdomains {
             None => self.lists().ptr.len() - 1,
         }
     }
-    /// Returns the start of each subdomain among the rows of all, and the end: one more than there are
-    /// subdomains.
+    /// Returns the start of each subdomain among the rows of all, and finally the end.
     pub(crate) fn starts(&self) -> &[usize] {
         &self.lists().ptr
     }
@@ -454,8 +447,7 @@ fn points(coordinates: Option<&[[f64; 3]]>, n: usize) -> Result<&[[f64; 3]]> {
     Ok(points)
 }
 
-/// Returns true if a row has more than 512 blocks and 32 times as many as the mean. No device cuts graphs
-/// with such rows.
+/// Returns true if a row has over 512 blocks and 32 times the mean. No device cuts such graphs.
 fn has_hubs(terms: &Terms) -> bool {
     terms.terms.iter().any(|(_, a)| {
         let longest = a.row_ptr().par_windows(2).with_min_len(1 << 14).map(|w| w[1] - w[0]).max();
@@ -484,7 +476,7 @@ fn runs(nodes: &[u32], parts: usize) -> Vec<Vec<u32>> {
 }
 
 /// Cuts by recursive coordinate bisection into parts of equal rows, across the longest edge of the bounding
-/// box. Ties are broken by the coordinate along the next longest edge, and finally by number.
+/// box. The next longest edge, and finally the number, breaks ties.
 fn bisect_space(nodes: &mut [u32], points: &[[f64; 3]], parts: usize) -> Vec<Vec<u32>> {
     if parts == 1 {
         return vec![nodes.to_vec()];
@@ -526,7 +518,7 @@ fn by_graph(_: &Terms, _: usize) -> Result<Vec<Vec<u32>>> {
     ))
 }
 
-/// Cuts parts by METIS with equal weights for all rows; parts of more than `rows` rows are bisected.
+/// Cuts parts by METIS with equal weights of rows; parts of more than `rows` rows are bisected.
 #[cfg(feature = "metis")]
 fn by_metis(terms: &Terms, parts: usize, rows: usize) -> Result<Vec<Vec<u32>>> {
     let (graph, n) = (Adjacency::of(terms), terms.block_rows());
@@ -545,8 +537,7 @@ fn bisect_graphs(graph: &Adjacency, groups: Vec<Vec<u32>>, rows: usize) -> Vec<V
     groups.into_par_iter().map(cut).collect::<Vec<_>>().into_iter().flatten().collect()
 }
 
-/// Bisects an induced subgraph recursively by distance from a peripheral node (George and Liu 1978): the
-/// nearer nodes form one side, the rest the other.
+/// Bisects an induced subgraph recursively by distance from a peripheral node (George and Liu 1978).
 fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u32>> {
     if parts == 1 {
         return vec![nodes];
@@ -567,8 +558,7 @@ fn bisect_levels(graph: &Adjacency, nodes: Vec<u32>, parts: usize) -> Vec<Vec<u3
     groups
 }
 
-/// Orders the nodes of an induced subgraph, given in ascending order, by distance from a peripheral node,
-/// component by component.
+/// Orders the ascending nodes of an induced subgraph by distance from a peripheral node, per component.
 fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
     // The subgraph in local numbers.
     let local = |i: u32| nodes.binary_search(&i).ok();
