@@ -306,7 +306,7 @@ impl Error {
     /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
     /// let cancel = Cancel::default();
     /// cancel.cancel(); // usually from another thread
-    /// let error = Solver::new_watched(&a, &"device=cpu".parse()?, &cancel, None).err().unwrap();
+    /// let error = Solver::new_cancellable(&a, &"device=cpu".parse()?, &cancel, None).err().unwrap();
     /// assert!(error.is_interrupt());
     /// # Ok::<(), krylith::Error>(())
     /// ```

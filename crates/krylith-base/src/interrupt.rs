@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Stops a solve from another thread. The solve keeps the best x so far, and its outcome is `Interrupted`. A
-/// set-up that has the token (`Solver::new_watched`) and an update of values end with
+/// set-up that has the token (`Solver::new_cancellable`) and an update of values end with
 /// [`Error::Interrupted`](crate::Error::Interrupted).
 ///
 /// # Examples

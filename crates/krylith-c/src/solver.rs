@@ -69,7 +69,7 @@ impl Solver {
                 None => state.solver.solve(b, x),
                 Some(_) => {
                     let mut told = Told { watch: state.watch, callers: Callers::and(self.id) };
-                    state.solver.solve_told(b, x, &mut told)
+                    state.solver.request(b, x).observer(&mut told).run()
                 }
             };
             let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;

@@ -136,11 +136,11 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         let all = |e: krylith_core::Error| Failure { agreed: true, ..explained(e, &options) };
         let cancel = Cancel::default();
         let meanwhile = interrupt::passed_on_to(&cancel);
-        let mut solver = Solver::new_watched(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
+        let mut solver = Solver::new_cancellable(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
         interrupt::solving();
         let mut solved: Vec<Solved> = Vec::new();
         for (b, x) in b.iter().zip(&mut x) {
-            let done = solver.solve_watched(b, &mut *x, &mut watch).cloned();
+            let done = solver.request(b, &mut *x).observer(&mut watch).run().cloned();
             watch.finish();
             let agreed = !solver.is_broken();
             let solution = done.map_err(|e| Failure { agreed, ..explained(e, &options) })?;

@@ -134,7 +134,7 @@ pub fn newton<'py>(
         let options = &options;
         let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised, options };
         let mut told = Told { callback, raised };
-        Ok(Newton::new(newton, options)?.solve_watched(&mut functions, x, &mut told)?.clone())
+        Ok(Newton::new(newton, options)?.solve_observed(&mut functions, x, &mut told)?.clone())
     });
     let report = raised.instead(done)?;
     let answer = PyDict::new(py);

@@ -31,13 +31,14 @@ pub fn set_up(
 ) -> PyResult<Solver<'static>> {
     // Ranks must end a set-up together, so none may abandon its thread.
     if problem.unknowns() <= SMALL || problem.comm().size() > 1 {
-        let made = detached(py, || Solver::new_watched(problem, options, cancel, Some(signals)));
+        let made = detached(py, || Solver::new_cancellable(problem, options, cancel, Some(signals)));
         return raised.take().map_or(made, Err);
     }
     let (tell, told) = channel();
     let (options, token, mut signals) = (options.clone(), cancel.clone(), signals);
     let work = move || {
-        let made = catch_unwind(AssertUnwindSafe(|| Solver::new_watched(problem, &options, &token, None)));
+        let made =
+            catch_unwind(AssertUnwindSafe(|| Solver::new_cancellable(problem, &options, &token, None)));
         // An error means that the caller no longer waits.
         let _ = tell.send(made.unwrap_or_else(|panic| Err(Error::of_panic(&*panic))));
     };

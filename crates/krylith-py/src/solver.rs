@@ -86,7 +86,7 @@ impl Solver {
             self.cancel.reset();
             self.raised.take();
             let solution = match watch.told.callback.is_some() {
-                true => solver.solve_told(b, x, &mut watch)?,
+                true => solver.request(b, x).observer(&mut watch).run()?,
                 false => solver.solve(b, x)?,
             };
             let solution = solution.clone();

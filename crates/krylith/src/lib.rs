@@ -316,7 +316,8 @@ pub mod options {
 /// Results of a solve, cancellation, and diagnosis of a system.
 pub mod solver {
     pub use krylith_core::solver::{
-        Cancel, DeviceUsed, Diagnosis, Event, EventKind, Plan, Refresh, SetupParts, Solution, solve_functions,
+        Cancel, DeviceUsed, Diagnosis, Event, EventKind, Plan, Refresh, Request, SetupParts, Solution,
+        solve_functions,
     };
 }
 

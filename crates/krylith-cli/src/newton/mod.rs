@@ -166,7 +166,7 @@ fn solve(
             watch,
         );
     }
-    let report = newton.solve_watched(problem, x, watch)?.clone();
+    let report = newton.solve_observed(problem, x, watch)?.clone();
     let stage = Stage { value: f64::NAN, report };
     Ok(Continuation { outcome: stage.report.outcome, reached: None, stages: vec![stage] })
 }

@@ -118,14 +118,14 @@ impl Newton {
         system: &mut T,
         x: &mut [f64],
     ) -> Result<&NewtonReport> {
-        self.solve_watched(system, x, &mut ())
+        self.solve_observed(system, x, &mut ())
     }
 
     /// Solves as [`solve`](Self::solve) does, and reports every step and its linear solve to an observer.
     ///
     /// # Errors
     /// As [`solve`](Self::solve).
-    pub fn solve_watched<T: NonlinearSystem + ?Sized>(
+    pub fn solve_observed<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
         x: &mut [f64],
@@ -197,7 +197,7 @@ impl Newton {
         solver.first(|| self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f));
         self.direction.fill(0.0);
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };
-        let solution = solver.solve_watched(&self.f, &mut self.direction, &mut inner)?;
+        let solution = solver.request(&self.f, &mut self.direction).observer(&mut inner).run()?;
         seconds.solve = clock.elapsed().as_secs_f64();
         let (linear, iterations) = (solution.outcome(), solution.history.iterations);
         let linear_residual = solution.history.true_relative_residual;
@@ -267,7 +267,7 @@ impl Newton {
         if let Some(points) = system.coordinates() {
             problem = problem.with_coordinates(points)?;
         }
-        let mut solver = Solver::new_watched(problem.into_owned(), &self.linear, &self.cancel, None)?;
+        let mut solver = Solver::new_cancellable(problem.into_owned(), &self.linear, &self.cancel, None)?;
         solver.set_refresh(self.options.refresh);
         self.solver = Some(solver);
         Ok(())

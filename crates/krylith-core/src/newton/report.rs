@@ -213,7 +213,7 @@ impl NewtonReport {
 /// }
 /// let mut log = Log(Vec::new());
 /// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
-/// newton.solve_watched(&mut root, &mut [1.5], &mut log)?;
+/// newton.solve_observed(&mut root, &mut [1.5], &mut log)?;
 /// assert!(log.0.is_sorted_by(|a, b| a >= b)); // ‖F‖ falls in every step
 /// # Ok::<(), krylith::Error>(())
 /// ```

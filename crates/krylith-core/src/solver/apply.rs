@@ -1,16 +1,14 @@
-//! Distributes a caller's vectors to the devices of a solver; also solves for several columns, and single
-//! products.
+//! Distributes a caller's vectors to the devices of a solver; also single products.
 
 use super::attempt::{Engine, Operand};
 use super::crew::{Crew, Seat};
-use super::{Solution, Solver, lock, lost_thread};
+use super::{Solver, lock, lost_thread};
 use crate::comm::agree;
 use crate::matrix::{FEW, check_finite};
 use crate::memory::{Numbers, NumbersMut};
 use crate::problem::{LocalProblem, Problem};
-use crate::space::{Observer, Outcome, Progress};
+use crate::space::Outcome;
 use crate::{Error, Result};
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 /// Largest number of devices that read their runs of a caller's vectors without a copy on the host.
@@ -66,99 +64,7 @@ pub(super) fn on_parts(
     done
 }
 
-/// An observer, and the last iteration reported to it.
-struct Told<'a> {
-    observer: &'a mut (dyn Observer + Send),
-    last: Option<usize>,
-}
-
-impl Observer for Told<'_> {
-    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
-        self.last = Some(p.iteration);
-        self.observer.progress(p)
-    }
-    fn restarted(&mut self, iteration: usize, why: &'static str) {
-        self.observer.restarted(iteration, why);
-    }
-}
-
 impl Solver<'_> {
-    /// Solves A X = B for several right-hand sides, one after the other, with one set-up: equivalent to
-    /// [`solve`](Self::solve) for each column. B and X are stored column by column, and X holds the initial
-    /// guesses. Collective where the problem is distributed.
-    ///
-    /// # Errors
-    /// Lengths of B and X that are not the same multiple of the number of unknowns; those of
-    /// [`solve`](Self::solve), after which the earlier columns of X hold their solutions.
-    ///
-    /// ```
-    /// use krylith::{Solver, matrix::Csr};
-    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
-    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
-    /// let mut x = [0.0; 4];
-    /// let solutions = solver.solve_columns(&[3.0, 4.0, 2.0, 0.0], &mut x)?;
-    /// assert!(solutions.iter().all(|solution| solution.converged()));
-    /// assert!(x.iter().zip([1.0, 1.0, 1.0, 0.0]).all(|(x, exact)| (x - exact).abs() < 1e-5));
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn solve_columns<'v>(
-        &mut self,
-        b: impl Into<Numbers<'v>>,
-        x: impl Into<NumbersMut<'v>>,
-    ) -> Result<Vec<Solution>> {
-        let (b, mut x, n) = (b.into(), x.into(), self.problem.own_len());
-        if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
-            let message = format!(
-                "B has {} numbers and X has {}; both must consist of whole columns of {n}",
-                b.len(),
-                x.len()
-            );
-            return Err(Error::invalid(message));
-        }
-        (0..b.len() / n)
-            .map(|k| {
-                let solution = self.solve(b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
-                solution.cloned().map_err(|e| e.in_column(k))
-            })
-            .collect()
-    }
-
-    /// Solves like [`solve_watched`](Self::solve_watched), and also reports the last iteration. The observer
-    /// decides whether to continue, so [`solve_watched`](Self::solve_watched) does not call it after the last
-    /// iteration. This call runs on the caller's thread, and its return value is ignored.
-    ///
-    /// # Errors
-    /// As [`solve`](Self::solve).
-    ///
-    /// ```
-    /// use krylith::{Options, Progress, Solver, matrix::Csr};
-    /// use std::ops::ControlFlow;
-    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
-    /// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
-    /// let mut last = 1.0;
-    /// solver.solve_told(&[1.0, 1.0], &mut [0.0; 2], &mut |p: Progress| {
-    ///     last = p.relative_residual;
-    ///     ControlFlow::Continue(())
-    /// })?;
-    /// assert!(last < 1e-6);
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn solve_told<'v>(
-        &mut self,
-        b: impl Into<Numbers<'v>>,
-        x: impl Into<NumbersMut<'v>>,
-        observer: &mut (dyn Observer + Send),
-    ) -> Result<&Solution> {
-        let mut told = Told { observer, last: None };
-        let solution = self.solve_watched(b, x, &mut told)?;
-        let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
-        if let Some(&relative_residual) = residual.filter(|_| told.last != Some(iteration)) {
-            let _ =
-                told.observer.progress(Progress { iteration, relative_residual, target: solution.target });
-        }
-        Ok(solution)
-    }
-
     /// Computes `y ← A x` on the devices, with the values of the last update, rounded if matrices are stored
     /// in f32. Collective where the problem is distributed.
     ///

@@ -32,6 +32,7 @@ mod parts;
 mod plan;
 mod queue;
 mod refine;
+mod request;
 mod rows;
 mod solution;
 mod survey;
@@ -49,6 +50,7 @@ pub use functions::{Function, solve_functions};
 pub use ladder::Memory;
 pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
+pub use request::Request;
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
 pub use survey::{Extent, Survey};
 pub use update::Refresh;
@@ -243,7 +245,7 @@ impl<'a> Solver<'a> {
     /// Options that contradict each other or do not fit the problem; a preconditioner named in the options
     /// that cannot be built; a device that is missing, is out of memory or fails.
     pub fn new(problem: impl TryInto<Problem<'a>, Error: Into<Error>>, options: &Options) -> Result<Self> {
-        Self::new_watched(problem, options, &Cancel::default(), None)
+        Self::new_cancellable(problem, options, &Cancel::default(), None)
     }
 
     /// Creates a solver as [`new`](Self::new) does, with a token that can also cancel the set-up, and a
@@ -259,11 +261,11 @@ impl<'a> Solver<'a> {
     /// let stop = cancel.clone();
     /// let is_closed = || false; // whether the user has closed the window
     /// let waiting = Box::new(move || if is_closed() { stop.cancel() });
-    /// let mut solver = Solver::new_watched(&a, &"device=cpu".parse()?, &cancel, Some(waiting))?;
+    /// let mut solver = Solver::new_cancellable(&a, &"device=cpu".parse()?, &cancel, Some(waiting))?;
     /// assert!(solver.solve(&[2.0, 3.0], &mut [0.0; 2])?.converged());
     /// # Ok::<(), krylith::Error>(())
     /// ```
-    pub fn new_watched(
+    pub fn new_cancellable(
         problem: impl TryInto<Problem<'a>, Error: Into<Error>>,
         options: &Options,
         cancel: &Cancel,
@@ -317,35 +319,12 @@ impl<'a> Solver<'a> {
         b: impl Into<Numbers<'v>>,
         x: impl Into<NumbersMut<'v>>,
     ) -> Result<&Solution> {
-        self.solve_watched(b, x, &mut ())
+        self.run(b.into(), x.into(), &mut ())?;
+        Ok(&self.solution)
     }
 
-    /// Solves as [`solve`](Self::solve) does and reports progress to an observer: every iteration on a CPU,
-    /// every cycle or batch of iterations on a GPU.
-    ///
-    /// # Errors
-    /// As [`solve`](Self::solve).
-    ///
-    /// ```
-    /// use krylith::{Options, Progress, Solver, matrix::Csr};
-    /// use std::ops::ControlFlow;
-    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
-    /// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
-    /// let mut seen = Vec::new();
-    /// solver.solve_watched(&[1.0, 1.0], &mut [0.0; 2], &mut |p: Progress| {
-    ///     seen.push(p.relative_residual);
-    ///     ControlFlow::Continue(())
-    /// })?;
-    /// assert_eq!(seen[0], 1.0);
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn solve_watched<'v>(
-        &mut self,
-        b: impl Into<Numbers<'v>>,
-        x: impl Into<NumbersMut<'v>>,
-        observer: &mut (dyn Observer + Send),
-    ) -> Result<&Solution> {
-        let (b, mut x) = (b.into(), x.into());
+    /// Solves, and reports progress to an observer, but for the last iteration.
+    fn run(&mut self, b: Numbers, mut x: NumbersMut, observer: &mut (dyn Observer + Send)) -> Result<()> {
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;
@@ -392,7 +371,7 @@ impl<'a> Solver<'a> {
             residual = solution.history.true_relative_residual,
             "solved"
         );
-        Ok(solution)
+        Ok(())
     }
 
     /// Records a failure that leaves ranks out of step.

@@ -169,7 +169,7 @@ impl Solver<'_> {
             solver.time_limit = deadline
                 .map(|end| end.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
             let mut behind = Behind { observer: &mut *observer, done };
-            solver.solve_watched(&rhs[..], &mut y[..], &mut behind)?;
+            solver.run((&rhs[..]).into(), (&mut y[..]).into(), &mut behind)?;
             let inner = &solver.solution;
             if first {
                 let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
@@ -398,7 +398,7 @@ impl Scaled {
         }
         let options =
             Options { zeros: Some(ZerosChoice::Keep), time_limit: None, ..(*solver.options).clone() };
-        let mut solver = Solver::new_watched(less, &options, &solver.cancel, None)?;
+        let mut solver = Solver::new_cancellable(less, &options, &solver.cancel, None)?;
         solver.is_scaled = true;
         Ok(Self { solver: Box::new(solver), left, right })
     }

@@ -130,7 +130,7 @@ impl Default for Stop {
 ///     println!("{:5} {:3.0} %", p.iteration, 100.0 * share.clamp(0.0, 1.0));
 ///     ControlFlow::Continue(())
 /// };
-/// Solver::new(&a, &"device=cpu".parse()?)?.solve_watched(&[3.0, 3.0], &mut [0.0; 2], &mut bar)?;
+/// Solver::new(&a, &"device=cpu".parse()?)?.request(&[3.0, 3.0], &mut [0.0; 2]).observer(&mut bar).run()?;
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +161,7 @@ pub struct Progress {
 /// let a = Csr::from_triplets(50, 50, &entries)?;
 /// let mut solver = Solver::new(&a, &"method=gmres precond=none device=cpu".parse()?)?;
 /// let b: Vec<f64> = (0..50).map(|i| i as f64).collect();
-/// let solution = solver.solve_watched(&b, &mut vec![0.0; 50], &mut Impatient)?;
+/// let solution = solver.request(&b, &mut vec![0.0; 50]).observer(&mut Impatient).run()?;
 /// assert_eq!(solution.outcome(), Outcome::Interrupted); // x is the best so far
 /// # Ok::<(), krylith::Error>(())
 /// ```

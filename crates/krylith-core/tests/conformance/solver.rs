@@ -433,12 +433,12 @@ pub fn products_and_preconditioners_stand_by_themselves(device: &str) {
     let (a, b) = (laplace(4), rng.numbers(3 * 64));
     let mut solver = Solver::new(&a, &options(device, "method=cg rtol=1e-10")).unwrap();
     let mut x = vec![0.0; 3 * 64];
-    let solutions = solver.solve_columns(&b, &mut x).unwrap();
+    let solutions = solver.request(&b, &mut x).columns().unwrap();
     assert!(solutions.len() == 3 && solutions.iter().all(|s| s.converged()));
     for (b, x) in b.chunks(64).zip(x.chunks(64)) {
         assert!(residual(solver.problem(), b, x) <= 1.001e-10);
     }
-    assert!(solver.solve_columns(&b[1..], &mut x[1..]).is_err());
+    assert!(solver.request(&b[1..], &mut x[1..]).columns().is_err());
     let mut plain = Solver::new(&laplace(4), &options(device, "precond=none")).unwrap();
     let mut y = vec![0.0; 64];
     plain.precondition(&[3.0; 64], &mut y).unwrap();

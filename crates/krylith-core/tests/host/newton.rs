@@ -196,7 +196,7 @@ fn every_outcome_has_its_reason() {
     ] {
         let mut listener = listener;
         let report =
-            newton.solve_watched(&mut reaction(n, 0.7), &mut vec![0.2; 2 * n], &mut listener).unwrap();
+            newton.solve_observed(&mut reaction(n, 0.7), &mut vec![0.2; 2 * n], &mut listener).unwrap();
         assert_eq!((report.outcome, report.steps.len()), (NewtonOutcome::Interrupted, 1));
         assert_eq!((listener.steps, listener.residuals), (1, 2));
     }
@@ -214,7 +214,7 @@ fn a_linear_solve_that_falls_short_is_used_and_told() {
     let options = NewtonOptions { forcing: Forcing::Constant(1e-6), rtol: 1e-3, ..NewtonOptions::default() };
     let mut newton = Newton::new(options, &linear).unwrap();
     let mut listener = Listener::default();
-    let report = newton.solve_watched(&mut reaction(n, 2.0), &mut vec![0.2; 2 * n], &mut listener).unwrap();
+    let report = newton.solve_observed(&mut reaction(n, 2.0), &mut vec![0.2; 2 * n], &mut listener).unwrap();
     assert_eq!(report.outcome, NewtonOutcome::Converged, "{:?} {}", report.outcome, report.last);
     assert_eq!(report.steps[0].linear, Outcome::MaxIterations);
     assert!(listener.events.iter().any(|e| e.contains("max-iterations") && e.contains("best direction")));

@@ -164,7 +164,7 @@ fn limits_and_watchers_stop_a_solve() {
         count += 1;
         if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let stopped = why(solver.solve_watched(&b, &mut x, &mut watch).unwrap());
+    let stopped = why(solver.request(&b, &mut x).observer(&mut watch).run().unwrap());
     assert_eq!(stopped.0, Outcome::Interrupted);
     let cancel = solver.cancel_token();
     std::thread::scope(|scope| {
@@ -187,7 +187,8 @@ fn a_set_up_that_is_interrupted_is_made_by_the_next_solve() {
     let a = laplace(6);
     let (b, mut x) = (vec![1.0; 216], vec![0.0; 216]);
     let cancel = Cancel::default();
-    let mut solver = Solver::new_watched(&a, &options("method=gmres precond=jacobi"), &cancel, None).unwrap();
+    let mut solver =
+        Solver::new_cancellable(&a, &options("method=gmres precond=jacobi"), &cancel, None).unwrap();
     cancel.cancel();
     assert_eq!(solver.solve(&b, &mut x).unwrap().outcome(), Outcome::Interrupted);
     solver.set_refresh(Refresh::Rebuild);
@@ -201,7 +202,7 @@ fn a_set_up_that_is_interrupted_is_made_by_the_next_solve() {
     solver.multiply(&x, &mut r).unwrap();
     assert!(r.iter().all(|r| (r - 1.0).abs() < 1e-4));
     cancel.cancel();
-    assert!(Solver::new_watched(&a, &options(""), &cancel, None).err().unwrap().is_interrupt());
+    assert!(Solver::new_cancellable(&a, &options(""), &cancel, None).err().unwrap().is_interrupt());
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn numbers_that_are_not_finite_are_named_on_every_rank() {
     let mut start = bad.clone();
     assert!(text(solver.solve(&good, &mut start).err().unwrap()).starts_with("x0: entry 5 is NaN"));
     let columns = [good.clone(), bad.clone()].concat();
-    let e = solver.solve_columns(&columns, &mut vec![0.0; 128]).err().unwrap();
+    let e = solver.request(&columns, &mut vec![0.0; 128]).columns().err().unwrap();
     assert!(text(e).starts_with("column 1: b: entry 5 is NaN"));
     // Large ones are numbers, though the sum of their squares is none.
     assert!(solver.solve(&vec![1e200; 64], &mut x).unwrap().converged());

@@ -1,0 +1,148 @@
+//! One solve with its options: who observes it, when it stops, how many columns it has.
+
+use super::{Solution, Solver};
+use crate::memory::{Numbers, NumbersMut};
+use crate::space::{Observer, Progress, Stop};
+use crate::{Error, Result};
+use std::ops::ControlFlow;
+
+/// A solve of A x = b that has not run yet; made by [`Solver::request`].
+///
+/// # Examples
+/// ```
+/// use krylith::{Progress, Solver, matrix::Csr};
+/// use std::ops::ControlFlow;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let mut solver = Solver::new(&a, &"precond=none device=cpu".parse()?)?;
+/// let mut seen = Vec::new();
+/// let mut observer = |p: Progress| {
+///     seen.push(p.relative_residual);
+///     ControlFlow::Continue(()) // or Break(()), which ends the solve
+/// };
+/// let (b, mut x) = ([1.0, 1.0], [0.0; 2]);
+/// assert!(solver.request(&b, &mut x).observer(&mut observer).run()?.converged());
+/// assert!(seen[0] == 1.0 && seen[seen.len() - 1] < 1e-6);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[must_use = "a request does nothing until it runs"]
+pub struct Request<'s, 'a, 'v> {
+    solver: &'s mut Solver<'a>,
+    b: Numbers<'v>,
+    x: NumbersMut<'v>,
+    observer: Option<&'v mut (dyn Observer + Send)>,
+    stop: Option<Stop>,
+}
+
+impl<'a> Solver<'a> {
+    /// Prepares a solve of A x = b, starting from x. [`Request`] has the options of one solve;
+    /// [`solve`](Self::solve) is a request without any.
+    pub fn request<'s, 'v>(
+        &'s mut self,
+        b: impl Into<Numbers<'v>>,
+        x: impl Into<NumbersMut<'v>>,
+    ) -> Request<'s, 'a, 'v> {
+        Request { solver: self, b: b.into(), x: x.into(), observer: None, stop: None }
+    }
+}
+
+impl<'s, 'v> Request<'s, '_, 'v> {
+    /// Reports progress to an observer: every iteration on a CPU, every cycle or batch of iterations on a GPU,
+    /// and the last iteration. The observer may end the solve; after the last iteration its answer is ignored.
+    pub fn observer(self, observer: &'v mut (dyn Observer + Send)) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    /// Takes these tolerances and this iteration limit for this solve only.
+    pub fn stop(self, stop: Stop) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Solves. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// As [`Solver::solve`].
+    pub fn run(self) -> Result<&'s Solution> {
+        let Self { solver, b, x, observer, stop } = self;
+        let kept = solver.stop;
+        solver.stop = stop.unwrap_or(kept);
+        let done = match observer {
+            None => solver.run(b, x, &mut ()),
+            Some(observer) => observed(solver, b, x, observer),
+        };
+        solver.stop = kept;
+        done?;
+        Ok(&solver.solution)
+    }
+
+    /// Solves A X = B for several right-hand sides, one after the other, with one set-up. B and X are stored
+    /// column by column, and X holds the initial guesses. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// Lengths of B and X that are not the same multiple of the number of unknowns; those of
+    /// [`Solver::solve`], after which the earlier columns of X hold their solutions.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+    /// let mut x = [0.0; 4];
+    /// let solutions = solver.request(&[3.0, 4.0, 2.0, 0.0], &mut x).columns()?;
+    /// assert!(solutions.iter().all(|solution| solution.converged()));
+    /// assert!(x.iter().zip([1.0, 1.0, 1.0, 0.0]).all(|(x, exact)| (x - exact).abs() < 1e-5));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn columns(self) -> Result<Vec<Solution>> {
+        let Self { solver, b, mut x, mut observer, stop } = self;
+        let n = solver.problem.own_len();
+        if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
+            return Err(Error::invalid(format!(
+                "B has {} numbers and X has {}; both must consist of whole columns of {n}",
+                b.len(),
+                x.len()
+            )));
+        }
+        let column = |k: usize| {
+            let range = k * n..(k + 1) * n;
+            let observer = observer.as_deref_mut().map(|observer| observer as &mut (dyn Observer + Send));
+            let (b, x) = (b.range(range.clone()), x.range(range));
+            let solution = Request { solver: &mut *solver, b, x, observer, stop }.run();
+            solution.cloned().map_err(|e| e.in_column(k))
+        };
+        (0..b.len() / n).map(column).collect()
+    }
+}
+
+/// An observer, and the last iteration reported to it.
+struct Reported<'a> {
+    observer: &'a mut (dyn Observer + Send),
+    last: Option<usize>,
+}
+
+impl Observer for Reported<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.last = Some(p.iteration);
+        self.observer.progress(p)
+    }
+    fn restarted(&mut self, iteration: usize, why: &'static str) {
+        self.observer.restarted(iteration, why);
+    }
+}
+
+/// Solves, and reports the last iteration too: methods ask an observer whether to continue, so they do not call
+/// it after the last one.
+fn observed(
+    solver: &mut Solver,
+    b: Numbers,
+    x: NumbersMut,
+    observer: &mut (dyn Observer + Send),
+) -> Result<()> {
+    let mut reported = Reported { observer, last: None };
+    solver.run(b, x, &mut reported)?;
+    let solution = &solver.solution;
+    let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
+    if let Some(&relative_residual) = residual.filter(|_| reported.last != Some(iteration)) {
+        let last = Progress { iteration, relative_residual, target: solution.target };
+        let _ = reported.observer.progress(last); // nothing is left to end
+    }
+    Ok(())
+}
