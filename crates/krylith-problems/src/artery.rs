@@ -1,15 +1,18 @@
-//! Blood in an artery: unsteady incompressible flow through a bent pipe with a stenosis, or through a mesh from Gmsh, b = 4.
+//! Blood in an artery: unsteady incompressible flow, b = 4, through a bent pipe with a stenosis or through a
+//! mesh from Gmsh.
 //!
-//! Units are cm, g and s: ρ = 1.06 g/cm³, μ = 0.035 g/(cm s), pressure in dyn/cm². The pipe has a radius of R = 0.2 cm, runs straight for
-//! 3R, turns by 90° about a radius of 5R, and is straight again for 6R; in the middle of the bend it narrows smoothly to 0.7 R over a
-//! length of 4R. Its sections are discs of equal cells ([`crate::tets::extrude`]), about as far apart as cells are long.
+//! Units are cm, g and s: ρ = 1.06 g/cm³, μ = 0.035 g/(cm s), pressure in dyn/cm². The pipe has a radius of
+//! R = 0.2 cm. It runs straight for 3R, turns by 90° about a radius of 5R, and is straight again for 6R. In
+//! the middle of the bend it narrows smoothly to 0.7 R over a length of 4R. Its sections are discs of equal
+//! cells ([`crate::tets::extrude`]), about as far apart as cells are long.
 //!
-//! Blood enters with a parabolic profile whose mean speed is U(t) = U s(t) (1 + ½ sin 2πt/T), T = 1 s, with s = sin²(πt/2T₀) until
-//! T₀ = 0.1 s and 1 from then on; U = Re ν/2R, so `re` is that of the mean flow. Walls do not slip, and μ ∂u/∂n − p n = 0 at the outlet.
-//! [`crate::flow`] says which equations are solved; the first step, from rest, is by backward Euler and the others by BDF2.
+//! Blood enters with a parabolic profile whose mean speed is U(t) = U s(t) (1 + ½ sin 2πt/T), T = 1 s, with
+//! s = sin²(πt/2T₀) until T₀ = 0.1 s and 1 from then on. U = Re ν/2R, so `re` is the Reynolds number of the
+//! mean flow. Walls do not slip, and μ ∂u/∂n − p n = 0 at the outlet. [`crate::flow`] gives the equations.
+//! The first step, from rest, uses backward Euler, the others BDF2.
 //!
-//! A mesh from Gmsh is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The profile is that of a round inlet of the same
-//! middle, normal and area.
+//! A mesh from Gmsh is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The inflow profile is
+//! that of a round inlet with the same centre, normal and area.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
@@ -24,19 +27,19 @@ use crate::tets::{Disc, Layers, Numbering, TetMesh, area, dot, extrude, gmsh, sl
 
 /// Blood, in g/cm³ and g/(cm s).
 const BLOOD: Fluid = Fluid { density: 1.06, viscosity: 0.035 };
-/// Radius of the pipe in cm, and in units of that: straight parts, radius of the bend, length of the stenosis.
+/// Radius of the pipe in cm. The lengths that follow are in radii: straight parts, bend radius, stenosis.
 const RADIUS: f64 = 0.2;
 const BEFORE: f64 = 3.0;
 const BEND: f64 = 5.0;
 const AFTER: f64 = 6.0;
 const STENOSIS: f64 = 4.0;
-/// How much of the radius the stenosis takes.
+/// Largest reduction of the radius by the stenosis, as a share of the radius.
 const DEPTH: f64 = 0.3;
-/// Seconds until the mean flow is reached, and of a pulse.
+/// Duration of the ramp to the mean flow and period of a pulse, in s.
 const RAMP: f64 = 0.1;
 const PULSE: f64 = 1.0;
 
-/// What may be chosen.
+/// Options of an [`Artery`].
 ///
 /// # Examples
 /// ```
@@ -47,11 +50,11 @@ const PULSE: f64 = 1.0;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArteryOptions {
-    /// Reynolds number of the mean flow, by the diameter of the inlet.
+    /// Reynolds number of the mean flow, based on the diameter of the inlet.
     pub re: f64,
     /// Length Δt of a time step in s.
     pub dt: f64,
-    /// Time steps.
+    /// Number of time steps.
     pub steps: usize,
 }
 
@@ -61,7 +64,7 @@ impl Default for ArteryOptions {
     }
 }
 
-/// The artery, at the time step that is to be solved.
+/// An artery at the current time step, the one to solve next.
 ///
 /// # Examples
 /// ```
@@ -80,10 +83,11 @@ impl Default for ArteryOptions {
 pub struct Artery {
     flow: Flow,
     options: ArteryOptions,
-    /// Without those of the wall.
+    /// Inflow profile without the nodes of the wall.
     inlet: Profile,
     radius: f64,
-    /// Which step is solved, from 1; the unknowns at its beginning, and from the second step on those before.
+    /// Number of the current step, from 1. `last` holds the unknowns at its beginning, `before` those one
+    /// step earlier (from the second step on).
     step: usize,
     last: Vec<f64>,
     before: Option<Vec<f64>>,
@@ -91,10 +95,12 @@ pub struct Artery {
 }
 
 impl Artery {
-    /// The first time step, from rest, on a mesh with the surfaces `inlet`, `wall` and `outlet`.
+    /// Builds the problem of the first time step, from rest, on a mesh with the surfaces `inlet`, `wall` and
+    /// `outlet`.
     ///
     /// # Errors
-    /// A surface that the mesh does not have, numbers that are not positive, not enough memory.
+    /// Returns an error if the mesh lacks a surface, if a number is not positive, or if memory is not
+    /// sufficient.
     pub fn new(mesh: TetMesh, options: ArteryOptions) -> Result<Self> {
         let ArteryOptions { re, dt, steps } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
@@ -142,19 +148,19 @@ impl Artery {
         Ok(Self { spec: spec.full(), ..artery })
     }
 
-    /// The flow.
+    /// Returns the discretised flow.
     pub fn flow(&self) -> &Flow {
         &self.flow
     }
 
-    /// Mean speed at the inlet in cm/s at a time in s.
+    /// Returns the mean speed at the inlet in cm/s at a time in s.
     pub fn speed(&self, t: f64) -> f64 {
         let mean = self.options.re * BLOOD.viscosity / BLOOD.density / (2.0 * self.radius);
         let ramp = (FRAC_PI_2 * (t / RAMP).min(1.0)).sin().powi(2);
         mean * ramp * (1.0 + 0.5 * (2.0 * PI * t / PULSE).sin())
     }
 
-    /// Prepares the step that is to be solved.
+    /// Prepares the current step: boundary values and time stepping.
     fn begin(&mut self) -> Result<()> {
         self.flow.begin(self.options.dt, &self.last, self.before.as_deref())?;
         let speed = self.speed(self.step as f64 * self.options.dt);
@@ -185,7 +191,7 @@ impl NonlinearProblem for Artery {
     fn spec(&self) -> &str {
         &self.spec
     }
-    /// The unknowns at the beginning of the step, with what is given at its end.
+    /// Returns the unknowns at the beginning of the step, with the prescribed values of its end.
     fn initial(&self) -> Vec<f64> {
         let mut x = self.last.clone();
         self.flow.put_given(&mut x);
@@ -227,17 +233,17 @@ impl NonlinearProblem for Artery {
             ("pressure", Field::Scalar(nodes.iter().map(|x| x[3]).collect())),
         ]
     }
-    /// The speed in the section z = 0.
+    /// Returns a picture of the speed in the section z = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
         Some(slice(self.flow.mesh(), 2, ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
     }
 }
 
-/// The pipe, with about `nodes` nodes and the surfaces `inlet`, `wall` and `outlet`.
+/// Builds the mesh of the pipe with about `nodes` nodes and the surfaces `inlet`, `wall` and `outlet`.
 ///
 /// # Errors
-/// Fewer than 18 nodes, or more than a mesh may have.
+/// Returns an error for fewer than 18 nodes, or for more than a mesh may have.
 pub fn mesh(nodes: usize) -> Result<TetMesh> {
     let length = BEFORE + BEND * FRAC_PI_2 + AFTER; // in radii
     // n×n equal cells of a disc of area π are √π/n long.
@@ -263,20 +269,22 @@ pub fn mesh(nodes: usize) -> Result<TetMesh> {
     })
 }
 
-/// Where the middle of the pipe is at arc length s, and the direction away from the bend's axis, in units of the radius.
+/// Returns the point of the centre line at arc length s and the direction away from the bend's axis, in
+/// radii.
 fn centre_line(s: f64) -> ([f64; 2], [f64; 2]) {
     let angle = ((s - BEFORE) / BEND).clamp(0.0, FRAC_PI_2);
     let (sin, cos) = angle.sin_cos();
-    // Along x first, about (BEFORE, BEND), then along y.
+    // Straight along x, then the bend about (BEFORE, BEND), then straight along y.
     let on_bend = [BEFORE + BEND * sin, BEND * (1.0 - cos)];
     let rest = s - BEFORE - BEND * angle;
     ([on_bend[0] + rest * cos, on_bend[1] + rest * sin], [sin, -cos])
 }
 
-/// Nodes of the inlet, and their velocity over the mean speed.
+/// Nodes of the inlet with their velocity divided by the mean speed.
 type Profile = Vec<(u32, [f64; 3])>;
 
-/// A parabolic inflow of mean speed 1 at the nodes of the inlet, and the radius of a round inlet of that area.
+/// Returns a parabolic inflow of mean speed 1 at the nodes of the inlet, and the radius of a round inlet of
+/// that area.
 fn profile(mesh: &TetMesh) -> Result<(Profile, f64)> {
     let faces = mesh.surface("inlet")?;
     let (mut whole, mut size, mut middle) = ([0.0; 3], 0.0, [0.0; 3]);
@@ -292,7 +300,7 @@ fn profile(mesh: &TetMesh) -> Result<(Profile, f64)> {
     }
     let length = dot(whole, whole).sqrt();
     if !(length > 0.0) {
-        return Err(Error::invalid("the surface `inlet` has no faces, or none that face one way"));
+        return Err(Error::invalid("the surface `inlet` has no faces, or their normals add up to zero"));
     }
     let (inwards, middle) = (whole.map(|x| -x / length), middle.map(|x| x / size));
     let radius = (size / PI).sqrt();

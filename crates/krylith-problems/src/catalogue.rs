@@ -1,4 +1,4 @@
-//! What `krylith problem --help` lists: every problem, its keys, defaults and units.
+//! The catalogue behind `krylith problem --help`: every problem with its keys, defaults and units.
 
 use krylith_core::names::{did_you_mean, same};
 use krylith_core::{Error, Result};
@@ -14,13 +14,13 @@ use krylith_core::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Problem {
-    /// What stands before the colon.
+    /// The problem's name, written before the colon.
     pub name: &'static str,
-    /// How its size is written: `NXxNYxNZ` or `N`, in nodes, or `NAME`.
+    /// Form of the size: `NXxNYxNZ` or `N`, in nodes, or `NAME`.
     pub size: &'static str,
-    /// One line on what it is.
+    /// One-line description.
     pub help: &'static str,
-    /// A text that works.
+    /// A complete example text.
     pub example: &'static str,
     /// Every key that may follow the size.
     pub keys: &'static [Key],
@@ -36,13 +36,13 @@ pub struct Problem {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Key {
-    /// What stands before the equals sign.
+    /// The key's name, written before the equals sign.
     pub name: &'static str,
-    /// The value where none is given.
+    /// The value used if the key is not given.
     pub default: &'static str,
     /// Unit or range; empty for a bare number.
     pub unit: &'static str,
-    /// One line on what it does.
+    /// One-line description.
     pub help: &'static str,
 }
 
@@ -71,7 +71,7 @@ static CATALOGUE: [Problem; 8] = [
             key("tau", "0.125", "time", "step length"),
             key("nu", "0.01", "length^2/time", "kinematic viscosity"),
             key("length", "1", "length", "length of the duct; its cross-section is the unit square"),
-            key("ramp", "1", "time", "when the inflow 16y(1-y)z(1-z)sin^2(pi t/2 ramp) peaks"),
+            key("ramp", "1", "time", "time at which the inflow 16y(1-y)z(1-z)sin^2(pi t/2 ramp) peaks"),
             key("stab", "1", "", "pressure stabilisation (Dohrmann-Bochev) times nu"),
             key("scale", "auto", "velocity", "factor of the continuity rows; auto is 1 + 10 nu/h"),
         ],
@@ -82,7 +82,7 @@ static CATALOGUE: [Problem; 8] = [
         help: "7-point Laplacian (6 and -1, zero outside), symmetric positive definite, right-hand side of ones",
         example: "laplace:32x32x32,block=1",
         keys: &[
-            key("block", "1", "1..8", "components a node"),
+            key("block", "1", "1..8", "components per node"),
             key("coupling", "0.1", "0 <= c < 1", "coupling of a node's components"),
         ],
     },
@@ -109,7 +109,7 @@ static CATALOGUE: [Problem; 8] = [
                 "generated",
                 "folder",
                 "folder of spe10_kx_mD.f64le and spe10_kz_mD.f64le (60x220x85 little-endian f64); otherwise \
-                 layers of the same range are made, of any size",
+                 layers with the same range are generated, of any size",
             ),
             key("layer", "0", "0..84", "first layer taken from the folder, from the top"),
             key("seed", "1", "", "seed of the generated layers"),
@@ -126,7 +126,7 @@ static CATALOGUE: [Problem; 8] = [
                temperature (symmetric) or those of radiation, electrons and ions, exchanging heat in each cell",
         example: "radiation:16x16x16,components=3",
         keys: &[
-            key("components", "1", "1|3", "temperatures a cell"),
+            key("components", "1", "1|3", "temperatures per cell"),
             key("dt", "0.01", "sh = 10 ns", "step length"),
             key("contrast", "1e4", "", "opacity of the lumps over that of the matter around them"),
             key("drive", "1", "keV", "temperature of the radiation that enters at x = 0"),
@@ -136,16 +136,16 @@ static CATALOGUE: [Problem; 8] = [
                 "linearization",
                 "newton",
                 "newton|secant",
-                "emission linear by its derivative (not symmetric) or its secant (symmetric); 3 components",
+                "linearise emission by derivative (not symmetric) or secant (symmetric); 3 components only",
             ),
-            key("seed", "1", "", "seed of lumps and front"),
+            key("seed", "1", "", "seed of the lumps and of the wave's front"),
         ],
     },
     Problem {
         name: "poisson-multiphase",
         size: "NXxNYxNZ",
         help: "pressure of an incompressible flow of gas, liquid and solid: 7 points, 1/density at faces, walls and open \
-               sides (symmetric positive definite); 256x128x512 is a usual share of one GPU",
+               sides (symmetric positive definite); 256x128x512 is a typical size per GPU",
         example: "poisson-multiphase:16x16x16,contrast=1000",
         keys: &[
             key("contrast", "1000", "", "density of the liquid over that of the gas"),
@@ -155,7 +155,7 @@ static CATALOGUE: [Problem; 8] = [
                 "bubbles",
                 "1",
                 "",
-                "places for a bubble along the shortest edge, a quarter of them taken; 0 for none",
+                "places for a bubble along the shortest edge, a quarter of them occupied; 0 for none",
             ),
             key("columns", "3", "", "solid columns along the shorter edge of x and y; 0 for no solid"),
             key("gap", "0", "dx", "layer of gas within each column; thin ones are hard to solve for"),
@@ -175,18 +175,18 @@ static CATALOGUE: [Problem; 8] = [
         help: "random diagonally dominant point-block system A(x)M + tau B(x)L, about 15 blocks a row",
         example: "random:1000,block=4,stages=2,seed=1",
         keys: &[
-            key("block", "4", "1..8", "components a node"),
+            key("block", "4", "1..8", "components per node"),
             key("stages", "2", "1..8", "stages"),
             key("seed", "1", "", "seed of every random number"),
-            key("pattern", "same", "same|different", "whether M and L share one pattern"),
+            key("pattern", "same", "same|different", "patterns of M and L: one for both, or two"),
             key("tau", "0.125", "", "factor of B(x)L"),
         ],
     },
     Problem {
         name: "lookalike",
         size: "NAME",
-        help: "a matrix with the rows, entries and shortest, longest and mean row of one of SuiteSparse's 24 of the \
-               multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, kmer_V1r, webbase-2001, FullChip, \
+        help: "a matrix with the rows, entries, and shortest, longest and mean row of one of the 24 SuiteSparse \
+               matrices of the multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, kmer_V1r, webbase-2001, FullChip, \
                ljournal-2008, rgg_n_2_23_s0, rgg_n_2_24_s0, uk-2002, com-LiveJournal, uk-2005, GAP-twitter, \
                indochina-2004, nlpkkt160, nlpkkt200, nlpkkt240, it-2004, arabic-2005, stokes, twitter7, GAP-web, \
                sk-2005; its right-hand side is A times ones",
@@ -204,17 +204,17 @@ static CATALOGUE: [Problem; 8] = [
     },
 ];
 
-/// Every problem that [`generate`](crate::generate) knows.
+/// Returns every problem that [`generate`](crate::generate) knows.
 pub fn catalogue() -> &'static [Problem] {
     &CATALOGUE
 }
 
-/// The problem called `name`.
+/// Finds the problem called `name`.
 pub(crate) fn find(name: &str) -> Result<&'static Problem> {
     find_in(&CATALOGUE, name)
 }
 
-/// The problem called `name` in a catalogue.
+/// Finds the problem called `name` in a catalogue.
 pub(crate) fn find_in(catalogue: &'static [Problem], name: &str) -> Result<&'static Problem> {
     catalogue.iter().find(|p| same(p.name, name)).ok_or_else(|| {
         let known: Vec<_> = catalogue.iter().map(|p| p.name).collect();

@@ -1,15 +1,17 @@
-//! Flow in a square whose lid moves, by velocity and vorticity.
+//! Lid-driven cavity: flow in a square in velocity and vorticity.
 //!
-//! In the unit square, with u = (u, v) zero on all walls but the lid y = 1, where u = 1:
+//! In the unit square, u = (u, v) is zero on all walls but the lid y = 1, where u = 1:
 //!
 //! ```text
 //! −Δu − ∂ω/∂y = 0     −Δv + ∂ω/∂x = 0     −(1/Re) Δω + u ∂ω/∂x + v ∂ω/∂y = 0
 //! ```
 //!
-//! Central differences on a grid of nx × ny nodes, walls included, numbered with x fastest; rows are multiplied by hₓ h_y. On a wall u
-//! and v are given, and ω follows from ω = ∂v/∂x − ∂u/∂y half a cell away from it: (ω₀ + ω₁)/2 = −(u₁ − u₀)/h at y = 0 and likewise at
-//! the others, which is of second order; such rows are multiplied by h. A corner's ω is the mean of its two neighbours' and touches
-//! nothing else. Every row couples a node to its four neighbours at most, so the pattern is that of 5 points, with 3×3 blocks.
+//! The equations are discretised by central differences on a grid of nx × ny nodes, walls included, numbered
+//! with x fastest; rows are multiplied by hₓ h_y. On a wall u and v are given, and ω follows from
+//! ω = ∂v/∂x − ∂u/∂y half a cell away from it: (ω₀ + ω₁)/2 = −(u₁ − u₀)/h at y = 0 and likewise at the other
+//! walls. This is of second order; such rows are multiplied by h. The ω of a corner is the mean of its two
+//! neighbours and enters no other row. Every row couples a node to at most four neighbours: a 5-point pattern
+//! with 3×3 blocks.
 
 use krylith_base::threads::each_chunk;
 use krylith_core::matrix::Bsr;
@@ -28,7 +30,7 @@ const BB: usize = B * B;
 /// Cells of a picture along the longer side, at most.
 const PICTURE: usize = 200;
 
-/// The driven cavity on a grid.
+/// The lid-driven cavity on a grid.
 ///
 /// # Examples
 /// ```
@@ -51,7 +53,7 @@ pub struct Cavity {
     spec: String,
 }
 
-/// A node's five points in the order of their numbers.
+/// The five points of a node's stencil, in the order of their numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Point {
     South,
@@ -62,18 +64,22 @@ enum Point {
 }
 use Point::{Centre, East, North, South, West};
 
-/// A coefficient: of component `column` at a neighbour, in row `row` of this node.
+/// A function that receives the coefficient of component `column` at a stencil point, in row `row` of this
+/// node.
 type Put<'a> = &'a mut dyn FnMut(Point, usize, usize, f64);
 
 impl Cavity {
-    /// The cavity on a grid of `nodes` in x and y, walls included, at this Reynolds number.
+    /// Builds the cavity on a grid of `nodes` in x and y, walls included, at Reynolds number `re`.
     ///
     /// # Errors
-    /// Fewer than 4 nodes along a side, more than 32-bit numbers count, a Reynolds number that is not positive; not enough memory.
+    /// Returns an error for fewer than 4 nodes along a side, for more unknowns than 32-bit numbers count, for
+    /// a Reynolds number that is not positive, and if memory is not sufficient.
     pub fn new(nodes: [usize; 2], re: f64) -> Result<Self> {
         let [nx, ny] = nodes;
         if nx < 4 || ny < 4 {
-            return Err(Error::invalid(format!("a cavity of {nx}x{ny} nodes: it needs at least 4 each way")));
+            return Err(Error::invalid(format!(
+                "a cavity of {nx}x{ny} nodes is too small; expected at least 4 in each direction"
+            )));
         }
         let n = nx.checked_mul(ny).filter(|n| *n < u32::MAX as usize / B).ok_or_else(|| {
             Error::invalid(format!("a cavity of {nx}x{ny} nodes has more unknowns than 32-bit numbers count"))
@@ -110,15 +116,15 @@ impl Cavity {
         Self::new([spec.size[0], spec.size[1]], spec.positive("re")?)
     }
 
-    /// The Reynolds number.
+    /// Returns the Reynolds number.
     pub fn reynolds(&self) -> f64 {
         self.re
     }
 
-    /// Gives it another Reynolds number.
+    /// Sets the Reynolds number.
     ///
     /// # Errors
-    /// A number that is not positive and finite.
+    /// Returns an error if the number is not positive and finite.
     pub fn set_reynolds(&mut self, re: f64) -> Result<()> {
         if !(re > 0.0 && re.is_finite()) {
             return Err(Error::invalid(format!("a Reynolds number of {re}: it must be positive")));
@@ -128,14 +134,16 @@ impl Cavity {
         Ok(())
     }
 
-    /// Component c of x on the vertical line x = 1/2, from the floor to the lid; between two columns of nodes, their mean.
+    /// Returns component c of x on the vertical line x = 1/2, from the floor to the lid. Between two columns
+    /// of nodes it is their mean.
     pub fn vertical(&self, x: &[f64], c: usize) -> Vec<f64> {
         let [nx, ny] = self.nodes;
         let (left, right) = ((nx - 1) / 2, nx / 2);
         (0..ny).map(|j| 0.5 * (x[(j * nx + left) * B + c] + x[(j * nx + right) * B + c])).collect()
     }
 
-    /// Component c of x on the horizontal line y = 1/2, from left to right; between two rows of nodes, their mean.
+    /// Returns component c of x on the horizontal line y = 1/2, from left to right. Between two rows of nodes
+    /// it is their mean.
     pub fn horizontal(&self, x: &[f64], c: usize) -> Vec<f64> {
         let [nx, ny] = self.nodes;
         let (below, above) = ((ny - 1) / 2, ny / 2);
@@ -146,12 +154,12 @@ impl Cavity {
         [1.0 / (self.nodes[0] - 1) as f64, 1.0 / (self.nodes[1] - 1) as f64]
     }
 
-    /// What is given on the boundary: u of node (i, j), if it lies there.
+    /// Returns the prescribed u of a node in grid row `j`: 1 on the lid, 0 elsewhere.
     fn lid(&self, j: usize) -> f64 {
         if j + 1 == self.nodes[1] { 1.0 } else { 0.0 }
     }
 
-    /// The rows of a wall node, whose equations are linear: coefficients by `put`.
+    /// Passes the coefficients of a wall node's rows, whose equations are linear, to `put`.
     fn wall(&self, [i, j]: [usize; 2], put: Put) {
         let ([nx, ny], [hx, hy]) = (self.nodes, self.spacing());
         put(Centre, 0, 0, 1.0);
@@ -163,7 +171,7 @@ impl Cavity {
             put(if floor { North } else { South }, 2, 2, -0.5);
             return;
         }
-        // (h/2)(ω₀ + ω₁) less the difference of the velocity along the wall, in the direction of its axis.
+        // (h/2)(ω₀ + ω₁) minus the difference of the tangential velocity, in the direction of its axis.
         let (inner, h, component, sign) = match () {
             () if floor => (North, hy, 0, 1.0),
             () if lid => (South, hy, 0, -1.0),
@@ -180,7 +188,7 @@ impl Cavity {
         i == 0 || j == 0 || i + 1 == self.nodes[0] || j + 1 == self.nodes[1]
     }
 
-    /// Number of a node's neighbour.
+    /// Returns the number of a node's neighbour.
     fn neighbour(&self, node: usize, point: Point) -> usize {
         match point {
             South => node - self.nodes[0],
@@ -195,7 +203,7 @@ impl Cavity {
         if found == wanted {
             return Ok(());
         }
-        Err(Error::invalid(format!("{what} has {found} numbers; `{}` has {wanted}", self.spec)))
+        Err(Error::invalid(format!("{what} has {found} numbers; `{}` needs {wanted}", self.spec)))
     }
 }
 
@@ -239,7 +247,7 @@ impl NonlinearSystem for Cavity {
         self.check("the Jacobian's values", values.len(), self.pattern.stored())?;
         let (this, [nx, ny], [hx, hy]) = (&*self, self.nodes, self.spacing());
         let (along, across) = (hy / hx, hx / hy);
-        // Lines of the grid have as many blocks each, but the first and the last.
+        // All grid lines but the first and the last have equally many blocks.
         let mut lines = Vec::with_capacity(ny);
         let (ptr, mut rest) = (self.pattern.row_ptr(), values);
         for j in 0..ny {
@@ -252,7 +260,7 @@ impl NonlinearSystem for Cavity {
             for i in 0..nx {
                 let node = j * nx + i;
                 let first = ptr[node] - ptr[j * nx];
-                // A neighbour's place among the blocks of this row.
+                // Position of each neighbour among the blocks of this row.
                 let south = usize::from(j > 0);
                 let west = south + usize::from(i > 0);
                 let place = |point| match point {
@@ -303,7 +311,7 @@ impl NonlinearProblem for Cavity {
         &self.spec
     }
 
-    /// At rest.
+    /// Returns the fluid at rest.
     fn initial(&self) -> Vec<f64> {
         vec![0.0; self.pattern.rows()]
     }
@@ -324,7 +332,8 @@ impl NonlinearProblem for Cavity {
         self.coordinates.clone()
     }
 
-    /// The extremes on the centre lines, of which Marchi, Suero and Araki (2009) give those of 1024 × 1024 cells.
+    /// Returns the extremes on the centre lines, for comparison with Marchi, Suero and Araki (2009) at
+    /// 1024 × 1024 cells.
     fn figures(&self, x: &[f64]) -> Vec<(&'static str, f64)> {
         let least = |line: Vec<f64>| line.into_iter().fold(f64::INFINITY, f64::min);
         let most = |line: Vec<f64>| line.into_iter().fold(f64::NEG_INFINITY, f64::max);
@@ -352,7 +361,7 @@ impl NonlinearProblem for Cavity {
         vec![("velocity", Field::Vector(velocity)), ("vorticity", Field::Scalar(vorticity))]
     }
 
-    /// The speed at the nodes, or at the nearest of them.
+    /// Returns a picture of the speed; each cell shows its nearest node.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let [nx, ny] = self.nodes;
         let [columns, rows] = [nx.min(PICTURE), ny.min(PICTURE)];
@@ -362,7 +371,7 @@ impl NonlinearProblem for Cavity {
             x[node].hypot(x[node + 1])
         };
         let values = (0..rows).flat_map(|j| (0..columns).map(move |i| speed(i, j))).collect();
-        // Cells lie around their nodes.
+        // Cells are centred on nodes.
         let ends = |n: usize| [-0.5 / (n - 1) as f64, 1.0 + 0.5 / (n - 1) as f64];
         let axes = Some([("x", ends(nx)), ("y", ends(ny))]);
         let title = format!("Speed over that of the lid, Re {}", self.re);

@@ -2,10 +2,10 @@
 
 use std::f64::consts::PI;
 
-/// What drives the flow: functions of place and time.
+/// Data that drive the flow, as functions of position and time.
 ///
-/// Boundary velocities are given by their time derivative, because the unknowns are stage derivatives; they must be
-/// smooth in time for the schemes to keep their order.
+/// Boundary velocities are given by their time derivative, because the unknowns are stage derivatives; they
+/// must be smooth in time for the schemes to keep their order.
 ///
 /// # Examples
 /// A duct that is driven by a force, at rest on its walls:
@@ -23,28 +23,29 @@ use std::f64::consts::PI;
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait DuctData: Send + Sync {
-    /// g'(x, t) on inlet and walls.
+    /// Returns g'(x, t), the time derivative of the velocity on inlet and walls.
     fn velocity_rate(&self, x: [f64; 3], t: f64) -> [f64; 3];
 
-    /// True if [`force`](Self::force) or [`traction`](Self::traction) may differ from 0.
+    /// Returns true if [`force`](Self::force) or [`traction`](Self::traction) may differ from 0.
     fn has_sources(&self) -> bool {
         false
     }
 
-    /// Force f(x, t) per unit of mass.
+    /// Returns the force f(x, t) per unit of mass.
     fn force(&self, _x: [f64; 3], _t: f64) -> [f64; 3] {
         [0.0; 3]
     }
 
-    /// Traction h(x, t) = (ν∇u − pI)n on the outlet.
+    /// Returns the traction h(x, t) = (ν∇u − pI)n on the outlet.
     fn traction(&self, _x: [f64; 3], _t: f64) -> [f64; 3] {
         [0.0; 3]
     }
 }
 
-/// The default: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
+/// The default data: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
 ///
-/// Flow starts from rest, and from a pressure of 0, with no jump in the acceleration: U = 0 at t = 0 is consistent.
+/// Flow starts from rest with pressure 0 and without a jump in the acceleration, so U = 0 at t = 0 is
+/// consistent.
 ///
 /// # Examples
 /// ```
@@ -56,7 +57,7 @@ pub trait DuctData: Send + Sync {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InletRamp {
-    /// T: when the inflow peaks.
+    /// The time T at which the inflow peaks.
     pub ramp: f64,
 }
 

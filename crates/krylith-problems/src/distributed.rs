@@ -1,4 +1,4 @@
-//! Generated systems by parts: each rank makes its own rows, and none the whole.
+//! Distributed generation: each rank generates its own rows, and no rank holds the whole system.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::stencil::POINTS;
 use crate::stokes::{Discretisation, pattern, values};
 use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, random};
 
-/// One rank's rows of a generated system, and what belongs to them.
+/// One rank's rows of a generated system, with their right-hand side, coordinates and the system's sizes.
 ///
 /// # Examples
 /// ```
@@ -32,27 +32,30 @@ use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, r
 /// ```
 #[derive(Debug, Clone)]
 pub struct GeneratedRows {
-    /// The rows, for [`distribute`](krylith::partition::distribute): a run of consecutive numbers.
+    /// The rows, a range of consecutive numbers, for [`distribute`](krylith::partition::distribute).
     pub rows: Rows,
     /// Their right-hand side in Krylith's order: own row i, component c, stage k at (i·b + c)·s + k.
     pub rhs: Vec<f64>,
-    /// Where each own node lies, where that is known.
+    /// Coordinates of each own node, if known.
     pub coordinates: Option<Vec<[f64; 3]>>,
-    /// Nodes in x, y, z of the whole system where they stand on a grid, numbered with x fastest, then y.
+    /// Nodes in x, y, z of the whole system if they form a grid, numbered with x fastest, then y.
     pub grid: Option<[usize; 3]>,
-    /// Block rows of the whole system.
+    /// Number of block rows of the whole system.
     pub nodes: usize,
     /// The problem's text with every default filled in.
     pub spec: String,
 }
 
-/// The rows of `rank` among `ranks` of the system that [`generate`](crate::generate) makes of `spec`, bit for bit.
+/// Generates the rows of `rank` among `ranks` of the system that [`generate`](crate::generate) makes from
+/// `spec`, bit for bit.
 ///
-/// Rows are shared as [`Partition::by_rows`](krylith::partition::Partition::by_rows) does. Memory and time are those
-/// of the rank's rows, for the duct also of the plane of nodes on each side; nothing is said to other ranks.
+/// Rows are distributed as by [`Partition::by_rows`](krylith::partition::Partition::by_rows). Memory and time
+/// are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Ranks do not
+/// communicate.
 ///
 /// # Errors
-/// As [`generate`](crate::generate), but that only node numbers, and not unknowns, must fit 32 bits.
+/// Returns the errors of [`generate`](crate::generate), except that only node numbers, not unknowns, must fit
+/// 32 bits.
 ///
 /// # Panics
 /// If `rank` is not below `ranks`.
@@ -70,7 +73,7 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
     }
 }
 
-/// One rank's rows of the first step of the default duct.
+/// Generates one rank's rows of the first step of the default duct.
 fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
     let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
     let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
@@ -78,7 +81,7 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
         spec.settle("scale", scale.to_string());
     }
     let (own, s) = (contiguous(mesh.nodes(), rank, ranks), butcher.stages());
-    // Two matrices of 16 numbers and a column a block.
+    // Two matrices with 16 values and a column index per block.
     memory::check("a rank's part of the Stokes duct", (own.len() * POINTS) as u64 * 2 * (16 * 8 + 8))?;
     let (row_ptr, col) = pattern(&mesh, own.clone());
     let col: Vec<u64> = col.into_iter().map(u64::from).collect();
@@ -106,7 +109,7 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     })
 }
 
-/// The terms of A⊗M + τB⊗L, rounded as [`Terms::kronecker`](krylith::operator::Terms::kronecker) does.
+/// Returns the terms of A⊗M + τB⊗L, rounded as in [`Terms::kronecker`](krylith::operator::Terms::kronecker).
 pub(crate) fn kronecker_terms(
     a: Dense,
     b: &Dense,

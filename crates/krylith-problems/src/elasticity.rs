@@ -1,7 +1,8 @@
-//! A bar of elastic material, clamped at one end and bent by its weight: trilinear bricks, three displacements a node.
+//! An elastic bar, clamped at one end and bent by its weight: trilinear bricks, three displacements per node.
 //!
-//! −div σ(u) = f with σ = λ (div u) I + μ (∇u + ∇uᵀ), f = (0, 0, −1), u = 0 at x = 0 and no traction elsewhere. Rows of clamped nodes have their
-//! diagonal alone, of the size of the others', and nothing couples to them: the matrix is symmetric positive definite.
+//! −div σ(u) = f with σ = λ (div u) I + μ (∇u + ∇uᵀ), f = (0, 0, −1), u = 0 at x = 0 and no traction
+//! elsewhere. Rows of clamped nodes hold only a diagonal, of the size of the other diagonals, and their
+//! columns are zero elsewhere: the matrix is symmetric positive definite.
 
 use krylith_core::matrix::{Bsr, Dense};
 use krylith_core::partition::{RowBlocks, Rows, contiguous};
@@ -12,23 +13,23 @@ use std::ops::Range;
 use crate::spec::Spec;
 use crate::{DuctMesh, Generated, GeneratedRows, SystemKind, memory};
 
-/// Blocks of a row, at most.
+/// Largest number of blocks in a row.
 const POINTS: usize = 27;
 /// Corners of a brick.
 const CORNERS: usize = 8;
-/// Displacements of a node.
+/// Displacements per node.
 const B: usize = 3;
 
-/// The bar, and the rows of a rank.
+/// The bar and one rank's rows.
 pub(crate) struct Bar {
     mesh: DuctMesh,
     nodes: [usize; 3],
     own: Range<usize>,
-    /// Stiffness of a brick: entry (corner a, component r, corner b, component c).
+    /// Stiffness matrix of a brick: entry (corner a, component r, corner b, component c).
     stiffness: Vec<f64>,
-    /// A corner's share of a brick's weight.
+    /// A corner's share of the weight of a brick.
     weight: f64,
-    /// The diagonal of a clamped node.
+    /// Diagonal entry of a clamped node.
     clamped: f64,
 }
 
@@ -36,19 +37,20 @@ pub(crate) struct Bar {
 type Stored = (Vec<usize>, Vec<u64>, Vec<f64>);
 
 impl Bar {
-    /// The rows of `rank` among `ranks`.
+    /// Builds the rows of `rank` among `ranks`.
     ///
     /// # Errors
-    /// Fewer than two nodes in a direction; values out of range; no room.
+    /// Returns an error for fewer than two nodes in a direction, for values out of range, and if memory is
+    /// not sufficient.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
         let nodes = spec.grid();
         if nodes.iter().any(|&n| n < 2) {
-            return Err(Error::invalid("elasticity: a brick needs two nodes in each direction"));
+            return Err(Error::invalid("elasticity: expected at least two nodes in each direction"));
         }
         let (length, young, poisson) =
             (spec.positive("length")?, spec.positive("young")?, spec.positive("poisson")?);
         if poisson >= 0.5 {
-            return Err(Error::invalid(format!("elasticity: poisson={poisson}: expected less than 0.5")));
+            return Err(Error::invalid(format!("elasticity: poisson={poisson}: expected a ratio below 0.5")));
         }
         let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
         let own = contiguous(mesh.nodes(), rank, ranks);
@@ -88,7 +90,7 @@ impl Bar {
         }
     }
 
-    /// The sum over all bricks that have both nodes, first those with the smallest number.
+    /// Sums over all bricks that contain both nodes, in ascending order of the bricks.
     fn block(&self, from: [usize; 3], to: [usize; 3]) -> [f64; B * B] {
         let mut block = [0.0; B * B];
         for brick in 0..CORNERS {
@@ -110,7 +112,7 @@ impl Bar {
         block
     }
 
-    /// Bricks that have node `i`, times a corner's weight, downwards.
+    /// Returns the load on node `i`: its number of bricks times a corner's share of the weight, downwards.
     fn load(&self, i: usize) -> [f64; B] {
         let at = self.position(i);
         let sides =
@@ -156,7 +158,8 @@ impl Bar {
     }
 }
 
-/// Of a brick with these edges: ∫ λ ∂_r φ_a ∂_c φ_b + μ (δ_rc ∇φ_a·∇φ_b + ∂_c φ_a ∂_r φ_b), by 2³ Gauss points, which are exact here.
+/// Returns the stiffness of a brick with edges `h`: ∫ λ ∂_r φ_a ∂_c φ_b + μ (δ_rc ∇φ_a·∇φ_b + ∂_c φ_a ∂_r
+/// φ_b), by 2³ Gauss points, which are exact here.
 fn stiffness(h: [f64; 3], [lambda, mu]: [f64; 2]) -> Vec<f64> {
     let order = B * CORNERS;
     let mut matrix = vec![0.0; order * order];
@@ -181,7 +184,7 @@ fn stiffness(h: [f64; 3], [lambda, mu]: [f64; 2]) -> Vec<f64> {
     (0..order * order).map(symmetric).collect()
 }
 
-/// The whole system.
+/// Builds the whole system.
 pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
     let (row_ptr, col, values) = bar.rows();
     let n = bar.mesh.nodes();
@@ -196,7 +199,7 @@ pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
     })
 }
 
-/// The own rows of the same.
+/// Builds the own rows of the system.
 pub(crate) fn part(bar: &Bar, spec: String) -> Result<GeneratedRows> {
     let (row_ptr, col, values) = bar.rows();
     Ok(GeneratedRows {
@@ -224,7 +227,7 @@ mod tests {
         (a, made.rhs, made.coordinates.unwrap())
     }
 
-    /// Rows of nodes that have no clamped neighbour map all rigid motions to zero, and the matrix is its own transpose.
+    /// Rows of nodes without a clamped neighbour annihilate all rigid motions, and the matrix is symmetric.
     #[test]
     fn rigid_motions_cost_nothing() {
         let (a, _, points) = bar("elasticity:6x4x5,length=2,poisson=0.25,young=3");
@@ -264,15 +267,15 @@ mod tests {
         }
     }
 
-    /// A load along the axis stretches the bar by F L / (E A) where nothing resists across, with a Poisson ratio near zero; the weight of a whole bar
-    /// is its volume.
+    /// With a Poisson ratio near zero, a load along the axis stretches the bar by F L / (E A). The total
+    /// weight of a bar is its volume.
     #[test]
     fn a_stretched_bar_has_the_length_of_theory() {
         let (a, rhs, points) = bar("elasticity:9x3x3,length=2,poisson=1e-9,young=5");
         let weight: f64 = rhs.iter().sum();
-        // All but the half of the first layer that the clamped nodes bear.
+        // The weight but for the half of the first layer that the clamped nodes carry.
         assert!((weight + 2.0 - 0.125).abs() < 1e-12, "{weight}");
-        // u = x (F / E A) along x solves A u = F at the end, 0 elsewhere.
+        // u = x (F / E A) along x solves A u = F at the end and A u = 0 elsewhere.
         let u = |i: usize, c: usize| if c == 0 { points[i][0] / 5.0 } else { 0.0 };
         for i in (0..a.block_rows()).filter(|&i| points[i][0] > 0.0) {
             let mut sum = [0.0; B];

@@ -1,21 +1,25 @@
-//! Finite elements of an incompressible viscous flow: linear tetrahedra for velocity and pressure, stabilised, b = 4.
+//! Stabilised finite elements for an incompressible viscous flow: linear tetrahedra for velocity and
+//! pressure, b = 4.
 //!
-//! Unknowns of a node are u, v, w and p. With r = ρ(u̇ + u·∇u) + ∇p, what the momentum equation leaves over inside an element (viscous
-//! terms of linear functions vanish), rows are
+//! The unknowns of a node are u, v, w and p. Let r = ρ(u̇ + u·∇u) + ∇p be the residual of the momentum
+//! equation inside an element, where the viscous terms of linear functions vanish. The rows are
 //!
 //! ```text
 //! ∫ Nᵢ ρ(u̇ + u·∇u) + μ ∇Nᵢ·∇u − p ∇Nᵢ + τ (u·∇Nᵢ) r + τ_c ∇Nᵢ ∇·u = 0        (SUPG; the last term weighs ∇·u)
 //! ∫ Nᵢ ∇·u + τ/ρ ∇Nᵢ·r = 0                                                     (PSPG)
 //! ```
 //!
-//! u̇ = c₀u − q, with c₀ and q of the time stepping: backward Euler, 1/Δt and uₙ/Δt, or BDF2, 3/2Δt and (2uₙ − uₙ₋₁/2)/Δt. Where nothing
-//! is given on the boundary, μ ∂u/∂n − p n = 0. Integrals of Nᵢ u·∇u are exact; the stabilising terms are taken at the centroid.
+//! u̇ = c₀u − q, where the time stepping gives c₀ and q: 1/Δt and uₙ/Δt for backward Euler, 3/2Δt and
+//! (2uₙ − uₙ₋₁/2)/Δt for BDF2. Where the boundary has no prescribed values, μ ∂u/∂n − p n = 0. Integrals of
+//! Nᵢ u·∇u are exact; the stabilising terms are evaluated at the centroid.
 //!
-//! τ = ((2/Δt)² + (2|u|/h)² + 9(4ν/h²)²)^(−1/2) (Shakib, Hughes and Johan 1991), τ_c = ρ|u|h/2 · min(1, |u|h/6ν), with h the edge of a
-//! regular tetrahedron of the same volume. Both take the velocity at the end of the last time step, so the Jacobian is the exact
-//! derivative. The sum of all continuity rows is ∫ ∇·u, so what flows in flows out.
+//! τ = ((2/Δt)² + (2|u|/h)² + 9(4ν/h²)²)^(−1/2) (Shakib, Hughes and Johan 1991), τ_c = ρ|u|h/2 · min(1,
+//! |u|h/6ν), with h the edge of a regular tetrahedron of the same volume. Both use the velocity at the end of
+//! the last time step, so the Jacobian is the exact derivative. The sum of all continuity rows is ∫ ∇·u, so
+//! inflow and outflow balance.
 //!
-//! Rows of unknowns that are given are σ (x − x̄), with σ the mean diagonal of the velocity rows, from masses and viscous terms.
+//! Rows of prescribed unknowns are σ (x − x̄), with σ the mean diagonal of the velocity rows, from mass and
+//! viscous terms.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
@@ -28,10 +32,10 @@ use crate::tets::{Rows, Shape, TetMesh, dot};
 const B: usize = 4;
 /// Numbers of a block.
 const BB: usize = B * B;
-/// Tetrahedra that a task takes.
+/// Tetrahedra per task.
 const CHUNK: usize = 1024;
 
-/// Density ρ and viscosity μ.
+/// Density ρ and viscosity μ of a fluid.
 ///
 /// # Examples
 /// ```
@@ -64,7 +68,7 @@ pub struct Flow {
     mesh: TetMesh,
     rows: Rows,
     fluid: Fluid,
-    /// For each unknown whether it is given, and its value.
+    /// For each unknown, true if it is prescribed; `given` holds its value.
     fixed: Vec<[bool; B]>,
     given: Vec<f64>,
     scale: f64,
@@ -75,7 +79,7 @@ pub struct Flow {
     weights: Vec<[f64; 2]>,
 }
 
-/// What the four rows of an element share.
+/// Quantities that the four rows of an element share.
 struct Element {
     shape: Shape,
     velocity: [[f64; 3]; 4],
@@ -89,17 +93,23 @@ struct Element {
 }
 
 impl Flow {
-    /// A fluid at rest.
+    /// Creates the flow with the fluid at rest.
     ///
     /// # Errors
-    /// Lists of another length than the nodes, a density or viscosity that is not positive, not enough memory.
+    /// Returns an error if a list does not have one item per node, if density or viscosity is not positive,
+    /// or if memory is not sufficient.
     pub fn new(mesh: TetMesh, fluid: Fluid, fixed: Vec<[bool; B]>) -> Result<Self> {
         let n = mesh.points().len();
         if fixed.len() != n {
-            return Err(Error::invalid(format!("{} boundary conditions for {n} nodes", fixed.len())));
+            return Err(Error::invalid(format!(
+                "got {} boundary conditions for {n} nodes; expected one per node",
+                fixed.len()
+            )));
         }
         if let Some(x) = [fluid.density, fluid.viscosity].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
-            return Err(Error::invalid(format!("a fluid with a constant {x}; expected positive numbers")));
+            return Err(Error::invalid(format!(
+                "a fluid with a constant {x}; density and viscosity must be positive"
+            )));
         }
         let rows = Rows::new(&mesh, B)?;
         let weights = vec![[0.0; 2]; mesh.tetrahedra().len()];
@@ -107,23 +117,23 @@ impl Flow {
         Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights })
     }
 
-    /// The mesh.
+    /// Returns the mesh.
     pub fn mesh(&self) -> &TetMesh {
         &self.mesh
     }
-    /// The fluid.
+    /// Returns the fluid.
     pub fn fluid(&self) -> Fluid {
         self.fluid
     }
-    /// Which unknowns are given.
+    /// Returns, for each unknown of each node, true if it is prescribed.
     pub fn fixed(&self) -> &[[bool; B]] {
         &self.fixed
     }
-    /// Values of the unknowns that are given, to be changed; the others are not looked at.
+    /// Returns the prescribed values for changing; values of other unknowns are ignored.
     pub fn given_mut(&mut self) -> &mut [f64] {
         &mut self.given
     }
-    /// Puts what is given into x.
+    /// Writes the prescribed values into x.
     pub fn put_given(&self, x: &mut [f64]) {
         let given = self.given.par_chunks(B).zip(&self.fixed);
         x.par_chunks_mut(B).with_min_len(CHUNK).zip(given).for_each(|(x, (given, fixed))| {
@@ -131,10 +141,11 @@ impl Flow {
         });
     }
 
-    /// Begins a time step of length `dt` from the unknowns `last`, by BDF2 if those before it are there and else by backward Euler.
+    /// Begins a time step of length `dt` from the unknowns `last`: by BDF2 if the unknowns one step earlier
+    /// are given in `before`, by backward Euler otherwise.
     ///
     /// # Errors
-    /// Vectors of another length than the unknowns; a step that is not positive.
+    /// Returns an error if a vector has another length than the unknowns, or if the step is not positive.
     pub fn begin(&mut self, dt: f64, last: &[f64], before: Option<&[f64]>) -> Result<()> {
         self.rows.check("unknowns", last.len())?;
         self.rows.check("unknowns", before.unwrap_or(last).len())?;
@@ -165,10 +176,10 @@ impl Flow {
         Ok(())
     }
 
-    /// The flow out of the body through a surface, volume in unit time.
+    /// Returns the flow out of the body through a surface, as volume per unit of time.
     ///
     /// # Errors
-    /// A surface that the mesh does not have.
+    /// Returns an error if the mesh does not have the surface.
     pub fn outflow(&self, surface: &str, x: &[f64]) -> Result<f64> {
         let through = |face: &[u32; 3]| {
             let normal = crate::tets::area(face.map(|p| self.mesh.points()[p as usize]));
@@ -179,7 +190,7 @@ impl Flow {
         Ok(sums.iter().sum())
     }
 
-    /// The mean of c₀ρV/10 + μV|∇N|², summed over the tetrahedra of a node, over all nodes.
+    /// Returns the mean over all nodes of c₀ρV/10 + μV|∇N|², summed over the tetrahedra of a node.
     fn mean_diagonal(&self) -> f64 {
         let of = |t: &[u32; 4]| {
             let shape = Shape::of(t.map(|p| self.mesh.points()[p as usize]));
@@ -221,7 +232,7 @@ impl Flow {
             let (t, a) = (corner as usize / 4, corner as usize % 4);
             let e = self.element(x, t);
             let ([tau, grid], volume, g) = (self.weights[t], e.shape.volume, e.shape.gradients[a]);
-            // ∫ Nᵢ of a linear function: V/20 (the sum of its corners, and this one once more).
+            // ∫ Nᵢ v of a linear v: V/20 times the sum of its corner values plus the value at corner i.
             let weighted = |v: &[[f64; 3]; 4], c: usize| {
                 volume / 20.0 * (v[0][c] + v[1][c] + v[2][c] + v[3][c] + v[a][c])
             };
@@ -283,7 +294,7 @@ impl Flow {
     }
 }
 
-/// The velocity of node `p`.
+/// Returns the velocity of node `p`.
 #[inline]
 fn velocity(x: &[f64], p: u32) -> [f64; 3] {
     let at = B * p as usize;

@@ -1,8 +1,9 @@
-//! Systems on a grid of cells or nodes where each couples to its six neighbours: what the Laplacian, the reservoir
-//! and radiation share.
+//! Systems on a grid of cells or nodes, each coupled to its six neighbours: the common part of the Laplacian,
+//! the reservoir and radiation.
 //!
-//! A problem says what one row holds ([`SevenPoint`]); rows are then made in parallel, each by itself, so a matrix
-//! does not depend on the number of threads or ranks. Nothing but the result is stored.
+//! A problem defines the content of one row ([`SevenPoint`]). Rows are then made in parallel and
+//! independently, so a matrix does not depend on the number of threads or ranks. Nothing but the result is
+//! stored.
 
 use krylith_base::threads::{collect, each_chunk, each_task};
 use krylith_core::matrix::{Bsr, Csr, Dense};
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use crate::{Generated, GeneratedRows, SystemKind, check_rhs, memory};
 
-/// Rows that one task makes.
+/// Rows per task.
 const CHUNK: usize = 4096;
 
 /// A grid of points, numbered with x fastest, then y, then z.
@@ -21,8 +22,7 @@ pub(crate) struct Grid {
     sizes: [usize; 3],
 }
 
-/// A block of a row: the cell in whose column it stands, and the axis of the face that leads there; `None` where it is
-/// the cell itself.
+/// The cell of a block's column, and the axis of the face that leads there (`None` for the cell itself).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Link {
     pub cell: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Link {
 
 impl Grid {
     /// # Errors
-    /// More than 2³² points.
+    /// Returns an error for more than 2³² points.
     pub fn new(sizes: [usize; 3]) -> Result<Self> {
         let total = sizes.iter().try_fold(1usize, |total, &n| total.checked_mul(n));
         if total.is_none_or(|total| total > u32::MAX as usize) {
@@ -41,29 +41,30 @@ impl Grid {
         Ok(Self { sizes })
     }
 
-    /// Points in x, y, z.
+    /// Returns the number of points in x, y, z.
     pub fn sizes(&self) -> [usize; 3] {
         self.sizes
     }
 
-    /// All points.
+    /// Returns the number of all points.
     pub fn len(&self) -> usize {
         self.sizes.iter().product()
     }
 
-    /// Grid position (ix, iy, iz) of point `i`.
+    /// Returns the grid position (ix, iy, iz) of point `i`.
     pub fn position(&self, i: usize) -> [usize; 3] {
         let [nx, ny, _] = self.sizes;
         [i % nx, i / nx % ny, i / (nx * ny)]
     }
 
-    /// The points that the rows `own` use: one plane more on each side.
+    /// Returns the points that the rows `own` use: one more plane on each side.
     pub fn window(&self, own: &Range<usize>) -> Range<usize> {
         let plane = self.sizes[0] * self.sizes[1];
         own.start.saturating_sub(plane)..(own.end + plane).min(self.len())
     }
 
-    /// The blocks of the row of point `i`, which stands at (x, y, z), by ascending column; and how many there are.
+    /// Returns the blocks in the row of point `i`, at position (x, y, z), by ascending column, and their
+    /// number.
     #[inline(always)]
     fn links(&self, i: usize, [x, y, z]: [usize; 3]) -> ([Link; 7], usize) {
         let [nx, ny, nz] = self.sizes;
@@ -78,21 +79,21 @@ impl Grid {
         ];
         let (mut links, mut count) = ([Link { cell: i, axis: None }; 7], 0);
         for (there, cell, axis) in faces {
-            // Written in any case, and kept by counting on; none comes behind the seventh.
+            // Write without a branch and advance only if the neighbour exists; at most seven are kept.
             links[count.min(6)] = Link { cell, axis };
             count += usize::from(there);
         }
         (links, count)
     }
 
-    /// Blocks in the rows before that of point `i`.
+    /// Returns the number of blocks in the rows before that of point `i`.
     fn links_before(&self, i: usize) -> usize {
         let [nx, ny, _] = self.sizes;
         let (plane, all) = (nx * ny, self.len());
         if all == 0 {
             return 0;
         }
-        // Rows before i in the first and in the last place of each axis, which have no neighbour there.
+        // Rows before i that are first or last along each axis: they lack a neighbour there.
         let (first_x, last_x) = (i.div_ceil(nx), i / nx);
         let in_plane = i % plane;
         let first_y = i / plane * nx + in_plane.min(nx);
@@ -101,7 +102,7 @@ impl Grid {
         7 * i - first_x - last_x - first_y - last_y - first_z - last_z
     }
 
-    /// The position behind another.
+    /// Returns the position that follows another.
     fn next(&self, [x, y, z]: [usize; 3]) -> [usize; 3] {
         let [nx, ny, _] = self.sizes;
         match (x + 1 < nx, y + 1 < ny) {
@@ -112,33 +113,34 @@ impl Grid {
     }
 }
 
-/// A system with one block row a grid point, coupled to its neighbours alone.
+/// A system with one block row per grid point, coupled to neighbours only.
 pub(crate) trait SevenPoint: Sync {
-    /// What messages call it.
+    /// The name used in messages.
     const NAME: &'static str;
-    /// The whole grid.
+    /// Returns the whole grid.
     fn grid(&self) -> Grid;
-    /// The rows that can be made: all, or one rank's.
+    /// Returns the rows that this problem can make: all, or one rank's.
     fn own(&self) -> Range<usize>;
-    /// Components b of a point.
+    /// Returns the number of components b of a point.
     fn block(&self) -> usize;
     /// Writes the blocks of row `i`, row-major and in the order of `links`; `blocks` holds zeros.
     fn row(&self, i: usize, links: &[Link], blocks: &mut [f64]);
-    /// Writes the b numbers of the right-hand side.
+    /// Writes the b numbers of point `i` into the right-hand side.
     fn rhs(&self, i: usize, out: &mut [f64]);
-    /// Where point `i` lies.
+    /// Returns the coordinates of point `i`.
     fn coordinate(&self, i: usize) -> [f64; 3];
 }
 
-/// Refuses what the host has no room for: `own` rows of blocks of order `b`, and `state` bytes a row beside them.
+/// Returns an error if the host lacks memory for `own` rows of blocks of order `b` and `state` more bytes per
+/// row.
 pub(crate) fn check_room(what: &str, own: usize, b: usize, state: usize) -> Result<()> {
     memory::check(what, own as u64 * (7 * (b * b * 8 + 8) + b * 8 + 32 + state) as u64)
 }
 
-/// The whole system.
+/// Builds the whole system.
 ///
 /// # Errors
-/// Unknowns that do not fit 32 bits, values that are not finite.
+/// Returns an error if the unknowns do not fit 32 bits, or if a value is not finite.
 pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generated> {
     let (grid, b) = (problem.grid(), problem.block());
     let n = grid.len();
@@ -159,20 +161,20 @@ pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generate
     Ok(Generated { system, rhs, coordinates, grid: Some(grid.sizes()), mesh: None, spec })
 }
 
-/// The matrix alone, of scalar rows.
+/// Builds the matrix alone; rows are scalar.
 ///
 /// # Errors
-/// Values that are not finite.
+/// Returns an error if a value is not finite.
 pub(crate) fn matrix<P: SevenPoint>(problem: &P) -> Result<Csr> {
     let n = problem.grid().len();
     let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u32);
     Csr::new(n, n, row_ptr, col, values)
 }
 
-/// The values of [`matrix`].
+/// Writes the values of [`matrix`] only.
 ///
 /// # Errors
-/// Another number of values.
+/// Returns an error if the number of values is wrong.
 pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Result<()> {
     let grid = problem.grid();
     let (n, given, total) = (grid.len(), values.len(), grid.links_before(grid.len()));
@@ -198,10 +200,10 @@ pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Res
     Ok(())
 }
 
-/// The own rows of the same.
+/// Builds the own rows of the system.
 ///
 /// # Errors
-/// A right-hand side that is not finite.
+/// Returns an error if the right-hand side is not finite.
 pub(crate) fn part<P: SevenPoint>(problem: &P, spec: String) -> Result<GeneratedRows> {
     let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u64);
     Ok(GeneratedRows {
@@ -289,7 +291,8 @@ mod tests {
                     "{sizes:?}, row {i}"
                 );
                 let (links, count) = grid.links(i, position);
-                // One for each face that another point shares, and the point itself, ascending.
+                // A row has one block per face shared with another point and one for the point itself,
+                // ascending.
                 let apart =
                     |j: usize| (0..3).map(|d| grid.position(j)[d].abs_diff(position[d])).sum::<usize>();
                 let near: Vec<usize> = (0..grid.len()).filter(|&j| apart(j) <= 1).collect();

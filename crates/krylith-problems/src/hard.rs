@@ -1,4 +1,5 @@
-//! Small matrices that are hard on solvers, each for a reason of its own: for tests of what is chosen where nothing is named, and for measuring it.
+//! Small matrices that are hard to solve, each for its own reason: used to test and to measure the `auto`
+//! selection.
 //!
 //! ```
 //! use krylith::{Options, Solver};
@@ -12,20 +13,20 @@
 use crate::random::Random;
 use krylith_core::matrix::Csr;
 
-/// Rows as they grow: (column, value) in any order, equal columns added up.
+/// Rows under construction: (column, value) in any order; equal columns are added up.
 type Rows = Vec<Vec<(usize, f64)>>;
 
-/// One after the other, with their names.
+/// Returns the matrices with their names.
 pub fn matrices() -> impl Iterator<Item = (&'static str, Csr)> {
     ALL.into_iter().map(|(name, make)| (name, assembled(make())))
 }
 
-/// Names in the order of [`matrices`].
+/// Returns the names in the order of [`matrices`].
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|(name, _)| name)
 }
 
-/// A name, and what makes the rows.
+/// A name and the function that builds the rows.
 type Named = (&'static str, fn() -> Rows);
 
 const ALL: [Named; 16] = [
@@ -74,7 +75,7 @@ fn assembled(rows: Rows) -> Csr {
     Csr::from_triplets(n, n, &entries).expect("columns are rows")
 }
 
-/// A stencil on m × m nodes.
+/// Applies a stencil on m × m nodes.
 fn grid(m: usize, stencil: &[Stencil]) -> Rows {
     let node = |k: usize| {
         let at = |d: i64, x: usize| x.checked_add_signed(d as isize).filter(|&x| x < m);
@@ -84,7 +85,7 @@ fn grid(m: usize, stencil: &[Stencil]) -> Rows {
     (0..m * m).map(node).collect()
 }
 
-/// Central differences of −Δu + v·∇u, `p` the cell's Péclet number: far from dominant diagonals where it is above 1.
+/// Central differences of −Δu + v·∇u with cell Péclet number `p`; above 1 the diagonal is far from dominant.
 fn upwind_free(p: f64) -> [Stencil; 5] {
     [(0, 0, 4.0), (1, 0, -1.0 + p), (-1, 0, -1.0 - p), (0, 1, -1.0 + p), (0, -1, -1.0 - p)]
 }
@@ -97,7 +98,8 @@ fn helmholtz(k: f64, m: usize) -> Rows {
     grid(m, &stencil)
 }
 
-/// Velocities and pressures of a staggered grid, three unknowns a cell, zeros on the diagonal of each pressure but the first.
+/// Stokes equations on a staggered grid, three unknowns per cell, with a zero diagonal in every pressure row
+/// but the first.
 fn staggered_stokes(m: usize) -> Rows {
     let mut rows: Rows = vec![Vec::new(); 3 * m * m];
     let at = |x: usize, y: usize, c: usize| (y * m + x) * 3 + c;
@@ -136,7 +138,7 @@ fn permuted(mut rows: Rows) -> Rows {
     rows
 }
 
-/// Three small entries more in each row.
+/// Adds three small entries to each row.
 fn with_noise(mut rows: Rows) -> Rows {
     let n = rows.len() as u64;
     let mut random = Random::new(SEED, 2, n);
@@ -146,14 +148,16 @@ fn with_noise(mut rows: Rows) -> Rows {
     rows
 }
 
-/// A full first row and column, with a zero where they meet: factors in this order are full.
+/// An arrow matrix: full first row and column with a zero where they cross, so factors in this order are
+/// full.
 fn arrow(n: usize) -> Rows {
     let mut rows: Rows = (0..n).map(|i| vec![(0, 1.0), (i, 4.0 + (i % 3) as f64)]).collect();
     rows[0] = (1..n).map(|j| (j, 1.0)).collect();
     rows
 }
 
-/// −∇·(κ∇u) with κ = 1 in a tenth of the cells, at random, and `jump` in the others, which hang together: else no x in double precision had a residual of 1e-8.
+/// −∇·(κ∇u) with κ = 1 in a random tenth of the cells and `jump` in the others. The others are connected,
+/// otherwise no x in double precision would reach a residual of 1e-8.
 fn contrast(m: usize, jump: f64) -> Rows {
     let kappa: Vec<f64> =
         (0..m * m).map(|k| if Random::new(SEED, 3, k as u64).unit() < 0.1 { 1.0 } else { jump }).collect();
@@ -161,7 +165,7 @@ fn contrast(m: usize, jump: f64) -> Rows {
     for (i, row) in rows.iter_mut().enumerate() {
         let mean = |j: usize| 2.0 / (1.0 / kappa[i] + 1.0 / kappa[j]);
         row.iter_mut().filter(|entry| entry.0 != i).for_each(|entry| entry.1 = -mean(entry.0));
-        // Cells at the edge are coupled to zeros there.
+        // Cells at the boundary are coupled to zero values outside.
         let sum: f64 = row.iter().filter(|entry| entry.0 != i).map(|entry| -entry.1).sum();
         let edges = 5 - row.len();
         row.iter_mut().filter(|entry| entry.0 == i).for_each(|entry| entry.1 = sum + kappa[i] * edges as f64);
@@ -169,7 +173,7 @@ fn contrast(m: usize, jump: f64) -> Rows {
     rows
 }
 
-/// (K Bᵀ; B 0): a Laplacian on m × m nodes under `constraints` of four nodes each.
+/// The saddle-point matrix (K Bᵀ; B 0): a Laplacian on m × m nodes with `constraints` of four nodes each.
 fn kkt(m: usize, constraints: usize) -> Rows {
     let n = m * m;
     let mut rows = grid(m, &LAPLACE);
@@ -188,7 +192,8 @@ fn kkt(m: usize, constraints: usize) -> Rows {
     rows
 }
 
-/// Rows of five entries from 1e-6 to 1e4 with random signs and places, the largest in a random permutation: nothing of it is on the diagonal.
+/// Rows of five entries from 1e-6 to 1e4 with random signs and positions. The largest lie on a random
+/// permutation; the diagonal is empty.
 fn random_signs(n: usize) -> Rows {
     let mut places: Vec<usize> = (0..n).collect();
     let mut random = Random::new(SEED, 5, n as u64);

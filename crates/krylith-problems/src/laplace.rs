@@ -1,4 +1,4 @@
-//! The 7-point Laplacian, by scalars or by blocks.
+//! The 7-point Laplacian, scalar or in blocks.
 
 use krylith_core::Result;
 use krylith_core::partition::contiguous;
@@ -19,7 +19,7 @@ pub(crate) struct Laplacian {
 }
 
 impl Laplacian {
-    /// The rows of `rank` among `ranks`.
+    /// Builds the rows of `rank` among `ranks`.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
         let b = spec.whole("block", 1..=8)? as usize;
         let coupling = spec.fraction("coupling")?;

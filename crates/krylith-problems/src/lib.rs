@@ -1,6 +1,7 @@
-//! Systems to try a solver on: what `krylith solve stokes:16x16x16` solves, and [`nonlinear`] ones, `krylith newton cavity:65x65`.
+//! Test problems for solvers: linear systems, as in `krylith solve stokes:16x16x16`, and [`nonlinear`] ones,
+//! as in `krylith newton cavity:65x65`.
 //!
-//! [`generate`] makes one of its text, [`generate_rows`] the rows of one rank.
+//! [`generate`] makes a system from its text; [`generate_rows`] makes the rows of one rank.
 //!
 //! ```
 //! use krylith::Solver;
@@ -13,7 +14,7 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! Keys that are left out have defaults, and the text comes back with all of them:
+//! Omitted keys take their defaults, and `spec` repeats the text with all keys:
 //!
 //! ```
 //! let problem = krylith_problems::generate("stokes:4x4x4,scheme=radau-iia-2")?;
@@ -24,18 +25,20 @@
 //!
 //! [`catalogue`] lists every problem with its keys, defaults and units:
 //!
-//! - `stokes` is [`StokesDuct`], where weak form, stabilisation and the treatment of Dirichlet rows are told: one step
-//!   from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free outlet (defaults:
-//!   `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and `scale` = 1 + 10ν/h);
-//! - `laplace` is the 7-point Laplacian on a grid, by scalars or by blocks of weakly coupled components;
-//! - `elasticity` is a clamped bar of bricks, three displacements a node;
-//! - `spe10` is the pressure of an oil reservoir of very uneven rock, generated or read, with a five-spot of wells;
+//! - `stokes` is [`StokesDuct`], whose page gives weak form, stabilisation and treatment of Dirichlet rows.
+//!   It is one step from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free
+//!   outlet (defaults: `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and
+//!   `scale` = 1 + 10ν/h);
+//! - `laplace` is the 7-point Laplacian on a grid, scalar or in blocks of weakly coupled components;
+//! - `elasticity` is a clamped bar of bricks, three displacements per node;
+//! - `spe10` is the pressure of an oil reservoir with very uneven rock, generated or read, with five wells
+//!   (five-spot);
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
 //! - [`lookalike`] is a matrix like one of the 24 of the multi-GPU SpMV paper.
 //!
-//! What is generated does not depend on the number of threads.
+//! Generated systems do not depend on the number of threads.
 
 pub mod artery;
 mod catalogue;
@@ -80,7 +83,7 @@ pub use picture::picture;
 pub use steps::StokesSteps;
 pub use stokes::{StokesDuct, StokesOptions};
 
-/// Programs in the tutorials that need a generated system are compiled and run with the documentation's.
+/// The programs in the tutorials that need a generated system are compiled and run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/elasticity.md")]
 #[doc = include_str!("../../../docs/stokes.md")]
@@ -98,16 +101,16 @@ mod documents {}
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum SystemKind {
-    /// Scalar rows.
+    /// A matrix with scalar rows.
     Csr(Csr),
-    /// Point blocks.
+    /// A matrix with point blocks.
     Bsr(Bsr),
-    /// Stages: A⊗M + τB⊗L.
+    /// A sum of Kronecker products for the stages of a Runge-Kutta step: A⊗M + τB⊗L.
     Kronecker(KroneckerSum),
 }
 
 impl SystemKind {
-    /// Scalar rows of the whole system.
+    /// Returns the number of scalar rows of the whole system.
     pub fn rows(&self) -> usize {
         match self {
             SystemKind::Csr(a) => a.rows(),
@@ -115,7 +118,7 @@ impl SystemKind {
             SystemKind::Kronecker(k) => k.rows(),
         }
     }
-    /// Components b of a node.
+    /// Returns the number of components b of a node.
     pub fn block(&self) -> usize {
         match self {
             SystemKind::Csr(_) => 1,
@@ -123,7 +126,7 @@ impl SystemKind {
             SystemKind::Kronecker(k) => k.block(),
         }
     }
-    /// Stages s, 1 for a plain matrix.
+    /// Returns the number of stages s, 1 for a plain matrix.
     pub fn stages(&self) -> usize {
         match self {
             SystemKind::Kronecker(k) => k.stages(),
@@ -149,20 +152,21 @@ pub struct Generated {
     pub system: SystemKind,
     /// Right-hand side in Krylith's order: node i, component c, stage k at (i·b + c)·s + k.
     pub rhs: Vec<f64>,
-    /// Where each node lies, for geometric cuts and pictures.
+    /// Coordinates of each node, for geometric partitions and pictures.
     pub coordinates: Option<Vec<[f64; 3]>>,
-    /// Nodes in x, y, z where they stand on a grid, numbered with x fastest, then y: for cuts into boxes.
+    /// Nodes in x, y, z if they form a grid, numbered with x fastest, then y; for partitions into boxes.
     pub grid: Option<[usize; 3]>,
-    /// The mesh, where there is one: tetrahedra and node sets.
+    /// The mesh, if the problem has one: tetrahedra and node sets.
     pub mesh: Option<DuctMesh>,
-    /// The problem's text with every default filled in; it generates the same system again.
+    /// The problem's text with every default filled in; it generates the same system.
     pub spec: String,
 }
 
-/// The system that `NAME:SIZE[,key=value…]` names.
+/// Generates the system that `NAME:SIZE[,key=value…]` names.
 ///
 /// # Errors
-/// An unknown name or key (the known ones are listed), a value or size that does not fit, not enough memory.
+/// Returns an error for an unknown name or key (the text lists the known ones), for a value or size out of
+/// range, and if memory is not sufficient.
 pub fn generate(spec: &str) -> Result<Generated> {
     let spec = spec::Spec::parse(spec)?;
     match spec.problem.name {
@@ -177,7 +181,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
     }
 }
 
-/// The first step of the default duct, from rest.
+/// Builds the first step of the default duct, from rest.
 fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
     let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
     let duct = StokesDuct::with_data(options, Arc::new(inlet))?;
@@ -198,7 +202,7 @@ fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
     })
 }
 
-/// What the text of a Stokes duct says.
+/// The parameters of a Stokes duct, parsed from its text.
 struct Step {
     butcher: Butcher,
     tau: f64,
@@ -223,7 +227,7 @@ impl Step {
     }
 }
 
-/// Refuses a right-hand side that parameters made overflow; it begins with scalar row `first`.
+/// Returns an error if parameters made the right-hand side overflow; `rhs` begins at scalar row `first`.
 fn check_rhs(rhs: &[f64], stages: usize, first: usize) -> Result<()> {
     match rhs.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite()) {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! A request for more memory than the host has is refused before it is made.
+//! Requests for more memory than the host has are refused in advance.
 
 use krylith_core::{Error, Result};
 
-/// Refuses `needed` bytes for `what` where the host is known to have less available.
+/// Returns an error if `what` needs more bytes than the host has available, where that is known.
 pub(crate) fn check(what: &str, needed: u64) -> Result<()> {
     match available() {
         Some(free) if needed > free => Err(Error::Memory {
@@ -16,7 +16,7 @@ pub(crate) fn check(what: &str, needed: u64) -> Result<()> {
     }
 }
 
-/// Bytes that Linux says can be had without swapping; nothing is known elsewhere.
+/// Returns the bytes that Linux can provide without swapping; `None` on other systems.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;

@@ -1,7 +1,8 @@
-//! The duct's mesh: a box of equal cells, each cut into six Kuhn tetrahedra.
+//! The duct's mesh: a box of equal cells, each split into six Kuhn tetrahedra.
 //!
-//! All cells are cut alike, along the diagonal from their lowest corner to their highest, so the mesh conforms and
-//! an interior node has 14 neighbours. Nothing is stored: nodes, tetrahedra and node sets follow from the sizes.
+//! All cells are split alike, along the diagonal from their lowest corner to their highest, so the mesh
+//! conforms and an interior node has 14 neighbours. Nothing is stored: nodes, tetrahedra and node sets follow
+//! from the sizes.
 
 use krylith_core::{Error, Result};
 
@@ -23,7 +24,7 @@ pub struct DuctMesh {
     extent: [f64; 3],
 }
 
-/// Corners of the six Kuhn tetrahedra of the unit cell, positively oriented; one axis is walked at each step.
+/// Corners of the six Kuhn tetrahedra of the unit cell, positively oriented; each step moves along one axis.
 const KUHN: [[[usize; 3]; 4]; 6] = [
     [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]],
     [[0, 0, 0], [0, 1, 0], [0, 1, 1], [1, 1, 1]],
@@ -34,14 +35,15 @@ const KUHN: [[[usize; 3]; 4]; 6] = [
 ];
 
 impl DuctMesh {
-    /// A mesh of `nodes` nodes in x, y, z over a box of edges `extent`.
+    /// Creates a mesh of `nodes` nodes in x, y, z over a box with edges `extent`.
     ///
     /// # Errors
-    /// Fewer than 2 nodes some way, more than 2³² in all, an edge that is not positive and finite.
+    /// Returns an error for fewer than 2 nodes in a direction, for more than 2³² in all, or for an edge that
+    /// is not positive and finite.
     pub fn new(nodes: [usize; 3], extent: [f64; 3]) -> Result<Self> {
         if nodes.iter().any(|&n| n < 2) {
             return Err(Error::invalid(format!(
-                "a mesh of {}x{}x{} nodes; it needs at least 2 each way",
+                "a mesh of {}x{}x{} nodes is too small; expected at least 2 in each direction",
                 nodes[0], nodes[1], nodes[2]
             )));
         }
@@ -54,56 +56,57 @@ impl DuctMesh {
         }
         if let Some(e) = extent.iter().find(|e| !(e.is_finite() && **e > 0.0)) {
             return Err(Error::invalid(format!(
-                "a box with an edge of {e}; edges must be positive and finite"
+                "an edge of the box is {e}; edges must be positive and finite"
             )));
         }
         Ok(Self { nodes, extent })
     }
 
-    /// Nodes in x, y, z.
+    /// Returns the number of nodes in x, y, z.
     pub fn sizes(&self) -> [usize; 3] {
         self.nodes
     }
-    /// Edges Lx, Ly, Lz of the box.
+    /// Returns the edges Lx, Ly, Lz of the box.
     pub fn extent(&self) -> [f64; 3] {
         self.extent
     }
-    /// Edges hx, hy, hz of a cell.
+    /// Returns the edges hx, hy, hz of a cell.
     pub fn spacing(&self) -> [f64; 3] {
         std::array::from_fn(|d| self.extent[d] / (self.nodes[d] - 1) as f64)
     }
-    /// All nodes n.
+    /// Returns the number of all nodes, n.
     pub fn nodes(&self) -> usize {
         self.nodes.iter().product()
     }
-    /// All tetrahedra, six a cell.
+    /// Returns the number of all tetrahedra, six per cell.
     pub fn cells(&self) -> usize {
         6 * self.nodes.iter().map(|n| n - 1).product::<usize>()
     }
 
-    /// Grid position (ix, iy, iz) of node `i`.
+    /// Returns the grid position (ix, iy, iz) of node `i`.
     pub fn position(&self, i: usize) -> [usize; 3] {
         let [nx, ny, _] = self.nodes;
         [i % nx, i / nx % ny, i / (nx * ny)]
     }
 
-    /// Number of the node at a grid position.
+    /// Returns the number of the node at a grid position.
     pub fn node(&self, [x, y, z]: [usize; 3]) -> usize {
         (z * self.nodes[1] + y) * self.nodes[0] + x
     }
 
-    /// Where node `i` lies; the last node of an axis lies on the far face exactly.
+    /// Returns the coordinates of node `i`; the last node along an axis lies on the far face exactly.
     pub fn coordinate(&self, i: usize) -> [f64; 3] {
         let at = self.position(i);
         std::array::from_fn(|d| self.extent[d] * (at[d] as f64 / (self.nodes[d] - 1) as f64))
     }
 
-    /// Where every node lies, in the order of the nodes.
+    /// Returns the coordinates of every node, in the order of the nodes.
     pub fn coordinates(&self) -> Vec<[f64; 3]> {
         (0..self.nodes()).map(|i| self.coordinate(i)).collect()
     }
 
-    /// Corner nodes of every tetrahedron, positively oriented (VTK's order), six after six by cell.
+    /// Returns the corner nodes of every tetrahedron, positively oriented (VTK's order), six per cell in the
+    /// order of the cells.
     pub fn tetrahedra(&self) -> Vec<[u32; 4]> {
         let [nx, ny, nz] = self.nodes;
         let mut all = Vec::with_capacity(self.cells());
@@ -119,25 +122,25 @@ impl DuctMesh {
         all
     }
 
-    /// True on the inlet x = 0, its rim included.
+    /// Returns true on the inlet x = 0, its rim included.
     pub fn is_inlet(&self, i: usize) -> bool {
         self.position(i)[0] == 0
     }
-    /// True on the walls y = 0, y = Ly, z = 0, z = Lz, their rims included.
+    /// Returns true on the walls y = 0, y = Ly, z = 0, z = Lz, their rims included.
     pub fn is_wall(&self, i: usize) -> bool {
         let at = self.position(i);
         (1..3).any(|d| at[d] == 0 || at[d] == self.nodes[d] - 1)
     }
-    /// True on the outlet x = Lx, its rim included (which is wall as well).
+    /// Returns true on the outlet x = Lx, its rim included (which is also wall).
     pub fn is_outlet(&self, i: usize) -> bool {
         self.position(i)[0] == self.nodes[0] - 1
     }
-    /// True where the velocity is prescribed: on inlet and walls.
+    /// Returns true where the velocity is prescribed: on inlet and walls.
     pub fn is_dirichlet(&self, i: usize) -> bool {
         self.is_inlet(i) || self.is_wall(i)
     }
 
-    /// The nodes for which `belongs` holds, ascending: `mesh.select(DuctMesh::is_outlet)`.
+    /// Returns the nodes for which `belongs` holds, ascending, as in `mesh.select(DuctMesh::is_outlet)`.
     pub fn select(&self, belongs: impl Fn(&Self, usize) -> bool) -> Vec<u32> {
         (0..self.nodes()).filter(|&i| belongs(self, i)).map(|i| i as u32).collect()
     }

@@ -1,11 +1,12 @@
-//! Smooth random fields that any rank can evaluate anywhere: values at lattice points, interpolated between them.
+//! Smooth random fields that any rank can evaluate anywhere: lattice values with interpolation in between.
 //!
-//! A lattice value is a hash of seed, stream and place, so a field needs no storage and does not depend on who asks.
-//! Only additions, products and square roots are used: fields have the same bits on every machine.
+//! A lattice value is a hash of seed, stream and position, so a field needs no storage and is the same on
+//! every rank. Only additions, products and square roots are used: fields have the same bits on every
+//! machine.
 
 use crate::random::Random;
 
-/// A number of mean 0 and variance 1, within ±3.5 and close to normal, of a lattice point.
+/// Returns a lattice point's random number: mean 0, variance 1, within ±3.5 and close to normal.
 fn normal(seed: u64, stream: u64, [x, y, z]: [u64; 3]) -> f64 {
     let word = Random::new(seed, stream, x ^ y.rotate_left(21) ^ z.rotate_left(42)).next();
     // The sum of four uniform numbers has variance 1/3.
@@ -13,15 +14,16 @@ fn normal(seed: u64, stream: u64, [x, y, z]: [u64; 3]) -> f64 {
     (sum as f64 / 65536.0 - 2.0 + 0.5 / 16384.0) * 3f64.sqrt()
 }
 
-/// A number in [0, 1) of a lattice point.
+/// Returns a lattice point's random number in [0, 1).
 pub(crate) fn uniform(seed: u64, stream: u64, [x, y, z]: [u64; 3]) -> f64 {
     Random::new(seed, stream, x ^ y.rotate_left(21) ^ z.rotate_left(42)).unit()
 }
 
-/// The field at `at`, in units of the lattice and not negative: mean 0 and variance 1 everywhere, continuous.
+/// Evaluates the field at `at`, in units of the lattice and not negative. It is continuous, with mean 0 and
+/// variance 1 everywhere.
 pub(crate) fn smooth(seed: u64, stream: u64, at: [f64; 3]) -> f64 {
     let base = at.map(|x| x.floor());
-    // t²(3 − 2t) flattens the kinks of linear interpolation at lattice planes.
+    // The weight t²(3 − 2t) avoids the kinks of linear interpolation at lattice planes.
     let t: [f64; 3] = std::array::from_fn(|d| {
         let t = at[d] - base[d];
         t * t * (3.0 - 2.0 * t)
@@ -35,7 +37,7 @@ pub(crate) fn smooth(seed: u64, stream: u64, at: [f64; 3]) -> f64 {
             square += weight * weight;
         }
     }
-    // Between lattice points the average of independent values would vary less.
+    // Divided by √Σw², because a plain average would vary less between lattice points.
     sum / square.sqrt()
 }
 

@@ -1,4 +1,4 @@
-//! Nonlinear problems: what `krylith newton cavity:64x64` solves.
+//! Nonlinear problems, as in `krylith newton cavity:64x64`.
 //!
 //! ```
 //! let mut cavity = krylith_problems::nonlinear::by_text("cavity:9x9,re=10")?;
@@ -18,7 +18,7 @@ use crate::cavity::Cavity;
 use crate::spec::Spec;
 use crate::ventricle::Ventricle;
 
-/// A nonlinear system with what a command needs beside it: a first guess, time steps, names and a mesh.
+/// A nonlinear system with the data that a command needs: an initial guess, time steps, names and a mesh.
 ///
 /// # Examples
 /// ```
@@ -31,53 +31,54 @@ use crate::ventricle::Ventricle;
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait NonlinearProblem: NonlinearSystem {
-    /// The problem's text with every default filled in; it makes the same problem again.
+    /// Returns the problem's text with every default filled in; it makes the same problem.
     fn spec(&self) -> &str;
-    /// Where Newton's method begins: for the first time step, if there are several.
+    /// Returns the initial guess of Newton's method, for the first time step if there are several.
     fn initial(&self) -> Vec<f64>;
-    /// The names of the components of a node, b of them.
+    /// Returns the names of the b components of a node.
     fn components(&self) -> &'static [&'static str];
 
-    /// Accepts x as the solution of this time step and makes the system that of the next one, whose first guess it leaves in x. False,
-    /// with nothing done, where this step was the last, as it is in a steady problem.
+    /// Accepts x as the solution of this time step, advances the system to the next step and writes its
+    /// initial guess to x. Returns false, and does nothing, if this step was the last; a steady problem has
+    /// one step.
     ///
     /// # Errors
-    /// What the problem cannot evaluate.
+    /// Returns an error if the problem cannot evaluate the next step.
     fn next_step(&mut self, _x: &mut [f64]) -> Result<bool> {
         Ok(false)
     }
-    /// The time at the end of this step, where the problem has a time.
+    /// Returns the time at the end of this step, if the problem depends on time.
     fn time(&self) -> Option<f64> {
         None
     }
 
-    /// The key of the parameter that continuation may change.
+    /// Returns the key and value of the parameter that continuation may change.
     fn parameter(&self) -> Option<(&'static str, f64)> {
         None
     }
-    /// Gives that parameter another value.
+    /// Sets that parameter.
     ///
     /// # Errors
-    /// A problem without such a parameter; a value that does not do.
+    /// Returns an error if the problem has no such parameter, or if the value is out of range.
     fn set_parameter(&mut self, _value: f64) -> Result<()> {
         Err(Error::invalid(format!("`{}` has no parameter for continuation", self.spec())))
     }
 
-    /// Where the nodes lie, in the order of the unknowns.
+    /// Returns the coordinates of the nodes, in the order of the unknowns.
     fn points(&self) -> Vec<[f64; 3]>;
-    /// What joins the nodes.
+    /// Returns the cells that connect the nodes.
     fn cells(&self) -> Cells;
-    /// What a `.vtu` file shows of x: by default each component on its own.
+    /// Returns the fields of x for a `.vtu` file: by default each component on its own.
     fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
         let names = self.components();
         let of = |c: usize| x.iter().skip(c).step_by(names.len()).copied().collect();
         names.iter().enumerate().map(|(c, name)| (*name, Field::Scalar(of(c)))).collect()
     }
-    /// Numbers of x by which it is compared with published solutions, with their names; none by default.
+    /// Returns named scalars computed from x, for comparison with published solutions; none by default.
     fn figures(&self, _x: &[f64]) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    /// A picture of x, where the problem has one.
+    /// Returns a picture of x, if the problem has one.
     fn picture(&self, _x: &[f64]) -> Option<Picture> {
         None
     }
@@ -94,9 +95,9 @@ pub trait NonlinearProblem: NonlinearSystem {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
-    /// Of a plane.
+    /// Triangles of a plane problem.
     Triangles(Vec<[u32; 3]>),
-    /// Of a body.
+    /// Tetrahedra of a body.
     Tetrahedra(Vec<[u32; 4]>),
 }
 
@@ -116,13 +117,13 @@ pub enum Cells {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
-    /// One number a node.
+    /// One number per node.
     Scalar(Vec<f64>),
-    /// Three numbers a node.
+    /// Three numbers per node.
     Vector(Vec<[f64; 3]>),
 }
 
-/// Values on a raster of equal cells, to be drawn in colours.
+/// Values on a raster of equal cells, to be drawn as a colour map.
 ///
 /// # Examples
 /// ```
@@ -135,17 +136,17 @@ pub enum Field {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
-    /// What is shown.
+    /// Title of the picture.
     pub title: String,
-    /// Unit of the values; empty where they have none.
+    /// Unit of the values; empty if they have none.
     pub unit: &'static str,
-    /// Names and ends of the axes, across and up.
+    /// Names and ranges of the horizontal and the vertical axis.
     pub axes: Option<[(&'static str, [f64; 2]); 2]>,
-    /// Cells from left to right.
+    /// Number of cells from left to right.
     pub columns: usize,
-    /// Cells from bottom to top.
+    /// Number of cells from bottom to top.
     pub rows: usize,
-    /// Row by row from the bottom, each from left to right; NaN where there is nothing.
+    /// Values row by row from the bottom, each from left to right; NaN outside the domain.
     pub values: Vec<f64>,
 }
 
@@ -155,7 +156,7 @@ static CATALOGUE: [Problem; 3] = [
         size: "NXxNY",
         help: "flow in a unit square whose lid moves, velocity and vorticity, 5-point differences: 3 unknowns a node",
         example: "cavity:64x64,re=100",
-        keys: &[key("re", "1", "", "Reynolds number: the parameter of continuation")],
+        keys: &[key("re", "1", "", "Reynolds number, which continuation can change")],
     },
     Problem {
         name: "ventricle",
@@ -166,13 +167,13 @@ static CATALOGUE: [Problem; 3] = [
         keys: &[
             key("dt", "0.001", "s", "step length"),
             key("steps", "3", "", "time steps"),
-            key("pressure", "1000", "Pa", "pressure on the inner surface once it is reached"),
-            key("ramp", "0.02", "s", "when it is reached"),
+            key("pressure", "1000", "Pa", "final pressure on the inner surface"),
+            key("ramp", "0.02", "s", "time at which it is reached"),
             key("a", "59", "Pa", "stiffness between the fibres"),
-            key("b", "8.023", "", "how fast that stiffens"),
+            key("b", "8.023", "", "exponent of that stiffness"),
             key("af", "18472", "Pa", "stiffness of the fibres"),
-            key("bf", "16.026", "", "how fast they stiffen"),
-            key("kappa", "2e4", "Pa", "penalty of a change of volume"),
+            key("bf", "16.026", "", "exponent of the fibres' stiffness"),
+            key("kappa", "2e4", "Pa", "penalty on changes of volume"),
         ],
     },
     Problem {
@@ -190,15 +191,16 @@ static CATALOGUE: [Problem; 3] = [
     },
 ];
 
-/// Every problem that [`by_text`] knows.
+/// Returns every problem that [`by_text`] knows.
 pub fn catalogue() -> &'static [Problem] {
     &CATALOGUE
 }
 
-/// The nonlinear problem that `NAME:SIZE[,key=value…]` names.
+/// Creates the nonlinear problem that `NAME:SIZE[,key=value…]` names.
 ///
 /// # Errors
-/// An unknown name or key (the known ones are listed), a value or size that does not fit.
+/// Returns an error for an unknown name or key (the text lists the known ones), or for a value or size out of
+/// range.
 pub fn by_text(text: &str) -> Result<Box<dyn NonlinearProblem>> {
     let spec = Spec::parse_in(text, |name| find_in(&CATALOGUE, name))?;
     Ok(match spec.problem.name {

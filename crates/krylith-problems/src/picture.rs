@@ -1,4 +1,4 @@
-//! Sections through the solutions of generated systems, to be drawn in colours.
+//! Sections through the solutions of generated systems, to be drawn as colour maps.
 
 use krylith_core::matrix::Butcher;
 use krylith_core::{Error, Result};
@@ -6,15 +6,15 @@ use krylith_core::{Error, Result};
 use crate::nonlinear::Picture;
 use crate::spec::Spec;
 
-/// Cells of a picture along its longer side, at least, where values are those of a continuous function.
+/// Smallest number of cells along the longer side of a picture of a continuous function.
 const CELLS: usize = 240;
 
-/// A plane of a grid: its nodes across and up, what they are called, and how far they are apart.
+/// A plane of a grid: its nodes across and up, the names of the axes, and the node spacing.
 struct Section {
     nodes: [usize; 2],
     names: [&'static str; 2],
     spacing: [f64; 2],
-    /// Values are those of a function between the nodes, and not of cells around them.
+    /// True if values are those of a function between the nodes, false if of cells around them.
     continuous: bool,
 }
 
@@ -31,7 +31,7 @@ impl Section {
         }
         let size = width.max(height) / CELLS as f64;
         let [columns, rows] = [width, height].map(|length| ((length / size).round() as usize).max(1));
-        // Linear between four nodes.
+        // Bilinear interpolation between four nodes.
         let place = |k: usize, of: usize, n: usize| {
             let at = (k as f64 + 0.5) / of as f64 * (n - 1) as f64;
             let first = (at as usize).min(n - 2);
@@ -49,10 +49,11 @@ impl Section {
     }
 }
 
-/// A picture of the solution x of the system that `spec` generates, in Krylith's order; none where the problem has no grid.
+/// Returns a picture of the solution x, in Krylith's order, of the system that `spec` generates; `None` if
+/// the problem has no grid.
 ///
 /// # Errors
-/// A text that names no problem; x of another length than its system has.
+/// Returns an error if the text names no problem, or if the length of x differs from the system's.
 ///
 /// ```
 /// let picture = krylith_problems::picture("laplace:9x8x7", &vec![1.0; 9 * 8 * 7])?.expect("it has a grid");
@@ -73,9 +74,13 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
     };
     let all = nx * ny * nz * numbers;
     if x.len() != all {
-        return Err(Error::invalid(format!("a solution of {} numbers; {} has {all}", x.len(), spec.full())));
+        return Err(Error::invalid(format!(
+            "a solution of {} numbers does not fit; {} has {all} unknowns",
+            x.len(),
+            spec.full()
+        )));
     }
-    // The middle of the direction that is not shown.
+    // Section at the middle of the axis that is not shown.
     let [j, k] = [ny, nz].map(|n| (n - 1) / 2);
     let upright = |names, spacing, continuous| Section { nodes: [nx, nz], names, spacing, continuous };
     let flat = |names, spacing, continuous| Section { nodes: [nx, ny], names, spacing, continuous };
@@ -84,7 +89,7 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
         "stokes" => {
             let (scheme, tau) = (Butcher::by_name(spec.text("scheme"))?, spec.positive("tau")?);
             let s = scheme.stages();
-            // From rest: u = τ Σ b_k K_k.
+            // The step starts from rest: u = τ Σ b_k K_k.
             let speed = |i: usize, k: usize| {
                 let of = |c: usize| {
                     let stages = &x[(4 * node([i, j, k]) + c) * s..][..s];
@@ -128,7 +133,7 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
     }))
 }
 
-/// Three digits.
+/// Rounds to three digits.
 fn short(v: f64) -> f64 {
     (1000.0 * v).round() / 1000.0
 }
@@ -163,15 +168,15 @@ mod tests {
 
     #[test]
     fn a_section_shows_what_stands_there() {
-        // Cells of the middle layer, the first row below.
+        // The middle layer's cells, bottom row first.
         let x: Vec<f64> = (0..3 * 2 * 5).map(|i| i as f64).collect();
         let layer = picture("spe10:3x2x5", &x).unwrap().unwrap();
         assert_eq!((layer.values, layer.unit), (vec![12.0, 13.0, 14.0, 15.0, 16.0, 17.0], "psi"));
-        // u = τ Σ b_k K_k: with K = 1/τ for u and 0 else the speed is 1 everywhere.
+        // u = τ Σ b_k K_k: with K = 1/τ for u and 0 otherwise the speed is 1 everywhere.
         let x: Vec<f64> = (0..4 * 4 * 4 * 8).map(|i| if i % 8 < 2 { 4.0 } else { 0.0 }).collect();
         let duct = picture("stokes:4x4x4,tau=0.25", &x).unwrap().unwrap();
         assert!(duct.values.iter().all(|v| (v - 1.0).abs() < 1e-12));
-        // A linear function stays one between its nodes.
+        // A linear function is reproduced exactly between nodes.
         let x: Vec<f64> = (0..3 * 3 * 3).flat_map(|i| [f64::from(i % 3), 0.0, 0.0]).collect();
         let bar = picture("elasticity:3x3x3", &x).unwrap().unwrap();
         let exact = |i: usize| 2.0 * (i as f64 + 0.5) / bar.columns as f64;

@@ -1,6 +1,7 @@
-//! A time step of radiation diffusion through hot matter: one temperature, or those of radiation, electrons and ions.
+//! A time step of radiation diffusion through hot matter, with one temperature or three (radiation,
+//! electrons, ions).
 //!
-//! Radiation (energy a T_r⁴), electrons and ions of a plasma each conduct heat and exchange it in place:
+//! Radiation (energy a T_r⁴), electrons and ions of a plasma each conduct heat and exchange it locally:
 //!
 //! ```text
 //! 4aT_r³ ∂T_r/∂t = ∇·(λ_r ∇T_r) + X
@@ -14,30 +15,34 @@
 //! ω = 40 ρ² T_e^−1.5                                    collisions of electrons and ions (Spitzer's power)
 //! ```
 //!
-//! These are the three-temperature equations of inertial confinement fusion (Mo, Shen & Wittum, 2004), with the
-//! limiter and the coefficients at faces as in Knoll, Rider & Olson (1999). Units: cm, sh (10⁻⁸ s), keV, jerk (10⁹ J),
-//! g; then c = 299.79 cm/sh and a = 0.01372 jerk/(cm³ keV⁴). Coefficients are the right size and no more than models.
+//! These are the three-temperature equations of inertial confinement fusion (Mo, Shen & Wittum, 2004), with
+//! the limiter and the coefficients at faces as in Knoll, Rider & Olson (1999). Units: cm, sh (10⁻⁸ s), keV,
+//! jerk (10⁹ J), g; then c = 299.79 cm/sh and a = 0.01372 jerk/(cm³ keV⁴). Coefficients have realistic sizes
+//! but are only models.
 //!
-//! **Step.** Implicit Euler of length `dt` with cells of h³ (7 points, finite volumes); coefficients are those of the
-//! old state T*. A face takes T = (T_i + T_j)/2, each side's material at that T, and their harmonic mean; so a front can
-//! run into cold matter. X is linear in the new temperatures in one of two ways:
+//! **Step.** Implicit Euler of length `dt` with cells of h³ (7 points, finite volumes); coefficients are
+//! those of the old state T*. A face uses T = (T_i + T_j)/2, evaluates each side's material at that T, and
+//! takes the harmonic mean of both, so a front can advance into cold matter. X is linearised in the new
+//! temperatures in one of two ways:
 //!
 //! ```text
 //! newton   X* + 4cσa(T_e*³ (T_e − T_e*) − T_r*³ (T_r − T_r*))         not symmetric; overshoots in long steps
 //! secant   cσa(T_e*² + T_r*²)(T_e* + T_r*)(T_e − T_r)                 symmetric
 //! ```
 //!
-//! Energy is kept either way: column sums of the matrix are the heat capacities over dt (and what the driven face lets
-//! through). The matrix is an M-matrix, strictly dominant by columns; with `secant` by rows too, so temperatures stay
-//! within those of the old state and of the drive. Neighbours couple field by field: of a 3×3 block off the diagonal
-//! three numbers are not 0, of one on the diagonal seven. At 128³ that makes 52,133,888 numbers that are not 0.
+//! Both conserve energy: column sums of the matrix are the heat capacities over dt (plus the flux through the
+//! driven face). The matrix is an M-matrix, strictly column-dominant. With `secant` it is also row-dominant,
+//! so temperatures stay within those of the old state and of the drive. Neighbours are coupled field by
+//! field: a 3×3 block off the diagonal has three nonzeros, one on the diagonal seven. At 128³ the matrix has
+//! 52,133,888 nonzeros.
 //!
-//! With one component all temperatures are equal, and the sum of the three equations remains: symmetric.
+//! With one component all temperatures are equal, and the equation is the sum of the three: symmetric.
 //!
-//! **State.** A box `length` long along x, of cubic cells. Radiation of temperature `drive` enters through x = 0; the other
-//! faces let nothing through. A wave has come from there about two thirds of the way, with an uneven front, into light
-//! matter (ρ = 0.1, like plastic foam) with 8 lumps to the edge of dense matter (ρ = 10, like gold) whose opacity is `contrast`
-//! times that of the light one. Electrons and ions lag behind the radiation. Temperatures fall from `drive` to `cold`.
+//! **State.** A box of `length` along x, of cubic cells. Radiation of temperature `drive` enters through
+//! x = 0; the other faces are insulated. A wave with an uneven front has travelled about two thirds of the
+//! way into light matter (ρ = 0.1, like plastic foam). The light matter contains dense lumps (ρ = 10, like
+//! gold), 8 along the shortest edge, with `contrast` times its opacity. Electrons and ions lag behind the
+//! radiation. Temperatures fall from `drive` to `cold`.
 
 use krylith_base::threads::collect;
 use krylith_core::Result;
@@ -63,7 +68,7 @@ const OPACITY: f64 = 0.1;
 /// Lumps along the shortest edge of the box.
 const LUMPS: usize = 8;
 
-/// What a cell is made of.
+/// Material of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Matter {
     /// ρ, g/cm³.
@@ -87,12 +92,12 @@ struct State {
 pub(crate) struct Radiation {
     grid: Grid,
     own: Range<usize>,
-    /// The state of the cells from `first` on that own rows use.
+    /// State of the cells that own rows use, from cell `first` on.
     state: Vec<State>,
     first: usize,
     three: bool,
     newton: bool,
-    /// Light, dense.
+    /// The light and the dense matter.
     matter: [Matter; 2],
     /// Edge of a cell, cm.
     h: f64,
@@ -101,7 +106,7 @@ pub(crate) struct Radiation {
 }
 
 impl Radiation {
-    /// The rows of `rank` among `ranks`.
+    /// Builds the rows of `rank` among `ranks`.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
         let grid = Grid::new(spec.grid())?;
         let three = spec.choice("components", &["1", "3"])? == 1;
@@ -131,7 +136,8 @@ impl Radiation {
         (state, self.matter[usize::from(state.dense)])
     }
 
-    /// λ of `field` at a face between temperatures `t` and `s`, `distance` apart, with these materials on its sides.
+    /// Returns λ of `field` at a face between temperatures `t` and `s`, `distance` apart, with these
+    /// materials on its sides.
     fn conductivity(&self, field: usize, [t, s]: [f64; 2], sides: [Matter; 2], distance: f64) -> f64 {
         let mid = 0.5 * (t + s);
         if field == 0 {
@@ -140,12 +146,12 @@ impl Radiation {
             let slope = (hot - cool).abs() / (distance * (0.5 * (hot + cool)));
             return 4.0 * RADIATION * mid.powi(3) * LIGHT / (3.0 * sigma + slope);
         }
-        // λ is c/Z with a common c: the harmonic mean is c over the mean charge.
+        // λ is c/Z with a common c, so the harmonic mean is c over the mean charge.
         let electrons = CONDUCTION * mid.powi(2) * mid.sqrt() / (0.5 * (sides[0].charge + sides[1].charge));
         if field == 1 { electrons } else { electrons / ION_CONDUCTION }
     }
 
-    /// λA/d of the face between cells `i` and `j`, for each component.
+    /// Returns λA/d of the face between cells `i` and `j`, for each component.
     fn face(&self, i: usize, j: usize) -> [f64; 3] {
         let ((u, m), (v, n)) = (self.state(i), self.state(j));
         let each = |field| self.h * self.conductivity(field, [u.t[field], v.t[field]], [m, n], self.h);
@@ -156,7 +162,7 @@ impl Radiation {
         [all(0) + all(1) + all(2), 0.0, 0.0]
     }
 
-    /// λA/d of radiation through the face x = 0, for cells there.
+    /// Returns λA/d of radiation through the face x = 0, for cells there.
     fn driven(&self, i: usize) -> f64 {
         if self.grid.position(i)[0] > 0 {
             return 0.0;
@@ -165,7 +171,7 @@ impl Radiation {
         2.0 * self.h * self.conductivity(0, [u.t[0], self.drive], [m, m], 0.5 * self.h)
     }
 
-    /// Heat capacities times volume over dt, for each component.
+    /// Returns heat capacities times volume over dt, for each component.
     fn capacity(&self, i: usize) -> [f64; 3] {
         let (u, m) = self.state(i);
         let rate = self.h.powi(3) / self.dt;
@@ -173,7 +179,7 @@ impl Radiation {
         if self.three { heat.map(|c| rate * c) } else { [rate * (heat[0] + heat[1] + heat[2]), 0.0, 0.0] }
     }
 
-    /// h³ times the derivatives of X by T_e and by −T_r, ω, and X less its linear part.
+    /// Returns h³ times the derivatives of X by T_e and by −T_r, ω, and X minus its linear part.
     fn exchange(&self, i: usize) -> [f64; 4] {
         let (u, m) = self.state(i);
         let [r, e, _] = u.t;
@@ -248,16 +254,16 @@ impl SevenPoint for Radiation {
         }
     }
 
-    /// The centre of the cell, cm.
+    /// Returns the centre of the cell in cm.
     fn coordinate(&self, i: usize) -> [f64; 3] {
         self.grid.position(i).map(|x| self.h * (x as f64 + 0.5))
     }
 }
 
-/// The old state of the cell at a grid position.
+/// Returns the old state of the cell at a grid position.
 fn state(seed: u64, at: [usize; 3], sizes: [usize; 3], [drive, cold]: [f64; 2]) -> State {
     let shortest = sizes.into_iter().min().unwrap_or(1) as f64;
-    // Each cube of this lattice has a ball of dense matter within it.
+    // Each cube of this lattice contains a ball of dense matter.
     let place = at.map(|x| (x as f64 + 0.5) / shortest * LUMPS as f64);
     let cube = place.map(|x| x as u64);
     let radius = 0.25 + 0.2 * uniform(seed, 21, cube);
@@ -269,7 +275,7 @@ fn state(seed: u64, at: [usize; 3], sizes: [usize; 3], [drive, cold]: [f64; 2]) 
         .sum::<f64>()
         < radius * radius;
 
-    // A Marshak wave: flat behind its front, steep there.
+    // A Marshak wave: flat behind its front, steep at it.
     let front = 0.65 + 0.08 * smooth(seed, 25, [0.0, 0.5 * place[1], 0.5 * place[2]]);
     let x = (at[0] as f64 + 0.5) / sizes[0] as f64;
     let radiation = cold + (drive - cold) * (1.0 - x / front).max(0.0).sqrt().sqrt();

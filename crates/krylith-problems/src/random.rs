@@ -9,13 +9,14 @@ use std::ops::Range;
 use crate::spec::Spec;
 use crate::{Generated, GeneratedRows, SystemKind, kronecker_terms, memory};
 
-/// Blocks a row where there are nodes enough.
+/// Blocks per row if there are enough nodes.
 const BLOCKS: usize = 15;
 
-/// A⊗M + τB⊗L with every row of the sum diagonally dominant.
+/// Generates A⊗M + τB⊗L with every row of the sum diagonally dominant.
 ///
-/// In M and L a diagonal entry is 4 times the sum of its row's other magnitudes (at least 4); A and B have diagonals
-/// of 1 and of 0.5..1, and other entries that sum to at most 0.1 a row. Rows are seeded one by one.
+/// In M and L a diagonal entry is 4 times the sum of its row's other magnitudes (at least 4). A and B have
+/// diagonals of 1 and of 0.5..1, and other entries that sum to at most 0.1 per row. Every row has its own
+/// seed.
 pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
     let Parameters { n, b, s, seed, tau, .. } = Parameters::of(spec)?;
     if n > u32::MAX as usize / b {
@@ -38,7 +39,7 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
     })
 }
 
-/// One rank's rows of the same.
+/// Generates one rank's rows of the same system.
 pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
     let parameters = Parameters::of(spec)?;
     let Parameters { n, b, s, seed, tau, .. } = parameters;
@@ -70,7 +71,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
     })
 }
 
-/// Numbers `range` of the right-hand side.
+/// Returns the entries `range` of the right-hand side.
 fn rhs(seed: u64, range: Range<usize>) -> Vec<f64> {
     const CHUNK: usize = 4096;
     let mut rhs = vec![0.0; range.len()];
@@ -82,7 +83,7 @@ fn rhs(seed: u64, range: Range<usize>) -> Vec<f64> {
     rhs
 }
 
-/// What the text says.
+/// The parameters in the text.
 #[derive(Clone, Copy)]
 struct Parameters {
     n: usize,
@@ -105,7 +106,7 @@ impl Parameters {
         })
     }
 
-    /// The rows `own` of M and of L.
+    /// Returns the rows `own` of M and of L.
     fn matrices(self, own: Range<usize>) -> [Blocks; 2] {
         let Self { n, b, seed, .. } = self;
         let other = if self.same { 1 } else { 2 };
@@ -113,7 +114,7 @@ impl Parameters {
     }
 }
 
-/// A and B.
+/// Returns A and B.
 fn stages(s: usize, seed: u64) -> (Dense, Dense) {
     let mut random = Random::new(seed, 4, 0);
     let mut stage = |diagonal: &mut dyn FnMut(&mut Random) -> f64| {
@@ -134,7 +135,8 @@ fn stages(s: usize, seed: u64) -> (Dense, Dense) {
 /// Row pointers, columns and values.
 type Blocks = (Vec<usize>, Vec<u32>, Vec<f64>);
 
-/// Rows `own` of a random matrix; `pattern` and `values` choose the streams of columns and of numbers.
+/// Returns rows `own` of a random matrix; `pattern` and `values` choose the random streams of columns and of
+/// values.
 fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values: u64) -> Blocks {
     let width = BLOCKS.min(n);
     let mut col = vec![0u32; own.len() * width];
@@ -143,7 +145,7 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
         let mut random = Random::new(seed, pattern, i as u64);
         row[0] = i as u32;
         for p in 1..width {
-            // Few repeats are to be had where columns are many; few columns are all taken.
+            // Repeats are rare if there are many columns; if there are few, the loop takes them all.
             let mut j = random.below(n) as u32;
             while row[..p].contains(&j) {
                 j = (j + 1) % n as u32;
@@ -169,7 +171,8 @@ fn blocks(n: usize, own: Range<usize>, b: usize, seed: u64, pattern: u64, values
     ((0..own.len() + 1).map(|p| p * width).collect(), col, numbers)
 }
 
-/// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and place so that order and threads do not matter.
+/// SplitMix64 (Steele, Lea & Flood, 2014), seeded by stream and index so that order and threads do not
+/// matter.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -189,17 +192,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Passes over the next `count` numbers.
+    /// Skips the next `count` numbers.
     fn skip(&mut self, count: u64) {
         self.0 = self.0.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 
-    /// In [0, 1).
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In 0..n.
+    /// Returns a number in 0..n.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }

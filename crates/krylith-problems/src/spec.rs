@@ -5,35 +5,35 @@ use krylith_core::{Error, Result};
 
 use crate::catalogue::{Problem, find};
 
-/// The size of a problem that is called by a name.
+/// The size of a problem that is selected by a name.
 const NAME: &str = "NAME";
 
-/// A problem's text, taken apart: every key of the problem with the value given or its default.
+/// A parsed problem text: every key of the problem with its given value or default.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     pub problem: &'static Problem,
-    /// One number or three, as the problem's size has; none where it is a name.
+    /// One number or three, according to the problem; empty if the size is a name.
     pub size: Vec<usize>,
-    /// What stands for the size where that is a name, and else nothing.
+    /// The name given as size; empty if the size is numeric.
     pub label: String,
-    /// In the catalogue's order; given, or the default.
+    /// Values in the catalogue's order, given or default.
     values: Vec<(&'static str, String)>,
 }
 
 impl Spec {
-    /// Takes `text` apart.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// An unknown name or key (the known ones are listed), a key given twice or without a value, a size that does
-    /// not read as the problem's.
+    /// Returns an error for an unknown name or key (the text lists the known ones), for a key given twice or
+    /// without a value, and for a size of the wrong form.
     pub fn parse(text: &str) -> Result<Self> {
         Self::parse_in(text, find)
     }
 
-    /// Takes `text` apart, a problem of the catalogue in which `find` looks.
+    /// Parses `text` as a problem of the catalogue that `find` searches.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// Returns the errors of [`parse`](Self::parse).
     pub fn parse_in(text: &str, find: impl FnOnce(&str) -> Result<&'static Problem>) -> Result<Self> {
         let text = text.trim();
         let mut parts = text.split(',');
@@ -78,18 +78,18 @@ impl Spec {
         Ok(Self { problem, size, label, values })
     }
 
-    /// The text of a key's value.
+    /// Returns the text of a key's value.
     pub fn text(&self, key: &str) -> &str {
         let found = self.values.iter().find(|(known, _)| *known == key);
         found.map_or("", |(_, value)| value)
     }
 
-    /// The three sizes of a problem on a grid.
+    /// Returns the three sizes of a problem on a grid.
     pub fn grid(&self) -> [usize; 3] {
         [self.size[0], self.size[1], self.size[2]]
     }
 
-    /// A number, positive and finite.
+    /// Returns a positive finite number.
     pub fn positive(&self, key: &str) -> Result<f64> {
         let text = self.text(key);
         text.parse()
@@ -98,7 +98,7 @@ impl Spec {
             .ok_or_else(|| self.bad(key, "a positive number"))
     }
 
-    /// A positive number, or one over another, such as 1/256.
+    /// Returns a positive number, given as a number or as a ratio such as 1/256.
     pub fn ratio(&self, key: &str) -> Result<f64> {
         let text = self.text(key);
         let (over, under) = text.split_once('/').unwrap_or((text, "1"));
@@ -109,7 +109,7 @@ impl Spec {
             .ok_or_else(|| self.bad(key, "a positive number or a ratio such as 1/256"))
     }
 
-    /// A number of at least 0, finite.
+    /// Returns a finite number of at least 0.
     pub fn nonnegative(&self, key: &str) -> Result<f64> {
         let text = self.text(key);
         text.parse()
@@ -118,7 +118,7 @@ impl Spec {
             .ok_or_else(|| self.bad(key, "a number of at least 0"))
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub fn fraction(&self, key: &str) -> Result<f64> {
         let text = self.text(key);
         text.parse()
@@ -127,7 +127,7 @@ impl Spec {
             .ok_or_else(|| self.bad(key, "a number of at least 0 and below 1"))
     }
 
-    /// A whole number within `range`.
+    /// Returns a whole number within `range`.
     pub fn whole(&self, key: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64> {
         let text = self.text(key);
         text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| {
@@ -135,27 +135,27 @@ impl Spec {
         })
     }
 
-    /// One of `known`, by its place.
+    /// Returns the index of the value in `known`.
     pub fn choice(&self, key: &str, known: &[&str]) -> Result<usize> {
         let text = self.text(key);
         known.iter().position(|k| same(k, text)).ok_or_else(|| self.bad(key, &known.join(" or ")))
     }
 
-    /// Replaces a default that depends on the rest, for [`full`](Self::full).
+    /// Sets a default that depends on other values, for [`full`](Self::full).
     pub fn settle(&mut self, key: &str, value: String) {
         if let Some(entry) = self.values.iter_mut().find(|(known, _)| *known == key) {
             entry.1 = value;
         }
     }
 
-    /// The text with every key, defaults filled in; it generates the same problem.
+    /// Returns the text with every key, defaults filled in; it generates the same problem.
     pub fn full(&self) -> String {
         let size: Vec<_> = self.size.iter().map(ToString::to_string).collect();
         let keys: String = self.values.iter().map(|(key, value)| format!(",{key}={value}")).collect();
         format!("{}:{}{}{keys}", self.problem.name, size.join("x"), self.label)
     }
 
-    /// The error for a value that does not do.
+    /// Returns the error for a value out of range.
     pub fn bad(&self, key: &str, expected: &str) -> Error {
         let (name, text) = (self.problem.name, self.text(key));
         Error::invalid(format!("problem {name}: {key}={text}: expected {expected}"))

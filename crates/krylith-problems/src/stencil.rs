@@ -1,15 +1,15 @@
 //! Rows of the P1 matrices on the duct's mesh, node by node.
 //!
-//! Cells are equal, so a row depends only on which of the eight cells around its node exist: assembly reads its
-//! rows from a table and costs one pass of writes. The table sums tetrahedra in a fixed order, which makes the
-//! matrices the same, bit for bit, on any number of threads.
+//! Cells are equal, so a row depends only on which of the eight cells around its node exist. Assembly reads
+//! rows from a table and costs one pass of writes. The table sums tetrahedra in a fixed order, so the
+//! matrices are the same, bit for bit, on any number of threads.
 
 use crate::DuctMesh;
 
 /// Neighbours of an interior node, itself included.
 pub(crate) const POINTS: usize = 15;
 
-/// Place of the node itself among [`OFFSETS`].
+/// Index of the node itself in [`OFFSETS`].
 pub(crate) const CENTRE: usize = 7;
 
 /// Grid offsets to the neighbours, by ascending node number.
@@ -31,10 +31,11 @@ pub(crate) const OFFSETS: [[isize; 3]; POINTS] = [
     [1, 1, 1],
 ];
 
-/// Orders in which a Kuhn tetrahedron walks the three axes from the lowest corner of its cell to the highest.
+/// Orders in which a Kuhn tetrahedron follows the three axes from the lowest corner of its cell to the
+/// highest.
 const WALKS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// What node j contributes to row i, by components.
+/// Contribution of node j to row i, by components.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Coupling {
     /// ∫ φ_i φ_j.
@@ -49,15 +50,15 @@ pub(crate) struct Coupling {
     pub stabilisation: f64,
 }
 
-/// A row for every set of cells that may exist around a node.
+/// A table with a row for every set of cells that may exist around a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Stencils {
     rows: Vec<[Coupling; POINTS]>,
 }
 
 impl Stencils {
-    /// Integrates over the tetrahedra of one cell of edges `h`, with viscosity `nu` and stabilisation `gamma`;
-    /// continuity rows are multiplied by `sigma`.
+    /// Integrates over the tetrahedra of one cell of edges `h`, with viscosity `nu` and stabilisation
+    /// `gamma`; continuity rows are multiplied by `sigma`.
     pub fn new(h: [f64; 3], nu: f64, gamma: f64, sigma: f64) -> Self {
         let volume = h[0] * h[1] * h[2] / 6.0;
         let rows = (0..64)
@@ -80,7 +81,7 @@ impl Stencils {
         Self { rows }
     }
 
-    /// The row of the node at grid position `at`; couplings to nodes outside the mesh are 0.
+    /// Returns the row of the node at grid position `at`; couplings to nodes outside the mesh are 0.
     pub fn row(&self, mesh: &DuctMesh, at: [usize; 3]) -> &[Coupling; POINTS] {
         let class = (0..3).fold(0, |class, d| {
             let below = usize::from(at[d] > 0);
@@ -91,7 +92,7 @@ impl Stencils {
     }
 }
 
-/// Adds what the tetrahedra of one cell give to the row of its corner `own`.
+/// Adds the contributions of one cell's tetrahedra to the row of its corner `own`.
 fn add_cell(row: &mut [Coupling; POINTS], own: [usize; 3], h: [f64; 3], volume: f64, nu: f64, gamma: f64) {
     for [a, b, c] in WALKS {
         let mut corners = [[0usize; 3]; 4];
@@ -122,7 +123,7 @@ fn add_cell(row: &mut [Coupling; POINTS], own: [usize; 3], h: [f64; 3], volume: 
     }
 }
 
-/// The neighbour of `at` by `offset`, if the mesh has it.
+/// Returns the neighbour of `at` at `offset`, if the mesh has it.
 pub(crate) fn neighbour(mesh: &DuctMesh, at: [usize; 3], offset: [isize; 3]) -> Option<usize> {
     let mut to = [0; 3];
     for d in 0..3 {
@@ -135,7 +136,8 @@ pub(crate) fn neighbour(mesh: &DuctMesh, at: [usize; 3], offset: [isize; 3]) -> 
 mod tests {
     use super::*;
 
-    /// Rows of M sum to the node's share of the volume, K and S annihilate constants, B and K act right on x.
+    /// Rows of M sum to the node's share of the volume, K and S annihilate constants, B and K map x
+    /// correctly.
     #[test]
     fn rows_reproduce_linear_functions() {
         let mesh = DuctMesh::new([3, 4, 3], [1.0, 0.9, 0.7]).unwrap();

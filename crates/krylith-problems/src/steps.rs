@@ -10,11 +10,11 @@ use std::ops::Range;
 use crate::stencil::{OFFSETS, Stencils, neighbour};
 use crate::{DuctData, DuctMesh};
 
-/// Right-hand sides and updates of the steps U_{n+1} = U_n + τ Σ b_k K_k, where K solves
-/// (I⊗M + τB⊗L) K = F (OKP paper, Eq. 2, in stage-derivative form).
+/// Right-hand sides and updates of the steps U_{n+1} = U_n + τ Σ b_k K_k, where K solves (I⊗M + τB⊗L) K = F
+/// (OKP paper, Eq. 2, in stage-derivative form).
 ///
-/// A state `u` holds 4 numbers a node, at 4i + c; `rhs` and `k` hold 4s a node, at (4i + c)s + stage. Products with
-/// L are made from the mesh's stencil, eliminated columns included, so no matrix is needed here.
+/// A state `u` holds 4 numbers per node, at 4i + c; `rhs` and `k` hold 4s per node, at (4i + c)s + stage.
+/// Products with L, eliminated columns included, use the mesh's stencil, so no matrix is needed here.
 ///
 /// # Examples
 /// ```
@@ -43,13 +43,13 @@ pub struct StokesSteps {
     data: Arc<dyn DuctData>,
     butcher: Butcher,
     tau: f64,
-    /// The nodes whose rows are made: all, or one rank's.
+    /// Nodes whose rows are computed: all, or one rank's.
     own: Range<usize>,
-    /// The nodes that those rows use; states and data begin with the first.
+    /// Nodes that those rows use; states and data begin with the first of them.
     window: Range<usize>,
     /// g'(t + c_k τ) at Dirichlet nodes, (3i + c)s + k; stays 0 elsewhere.
     rate: Vec<f64>,
-    /// f(t + c_k τ), laid out alike, and then h; empty where the data have neither.
+    /// f(t + c_k τ) in the same layout, followed by h; empty if the data have neither.
     force: Vec<f64>,
     traction: Vec<f64>,
 }
@@ -66,7 +66,7 @@ impl StokesSteps {
         if !(tau.is_finite() && tau > 0.0) {
             return Err(Error::invalid(format!("tau is {tau}; it must be positive and finite")));
         }
-        // The farthest neighbour lies a plane, a line and a node away.
+        // The farthest neighbour is a plane, a line and a node away.
         let [nx, ny, _] = mesh.sizes();
         let reach = nx * ny + nx + 1;
         let window = own.start.saturating_sub(reach)..(own.end + reach).min(mesh.nodes());
@@ -86,30 +86,31 @@ impl StokesSteps {
         })
     }
 
-    /// Step length τ.
+    /// Returns the step length τ.
     pub fn tau(&self) -> f64 {
         self.tau
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     pub fn butcher(&self) -> &Butcher {
         &self.butcher
     }
 
-    /// The right-hand side F of the step from `t`, where the state is `u`: 4n·s numbers into `rhs`.
+    /// Writes the right-hand side F of the step from `t`, with state `u`: 4n·s numbers into `rhs`.
     ///
-    /// Momentum rows hold f(t_k) + h(t_k) − L u less what the eliminated columns carry, t_k = t + c_k τ; continuity
-    /// rows −(B u + S p) less the same. Allocates no vector; shared among rayon's threads, the same on any number.
+    /// Momentum rows hold f(t_k) + h(t_k) − L u minus the contribution of the eliminated columns, with
+    /// t_k = t + c_k τ; continuity rows hold −(B u + S p) minus the same. The method allocates no vector and
+    /// runs on rayon's threads; the result does not depend on their number.
     ///
     /// # Errors
-    /// `u` or `rhs` of the wrong length.
+    /// Returns an error if `u` or `rhs` has the wrong length.
     pub fn rhs_into(&mut self, t: f64, u: &[f64], rhs: &mut [f64]) -> Result<()> {
         let s = self.butcher.stages();
         check_length("the state", u.len(), 4 * self.window.len())?;
         check_length("the right-hand side", rhs.len(), 4 * self.own.len() * s)?;
         self.sample(t);
         let this = &*self;
-        // Grid lines are work enough for a task.
+        // One grid line is enough work for a task.
         let line = this.mesh.sizes()[0];
         each_chunk(rhs, 4 * s * line, 1, &|l, rows| {
             for (o, row) in rows.chunks_exact_mut(4 * s).enumerate() {
@@ -119,14 +120,14 @@ impl StokesSteps {
         Ok(())
     }
 
-    /// U_{n+1} = U_n + τ Σ b_k K_k, in place on `u`, pressure alike.
+    /// Computes U_{n+1} = U_n + τ Σ b_k K_k in place in `u`, for velocity and pressure.
     ///
-    /// For stiffly accurate schemes (implicit Euler, Radau IIA, Lobatto IIIC) that is the last stage. Gauss schemes
-    /// carry the pressure's error along, with sign (−1)^s a step: their pressure converges, at order s (s + 1 for
-    /// odd s), but is not damped, so start them from a consistent pressure.
+    /// For stiffly accurate schemes (implicit Euler, Radau IIA, Lobatto IIIC) this is the last stage. Gauss
+    /// schemes multiply the pressure's error by (−1)^s in every step: their pressure converges, at order s
+    /// (s + 1 for odd s), but is not damped. Start them from a consistent pressure.
     ///
     /// # Errors
-    /// `k` or `u` of the wrong length.
+    /// Returns an error if `k` or `u` has the wrong length.
     pub fn advance(&self, k: &[f64], u: &mut [f64]) -> Result<()> {
         let (n, s) = (self.mesh.nodes(), self.butcher.stages());
         check_length("the state", u.len(), 4 * n)?;
@@ -169,29 +170,29 @@ impl StokesSteps {
         });
     }
 
-    /// Where node `j` stands in states and data.
+    /// Returns the index of node `j` in states and data.
     fn at(&self, j: usize) -> usize {
         j - self.window.start
     }
 
-    /// How many nodes the state of [`rhs_into`](Self::rhs_into) has.
+    /// Returns the number of nodes in the state of [`rhs_into`](Self::rhs_into).
     pub(crate) fn window(&self) -> usize {
         self.window.len()
     }
 
-    /// The 4s numbers of node `i`, at c·s + stage.
+    /// Writes the 4s numbers of node `i`, at c·s + stage.
     fn row(&self, i: usize, u: &[f64], out: &mut [f64]) {
         let (mesh, s, a) = (&self.mesh, self.butcher.stages(), &self.butcher.a);
         let at = mesh.position(i);
         let stencil = self.stencils.row(mesh, at);
         let free = !mesh.is_dirichlet(i);
-        // τ Σ_l a_kl g'_j(t_l): what the step adds to a prescribed velocity by stage k.
+        // τ Σ_l a_kl g'_j(t_l): the change of a prescribed velocity up to stage k.
         let lift = |j: usize, c: usize, k: usize| {
             let rate = &self.rate[(3 * self.at(j) + c) * s..][..s];
             self.tau * (0..s).map(|l| a[(k, l)] * rate[l]).sum::<f64>()
         };
         out.fill(0.0);
-        let mut same = [0.0; 4]; // −L u, alike in every stage
+        let mut same = [0.0; 4]; // −L u, the same in every stage
         for (entry, &offset) in stencil.iter().zip(&OFFSETS) {
             let Some(j) = neighbour(mesh, at, offset) else { continue };
             let v = &u[4 * self.at(j)..][..4];
@@ -236,9 +237,10 @@ impl StokesSteps {
         }
     }
 
-    /// ∫ φ_i h over the triangles of the outlet; their diagonals run from low (y, z) to high.
+    /// Adds ∫ φ_i h over the triangles of the outlet; their diagonals run from low (y, z) to high.
     fn add_traction(&self, i: usize, at: [usize; 3], out: &mut [f64]) {
-        // Offsets (y, z) of the six triangles around a node inside the outlet; Dirichlet rims need none.
+        // Offsets (y, z) of the six triangles around a node inside the outlet; nodes on the rim are Dirichlet
+        // and need none.
         const TRIANGLES: [[[isize; 2]; 2]; 6] = [
             [[1, 0], [1, 1]],
             [[1, 1], [0, 1]],

@@ -1,25 +1,26 @@
 //! Unsteady Stokes flow in a duct: the system of the OKP paper (Eqs. 2 and 5–7, Table 1).
 //!
 //! # Equations and weak form
-//! u_t − νΔu + ∇p = f, ∇·u = 0 in [0, Lx]×[0, 1]×[0, 1]; u = g at the inlet x = 0 and on the walls (where g = 0 by
-//! default), (ν∇u − pI)n = h at the outlet x = Lx (h = 0, stress-free, by default), which fixes the pressure's level.
-//! On linear tetrahedra for velocity and pressure alike, for all test functions v (0 on inlet and walls) and q:
+//! u_t − νΔu + ∇p = f, ∇·u = 0 in [0, Lx]×[0, 1]×[0, 1]; u = g at the inlet x = 0 and on the walls (where
+//! g = 0 by default). (ν∇u − pI)n = h at the outlet x = Lx (h = 0, stress-free, by default), which fixes the
+//! pressure's level. With linear tetrahedra for both velocity and pressure, for all test functions v (0 on
+//! inlet and walls) and q:
 //!
 //! ```text
 //! (u_t, v) + ν(∇u, ∇v) − (p, ∇·v) = (f, v) + ⟨h, v⟩_outlet
 //! (∇·u, q) + γ Σ_T (p − Πp, q − Πq)_T = 0,      Π: the mean over the tetrahedron T;  γ = stab/ν
 //! ```
 //!
-//! Equal orders need the second term, the polynomial pressure projection of Dohrmann & Bochev (2004): it needs
-//! nothing outside a tetrahedron, acts on the pressure as a Laplacian of coefficient about 0.04·γ·h², and leaves the
-//! velocity of second order and the pressure of first order at least (2 and 1.8 are measured). `stab` = 1 is the
-//! authors' choice and the easiest to solve; the error it adds to the divergence grows like h²/ν. At ν = 0.01 it is
-//! most of the error: `stab` = 0.1 makes velocities 6 times better there, for up to twice the iterations. Below
-//! ν = 0.001 choose a fine mesh or a small `stab`.
+//! Equal orders need the second term, the polynomial pressure projection of Dohrmann & Bochev (2004). It is
+//! local to a tetrahedron and acts on the pressure as a Laplacian with coefficient about 0.04·γ·h². The
+//! velocity stays of second order and the pressure of first order at least (2 and 1.8 are measured).
+//! `stab` = 1 is the authors' choice and the easiest to solve; the error it adds to the divergence grows like
+//! h²/ν. At ν = 0.01 it is most of the error: `stab` = 0.1 makes velocities 6 times more accurate there, for
+//! up to twice the iterations. Below ν = 0.001 choose a fine mesh or a small `stab`.
 //!
 //! # Matrices
-//! M U' + L U = F(t), four unknowns (u, v, w, p) a node, U node by node. With m, k, s the P1 mass, stiffness and
-//! stabilisation matrices, d^c_ij = σ ∫ φ_i ∂_c φ_j and g^c_ij = −∫ ∂_c φ_i φ_j, block (i, j) is
+//! M U' + L U = F(t), four unknowns (u, v, w, p) a node, U node by node. With m, k, s the P1 mass, stiffness
+//! and stabilisation matrices, d^c_ij = σ ∫ φ_i ∂_c φ_j and g^c_ij = −∫ ∂_c φ_i φ_j, block (i, j) is
 //!
 //! ```text
 //! M: m_ij · diag(1, 1, 1, 0)        L: | νk_ij               g^x_ij |
@@ -28,21 +29,22 @@
 //!                                      | d^x_ij d^y_ij d^z_ij  s_ij |     8 distinct of 16
 //! ```
 //!
-//! bitwise, in every block: kernels may count on it. M and L share one pattern (15 blocks a row inside).
+//! The equal numbers are bitwise equal in every block, so kernels may rely on it. M and L share one pattern
+//! (15 blocks per interior row).
 //!
-//! The continuity rows (d and s, on the left and the right) are multiplied by `scale`, σ: it changes no solution,
-//! only what a residual weighs. With point-block Jacobi, which sets the scale of the columns, gradient entries are of
-//! size 50ν/(σh) and divergence entries σh/ν, or στ/h where ντ < h². Left at σ = 1, restarted GMRES stalls
-//! at ν = 1 on 16³ nodes; the default, 1 + 10ν/h with h³ the volume of a cell, balances both.
+//! The continuity rows (d and s, on the left and the right) are multiplied by `scale`, σ. This changes only
+//! the weight of their residual, not the solution. Point-block Jacobi scales the columns; gradient entries
+//! then have size 50ν/(σh) and divergence entries σh/ν, or στ/h if ντ < h². With σ = 1, restarted GMRES
+//! stalls at ν = 1 on 16³ nodes. The default, 1 + 10ν/h with h³ the volume of a cell, balances both.
 //!
 //! # Dirichlet nodes
-//! Rows and columns of prescribed velocities are eliminated: off the diagonal they hold zeros (still stored), and
-//! what the columns carried is on the right-hand side. On the diagonal they keep m_ii in M and νk_ii in L, so such a
-//! row of A⊗M + τB⊗L is scaled like its neighbours whatever ν and τ are; the right-hand side is that same row
-//! applied to g'(t_n + c_k τ), so that the stage derivative *is* g' there and g is carried in the state as the
-//! quadrature Σ b_k g', with the scheme's full order and no order reduction from the boundary. The continuity row
-//! of such nodes stays. Because boundary velocities enter the constraint through the same stage derivatives, the
-//! hidden constraint B u' + S p' = 0 holds at every stage, exactly.
+//! Rows and columns of prescribed velocities are eliminated: off the diagonal they hold stored zeros, and the
+//! columns' contributions move to the right-hand side. On the diagonal they keep m_ii in M and νk_ii in L, so
+//! such a row of A⊗M + τB⊗L is scaled like its neighbours for any ν and τ. The right-hand side is that same
+//! row applied to g'(t_n + c_k τ), so the stage derivative *is* g' there. The state then carries g as the
+//! quadrature Σ b_k g', with the scheme's full order and no order reduction from the boundary. The continuity
+//! rows of such nodes stay. Because boundary velocities enter the constraint through the same stage
+//! derivatives, the hidden constraint B u' + S p' = 0 holds exactly at every stage.
 
 use std::sync::Arc;
 
@@ -55,7 +57,7 @@ use std::ops::Range;
 use crate::stencil::{CENTRE, Coupling, OFFSETS, POINTS, Stencils, neighbour};
 use crate::{DuctData, DuctMesh, InletRamp, StokesSteps, memory};
 
-/// What a duct is made of; [`Default`] is the catalogue's.
+/// Options of a [`StokesDuct`]; [`Default`] gives the catalogue's defaults.
 ///
 /// # Examples
 /// ```
@@ -99,11 +101,11 @@ impl Default for StokesOptions {
 /// ```
 #[derive(Clone)]
 pub struct StokesDuct {
-    /// Nodes, tetrahedra, node sets.
+    /// The mesh: nodes, tetrahedra, node sets.
     pub mesh: DuctMesh,
-    /// M, 4×4 blocks.
+    /// The mass matrix M, in 4×4 blocks.
     pub mass: Bsr,
-    /// L, 4×4 blocks, with the pattern of M.
+    /// The matrix L, in 4×4 blocks, with the pattern of M.
     pub stiffness: Bsr,
     options: StokesOptions,
     stencils: Arc<Stencils>,
@@ -117,21 +119,22 @@ impl std::fmt::Debug for StokesDuct {
 }
 
 impl StokesDuct {
-    /// The duct with the default inlet, [`InletRamp`], and no force.
+    /// Creates the duct with the default inlet, [`InletRamp`], and no force.
     ///
     /// # Errors
-    /// Those of [`with_data`](Self::with_data).
+    /// Returns the errors of [`with_data`](Self::with_data).
     pub fn new(options: StokesOptions) -> Result<Self> {
         Self::with_data(options, Arc::new(InletRamp::default()))
     }
 
-    /// The duct with boundary velocities, force and outlet traction of one's own.
+    /// Creates the duct with the caller's boundary velocities, force and outlet traction.
     ///
-    /// The work is shared among rayon's threads; the result does not depend on their number.
+    /// Assembly runs on rayon's threads; the result does not depend on their number.
     ///
     /// # Errors
-    /// Fewer than 2×3×3 nodes (with none free on the outlet nothing fixes the pressure) or too many for 32-bit
-    /// columns, a parameter that is not positive and finite, not enough memory.
+    /// Returns an error for fewer than 2×3×3 nodes (without a free node on the outlet nothing fixes the
+    /// pressure), for too many nodes for 32-bit columns, for a parameter that is not positive and finite, and
+    /// if memory is not sufficient.
     pub fn with_data(options: StokesOptions, data: Arc<dyn DuctData>) -> Result<Self> {
         let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
         let n = mesh.nodes();
@@ -140,7 +143,7 @@ impl StokesDuct {
                 "a Stokes duct of {n} nodes has too many unknowns for 32-bit columns"
             )));
         }
-        // Two matrices of 16 numbers and a column a block.
+        // Two matrices with 16 values and a column index per block.
         memory::check("the matrices of the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
         let (row_ptr, col) = pattern(&mesh, 0..n);
         let [mass, stiffness] = values(&mesh, &stencils, 0..n, &row_ptr);
@@ -154,33 +157,34 @@ impl StokesDuct {
         })
     }
 
-    /// What it was made with, `scale` filled in.
+    /// Returns the options, with `scale` filled in.
     pub fn options(&self) -> &StokesOptions {
         &self.options
     }
 
-    /// Right-hand sides and updates for steps of length `tau` by `butcher`, with buffers of their own.
+    /// Creates right-hand sides and updates for steps of length `tau` by `butcher`, with their own buffers.
     ///
     /// # Errors
-    /// `tau` not positive and finite.
+    /// Returns an error if `tau` is not positive and finite.
     pub fn steps(&self, butcher: &Butcher, tau: f64) -> Result<StokesSteps> {
         let all = 0..self.mesh.nodes();
         StokesSteps::new(self.mesh, self.stencils.clone(), self.data.clone(), butcher, tau, all)
     }
 
-    /// A⊗M + τB⊗L with A = I and B the Butcher matrix; unknowns are the stage derivatives. Copies M and L.
+    /// Returns A⊗M + τB⊗L with A = I and B the Butcher matrix; unknowns are the stage derivatives. Copies M
+    /// and L.
     ///
     /// # Errors
-    /// `tau` not finite.
+    /// Returns an error if `tau` is not finite.
     pub fn kronecker(&self, butcher: &Butcher, tau: f64) -> Result<KroneckerSum> {
         let a = Dense::identity(butcher.stages());
         KroneckerSum::new(a, butcher.a.clone(), tau, self.mass.clone(), self.stiffness.clone())
     }
 
-    /// [`kronecker`](Self::kronecker) without a copy: M and L move.
+    /// Like [`kronecker`](Self::kronecker), but moves M and L instead of copying them.
     ///
     /// # Errors
-    /// `tau` not finite.
+    /// Returns an error if `tau` is not finite.
     pub fn into_kronecker(self, butcher: &Butcher, tau: f64) -> Result<KroneckerSum> {
         KroneckerSum::new(
             Dense::identity(butcher.stages()),
@@ -191,12 +195,13 @@ impl StokesDuct {
         )
     }
 
-    /// Operator and right-hand side of the step from `t`, where the state is `u` (4 numbers a node).
+    /// Returns operator and right-hand side of the step from `t`, with state `u` (4 numbers per node).
     ///
-    /// For one system; a code that steps keeps [`kronecker`](Self::kronecker) and [`steps`](Self::steps).
+    /// This serves one system; for several steps, keep the results of [`kronecker`](Self::kronecker) and
+    /// [`steps`](Self::steps).
     ///
     /// # Errors
-    /// `tau` not positive and finite, `u` of the wrong length.
+    /// Returns an error if `tau` is not positive and finite, or if `u` has the wrong length.
     pub fn system(&self, t: f64, u: &[f64], butcher: &Butcher, tau: f64) -> Result<(KroneckerSum, Vec<f64>)> {
         let mut rhs = vec![0.0; self.mass.rows() * butcher.stages()];
         self.steps(butcher, tau)?.rhs_into(t, u, &mut rhs)?;
@@ -204,10 +209,10 @@ impl StokesDuct {
     }
 }
 
-/// Mesh, parameters and stencils of a duct: what a row follows from.
+/// Mesh, parameters and stencils of a duct: the data that define a row.
 pub(crate) struct Discretisation {
     pub mesh: DuctMesh,
-    /// `scale` filled in.
+    /// The options, with `scale` filled in.
     pub options: StokesOptions,
     pub stencils: Stencils,
 }
@@ -217,7 +222,7 @@ impl Discretisation {
         let StokesOptions { nodes, length, nu, stab, scale } = options;
         if nodes[0] < 2 || nodes[1] < 3 || nodes[2] < 3 {
             return Err(Error::invalid(format!(
-                "a Stokes duct of {}x{}x{} nodes; it needs at least 2 along x and 3 along y and z",
+                "a Stokes duct of {}x{}x{} nodes is too small; expected at least 2 along x and 3 along y and z",
                 nodes[0], nodes[1], nodes[2]
             )));
         }
@@ -232,14 +237,15 @@ impl Discretisation {
         let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
         let h = mesh.spacing();
         let usual = 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt();
-        // To thirteen digits, by way of text, which knows no overflow: the last ones would only make the name longer.
+        // Rounded to thirteen digits, so that the spec stays short. Formatting and parsing cannot overflow,
+        // unlike scaling.
         let sigma = scale.unwrap_or_else(|| format!("{usual:.12e}").parse().unwrap_or(usual));
         let options = StokesOptions { scale: Some(sigma), ..options };
         Ok(Self { mesh, options, stencils: Stencils::new(h, nu, stab / nu, sigma) })
     }
 }
 
-/// Whether the velocities of a block's row and column are unknown, and whether it lies on the diagonal.
+/// Kind of a block: are the velocities of its row and of its column unknown, and is it on the diagonal?
 struct Role {
     row_free: bool,
     column_free: bool,
@@ -247,16 +253,17 @@ struct Role {
 }
 
 impl Role {
-    /// Dirichlet rows and columns keep their diagonal only.
+    /// Returns true if momentum entries are kept; Dirichlet rows and columns keep only their diagonal.
     fn momentum(&self) -> bool {
         self.diagonal || (self.row_free && self.column_free)
     }
 }
 
-/// Rows that one task makes at least.
+/// Smallest number of rows per task.
 const LEAST: usize = 4096;
 
-/// Row pointers and columns of the rows `own`: every node with its neighbours along the edges of the tetrahedra.
+/// Returns row pointers and columns of the rows `own`: every node with its neighbours along the edges of the
+/// tetrahedra.
 pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u32>) {
     let neighbours = |i: usize| {
         let at = mesh.position(i);
@@ -281,7 +288,7 @@ pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u3
     (row_ptr, col)
 }
 
-/// The values of M and L in the rows `own`, which have the pattern `row_ptr`.
+/// Returns the values of M and L in the rows `own`, which have the pattern `row_ptr`.
 pub(crate) fn values(
     mesh: &DuctMesh,
     stencils: &Stencils,
@@ -304,7 +311,8 @@ pub(crate) fn values(
     [mass, stiffness]
 }
 
-/// The values of a matrix, written line by line in parallel: `write` gets a zeroed block and what it is made of.
+/// Computes the values of a matrix in parallel, by grid lines: `write` gets a zeroed block, its role and its
+/// coupling.
 fn fill(
     mesh: &DuctMesh,
     stencils: &Stencils,

@@ -1,14 +1,16 @@
 //! A beating left ventricle: elastodynamics of a truncated ellipsoid of fibre-reinforced muscle, b = 3.
 //!
-//! Units are mm, g and s, so stresses are in Pa. The wall lies between two half ellipsoids, cut off at z = 5 mm (Land et al. 2015):
-//! half axes of 7 and 17 mm inside, 10 and 20 mm outside, with the apex at the bottom. Discs of triangles, with no hole or singular
-//! line at the apex, are stacked from the inner surface to the outer one ([`crate::tets::extrude`]); cells are about as long as the
-//! wall's layers are thick. Fibres run at +60° to the circumference inside and at −60° outside, turning evenly in between.
+//! Units are mm, g and s, so stresses are in Pa. The wall lies between two half ellipsoids, cut off at z = 5
+//! mm (Land et al. 2015): half axes of 7 and 17 mm inside, 10 and 20 mm outside, with the apex at the bottom.
+//! Discs of triangles are stacked from the inner surface to the outer one ([`crate::tets::extrude`]), so
+//! there is no hole or singular line at the apex. Cells are about as long as the wall's layers are thick.
+//! Fibres run at +60° to the circumference inside and at −60° outside, and turn evenly in between.
 //!
-//! Blood presses on the inner surface, always along its deformed normal: p(t) = p_max sin²(π t/2T), and p_max from t = T on. The base
-//! is held. [`Material`] says what the muscle is made of, [`crate::solid`] which equations are solved; density ρ = 1.06e-3 g/mm³. Time
-//! goes by Newmark's method with β = 1/4 and γ = 1/2 (average acceleration, no damping) from rest; the unknown is the displacement at
-//! the end of the step, and Newton's method starts from that at its beginning.
+//! Blood presses on the inner surface, always along its deformed normal: p(t) = p_max sin²(π t/2T), and p_max
+//! from t = T on. The base is fixed. [`Material`] describes the muscle and [`crate::solid`] the equations;
+//! the density is ρ = 1.06e-3 g/mm³. Time stepping is Newmark's method with β = 1/4 and γ = 1/2 (average
+//! acceleration, no damping) from rest. The unknown is the displacement at the end of the step; Newton's
+//! method starts from that at its beginning.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
@@ -25,7 +27,7 @@ use crate::tets::{Disc, Layers, Numbering, TetMesh, extrude, slice};
 const AXES: [f64; 2] = [7.0, 17.0];
 /// Thickness of the wall in mm.
 const WALL: f64 = 3.0;
-/// Where the ellipsoid is cut off, in mm above its middle.
+/// Height of the cut through the ellipsoid, in mm above its centre.
 const CUT: f64 = 5.0;
 /// Angle of the fibres on the inner surface.
 const ANGLE: f64 = PI / 3.0;
@@ -35,7 +37,7 @@ const DENSITY: f64 = 1.06e-3;
 const BETA: f64 = 0.25;
 const GAMMA: f64 = 0.5;
 
-/// What may be chosen.
+/// Options of a [`Ventricle`].
 ///
 /// # Examples
 /// ```
@@ -47,17 +49,17 @@ const GAMMA: f64 = 0.5;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct VentricleOptions {
-    /// How many tetrahedra, about.
+    /// Approximate number of tetrahedra.
     pub cells: usize,
     /// Length Δt of a time step in s.
     pub dt: f64,
-    /// Time steps.
+    /// Number of time steps.
     pub steps: usize,
     /// p_max in Pa.
     pub pressure: f64,
-    /// T, when the pressure is reached, in s.
+    /// Time T at which the pressure reaches p_max, in s.
     pub ramp: f64,
-    /// The muscle.
+    /// Constants of the muscle.
     pub material: Material,
 }
 
@@ -67,7 +69,7 @@ impl Default for VentricleOptions {
     }
 }
 
-/// The ventricle, at the time step that is to be solved.
+/// A ventricle at the current time step, the one to solve next.
 ///
 /// # Examples
 /// ```
@@ -81,9 +83,9 @@ impl Default for VentricleOptions {
 pub struct Ventricle {
     solid: Solid,
     options: VentricleOptions,
-    /// Which step is solved, from 1.
+    /// Number of the current step, from 1.
     step: usize,
-    /// u, v and a at its beginning.
+    /// u, v and a at the beginning of the step.
     displacement: Vec<f64>,
     velocity: Vec<f64>,
     acceleration: Vec<f64>,
@@ -91,10 +93,11 @@ pub struct Ventricle {
 }
 
 impl Ventricle {
-    /// The first time step, from rest.
+    /// Builds the problem of the first time step, from rest.
     ///
     /// # Errors
-    /// Steps, times or constants that are not positive, more cells than a mesh may have, not enough memory.
+    /// Returns an error if steps, times or constants are not positive, for more cells than a mesh may have,
+    /// and if memory is not sufficient.
     pub fn new(options: VentricleOptions) -> Result<Self> {
         let VentricleOptions { dt, ramp, pressure, steps, .. } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
@@ -157,17 +160,17 @@ impl Ventricle {
         })
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn solid(&self) -> &Solid {
         &self.solid
     }
-    /// Pressure in Pa at a time in s.
+    /// Returns the pressure in Pa at a time in s.
     pub fn pressure(&self, t: f64) -> f64 {
         let share = (t / self.options.ramp).min(1.0);
         self.options.pressure * (0.5 * PI * share).sin().powi(2)
     }
 
-    /// Energy in 1e-9 J (g mm²/s²) of motion and of deformation at the beginning of the step that is to be solved.
+    /// Returns the kinetic and the elastic energy in 1e-9 J (g mm²/s²) at the beginning of the current step.
     pub fn energies(&self) -> [f64; 2] {
         let (mesh, v) = (self.solid.mesh(), &self.velocity);
         let motion = |t: &[u32; 4]| {
@@ -254,19 +257,21 @@ impl NonlinearProblem for Ventricle {
     fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
         vec![("displacement", Field::Vector(x.as_chunks::<3>().0.to_vec()))]
     }
-    /// How far the section y = 0 moves.
+    /// Returns a picture of the displacement in the section y = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let moved = |i: usize| x[3 * i..3 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
         Some(slice(self.solid.mesh(), 1, ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
     }
 }
 
-/// The wall, of about `cells` tetrahedra, with the surfaces `endocardium`, `epicardium` and `base`.
+/// Builds the mesh of the wall, with about `cells` tetrahedra and the surfaces `endocardium`, `epicardium`
+/// and `base`.
 ///
 /// # Errors
-/// More cells than a mesh may have.
+/// Returns an error for more cells than a mesh may have.
 pub fn mesh(cells: usize) -> Result<TetMesh> {
-    // With L layers, cells as long as a layer is thick take 4.4 L around a quarter of the base and 8.6 L from apex to base.
+    // With L layers and cells as long as a layer is thick, there are 4.4 L cells around a quarter of the base
+    // and 8.6 L from apex to base.
     let layers = (cells as f64 / 823.0).cbrt().round().max(1.0);
     let square = (2.0 * (2.2 * layers).round()).max(2.0);
     let disc = Disc::new(square as usize, (8.6 * layers - 0.5 * square).round() as usize)?;
@@ -285,10 +290,10 @@ pub fn mesh(cells: usize) -> Result<TetMesh> {
     })
 }
 
-/// Direction of the fibres at a point of the wall.
+/// Returns the direction of the fibres at a point of the wall.
 fn fibre([x, y, z]: [f64; 3]) -> [f64; 3] {
     let rho = x.hypot(y);
-    // How far through the wall: (ρ/across)² + (z/along)² = 1 has one root.
+    // Depth in the wall: the single root of (ρ/across)² + (z/along)² = 1.
     let [mut low, mut high] = [-0.5, 1.5];
     for _ in 0..50 {
         let middle = 0.5 * (low + high);

@@ -1,21 +1,21 @@
-//! Rows of a pattern, made on all threads.
+//! Builds the rows of a pattern on all threads.
 
 use super::hash::{Permutation, mix};
 use krylith_base::threads::each_task;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that one task makes.
+/// Rows per task.
 const CHUNK: usize = 4096;
 
 /// The pattern of a matrix, row by row.
 pub(super) trait Pattern: Sync {
-    /// What a thread keeps from row to row.
+    /// Scratch memory that a thread reuses from row to row.
     type Scratch: Default;
-    /// True where (i, j) is stored if and only if (j, i) is.
+    /// True if (i, j) is stored exactly when (j, i) is.
     const SYMMETRIC: bool;
 
-    /// Entries of row `i`.
+    /// Returns the number of entries of row `i`.
     fn length(&self, i: usize) -> usize;
     /// Appends the columns of row `i` to the empty `out`: sorted, distinct, [`length`](Self::length) of them.
     fn columns(&self, i: usize, scratch: &mut Self::Scratch, out: &mut Vec<u32>);
@@ -23,10 +23,11 @@ pub(super) trait Pattern: Sync {
 
 /// The values of a matrix: A = S (D + w E) S.
 ///
-/// D, on the diagonal, is random in (0.5, 1.5]; E, beside it, random in ±(0.5, 1.5]. w is a power of two so small that ‖wE‖ stays
-/// well below 1/2, so products repeated many times stay bounded; where every row has its diagonal entry or is empty, A is positive
-/// definite on the others, and conjugate gradients converge even where A is not quite symmetric. S, of 1, 1/2, 1/4 and 1/8, spreads the
-/// eigenvalues, so that a thousand iterations do not reach zero.
+/// D, on the diagonal, is random in (0.5, 1.5]; E, off the diagonal, is random in ±(0.5, 1.5]. The power of
+/// two w keeps ‖wE‖ well below 1/2, so repeated products stay bounded. If every row is empty or has a
+/// diagonal entry, A is positive definite on the rows that are not empty. Conjugate gradients then converge
+/// even where A is not quite symmetric. S, with entries 1, 1/2, 1/4 and 1/8, spreads the eigenvalues, so that
+/// a thousand iterations do not reach zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values {
     seed: u64,
@@ -35,7 +36,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Of a pattern whose rows and columns hold at most about `longest` entries.
+    /// Chooses w for a pattern with at most about `longest` entries per row and column.
     pub fn new(seed: u64, longest: u32, symmetric: bool) -> Self {
         let mut weight = 1.0;
         while weight * 4.0 * f64::from(longest).sqrt() > 1.0 {
@@ -58,7 +59,7 @@ impl Values {
     }
 }
 
-/// Entry `i` of S.
+/// Returns entry `i` of S.
 #[inline]
 fn scale(i: usize) -> f64 {
     const SCALES: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
@@ -72,7 +73,7 @@ pub(super) struct Arrays<C> {
     pub values: Vec<f64>,
 }
 
-/// The rows `own` of the matrix, after `order` has renumbered rows and columns.
+/// Builds the rows `own` of the matrix, after `order` has renumbered rows and columns.
 pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
     pattern: &P,
     values: &Values,
@@ -109,7 +110,7 @@ pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
                 }
                 continue;
             };
-            // The old number travels below the new one, because the value belongs to it.
+            // Sort the old number along with the new one: values are computed from old numbers.
             renumbered.clear();
             renumbered.extend(list.iter().map(|&j| (order.of(j as usize) as u64) << 32 | u64::from(j)));
             renumbered.sort_unstable();
@@ -122,7 +123,7 @@ pub(super) fn build<P: Pattern, C: From<u32> + Clone + Default + Send>(
     Arrays { row_ptr, col, values: numbers }
 }
 
-/// Where each of `n` runs begins, and where the last ends.
+/// Returns the start of each of `n` runs, and the end of the last.
 pub(super) fn offsets(n: usize, length: &(dyn Fn(usize) -> usize + Sync)) -> Vec<usize> {
     let mut ends = vec![0usize; n + 1];
     let lengths: Vec<usize> = ends[1..]
@@ -143,7 +144,7 @@ pub(super) fn offsets(n: usize, length: &(dyn Fn(usize) -> usize + Sync)) -> Vec
     ends
 }
 
-/// The sum of what stands before each count.
+/// Returns the exclusive prefix sums of the counts.
 pub(super) fn sums_before(counts: &[usize]) -> Vec<usize> {
     let sums = counts.iter().scan(0, |sum, count| {
         *sum += count;
@@ -152,13 +153,13 @@ pub(super) fn sums_before(counts: &[usize]) -> Vec<usize> {
     sums.collect()
 }
 
-/// Brings `out` to `want` distinct, sorted columns of `n`: what it holds, and what `draw` gives.
+/// Extends `out` to `want` distinct, sorted columns below `n`, by drawing from `draw`.
 ///
-/// Where draws repeat too often, columns from the middle of the row on fill the rest. `want` is at most n, and no less than what `out`
-/// holds.
+/// If draws repeat too often, columns from the middle of the row on fill the rest. `want` is at most n, and
+/// not less than the length of `out`.
 pub(super) fn distinct(out: &mut Vec<u32>, want: usize, n: usize, mut draw: impl FnMut() -> usize) {
     const ROUNDS: usize = 6;
-    // So few are put where they belong one by one.
+    // Up to this many are inserted one by one.
     const FEW: usize = 16;
     while out.len() < want {
         out.push(draw() as u32);
@@ -179,7 +180,7 @@ pub(super) fn distinct(out: &mut Vec<u32>, want: usize, n: usize, mut draw: impl
                 out.push(draw() as u32);
             }
             out[sorted..].sort_unstable();
-            out.sort(); // stable, which merges two sorted runs
+            out.sort(); // a stable sort, which merges two sorted runs
             out.dedup();
         }
         if out.len() == want {

@@ -1,8 +1,9 @@
-//! `FullChip`: a circuit, with a few nets that reach most of the chip.
+//! `FullChip`: a circuit with a few nets that reach most of the chip.
 //!
-//! Six rows and columns are long: the longest of the original, and five of a tenth of the rows down to a two-hundredth. A row
-//! has its diagonal, the columns of the long nets that reach it, and others near by, of lengths that fall as the cube. The long rows and
-//! columns have the same places but for the shortest row; the rest of the pattern is not symmetric.
+//! Six rows and columns are long: the longest has the original's length, the other five from a tenth to a
+//! two-hundredth of the rows. A row holds its diagonal, the columns of the long nets that reach it, and
+//! nearby columns; the density of row lengths falls as the cube. The long rows and columns have the same
+//! positions, except in the shortest row; the rest of the pattern is not symmetric.
 
 use super::Shape;
 use super::build::{Pattern, distinct};
@@ -10,7 +11,7 @@ use super::hash::{below, mix};
 use super::lengths::{Tail, beside, distance, draw, settle};
 use crate::random::Random;
 
-/// Rows over entries of the nets but for the longest.
+/// Number of rows over number of entries, for all long nets but the longest.
 const NETS: [usize; 5] = [10, 25, 50, 100, 200];
 
 #[derive(Debug)]
@@ -21,7 +22,8 @@ pub(super) struct FullChip {
     seed: u64,
 }
 
-/// A row and a column that reach `entries` of n rows, one at random in each of as many equal runs.
+/// A row and a column with `entries` entries each, one at a random position in each of as many equal runs of
+/// the n rows.
 #[derive(Debug)]
 struct Net {
     row: usize,
@@ -31,7 +33,7 @@ struct Net {
 }
 
 impl Net {
-    /// The place in run `k`; the diagonal in the run that holds it.
+    /// Returns the position in run `k`; it is the diagonal in the run that contains it.
     fn place(&self, k: usize) -> usize {
         let begin = |k: usize| (k as u128 * self.n as u128 / self.entries as u128) as usize;
         let run = begin(k)..begin(k + 1);
@@ -56,7 +58,7 @@ impl FullChip {
             .enumerate()
             .map(|(k, entries)| {
                 let seed = mix(seed ^ mix(k as u64 + 1));
-                // In runs of a sixth, so all are different.
+                // Each net lies in its own sixth of the rows, so all are different.
                 Net { row: (k * n + below(seed, n)) / 6, entries, n, seed }
             })
             .collect();
@@ -65,7 +67,7 @@ impl FullChip {
         let mut chip = Self { lengths: Vec::new(), nets, shortest, seed };
 
         let long: usize = chip.nets.iter().map(|net| net.entries).sum();
-        // Each net is once a row and once a column, and each row has its diagonal.
+        // Each net is one row and one column, and each row has its diagonal.
         let near = shape.nonzeros.saturating_sub((2 * long + n) as u64) as f64 / n as f64;
         let tail = Tail::new(near, 1, (max / 4).min(200), false);
         let fixed = |i: usize| {

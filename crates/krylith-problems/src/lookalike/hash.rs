@@ -1,4 +1,4 @@
-//! Random numbers and renumberings that any thread can evaluate anywhere.
+//! Random numbers and permutations that any thread can evaluate at any index.
 
 /// SplitMix64's finaliser: every bit of the result depends on every bit of `z`.
 #[inline]
@@ -8,7 +8,7 @@ pub(super) fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A place in 0..n for a random word, all nearly equally likely.
+/// Maps a random word to 0..n, almost uniformly.
 #[inline]
 pub(super) fn below(word: u64, n: usize) -> usize {
     ((u128::from(word) * n as u128) >> 64) as usize
@@ -16,14 +16,15 @@ pub(super) fn below(word: u64, n: usize) -> usize {
 
 /// A random permutation of 0..n that stores nothing.
 ///
-/// Rounds of x ← (m x + c) mod 2^k and x ← x ⊕ (x >> k/2), each of which has an inverse, permute the smallest power of two that holds
-/// n; a result that is not below n is permuted again, less than once on average.
+/// Rounds of x ← (m x + c) mod 2^k and x ← x ⊕ (x >> k/2) are invertible, so they permute 0..2^k, where 2^k
+/// is the smallest power of two that is at least n. A result that is not below n is permuted again, less than
+/// once on average.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permutation {
     n: u64,
     mask: u64,
     shift: u32,
-    /// Multiplier, its inverse and the summand of each round.
+    /// Multiplier, its inverse and the constant of each round.
     rounds: [[u64; 3]; 4],
 }
 
@@ -33,14 +34,14 @@ impl Permutation {
         let rounds = std::array::from_fn(|r| {
             let word = mix(seed ^ mix(r as u64 + 1));
             let m = word | 1;
-            // Newton's iteration doubles the correct bits of an inverse modulo 2^64, of which m has three.
+            // Newton's iteration doubles the correct bits of an inverse modulo 2^64; m itself has three.
             let inverse = (0..5).fold(m, |x, _| x.wrapping_mul(2u64.wrapping_sub(m.wrapping_mul(x))));
             [m, inverse, mix(word)]
         });
         Self { n: n as u64, mask: (1u64 << bits) - 1, shift: bits.div_ceil(2), rounds }
     }
 
-    /// The new number of `i`.
+    /// Returns the new number of `i`.
     #[inline]
     pub fn of(&self, i: usize) -> usize {
         let mut x = i as u64;
@@ -55,7 +56,7 @@ impl Permutation {
         }
     }
 
-    /// What `new` was before.
+    /// Returns the old number of `new`.
     #[inline]
     pub fn inverse(&self, new: usize) -> usize {
         let mut x = new as u64;
@@ -86,7 +87,7 @@ mod tests {
                 assert_eq!(p.inverse(new), i, "{n}");
             }
         }
-        // Far from the identity, and neighbours do not stay together.
+        // The permutation is far from the identity, and neighbours do not stay together.
         let (n, p) = (100_000, Permutation::new(100_000, 5));
         let near = (1..n).filter(|&i| p.of(i).abs_diff(p.of(i - 1)) < n / 100).count();
         assert!((1500..2500).contains(&near), "{near} of {n} neighbours stay within a hundredth");

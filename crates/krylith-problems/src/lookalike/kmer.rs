@@ -1,29 +1,31 @@
 //! `kmer`: de Bruijn graphs of genomes, chains that rarely branch.
 //!
-//! All vertices stand on one line in a random order, joined to those before and behind, so neighbours lie anywhere: the originals have
-//! little locality, and none is assumed. One joint in sixteen vertices is missing, which leaves tips of one neighbour. As
-//! many further edges as the original's number of entries asks for join a vertex each to a hub, most of one further edge,
-//! one of as many as the longest row has. The pattern is symmetric and has no diagonal.
+//! All vertices lie on one line in a random order. Each is joined to the vertices before and after it, so
+//! neighbours lie anywhere: the originals have little locality, and none is assumed. One joint per sixteen
+//! vertices is missing, which leaves tips with one neighbour. Further edges, each from a vertex to a hub,
+//! make up the original's number of entries. Most hubs have one further edge; one hub has as many as the
+//! longest row. The pattern is symmetric and has no diagonal.
 //!
-//! Places on the line repeat with a period s ≥ 6: 1 is the end of a further edge, 3 a hub, and the joint of 4 and 5 may be missing. So
-//! nobody has two of these parts, and both ends of an edge find each other by arithmetic.
+//! Positions on the line repeat with a period s ≥ 6: position 1 is the end of a further edge, 3 is a hub, and
+//! the joint of 4 and 5 may be missing. No vertex has two of these roles, and arithmetic gives each end of an
+//! edge from the other.
 
 use super::Shape;
 use super::build::Pattern;
 use super::hash::Permutation;
 
-/// How many hubs of how many further edges stand in a run; the last only where rows may be that long.
+/// Numbers of hubs in a run and of further edges per hub; the last is used only if rows may be that long.
 const HUBS: [(usize, usize); 5] = [(96, 1), (24, 2), (6, 4), (2, 6), (1, 12)];
 
 #[derive(Debug)]
 pub(super) struct Kmer {
     n: usize,
     period: usize,
-    /// Missing joints, further edges, and those of the largest hub.
+    /// Numbers of missing joints, of further edges, and of further edges of the largest hub.
     missing: usize,
     edges: usize,
     largest: usize,
-    /// Where the edges of each hub of a run begin, and their number.
+    /// Start of the edges of each hub of a run, and their total.
     begin: Vec<usize>,
     /// The hub of each edge of a run.
     hub: Vec<usize>,
@@ -34,7 +36,7 @@ impl Kmer {
     pub fn new(shape: &Shape, seed: u64) -> Self {
         let n = shape.rows as usize;
         let missing = n / 16;
-        // (n − 1) − missing + edges joints make half of the entries.
+        // (n − 1) − missing + edges joints give half of the entries.
         let edges = shape.nonzeros as usize / 2 + missing + 1 - n;
         let largest = shape.max as usize - 2;
         let (mut begin, mut hub) = (vec![0], Vec::new());
@@ -48,7 +50,7 @@ impl Kmer {
         Self { n, period, missing, edges, largest, begin, hub, line: Permutation::new(n, seed) }
     }
 
-    /// The hub of a further edge.
+    /// Returns the hub of a further edge.
     fn hub_of(&self, edge: usize) -> usize {
         match edge.checked_sub(self.largest) {
             None => 0,
@@ -56,7 +58,7 @@ impl Kmer {
         }
     }
 
-    /// The further edges of a hub.
+    /// Returns the further edges of a hub.
     fn edges_of(&self, hub: usize) -> std::ops::Range<usize> {
         let range = match hub.checked_sub(1) {
             None => 0..self.largest,
@@ -69,12 +71,12 @@ impl Kmer {
         range.start.min(self.edges)..range.end.min(self.edges)
     }
 
-    /// Whether places `q` and `q + 1` are joined.
+    /// Returns true if positions `q` and `q + 1` are joined.
     fn joined(&self, q: usize) -> bool {
         q + 1 < self.n && !(q % self.period == 4 && q / self.period < self.missing)
     }
 
-    /// Calls `each` with the places of the neighbours of place `q`.
+    /// Calls `each` with the positions of the neighbours of position `q`.
     fn neighbours(&self, q: usize, mut each: impl FnMut(usize)) {
         if q > 0 && self.joined(q - 1) {
             each(q - 1);

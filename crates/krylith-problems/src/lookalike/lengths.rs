@@ -1,4 +1,4 @@
-//! Row lengths that fall like a power of their rank, and add up to what is wanted.
+//! Row lengths that follow a power law and add up to a given sum.
 
 use krylith_base::threads::collect;
 use rayon::prelude::*;
@@ -10,10 +10,10 @@ use crate::random::Random;
 
 const CHUNK: usize = 1 << 14;
 
-/// Lomax's distribution in whole numbers: low + ⌊σ (u^(−1/α) − 1)⌋ of a u in (0, 1], at most `high`.
+/// An integer version of Lomax's distribution: low + ⌊σ (u^(−1/α) − 1)⌋ for u in (0, 1], at most `high`.
 ///
-/// Its density falls as the length to the power −(α + 1); α is 2, or 4/3 where it is `heavy`. Both need only square roots, which have
-/// the same bits everywhere.
+/// Its density falls as the length to the power −(α + 1). α is 2, or 4/3 if `heavy`; both need only square
+/// roots, which have the same bits on every machine.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tail {
     low: f64,
@@ -23,7 +23,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The one of that mean, or the nearest to it.
+    /// Returns the distribution with mean `mean`, or the nearest possible.
     pub fn new(mean: f64, low: u32, high: u32, heavy: bool) -> Self {
         let high = high.max(low);
         let at = |scale| Self { low: low.into(), high: high.into(), scale, heavy };
@@ -39,13 +39,13 @@ impl Tail {
         at(small)
     }
 
-    /// The length of a u in (0, 1].
+    /// Returns the length for u in (0, 1].
     #[inline]
     pub fn length(&self, u: f64) -> u32 {
         (self.low + self.scale * (fall(u, self.heavy) - 1.0)).min(self.high) as u32
     }
 
-    /// By midpoints between powers of two.
+    /// Computes the mean by midpoints between powers of two.
     fn mean(&self) -> f64 {
         const POINTS: usize = 64;
         let mut mean = 0.0;
@@ -61,20 +61,21 @@ impl Tail {
     }
 }
 
-/// u to the power −1/2, or −3/4.
+/// Returns u to the power −1/2, or −3/4.
 #[inline]
 fn fall(u: f64, heavy: bool) -> f64 {
     let root = u.sqrt();
     if heavy { 1.0 / (root * root.sqrt()) } else { 1.0 / root }
 }
 
-/// A distance of at least 1, half of them below `scale`/2; its density falls as the cube.
+/// Draws a distance of at least 1, half of them below `scale`/2; the density falls as the cube.
 #[inline]
 pub(super) fn distance(random: &mut Random, scale: f64) -> usize {
     1 + (scale * (fall(1.0 - random.unit(), false) - 1.0)).min(1e12) as usize
 }
 
-/// The place `distance` from `i` in 0..n, before or behind it; behind where there is none before, and n − 1 at most.
+/// Returns the index at `distance` before or after `i` in 0..n. It is after `i` if there is none before, and
+/// at most n − 1.
 #[inline]
 pub(super) fn beside(i: usize, distance: usize, before: bool, n: usize) -> usize {
     match (before, i.checked_sub(distance)) {
@@ -84,19 +85,19 @@ pub(super) fn beside(i: usize, distance: usize, before: bool, n: usize) -> usize
     }
 }
 
-/// `n` numbers, each by its place.
+/// Returns `n` lengths, each computed from its index.
 pub(super) fn draw(n: usize, length: &(dyn Fn(usize) -> u32 + Sync)) -> Vec<u32> {
     collect(0..n, CHUNK, length)
 }
 
-/// Lengths of a power law with the shape's sum, minimum and maximum: one row has the maximum, at a random place; `empty`
-/// is the share of rows of the minimum's length where that is 0.
+/// Returns power-law lengths with the sum, minimum and maximum of the shape; one row, at a random index, has
+/// the maximum. If the minimum is 0, `empty` is the share of empty rows.
 pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Vec<u32> {
     let (n, min, max) = (shape.rows as usize, shape.min, shape.max);
     let longest = below(mix(seed), n);
     let shortest = (longest + n / 2) % n;
     let rest = (shape.nonzeros - u64::from(min + max)) as f64 / ((n - 2) as f64 * (1.0 - empty));
-    // Few rows come near the longest.
+    // Few rows come near the maximum.
     let high = (max / 2).max((2.0 * rest) as u32).min(max - 1);
     let tail = Tail::new(rest, 1, high, heavy);
     let mut lengths = draw(n, &|i| {
@@ -115,7 +116,7 @@ pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Ve
     lengths
 }
 
-/// Makes rows longer or shorter by one, spread evenly over those that `may` change, until they add up to `total`.
+/// Lengthens or shortens rows that `may` change by one, evenly spread, until the lengths add up to `total`.
 pub(super) fn settle(lengths: &mut [u32], total: u64, may: &(dyn Fn(usize, u32, bool) -> bool + Sync)) {
     loop {
         let sum: u64 = lengths.par_chunks(CHUNK).map(|c| c.iter().map(|&l| u64::from(l)).sum::<u64>()).sum();
@@ -159,7 +160,7 @@ mod tests {
             let (low, high) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
             assert!(high - low <= 1, "{total}: {low} to {high}");
         }
-        // What may not change does not.
+        // Rows that may not change keep their length.
         let mut lengths = vec![4, 9, 4];
         settle(&mut lengths, 100, &|i, _, _| i == 1);
         assert_eq!(lengths, [4, 92, 4]);

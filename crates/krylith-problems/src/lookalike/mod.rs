@@ -1,9 +1,9 @@
 //! Look-alikes of the 24 matrices of the multi-GPU SpMV paper (its Table 2).
 //!
-//! The originals lie in the SuiteSparse Matrix Collection and hold up to two billion entries. A look-alike is generated
-//! on all host threads and has the original's rows, entries, and shortest, longest and mean row. Where its entries
-//! stand is an assumption, which each kind's file names; `permuted` renumbers rows and columns at random, which shows how much
-//! of a result the assumption carries.
+//! The originals are in the SuiteSparse Matrix Collection and hold up to two billion entries. A look-alike is
+//! generated on all host threads and has the original's rows, entries, and shortest, longest and mean row.
+//! The positions of its entries are an assumption, stated in the file of each kind. `permuted` renumbers rows
+//! and columns at random, to show how much a result depends on that assumption.
 //!
 //! ```
 //! use krylith_problems::lookalike::{self, Shape};
@@ -48,11 +48,11 @@ pub(crate) use problem::{generate, generate_rows};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lookalike {
-    /// The paper's number, 1 to 24.
+    /// The number of the matrix in the paper, 1 to 24.
     pub id: usize,
     /// Name in the SuiteSparse Matrix Collection, without its group.
     pub name: &'static str,
-    /// Rows, and columns.
+    /// Number of rows, and of columns.
     pub rows: u64,
     /// Stored entries.
     pub nonzeros: u64,
@@ -63,12 +63,12 @@ pub struct Lookalike {
     kind: Kind,
 }
 
-/// What the entries come from.
+/// Origin of the matrix, which decides the generator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Kmer,
     Web,
-    /// Share of empty rows, and of links that stay near.
+    /// Share of empty rows, and share of links that stay near.
     Social {
         empty: f64,
         near: f64,
@@ -122,30 +122,31 @@ pub static TABLE2: [Lookalike; 24] = [
     like(24, "sk-2005", 50_636_154, 1_949_412_601, [0, 12_870], Kind::Web),
 ];
 
-/// The matrix called `name`, as Table 2 spells it.
+/// Returns the matrix called `name`, as Table 2 spells it.
 pub fn by_name(name: &str) -> Option<&'static Lookalike> {
     TABLE2.iter().find(|m| m.name == name)
 }
 
 impl Lookalike {
-    /// The matrix at `scale` times the paper's rows, 1 for its size; `permuted` renumbers rows and columns by one random
-    /// permutation.
+    /// Generates the matrix with `scale` times the paper's rows (1 for the original size); `permuted`
+    /// renumbers rows and columns by one random permutation.
     ///
     /// # Errors
-    /// A scale that is not above 0 and at most 1, or leaves too few rows; not enough memory.
+    /// Returns an error if the scale is not in (0, 1], if it leaves too few rows, and if memory is not
+    /// sufficient.
     pub fn generate(&self, scale: f64, seed: u64, permuted: bool) -> Result<Csr> {
         let Arrays { row_ptr, col, values } = self.rows(scale, seed, permuted, 0, 1)?;
         let n = row_ptr.len() - 1;
         Csr::new(n, n, row_ptr, col, values)
     }
 
-    /// What [`generate`](Self::generate) aims at.
+    /// Returns the shape that [`generate`](Self::generate) produces.
     ///
-    /// Rows and entries shrink by `scale`, the longest row at most to the number of rows; of `nlpkkt` the edge of
-    /// the cube shrinks by the cube root.
+    /// Rows and entries shrink by `scale`, and the longest row is at most as long as the number of rows. For
+    /// `nlpkkt` the edge of the cube shrinks by the cube root.
     ///
     /// # Errors
-    /// A scale that is not above 0 and at most 1, or leaves too few rows.
+    /// Returns an error if the scale is not in (0, 1], or if it leaves too few rows.
     pub fn scaled(&self, scale: f64) -> Result<Shape> {
         if !(scale > 0.0 && scale <= 1.0) {
             return Err(Error::invalid(format!(
@@ -169,12 +170,12 @@ impl Lookalike {
             return few(rows, LEAST);
         }
         let nonzeros = (self.nonzeros as f64 * scale).round() as u64;
-        // Edges without a diagonal make entries in pairs.
+        // Edges without a diagonal give an even number of entries.
         let nonzeros = if matches!(self.kind, Kind::Kmer | Kind::Rgg) { nonzeros / 2 * 2 } else { nonzeros };
         Ok(Shape::new(rows, nonzeros, self.min, u64::from(self.max).min(rows) as u32))
     }
 
-    /// The rows of `rank` among `ranks`, bit for bit those of the whole.
+    /// Builds the rows of `rank` among `ranks`, bit for bit those of the whole matrix.
     fn rows<C: From<u32> + Clone + Default + Send>(
         &self,
         scale: f64,
@@ -185,7 +186,7 @@ impl Lookalike {
     ) -> Result<Arrays<C>> {
         let shape = self.scaled(scale)?;
         let n = shape.rows as usize;
-        // Columns and values, and beside them the row pointers and lengths.
+        // Columns and values; row pointers and lengths come on top.
         let entry = 8 + std::mem::size_of::<C>() as u64;
         memory::check(self.name, shape.nonzeros / ranks as u64 * entry + shape.rows * 12)?;
         let seed = mix(seed ^ mix(self.id as u64));
@@ -208,13 +209,13 @@ impl Lookalike {
     }
 }
 
-/// The fewest rows that every kind has room in.
+/// Smallest number of rows that every kind supports.
 const LEAST: u64 = 720;
 
-/// More entries than any column has where columns are not bounded as rows are.
+/// A bound above the length of any column, for kinds whose columns are not bounded as rows are.
 const POPULAR: u32 = 1 << 24;
 
-/// What is common to all kinds.
+/// Parameters common to all kinds.
 struct Make {
     seed: u64,
     order: Option<Permutation>,
@@ -228,7 +229,7 @@ impl Make {
     }
 }
 
-/// What Table 2 says of a matrix.
+/// The shape of a matrix, as in Table 2.
 ///
 /// # Examples
 /// ```
@@ -240,11 +241,11 @@ impl Make {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Stored entries.
     pub nonzeros: u64,
-    /// Entries a row.
+    /// Mean number of entries per row.
     pub mean: f64,
     /// Entries of the shortest row.
     pub min: u32,
@@ -253,7 +254,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a matrix.
+    /// Returns the shape of a matrix.
     pub fn of(a: &Csr) -> Self {
         let ends = a.row_ptr();
         let (min, max) = (ends.par_windows(2).with_min_len(1 << 14))

@@ -7,8 +7,9 @@
 //!     A   B   0     N³ multipliers
 //! ```
 //!
-//! That makes 2N³ + 6N² rows and N³ + 6N² + 2(3N − 2)³ + 12(3N − 2)² entries, which are the original's numbers exactly, and
-//! rows of 5 to 28. The pattern is symmetric. Points are numbered with x fastest, controls face by face.
+//! The matrix has 2N³ + 6N² rows and N³ + 6N² + 2(3N − 2)³ + 12(3N − 2)² entries, exactly the original's
+//! numbers, in rows of 5 to 28 entries. The pattern is symmetric. Points are numbered with x fastest,
+//! controls face by face.
 
 use super::Shape;
 use super::build::Pattern;
@@ -23,14 +24,14 @@ impl Nlpkkt {
         Self { edge }
     }
 
-    /// Rows, entries, shortest and longest row for `edge` = N ≥ 3 points along the cube.
+    /// Returns the shape (rows, entries, shortest and longest row) for `edge` = N ≥ 3 points along the cube.
     pub fn shape(edge: u64) -> Shape {
         let (points, face, near) = (edge.pow(3), edge.pow(2), 3 * edge - 2);
         let nonzeros = points + 6 * face + 2 * near.pow(3) + 12 * near.pow(2);
         Shape::new(2 * points + 6 * face, nonzeros, 5, 28)
     }
 
-    /// What row `i` is the equation of.
+    /// Returns the kind of equation of row `i`.
     fn part(&self, i: usize) -> Part {
         let n = self.edge;
         let (points, face) = (n * n * n, n * n);
@@ -49,7 +50,7 @@ impl Nlpkkt {
         [i % n, i / n % n, i / (n * n)]
     }
 
-    /// Coordinates within 1 of `c`.
+    /// Returns the coordinates within 1 of `c`.
     fn near(&self, c: usize) -> std::ops::RangeInclusive<usize> {
         c.saturating_sub(1)..=(c + 1).min(self.edge - 1)
     }
@@ -58,7 +59,8 @@ impl Nlpkkt {
         self.near(c).count()
     }
 
-    /// Whether a point lies on a face, and where there. Faces are low x, high x, low y, and so on.
+    /// Returns the position of a point on a face, or `None` if it is not on it. Faces are low x, high x, low
+    /// y, and so on.
     fn on_face(&self, face: usize, at: [usize; 3]) -> Option<[usize; 2]> {
         let axis = face / 2;
         let side = if face % 2 == 0 { 0 } else { self.edge - 1 };

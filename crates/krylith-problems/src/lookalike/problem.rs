@@ -9,7 +9,7 @@ use super::{Arrays, Lookalike, TABLE2, by_name};
 use crate::spec::Spec;
 use crate::{Generated, GeneratedRows, SystemKind};
 
-/// What the text says.
+/// The parameters in the text.
 struct Parameters {
     matrix: &'static Lookalike,
     scale: f64,
@@ -33,7 +33,7 @@ impl Parameters {
     }
 }
 
-/// The matrix, with A·1 as right-hand side: that of an empty row is 0, as it must be.
+/// Generates the matrix with right-hand side A·1; that of an empty row is 0, so the system stays consistent.
 pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
     let Parameters { matrix, scale, seed, permuted } = Parameters::of(spec)?;
     let a: Csr = matrix.generate(scale, seed, permuted)?;
@@ -48,7 +48,7 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
     })
 }
 
-/// One rank's rows of the same.
+/// Generates one rank's rows of the same system.
 pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
     let Parameters { matrix, scale, seed, permuted } = Parameters::of(spec)?;
     let nodes = matrix.scaled(scale)?.rows as usize;
@@ -67,7 +67,7 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
     })
 }
 
-/// The sum of each row.
+/// Returns the sum of each row.
 fn sums(row_ptr: &[usize], values: &[f64]) -> Vec<f64> {
     row_ptr.par_windows(2).with_min_len(1 << 12).map(|w| values[w[0]..w[1]].iter().sum()).collect()
 }

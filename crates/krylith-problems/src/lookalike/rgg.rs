@@ -1,12 +1,14 @@
-//! `rgg`: points in the unit square, joined where they are nearer than r.
+//! `rgg`: random points in the unit square, joined if their distance is below r.
 //!
-//! The original has r = 0.55 √(ln n / n). Here r is the distance that gives exactly its number of entries: the same to three
-//! digits, and at a smaller scale the one that keeps its mean row. Points are numbered cell by cell, cells of about r row by row, so a row
-//! reaches three short runs of columns. How many points a cell has follows Poisson's distribution, as it does where points are
-//! thrown anywhere. The pattern is symmetric and has no diagonal.
+//! The original has r = 0.55 √(ln n / n). Here r is chosen to give exactly its number of entries (the same r
+//! to three digits); at a smaller scale, to keep its mean row. Points are numbered by cells of edge about r,
+//! row of cells by row, so a row of the matrix touches three short runs of columns. The number of points per
+//! cell follows Poisson's distribution, as for uniformly random points. The pattern is symmetric and has no
+//! diagonal.
 //!
-//! One point is made lonely and the one of most neighbours gets more, nearest first, or any that has too many loses some, until the shortest and
-//! longest rows are the original's; elsewhere as many edges go or come. These few changes are a list.
+//! A few edges are then changed, and the changes kept as a list, so that the shortest and longest rows have
+//! the original's lengths. One point is isolated, the point with most neighbours gets more (nearest first),
+//! and points with too many lose some. As many edges are added or removed elsewhere.
 
 use rayon::prelude::*;
 use std::ops::Range;
@@ -21,39 +23,39 @@ use crate::random::Random;
 pub(super) struct Rgg {
     /// Cells along each side of the square.
     side: usize,
-    /// The first point of each cell.
+    /// First point of each cell.
     begin: Vec<usize>,
     lengths: Vec<u32>,
     /// r² in units of a cell.
     reach: f64,
     lonely: usize,
-    /// Pairs that are joined or not against the rule, both ways and sorted.
+    /// Pairs whose joint differs from the distance rule, in both directions and sorted.
     changed: Vec<(u32, u32)>,
     seed: u64,
 }
 
-/// The points of a cell and of those around it, in the order of their numbers.
+/// The points of a cell and of its neighbour cells, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Near {
-    /// Numbers of the cell's points, and where the first of them stands in the arrays.
+    /// Numbers of the cell's points, and their offset in the arrays.
     own: Range<usize>,
     first: usize,
     number: Vec<u32>,
     x: Vec<f64>,
     y: Vec<f64>,
-    /// Room for a row.
+    /// Scratch memory for a row.
     found: Vec<u32>,
 }
 
 impl Near {
-    /// Squares of the distances of all points from point `i` of the cell.
+    /// Returns the squared distances of all points from point `i` of the cell.
     fn apart(&self, i: usize) -> impl Iterator<Item = f64> + '_ {
         let at = self.first + i - self.own.start;
         let (x, y) = (self.x[at], self.y[at]);
         self.x.iter().zip(&self.y).map(move |(p, q)| (p - x) * (p - x) + (q - y) * (q - y))
     }
 
-    /// Neighbours of point `i` of the cell; the point itself is none.
+    /// Counts the neighbours of point `i` of the cell, without the point itself.
     fn count(&self, i: usize, reach: f64) -> usize {
         self.apart(i).map(|d| usize::from(d < reach)).sum::<usize>() - 1
     }
@@ -62,14 +64,14 @@ impl Near {
 impl Rgg {
     pub fn new(shape: &Shape, seed: u64) -> Self {
         let n = shape.rows as usize;
-        // Of a pair, the distance is below r with probability πr² − 8r³/3 + r⁴/2.
+        // Two random points are nearer than r with probability πr² − 8r³/3 + r⁴/2.
         let pairs = |r: f64| r * r * (std::f64::consts::PI - 8.0 / 3.0 * r + 0.5 * r * r);
         let mut r = 0.0;
         for k in 1..50 {
             let longer = r + 0.5f64.powi(k);
             r = if pairs(longer) * (n - 1) as f64 <= shape.mean { longer } else { r };
         }
-        // Room to correct r.
+        // Cells slightly larger than r leave a margin to correct r.
         let side = ((1.0 / (1.1 * r)) as usize).max(1);
         let mut lengths = draw(side * side, &poisson(n as f64 / (side * side) as f64, seed));
         settle(&mut lengths, n as u64, &|_, length, longer| longer || length > 0);
@@ -90,7 +92,7 @@ impl Rgg {
         })
     }
 
-    /// What `of` makes of each cell, one after the other.
+    /// Applies `of` to each cell and concatenates the results in order.
     fn over_cells<T: Send>(&self, of: &(dyn Fn(&Near) -> Vec<T> + Sync)) -> Vec<T> {
         let rows: Vec<Vec<T>> = (0..self.side)
             .into_par_iter()
@@ -106,7 +108,7 @@ impl Rgg {
         rows.into_iter().flatten().collect()
     }
 
-    /// Finds the reach with `entries` entries: between the distances of two pairs.
+    /// Finds a reach that gives `entries` entries: a value between the distances of two pairs.
     fn settle_reach(&mut self, entries: u64) {
         let total = |rgg: &Self| -> u64 {
             let rows = (0..rgg.side).into_par_iter().map(|row| {
@@ -126,7 +128,8 @@ impl Rgg {
             if count == entries {
                 return;
             }
-            // Entries grow in proportion to r²; a little more, so that the right distance lies within.
+            // Entries grow in proportion to r²; the step is a little longer, so that it brackets the wanted
+            // distance.
             let off = (entries as f64 - count as f64) / count as f64;
             let (low, high) = match off > 0.0 {
                 true => (self.reach, (self.reach * (1.0 + 2.0 * off + 1e-6)).min(1.0)),
@@ -141,7 +144,7 @@ impl Rgg {
                 found
             });
             between.par_sort_unstable_by(f64::total_cmp);
-            // Below `low` lie `count` entries, or, where that is above, those less what lies between.
+            // Entries below `low`: `count`, or, if `low` was lowered, `count` less the entries in between.
             let before = if off > 0.0 { count } else { count - 2 * (between.len() as u64).min(count / 2) };
             let missing = (entries.saturating_sub(before) / 2) as usize;
             self.reach = between.get(missing).copied().unwrap_or(high);
@@ -152,14 +155,15 @@ impl Rgg {
         }
     }
 
-    /// Brings the rows that are too long to `max` entries, and, if there were none, the longest.
+    /// Shortens rows with more than `max` entries to `max`; if there are none, lengthens the longest row to
+    /// `max`.
     fn bound(&mut self, max: u32) {
         let long: Vec<usize> =
             (0..self.lengths.len()).into_par_iter().filter(|&i| self.lengths[i] > max).collect();
         for &i in &long {
             let joined = self.row(i);
             for &j in &joined {
-                // Those that are long as well lose theirs too.
+                // Removing the edge shortens row j as well, so a row of two entries is left alone.
                 if self.lengths[i] > max && self.lengths[j as usize] > 2 {
                     self.change(i, j as usize, false);
                 }
@@ -183,7 +187,7 @@ impl Rgg {
         }
     }
 
-    /// Takes edges away or adds some where nothing was changed yet, until the number of entries is right.
+    /// Removes or adds edges at rows not changed so far, until the number of entries is right.
     fn balance(&mut self, shape: &Shape) {
         let n = self.lengths.len();
         let mut entries: u64 = self.lengths.par_iter().map(|&l| u64::from(l)).sum();
@@ -240,7 +244,7 @@ impl Rgg {
         self.begin.partition_point(|&first| first <= i) - 1
     }
 
-    /// The points of `cell` and of the eight around it. The lonely one is sent far away.
+    /// Gathers the points of `cell` and of the eight around it. The isolated point is moved far away.
     fn gather(&self, cell: usize, near: &mut Near) {
         let side = self.side;
         let around = |c: usize| c.saturating_sub(1)..(c + 2).min(side);
@@ -267,7 +271,7 @@ impl Rgg {
     }
 }
 
-/// In cells; further than any cell is.
+/// In units of a cell; farther than any cell.
 const FAR: f64 = 1e9;
 
 impl Pattern for Rgg {
@@ -282,7 +286,7 @@ impl Pattern for Rgg {
         if !near.own.contains(&i) {
             self.gather(self.cell(i), near);
         }
-        // Without a branch that nobody can foresee.
+        // Branch-free, because the branch would be unpredictable.
         let (mut found, mut count) = (std::mem::take(&mut near.found), 0);
         for (d, &j) in near.apart(i).zip(&near.number) {
             found[count] = j;
@@ -303,7 +307,7 @@ impl Pattern for Rgg {
     }
 }
 
-/// Poisson's distribution of mean `mean`, by place.
+/// Poisson's distribution with mean `mean`, by index.
 fn poisson(mean: f64, seed: u64) -> impl Fn(usize) -> u32 + Send + Sync {
     let (mut below, mut term, mut k) = (Vec::new(), (-mean).exp(), 0.0);
     let mut sum = term;

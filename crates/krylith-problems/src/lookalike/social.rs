@@ -1,9 +1,10 @@
 //! `social`: who follows whom. Rows and columns fall like powers, and little is near.
 //!
-//! Row lengths fall as the length to the power −7/3. A row with entries has its diagonal; a share of its other entries, which
-//! belongs to each graph, lies near by, and the rest anywhere: a column of rank r is taken in proportion to r^(−0.6), so a popular one
-//! of GAP-twitter is in a million rows. `GAP-twitter` is `twitter7` with numbers that nobody has, so a third of its rows are empty. The pattern is
-//! not symmetric, also where the original's is (com-LiveJournal).
+//! Row lengths fall as the length to the power −7/3. A row with entries has its diagonal; a share of its
+//! other entries, which belongs to each graph, lies near by, and the rest anywhere: a column of rank r is
+//! taken in proportion to r^(−0.6), so a popular one of GAP-twitter is in a million rows. `GAP-twitter` is
+//! `twitter7` with numbers that nobody has, so a third of its rows are empty. The pattern is not symmetric,
+//! also where the original's is (com-LiveJournal).
 
 use super::Shape;
 use super::build::{Pattern, distinct};

@@ -1,8 +1,9 @@
 //! `stokes`: finite elements of several unknowns a node, in three dimensions.
 //!
-//! One row in thirty is that of a boundary value and has its diagonal alone; one in five hundred is long, by a power law; the others have lengths
-//! around 31. Two of five entries stand in runs around the diagonal, the rest in runs around four bands beside it, n^(1/3) and
-//! n^(2/3) away: the next lines and planes of a mesh numbered line by line. The pattern is not symmetric.
+//! One row in thirty is that of a boundary value and has its diagonal alone; one in five hundred is long, by
+//! a power law; the others have lengths around 31. Two of five entries stand in runs around the diagonal, the
+//! rest in runs around four bands beside it, n^(1/3) and n^(2/3) away: the next lines and planes of a mesh
+//! numbered line by line. The pattern is not symmetric.
 
 use super::Shape;
 use super::build::{Pattern, distinct};

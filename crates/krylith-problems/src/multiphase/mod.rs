@@ -1,19 +1,21 @@
 //! The pressure equation of an incompressible flow of gas, liquid and solid: `poisson-multiphase`.
 //!
-//! A projection method moves a velocity u* without pressure and then takes from it what is not free of divergence:
+//! A projection method advances a velocity u* without pressure and then removes the part that is not
+//! divergence-free:
 //!
 //! ```text
 //! ∇·(1/ρ ∇p) = ∇·u*/Δt,   u = u* − Δt/ρ ∇p.
 //! ```
 //!
-//! [`Projection`] is that equation on a grid of cells: finite volumes, 7 points, symmetric positive (semi)definite.
-//! [`Phases`] makes up where gas, liquid and solid are. The problem puts both together, with a smooth random u* and
-//! Δt = 1; it is the kind of system that the code JUPITER solves for melting reactor cores (Ali et al., 2019).
+//! [`Projection`] is that equation on a grid of cells: finite volumes, 7 points, symmetric positive
+//! (semi)definite. [`Phases`] generates the distribution of gas, liquid and solid. The problem combines both,
+//! with a smooth random u* and Δt = 1. JUPITER solves such systems for melting reactor cores (Ali et al.,
+//! 2019).
 //!
-//! With gas at ρ = 1, liquid at `contrast` and solid at `solid`·`contrast`, gas enclosed by liquid or solid gives the
-//! preconditioned matrix one eigenvalue near 0 for each enclosure, so more bubbles, gas layers in the columns (`gap`)
-//! and a larger contrast all make it harder, and so does an outlet on top alone. Iterations of CG with ILDU(0) subdomains, to
-//! 1e-8 from zero, on a CPU:
+//! Gas has ρ = 1, liquid `contrast` and solid `solid`·`contrast`. Each pocket of gas enclosed by liquid or
+//! solid gives the preconditioned matrix one eigenvalue near 0. More bubbles, gas layers in the columns
+//! (`gap`), a larger contrast and an outlet on top alone therefore all make the system harder. Iterations of
+//! CG with ILDU(0) subdomains, to 1e-8 from zero, on a CPU:
 //!
 //! ```text
 //! cells                                        16×8×32   32×16×64   64×32×128   128×64×256
@@ -36,26 +38,26 @@ use crate::spec::Spec;
 pub use phases::{PhaseOptions, Phases};
 pub use projection::{CLOSED, Faces, Projection, Sides, TOP};
 
-/// Open on all sides but the floor: a section of something wider.
+/// Open on all sides but the floor: a section of a wider domain.
 pub const OPEN: Sides = [[true; 2], [true; 2], [false, true]];
 
-/// Waves of u* along the shortest edge, about.
+/// Approximate number of waves of u* along the shortest edge.
 const EDDIES: f64 = 8.0;
 
 /// One rank's rows of the pressure equation.
 pub(crate) struct Multiphase {
     projection: Projection,
     own: Range<usize>,
-    /// ρ of the cells from `first` on that own rows use.
+    /// ρ of the cells that own rows use, from cell `first` on.
     density: Vec<f64>,
     first: usize,
     seed: u64,
-    /// Lattice cells of u* for a unit of length.
+    /// Lattice cells of u* per unit of length.
     eddies: f64,
 }
 
 impl Multiphase {
-    /// The rows of `rank` among `ranks`.
+    /// Builds the rows of `rank` among `ranks`.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
         let (cells, dz) = (spec.grid(), spec.positive("dz")?);
         let open = [OPEN, TOP, CLOSED][spec.choice("outlet", &["open", "top", "none"])?];
@@ -81,7 +83,7 @@ impl Multiphase {
         Ok(Self { projection, own, density, first, seed, eddies })
     }
 
-    /// u* through the face across `axis` that is `half` a cell from a centre.
+    /// Returns u* through the face across `axis` that is `half` a cell from a centre.
     fn velocity(&self, mut at: [f64; 3], axis: usize, half: f64) -> f64 {
         at[axis] += half;
         let spacing = self.projection.spacing();
@@ -106,7 +108,7 @@ impl SevenPoint for Multiphase {
         self.projection.row(i, links, values, |j| self.density[j - self.first]);
     }
 
-    /// −∇·u* times the cell's volume; nothing flows through walls.
+    /// Writes −∇·u* times the cell's volume; walls are impermeable.
     fn rhs(&self, i: usize, out: &mut [f64]) {
         let (sizes, at) = (self.grid().sizes(), self.grid().position(i));
         let centre = at.map(|x| x as f64 + 0.5);
@@ -123,7 +125,7 @@ impl SevenPoint for Multiphase {
         }
     }
 
-    /// The centre of the cell, in units of its edge along x.
+    /// Returns the centre of the cell, in units of its edge along x.
     fn coordinate(&self, i: usize) -> [f64; 3] {
         self.projection.centre(i)
     }

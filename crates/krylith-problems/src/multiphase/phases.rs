@@ -1,14 +1,15 @@
-//! Where gas, liquid and solid are: a pool with bubbles under gas with droplets, columns that melt.
+//! The distribution of gas, liquid and solid: a pool with bubbles under gas with droplets, and melting
+//! columns.
 //!
-//! Each cell knows its place alone, and only additions, products and square roots are used: the fields have the same
-//! bits on every machine and on any number of ranks.
+//! Each cell is computed from its position alone, with only additions, products and square roots. The fields
+//! therefore have the same bits on every machine and on any number of ranks.
 
 use crate::noise::{smooth, uniform};
 
-/// Cubes of the lattice that have a bubble or droplet.
+/// Share of the lattice's cubes with a bubble or droplet.
 const SHARE: f64 = 0.25;
 
-/// What [`Phases`] are made of. Lengths count the cell's edge along x.
+/// Options of [`Phases`]. Lengths are in units of the cell's edge along x.
 ///
 /// # Examples
 /// ```
@@ -18,11 +19,11 @@ const SHARE: f64 = 0.25;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseOptions {
-    /// Density of the liquid; gas has 1.
+    /// Density of the liquid; that of gas is 1.
     pub contrast: f64,
     /// Density of the solid over that of the liquid.
     pub solid: f64,
-    /// Places for a bubble along the box's shortest edge, of which a quarter are taken; 0 for none.
+    /// Places for a bubble along the box's shortest edge, a quarter of them occupied; 0 for no bubbles.
     pub bubbles: u32,
     /// Columns along the shorter edge of x and y; 0 for no solid.
     pub columns: u32,
@@ -30,12 +31,12 @@ pub struct PhaseOptions {
     pub gap: f64,
     /// Half the thickness over which one phase becomes the other.
     pub width: f64,
-    /// Of every random number.
+    /// Seed of every random number.
     pub seed: u64,
 }
 
 impl Default for PhaseOptions {
-    /// Those of the problem `poisson-multiphase`.
+    /// Returns the defaults of the problem `poisson-multiphase`.
     fn default() -> Self {
         Self { contrast: 1000.0, solid: 8.0, bubbles: 1, columns: 3, gap: 0.0, width: 1.0, seed: 1 }
     }
@@ -44,10 +45,10 @@ impl Default for PhaseOptions {
 /// Gas, liquid and solid in a box of cells.
 ///
 /// - **Liquid** fills the lower two thirds, up to a wavy surface; gas is above.
-/// - **Bubbles** of gas stand in the liquid, one in every fourth cube of a lattice, of random size and place; above the
-///   surface droplets do.
-/// - **Columns** of solid stand on a square lattice and end at random heights. In their lower part they have molten: there
-///   they swell and narrow, and what has run down covers the floor. A `gap` is a layer of gas inside each column.
+/// - **Bubbles** of gas, of random size and position, occupy every fourth cube of a lattice in the liquid;
+///   above the surface the same cubes hold droplets.
+/// - **Columns** of solid stand on a square lattice and end at random heights. Their lower part has molten:
+///   there they swell and narrow, and melt covers the floor. A `gap` is a layer of gas inside each column.
 ///
 /// # Examples
 /// ```
@@ -62,14 +63,14 @@ pub struct Phases {
     spacing: [f64; 3],
     /// Lengths of the box.
     length: [f64; 3],
-    /// Edge of a cube with one bubble, and of a square with one column.
+    /// Edge of a cube that may hold a bubble, and of a square with one column.
     cube: Option<f64>,
     square: Option<f64>,
     options: PhaseOptions,
 }
 
 impl Phases {
-    /// In a box of so many cells with these edges.
+    /// Creates the phases in a box of `cells` cells with edges `spacing`.
     pub fn new(cells: [usize; 3], spacing: [f64; 3], options: PhaseOptions) -> Self {
         let length: [f64; 3] = std::array::from_fn(|d| cells[d] as f64 * spacing[d]);
         let side = length[0].min(length[1]);
@@ -83,7 +84,7 @@ impl Phases {
         }
     }
 
-    /// Shares of gas, liquid and solid in the cell at a grid position; they add up to 1.
+    /// Returns the shares of gas, liquid and solid in the cell at a grid position; they add up to 1.
     pub fn fractions(&self, at: [usize; 3]) -> [f64; 3] {
         let place: [f64; 3] = std::array::from_fn(|d| self.spacing[d] * (at[d] as f64 + 0.5));
         let surface = self.surface(place);
@@ -93,12 +94,13 @@ impl Phases {
         [(1.0 - solid) * (1.0 - liquid), (1.0 - solid) * liquid, solid]
     }
 
-    /// The density of these shares.
+    /// Returns the density for these shares.
     pub fn density(&self, [gas, liquid, solid]: [f64; 3]) -> f64 {
         gas + self.options.contrast * (liquid + self.options.solid * solid)
     }
 
-    /// 1 where `depth` below a border is more than its half thickness, 0 where it is as far above, smooth between.
+    /// Returns 1 if `depth` below an interface exceeds the half thickness, 0 as far above it, and a smooth
+    /// value in between.
     fn inside(&self, depth: f64) -> f64 {
         if depth.abs() >= self.options.width {
             return f64::from(u8::from(depth > 0.0));
@@ -107,7 +109,7 @@ impl Phases {
         t * t * (3.0 - 2.0 * t)
     }
 
-    /// 1 below the surface of the pool, 0 above.
+    /// Returns 1 below the surface of the pool, 0 above.
     fn surface(&self, [x, y, z]: [f64; 3]) -> f64 {
         let wave = self.length[0].min(self.length[1]) / 3.0;
         let height =
@@ -115,14 +117,14 @@ impl Phases {
         self.inside(height - z)
     }
 
-    /// 1 in the ball of this place's cube, if it has one.
+    /// Returns 1 inside the ball of this position's cube, if the cube has one.
     fn ball(&self, place: [f64; 3]) -> f64 {
         let Some(edge) = self.cube else { return 0.0 };
         let (seed, cube) = (self.options.seed, place.map(|x| (x / edge) as u64));
         if uniform(seed, 56, cube) >= SHARE {
             return 0.0;
         }
-        // Balls keep a film between them and the side of their cube.
+        // Balls leave a film of the other phase between them and the sides of their cube.
         let radius = edge * (0.2 + 0.24 * uniform(seed, 52, cube));
         let room = 0.96 * edge - 2.0 * radius;
         let distance = (0..3)
@@ -136,7 +138,7 @@ impl Phases {
         self.inside(radius - distance)
     }
 
-    /// 1 in solid, and 1 in a column's layer of gas.
+    /// Returns 1 in solid, and 1 in a column's layer of gas.
     fn column(&self, [x, y, z]: [f64; 3]) -> [f64; 2] {
         let Some(edge) = self.square else { return [0.0; 2] };
         let (seed, height) = (self.options.seed, self.length[2]);
@@ -148,7 +150,7 @@ impl Phases {
         let mut radius = 0.25 * edge;
         let mut depth = f64::NEG_INFINITY;
         if z < 0.4 * height {
-            // Molten: most near the floor.
+            // Melting: strongest near the floor.
             let share = 1.0 - z / (0.4 * height);
             let swell = smooth(seed, 60, [x / edge * 2.0, y / edge * 2.0, z / edge * 2.0]);
             radius += 0.05 * edge * share * (1.0 + swell);

@@ -1,4 +1,4 @@
-//! The pressure equation on a grid of cells with velocities at their faces (a marker-and-cell grid).
+//! The pressure equation on a marker-and-cell grid: pressures in cells, velocities at faces.
 
 use krylith_core::matrix::Csr;
 use krylith_core::{Error, Result};
@@ -7,18 +7,19 @@ use std::ops::Range;
 
 use crate::grid::{self, Grid, Link, SevenPoint};
 
-/// The pressure equation −∇·(1/ρ ∇p) = −∇·u*/Δt times the volume of a cell, and what follows from its solution.
+/// The pressure equation −∇·(1/ρ ∇p) = −∇·u*/Δt times the volume of a cell, and the velocity correction.
 ///
-/// Pressure and density stand at the centres of equal cells, numbered with x fastest, then y. Cells i and j whose centres
-/// are d apart share a face of area A, and
+/// Pressure and density are located at the centres of equal cells, numbered with x fastest, then y. Cells i
+/// and j whose centres are d apart share a face of area A, and
 ///
 /// ```text
 /// Σ_j T_ij (p_i − p_j) = −Σ_faces A u*·n/Δt,   T_ij = A/d · 2/(ρ_i + ρ_j),
 /// ```
 ///
-/// which is the harmonic mean of 1/ρ: two layers whose border is a face have the exact solution. Walls let nothing through
-/// (∂p/∂n = 0). On an open side of the box p = 0, half a cell from the last centres: T = A/d · 2/ρ_i. The matrix is then
-/// symmetric positive definite; with walls all around it is semidefinite, with constant pressures as null space.
+/// where 2/(ρ_i + ρ_j) is the harmonic mean of 1/ρ: two layers that meet at a face are solved exactly. Walls
+/// are impermeable (∂p/∂n = 0). On an open side of the box p = 0, half a cell from the last centres:
+/// T = A/d · 2/ρ_i. The matrix is then symmetric positive definite. With walls all around it is semidefinite,
+/// with constant pressures as null space.
 ///
 /// # Examples
 /// ```
@@ -39,7 +40,7 @@ pub struct Projection {
     open: Sides,
 }
 
-/// Which sides of the box are open: for x, y and z the lower and the upper one.
+/// Open sides of the box: for x, y and z the lower and the upper side.
 pub type Sides = [[bool; 2]; 3];
 
 /// Walls all around.
@@ -60,31 +61,32 @@ pub const TOP: Sides = [[false; 2], [false; 2], [false, true]];
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faces {
-    /// Through the faces across x, y and z. Across x there are (nx + 1)·ny·nz, numbered as cells are with x fastest; the face
-    /// at x is the lower one of the cell at x. So for y and z.
+    /// Velocities through the faces across x, y and z. There are (nx + 1)·ny·nz faces across x, numbered like
+    /// cells with x fastest; the face at x is the lower one of the cell at x. Faces across y and z are
+    /// numbered alike.
     pub across: [Vec<f64>; 3],
     cells: [usize; 3],
 }
 
 impl Faces {
-    /// At rest, for a grid of so many cells.
+    /// Creates a fluid at rest on a grid of `cells` cells.
     pub fn new(cells: [usize; 3]) -> Self {
         Self { across: Self::count(cells).map(|faces| vec![0.0; faces]), cells }
     }
 
-    /// Faces across x, y and z.
+    /// Returns the number of faces across x, y and z.
     fn count(cells: [usize; 3]) -> [usize; 3] {
         std::array::from_fn(|axis| (0..3).map(|d| cells[d] + usize::from(d == axis)).product())
     }
 
-    /// The number of the lower face across `axis` of the cell at a grid position, in `across[axis]`.
+    /// Returns the number of the lower face across `axis` of the cell at a grid position, in `across[axis]`.
     pub fn lower(&self, axis: usize, [x, y, z]: [usize; 3]) -> usize {
         let [nx, ny, _] = self.cells;
         let (nx, ny) = (nx + usize::from(axis == 0), ny + usize::from(axis == 1));
         (z * ny + y) * nx + x
     }
 
-    /// The number of the upper face.
+    /// Returns the number of the upper face.
     pub fn upper(&self, axis: usize, mut at: [usize; 3]) -> usize {
         at[axis] += 1;
         self.lower(axis, at)
@@ -92,10 +94,11 @@ impl Faces {
 }
 
 impl Projection {
-    /// `cells` along x, y, z with these edges; p = 0 on the sides that are `open`.
+    /// Creates the equation on `cells` cells along x, y, z with edges `spacing`; p = 0 on the sides that are
+    /// `open`.
     ///
     /// # Errors
-    /// No cells or more than 2³²; an edge that is not positive and finite.
+    /// Returns an error for no cells or more than 2³², or for an edge that is not positive and finite.
     pub fn new(cells: [usize; 3], spacing: [f64; 3], open: Sides) -> Result<Self> {
         if cells.contains(&0) {
             return Err(Error::invalid("a grid needs at least one cell along x, y and z"));
@@ -103,65 +106,66 @@ impl Projection {
         if let Some(d) = spacing.iter().position(|&h| !(h.is_finite() && h > 0.0)) {
             let (axis, h) = (["x", "y", "z"][d], spacing[d]);
             return Err(Error::invalid(format!(
-                "cells have an edge of {h} along {axis}; it must be positive"
+                "the edge of a cell along {axis} is {h}; it must be positive"
             )));
         }
         Ok(Self { grid: Grid::new(cells)?, spacing, open })
     }
 
-    /// Cells along x, y, z.
+    /// Returns the number of cells along x, y, z.
     pub fn sizes(&self) -> [usize; 3] {
         self.grid.sizes()
     }
 
-    /// All cells.
+    /// Returns the number of all cells.
     pub fn cells(&self) -> usize {
         self.grid.len()
     }
 
-    /// Edges of a cell.
+    /// Returns the edges of a cell.
     pub fn spacing(&self) -> [f64; 3] {
         self.spacing
     }
 
-    /// Which sides are open.
+    /// Returns the open sides.
     pub fn open(&self) -> Sides {
         self.open
     }
 
-    /// Where the centre of cell `i` lies.
+    /// Returns the centre of cell `i`.
     pub fn centre(&self, i: usize) -> [f64; 3] {
         let at = self.grid.position(i);
         std::array::from_fn(|d| self.spacing[d] * (at[d] as f64 + 0.5))
     }
 
-    /// Grid position (ix, iy, iz) of cell `i`.
+    /// Returns the grid position (ix, iy, iz) of cell `i`.
     pub fn position(&self, i: usize) -> [usize; 3] {
         self.grid.position(i)
     }
 
-    /// The matrix for densities ρ of all cells; its pattern depends on the grid alone.
+    /// Returns the matrix for densities ρ of all cells; its pattern depends on the grid alone.
     ///
     /// # Errors
-    /// Another number of densities than cells, a density that is not positive and finite.
+    /// Returns an error if there is not one density per cell, or if a density is not positive and finite.
     pub fn matrix(&self, density: &[f64]) -> Result<Csr> {
         self.check(density)?;
         grid::matrix(&Whole { projection: self, density })
     }
 
-    /// The values of [`matrix`](Self::matrix) alone, for [`Solver::update_values`](krylith::Solver::update_values).
+    /// Writes only the values of [`matrix`](Self::matrix), for
+    /// [`Solver::update_values`](krylith::Solver::update_values).
     ///
     /// # Errors
-    /// As `matrix`; another number of values than the matrix has.
+    /// Returns the errors of `matrix`, and one if the number of values differs from the matrix's.
     pub fn values_into(&self, density: &[f64], values: &mut [f64]) -> Result<()> {
         self.check(density)?;
         grid::values_into(&Whole { projection: self, density }, values)
     }
 
-    /// The right-hand side −Σ A u*·n/Δt of each cell.
+    /// Writes the right-hand side −Σ A u*·n/Δt of each cell.
     ///
     /// # Errors
-    /// Another number of cells.
+    /// Returns an error if velocities or right-hand side belong to another number of cells.
     pub fn rhs_into(&self, velocity: &Faces, dt: f64, rhs: &mut [f64]) -> Result<()> {
         self.check_faces(velocity)?;
         self.check_length("right-hand side", rhs.len())?;
@@ -173,7 +177,7 @@ impl Projection {
         Ok(())
     }
 
-    /// ∇·u in cell `i`, 1/time.
+    /// Returns ∇·u in cell `i`, in 1/time.
     pub fn divergence(&self, velocity: &Faces, i: usize) -> f64 {
         let at = self.grid.position(i);
         (0..3)
@@ -184,10 +188,11 @@ impl Projection {
             .sum()
     }
 
-    /// u = u* − Δt/ρ ∇p at every face but those of walls, with the same 1/ρ as in the matrix.
+    /// Corrects the velocity: u = u* − Δt/ρ ∇p at every face but those of walls, with the same 1/ρ as in the
+    /// matrix.
     ///
     /// # Errors
-    /// Another number of cells.
+    /// Returns an error if an argument belongs to another number of cells.
     pub fn correct(&self, density: &[f64], pressure: &[f64], dt: f64, velocity: &mut Faces) -> Result<()> {
         self.check(density)?;
         self.check_length("pressure", pressure.len())?;
@@ -212,7 +217,7 @@ impl Projection {
         Ok(())
     }
 
-    /// Area of a face across `axis`.
+    /// Returns the area of a face across `axis`.
     pub(crate) fn area(&self, axis: usize) -> f64 {
         (0..3).filter(|&d| d != axis).map(|d| self.spacing[d]).product()
     }
@@ -221,12 +226,12 @@ impl Projection {
         self.grid
     }
 
-    /// Length of the box's shortest edge.
+    /// Returns the length of the box's shortest edge.
     pub(crate) fn shortest_edge(&self) -> f64 {
         (0..3).map(|d| self.sizes()[d] as f64 * self.spacing[d]).fold(f64::INFINITY, f64::min)
     }
 
-    /// The row of cell `i`.
+    /// Writes the row of cell `i`.
     #[inline]
     pub(crate) fn row(&self, i: usize, links: &[Link], values: &mut [f64], density: impl Fn(usize) -> f64) {
         let own = density(i);

@@ -2,14 +2,14 @@
 
 use crate::tets::dot;
 
-/// Constants of the energy in Pa; b and b_f are bare numbers.
+/// Constants of the energy in Pa; b and b_f are dimensionless.
 ///
 /// ```text
 /// ψ = a/2b (exp b(Ī₁ − 3) − 1) + a_f/2b_f (exp b_f⟨I₄ − 1⟩² − 1) + κ/4 (J² − 1 − 2 ln J)
 /// ```
 ///
-/// with Ī₁ = J^(−2/3) tr FᵀF and I₄ = |F f₀|² for the fibre direction f₀; ⟨x⟩ = max(x, 0), because fibres do not resist being shortened. It
-/// is the law of Holzapfel and Ogden (2009) without sheets and their coupling.
+/// with Ī₁ = J^(−2/3) tr FᵀF and I₄ = |F f₀|² for the fibre direction f₀; ⟨x⟩ = max(x, 0), because fibres do
+/// not resist compression. It is the law of Holzapfel and Ogden (2009) without sheets and their coupling.
 ///
 /// # Examples
 /// ```
@@ -22,27 +22,27 @@ use crate::tets::dot;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Material {
-    /// Stiffness a of what lies between the fibres.
+    /// Stiffness a of the matrix between the fibres.
     pub a: f64,
-    /// How fast that stiffens: b.
+    /// Exponent b of that stiffness.
     pub b: f64,
-    /// Stiffness a_f of fibres.
+    /// Stiffness a_f of the fibres.
     pub a_f: f64,
-    /// How fast they stiffen: b_f.
+    /// Exponent b_f of the fibres.
     pub b_f: f64,
-    /// Penalty κ of a change of volume.
+    /// Penalty κ on changes of volume.
     pub kappa: f64,
 }
 
 impl Default for Material {
-    /// a, b, a_f and b_f of pig's myocardium (Holzapfel and Ogden 2009, Table 1) and κ = 20 kPa. With 100 kPa, over 1,000 times a,
-    /// incomplete factors fail from rest.
+    /// Returns a, b, a_f and b_f of pig's myocardium (Holzapfel and Ogden 2009, Table 1) and κ = 20 kPa. With
+    /// κ = 100 kPa, over 1,000 times a, incomplete factors fail from rest.
     fn default() -> Self {
         Self { a: 59.0, b: 8.023, a_f: 18472.0, b_f: 16.026, kappa: 2e4 }
     }
 }
 
-/// What a gradient g of a shape function gives: F g, F⁻ᵀ g, ∂Ī₁/∂F g and f₀·g.
+/// Contractions with a gradient g of a shape function: F g, F⁻ᵀ g, ∂Ī₁/∂F g and f₀·g.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Along {
     f: [f64; 3],
@@ -73,7 +73,8 @@ pub(super) struct Deformed {
 }
 
 impl Material {
-    /// ψ at the deformation gradient F, for fibres along the unit vector f₀; NaN where det F is negative.
+    /// Returns ψ at the deformation gradient F, for fibres along the unit vector f₀; NaN if det F is
+    /// negative.
     pub fn energy(&self, f: &[[f64; 3]; 3], fibre: [f64; 3]) -> f64 {
         let s = self.at(f, fibre);
         let e = (dot(s.stretched, s.stretched) - 1.0).max(0.0);
@@ -82,7 +83,7 @@ impl Material {
             + 0.25 * self.kappa * (s.j * s.j - 1.0 - 2.0 * s.j.ln())
     }
 
-    /// The first Piola–Kirchhoff stress P = ∂ψ/∂F.
+    /// Returns the first Piola–Kirchhoff stress P = ∂ψ/∂F.
     pub fn stress(&self, f: &[[f64; 3]; 3], fibre: [f64; 3]) -> [[f64; 3]; 3] {
         let s = self.at(f, fibre);
         let columns: [[f64; 3]; 3] = std::array::from_fn(|d| {
@@ -102,7 +103,7 @@ impl Material {
         let j = dot(f[0], cofactors[0]);
         let h = cofactors.map(|row| row.map(|x| x / j));
         let i1: f64 = f.as_flattened().iter().map(|x| x * x).sum();
-        let c = j.powf(-2.0 / 3.0); // NaN where the element is turned inside out
+        let c = j.powf(-2.0 / 3.0); // NaN if the element is inverted
         let p = 0.5 * self.a * (self.b * (c * i1 - 3.0)).exp();
         let stretched = f.map(|row| dot(row, fibre));
         let e = dot(stretched, stretched) - 1.0;
@@ -124,7 +125,7 @@ impl Deformed {
         Along { f, h, d, fibre: dot(self.fibre, g), g }
     }
 
-    /// P g.
+    /// Returns P g.
     #[inline]
     pub fn traction(&self, a: &Along) -> [f64; 3] {
         let volume = 0.5 * self.kappa * (self.j * self.j - 1.0);
@@ -133,7 +134,7 @@ impl Deformed {
         })
     }
 
-    /// ∂(P g_a)ᵢ/∂(F_kL) (g_b)_L: 3×3 numbers, row by row.
+    /// Returns ∂(P g_a)ᵢ/∂(F_kL) (g_b)_L: 3×3 numbers, row by row.
     #[inline]
     pub fn stiffness(&self, a: &Along, b: &Along) -> [f64; 9] {
         let (j2, isochoric) = (self.j * self.j, 2.0 * self.c * self.p[0]);

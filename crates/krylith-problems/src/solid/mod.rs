@@ -6,12 +6,13 @@
 //! ∫ P(∇u) ∇Nᵢ + m ∫ Nᵢ (u − û) + ∫ p Nᵢ n da − lᵢ = 0,   P = ∂ψ/∂F
 //! ```
 //!
-//! over the undeformed body but for the pressure p, which follows the deformed surface (its normal n points out of the body, so p pushes
-//! inwards). m = ρ/(β Δt²) and û are those of a time step by Newmark's method, with the consistent mass; both are 0 where nothing
-//! moves in time. The stress is constant in an element, so one point integrates it exactly. Rows of nodes whose displacement is given are
-//! σ (u − ū), with σ the mean of the diagonal of the others at rest. The Jacobian is the exact derivative.
+//! over the undeformed body, except that the pressure p follows the deformed surface (its normal n points out
+//! of the body, so p pushes inwards). m = ρ/(β Δt²) and û are those of a time step by Newmark's method, with
+//! the consistent mass; both are 0 in a static problem. The stress is constant in an element, so one point
+//! integrates it exactly. Rows of nodes with a prescribed displacement are σ (u − ū), with σ the mean
+//! diagonal of the other rows at rest. The Jacobian is the exact derivative.
 //!
-//! Where an element is turned inside out F(u) is NaN, on which a line search steps back.
+//! If an element is inverted, F(u) is NaN, and a line search shortens the step.
 
 mod material;
 
@@ -23,11 +24,11 @@ use rayon::prelude::*;
 use crate::tets::{Rows, Shape, TetMesh, area};
 pub use material::Material;
 
-/// Unknowns of a node.
+/// Unknowns per node.
 const B: usize = 3;
 /// Numbers of a block.
 const BB: usize = B * B;
-/// Nodes whose diagonals are added up at once.
+/// Nodes whose diagonals are added up in one task.
 const CHUNK: usize = 1024;
 
 /// A hyperelastic body on a mesh.
@@ -48,9 +49,9 @@ pub struct Solid {
     mesh: TetMesh,
     rows: Rows,
     material: Material,
-    /// Direction f₀ in each tetrahedron.
+    /// Fibre direction f₀ in each tetrahedron.
     fibres: Vec<[f64; 3]>,
-    /// Displacement of the nodes where it is given.
+    /// Displacement of each node where it is prescribed.
     given: Vec<Option<[f64; 3]>>,
     scale: f64,
     /// m and û.
@@ -65,7 +66,8 @@ pub struct Solid {
 struct Pressed {
     pressure: f64,
     faces: Vec<[u32; 3]>,
-    /// Faces of node i are `around[begin[i]..begin[i + 1]]`: 3 f + k where it is corner k of f, ascending; empty without a surface.
+    /// Node i is a corner of the faces `around[begin[i]..begin[i + 1]]`: the value is 3 f + k if i is corner
+    /// k of face f, ascending. Empty without a surface.
     begin: Vec<usize>,
     around: Vec<u32>,
 }
@@ -89,10 +91,12 @@ impl Pressed {
 }
 
 impl Solid {
-    /// A body at rest: fibres along the unit vectors `fibres` in each tetrahedron, and displacements of the nodes where they are given.
+    /// Creates a body at rest, with fibres along the unit vectors `fibres` (one per tetrahedron) and
+    /// prescribed displacements `given` (one option per node).
     ///
     /// # Errors
-    /// Lists of other lengths than the mesh; constants of the material that are not positive; not enough memory.
+    /// Returns an error if a list has another length than the mesh, if a constant of the material is not
+    /// positive, or if memory is not sufficient.
     pub fn new(
         mesh: TetMesh,
         material: Material,
@@ -102,7 +106,7 @@ impl Solid {
         let n = mesh.points().len();
         if fibres.len() != mesh.tetrahedra().len() || given.len() != n {
             return Err(Error::invalid(format!(
-                "{} fibres and {} displacements for {} tetrahedra and {n} nodes",
+                "got {} fibres and {} displacements for {} tetrahedra and {n} nodes; expected one each",
                 fibres.len(),
                 given.len(),
                 mesh.tetrahedra().len()
@@ -110,7 +114,9 @@ impl Solid {
         }
         let Material { a, b, a_f, b_f, kappa } = material;
         if let Some(x) = [a, b, a_f, b_f, kappa].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
-            return Err(Error::invalid(format!("a constant {x} of a material; expected positive numbers")));
+            return Err(Error::invalid(format!(
+                "a material with a constant {x}; constants must be positive"
+            )));
         }
         let rows = Rows::new(&mesh, B)?;
         let mut solid = Self {
@@ -129,15 +135,15 @@ impl Solid {
         Ok(solid)
     }
 
-    /// The mesh.
+    /// Returns the mesh.
     pub fn mesh(&self) -> &TetMesh {
         &self.mesh
     }
-    /// Displacements that are given.
+    /// Returns the prescribed displacements.
     pub fn given(&self) -> &[Option<[f64; 3]>] {
         &self.given
     }
-    /// What rows of given displacements are multiplied by.
+    /// Returns the factor σ of the rows with prescribed displacements.
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -147,19 +153,19 @@ impl Solid {
         self.inertia = m;
         self.scale = self.mean_diagonal();
     }
-    /// û, to be changed.
+    /// Returns û for changing.
     pub(crate) fn predicted_mut(&mut self) -> &mut Vec<f64> {
         &mut self.predicted
     }
-    /// Forces l on the nodes, to be changed.
+    /// Returns the forces l on the nodes for changing.
     pub fn load_mut(&mut self) -> &mut [f64] {
         &mut self.load
     }
 
-    /// Puts a surface under pressure.
+    /// Selects the surface under pressure, and its pressure.
     ///
     /// # Errors
-    /// A surface that the mesh does not have.
+    /// Returns an error if the mesh does not have the surface.
     pub fn press(&mut self, surface: &str, pressure: f64) -> Result<()> {
         let pressed = Pressed::new(self.mesh.surface(surface)?, self.mesh.points().len());
         self.pressed = Pressed { pressure, ..pressed };
@@ -170,7 +176,7 @@ impl Solid {
         self.pressed.pressure = pressure;
     }
 
-    /// The elastic energy stored at displacement u.
+    /// Returns the elastic energy stored at displacement u.
     pub fn energy(&self, u: &[f64]) -> f64 {
         let energy = |t: usize| {
             let (shape, f) = self.element(u, t);
@@ -183,14 +189,14 @@ impl Solid {
         sums.iter().sum()
     }
 
-    /// The volume that the body takes at displacement u.
+    /// Returns the volume of the body at displacement u.
     pub fn deformed_volume(&self, u: &[f64]) -> f64 {
         let points = self.mesh.points().iter().zip(u.as_chunks::<3>().0);
         let moved: Vec<_> = points.map(|(x, u)| [x[0] + u[0], x[1] + u[1], x[2] + u[2]]).collect();
         self.mesh.tetrahedra().iter().map(|t| crate::tets::signed_volume(t.map(|p| moved[p as usize]))).sum()
     }
 
-    /// Shape functions and deformation gradient of tetrahedron `t`.
+    /// Returns shape functions and deformation gradient of tetrahedron `t`.
     #[inline]
     fn element(&self, u: &[f64], t: usize) -> (Shape, [[f64; 3]; 3]) {
         let corners = self.mesh.tetrahedra()[t];
@@ -229,7 +235,7 @@ impl Solid {
         row.copy_from_slice(&sum);
     }
 
-    /// Where node `p` has moved to.
+    /// Returns the deformed position of node `p`.
     fn moved(&self, u: &[f64], p: u32) -> [f64; 3] {
         let (x, u) = (self.mesh.points()[p as usize], node(u, p));
         [x[0] + u[0], x[1] + u[1], x[2] + u[2]]
@@ -255,7 +261,7 @@ impl Solid {
                 (0..B).for_each(|c| block[c * (B + 1)] += weight);
             }
         }
-        // A = ½ (x₀×x₁ + x₁×x₂ + x₂×x₀), so ∂A/∂x₀ turns w into ½ w × (x₁ − x₂), and so on around.
+        // A = ½ (x₀×x₁ + x₁×x₂ + x₂×x₀), so ∂A/∂x₀ maps w to ½ w × (x₁ − x₂); cyclic for the other corners.
         for &corner in self.pressed.around(i) {
             let face = self.pressed.faces[corner as usize / 3];
             let x = face.map(|p| self.moved(u, p));
@@ -270,7 +276,7 @@ impl Solid {
         }
     }
 
-    /// The mean of the diagonal of free rows at rest.
+    /// Returns the mean diagonal of free rows at rest.
     fn mean_diagonal(&self) -> f64 {
         let n = self.given.len();
         let rest = vec![0.0; B * n];
@@ -295,7 +301,7 @@ impl Solid {
     }
 }
 
-/// The three numbers of node `p`.
+/// Returns the three numbers of node `p`.
 #[inline]
 fn node(u: &[f64], p: u32) -> [f64; 3] {
     let at = B * p as usize;

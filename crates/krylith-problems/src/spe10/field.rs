@@ -1,14 +1,14 @@
-//! Permeabilities of the reservoir: read from the real data, or generated with their look and range.
+//! Permeabilities of the reservoir: read from the real data, or generated with a similar structure and range.
 //!
-//! **Read**: a folder with `spe10_kx_mD.f64le` and `spe10_kz_mD.f64le`, little-endian f64 of 60×220×85 cells with x
-//! fastest, then y, then depth. A grid smaller than that takes the cells of lowest number in x and y, and layers from
-//! the one asked for down.
+//! **Read**: a folder with `spe10_kx_mD.f64le` and `spe10_kz_mD.f64le`, little-endian f64 of 60×220×85 cells
+//! with x fastest, then y, then depth. A smaller grid uses the cells of lowest number in x and y, and the
+//! layers from `layer` downwards.
 //!
-//! **Generated**: log₁₀ K_x is a sum of smooth random fields, after the statistics of the real data.
-//! The upper 35 of 85 parts of the depth are like its Tarbert formation (near shore): smooth along x and y, with mean
-//! 1.4 and deviation 1. What lies below is like Upper Ness (fluvial): winding channels along y of mean 2.4 in shale of
-//! mean −0.8, sharply bounded. K_x is kept within the real range, 6.65·10⁻⁴ to 2·10⁴ mD. K_z is 0.3 K_x where rock
-//! conducts well and 10⁻⁴ K_x elsewhere: the two ratios that the real data have.
+//! **Generated**: log₁₀ K_x is a sum of smooth random fields, with the statistics of the real data. The upper
+//! 35 of 85 parts of the depth resemble the Tarbert formation (near shore): smooth along x and y, with mean
+//! 1.4 and deviation 1. The rest resembles Upper Ness (fluvial): winding channels along y of mean 2.4 in
+//! shale of mean −0.8, with sharp boundaries. K_x is kept within the real range, 6.65·10⁻⁴ to 2·10⁴ mD. K_z
+//! is 0.3 K_x in highly permeable rock and 10⁻⁴ K_x elsewhere: the two ratios of the real data.
 
 use krylith_core::{Error, Result};
 use rayon::prelude::*;
@@ -23,10 +23,10 @@ use crate::noise::smooth;
 /// Cells of the real data.
 const REAL: [usize; 3] = [60, 220, 85];
 
-/// K_x of the real data, mD.
+/// Range of K_x in the real data, mD.
 const RANGE: [f64; 2] = [6.65e-4, 2e4];
 
-/// K_x and K_z, mD, of a run of cells.
+/// K_x and K_z, in mD, of consecutive cells.
 pub(super) struct Permeability {
     first: usize,
     x: Vec<f64>,
@@ -34,12 +34,12 @@ pub(super) struct Permeability {
 }
 
 impl Permeability {
-    /// K of cell `i` along x, y or z.
+    /// Returns K of cell `i` along x, y or z.
     pub fn along(&self, i: usize, axis: usize) -> f64 {
         if axis == 2 { self.z[i - self.first] } else { self.x[i - self.first] }
     }
 
-    /// The cells `window` of generated rock.
+    /// Generates the cells `window`.
     pub fn generate(grid: Grid, window: Range<usize>, seed: u64) -> Self {
         let first = window.start;
         let (x, z) = window
@@ -47,18 +47,18 @@ impl Permeability {
             .with_min_len(1024)
             .map(|i| {
                 let at = grid.position(i);
-                // In whole numbers: the top has 35 of 85 parts, as in the real data.
+                // In integers: the top has 35 of 85 parts, as in the real data.
                 if at[2] * 85 < grid.sizes()[2] * 35 { tarbert(seed, at) } else { upper_ness(seed, at) }
             })
             .unzip();
         Self { first, x, z }
     }
 
-    /// The cells `window` of the real data, from `layer` down.
+    /// Reads the cells `window` of the real data, from `layer` downwards.
     ///
     /// # Errors
-    /// A grid that is larger than the data; a file that is missing, of another length, or has a value that is not
-    /// positive and finite.
+    /// Returns an error if the grid is larger than the data, or if a file is missing, has the wrong length,
+    /// or has a value that is not positive and finite.
     pub fn read(folder: &Path, grid: Grid, window: Range<usize>, layer: usize) -> Result<Self> {
         let [nx, ny, nz] = grid.sizes();
         if nx > REAL[0] || ny > REAL[1] || layer + nz > REAL[2] {
@@ -72,7 +72,7 @@ impl Permeability {
     }
 }
 
-/// The cells `window` of one file; holds a layer of the file beside them.
+/// Reads the cells `window` from one file; memory for one layer of the file is needed besides.
 fn read(path: &Path, grid: Grid, window: &Range<usize>, layer: usize) -> Result<Vec<f64>> {
     let io = |source| Error::Io { path: path.into(), source };
     let malformed = |message| Error::Format { path: path.into(), message };
@@ -106,12 +106,12 @@ fn read(path: &Path, grid: Grid, window: &Range<usize>, layer: usize) -> Result<
     Ok(values)
 }
 
-/// A random field of correlation lengths `lengths`, in cells.
+/// Evaluates a random field with correlation lengths `lengths`, in cells.
 fn field(seed: u64, stream: u64, at: [usize; 3], lengths: [f64; 3]) -> f64 {
     smooth(seed, stream, std::array::from_fn(|d| at[d] as f64 / lengths[d]))
 }
 
-/// K_x and K_z of smooth layers.
+/// Returns K_x and K_z in smooth layers.
 fn tarbert(seed: u64, at: [usize; 3]) -> (f64, f64) {
     let level = 1.4
         + 0.6 * field(seed, 11, at, [24.0, 24.0, 5.0])
@@ -120,16 +120,17 @@ fn tarbert(seed: u64, at: [usize; 3]) -> (f64, f64) {
     rock(level, 1.75)
 }
 
-/// K_x and K_z of channels in shale.
+/// Returns K_x and K_z of channels in shale.
 fn upper_ness(seed: u64, at: [usize; 3]) -> (f64, f64) {
-    // The zeros of a field that is long in y wind along y; a channel is what lies near them.
+    // A channel is the neighbourhood of the zeros of a field; as the field is elongated in y, they wind along
+    // y.
     let channel = field(seed, 14, at, [8.0, 40.0, 4.0]).abs() < 0.55;
     let grains = field(seed, 15, at, [3.0, 6.0, 1.5]);
     let level = if channel { 2.4 + 0.7 * grains } else { -0.8 + 0.65 * grains };
     rock(level, 2.2)
 }
 
-/// K_x = 10^level within its range, and K_z; rock is clean where the level is above `clean`.
+/// Returns K_x = 10^level, kept within the real range, and K_z; rock is clean if the level is above `clean`.
 fn rock(level: f64, clean: f64) -> (f64, f64) {
     let x = 10f64.powf(level).clamp(RANGE[0], RANGE[1]);
     (x, if level > clean { 0.3 * x } else { 1e-4 * x })

@@ -1,28 +1,31 @@
-//! The pressure of an oil reservoir like model 2 of the tenth SPE comparative solution project (Christie & Blunt, 2001).
+//! The pressure of an oil reservoir like model 2 of the tenth SPE comparative solution project (Christie &
+//! Blunt, 2001).
 //!
-//! Slightly rough facts make a hard matrix: rock beside rock that conducts ten billion times better. One fluid that
-//! does not yield flows through cells of 20×10×2 ft,
+//! The matrix is hard because adjacent rocks differ in permeability by up to ten orders of magnitude. One
+//! incompressible fluid flows through cells of 20×10×2 ft,
 //!
 //! ```text
 //! −∇·(K/μ ∇p) = q,   no flow through the boundary,
 //! ```
 //!
-//! by finite volumes with two-point fluxes. Cells i and j share a face of area A, their centres are d apart, and K is
-//! diagonal (K_x = K_y), so with the harmonic mean of the face's direction
+//! by finite volumes with two-point fluxes. Cells i and j share a face of area A, their centres are d apart,
+//! and K is diagonal (K_x = K_y), so with the harmonic mean of K across the face
 //!
 //! ```text
 //! Σ_j T_ij (p_i − p_j) + Σ_w W_i (p_i − p_w) = 0,   T_ij = c A/(μ d) · 2 K_i K_j/(K_i + K_j).
 //! ```
 //!
-//! Five vertical wells w go through every layer at given pressures p_w: an injector in the middle and a producer in
-//! each corner (five-spot). Peaceman (1978): W_i = 2π c K_x h/(μ ln(r_o/r_w)), h the thickness of the cell, and for
-//! K_x = K_y r_o = 0.14 √(dx² + dy²). The wells alone make the matrix regular.
+//! Five vertical wells w go through every layer at given pressures p_w: an injector in the middle and a
+//! producer in each corner (five-spot). Peaceman (1978): W_i = 2π c K_x h/(μ ln(r_o/r_w)), with h the
+//! thickness of the cell and r_o = 0.14 √(dx² + dy²) for K_x = K_y. Without the wells the matrix would be
+//! singular.
 //!
 //! Field units: pressure in psi, permeability in mD, viscosity μ in cP, lengths in ft, flow in barrels a day;
-//! c = 1.127·10⁻³. The matrix is a symmetric positive definite M-matrix, so pressures lie between those of the wells.
-//! Its largest and smallest T_ij are 5.8·10¹⁰ apart for the real data at 60×220×85 (about 10¹⁰ for generated ones).
+//! c = 1.127·10⁻³. The matrix is a symmetric positive definite M-matrix, so pressures lie between those of
+//! the wells. The ratio of its largest to its smallest T_ij is 5.8·10¹⁰ for the real data at 60×220×85 (about
+//! 10¹⁰ for generated ones).
 //!
-//! `field` tells where permeabilities come from.
+//! `field` reads or generates the permeabilities.
 
 mod field;
 
@@ -40,7 +43,7 @@ use field::Permeability;
 /// Edges of a cell, ft.
 const CELL: [f64; 3] = [20.0, 10.0, 2.0];
 
-/// c: barrels a day from mD·ft·psi/cP.
+/// Unit conversion c: barrels a day from mD·ft·psi/cP.
 const FLOW: f64 = 1.127e-3;
 
 /// One rank's rows of the reservoir.
@@ -50,14 +53,14 @@ pub(crate) struct Reservoir {
     rock: Permeability,
     /// c A/(μ d) of the faces across x, y, z.
     face: [f64; 3],
-    /// W over K_x.
+    /// W divided by K_x.
     well: f64,
     /// Pressures of the injector and of the producers.
     pressure: [f64; 2],
 }
 
 impl Reservoir {
-    /// The rows of `rank` among `ranks`.
+    /// Builds the rows of `rank` among `ranks`.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
         let grid = Grid::new(spec.grid())?;
         let seed = spec.whole("seed", 0..=u64::MAX)?;
@@ -89,7 +92,7 @@ impl Reservoir {
         })
     }
 
-    /// The sums of W and of W·p over the wells of cell `i`.
+    /// Returns the sums of W and of W·p over the wells of cell `i`.
     fn wells(&self, i: usize) -> [f64; 2] {
         let ([nx, ny, _], [x, y, _]) = (self.grid.sizes(), self.grid.position(i));
         let injector = x == nx / 2 && y == ny / 2;
@@ -140,7 +143,7 @@ impl SevenPoint for Reservoir {
         out[0] = self.wells(i)[1];
     }
 
-    /// The centre of the cell, ft; z is depth below the top.
+    /// Returns the centre of the cell in ft; z is depth below the top.
     fn coordinate(&self, i: usize) -> [f64; 3] {
         let at = self.grid.position(i);
         std::array::from_fn(|d| CELL[d] * (at[d] as f64 + 0.5))

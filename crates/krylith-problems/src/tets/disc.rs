@@ -1,9 +1,11 @@
-//! Bodies made of discs: a disc of triangles, repeated in layers, each prism cut into three tetrahedra.
+//! Bodies made of discs: a disc of triangles, repeated in layers, with each prism split into three
+//! tetrahedra.
 //!
-//! The disc is a square grid of n×n cells, mapped so that squares around its middle become circles (Shirley and Chiu 1997: all cells have
-//! the same area), and rings of 4n cells around it. Diagonals run outwards in each quadrant, so the square's corners, where two sides
-//! of a cell become one arc, are halved by them. A prism's faces are cut from the lower number's lower node to the higher number's
-//! upper one (Kuhn's rule), so tetrahedra meet face to face and an interior node has 14 neighbours.
+//! The disc is a square grid of n×n cells, mapped so that squares around its centre become circles (Shirley
+//! and Chiu 1997: all cells have the same area), with rings of 4n cells around it. Diagonals run outwards in
+//! each quadrant. They thus halve the cells at the square's corners, where two sides of a cell form one arc.
+//! A prism's faces are split from the lower node of the lower number to the upper node of the higher number
+//! (Kuhn's rule). Tetrahedra therefore meet face to face, and an interior node has 14 neighbours.
 
 use krylith_base::threads::{collect, each_chunk};
 use krylith_core::{Error, Result};
@@ -30,10 +32,11 @@ pub struct Disc {
 }
 
 impl Disc {
-    /// A square of `cells` × `cells` (even) and `rings` rings around it, all equally wide.
+    /// Creates a square of `cells` × `cells` (even) and `rings` rings around it, all equally wide.
     ///
     /// # Errors
-    /// An odd or zero number of cells; a disc too large for 32-bit numbers.
+    /// Returns an error if the number of cells is odd or zero, or if the disc is too large for 32-bit
+    /// numbers.
     pub fn new(cells: usize, rings: usize) -> Result<Self> {
         if cells == 0 || cells % 2 == 1 || cells > 1 << 14 || rings > 1 << 14 {
             return Err(Error::invalid(format!(
@@ -83,17 +86,17 @@ impl Disc {
         Ok(Self { points, triangles, rim })
     }
 
-    /// Nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.points.len()
     }
-    /// Triangles.
+    /// Returns the number of triangles.
     pub fn triangles(&self) -> usize {
         self.triangles.len()
     }
 }
 
-/// The point of the unit disc for one of the square [−1, 1]².
+/// Maps a point of the square [−1, 1]² to the unit disc.
 fn round(a: f64, b: f64) -> [f64; 2] {
     if a == 0.0 && b == 0.0 {
         return [0.0, 0.0];
@@ -103,7 +106,7 @@ fn round(a: f64, b: f64) -> [f64; 2] {
     [r * angle.cos(), r * angle.sin()]
 }
 
-/// Which nodes of a body have consecutive numbers.
+/// Choice of the nodes of a body that get consecutive numbers.
 ///
 /// # Examples
 /// ```
@@ -119,13 +122,13 @@ fn round(a: f64, b: f64) -> [f64; 2] {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
-    /// Those of a disc: for long bodies.
+    /// The nodes of a disc: for long bodies.
     Discs,
-    /// Those of a line across the discs: for thin ones.
+    /// The nodes of a line across the discs: for thin bodies.
     Lines,
 }
 
-/// How discs stand upon each other.
+/// Layers of a body made of discs.
 ///
 /// # Examples
 /// ```
@@ -137,18 +140,19 @@ pub enum Numbering {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Layers<'a> {
-    /// Layers of prisms: one less than discs.
+    /// Number of layers of prisms: one less than discs.
     pub count: usize,
-    /// Which nodes have consecutive numbers.
+    /// Choice of consecutive numbers.
     pub numbering: Numbering,
-    /// Names of the first disc, the last, and what the rims make.
+    /// Names of the first disc, of the last disc, and of the surface formed by the rims.
     pub surfaces: [&'a str; 3],
 }
 
-/// Discs from s = 0 to s = 1, mapped to where `map(point of the disc, s)` puts them.
+/// Stacks discs from s = 0 to s = 1; `map(point of the disc, s)` gives the position of each node.
 ///
 /// # Errors
-/// No layer; more nodes or tetrahedra than a mesh may have; a map that makes a tetrahedron flat.
+/// Returns an error for zero layers, for more nodes or tetrahedra than a mesh may have, and if the map makes
+/// a tetrahedron flat.
 pub fn extrude(
     disc: &Disc,
     layers: Layers,

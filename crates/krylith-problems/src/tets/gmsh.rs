@@ -1,7 +1,9 @@
-//! Meshes from Gmsh: `.msh` files as text, versions 2.x and 4.1.
+//! Reader of meshes from Gmsh: `.msh` text files, versions 2.x and 4.1.
 //!
-//! Taken are linear tetrahedra, and linear triangles of physical groups, which become surfaces by their groups' names (a group without a
-//! name is `surface TAG`). Points and lines are passed over, and so are nodes that no tetrahedron has. Any other element is refused.
+//! Linear tetrahedra are read, and linear triangles of physical groups, which become surfaces with their
+//! groups' names (a group without a name becomes `surface TAG`). Points, lines, and nodes without a
+//! tetrahedron are ignored. Any other element is an error. name is `surface TAG`). Points and lines are
+//! passed over, and so are nodes that no tetrahedron has. Any other element is refused.
 
 use krylith_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -9,20 +11,21 @@ use std::path::Path;
 
 use super::{Surface, TetMesh};
 
-/// Reads a mesh.
+/// Reads a mesh from a file.
 ///
 /// # Errors
-/// A file that cannot be read; what is malformed, with its line; a binary file or another version; what [`TetMesh::new`] refuses.
+/// Returns an error if the file cannot be read, if it is malformed (with the line), if it is binary or of
+/// another version, and for what [`TetMesh::new`] refuses.
 pub fn read(path: impl AsRef<Path>) -> Result<TetMesh> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
     parse(path, &bytes)
 }
 
-/// The mesh in the bytes of a file; errors name `path`.
+/// Parses a mesh from the bytes of a file; errors name `path`.
 ///
 /// # Errors
-/// As [`read`], but for a file that cannot be read.
+/// Returns the errors of [`read`], except for a file that cannot be read.
 pub fn parse(path: impl AsRef<Path>, bytes: &[u8]) -> Result<TetMesh> {
     let path = path.as_ref();
     let text = std::str::from_utf8(bytes).map_err(|_| {
@@ -34,7 +37,7 @@ pub fn parse(path: impl AsRef<Path>, bytes: &[u8]) -> Result<TetMesh> {
     mesh.finish(path)
 }
 
-/// Lines, and where they stand.
+/// The lines of a file and the current line number.
 struct Reader<'a> {
     path: &'a Path,
     lines: std::str::Lines<'a>,
@@ -42,7 +45,7 @@ struct Reader<'a> {
     bytes: usize,
 }
 
-/// What was read.
+/// The content read so far.
 #[derive(Default)]
 struct Mesh {
     version: usize,
@@ -51,14 +54,14 @@ struct Mesh {
     /// Physical groups of the geometry's surfaces (version 4).
     groups: HashMap<i64, Vec<i64>>,
     points: Vec<[f64; 3]>,
-    /// Place in `points` of the node with a tag.
+    /// Index in `points` of the node with a tag.
     place: HashMap<u64, u32>,
     tetrahedra: Vec<[u32; 4]>,
     /// Faces by physical group.
     faces: BTreeMap<i64, Vec<[u32; 3]>>,
 }
 
-/// Gmsh's numbers of elements.
+/// Gmsh's numbers of element types.
 const LINE: u64 = 1;
 const TRIANGLE: u64 = 2;
 const TETRAHEDRON: u64 = 4;
@@ -69,7 +72,7 @@ impl<'a> Reader<'a> {
         Error::parse(self.path, self.line, message)
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     fn next(&mut self) -> Option<&'a str> {
         loop {
             self.line += 1;
@@ -81,15 +84,15 @@ impl<'a> Reader<'a> {
     }
 
     fn need(&mut self, what: &str) -> Result<&'a str> {
-        self.next().ok_or_else(|| self.wrong(format!("the file ends where {what} is expected")))
+        self.next().ok_or_else(|| self.wrong(format!("the file ends; expected {what}")))
     }
 
     fn number<T: std::str::FromStr>(&self, word: Option<&str>, what: &str) -> Result<T> {
-        let word = word.ok_or_else(|| self.wrong(format!("expected {what}, and the line ends")))?;
+        let word = word.ok_or_else(|| self.wrong(format!("the line ends; expected {what}")))?;
         word.parse().map_err(|_| self.wrong(format!("`{word}`: expected {what}")))
     }
 
-    /// As many numbers as the line begins with.
+    /// Reads the first `N` numbers of the next line.
     fn numbers<T: std::str::FromStr + Copy + Default, const N: usize>(
         &mut self,
         what: &str,
@@ -102,10 +105,11 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// A count of things that take two bytes each at least, so that a wrong one is found before memory is asked for.
+    /// Checks a count of items of at least two bytes each, so that a wrong count fails before memory is
+    /// allocated.
     fn count(&self, count: usize, what: &str) -> Result<usize> {
         if count > self.bytes / 2 {
-            return Err(self.wrong(format!("{count} {what} in a file of {} bytes", self.bytes)));
+            return Err(self.wrong(format!("{count} {what} do not fit in a file of {} bytes", self.bytes)));
         }
         Ok(count)
     }
@@ -179,7 +183,7 @@ impl<'a> Reader<'a> {
                 if dimension != 2 {
                     continue;
                 }
-                let mut words = words.skip(6); // its box
+                let mut words = words.skip(6); // its bounding box
                 let groups: usize = self.number(words.next(), "a number of physical groups")?;
                 let mut list = Vec::new();
                 for _ in 0..self.count(groups, "physical groups")? {
@@ -199,7 +203,7 @@ impl<'a> Reader<'a> {
             return Err(self.wrong("more than 2^30 nodes"));
         }
         if mesh.place.insert(tag, mesh.points.len() as u32).is_some() {
-            return Err(self.wrong(format!("node {tag} stands twice")));
+            return Err(self.wrong(format!("node {tag} is listed twice")));
         }
         mesh.points.push(point);
         Ok(())
@@ -242,7 +246,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The corners of an element, if it is one that is used.
+    /// Stores the corners of an element if its type is used.
     fn element(
         &self,
         mesh: &mut Mesh,
@@ -263,10 +267,9 @@ impl<'a> Reader<'a> {
         };
         for corner in &mut corners[..used] {
             let tag: u64 = self.number(words.next(), "a corner's node")?;
-            *corner = *mesh
-                .place
-                .get(&tag)
-                .ok_or_else(|| self.wrong(format!("a corner at node {tag}, which is not there")))?;
+            *corner = *mesh.place.get(&tag).ok_or_else(|| {
+                self.wrong(format!("a corner refers to node {tag}, which the file does not have"))
+            })?;
         }
         if kind == TETRAHEDRON {
             mesh.tetrahedra.push(corners);
@@ -316,7 +319,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Mesh {
-    /// Leaves out nodes of no tetrahedron and names the surfaces.
+    /// Drops nodes without a tetrahedron and names the surfaces.
     fn finish(self, path: &Path) -> Result<TetMesh> {
         if self.tetrahedra.is_empty() {
             return Err(Error::format(

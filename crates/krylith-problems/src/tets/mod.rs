@@ -1,6 +1,7 @@
-//! Meshes of tetrahedra with named surfaces: generated, or read from files of Gmsh; finite elements are assembled on them row by row.
+//! Meshes of tetrahedra with named surfaces, generated or read from files of Gmsh, and row-wise assembly of
+//! finite elements on them.
 //!
-//! [`extrude`] fills discs in layers, of which the ventricle and the artery are made; [`gmsh::read`] reads a file.
+//! [`extrude`] stacks discs in layers to build the ventricle and the artery; [`gmsh::read`] reads a file.
 
 mod disc;
 pub mod gmsh;
@@ -16,12 +17,12 @@ pub use disc::{Disc, Layers, Numbering, extrude};
 pub(crate) use rows::{Rows, Shape, dot, for_chunks};
 pub(crate) use slice::slice;
 
-/// Tetrahedra, or faces, that a task takes.
+/// Tetrahedra, or faces, per task.
 const CHUNK: usize = 4096;
-/// Corner k of tetrahedron t is 4 t + k in 32 bits.
+/// Most tetrahedra of a mesh: corner k of tetrahedron t is stored as 4 t + k in 32 bits.
 const MOST: usize = 1 << 30;
 
-/// Faces of the boundary that have a name.
+/// A named set of boundary faces.
 ///
 /// # Examples
 /// ```
@@ -34,7 +35,7 @@ const MOST: usize = 1 << 30;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Surface {
-    /// What it is called.
+    /// The name of the surface.
     pub name: String,
     /// Corner nodes of each face; the normal (b − a) × (c − a) points out of the body.
     pub faces: Vec<[u32; 3]>,
@@ -55,17 +56,18 @@ pub struct TetMesh {
     points: Vec<[f64; 3]>,
     tetrahedra: Vec<[u32; 4]>,
     surfaces: Vec<Surface>,
-    /// Node i is a corner of tetrahedra `around[begin[i]..begin[i + 1]]`: 4 t + k where it is corner k of t, ascending.
+    /// Node i is a corner of the tetrahedra `around[begin[i]..begin[i + 1]]`: the value is 4 t + k if i is
+    /// corner k of t, ascending.
     begin: Vec<usize>,
     around: Vec<u32>,
 }
 
 impl TetMesh {
-    /// A mesh of these points; tetrahedra of negative volume and faces that point inwards are turned.
+    /// Creates a mesh; tetrahedra of negative volume and faces that point inwards are reoriented.
     ///
     /// # Errors
-    /// More than 2³⁰ tetrahedra, a corner that is not there, a volume of zero or not finite, a node in no tetrahedron, a face that belongs to
-    /// none or that two share.
+    /// Returns an error for more than 2³⁰ tetrahedra, a corner that does not exist, a volume that is zero or
+    /// not finite, a node in no tetrahedron, and a face that belongs to none or to two.
     pub fn new(
         points: Vec<[f64; 3]>,
         mut tetrahedra: Vec<[u32; 4]>,
@@ -112,23 +114,23 @@ impl TetMesh {
         Ok(mesh)
     }
 
-    /// Where the nodes lie.
+    /// Returns the coordinates of the nodes.
     pub fn points(&self) -> &[[f64; 3]] {
         &self.points
     }
-    /// Corner nodes of every tetrahedron.
+    /// Returns the corner nodes of every tetrahedron.
     pub fn tetrahedra(&self) -> &[[u32; 4]] {
         &self.tetrahedra
     }
-    /// All named surfaces.
+    /// Returns all named surfaces.
     pub fn surfaces(&self) -> &[Surface] {
         &self.surfaces
     }
 
-    /// The faces of the surface called `name`.
+    /// Returns the faces of the surface called `name`.
     ///
     /// # Errors
-    /// No such surface; those there are are named.
+    /// Returns an error if there is no such surface; the text lists the existing ones.
     pub fn surface(&self, name: &str) -> Result<&[[u32; 3]]> {
         self.surfaces.iter().find(|s| s.name == name).map(|s| &s.faces[..]).ok_or_else(|| {
             let known: Vec<_> = self.surfaces.iter().map(|s| s.name.as_str()).collect();
@@ -136,7 +138,7 @@ impl TetMesh {
         })
     }
 
-    /// The nodes of faces, ascending.
+    /// Returns the nodes of faces, ascending.
     pub fn nodes_of(faces: &[[u32; 3]]) -> Vec<u32> {
         let mut nodes = faces.as_flattened().to_vec();
         nodes.par_sort_unstable();
@@ -144,29 +146,29 @@ impl TetMesh {
         nodes
     }
 
-    /// 4 t + k for every tetrahedron t whose corner k is node `i`, ascending.
+    /// Returns 4 t + k for every tetrahedron t whose corner k is node `i`, ascending.
     pub fn around(&self, i: usize) -> &[u32] {
         &self.around[self.begin[i]..self.begin[i + 1]]
     }
 
-    /// The sum of the volumes.
+    /// Returns the sum of the volumes.
     pub fn volume(&self) -> f64 {
         let volume = |t: &[u32; 4]| signed_volume(t.map(|p| self.points[p as usize]));
         let sums: Vec<f64> = self.tetrahedra.par_chunks(CHUNK).map(|c| c.iter().map(volume).sum()).collect();
         sums.iter().sum()
     }
 
-    /// Orders the corners of a face of the boundary so that it points outwards.
+    /// Orders the corners of a boundary face so that its normal points outwards.
     fn turn_outwards(&self, face: &mut [u32; 3]) -> std::result::Result<(), String> {
         let name = |what: &str| format!("the face of the nodes {face:?} {what}");
         if face.iter().any(|&p| p as usize >= self.points.len()) {
             return Err(name(&format!(
-                "has a corner that is not there; there are {} nodes",
+                "has a corner that does not exist; there are {} nodes",
                 self.points.len()
             )));
         }
         if face[0] == face[1] || face[1] == face[2] || face[2] == face[0] {
-            return Err(name("has corners that are the same"));
+            return Err(name("has two equal corners"));
         }
         let mut owners = self.around(face[0] as usize).iter().map(|&c| self.tetrahedra[c as usize / 4]);
         let mut owners = owners.by_ref().filter(|t| face.iter().all(|p| t.contains(p)));
@@ -185,26 +187,26 @@ impl TetMesh {
     }
 }
 
-/// A sixth of the triple product of the edges from the first corner.
+/// Returns a sixth of the triple product of the edges from the first corner.
 pub(crate) fn signed_volume([a, b, c, d]: [[f64; 3]; 4]) -> f64 {
     let e = [b, c, d].map(|p| [p[0] - a[0], p[1] - a[1], p[2] - a[2]]);
     dot(e[0], cross(e[1], e[2])) / 6.0
 }
 
-/// a × b.
+/// Returns a × b.
 #[inline]
 pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 }
 
-/// ½ (b − a) × (c − a): as long as the face is large, and along its normal.
+/// Returns ½ (b − a) × (c − a): the face's normal, with the face's area as length.
 #[inline]
 pub(crate) fn area([a, b, c]: [[f64; 3]; 3]) -> [f64; 3] {
     let edge = |p: [f64; 3]| [p[0] - a[0], p[1] - a[1], p[2] - a[2]];
     cross(edge(b), edge(c)).map(|x| 0.5 * x)
 }
 
-/// For every node the corners of tetrahedra that it is, on all threads.
+/// Lists, for every node, the corners of tetrahedra at that node; runs on all threads.
 fn corners_of_nodes(n: usize, tetrahedra: &[[u32; 4]]) -> (Vec<usize>, Vec<u32>) {
     let corners = tetrahedra.as_flattened();
     let counts = collect(0..n + 1, CHUNK, &|_| AtomicUsize::new(0));
@@ -222,7 +224,7 @@ fn corners_of_nodes(n: usize, tetrahedra: &[[u32; 4]]) -> (Vec<usize>, Vec<u32>)
         around[at].store(c as u32, Ordering::Relaxed);
     });
     let mut around: Vec<u32> = around.into_iter().map(AtomicU32::into_inner).collect();
-    // Threads fill a node's list in any order.
+    // Threads fill a node's list in any order, so it is sorted.
     for_chunks(&begin, 1, &mut around, &|first, own| {
         let mut rest = own;
         for i in first.. {

@@ -1,5 +1,6 @@
-//! Assembly by rows: row i is the sum over the tetrahedra around node i in ascending order, so a row belongs to one thread, nothing is
-//! coloured and results do not depend on how many threads there are. What an element's four rows share is computed four times.
+//! Assembly by rows: row i is the sum over the tetrahedra around node i in ascending order. A row belongs to
+//! one thread, so no colouring is needed and results do not depend on the number of threads. Quantities that
+//! an element's four rows share are computed four times.
 
 use krylith_base::threads::{each_chunk, each_task};
 use krylith_core::matrix::Bsr;
@@ -8,17 +9,17 @@ use krylith_core::{Error, Result};
 use super::TetMesh;
 use crate::memory;
 
-/// Rows that a task takes.
+/// Rows per task.
 pub(super) const CHUNK: usize = 512;
 
-/// a · b.
+/// Returns a · b.
 #[inline]
 pub(crate) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
-/// Calls `work(i, its part)` on all threads for runs of rows that begin at i; row i has `factor` numbers for each of
-/// `begin[i]..begin[i + 1]`.
+/// Calls `work(i, its part)` on all threads for runs of rows that begin at row i. Row i has `factor` numbers
+/// for each item of `begin[i]..begin[i + 1]`.
 pub(crate) fn for_chunks<T: Send>(
     begin: &[usize],
     factor: usize,
@@ -36,21 +37,22 @@ pub(crate) fn for_chunks<T: Send>(
     each_task(tasks, &|(first, own)| work(first, own));
 }
 
-/// The matrix of a mesh: which nodes share an element with node i, and where each element's corners stand among them.
+/// The matrix of a mesh: nodes that share an element with node i, and the position of each element's corners
+/// among them.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
     pattern: Bsr,
-    /// For each entry of `TetMesh::around`: where the corners of that tetrahedron stand in the row.
+    /// For each entry of `TetMesh::around`: positions of that tetrahedron's corners in the row.
     places: Vec<[u8; 4]>,
-    /// Where the list of node i begins in `places`.
+    /// Start of node i's list in `places`.
     begin: Vec<usize>,
 }
 
 impl Rows {
-    /// The pattern of `mesh` with blocks of order `block`.
+    /// Builds the pattern of `mesh` with blocks of order `block`.
     ///
     /// # Errors
-    /// A node with more than 255 neighbours; not enough memory.
+    /// Returns an error if a node has more than 255 neighbours, or if memory is not sufficient.
     pub fn new(mesh: &TetMesh, block: usize) -> Result<Self> {
         let n = mesh.points().len();
         let neighbours = |i: usize, list: &mut Vec<u32>| {
@@ -113,12 +115,12 @@ impl Rows {
         Ok(Self { pattern, places, begin })
     }
 
-    /// The pattern; its values are zero.
+    /// Returns the pattern; its values are zero.
     pub fn pattern(&self) -> &Bsr {
         &self.pattern
     }
 
-    /// f ← the sum over elements, of b numbers a node: `row(i, its numbers)` on all threads.
+    /// Sets f to the sum over elements, b numbers per node: calls `row(i, its numbers)` on all threads.
     pub fn residual(&self, f: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
         let b = self.pattern.block();
         each_chunk(f, CHUNK * b, 1, &|chunk, own| {
@@ -128,7 +130,7 @@ impl Rows {
         });
     }
 
-    /// values ← `row(i, its blocks)` for every row, on all threads; blocks are zero before.
+    /// Sets the values of every row by `row(i, its blocks)`, on all threads; blocks are zeroed before.
     pub fn jacobian(&self, values: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
         let (row_ptr, bb) = (self.pattern.row_ptr(), self.pattern.block().pow(2));
         for_chunks(row_ptr, bb, values, &|first, own| {
@@ -145,36 +147,40 @@ impl Rows {
         });
     }
 
-    /// Where the corners of the tetrahedra around node `i` stand in its row, in the order of [`TetMesh::around`].
+    /// Returns the positions of the corners of the tetrahedra around node `i` in its row, in the order of
+    /// [`TetMesh::around`].
     #[inline]
     pub fn places(&self, i: usize) -> &[[u8; 4]] {
         &self.places[self.begin[i]..self.begin[i + 1]]
     }
 
-    /// Where column `j` stands in row `i`.
+    /// Returns the position of column `j` in row `i`.
     pub fn place(&self, i: usize, j: u32) -> usize {
         let row = &self.pattern.col()[self.pattern.row_ptr()[i]..self.pattern.row_ptr()[i + 1]];
         row.partition_point(|&k| k < j)
     }
 
-    /// Refuses vectors of another length than the unknowns.
+    /// Returns an error if a vector's length is not the number of unknowns.
     pub fn check(&self, what: &str, len: usize) -> Result<()> {
         if len == self.pattern.rows() {
             return Ok(());
         }
-        Err(Error::invalid(format!("{what} of {len} numbers for {} unknowns", self.pattern.rows())))
+        Err(Error::invalid(format!(
+            "{what} of {len} numbers for {} unknowns; expected one per unknown",
+            self.pattern.rows()
+        )))
     }
 
-    /// Refuses values of another length than the Jacobian's.
+    /// Returns an error if the number of values is not the Jacobian's.
     pub fn check_values(&self, len: usize) -> Result<()> {
         if len == self.pattern.stored() {
             return Ok(());
         }
-        Err(Error::invalid(format!("{len} values for a Jacobian of {}", self.pattern.stored())))
+        Err(Error::invalid(format!("got {len} values; the Jacobian has {}", self.pattern.stored())))
     }
 }
 
-/// Volume and gradients of the four linear shape functions of a tetrahedron.
+/// Volume of a tetrahedron and gradients of its four linear shape functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub volume: f64,
@@ -192,7 +198,7 @@ impl Shape {
         Self { volume: det / 6.0, gradients: [w, x, y, z] }
     }
 
-    /// ∂(numbers)ᵢ/∂x_d of what the corners hold.
+    /// Returns the gradients ∂(numbers)ᵢ/∂x_d of functions given by their corner values.
     #[inline]
     pub fn gradient(&self, corners: &[[f64; 3]; 4]) -> [[f64; 3]; 3] {
         std::array::from_fn(|i| {

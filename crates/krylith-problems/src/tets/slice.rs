@@ -8,7 +8,8 @@ use crate::nonlinear::Picture;
 /// Cells of a picture along its longer side.
 const CELLS: usize = 360;
 
-/// The values of a piecewise linear function in the plane where coordinate `normal` is 0, on a raster over the mesh's extent.
+/// Returns the values of a piecewise linear function in the plane where coordinate `normal` is 0, on a raster
+/// over the mesh's extent.
 pub(crate) fn slice(
     mesh: &TetMesh,
     normal: usize,
