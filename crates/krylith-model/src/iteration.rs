@@ -1,14 +1,19 @@
-//! Time of an iteration of any method with most preconditioners, from what each rank computes and sends.
+//! Time of an iteration of any method with most preconditioners, predicted from each rank's work and
+//! messages.
 //!
-//! * Products and exchanges are those of [`Machine::predict`]: BiCGSTAB has two of each in an iteration, and two preconditioners. GMRES applies
-//!   the preconditioner once more at the end of a cycle, FGMRES does not.
-//! * A preconditioner takes its bytes over the bandwidth of passes over vectors ([`Machine::passes`]), and a launch for each of its kernels.
-//!   Incomplete factors have levels that wait for each other besides, which bytes do not tell: their time is the least that it can be.
-//! * Passes over vectors take the bytes of the method's own ledger ([`MethodSpec::iteration_bytes`]), and a launch for each pass and each small step
-//!   on scalars between them. Those of GMRES with delayed Gram–Schmidt are measured.
-//! * Sums of several GPUs take an all-reduce each; a batch of iterations ends with a meeting of the hosts.
+//! * Products and exchanges are those of [`Machine::predict`]. BiCGSTAB has two of each per iteration, and
+//!   applies the preconditioner twice. GMRES applies it once more at the end of a cycle; FGMRES does not.
+//! * A preconditioner takes its bytes over the bandwidth of passes over vectors ([`Machine::passes`]), and a
+//!   launch for each of its kernels. Levels of incomplete factors also wait for each other, which the byte
+//!   count does not include: their time is a lower bound.
+//! * Passes over vectors take the bytes in the method's own ledger ([`MethodSpec::iteration_bytes`]). They
+//!   add a launch for each pass and for each small step on scalars in between. For GMRES with delayed
+//!   Gram–Schmidt these times are measured.
+//! * Each sum over several GPUs takes an all-reduce; each batch of iterations ends with a synchronisation of
+//!   the hosts.
 //!
-//! Left out: what a batch launches for a restart that does not come; storage in f32 but for GMRES's basis.
+//! Not modelled: unused launches that a batch contains for a restart, and storage in f32 other than GMRES's
+//! basis.
 
 use super::multilevel::{self, Hierarchy};
 use super::predict::{Load, Shape};
@@ -18,10 +23,10 @@ use krylith_core::operator::Terms;
 use krylith_core::precond::{PrecondSpec, TileFactor};
 use krylith_core::{Error, Result};
 
-/// Iterations of a method without a cycle of its own, after which the host looks.
+/// Iterations of a batch, after which the host checks the solve, for methods without a cycle of their own.
 const BATCH: f64 = 8.0;
 
-/// What an application of a preconditioner moves.
+/// Memory traffic of one application of a preconditioner.
 ///
 /// # Examples
 /// ```
@@ -43,32 +48,34 @@ const BATCH: f64 = 8.0;
 pub struct Applied {
     /// Bytes of a block row, vectors included.
     row: f64,
-    /// Bytes of a stored block, of all terms together.
+    /// Bytes per stored block, all terms together.
     block: f64,
-    /// Its kernels.
+    /// Number of kernels.
     launches: f64,
-    /// Exchanges of its own products.
+    /// Exchanges of the preconditioner's own products.
     exchanges: f64,
-    /// It makes the sums of `textbook` CG in its own pass.
+    /// True if its pass also computes the sums of `textbook` CG.
     sums: bool,
-    /// Nothing is left out but what hides behind bytes.
+    /// True if the time includes everything that matters; false if it is a lower bound.
     exact: bool,
-    /// Coarse levels, on one GPU.
+    /// The AMG hierarchy, predicted on one GPU.
     levels: Option<Hierarchy>,
 }
 
 impl Applied {
-    /// Of a preconditioner for a system; coarse levels are set up on this host for their sizes.
+    /// Counts the traffic of a preconditioner for a system. AMG is set up on this host to get the sizes of
+    /// its levels.
     ///
     /// # Errors
-    /// One whose time bytes do not tell, with why; what a set-up says.
+    /// Returns an error, with the reason, if the time does not follow from memory traffic, and the errors of
+    /// a set-up.
     pub fn of(precond: &PrecondSpec, terms: &Terms, threads: usize) -> Result<Self> {
         let (b, s, count) = (terms.block() as f64, terms.stages() as f64, terms.terms().len() as f64);
         let order = b * s;
-        // A block's place in a tile, and its numbers; M and L of one pattern have one factor.
+        // Per block: its values and its position in a tile. M and L with one pattern share one factor.
         let kept = |order: f64| 8.0 * order * order + 2.0;
         let patterns = if terms.shared_pattern() { 1.0 / count } else { 1.0 };
-        // Vectors in and out.
+        // Input and output vectors.
         let vectors = 16.0 * order;
         let moves = |row: f64, block: f64, launches: f64, exact: bool| Self {
             row,
@@ -81,12 +88,12 @@ impl Applied {
         };
         Ok(match precond {
             PrecondSpec::None => moves(0.0, 0.0, 0.0, true),
-            // Blocks of all stages, and of the components that are asked for.
+            // Blocks of all stages and of the requested components.
             PrecondSpec::Jacobi { block } => {
                 let numbers = order * s * block.map_or(b, |size| size as f64);
                 moves(8.0 * numbers + vectors, 0.0, 1.0, true)
             }
-            // A row of seven points: IC(0) reads one half for both sweeps.
+            // A 7-point row: IC(0) reads one half for both sweeps.
             PrecondSpec::BlockJacobi(tiles) => {
                 let numbers = if tiles.factor == Some(TileFactor::Ilu0) { 7.0 } else { 4.0 };
                 Self { sums: true, ..moves(8.0 * numbers + vectors, 0.0, 1.0, true) }
@@ -94,7 +101,8 @@ impl Applied {
             PrecondSpec::Ildu(ildu) => {
                 moves(vectors, (1.0 + ildu.fill as f64) * patterns * kept(order), 1.0, false)
             }
-            // Each stage its factors; y = 0, and before each stage but the first a product with one of the terms and what it leaves over.
+            // Each stage reads its factors. y = 0 is written first; every stage but the first adds a product
+            // with one of the terms and a residual.
             PrecondSpec::Stage(ildu) => {
                 let factors = (1.0 + ildu.fill as f64) * patterns * s * kept(b);
                 let (products, clear) = (s - 1.0, f64::from(s > 1.0));
@@ -111,17 +119,19 @@ impl Applied {
                 return Err(Error::Unsupported("direct factors are applied on the host".into()));
             }
             other => {
-                return Err(Error::Unsupported(format!("bytes do not tell how long {other} takes")));
+                return Err(Error::Unsupported(format!(
+                    "the time of {other} does not follow from its memory traffic"
+                )));
             }
         })
     }
 
-    /// Nothing is left out but what hides behind bytes.
+    /// Returns true if the predicted time is complete, and false if it is a lower bound.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// True where one GPU alone can be predicted.
+    /// Returns true if only one GPU can be predicted.
     pub fn is_of_one_gpu(&self) -> bool {
         self.levels.is_some()
     }
@@ -134,7 +144,7 @@ impl Applied {
     }
 }
 
-/// Seconds of an iteration.
+/// Predicted seconds of an iteration, by parts.
 ///
 /// # Examples
 /// ```
@@ -155,29 +165,32 @@ impl Applied {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Iteration {
-    /// Products.
+    /// Seconds of products.
     pub product: f64,
-    /// What of their exchanges is seen.
+    /// Seconds of exchanges that are not hidden behind products.
     pub exchange: f64,
-    /// Applications of the preconditioner.
+    /// Seconds of applying the preconditioner.
     pub preconditioner: f64,
-    /// Passes over vectors and the steps between them; of GMRES the orthogonalisation and the end of a cycle.
+    /// Seconds of passes over vectors and of the steps in between; for GMRES, of the orthogonalisation and
+    /// the end of a cycle.
     pub vectors: f64,
-    /// Sums over several GPUs.
+    /// Seconds of sums over several GPUs.
     pub sums: f64,
 }
 
 impl Iteration {
-    /// Seconds of all of it.
+    /// Returns the seconds of the whole iteration.
     pub fn all(&self) -> f64 {
         self.product + self.exchange + self.preconditioner + self.vectors + self.sums
     }
 }
 
-/// Products and preconditioners of an iteration; kernels beside them, which are passes over vectors and small steps; and sums.
+/// Returns, per iteration: products (and preconditioner applications), other kernels (passes over vectors and
+/// small steps), and sums.
 fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
     match method {
-        // The mean of a cycle. Twice, or column by column: projections and updates, then a norm, a copy, the step and the new column.
+        // Means over a cycle. Twice, or column by column: projections and updates, then a norm, a copy, the
+        // step and the new column.
         MethodSpec::Gmres(gmres) => {
             let m = gmres.restart as f64;
             match gmres.orthogonalization {
@@ -191,10 +204,11 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
         MethodSpec::Cg(cg) => match cg.form {
             CgForm::OneReduction => [1.0, 2.0 + 2.0, 1.0],
             CgForm::Pipelined => [1.0, 1.0 + 2.0, 1.0],
-            // Where z is r, (r, z) is summed in the pass that updates r.
+            // If z is r, the pass that updates r also sums (r, z).
             CgForm::Textbook | CgForm::Flexible => [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0],
         },
-        // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r where there is a preconditioner.
+        // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r if there is a
+        // preconditioner.
         MethodSpec::Cbcg(cbcg) => {
             let s = cbcg.steps as f64;
             [1.0, 2.0 + (7.0 - f64::from(preconditioned)) / s, 2.0 / s]
@@ -203,8 +217,8 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
 }
 
 impl Machine {
-    /// Seconds of kernels that together move so many bytes of vectors: at the rate of large orthogonalisations, which read and write as they do,
-    /// and a launch each.
+    /// Returns the seconds of `kernels` kernels that together move `bytes` bytes of vectors: a launch each,
+    /// plus the bytes at the rate of large orthogonalisations, which read and write similarly.
     pub fn passes(&self, bytes: f64, kernels: f64) -> f64 {
         let measured = match self.kernels.orthogonalization.0.as_slice() {
             [.., [x0, t0], [x1, t1]] if t1 > t0 => (x1 - x0) / (t1 - t0),
@@ -213,11 +227,12 @@ impl Machine {
         bytes / measured.min(self.read) + kernels * self.launch
     }
 
-    /// Time of an iteration on as many GPUs as there are loads, spread evenly over hosts. `dense` takes the kernel of dense blocks; `shape` is to be of
-    /// the same, and `applied` of the same system.
+    /// Predicts an iteration on as many GPUs as there are loads, spread evenly over hosts. `dense` selects
+    /// the kernel for dense blocks; `shape` must match it, and `applied` must belong to the same system.
     ///
     /// # Errors
-    /// A machine file that says nothing of these kernels, of several GPUs or of several hosts; coarse levels of several GPUs.
+    /// Returns an error if the machine file lacks these kernels, several GPUs or several hosts, and for AMG
+    /// on several GPUs.
     pub fn iteration(
         &self,
         loads: &[Load],
@@ -229,7 +244,7 @@ impl Machine {
     ) -> Result<Iteration> {
         let gpus = loads.len();
         if gpus > 1 && applied.is_of_one_gpu() {
-            return Err(Error::Unsupported("coarse levels are predicted on one GPU".into()));
+            return Err(Error::Unsupported("AMG is predicted on one GPU only".into()));
         }
         let m = method.restart().unwrap_or(1);
         let bare = self.predict(loads, shape, dense, m, hosts)?;
@@ -246,7 +261,7 @@ impl Machine {
                     Orthogonalization::Lowsync => self.kernels.orthogonalization.at(bytes),
                     _ => self.passes(bytes, kernels),
                 };
-                // Once a cycle: P⁻¹ V y, unless Z y is there, and the true residual.
+                // Once per cycle: P⁻¹ V y, unless Z y is available, and the true residual.
                 let m = m as f64;
                 applications += if *flexible { 0.0 } else { 1.0 / m };
                 let end = cycle_bytes(unknowns, m as usize) / self.read + bare.product + bare.communication;
@@ -256,7 +271,8 @@ impl Machine {
                 let mut bytes = method.iteration_bytes(0.0, preconditioned, unknowns, 100);
                 let mut kernels = kernels;
                 let textbook = matches!(method, MethodSpec::Cg(cg) if cg.form == CgForm::Textbook);
-                // Neither r and z are read again for their sums, nor p and q where the product goes by diagonals.
+                // Skip reading r and z for their sums if the preconditioner computes them, and p and q if the
+                // product by diagonals does.
                 let sums_elsewhere = f64::from(applied.sums) + f64::from(shape.diagonals > 0);
                 if textbook {
                     (bytes, kernels) = (bytes - 16.0 * unknowns * sums_elsewhere, kernels - sums_elsewhere);
@@ -302,12 +318,13 @@ mod tests {
         let cg: MethodSpec = "cg".parse().unwrap();
         let one = Load { near: 0.0, ..load() };
         let t = machine.iteration(&[one], &SCALAR, true, &cg, &jacobi, 1).unwrap();
-        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes a row of Jacobi; 12 vectors in four passes with two steps between.
+        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes a row for Jacobi; 12 vectors in
+        // four passes with two steps in between.
         close(t.product, 10e-6 + 104e6 / 1e12);
         close(t.preconditioner, 24e6 / 1e12 + 1e-6);
         close(t.vectors, 96e6 / 1e12 + 6e-6);
         assert_eq!((t.exchange, t.sums), (0.0, 0.0));
-        // Two sums of 3 µs on four GPUs, and a meeting of 30 in eight iterations.
+        // Two sums of 3 µs on four GPUs, and a synchronisation of 30 in eight iterations.
         let t = machine.iteration(&[load(); 4], &SCALAR, true, &cg, &jacobi, 1).unwrap();
         close(t.sums, 6e-6 + 30e-6 / 8.0);
         assert!(t.exchange > 0.0);
@@ -327,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Kernels are those that `method/*.rs` launches: sweeps, and steps that are no part of one.
+    /// Counts the kernels that `method/*.rs` launches: sweeps, and steps outside of sweeps.
     #[test]
     fn kernels_and_sums_are_those_of_the_methods() {
         for (text, with, without, sums) in [
@@ -337,7 +354,7 @@ mod tests {
             ("cg:form=pipelined", 3.0, 3.0, 1.0),
             ("bicgstab", 6.0, 6.0, 2.0),
             ("bicgstab:reductions=classical", 8.0, 8.0, 3.0),
-            // Six products: 5 passes, 6 steps and 7 kernels; the copy of r besides.
+            // Six products: 5 passes, 6 steps and 7 kernels, plus the copy of r.
             ("cbcg:s=6", 18.0 / 6.0, 19.0 / 6.0, 2.0 / 6.0),
             ("gmres:orthogonalization=cgs2", 8.0, 8.0, 3.0),
             ("gmres:restart=9,orthogonalization=mgs", 14.0, 14.0, 6.0),
@@ -363,12 +380,12 @@ mod tests {
         let (gmres, once) = (of("gmres:restart=10"), 24e6 / 1e12 + 1e-6);
         close(gmres.preconditioner, 1.1 * once);
         close(of("fgmres:restart=10").preconditioner, once);
-        // (4j + 8) N at j = 4.5, eight kernels, three sums of 3 µs; what ends a cycle is the same.
+        // (4j + 8) N at j = 4.5, eight kernels, three sums of 3 µs; the end of a cycle is the same.
         let cgs2 = of("gmres:restart=10,orthogonalization=cgs2");
         close(cgs2.vectors - gmres.vectors, (26.0 - 15.0) * 8e6 / 1e12 + 8e-6 - 20e-6);
         close(cgs2.sums - gmres.sums, 6e-6);
         assert!(of("gmres:restart=10,orthogonalization=mgs").sums > cgs2.sums);
-        // P-CBCG meets once a step.
+        // P-CBCG synchronises once per outer step.
         close(of("cbcg:s=12").sums, (2.0 * 3e-6 + 30e-6) / 12.0);
     }
 
@@ -380,7 +397,7 @@ mod tests {
             let applied = Applied::of(&text.parse().unwrap(), terms, 1).unwrap();
             machine.iteration(&[one], &SCALAR, true, &"cg".parse().unwrap(), &applied, 1).unwrap()
         };
-        // 48 bytes a cell, 72 with both halves, and r and z are not read for their sums.
+        // 48 bytes a cell, 72 with both halves; r and z are not read for their sums.
         let tiles = of("block-jacobi", &terms);
         close(tiles.preconditioner, 48e6 / 1e12 + 1e-6);
         close(tiles.vectors, 80e6 / 1e12 + 5e-6);
@@ -392,8 +409,8 @@ mod tests {
         assert_eq!((stages.block(), stages.stages(), stages.shared_pattern()), (4, 2, true));
         close(of("jacobi", &stages).preconditioner, (64.0 + 16.0) * 8e6 / 1e12 + 1e-6);
         close(of("jacobi:block=1", &stages).preconditioner, (16.0 + 16.0) * 8e6 / 1e12 + 1e-6);
-        // Per node x and y of both stages, y = 0, and a product with x and y, its places and three vectors more; per pair of blocks
-        // factors of two stages, and one block of the product.
+        // Per node: x and y of both stages, y = 0, a product with x and y, its index, and three more vectors.
+        // Per block pair: factors of two stages, and one block of the product.
         let row = 128.0 + 64.0 + 128.0 + 4.0 + 192.0;
         let block = 0.5 * (2.0 * (128.0 + 2.0) + 128.0 + 4.0);
         close(of("stage", &stages).preconditioner, (row * 1e6 + block * 7e6) / 1e12 + 5e-6);
@@ -410,14 +427,14 @@ mod tests {
         };
         let (jacobi, _) = of("jacobi");
         let (ildu, factors) = of("ildu");
-        // 7e6 entries of 10 bytes, and vectors.
+        // 7e6 entries of 10 bytes, plus vectors.
         close(ildu, 86e6 / 1e12 + 1e-6);
         assert!(jacobi < ildu && ildu < of("ildu:fill=1").0 && !factors.is_exact());
         let (_, amg) = of("amg");
         assert!(amg.is_of_one_gpu());
         let error = machine.iteration(&[load(); 2], &SCALAR, true, &cg, &amg, 1).unwrap_err().to_string();
         assert!(error.contains("one GPU"), "{error}");
-        for (text, word) in [("lu", "on the host"), ("ras", "bytes do not tell")] {
+        for (text, word) in [("lu", "on the host"), ("ras", "memory traffic")] {
             let error = Applied::of(&text.parse().unwrap(), &terms, 1).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }

@@ -1,12 +1,15 @@
-//! Predicts how long an iteration of Krylith takes on GPUs that are not at hand, from a machine file and from what each GPU computes and sends.
+//! Predicts the time of an iteration of Krylith on GPUs that are not available, from a machine file and from
+//! each GPU's work and messages.
 //!
-//! Nothing here needs a GPU. Times are in seconds, sizes in bytes and rates in bytes a second; tables for a reader are in microseconds
-//! and say so. This page is a tutorial; [the parts](#the-parts) are at its end. `krylith model` is the same on the command line.
+//! Nothing here needs a GPU. Times are in seconds, sizes in bytes and rates in bytes a second; tables are in
+//! microseconds and say so. This page is a tutorial; [the parts](#the-parts) are listed at its end.
+//! `krylith model` is the same on the command line.
 //!
 //! # A machine
 //!
-//! A [`Machine`] is what kernels of one GPU take, and what sums and exchanges of several take. Some are part of Krylith, by name
-//! ([`machines`]); `krylith bench links` writes the file of another, with no solve on several GPUs.
+//! A [`Machine`] holds the times of kernels on one GPU, and of sums and exchanges on several. Krylith
+//! includes some machines by name ([`machines`]). `krylith bench links` writes the file of another machine;
+//! it needs no solve on several GPUs.
 //!
 //! ```
 //! use krylith_model::Machine;
@@ -17,9 +20,10 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! # What each GPU has to do
+//! # The work of each GPU
 //!
-//! A [`Load`] for each GPU comes from a matrix and its partition, by [`loads`]; a [`Shape`] says what a row and a block of it cost.
+//! [`loads`] computes a [`Load`] for each GPU from a matrix and its partition; a [`Shape`] gives the cost of
+//! a row and of a block.
 //!
 //! ```
 //! use krylith::{operator::Terms, partition::Partitioner};
@@ -36,11 +40,11 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! Where there is no matrix yet, statistics will do: what is known of a mesh, or the boxes of [`scaling`].
+//! If there is no matrix yet, statistics suffice: known sizes of a mesh, or the boxes of [`scaling`].
 //!
 //! # A prediction
 //!
-//! [`Machine::iteration`] takes any method, and what is [`Applied`] as its preconditioner.
+//! [`Machine::iteration`] takes any method, and an [`Applied`] preconditioner.
 //!
 //! ```
 //! use krylith::operator::Terms;
@@ -67,8 +71,9 @@
 //!
 //! # Reading the result
 //!
-//! An [`Iteration`] has the seconds of its parts, and [`Times`] those of GMRES without a preconditioner, whose kernels were measured:
-//! for that [`Machine::predict`] and `krylith bench okp` can be compared ([`report::compare`]).
+//! An [`Iteration`] has the seconds of its parts. [`Times`] has those of GMRES without a preconditioner,
+//! whose kernels were measured. For this case, [`report::compare`] compares [`Machine::predict`] with
+//! `krylith bench okp`.
 //!
 //! ```
 //! use krylith_model::{Machine, scaling};
@@ -84,18 +89,20 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! What a model leaves out stands at the head of its file: GPUs that run at different speeds, messages that wait for each other, and levels of
-//! incomplete factors are among it.
+//! The head of each module lists what its model leaves out, such as GPUs of different speeds, messages that
+//! wait for each other, and waits between levels of incomplete factors.
 //!
 //! # The parts
 //!
-//! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: those that are part of Krylith;
-//! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both; [`Machine::iteration`]: any method with most preconditioners;
-//! * [`poisson`]: the same of P-CG and P-CBCG for a 7-point Poisson equation, beside what others have published;
-//! * [`multilevel`]: cycles over coarse levels, beside what this host takes for them;
-//! * [`spmv`]: products whose vectors every GPU holds whole;
-//! * [`scaling`]: weak and strong scaling over boxes, where no partition can be built;
-//! * [`report`]: tables, pictures, predictions as JSON, and their comparison with what was measured.
+//! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: the
+//!   files that are part of Krylith;
+//! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both; [`Machine::iteration`]:
+//!   any method with most preconditioners;
+//! * [`poisson`]: P-CG and P-CBCG for a 7-point Poisson equation, compared with published measurements;
+//! * [`multilevel`]: AMG cycles, compared with their time on this host;
+//! * [`spmv`]: products in which every GPU holds the whole vectors;
+//! * [`scaling`]: weak and strong scaling over boxes, for cases in which no partition can be built;
+//! * [`report`]: tables, pictures, predictions as JSON, and their comparison with measurements.
 
 mod iteration;
 mod machine;
@@ -117,12 +124,14 @@ pub use samples::{Samples, means};
 #[cfg(test)]
 pub(crate) use machine::tests;
 
-/// Mean bytes of an orthogonalisation of GMRES(m) with delayed Gram–Schmidt, vectors of `unknowns` f64: (2j + 6) N numbers at step j.
+/// Returns the mean bytes of an orthogonalisation of GMRES(m) with delayed Gram–Schmidt on vectors of
+/// `unknowns` f64: (2j + 6) N numbers at step j.
 pub fn orthogonalization_bytes(unknowns: f64, m: usize) -> f64 {
     8.0 * unknowns * (m as f64 + 5.0)
 }
 
-/// Bytes that the end of a cycle moves besides a product: V y (m + 3 vectors), x += V y (3), r = b − A x (3).
+/// Returns the bytes that the end of a cycle moves besides a product: V y (m + 3 vectors), x += V y (3),
+/// r = b − A x (3).
 pub fn cycle_bytes(unknowns: f64, m: usize) -> f64 {
     8.0 * unknowns * (m as f64 + 9.0)
 }

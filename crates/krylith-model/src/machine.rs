@@ -1,8 +1,9 @@
-//! The machine file: what the model knows of GPUs and of the links between them.
+//! The machine file: parameters of the GPUs and of the links between them.
 //!
-//! TOML, seconds and bytes throughout. A curve is a list of `[bytes, seconds]`, straight between its points. Everything in
-//! a file comes from `krylith bench links`, which runs kernels and never a solve on several GPUs, or from data sheets; the
-//! list `estimated` names what was not measured, and `sources` says where each number is from.
+//! It is TOML, in seconds and bytes throughout. A curve is a list of `[bytes, seconds]`, linear between its
+//! points. All numbers come from `krylith bench links`, which runs kernels and never a solve on several GPUs,
+//! or from data sheets. The list `estimated` names the parts that were not measured, and `sources` gives the
+//! origin of each number.
 //!
 //! The model takes curves and not a bandwidth. The start and the end of a grid, and the cache, make the share
 //! of bandwidth depend on the size. Measured points say so without a theory. The curve of a product is what
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Seconds over bytes: straight lines between points `[bytes, seconds]` of ascending bytes.
+/// A piecewise linear curve of seconds over bytes: points `[bytes, seconds]` with ascending bytes.
 ///
 /// # Examples
 /// ```
@@ -32,13 +33,14 @@ use std::path::Path;
 pub struct Curve(pub Vec<[f64; 2]>);
 
 impl Curve {
-    /// The line `fixed` + bytes/`rate`: seconds, and bytes a second.
+    /// Returns the line `fixed` + bytes/`rate`, in seconds, with `rate` in bytes a second.
     pub fn line(fixed: f64, rate: f64) -> Self {
         Self(vec![[0.0, fixed], [1e9, fixed + 1e9 / rate]])
     }
 
-    /// Seconds at a number of bytes: the last line goes on beyond the last point; below the first point the first line
-    /// does, but not below half the first point's seconds. 0 for a curve without points.
+    /// Returns the seconds at a number of bytes. The last segment is extended beyond the last point. The
+    /// first segment is extended below the first point, but not below half of its seconds. A curve without
+    /// points gives 0.
     pub fn at(&self, bytes: f64) -> f64 {
         let points = &self.0;
         let (first, last) = match points.as_slice() {
@@ -62,7 +64,7 @@ impl Curve {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{what}: points are [bytes, seconds], finite, not negative, by ascending bytes"
+            "{what}: points must be [bytes, seconds], finite and not negative, with ascending bytes"
         )))
     }
 }
@@ -82,18 +84,20 @@ impl Curve {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernels {
-    /// One product of GMRES with dense blocks, over the bytes of [`Shape::product_bytes`](crate::Shape::product_bytes).
+    /// One product of GMRES with dense blocks, over the bytes of
+    /// [`Shape::product_bytes`](crate::Shape::product_bytes).
     #[serde(default)]
     pub dense: Curve,
-    /// The same with structure inside the blocks.
+    /// The same for blocks whose structure is used (zero and equal entries skipped).
     #[serde(default)]
     pub structured: Curve,
-    /// Projection and update, the mean of a cycle of GMRES(30), over [`orthogonalization_bytes`](crate::orthogonalization_bytes).
+    /// Projection and update, the mean of a cycle of GMRES(30), over
+    /// [`orthogonalization_bytes`](crate::orthogonalization_bytes).
     #[serde(default)]
     pub orthogonalization: Curve,
 }
 
-/// What GPUs of one host do together, for one number of them; times are in seconds.
+/// Sums and exchanges of several GPUs of one host; times are in seconds.
 ///
 /// # Examples
 /// ```
@@ -108,15 +112,15 @@ pub struct Kernels {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// Seconds of an all-reduce of 33 numbers in a graph, beyond the kernel that computes them.
+    /// Seconds of an all-reduce of 33 numbers in a graph, without the kernel that computes them.
     pub all_reduce: f64,
-    /// Seconds of a sum over the ranks' host threads or processes, once a cycle.
+    /// Seconds of a sum over the ranks' host threads or processes, once per cycle.
     pub meeting: f64,
-    /// An exchange with nothing to hide behind, over the bytes that one GPU sends.
+    /// Seconds of an exchange that nothing hides, over the bytes that one GPU sends.
     pub exchange: Curve,
-    /// What a hidden exchange still costs.
+    /// Remaining seconds of a hidden exchange, over the bytes that one GPU sends.
     pub hidden: Curve,
 }
 
@@ -135,13 +139,13 @@ pub struct Host {
 pub struct Network {
     /// Seconds until the first byte of a message arrives.
     pub latency: f64,
-    /// Bytes a second and GPU, each way, while all GPUs of a host send.
+    /// Bytes a second per GPU, each way, while all GPUs of a host send.
     pub bandwidth: f64,
     /// Seconds of one level of a tree over hosts, one way; an all-reduce goes up and down.
     pub hop: f64,
 }
 
-/// A machine, as its file describes it: TOML, in seconds, bytes and bytes a second.
+/// A machine, as described by its file: TOML, in seconds, bytes and bytes a second.
 ///
 /// # Examples
 /// ```
@@ -168,35 +172,35 @@ pub struct Network {
 pub struct Machine {
     /// The version of the format: 1.
     pub schema: u32,
-    /// Its name in tables and pictures.
+    /// The machine's name in tables and pictures.
     pub name: String,
-    /// GPUs of one host that reach each other without the network.
+    /// Number of GPUs of one host that reach each other without the network.
     pub gpus_per_host: usize,
     /// Bytes a second that a GPU reads from its memory.
     pub read: f64,
-    /// Bytes of memory of a GPU; 0 where it does not matter.
+    /// Bytes of memory of a GPU; 0 if unknown.
     #[serde(default)]
     pub memory: f64,
     /// Seconds of a small kernel in a graph.
     pub launch: f64,
-    /// What was not measured here, by section.
+    /// Parts that were estimated rather than measured, by section.
     #[serde(default)]
     pub estimated: Vec<String>,
-    /// Parts that could not be measured, and why.
+    /// Parts that could not be measured, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where numbers are from.
+    /// Origin of the numbers, by section.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
     /// Kernels of one GPU.
     pub kernels: Kernels,
-    /// Links between hosts; without them a host is all there is.
+    /// Links between hosts; without them only one host can be predicted.
     #[serde(default)]
     pub network: Option<Network>,
-    /// GPUs of a host that store into each other's memory, by ascending number.
+    /// GPUs of a host that write to each other's memory, by ascending number of GPUs.
     #[serde(default)]
     pub peers: Vec<Host>,
-    /// The same by NCCL.
+    /// GPUs that communicate by NCCL, by ascending number of GPUs.
     #[serde(default)]
     pub nccl: Vec<Host>,
     /// P-CG and P-CBCG of a 7-point Poisson equation.
@@ -208,16 +212,16 @@ impl Machine {
     /// Reads and checks a machine file.
     ///
     /// # Errors
-    /// A file that cannot be read or is no machine file, with the line.
+    /// Returns an error if the file cannot be read, and one with the line if it is not a machine file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
         Self::parse(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
     }
 
-    /// As [`read`](Self::read), from text.
+    /// Parses the text of a machine file.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Returns an error, with the line, if the text is not a machine file.
     pub fn parse(text: &str) -> Result<Self> {
         let machine: Self = toml::from_str(text).map_err(|e| Error::invalid(e.to_string()))?;
         machine.check()?;
@@ -226,7 +230,10 @@ impl Machine {
 
     fn check(&self) -> Result<()> {
         if self.schema != 1 {
-            return Err(Error::invalid(format!("schema {} is not known; this version reads 1", self.schema)));
+            return Err(Error::invalid(format!(
+                "schema {} is unknown; this version reads schema 1",
+                self.schema
+            )));
         }
         let positive = |what: &str, v: f64| match v.is_finite() && v > 0.0 {
             true => Ok(()),
@@ -234,13 +241,18 @@ impl Machine {
         };
         let time = |what: &str, v: f64| match v.is_finite() && v >= 0.0 {
             true => Ok(()),
-            false => Err(Error::invalid(format!("`{what}` is {v}; it must be a number of seconds"))),
+            false => {
+                Err(Error::invalid(format!("`{what}` is {v}; it must be a number of seconds, at least 0")))
+            }
         };
         positive("gpus_per_host", self.gpus_per_host as f64)?;
         positive("read", self.read)?;
         time("launch", self.launch)?;
         if !(self.memory.is_finite() && self.memory >= 0.0) {
-            return Err(Error::invalid(format!("`memory` is {}; it must be a number of bytes", self.memory)));
+            return Err(Error::invalid(format!(
+                "`memory` is {}; it must be a number of bytes, at least 0",
+                self.memory
+            )));
         }
         self.kernels.dense.check("kernels.dense")?;
         self.kernels.structured.check("kernels.structured")?;
@@ -255,7 +267,7 @@ impl Machine {
         }
         for (name, hosts) in [("peers", &self.peers), ("nccl", &self.nccl)] {
             if hosts.windows(2).any(|w| w[0].gpus >= w[1].gpus) || hosts.iter().any(|h| h.gpus < 2) {
-                return Err(Error::invalid(format!("[[{name}]]: `gpus` must be 2 or more, and ascending")));
+                return Err(Error::invalid(format!("[[{name}]]: `gpus` must be at least 2 and ascending")));
             }
             for h in hosts {
                 time(&format!("{name}.all_reduce"), h.all_reduce)?;
@@ -267,7 +279,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The file's text, which [`parse`](Self::parse) reads again; numbers have five digits.
+    /// Returns the file's text, which [`parse`](Self::parse) reads; numbers have five digits.
     pub fn text(&self) -> String {
         let mut out = String::from(
             "# A machine as `krylith model` reads it: seconds, bytes, bytes a second. A curve is a list of [bytes, seconds].\n",
@@ -333,7 +345,8 @@ impl Machine {
 pub(crate) mod tests {
     use super::*;
 
-    /// Round numbers, for sums by hand: 1 TB/s, fixed 10 µs a product, 20 µs an orthogonalisation.
+    /// A machine with round numbers, for checks by hand: 1 TB/s, a constant 10 µs per product, 20 µs per
+    /// orthogonalisation.
     pub fn round() -> Machine {
         let host = |gpus: usize, all_reduce: f64, fixed: f64| Host {
             gpus,
@@ -372,7 +385,8 @@ pub(crate) mod tests {
         {
             assert_eq!(c.at(bytes), seconds, "{bytes}");
         }
-        // Nothing is for free below the first point, and noise at the end does not bend down.
+        // The extension below the first point keeps a minimum, and noise at the end does not give a falling
+        // curve.
         assert_eq!(Curve(vec![[10.0, 1.0], [11.0, 3.0]]).at(0.0), 0.5);
         assert_eq!(Curve(vec![[10.0, 3.0], [20.0, 2.0]]).at(50.0), 2.0);
         assert_eq!(Curve(vec![[10.0, 3.0]]).at(50.0), 3.0);

@@ -19,9 +19,9 @@ use std::path::Path;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shipped {
-    /// Its name on the command line.
+    /// The machine's name on the command line.
     pub name: &'static str,
-    /// The file.
+    /// The text of the machine file.
     pub text: &'static str,
 }
 
@@ -31,13 +31,13 @@ macro_rules! shipped {
     };
 }
 
-/// All of them; a measured one first.
+/// All included machines; the first one is measured.
 pub const ALL: [Shipped; 6] = shipped!["h200-nvlink", "jupiter", "okp-a100", "okp-v100", "summit", "abci"];
 
-/// All of them in words: name, what it is, how much was measured, and where each number is from.
+/// Describes all machines in text: name, hardware, how much was measured, and the origin of each number.
 ///
 /// # Errors
-/// None that a test would not have found.
+/// Returns an error if an included file is invalid, which a test rules out.
 pub fn list() -> Result<String> {
     let mut out = String::new();
     for shipped in ALL {
@@ -59,38 +59,39 @@ pub fn list() -> Result<String> {
 }
 
 impl Shipped {
-    /// The machine.
+    /// Returns the machine.
     ///
     /// # Errors
-    /// None that a test would not have found.
+    /// Returns an error if the included file is invalid, which a test rules out.
     pub fn machine(&self) -> Result<Machine> {
         Machine::parse(self.text).map_err(|e| Error::invalid(format!("machine `{}`: {e}", self.name)))
     }
 }
 
 impl Machine {
-    /// The machine of that name, in any case, or of the file at that path.
+    /// Opens the included machine of that name, in any case, or the file at that path.
     ///
     /// # Errors
-    /// Neither a name nor a file; a file that is no machine file, with the line.
+    /// Returns an error if it is neither a name nor a file, and one with the line if it is not a machine
+    /// file.
     pub fn open(name: &Path) -> Result<Self> {
         let text = name.to_string_lossy();
         if let Some(shipped) = ALL.iter().find(|s| s.name.eq_ignore_ascii_case(&text)) {
             return shipped.machine();
         }
-        // A word alone is meant as a name.
+        // A single word without an extension is meant as a name.
         let is_name = name.components().count() == 1 && name.extension().is_none();
         if is_name && !name.exists() {
             let names: Vec<&str> = ALL.iter().map(|s| s.name).collect();
             return Err(Error::invalid(format!(
-                "no machine `{text}`; known are {}, and the path of a machine file",
+                "no machine `{text}`; the known ones are {}; the path of a machine file is accepted, too",
                 names.join(", ")
             )));
         }
         Self::read(name)
     }
 
-    /// How much of it was measured, in a few words.
+    /// Returns a few words on how much of the machine was measured.
     pub fn origin(&self) -> String {
         match self.estimated.as_slice() {
             [] => "measured".into(),

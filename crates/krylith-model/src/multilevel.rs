@@ -1,10 +1,15 @@
-//! Coarse levels: what their set-up and a cycle move, and the time of an iteration of CG around it.
+//! Algebraic multigrid: memory traffic of its set-up and of a cycle, and the time of an iteration of CG with
+//! it.
 //!
-//! * Levels are real: the hierarchy is made on this host, and the sizes of its levels are those that a GPU finds, bit for bit.
-//! * A cycle takes its bytes over the bandwidth, and a launch for each of its passes: levels that are too small for a GPU cost launches alone.
-//! * An iteration adds a product, 12 vectors, and the kernels of CG's passes and steps where an application is worth many products.
-//! * The bytes of a set-up are what must move: on each level the matrix three times (strength, P, R A P), P and R written and read, and the coarser
-//!   matrix written twice, first its pattern. Its time is that of tables and sorts, which bytes do not tell.
+//! * Levels are real: the hierarchy is set up on this host, and its levels have exactly the sizes that a GPU
+//!   finds.
+//! * A cycle takes its bytes over the bandwidth, and a launch for each of its passes: small levels cost
+//!   launches only.
+//! * An iteration adds a product, 12 vectors, and the kernels of CG's passes and steps (its form for
+//!   applications that cost many products).
+//! * The bytes of a set-up are a lower bound: on each level the matrix three times (strength, P, R A P), P
+//!   and R written and read, and the coarser matrix written twice, first its pattern. Tables and sorts
+//!   dominate its time, and their cost does not follow from bytes.
 
 use super::Machine;
 use super::words::fold;
@@ -17,7 +22,7 @@ use krylith_plot::html::Table;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// One level.
+/// Sizes of one level.
 ///
 /// # Examples
 /// ```
@@ -34,21 +39,21 @@ use std::time::Instant;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Size {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: f64,
-    /// Stored blocks.
+    /// Number of stored blocks.
     pub blocks: f64,
-    /// Bytes of its matrices.
+    /// Bytes of the level's matrices.
     pub bytes: f64,
-    /// Bytes of P to it from the next level.
+    /// Bytes of the interpolation P from the next level.
     pub transfer: f64,
-    /// Cycles that one application makes here.
+    /// Number of cycles that one application makes on this level.
     pub visits: f64,
-    /// Kernels of each.
+    /// Number of kernels per visit.
     pub launches: f64,
 }
 
-/// A hierarchy as the model sees it.
+/// An AMG hierarchy, by sizes.
 ///
 /// # Examples
 /// ```
@@ -68,7 +73,7 @@ pub struct Size {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hierarchy {
-    /// Finest first.
+    /// The levels, finest first.
     pub levels: Vec<Size>,
     /// Bytes of one application.
     pub cycle: f64,
@@ -78,13 +83,14 @@ pub struct Hierarchy {
     pub unknowns: f64,
 }
 
-/// Levels that W and K visit twice from each visit of the one above.
+/// Levels that W and K cycles visit twice from each visit of the level above.
 const BRANCHING: usize = 4;
-/// Vectors that CG reads or writes in an iteration, and its kernels: (p, q), r, (r, z), x and p, and three small steps between.
+/// Vectors that CG reads or writes in an iteration, and its kernels: (p, q), r, (r, z), x and p, and three
+/// small steps in between.
 const CG: (f64, f64) = (12.0, 7.0);
 
 impl Hierarchy {
-    /// The levels of `p`, which multiplies with a system of `product` bytes.
+    /// Collects the sizes of `p`; a product with its system moves `product` bytes.
     pub fn of(p: &Multilevel<Cpu>, product: u64) -> Self {
         let (options, all) = (p.options(), p.levels());
         let steps = match options.smoothing {
@@ -95,7 +101,8 @@ impl Hierarchy {
         let levels = all.iter().enumerate().map(|(depth, level)| {
             let twice = options.cycle != Cycle::V && (1..=BRANCHING).contains(&depth) && !level.is_direct();
             visits *= if twice { 2.0 } else { 1.0 };
-            // A product and a pass for each step before and after, less the first product, R and P; the last level by its inverse.
+            // A product and a pass for each smoothing step before and after, minus the first product, then R
+            // and P; the last level uses its inverse.
             let smoothed = depth > 0 || options.smooth_finest;
             let launches = match (level.is_direct(), smoothed) {
                 (true, _) => 1.0,
@@ -119,23 +126,23 @@ impl Hierarchy {
         Self { levels, cycle: p.bytes() as f64, product: product as f64, unknowns }
     }
 
-    /// Bytes that a set-up moves at least.
+    /// Returns the least number of bytes that a set-up moves.
     pub fn set_up(&self) -> f64 {
         let of = |pair: &[Size]| 3.0 * pair[0].bytes + 4.0 * pair[0].transfer + 2.0 * pair[1].bytes;
         self.levels.windows(2).map(of).sum()
     }
 
-    /// Kernels of an application.
+    /// Returns the number of kernels of an application.
     pub fn launches(&self) -> f64 {
         self.levels.iter().map(|level| level.visits * level.launches).sum()
     }
 
-    /// Blocks, or nodes, of all levels over those of the first.
+    /// Returns the blocks, or nodes, of all levels over those of the first.
     pub fn complexity(&self, of: impl Fn(&Size) -> f64) -> f64 {
         self.levels.iter().map(&of).sum::<f64>() / of(&self.levels[0]).max(1.0)
     }
 
-    /// Bytes and kernels of an iteration of CG.
+    /// Returns the bytes and kernels of an iteration of CG.
     fn iteration(&self) -> (f64, f64) {
         let bytes = self.cycle + self.product + CG.0 * 8.0 * self.unknowns;
         (bytes, self.launches() + 1.0 + CG.1)
@@ -143,14 +150,14 @@ impl Hierarchy {
 }
 
 impl Machine {
-    /// Seconds of a cycle and of an iteration of CG around it, on one GPU.
+    /// Returns the seconds of a cycle and of an iteration of CG around it, on one GPU.
     pub fn multilevel(&self, h: &Hierarchy) -> [f64; 2] {
         let time = |(bytes, launches): (f64, f64)| bytes / self.read + launches * self.launch;
         [time((h.cycle, h.launches())), time(h.iteration())]
     }
 }
 
-/// What this host takes.
+/// Times measured on this host.
 ///
 /// # Examples
 /// ```
@@ -169,19 +176,19 @@ impl Machine {
 pub struct Here {
     /// Seconds of the set-up, operators and smoothers included.
     pub set_up: f64,
-    /// Seconds of a cycle, the median of some.
+    /// Seconds of a cycle: a median.
     pub cycle: f64,
-    /// Bytes a second of products with the system, by which the cycle is predicted.
+    /// Bytes a second of products with the system, which predict the cycle.
     pub rate: f64,
 }
 
-/// Times each of which is the median of several.
+/// Number of measurements; the result is their median.
 const TIMES: usize = 9;
 
-/// The levels alone, set up on this host.
+/// Sets up the hierarchy on this host, without measuring.
 ///
 /// # Errors
-/// As [`measure`].
+/// Returns the errors of [`measure`].
 pub fn hierarchy(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<Hierarchy> {
     let space = Cpu::new(terms.rows(), threads);
     let p = Multilevel::new(&space, terms, options)?;
@@ -189,10 +196,10 @@ pub fn hierarchy(terms: &Terms, options: MultilevelOptions, threads: usize) -> R
     Ok(Hierarchy::of(&p, a.bytes()))
 }
 
-/// Sets the hierarchy up on this host and measures a cycle and a product.
+/// Sets up the hierarchy on this host and measures a cycle and a product.
 ///
 /// # Errors
-/// A system that has no hierarchy; no room.
+/// Returns an error if the system has no hierarchy, or if memory is not sufficient.
 pub fn measure(terms: &Terms, options: MultilevelOptions, threads: usize) -> Result<(Hierarchy, Here)> {
     let space = Cpu::new(terms.rows(), threads);
     let begin = Instant::now();
@@ -217,7 +224,7 @@ pub fn measure(terms: &Terms, options: MultilevelOptions, threads: usize) -> Res
     Ok((Hierarchy::of(&p, a.bytes()), Here { set_up, cycle, rate }))
 }
 
-/// The prediction in words.
+/// Returns the prediction as text.
 pub fn text(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> String {
     let header = ["level", "nodes", "blocks", "MB", "P, MB", "visits", "launches"];
     let mut table = Table::new(format!("{title}: levels"), &header);
@@ -256,7 +263,7 @@ pub fn text(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Strin
     table.text() + &fold(&text)
 }
 
-/// The same as JSON.
+/// Returns the prediction as JSON.
 pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value {
     let [cycle, iteration] = machine.multilevel(h);
     let level = |l: &Size| {
@@ -284,10 +291,10 @@ pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value
     })
 }
 
-/// Coarse levels of a system of so many unknowns by the name of a preconditioner.
+/// Returns the AMG options of a preconditioner for a system of this order and number of unknowns.
 ///
 /// # Errors
-/// A preconditioner that has none.
+/// Returns an error if the preconditioner is not `amg` or `coarse`.
 pub fn options(
     precond: &krylith_core::precond::PrecondSpec,
     order: usize,
@@ -301,9 +308,9 @@ pub fn options(
             let options = amg.of_size(order, unknowns).options(order, krylith_core::Precision::F64);
             Ok(MultilevelOptions { smooth_finest: false, ..options })
         }
-        other => {
-            Err(Error::invalid(format!("--precond {other}: coarse levels are predicted: amg or coarse")))
-        }
+        other => Err(Error::invalid(format!(
+            "--precond {other}: only amg and coarse have coarse levels to predict"
+        ))),
     }
 }
 
@@ -333,10 +340,10 @@ mod tests {
             sizes.len() >= 3 && sizes[0].nodes == 1728.0 && sizes[0].blocks == 7.0 * 1728.0 - 6.0 * 144.0
         );
         assert_eq!(sizes[0].bytes, 12.0 * sizes[0].blocks);
-        // Chebyshev(2): three passes and three products around the first, what is left over, R and P.
+        // Chebyshev(2): three passes and three products around the first, the residual, R and P.
         assert!(sizes[..sizes.len() - 1].iter().all(|l| (l.visits, l.launches) == (1.0, 11.0)));
         assert_eq!(v.launches(), 11.0 * (sizes.len() - 1) as f64 + 1.0);
-        // Four products with A and one for what is left over are the most of a level.
+        // Four products with A and one for the residual are most of a level's cost.
         assert!(v.cycle > 4.0 * sizes[0].bytes && v.cycle < 20.0 * sizes[0].bytes);
         let by_hand: f64 =
             sizes.windows(2).map(|l| 3.0 * l[0].bytes + 4.0 * l[0].transfer + 2.0 * l[1].bytes).sum();
@@ -354,6 +361,6 @@ mod tests {
     #[test]
     fn other_preconditioners_are_refused() {
         let error = options(&"ildu".parse().unwrap(), 1, 1728).unwrap_err().to_string();
-        assert!(error.contains("--precond ildu: coarse levels are predicted"), "{error}");
+        assert!(error.contains("--precond ildu: only amg and coarse"), "{error}");
     }
 }

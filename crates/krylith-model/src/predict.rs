@@ -1,12 +1,16 @@
-//! Time of an iteration of GMRES(m) with delayed Gram–Schmidt, unpreconditioned, from what each rank computes and sends.
+//! Time of an iteration of GMRES(m) with delayed Gram–Schmidt, unpreconditioned, predicted from each rank's
+//! work and messages.
 //!
-//! * T_Kx: the product as one GPU takes it at the rank's size. Tiles without ghosts run while the halo travels.
-//! * T_c: what an exchange costs though it is hidden, and what of it is not: its own time less that of the interior rows.
-//! * T_Gn: projection and update as one GPU takes them at the rank's size, and one all-reduce.
-//! * the rest: once a cycle a product, the passes of its end, an all-reduce and a meeting of the ranks' hosts.
+//! * T_Kx: the product, as measured on one GPU at the rank's size. Tiles without ghosts run during the halo
+//!   exchange.
+//! * T_c: the exposed part of an exchange: the fixed cost of a hidden exchange, plus its own time minus that
+//!   of the interior rows.
+//! * T_Gn: projection and update, as measured on one GPU at the rank's size, and one all-reduce.
+//! * The rest, once per cycle: a product, the passes at its end, an all-reduce and a synchronisation of the
+//!   ranks' hosts.
 //!
-//! T_Kx + T_c is the largest over the ranks; T_Gn is that of the rank with most rows. What it leaves out: GPUs that run at
-//! different speeds, messages of a rank that wait for each other, and traffic of others on the network.
+//! T_Kx + T_c is the largest over the ranks; T_Gn is that of the rank with most rows. Not modelled: GPUs of
+//! different speeds, messages of a rank that wait for each other, and other traffic on the network.
 
 use super::machine::{Host, Machine};
 use super::{cycle_bytes, orthogonalization_bytes};
@@ -15,7 +19,7 @@ use krylith_core::partition::{Partition, Quality};
 use krylith_core::{Error, Result};
 use std::collections::HashSet;
 
-/// What a block row and a block cost.
+/// The cost of a block row and of a block.
 ///
 /// # Examples
 /// ```
@@ -33,20 +37,20 @@ use std::collections::HashSet;
 pub struct Shape {
     /// b: unknowns of a node in one stage.
     pub block: usize,
-    /// s: stages of the Runge–Kutta scheme, 1 where there is none.
+    /// s: stages of the Runge–Kutta scheme, 1 without stages.
     pub stages: usize,
-    /// Matrices of the sum, one or two.
+    /// Number of matrices in the sum, one or two.
     pub terms: usize,
-    /// Both have one pattern.
+    /// True if both matrices have one pattern.
     pub shared: bool,
-    /// Numbers stored for a block, of all terms together: b² a term where blocks are dense.
+    /// Numbers stored per block, of all terms together: b² per term if blocks are dense.
     pub slots: usize,
-    /// Numbers a row of a matrix of scalars that is stored by diagonals; 0 of what is stored by rows.
+    /// Numbers per row of a scalar matrix stored by diagonals; 0 if stored by rows.
     pub diagonals: usize,
 }
 
 impl Shape {
-    /// That of a system; `dense` uses no structure inside the blocks.
+    /// Returns the shape of a system; `dense` ignores structure inside the blocks.
     pub fn of(terms: &Terms, dense: bool) -> Self {
         let (block, count) = (terms.block(), terms.terms().len());
         let slots = if dense { count * block * block } else { Structure::find(terms).slots };
@@ -54,17 +58,17 @@ impl Shape {
         Self { block, stages: terms.stages(), terms: count, shared: terms.shared_pattern(), slots, diagonals }
     }
 
-    /// True where blocks are stored with fewer numbers than they have.
+    /// Returns true if blocks are stored with fewer numbers than they have entries.
     pub fn is_structured(&self) -> bool {
         self.slots < self.terms * self.block * self.block
     }
 
-    /// Bytes of a node in a vector.
+    /// Returns the bytes of a node in a vector.
     pub fn node(&self) -> f64 {
         (8 * self.block * self.stages) as f64
     }
 
-    /// Bytes that a product of block rows must move; `blocks` of all terms together.
+    /// Returns the bytes that a product of block rows must move; `blocks` counts all terms together.
     pub fn product_bytes(&self, rows: f64, blocks: f64) -> f64 {
         if self.diagonals > 0 {
             return (8.0 * self.diagonals as f64 + 2.0 * self.node()) * rows;
@@ -76,7 +80,7 @@ impl Shape {
     }
 }
 
-/// What one rank computes and sends for a product.
+/// Work and messages of one rank for a product.
 ///
 /// # Examples
 /// One of many GPUs has a cube of n³ points of a 7-point stencil, and a neighbour at each of its six faces.
@@ -95,22 +99,23 @@ impl Shape {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Load {
-    /// Block rows.
+    /// Number of block rows.
     pub rows: f64,
-    /// Stored blocks, all terms together.
+    /// Number of stored blocks, all terms together.
     pub blocks: f64,
-    /// Block rows that wait for the halo.
+    /// Number of block rows that wait for the halo.
     pub boundary: f64,
-    /// Nodes sent or received, whichever is more, over links of the host.
+    /// Number of nodes sent or received, whichever is larger, over links of the host.
     pub near: f64,
     /// The same over the network.
     pub far: f64,
 }
 
-/// Seconds of an iteration, and bytes of the rank with most to do; T with an index as in the OKP paper.
+/// Seconds of an iteration, and bytes of the rank with most work; T with an index as in the OKP paper.
 ///
 /// # Examples
-/// GMRES(30) on the paper's 151,686 nodes, b = 4 and s = 2, with dense blocks, for which an H200 took 242 µs (`bench/runs/2026-11-25-h200-suites`).
+/// GMRES(30) on the paper's 151,686 nodes, b = 4 and s = 2, with dense blocks. An H200 took 242 µs for it
+/// (`bench/runs/2026-11-25-h200-suites`).
 /// ```
 /// use krylith_model::{Machine, scaling};
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
@@ -125,11 +130,11 @@ pub struct Load {
 pub struct Times {
     /// T_Kx: the product.
     pub product: f64,
-    /// T_c: what of the exchange is seen.
+    /// T_c: the exposed part of the exchange.
     pub communication: f64,
-    /// T_Gn, its all-reduce included.
+    /// T_Gn: the orthogonalisation, its all-reduce included.
     pub orthogonalization: f64,
-    /// What a cycle takes besides, by iteration.
+    /// Work at the end of a cycle, divided by its iterations.
     pub other: f64,
     /// Bytes of a product.
     pub product_bytes: f64,
@@ -140,35 +145,36 @@ pub struct Times {
 }
 
 impl Times {
-    /// T_all: seconds of the whole iteration.
+    /// Returns T_all: the seconds of the whole iteration.
     pub fn all(&self) -> f64 {
         self.product + self.communication + self.orthogonalization + self.other
     }
 }
 
-/// ⌈log₂ n⌉.
+/// Returns ⌈log₂ n⌉.
 pub(super) fn levels(n: usize) -> f64 {
     f64::from(n.max(1).next_power_of_two().trailing_zeros())
 }
 
 impl Machine {
-    /// What `gpus` of one host do together: measured for as many, else for the next larger number, else for the largest.
+    /// Returns the times of `gpus` GPUs of one host: measured for as many, else for the next larger number,
+    /// else for the largest.
     fn together(&self, gpus: usize, hosts: usize) -> Result<&Host> {
         let list = if hosts == 1 && !self.peers.is_empty() { &self.peers } else { &self.nccl };
         list.iter().find(|h| h.gpus >= gpus).or(list.last()).ok_or_else(|| {
             let kind = if hosts == 1 { "[[peers]] or [[nccl]]" } else { "[[nccl]]" };
-            Error::invalid(format!("machine `{}` has no {kind}: it says nothing of several GPUs", self.name))
+            Error::invalid(format!("machine `{}` has no {kind}; several GPUs cannot be predicted", self.name))
         })
     }
 
-    /// An all-reduce of GMRES, and a meeting of the hosts' threads: seconds.
+    /// Returns the seconds of an all-reduce of GMRES, and of a synchronisation of the hosts' threads.
     pub(super) fn sums(&self, gpus: usize, hosts: usize) -> Result<(f64, f64)> {
         if gpus == 1 {
             return Ok((0.0, 0.0));
         }
         let host = self.together(gpus.div_ceil(hosts), hosts)?;
         let between = if hosts == 1 { 0.0 } else { 2.0 * levels(hosts) * self.network()?.hop };
-        // One GPU a host sums over the network alone.
+        // With one GPU per host, sums use the network alone.
         let within = if gpus.div_ceil(hosts) == 1 { 0.0 } else { host.all_reduce };
         Ok((within + between, host.meeting + between))
     }
@@ -176,13 +182,13 @@ impl Machine {
     fn network(&self) -> Result<&super::Network> {
         self.network.as_ref().ok_or_else(|| {
             Error::invalid(format!(
-                "machine `{}` has no [network]: it says nothing of several hosts",
+                "machine `{}` has no [network]; several hosts cannot be predicted",
                 self.name
             ))
         })
     }
 
-    /// What of an exchange a product shows: seconds beyond the product's own.
+    /// Returns the exposed part of an exchange: seconds beyond the product's own.
     fn exposed(&self, load: &Load, shape: &Shape, product: f64, gpus: usize, hosts: usize) -> Result<f64> {
         if gpus == 1 || load.near + load.far == 0.0 {
             return Ok(0.0);
@@ -192,7 +198,7 @@ impl Machine {
         let mut arrival = if near > 0.0 { host.exchange.at(near) } else { 0.0 };
         if far > 0.0 {
             let network = self.network()?;
-            // The host's curve at nothing sent: what the launches of an exchange cost anywhere.
+            // The host's curve at zero bytes: the launches of an exchange, which occur anywhere.
             let start = host.exchange.at(0.0);
             arrival = arrival.max(start + network.latency + far / network.bandwidth);
         }
@@ -200,11 +206,12 @@ impl Machine {
         Ok(host.hidden.at(near + far).min(arrival) + (arrival - interior).max(0.0))
     }
 
-    /// Time of an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts. `dense` takes the kernel of dense
-    /// blocks; `shape` is to be of the same.
+    /// Predicts an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts.
+    /// `dense` selects the kernel for dense blocks; `shape` must match it.
     ///
     /// # Errors
-    /// A machine file that says nothing of these kernels, of several GPUs or of several hosts; no load.
+    /// Returns an error if the machine file lacks these kernels, several GPUs or several hosts, and if there
+    /// is no load.
     pub fn predict(
         &self,
         loads: &[Load],
@@ -216,10 +223,10 @@ impl Machine {
         self.predict_on(loads, loads.len(), shape, dense, m, hosts)
     }
 
-    /// As [`predict`](Self::predict), with the loads of some of the `gpus` ranks that stand for all.
+    /// Like [`predict`](Self::predict), with the loads of some of the `gpus` ranks that represent all.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
+    /// Returns the errors of [`predict`](Self::predict).
     pub fn predict_on(
         &self,
         loads: &[Load],
@@ -231,7 +238,7 @@ impl Machine {
     ) -> Result<Times> {
         if loads.is_empty() || m == 0 || hosts == 0 || hosts > gpus {
             return Err(Error::invalid(format!(
-                "{gpus} GPUs on {hosts} hosts, restart {m}: at least 1 each"
+                "{gpus} GPUs on {hosts} hosts, restart {m}: expected at least 1 each, and no more hosts than GPUs"
             )));
         }
         let (name, curve) = match dense {
@@ -240,7 +247,10 @@ impl Machine {
         };
         for (name, curve) in [(name, curve), ("orthogonalization", &self.kernels.orthogonalization)] {
             if curve.0.is_empty() {
-                return Err(Error::invalid(format!("machine `{}` has no kernels.{name}", self.name)));
+                return Err(Error::invalid(format!(
+                    "machine `{}` has no kernels.{name}; measure them with `krylith bench links`",
+                    self.name
+                )));
             }
         }
         let mut times = Times::default();
@@ -268,15 +278,15 @@ impl Machine {
     }
 }
 
-/// Every rank's load; consecutive ranks share a host.
+/// Returns every rank's load; consecutive ranks share a host.
 ///
 /// # Errors
-/// As [`Quality::of`].
+/// Returns the errors of [`Quality::of`].
 pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<Load>> {
     let quality = Quality::of(terms, partition)?;
     let (ranks, owner) = (partition.ranks, &partition.owner);
     let host = |rank: u32| rank as usize * hosts / ranks;
-    // Nodes that cross between hosts, once for each rank that needs them: (node, reader).
+    // Nodes that cross between hosts, once for each rank that needs them: (node, receiving rank).
     let mut crossing = HashSet::new();
     if hosts > 1 {
         for (_, a) in terms.terms() {
@@ -318,7 +328,7 @@ mod tests {
         assert!((a - b).abs() <= 1e-12 * b.abs(), "{a:e} {b:e}");
     }
 
-    /// 1 MB of rows' worth on each GPU, all times by hand.
+    /// 1 MB of rows per GPU; all times can be checked by hand.
     fn load(near: f64, far: f64) -> Load {
         Load { rows: 1e5, blocks: 3e6, boundary: 2e4, near, far }
     }
@@ -347,7 +357,7 @@ mod tests {
         close(times.orthogonalization, 20e-6 + 35.0 * 6.4e6 / 1e12 + 3e-6);
         let one = machine.predict(&[load(0.0, 0.0)], &SHAPE, true, 30, 1).unwrap();
         close(times.other - one.other, (1.64e-6 + 3e-6 + 30e-6) / 30.0);
-        // With nothing inside all of it shows: 2 GPUs, 4 + 6.4 µs.
+        // Without interior rows the whole exchange is exposed: 2 GPUs, 4 + 6.4 µs.
         let all = Load { boundary: 1e5, ..load(1e4, 0.0) };
         let times = machine.predict(&[all; 2], &SHAPE, true, 30, 1).unwrap();
         close(times.communication, 1.64e-6 + 10.4e-6);
@@ -357,7 +367,7 @@ mod tests {
     fn hosts_add_their_network() {
         let machine = round();
         let all = Load { boundary: 1e5, ..load(0.0, 1e4) };
-        // NCCL's start for 4 GPUs a host, 5 µs, 640 KB at 10 GB/s; three levels of hosts up and down.
+        // NCCL's fixed cost for 4 GPUs per host, 5 µs; 640 KB at 10 GB/s; three levels of hosts up and down.
         let times = machine.predict_on(&[all], 32, &SHAPE, true, 30, 8).unwrap();
         close(times.communication, 1.64e-6 + 15e-6 + 5e-6 + 64e-6);
         close(times.orthogonalization, 20e-6 + 35.0 * 6.4e6 / 1e12 + 9e-6 + 24e-6);
@@ -392,7 +402,7 @@ mod tests {
             assert!(time(more, 32, 8) > t, "{more:?}");
         }
         assert!(time(base, 64, 16) > t);
-        // The slowest rank counts, wherever it stands.
+        // The slowest rank counts, at any position.
         let slow = Load { blocks: 6e6, ..base };
         let mixed = machine.predict_on(&[base, slow, base, base], 4, &SHAPE, true, 30, 1).unwrap();
         assert_eq!(mixed.product, machine.predict_on(&[slow], 4, &SHAPE, true, 30, 1).unwrap().product);
@@ -404,7 +414,8 @@ mod tests {
         let krylith_problems::SystemKind::Kronecker(k) = made.system else { panic!("a Kronecker sum") };
         let terms = Terms::kronecker(&k);
         let partition = Partitioner::Rows.partition(&terms, None, 4).unwrap();
-        // Slabs of two layers of 16 nodes: one layer to each side, every row at the border; hosts of two ranks.
+        // Slabs of two layers of 16 nodes: one layer to each side, every row at the boundary; hosts of two
+        // ranks.
         let found = loads(&terms, &partition, 2).unwrap();
         assert_eq!(found.iter().map(|l| l.rows).collect::<Vec<_>>(), [32.0; 4]);
         assert_eq!(found.iter().map(|l| l.boundary).collect::<Vec<_>>(), [16.0, 32.0, 32.0, 16.0]);

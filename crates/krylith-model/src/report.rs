@@ -1,4 +1,4 @@
-//! Tables, pictures and JSON of predictions, and how far they were from what was measured.
+//! Tables, pictures and JSON of predictions, and their comparison with measurements.
 
 use super::scaling::Point;
 use super::words::{columns, fold};
@@ -8,7 +8,7 @@ use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// One line of a prediction.
+/// One row of a prediction.
 ///
 /// # Examples
 /// ```
@@ -23,17 +23,17 @@ use serde_json::{Value, json};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: usize,
-    /// Dense or structured blocks.
+    /// True for dense blocks, false for structured ones.
     pub dense: bool,
-    /// What is predicted.
+    /// The predicted times.
     pub times: Times,
 }
 
-/// What a prediction is of.
+/// The subject of a prediction.
 ///
 /// # Examples
 /// ```
@@ -54,19 +54,19 @@ pub struct Row {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct About {
-    /// The system's text.
+    /// The text that names the system.
     pub system: String,
-    /// Its block rows.
+    /// Number of block rows.
     pub nodes: usize,
     /// The name of the partition.
     pub partition: String,
-    /// m of GMRES(m).
+    /// The restart m of GMRES(m).
     pub restart: usize,
-    /// How the program was called.
+    /// The command line of the program.
     pub command: String,
 }
 
-/// The name of the blocks in tables and files.
+/// Returns the name of the blocks in tables and files.
 fn blocks(dense: bool) -> &'static str {
     if dense { "dense" } else { "structured" }
 }
@@ -75,17 +75,17 @@ fn micro(seconds: f64) -> String {
     format!("{:.1}", 1e6 * seconds)
 }
 
-/// What a reader must know of a machine's numbers.
+/// Returns a line on the origin of a machine's numbers.
 fn provenance(machine: &Machine) -> String {
     fold(&format!("{}: {}", machine.name, machine.origin()))
 }
 
-/// What a prediction is of, for its first line.
+/// Returns the first line of a prediction.
 fn title(about: &About) -> String {
-    format!("{}: {} nodes, shared out by {}", about.system, about.nodes, about.partition)
+    format!("{}: {} nodes, distributed by {}", about.system, about.nodes, about.partition)
 }
 
-/// The tables of a prediction, in microseconds.
+/// Returns the tables of a prediction, in microseconds.
 pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
     let mut out = fold(&title(about)) + &provenance(machine);
     let method = format!("GMRES({}), no preconditioner", about.restart);
@@ -98,7 +98,7 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
             of.iter().map(|row| format!("{:.1}", number(&row.times))).collect()
         };
         let heads: Vec<String> = of.iter().map(|row| row.gpus.to_string()).collect();
-        let kind = if dense { "dense blocks" } else { "what is zero or equal in all blocks left out" };
+        let kind = if dense { "dense blocks" } else { "structured blocks (zero or equal entries skipped)" };
         out += "\n";
         out += &columns(
             &format!("{method}, {kind}: predicted µs an iteration"),
@@ -107,9 +107,9 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
             &[
                 ("hosts", of.iter().map(|row| row.hosts.to_string()).collect()),
                 ("product (T_Kx)", line(&|t| 1e6 * t.product)),
-                ("exchange, as far as seen (T_c)", line(&|t| 1e6 * t.communication)),
+                ("exchange, not hidden (T_c)", line(&|t| 1e6 * t.communication)),
                 ("orthogonalisation (T_Gn)", line(&|t| 1e6 * t.orthogonalization)),
-                ("end of a cycle, its share", line(&|t| 1e6 * t.other)),
+                ("end of a cycle, per iteration", line(&|t| 1e6 * t.other)),
                 ("the whole iteration (T_all)", line(&|t| 1e6 * t.all())),
                 ("MB of a product", line(&|t| t.product_bytes / 1e6)),
                 ("MB of an orthogonalisation", line(&|t| t.orthogonalization_bytes / 1e6)),
@@ -120,7 +120,7 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
     out
 }
 
-/// An iteration of one method and preconditioner on some GPUs.
+/// A prediction of one method and preconditioner on some number of GPUs.
 ///
 /// # Examples
 /// ```
@@ -135,15 +135,15 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: usize,
-    /// What is predicted.
+    /// The predicted times.
     pub times: Iteration,
 }
 
-/// What is predicted of a whole solve's attempt.
+/// The attempt of a whole solve whose times are predicted.
 ///
 /// # Examples
 /// ```
@@ -166,23 +166,23 @@ pub struct Line {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
-    /// Preconditioner and method.
+    /// Name of preconditioner and method.
     pub name: String,
-    /// Attempts that a solve makes before it and are not predicted, with why.
+    /// Earlier attempts of the solve that are not predicted, with the reason.
     pub before: Vec<(String, String)>,
-    /// How many may follow.
+    /// Number of attempts that may follow.
     pub behind: usize,
-    /// Nobody named it: it is what `auto` takes.
+    /// True if `auto` chose the attempt.
     pub auto: bool,
-    /// The preconditioner's time is the least that it can be.
+    /// True if the preconditioner's time is a lower bound.
     pub least: bool,
-    /// Blocks are multiplied with what is zero or equal in all of them left out.
+    /// True if zero or equal entries of all blocks are skipped in products.
     pub structured: bool,
-    /// What a reader should know besides.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// The attempt in words, and its times in microseconds.
+/// Returns the attempt as text, with its times in microseconds.
 pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> String {
     let mut out = fold(&title(about)) + &provenance(machine);
     if attempt.auto {
@@ -195,8 +195,8 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
     }
     let behind = match attempt.behind {
         _ if !attempt.auto => String::new(),
-        0 => "; nothing stands behind it".into(),
-        more => format!("; behind it, should it fail, stand {more} more"),
+        0 => "; there is no fallback".into(),
+        more => format!("; if it fails, up to {more} more attempts follow"),
     };
     let number = if attempt.auto { format!("{}. ", attempt.before.len() + 1) } else { String::new() };
     out += &fold(&format!("  {number}{}{behind}", attempt.name));
@@ -213,7 +213,7 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
         &[
             ("hosts", lines.iter().map(|l| l.hosts.to_string()).collect()),
             ("products", line(&|t| t.product)),
-            ("exchanges, as far as seen", line(&|t| t.exchange)),
+            ("exchanges, not hidden", line(&|t| t.exchange)),
             (
                 if attempt.least { "preconditioner, at least" } else { "preconditioner" },
                 line(&|t| t.preconditioner),
@@ -230,7 +230,7 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
     out
 }
 
-/// The same as JSON, in seconds.
+/// Returns the attempt as JSON, in seconds.
 pub fn attempt_json(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> Value {
     let rows: Vec<Value> = lines
         .iter()
@@ -262,7 +262,7 @@ fn values(t: &Times) -> Value {
     })
 }
 
-/// A prediction to be kept until it is measured.
+/// Returns a prediction as JSON, to be kept until it is measured.
 pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
     let rows: Vec<Value> = rows
         .iter()
@@ -281,7 +281,7 @@ pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
     })
 }
 
-/// One prediction beside its measurement.
+/// A prediction and its measurement.
 ///
 /// # Examples
 /// ```
@@ -293,42 +293,42 @@ pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// Dense or structured.
+    /// `dense` or `structured`.
     pub blocks: String,
-    /// Seconds an iteration, predicted.
+    /// Predicted seconds per iteration.
     pub predicted: f64,
-    /// Seconds an iteration, measured.
+    /// Measured seconds per iteration.
     pub measured: f64,
 }
 
 impl Compared {
-    /// Predicted over measured, less 1.
+    /// Returns predicted over measured, minus 1.
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
     }
 }
 
-/// Finds for each line of a prediction what `krylith bench okp` measured of as many nodes on as many GPUs.
+/// Finds, for each row of a prediction, the measurement of `krylith bench okp` with as many nodes and GPUs.
 ///
 /// # Errors
-/// Files that are not what they should be; nothing in common.
+/// Returns an error if a file is of another kind, or if the files have nothing in common.
 pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
     if prediction["kind"] != "prediction" {
         return Err(Error::invalid(
-            "the first file is no prediction of `krylith model SYSTEM --method gmres --precond none`",
+            "the first file must be a prediction by `krylith model SYSTEM --method gmres --precond none`",
         ));
     }
     let experiments = bench["experiments"].as_array().ok_or_else(|| {
         Error::invalid(
-            "the second file is not what `krylith bench okp --device cuda:0,1,…` writes: no experiments",
+            "the second file must be written by `krylith bench okp --device cuda:0,1,…`; it has no experiments",
         )
     })?;
     let nodes = prediction["nodes"].as_u64().unwrap_or(0);
     let restart = (prediction["restart"].as_u64(), bench["restart"].as_u64());
     if restart.0 != restart.1 {
-        return Err(Error::invalid(format!("GMRES restarts differ: {restart:?}")));
+        return Err(Error::invalid(format!("the GMRES restarts of the two files differ: {restart:?}")));
     }
     let mut found = Vec::new();
     for row in prediction["rows"].as_array().into_iter().flatten() {
@@ -358,7 +358,7 @@ pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
     Ok(found)
 }
 
-/// The table of a comparison; errors up to the share `within` are good.
+/// Returns the table of a comparison; errors up to the share `within` count as good.
 pub fn comparison(compared: &[Compared], within: f64) -> String {
     let mut table = Table::new("µs an iteration", &["blocks", "GPUs", "predicted", "measured", "error", ""]);
     for c in compared {
@@ -371,7 +371,7 @@ pub fn comparison(compared: &[Compared], within: f64) -> String {
             if c.error().abs() <= within { "within" } else { "BEYOND" }.into(),
         ]);
     }
-    format!("{}a prediction is good within {:.0} %\n", table.text(), 100.0 * within)
+    format!("{}a prediction is good if its error is within {:.0} %\n", table.text(), 100.0 * within)
 }
 
 /// A scaling study on one machine.
@@ -389,14 +389,15 @@ pub fn comparison(compared: &[Compared], within: f64) -> String {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub struct Study {
-    /// The machine.
+    /// The machine of the study.
     pub machine: Machine,
-    /// Its points.
+    /// Predictions for each number of GPUs.
     pub points: Vec<Point>,
 }
 
 impl Study {
-    /// Share of the ideal: T of the first point over T, where the system shrinks with the number of GPUs by that too.
+    /// Returns the efficiency: T of the first point over T and, if the system is fixed, over the growth in
+    /// GPUs.
     fn efficiency(&self, p: &Point, weak: bool, dense: bool) -> f64 {
         let time = |p: &Point| if dense { p.dense.all() } else { p.structured.all() };
         let Some(first) = self.points.first() else { return f64::NAN };
@@ -405,7 +406,7 @@ impl Study {
     }
 }
 
-/// Tables of a study, by machine: times and efficiency, and the parts of an iteration.
+/// Returns the tables of a study, by machine: times and efficiency, and the parts of an iteration.
 pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
     let mut out = String::new();
     for study in studies {
@@ -438,7 +439,7 @@ pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
     out
 }
 
-/// A study as JSON, in seconds and bytes.
+/// Returns a study as JSON, in seconds and bytes.
 pub fn study(title: &str, studies: &[Study], weak: bool, command: &str) -> Value {
     let machines: Vec<Value> = studies
         .iter()
@@ -461,7 +462,7 @@ pub fn study(title: &str, studies: &[Study], weak: bool, command: &str) -> Value
     json!({ "schema": 1, "kind": if weak { "weak" } else { "strong" }, "title": title, "command": command, "machines": machines })
 }
 
-/// Pictures of a study, by file name: efficiency, and time of an iteration.
+/// Returns pictures of a study, by file name: efficiency, and time of an iteration.
 pub fn pictures(title: &str, studies: &[Study], weak: bool) -> Vec<(String, String)> {
     let mut gpus: Vec<usize> = studies.iter().flat_map(|s| &s.points).map(|p| p.gpus).collect();
     gpus.sort_unstable();

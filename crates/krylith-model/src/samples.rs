@@ -1,8 +1,8 @@
-//! Repeated measurements, and means over several things measured.
+//! Repeated measurements, and means over several measured values.
 
 use serde_json::{Value, json};
 
-/// Seconds of each repetition, in the order they were taken.
+/// Seconds of each repetition, in order.
 ///
 /// # Examples
 /// ```
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub struct Samples(pub Vec<f64>);
 
 impl Samples {
-    /// The middle one, or the mean of the middle two; NaN of none.
+    /// Returns the middle value, or the mean of the middle two; NaN if there are none.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -25,19 +25,19 @@ impl Samples {
             n => 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]),
         }
     }
-    /// The shortest.
+    /// Returns the shortest time.
     pub fn min(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
-    /// The longest.
+    /// Returns the longest time.
     pub fn max(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
-    /// Everything, for a report.
+    /// Returns median, extremes and samples as JSON, for a report.
     pub fn json(&self) -> Value {
         json!({ "median": self.median(), "min": self.min(), "max": self.max(), "samples": self.0 })
     }
-    /// `0.167 (0.165–0.171)` in the unit that `scale` makes of seconds.
+    /// Returns a text such as `0.167 (0.165–0.171)`; `scale` converts seconds to its unit.
     pub fn text(&self, scale: f64) -> String {
         let digits = if self.median() * scale < 0.1 { 4 } else { 3 };
         let show = |x: f64| format!("{:.digits$}", x * scale);
@@ -45,7 +45,7 @@ impl Samples {
     }
 }
 
-/// Arithmetic and geometric mean of what is a positive number; NaN of nothing.
+/// Returns the arithmetic and the geometric mean of positive numbers; NaN if there are none.
 pub fn means(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let all: Vec<f64> = values.filter(|v| v.is_finite() && *v > 0.0).collect();
     let n = all.len() as f64;

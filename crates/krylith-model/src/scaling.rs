@@ -1,25 +1,27 @@
-//! Weak and strong scaling over more GPUs than a partition can be built for: each GPU has a box of nodes of the Stokes duct.
+//! Weak and strong scaling on more GPUs than a partition can be built for: each GPU has a box of nodes of the
+//! Stokes duct.
 //!
-//! A box of n nodes sends about n^⅔ of them through each face that has a neighbour. GPUs stand in a grid as nearly cubic as
-//! powers of two allow, and so do those of a host; the worst placed GPU is taken: neighbours on all sides, and of those
-//! of its host only the nearest. Edges and corners are counted with the faces.
+//! A box of n nodes sends about n^⅔ of them through each face that has a neighbour. GPUs form a grid as
+//! nearly cubic as powers of two allow, and so do those of a host. The prediction uses the worst placed GPU:
+//! neighbours on all sides, and only the nearest ones on its own host. Edges and corners are counted with the
+//! faces.
 
 use super::Machine;
 use super::predict::{Load, Shape, Times};
 use krylith_core::{Error, Result};
 
-/// The paper's case: b = 4, s = 2, M and L of one 15-point pattern.
+/// The paper's case: b = 4, s = 2, M and L with one 15-point pattern.
 pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };
-/// The same with what is found inside the blocks of the Stokes problem: 9 numbers of 32.
+/// The same with the structure inside the blocks of the Stokes problem: 9 numbers of 32.
 pub const STRUCTURED: Shape = Shape { slots: 9, ..DENSE };
-/// Blocks of a row, both matrices together.
+/// Blocks per row, both matrices together.
 const BLOCKS: f64 = 30.0;
-/// GMRES(m).
+/// The restart m of GMRES(m).
 pub const RESTART: usize = 30;
 /// Vectors that GMRES(30) keeps.
 const VECTORS: f64 = 36.0;
 
-/// One number of GPUs.
+/// A prediction for one number of GPUs.
 ///
 /// # Examples
 /// ```
@@ -35,11 +37,11 @@ const VECTORS: f64 = 36.0;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: usize,
-    /// Nodes of each GPU.
+    /// Number of nodes per GPU.
     pub nodes: f64,
     /// Time of an iteration of GMRES(30) with dense blocks.
     pub dense: Times,
@@ -47,13 +49,13 @@ pub struct Point {
     pub structured: Times,
 }
 
-/// Sides of a grid of 2^k boxes, largest first.
+/// Returns the sides of a grid of 2^k boxes, largest first.
 fn sides(count: usize) -> [usize; 3] {
     let k = count.next_power_of_two().trailing_zeros() as usize;
     std::array::from_fn(|d| 1 << ((k + 2 - d) / 3))
 }
 
-/// The load of the worst placed of `gpus` GPUs with `n` nodes each, `per_host` on a host.
+/// Returns the load of the worst placed of `gpus` GPUs with `n` nodes each, `per_host` on a host.
 pub fn load(n: f64, gpus: usize, per_host: usize) -> Load {
     let (all, host) = (sides(gpus), sides(per_host.min(gpus)));
     let faces: usize = all.iter().map(|&side| (side - 1).min(2)).sum();
@@ -71,7 +73,7 @@ pub fn load(n: f64, gpus: usize, per_host: usize) -> Load {
     }
 }
 
-/// Powers of two from `from` to `to`.
+/// Returns the powers of two from `from` to `to`.
 fn counts(from: usize, to: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(from.next_power_of_two()), |p| p.checked_mul(2)).take_while(move |&p| p <= to)
 }
@@ -84,33 +86,35 @@ fn point(machine: &Machine, n: f64, gpus: usize) -> Result<Point> {
     Ok(Point { gpus, hosts, nodes: n, dense: time(&DENSE, true)?, structured: time(&STRUCTURED, false)? })
 }
 
-/// `nodes` on each of 1, 2, 4, … GPUs.
+/// Predicts weak scaling: `nodes` on each of 1, 2, 4, … GPUs.
 ///
 /// # Errors
-/// As [`Machine::predict`]; nothing to compute.
+/// Returns the errors of [`Machine::predict`], and one if there is nothing to compute.
 pub fn weak(machine: &Machine, nodes: f64, to: usize) -> Result<Vec<Point>> {
     if !(nodes.is_finite() && nodes >= 1.0) || to == 0 {
-        return Err(Error::invalid(format!("weak scaling of {nodes} nodes to {to} GPUs; at least 1 each")));
+        return Err(Error::invalid(format!(
+            "weak scaling of {nodes} nodes to {to} GPUs; expected at least 1 of each"
+        )));
     }
     counts(1, to).map(|p| point(machine, nodes, p)).collect()
 }
 
-/// `unknowns` shared by as few GPUs as have room for them, twice as many, and so on.
+/// Predicts strong scaling: `unknowns` on the smallest sufficient number of GPUs, twice as many, and so on.
 ///
 /// # Errors
-/// As [`weak`]; too little memory on all of them.
+/// Returns the errors of [`weak`], and one if the memory of all GPUs is not sufficient.
 pub fn strong(machine: &Machine, unknowns: f64, to: usize) -> Result<Vec<Point>> {
     let nodes = unknowns * 8.0 / DENSE.node();
     if !(nodes.is_finite() && nodes >= 1.0) || to == 0 {
         return Err(Error::invalid(format!(
-            "strong scaling of {unknowns} unknowns to {to} GPUs; at least 8 and 1"
+            "strong scaling of {unknowns} unknowns to {to} GPUs; expected at least 8 unknowns and 1 GPU"
         )));
     }
     let bytes = DENSE.product_bytes(nodes, BLOCKS * nodes) + VECTORS * nodes * DENSE.node();
     let fits = |p: usize| machine.memory == 0.0 || bytes <= 0.95 * machine.memory * p as f64;
     let first = counts(1, to).find(|&p| fits(p) && nodes >= p as f64).ok_or_else(|| {
         Error::invalid(format!(
-            "{unknowns:e} unknowns need {:.0} GB, and {to} GPUs of {} have {:.0} GB; allow more with --to",
+            "{unknowns:e} unknowns need {:.0} GB, and {to} GPUs of {} have {:.0} GB; allow more GPUs with --to",
             bytes / 1e9,
             machine.name,
             machine.memory * to as f64 / 1e9
@@ -141,7 +145,7 @@ mod tests {
             assert!((load.near / face - near).abs() < 1e-9 && (load.far / face - far).abs() < 1e-9, "{gpus}");
             assert!((load.boundary / face - near - far).abs() < 1e-9);
         }
-        // A box of one node is all boundary, and no more than that.
+        // A box of one node is all boundary.
         assert_eq!(load(1.0, 8, 8).boundary, 1.0);
     }
 

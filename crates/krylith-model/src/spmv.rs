@@ -1,14 +1,16 @@
-//! Time of a product whose vectors every GPU holds whole, by the modes of Gao, Ji and Wang 2024 (NZ, 2NZ, LRA, LRA+RC) and by stores
-//! that travel while the product runs.
+//! Time of a product in which every GPU holds the whole vectors, by the modes of Gao, Ji and Wang 2024 (NZ,
+//! 2NZ, LRA, LRA+RC) and by stores that are sent during the product.
 //!
-//! * A block of rows takes the time of the product on one GPU, by the bytes that it moves: 12 an entry, 16 a row, and x once.
-//! * What a GPU has computed goes to every other: over the host's links by the machine file's curve, and between hosts once a host,
-//!   its GPUs sharing the links.
-//! * A second block hides the transfer of the first, redundant rows that of the last; stores by the product hide all but what
-//!   exceeds it.
+//! * A block of rows takes the time of the product on one GPU, by the bytes that it moves: 12 per entry, 16
+//!   per row, and x once.
+//! * Each GPU sends its result to every other: over the host's links by the machine file's curve, and between
+//!   hosts once per host, whose GPUs share the links.
+//! * A second block hides the transfer of the first, redundant rows hide that of the last. Stores by the
+//!   product hide all but what exceeds its time.
 //!
-//! Blocks are found as by the product itself, from a [`Profile`] of the matrix: entries before each 256th of its rows. It leaves out
-//! that x is read by more GPUs from the same caches, and that transfers take memory bandwidth from kernels.
+//! Blocks are found as by the product itself, from a [`Profile`] of the matrix: entries before each 256th of
+//! its rows. Not modelled: more GPUs read x from the same caches, and transfers take memory bandwidth from
+//! kernels.
 
 use super::Machine;
 use crate::means;
@@ -17,10 +19,11 @@ use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// The name of Krylith's product on one device in what the suite writes.
+/// The name of Krylith's product on one device in the suite's results.
 pub const OURS: &str = "Krylith";
 
-/// What a row of the suite is called over all matrices: shares of rows differ, the mode does not. Numbers of blocks are the same for all.
+/// Returns the name of a row of the suite over all matrices: it omits shares of rows, which differ between
+/// matrices, and keeps mode and number of blocks.
 pub fn kind(name: &str) -> String {
     match name.find(':') {
         Some(colon) if name[..colon].ends_with("nz") => name.into(),
@@ -29,12 +32,12 @@ pub fn kind(name: &str) -> String {
     }
 }
 
-/// Names of the modes, as the suite has them.
+/// Names of the modes in the suite.
 const MODES: [&str; 6] = ["nz", "2nz", "lra", "lra+rc", "nz:8", "fused"];
-/// Entries a row below which the paper's Table 3 has other parameters.
+/// Entries per row below which the paper's Table 3 has other parameters.
 const SHORT: f64 = 8.0;
 
-/// A matrix as the model sees it.
+/// A matrix, as far as the model needs it.
 ///
 /// # Examples
 /// ```
@@ -58,19 +61,20 @@ const SHORT: f64 = 8.0;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Profile {
-    /// Its name.
+    /// Name of the matrix.
     pub name: String,
-    /// Rows.
+    /// Number of rows.
     pub rows: f64,
     /// Entries before each of equal parts of the rows, as a share of all; from 0 to 1.
     pub before: Vec<f64>,
-    /// Entries.
+    /// Number of entries.
     pub entries: f64,
-    /// Where the longest row is, as a share of the rows.
+    /// Position of the longest row, as a share of the rows.
     pub longest: f64,
-    /// Seconds of the product on one GPU, measured; without, the bytes at the machine's bandwidth.
+    /// Measured seconds of the product on one GPU; without them the model uses its bytes over the machine's
+    /// bandwidth.
     pub seconds: Option<f64>,
-    /// Numbers of GPUs, modes and seconds, where measured.
+    /// Measurements: number of GPUs, mode and seconds.
     pub measured: Vec<(usize, String, f64)>,
 }
 
@@ -78,7 +82,7 @@ pub struct Profile {
 type Block = [f64; 2];
 
 impl Profile {
-    /// Share of the entries in the first share `x` of the rows.
+    /// Returns the share of the entries in the first share `x` of the rows.
     fn share(&self, x: f64) -> f64 {
         let parts = (self.before.len() - 1) as f64;
         let at = (x.clamp(0.0, 1.0) * parts).min(parts - 1e-9);
@@ -86,16 +90,16 @@ impl Profile {
         self.before[i] + rest * (self.before[i + 1] - self.before[i])
     }
 
-    /// Rows from share `a` to share `b`.
+    /// Returns the block of rows from share `a` to share `b`.
     fn block(&self, a: f64, b: f64) -> Block {
         [self.rows * (b - a).max(0.0), self.entries * (self.share(b) - self.share(a)).max(0.0)]
     }
 
-    /// Where a share `s` of the entries of some runs of rows ends, by bisection over their rows.
+    /// Cuts some ranges of rows into `ranks` blocks of equally many entries, by bisection over their rows.
     fn cut(&self, runs: &[[f64; 2]], ranks: usize) -> Vec<Block> {
         let all: f64 = runs.iter().map(|r| self.block(r[0], r[1])[1]).sum();
         let length: f64 = runs.iter().map(|r| (r[1] - r[0]).max(0.0)).sum();
-        // The first `x` of the runs' rows, one run after the other.
+        // The first share `x` of the ranges' rows, one range after the other.
         let up_to = |x: f64| -> Block {
             let (mut left, mut sum) = (x, [0.0; 2]);
             for r in runs {
@@ -123,7 +127,8 @@ impl Profile {
     }
 }
 
-/// Where A_l lies: the first rows if the longest is there, the last if it is there, else around it.
+/// Returns the position of A_l: the first rows if the longest is there, the last if it is there, otherwise
+/// around it.
 fn long_block(longest: f64, share: f64) -> [f64; 2] {
     match longest {
         x if x <= share => [0.0, share],
@@ -132,7 +137,7 @@ fn long_block(longest: f64, share: f64) -> [f64; 2] {
     }
 }
 
-/// d_l of LRA, and d_l and d_c of LRA+RC, by the paper's Table 3.
+/// Returns d_l of LRA, and d_l and d_c of LRA+RC, by the paper's Table 3.
 fn rule(mean: f64, gpus: usize) -> [f64; 3] {
     match (mean < SHORT, gpus <= 2) {
         (true, true) => [0.5, 0.4, 0.15],
@@ -143,7 +148,7 @@ fn rule(mean: f64, gpus: usize) -> [f64; 3] {
 }
 
 impl Machine {
-    /// Seconds until each of `gpus` GPUs has sent its rows to all others.
+    /// Returns the seconds until each of `gpus` GPUs has sent its rows to all others.
     fn spread(&self, blocks: &[Block], gpus: usize) -> f64 {
         if gpus < 2 {
             return 0.0;
@@ -162,7 +167,8 @@ impl Machine {
         inside + outside
     }
 
-    /// Seconds of a product on some GPUs by each of the modes `nz`, `2nz`, `lra`, `lra+rc`, `nz:8` and `fused`.
+    /// Returns the seconds of a product on `gpus` GPUs by each of the modes `nz`, `2nz`, `lra`, `lra+rc`,
+    /// `nz:8` and `fused`.
     pub fn product(&self, p: &Profile, gpus: usize) -> Vec<(&'static str, f64)> {
         let x = 8.0 * p.rows;
         let bytes = p.bytes([p.rows, p.entries]) + x;
@@ -170,7 +176,7 @@ impl Machine {
         if gpus < 2 {
             return MODES.map(|mode| (mode, one)).to_vec();
         }
-        // x is read once a GPU, by its blocks together.
+        // x is read once per GPU, by all its blocks together.
         let speed = bytes / one;
         let kernel = |block: &Block, share: f64| self.launch + (p.bytes(*block) + share * x) / speed;
         let longest =
@@ -178,7 +184,8 @@ impl Machine {
         let two = |first: &[Block], second: &[Block], again: f64| {
             let (k1, k2) = (longest(first, 0.5), longest(second, 0.5));
             let (c1, c2) = (self.spread(first, gpus), self.spread(second, gpus));
-            // The links take the second block when both its kernel and the first block's transfer are done.
+            // The links start on the second block when its kernel and the first block's transfer are both
+            // done.
             k1 + k2.max(c1) + c2.max(again)
         };
         let whole = p.cut(&[[0.0, 1.0]], gpus);
@@ -193,7 +200,7 @@ impl Machine {
         };
         let rc = {
             let [a, b] = long_block(p.longest, long_rc);
-            // Of the places beside A_l and at the ends, the one with fewer entries.
+            // Of the candidates beside A_l and at the ends, the one with fewest entries.
             let places = [[0.0, redundant], [1.0 - redundant, 1.0], [a - redundant, a], [b, b + redundant]];
             let free =
                 |r: &[f64; 2]| r[0] >= -1e-9 && r[1] <= 1.0 + 1e-9 && (r[1] <= a + 1e-9 || r[0] >= b - 1e-9);
@@ -210,7 +217,7 @@ impl Machine {
             ("2nz", two(&p.cut(&middle[..1], gpus), &p.cut(&middle[1..], gpus), 0.0)),
             ("lra", lra),
             ("lra+rc", rc),
-            // All but the last of eight blocks travel while others are computed.
+            // All but the last of eight blocks are sent while others are computed.
             ("nz:8", {
                 let (kernels, sent) = (nz + 7.0 * self.launch, self.spread(&whole, gpus));
                 (kernels + sent / 8.0).max(kernels / 8.0 + sent)
@@ -220,14 +227,16 @@ impl Machine {
     }
 }
 
-/// What `krylith bench spmv` wrote, as the model needs it.
+/// Reads the results of `krylith bench spmv` for the model.
 ///
 /// # Errors
-/// JSON of something else.
+/// Returns an error for JSON of another kind.
 pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
     let matrices = json["matrices"].as_array().filter(|_| json["suite"] == "spmv");
     let matrices = matrices.ok_or_else(|| {
-        Error::invalid("this is not what `krylith bench spmv` wrote: it has no list of matrices".to_string())
+        Error::invalid(
+            "the file must be written by `krylith bench spmv`; it has no list of matrices".to_string(),
+        )
     })?;
     let number = |v: &Value| v.as_f64();
     let one = |m: &Value| -> Option<Profile> {
@@ -252,7 +261,7 @@ pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
             entries: number(&m["shape"]["nonzeros"])?,
             before,
             longest: number(&m["longest"])?,
-            // A CPU's times say nothing of a machine of GPUs.
+            // Times of a CPU do not apply to a machine of GPUs.
             seconds: ours.filter(|_| gpu).and_then(|r| seconds(&r)),
             measured: measured.filter(|_| gpu).collect(),
         })
@@ -286,13 +295,13 @@ pub fn profiles(json: &Value) -> Result<Vec<Profile>> {
 pub struct Study {
     /// Tables for a terminal.
     pub text: String,
-    /// The same as numbers.
+    /// The tables as numbers.
     pub json: Value,
-    /// Speed-up over GPUs, as SVG.
+    /// The speed-up over the number of GPUs, as SVG.
     pub picture: String,
 }
 
-/// Tables of speed-ups by mode and number of GPUs, and how far they are from what was measured.
+/// Predicts speed-ups by mode and number of GPUs, and compares them with the measurements.
 pub fn study(machine: &Machine, profiles: &[Profile], gpus: &[usize]) -> Study {
     let mut speed = Table::new(
         format!(
@@ -334,7 +343,7 @@ pub fn study(machine: &Machine, profiles: &[Profile], gpus: &[usize]) -> Study {
         }
     }
     let good = errors.iter().filter(|e| **e <= 0.15).count();
-    beside.title = format!("Beside what was measured: {good} of {} within 15 %", errors.len());
+    beside.title = format!("Compared with measurements: {good} of {} within 15 %", errors.len());
     let mut text = speed.text();
     if !errors.is_empty() {
         text += &format!("\n{}", beside.text());

@@ -1,16 +1,17 @@
 //! Text for a terminal of 60 columns.
 
-/// Columns that a line has at most.
+/// Largest number of columns in a line.
 const WIDTH: usize = 60;
-/// Columns of numbers beside a label: more of them begin another table below.
+/// Largest number of numeric columns beside a label; more of them start another table below.
 const NUMBERS: usize = 4;
 
-/// Columns of a text.
+/// Returns the width of a text in columns.
 fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text in lines that are not too long, broken between words; what goes on is indented by two more.
+/// Breaks the text into lines of at most `WIDTH` columns, between words; continuation lines are indented by
+/// two more.
 pub fn fold(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -18,7 +19,7 @@ pub fn fold(text: &str) -> String {
         let (mut used, mut space) = (indent, 0);
         out += &" ".repeat(indent);
         for word in line.split_whitespace() {
-            // A long list without spaces is broken behind its commas.
+            // Break a long list without spaces after a comma.
             let long = width(word) > WIDTH - indent - 2;
             let pieces: Vec<&str> = if long { word.split_inclusive(',').collect() } else { vec![word] };
             for piece in pieces {
@@ -41,7 +42,8 @@ pub fn fold(text: &str) -> String {
     out
 }
 
-/// Parts in words, one a line, and a column of numbers for each head; of many heads some below the others.
+/// Returns a table: labels, one per line, with a column of numbers for each head. Many heads give several
+/// tables, one below the other.
 pub(crate) fn columns(title: &str, head: &str, heads: &[String], rows: &[(&str, Vec<String>)]) -> String {
     let label = rows.iter().map(|(name, _)| width(name)).chain([width(head)]).max().unwrap_or(0);
     let mut out = fold(title);
@@ -64,7 +66,7 @@ pub(crate) fn columns(title: &str, head: &str, heads: &[String], rows: &[(&str, 
     out
 }
 
-/// The widest line of a text, which no line of [`columns`] should exceed.
+/// Returns the widest line of a text, which no line of [`columns`] should exceed.
 #[cfg(test)]
 pub(crate) fn widest(text: &str) -> usize {
     text.lines().map(width).max().unwrap_or(0)

@@ -1,14 +1,17 @@
-//! Time of an iteration of P-CG and of its communication-avoiding form P-CBCG for a 7-point Poisson equation on a grid,
-//! cut into boxes, one a GPU. After Ali, Onodera, Idomura, Ina & Imamura (ScalA 2019), whose measurements it is compared with.
+//! Time of an iteration of P-CG and of its communication-avoiding form P-CBCG for a 7-point Poisson equation.
+//! The grid is cut into boxes, one per GPU. The model follows Ali, Onodera, Idomura, Ina & Imamura (ScalA
+//! 2019) and is compared with their measurements.
 //!
-//! * A kernel takes (f/F + b/B)/ratio: its operations f and bytes b for each point, the GPU's peak F and memory bandwidth B,
-//!   and the share of that roofline which it reaches on one GPU.
-//! * A halo is the surface of a box. Hosts share their link among their GPUs, and of a GPU's part halos reach a share.
-//! * An all-reduce goes up and down a tree over hosts. P-CG has two in an iteration, P-CBCG two in s iterations.
-//! * With overlap, P-CG hides the halo behind the inner part of the product and of the vector update before it, P-CBCG
-//!   behind the inner part of the product alone.
+//! * A kernel takes (f/F + b/B)/ratio per point: f and b are its operations and bytes, F and B the GPU's peak
+//!   and memory bandwidth. The ratio is the share of that roofline that it reaches on one GPU.
+//! * A halo is the surface of a box. The GPUs of a host share its link equally, and halos reach a fixed
+//!   fraction of a GPU's share.
+//! * An all-reduce goes up and down a tree over hosts. P-CG has two per iteration, P-CBCG two per s
+//!   iterations.
+//! * With overlap, P-CG hides the halo behind the inner part of the product and of the preceding vector
+//!   update. P-CBCG hides it behind the inner part of the product alone.
 //!
-//! It leaves out faces within a host, which go faster, and what a small kernel takes at least.
+//! Not modelled: faces within a host, which are faster, and the minimum time of a small kernel.
 
 mod study;
 
@@ -19,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 pub use study::Study;
 
-/// What the model needs besides a machine's memory bandwidth and network.
+/// Parameters of the model besides a machine's memory bandwidth and network.
 ///
 /// # Examples
-/// A kernel of the paper's Table III by hand: the product with its dot product, 17 operations and 92 bytes a point.
+/// A kernel of the paper's Table III by hand: the product with its dot product, 17 operations and 92 bytes a
+/// point.
 /// ```
 /// use krylith_model::{Machine, poisson::Method};
 /// let machine = Machine::open("summit".as_ref())?;
@@ -35,24 +39,24 @@ pub use study::Study;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
-    /// F: operations a second at the peak, f64.
+    /// F: peak operations a second, f64.
     pub peak: f64,
-    /// Roofline time over measured time on one GPU: the product.
+    /// Share of the roofline that the product reaches on one GPU: roofline time over measured time.
     pub product: f64,
-    /// The preconditioner.
+    /// The same share for the preconditioner.
     pub preconditioner: f64,
-    /// Updates of vectors.
+    /// The same share for updates of vectors.
     pub vectors: f64,
-    /// Gram matrices of P-CBCG.
+    /// The same share for Gram matrices of P-CBCG.
     pub gram: f64,
-    /// Sums of basis vectors of P-CBCG.
+    /// The same share for sums of basis vectors of P-CBCG.
     pub combine: f64,
-    /// What of a GPU's part of the host's link halos reach.
+    /// Share of a GPU's part of the host link that halos reach.
     pub halo_share: f64,
     /// Numbers of this file that were fitted to published measurements on several GPUs.
     #[serde(default)]
     pub fitted: Vec<String>,
-    /// Measurements that others have published.
+    /// Published measurements.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -73,25 +77,25 @@ pub struct Poisson {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// The table or figure.
+    /// The table or figure of the paper.
     pub source: String,
     /// Points in x, y, z.
     pub grid: [usize; 3],
-    /// Which solver.
+    /// The solver.
     pub method: Method,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: usize,
-    /// What was measured.
+    /// The measured quantity.
     pub part: Part,
-    /// Whether halos were hidden.
+    /// True if halos were hidden.
     #[serde(default)]
     pub overlap: bool,
-    /// Of a speed-up: over so many GPUs.
+    /// For a speed-up: the number of GPUs that it is relative to.
     #[serde(default)]
     pub over: Option<usize>,
-    /// Milliseconds an iteration; of a speed-up or a share the number itself.
+    /// Milliseconds per iteration; for a speed-up or a share, the number itself.
     pub value: f64,
-    /// Whether a number of the machine file was fitted to it, so that it tests nothing.
+    /// True if a number of the machine file was fitted to this value, so that it does not test the model.
     #[serde(default)]
     pub fitted: bool,
 }
@@ -126,7 +130,7 @@ impl Method {
     }
 }
 
-/// A part of an iteration, or what is derived from it.
+/// A part of an iteration, or a quantity derived from parts.
 ///
 /// # Examples
 /// In a machine file:
@@ -154,15 +158,15 @@ pub enum Part {
     Preconditioner,
     /// Vector updates and, in P-CBCG, matrix kernels.
     Vectors,
-    /// The exchange of halos, not hidden.
+    /// The exchange of halos that is not hidden.
     Halo,
     /// All-reduces.
     AllReduce,
-    /// The iteration.
+    /// The whole iteration.
     Total,
-    /// All-reduces over the iteration.
+    /// All-reduces as a share of the iteration.
     AllReduceShare,
-    /// How much sooner than `over` GPUs.
+    /// Speed-up over `over` GPUs.
     SpeedUp,
 }
 
@@ -181,16 +185,17 @@ impl Part {
     }
 }
 
-/// Operations and bytes of a kernel for each grid point and iteration.
+/// Operations and bytes of a kernel per grid point and iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Work {
     f: f64,
     b: f64,
 }
 
-// Table III of the paper, of P-CBCG with s = 12. P-CG's kernels are counted from it: the product and the preconditioner
-// do the same and a dot product each (2 operations, no bytes); the preconditioner also updates r (reads w, writes r); x and p
-// are updated in one pass (reads x, p and z, writes x and p). That is 276 bytes of P-CBCG's 338; the paper says "∼1.25×".
+// Table III of the paper, for P-CBCG with s = 12. P-CG's kernels are derived from it: the product and the
+// preconditioner do the same plus a dot product each (2 operations, no bytes). The preconditioner also
+// updates r (reads w, writes r); x and p are updated in one pass (reads x, p and z, writes x and p). That is
+// 276 bytes against P-CBCG's 338; the paper says "∼1.25×".
 const PRODUCT: Work = Work { f: 15.0, b: 92.0 };
 const PRECONDITIONER: Work = Work { f: 20.0, b: 128.0 };
 const BASIS_VECTORS: Work = Work { f: 3.0, b: 24.0 };
@@ -200,10 +205,10 @@ const CG_PRODUCT: Work = Work { f: 17.0, b: 92.0 };
 const CG_PRECONDITIONER: Work = Work { f: 24.0, b: 144.0 };
 const CG_VECTORS: Work = Work { f: 4.0, b: 40.0 };
 
-/// s for which Table III counts.
+/// The s of Table III.
 pub const STEPS: usize = 12;
 
-/// Seconds of an iteration.
+/// Predicted seconds of an iteration, by parts.
 ///
 /// # Examples
 /// ```
@@ -217,24 +222,24 @@ pub const STEPS: usize = 12;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Iteration {
-    /// Boxes along x, y, z.
+    /// Number of boxes along x, y, z.
     pub boxes: [usize; 3],
-    /// The product.
+    /// Seconds of the product.
     pub product: f64,
-    /// The preconditioner.
+    /// Seconds of the preconditioner.
     pub preconditioner: f64,
-    /// Vector updates and matrix kernels.
+    /// Seconds of vector updates and matrix kernels.
     pub vectors: f64,
-    /// A halo with nothing to hide behind.
+    /// Seconds of a halo exchange that nothing hides.
     pub halo: f64,
-    /// What of it is seen with overlap.
+    /// Seconds of it that remain with overlap.
     pub exposed: f64,
-    /// All-reduces.
+    /// Seconds of all-reduces.
     pub all_reduce: f64,
 }
 
 impl Iteration {
-    /// Seconds of the whole iteration, with or without overlap.
+    /// Returns the seconds of the whole iteration, with or without overlap.
     pub fn total(&self, overlap: bool) -> f64 {
         let halo = if overlap { self.exposed } else { self.halo };
         self.product + self.preconditioner + self.vectors + halo + self.all_reduce
@@ -253,8 +258,8 @@ impl Iteration {
     }
 }
 
-/// The boxes with the least surface among all ways to cut a grid in `count`, and the points of one box's surface that have a
-/// neighbour. No side is cut into more boxes than it has points.
+/// Returns the boxes with the least surface among all ways to cut a grid in `count`, and the number of
+/// surface points of one box that have a neighbour. No side is cut into more boxes than it has points.
 fn boxes(grid: [usize; 3], count: usize) -> Option<([usize; 3], f64)> {
     let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
     let mut best: Option<([usize; 3], f64)> = None;
@@ -276,7 +281,7 @@ fn boxes(grid: [usize; 3], count: usize) -> Option<([usize; 3], f64)> {
 }
 
 impl Poisson {
-    /// Refuses numbers that nothing can be predicted from.
+    /// Returns an error for numbers that allow no prediction.
     pub(super) fn check(&self) -> Result<()> {
         let positive = [
             ("peak", self.peak),
@@ -296,7 +301,7 @@ impl Poisson {
             let sized = p.gpus > 0 && !p.grid.contains(&0) && p.value.is_finite() && p.value > 0.0;
             if !sized || (p.part == Part::SpeedUp) != p.over.is_some_and(|over| over > 0) {
                 return Err(Error::invalid(format!(
-                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` stands with a \
+                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` belongs to a \
                      speed-up alone",
                     p.source, p.gpus
                 )));
@@ -305,7 +310,7 @@ impl Poisson {
         Ok(())
     }
 
-    /// The section of a machine file.
+    /// Returns the section of a machine file.
     pub(super) fn text(&self) -> String {
         let numbers = [
             ("product", self.product),
@@ -341,17 +346,18 @@ impl Poisson {
 }
 
 impl Machine {
-    /// An iteration on `gpus` GPUs; P-CBCG's basis has `s` vectors.
+    /// Predicts an iteration on `gpus` GPUs; P-CBCG's basis has `s` vectors.
     ///
     /// # Errors
-    /// A machine file without `[poisson]`, or without `[network]` for several hosts; more GPUs than can have boxes; `s` of 0.
+    /// Returns an error if the machine file has no `[poisson]`, or no `[network]` for several hosts, for more
+    /// GPUs than boxes fit, and for `s` = 0.
     pub fn poisson(&self, grid: [usize; 3], method: Method, s: usize, gpus: usize) -> Result<Iteration> {
         let of = self.poisson.as_ref().ok_or_else(|| {
-            Error::invalid(format!("machine `{}` has no [poisson]; `summit` and `abci` have", self.name))
+            Error::invalid(format!("machine `{}` has no [poisson]; use `summit` or `abci`", self.name))
         })?;
         let [nx, ny, nz] = grid;
         if gpus == 0 || s == 0 {
-            return Err(Error::invalid("at least 1 GPU and a basis of 1 vector are needed"));
+            return Err(Error::invalid("expected at least 1 GPU and a basis of at least 1 vector"));
         }
         let (boxes, surface) = boxes(grid, gpus).ok_or_else(|| {
             Error::invalid(format!("{nx}x{ny}x{nz} points cannot be cut into {gpus} boxes; take fewer GPUs"))
@@ -364,7 +370,8 @@ impl Machine {
                 time(CG_PRECONDITIONER, of.preconditioner),
                 time(CG_VECTORS, of.vectors),
             ),
-            // Of what Table III counts for s = 12, matrix kernels do work in proportion to s and move the same bytes.
+            // Relative to Table III (s = 12), matrix kernels do work in proportion to s and move the same
+            // bytes.
             Method::Cbcg => {
                 let scaled = |work: Work| Work { f: work.f * s as f64 / STEPS as f64, ..work };
                 (
@@ -382,7 +389,7 @@ impl Machine {
         if gpus > 1 {
             let network = self.network.as_ref().ok_or_else(|| {
                 Error::invalid(format!(
-                    "machine `{}` has no [network]: it says nothing of several GPUs",
+                    "machine `{}` has no [network]; several GPUs cannot be predicted",
                     self.name
                 ))
             })?;
@@ -449,7 +456,8 @@ mod tests {
         close(t.product, 2.0 * points * (17.0 / 1e13 + 92.0 / 1e12));
         close(t.vectors, 2.0 * points * (4.0 / 1e13 + 40.0 / 1e12));
         assert_eq!((t.halo, t.exposed, t.all_reduce), (0.0, 0.0, 0.0));
-        // 8 boxes on 2 hosts: three faces of 50² points at a quarter of 10 GB/s; one level of hosts, up and down.
+        // 8 boxes on 2 hosts: three faces of 50² points at a quarter of 10 GB/s; one level of hosts, up and
+        // down.
         let t = machine.poisson([100, 100, 100], Method::Cg, 12, 8).unwrap();
         close(t.halo, 5e-6 + 8.0 * 7500.0 / 2.5e9);
         close(t.all_reduce, 4.0 * (4e-6 + 8.0 / 1e10));
@@ -459,7 +467,7 @@ mod tests {
         close(c.all_reduce, (4.0 * 4e-6 + 2.0 * 8.0 * (91.0 + 144.0) / 1e10) / 12.0);
         close(c.exposed, (c.halo - inner * c.product).max(0.0));
         assert!(c.exposed > 0.0 && c.total(true) < c.total(false));
-        // A longer basis sums less often and computes more.
+        // A longer basis needs fewer sums and more operations.
         let longer = machine.poisson([100, 100, 100], Method::Cbcg, 16, 8).unwrap();
         assert!(longer.all_reduce < c.all_reduce && longer.vectors > c.vectors);
     }
@@ -499,7 +507,8 @@ mod tests {
         }
     }
 
-    /// The bounds are what a model of two fitted constants a machine leaves over: parts to a third, iterations to a fifth.
+    /// The bounds are the errors of a model with two fitted constants per machine: a third for parts, a fifth
+    /// for iterations.
     #[test]
     fn published_figures_are_met_within_bounds() {
         let grid = [1280, 1280, 4608];
@@ -521,7 +530,7 @@ mod tests {
         }
     }
 
-    /// What the paper concludes: P-CG is faster up to 3,840 GPUs, and on 7,680 both take about the same.
+    /// The paper's conclusion: P-CG is faster up to 3,840 GPUs, and on 7,680 both take about the same time.
     #[test]
     fn communication_avoiding_pays_where_the_paper_says() {
         let machine = shipped("summit");

@@ -1,4 +1,4 @@
-//! Tables and JSON of a prediction, and its errors against what others have published.
+//! Tables and JSON of a prediction, and its errors against published measurements.
 
 use super::{Iteration, Method, Part, Published, STEPS};
 use crate::Machine;
@@ -7,26 +7,26 @@ use krylith_core::Result;
 use krylith_plot::html::Table;
 use serde_json::{Value, json};
 
-/// One published number beside what the model says.
+/// A published number and the model's value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Beside {
     /// What was published.
     pub published: Published,
-    /// The same from the model, in the same unit.
+    /// The model's value, in the same unit.
     pub model: f64,
 }
 
 impl Beside {
-    /// Model over published, less 1.
+    /// Returns model over published, minus 1.
     pub(super) fn error(&self) -> f64 {
         self.model / self.published.value - 1.0
     }
 }
 
-/// What has been published of this grid on this machine, and what the model says.
+/// Returns the published numbers for this grid on this machine, with the model's values.
 ///
 /// # Errors
-/// As [`Machine::poisson`].
+/// Returns the errors of [`Machine::poisson`].
 pub(super) fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>> {
     let published = machine.poisson.iter().flat_map(|p| &p.published).filter(|p| p.grid == grid);
     published
@@ -43,7 +43,7 @@ pub(super) fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>>
         .collect()
 }
 
-/// A prediction of both solvers, beside what has been published of this grid on this machine.
+/// A prediction of both solvers, compared with published numbers for this grid on this machine.
 ///
 /// # Examples
 /// ```
@@ -60,19 +60,19 @@ pub(super) fn beside(machine: &Machine, grid: [usize; 3]) -> Result<Vec<Beside>>
 pub struct Study {
     /// Points in x, y, z.
     pub grid: [usize; 3],
-    /// Vectors of P-CBCG's basis.
+    /// Number of vectors of P-CBCG's basis.
     pub s: usize,
-    /// By method, then GPUs.
+    /// Predictions by method, then GPUs.
     pub rows: Vec<(Method, usize, Iteration)>,
-    /// What others have measured.
+    /// Published measurements with the model's values.
     beside: Vec<Beside>,
 }
 
 impl Study {
-    /// Both solvers on these numbers of GPUs.
+    /// Predicts both solvers on these numbers of GPUs.
     ///
     /// # Errors
-    /// As [`Machine::poisson`].
+    /// Returns the errors of [`Machine::poisson`].
     pub fn new(machine: &Machine, grid: [usize; 3], s: usize, gpus: &[usize]) -> Result<Self> {
         let mut rows = Vec::new();
         for method in [Method::Cg, Method::Cbcg] {
@@ -83,7 +83,7 @@ impl Study {
         Ok(Self { grid, s, rows, beside: beside(machine, grid)? })
     }
 
-    /// The tables in milliseconds, with what was fitted.
+    /// Returns the tables in milliseconds, with a list of the fitted numbers.
     pub fn text(&self, machine: &Machine) -> String {
         let [nx, ny, nz] = self.grid;
         let title = format!(
@@ -152,7 +152,7 @@ impl Study {
         out
     }
 
-    /// The same as JSON, in seconds; `command` is how the program was called.
+    /// Returns the study as JSON, in seconds; `command` is the command line of the program.
     pub fn json(&self, machine: &Machine, command: &str) -> Value {
         let rows: Vec<Value> = self
             .rows
