@@ -1,4 +1,4 @@
-//! Bars from left to right, their names before them and their numbers behind.
+//! Horizontal bars, with names to their left and numbers to their right.
 
 use crate::font;
 use crate::frame::{Axis, Frame, legend};
@@ -6,15 +6,15 @@ use crate::scene::{Anchor, MARGIN, SMALL, Scene, Stroke, WIDTH};
 use crate::theme::{Ink, PARTS};
 use crate::ticks::number;
 
-/// Widest name before a bar.
+/// Largest width of a name beside a bar.
 const BEFORE: f64 = 180.0;
 /// Height of a line of a name.
 const LINE: f64 = SMALL + 3.0;
 const BAR: f64 = 17.0;
-/// Bars beyond which a group is a row of markers.
+/// Largest number of bars; a group with more becomes a row of markers.
 const BARS: usize = 40;
 
-/// Draws a name in at most two lines, whose middle is `y`, to the left of `x`.
+/// Draws a name in at most two lines, centred at `y`, to the left of `x`.
 fn name_before(scene: &mut Scene, name: &[String], x: f64, y: f64) {
     let first = y - 0.5 * LINE * (name.len() as f64 - 1.0) + 0.36 * SMALL;
     for (i, line) in name.iter().enumerate() {
@@ -22,7 +22,7 @@ fn name_before(scene: &mut Scene, name: &[String], x: f64, y: f64) {
     }
 }
 
-/// Names in lines, and how much room they take.
+/// Breaks names into lines, and returns them with the width that they need.
 fn names_before<'a>(names: impl Iterator<Item = &'a String>) -> (Vec<Vec<String>>, f64) {
     let all: Vec<Vec<String>> = names.map(|n| font::wrap(n, SMALL, BEFORE, 2)).collect();
     let widest = all.iter().flatten().map(|l| font::width(l, SMALL)).fold(0.0, f64::max);
@@ -46,21 +46,22 @@ fn names_before<'a>(names: impl Iterator<Item = &'a String>) -> (Vec<Vec<String>
 /// assert!(stacked(&what).svg().contains("4.75 ms")); // the sum stands behind its bar
 /// ```
 pub struct Bars<'a> {
-    /// What they show.
+    /// Title of the picture.
     pub title: &'a str,
-    /// How the numbers came about, or nothing.
+    /// Subtitle, such as the source of the numbers; may be empty.
     pub subtitle: &'a str,
     /// Unit of the numbers.
     pub unit: &'a str,
-    /// What the parts are called.
+    /// Names of the parts.
     pub parts: &'a [&'a str],
-    /// A name and one number a part.
+    /// The bars: a name and one number per part.
     pub bars: &'a [(String, Vec<f64>)],
-    /// What was measured in a run of its own, for each bar: a mark on it, and the number behind it. Without it the sum stands there.
+    /// Value of each bar from a separate measurement: drawn as a mark, with its number. Without it the number
+    /// is the sum of the parts.
     pub whole: Option<&'a [f64]>,
 }
 
-/// Draws them. Every part is named in the legend, and tells its number where it is wide enough.
+/// Draws the bars. The legend names every part; a part shows its number if it is wide enough.
 pub fn stacked(what: &Bars) -> Scene {
     let Bars { title, subtitle, unit, parts, bars, whole } = *what;
     let mut scene = Scene::new(title);
@@ -95,7 +96,7 @@ pub fn stacked(what: &Bars) -> Scene {
             let part = parts.get(i).map_or("", String::as_str);
             let hint = format!("{part}: {} {unit}", text(*value));
             if wide > 0.0 {
-                // A hair of paper between neighbours.
+                // A thin gap between neighbours.
                 let place = [x, middle - 0.5 * BAR, (wide - 1.0).max(0.5), BAR];
                 scene.rect(place, Ink::Part(i), Some(hint));
             }
@@ -118,7 +119,7 @@ pub fn stacked(what: &Bars) -> Scene {
     scene.finish()
 }
 
-/// Digits as tables have them: one after the point, and more below 10.
+/// Formats as tables do: one digit after the point, and more below 10.
 fn text(v: f64) -> String {
     match v.abs() {
         size if size >= 9.995 => format!("{v:.1}"),
@@ -128,8 +129,8 @@ fn text(v: f64) -> String {
     }
 }
 
-/// Values of named things, upwards from 0, several series beside one another: bars with their numbers where these are few and each series
-/// has a colour of its own, and else a marker for each.
+/// Draws values of named things from 0 upwards, with several series side by side. Few values become bars with
+/// numbers if each series has its own colour; otherwise each value is a marker.
 pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> Scene {
     let mut scene = Scene::new(title);
     let mut top = scene.head("");
@@ -146,13 +147,13 @@ pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) 
     let most = series.iter().flat_map(|s| s.1.iter().copied()).filter(shown).fold(0.0, f64::max);
     let axis = Axis::from_zero("", most);
     let thick = if series.len() > 1 { 15.0 } else { BAR };
-    // Few names have room for markers below one another.
+    // With few names, markers are offset vertically.
     let step = if names.len() * series.len() <= BARS { 5.0 } else { 0.0 };
     let inner =
         if bars { thick * series.len() as f64 } else { 12.0 + step * (series.len().max(1) - 1) as f64 };
     let height = |name: &[String]| (LINE * name.len() as f64).max(inner) + if bars { 10.0 } else { 7.0 };
     let whole: f64 = lines.iter().map(|n| height(n)).sum();
-    // Behind the longest bar its number stands.
+    // Space for the number to the right of the longest bar.
     let numbers = series.iter().flat_map(|s| &s.1).filter(|v| bars && shown(v));
     let room = numbers.map(|v| font::width(&text(*v), SMALL)).fold(16.0, f64::max) + 6.0;
     let mut frame = Frame::new(axis, Axis::names("", &[], 1.0), top - 12.0, whole, room);

@@ -1,8 +1,9 @@
-//! What tests ask of a picture.
+//! Checks of pictures for tests.
 
 use crate::scene::{Scene, Thing};
 
-/// Every tag is closed in order, and text has no stray `<`; enough to catch a broken picture.
+/// Asserts that every tag is closed in order, and that text has no stray `<`; enough to detect a broken
+/// picture.
 pub fn assert_well_formed(text: &str) {
     let (mut stack, mut rest) = (Vec::new(), text);
     while let Some(begin) = rest.find('<') {
@@ -22,7 +23,7 @@ pub fn assert_well_formed(text: &str) {
     assert!(!text.contains("NaN") && !text.contains("inf\""), "a coordinate is no number");
 }
 
-/// No text lies on another, and none leaves the picture.
+/// Asserts that no text overlaps another, and that none extends beyond the picture.
 pub fn assert_legible(scene: &Scene) {
     let texts: Vec<_> = scene.things.iter().filter_map(|t| Some((Scene::extent(t)?, t))).collect();
     for (k, (a, thing)) in texts.iter().enumerate() {

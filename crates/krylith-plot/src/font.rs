@@ -1,4 +1,4 @@
-//! The letters: how wide a line of text is, and its outlines. Browsers may show another font, which is seldom wider than this one.
+//! The font: widths and outlines of text. Browsers may use another font, which is seldom wider than this one.
 
 use std::sync::LazyLock;
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
@@ -6,12 +6,12 @@ use ttf_parser::{Face, GlyphId, OutlineBuilder};
 static DATA: &[u8] = include_bytes!("../font/DejaVuSans-subset.ttf");
 static FACE: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(DATA, 0).ok());
 
-/// What a glyph is where the font has none.
+/// Returns the glyph of a character, or a replacement if the font has none.
 fn glyph(face: &Face, c: char) -> GlyphId {
     face.glyph_index(c).unwrap_or(GlyphId(0))
 }
 
-/// How wide a line of text is at a size.
+/// Returns the width of a line of text at a font size.
 pub fn width(text: &str, size: f64) -> f64 {
     let Some(face) = &*FACE else { return 0.6 * size * text.chars().count() as f64 };
     let advance = |c| face.glyph_hor_advance(glyph(face, c)).unwrap_or(0);
@@ -19,7 +19,7 @@ pub fn width(text: &str, size: f64) -> f64 {
     units * size / f64::from(face.units_per_em())
 }
 
-/// The text, with an ellipsis where it would be wider than `most`.
+/// Returns the text, shortened by an ellipsis if it is wider than `most`.
 pub fn fit(text: &str, size: f64, most: f64) -> String {
     if width(text, size) <= most {
         return text.into();
@@ -31,7 +31,7 @@ pub fn fit(text: &str, size: f64, most: f64) -> String {
     format!("{}…", short.trim_end())
 }
 
-/// The text in at most `lines` lines that are no wider than `most`, broken at spaces and behind commas.
+/// Breaks the text into at most `lines` lines no wider than `most`, at spaces and after commas.
 pub fn wrap(text: &str, size: f64, most: f64, lines: usize) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for word in text.split_inclusive([' ', ',']) {
@@ -48,7 +48,7 @@ pub fn wrap(text: &str, size: f64, most: f64, lines: usize) -> Vec<String> {
     out.iter().map(|line| fit(line.trim(), size, most)).collect()
 }
 
-/// Tells `to` the outlines of a line that begins at (x, y).
+/// Sends the outlines of a line of text that begins at (x, y) to `to`.
 pub(crate) fn outline(text: &str, size: f64, x: f64, y: f64, to: &mut tiny_skia::PathBuilder) {
     let Some(face) = &*FACE else { return };
     let scale = size / f64::from(face.units_per_em());
@@ -56,12 +56,12 @@ pub(crate) fn outline(text: &str, size: f64, x: f64, y: f64, to: &mut tiny_skia:
     for c in text.chars() {
         let id = glyph(face, c);
         let mut pen = Pen { x: at as f32, y: y as f32, scale: scale as f32, to };
-        face.outline_glyph(id, &mut pen); // a space has none
+        face.outline_glyph(id, &mut pen); // a space has no outline
         at += scale * f64::from(face.glyph_hor_advance(id).unwrap_or(0));
     }
 }
 
-/// Puts what a font draws upwards into a picture that goes downwards.
+/// Flips the y axis: font outlines point up, the picture down.
 struct Pen<'a> {
     x: f32,
     y: f32,

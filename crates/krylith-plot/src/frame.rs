@@ -1,11 +1,11 @@
-//! Two axes with names, round ticks and a grid, and the names of curves.
+//! Two axes with names, round ticks and a grid, and labels of curves.
 
 use crate::font;
 use crate::scene::{Anchor, MARGIN, MIDDLE, SMALL, Scene, Stroke, WIDTH};
 use crate::theme::Ink;
 use crate::ticks;
 
-/// An axis: where a value lies on it, and its ticks.
+/// An axis: maps values to positions, and has ticks.
 ///
 /// # Examples
 /// ```
@@ -14,7 +14,7 @@ use crate::ticks;
 /// assert!(residual.shows(1e-3) && !residual.shows(0.0)); // zero has no logarithm
 /// ```
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Name of the quantity, with its unit.
     pub name: String,
     ends: [f64; 2],
     logarithmic: bool,
@@ -27,34 +27,34 @@ impl Axis {
         Self { name: name.into(), ends, logarithmic, ticks: ticks.into_iter().zip(texts).collect() }
     }
 
-    /// Whole numbers from 0 to `last`.
+    /// An axis of whole numbers from 0 to `last`.
     pub fn counts(name: &str, last: usize) -> Self {
         let last = last.max(1) as f64;
         let ticks = ticks::linear(0.0, last, 6).into_iter().filter(|v| v.fract() == 0.0).collect();
         Self::of(name, [0.0, last], false, ticks)
     }
 
-    /// From 0 to a round number that is not below `high`.
+    /// An axis from 0 to a round number that is not below `high`.
     pub fn from_zero(name: &str, high: f64) -> Self {
         let ticks = ticks::from_zero(high, 6);
         Self::of(name, [0.0, ticks[ticks.len() - 1]], false, ticks)
     }
 
-    /// The same for whole numbers.
+    /// An axis of whole numbers from 0 to a round number that is not below `high`.
     pub fn counts_from_zero(name: &str, high: f64) -> Self {
         let mut axis = Self::from_zero(name, high);
         axis.ticks.retain(|tick| tick.0.fract() == 0.0);
         axis
     }
 
-    /// From `low` to `high`, both above 0, by powers of ten.
+    /// An axis from `low` to `high`, both above 0, by powers of ten.
     pub fn logarithmic(name: &str, low: f64, high: f64) -> Self {
         let good = low > 0.0 && high > low && high.is_finite();
         let [low, high] = if good { [low, high] } else { [0.1, 1.0] };
         Self::of(name, [low, high], true, ticks::logarithmic(low, high, 8))
     }
 
-    /// Evenly spaced names, at 0, 1, 2, …; as many of them as there is room for.
+    /// An axis of evenly spaced names at 0, 1, 2, …; names are omitted if `room` does not suffice.
     pub fn names(name: &str, names: &[String], room: f64) -> Self {
         let widest = names.iter().map(|n| font::width(n, SMALL)).fold(1.0, f64::max) + 12.0;
         let every = (names.len() as f64 * widest / room).ceil().max(1.0) as usize;
@@ -63,7 +63,7 @@ impl Axis {
         Self { name: name.into(), ends: [-0.5, last], logarithmic: false, ticks }
     }
 
-    /// Where a value lies, from 0 to 1; held within, so that nothing leaves the picture.
+    /// Returns the position of a value from 0 to 1, clamped so that nothing leaves the picture.
     fn share(&self, v: f64) -> f64 {
         let [low, high] = self.ends;
         let share = if self.logarithmic {
@@ -74,13 +74,14 @@ impl Axis {
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
-    /// Whether the value can be shown.
+    /// Returns true if the axis can show the value.
     pub fn shows(&self, v: f64) -> bool {
         v.is_finite() && (!self.logarithmic || v > 0.0)
     }
 }
 
-/// Ends of a logarithmic axis around values: whole powers of ten, or where these fill less than two of them 1, 2 or 5 times.
+/// Returns the ends of a logarithmic axis around values: powers of ten, or 1, 2 or 5 times them if they span
+/// less than two decades.
 pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let seen = values.filter(|v| v.is_finite() && *v > 0.0);
     let (low, high) = seen.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
@@ -97,7 +98,7 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
     [below.unwrap_or(low), above.unwrap_or(high)]
 }
 
-/// Where two axes lie.
+/// Position of two axes in a picture.
 ///
 /// # Examples
 /// ```
@@ -109,18 +110,19 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
 /// assert!((middle[0] - 0.5 * (left + right)).abs() < 1e-9 && (middle[1] - 0.5 * (top + bottom)).abs() < 1e-9);
 /// ```
 pub struct Frame {
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// Left, top, right and bottom of what they enclose.
+    /// Left, top, right and bottom of the enclosed area.
     pub place: [f64; 4],
-    /// Free above them.
+    /// Free space above the area.
     room: f64,
 }
 
 impl Frame {
-    /// Below `top`, `height` high, with `right` free for names of curves. What the axis that goes up is called stands above it.
+    /// Creates axes below `top`, `height` high, with `right` free for names of curves. The name of the
+    /// vertical axis is above the area.
     pub fn new(x: Axis, y: Axis, top: f64, height: f64, right: f64) -> Self {
         let widest = y.ticks.iter().map(|t| font::width(&t.1, SMALL)).fold(0.0, f64::max);
         let top = top + MIDDLE + 9.0;
@@ -128,29 +130,29 @@ impl Frame {
         Self { x, y, place, room: 0.0 }
     }
 
-    /// Moves it down, and leaves room between it and what the axis that goes up is called.
+    /// Moves the area down, and leaves space between it and the name of the vertical axis.
     pub fn make_room(&mut self, height: f64) {
         self.lower(height);
         self.room = height;
     }
 
-    /// Moves it down.
+    /// Moves the area down.
     pub fn lower(&mut self, by: f64) {
         self.place[1] += by;
         self.place[3] += by;
     }
 
-    /// Where x lies.
+    /// Returns the horizontal position of an x.
     pub fn px(&self, x: f64) -> f64 {
         self.place[0] + (self.place[2] - self.place[0]) * self.x.share(x)
     }
 
-    /// Where y lies.
+    /// Returns the vertical position of a y.
     pub fn py(&self, y: f64) -> f64 {
         self.place[3] - (self.place[3] - self.place[1]) * self.y.share(y)
     }
 
-    /// A point.
+    /// Returns the position of a point.
     pub fn at(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         [self.px(x), self.py(y)]
     }
@@ -172,7 +174,7 @@ impl Frame {
         scene.text([MARGIN, top - 12.0 - self.room], Anchor::Start, MIDDLE, Ink::Text, &self.y.name);
     }
 
-    /// Draws the axis across alone, with lines that go up from its ticks.
+    /// Draws only the horizontal axis, with vertical grid lines at its ticks.
     pub fn upright(&self, scene: &mut Scene) {
         for (v, _) in &self.x.ticks {
             let x = self.px(*v);
@@ -184,7 +186,7 @@ impl Frame {
     fn ticks_below(&self, scene: &mut Scene) {
         let [left, _, right, bottom] = self.place;
         let axis = Stroke(Ink::Axis, 1.0, 0);
-        // Numbers at the ends stay within the picture, and none touches the next.
+        // Numbers at the ends stay inside the picture, and none touches the next.
         let mut free = f64::NEG_INFINITY;
         for (v, text) in &self.x.ticks {
             let (x, half) = (self.px(*v), 0.5 * font::width(text, SMALL));
@@ -201,7 +203,7 @@ impl Frame {
     }
 }
 
-/// Moves wanted heights apart until they are `gap` from one another within `low..=high`, in the order that they have.
+/// Spreads wanted heights to distances of at least `gap` within `low..=high`, in the order given.
 pub fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
@@ -219,7 +221,8 @@ pub fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     found
 }
 
-/// A legend in lines from `top` on: the sample of each entry is drawn by `sample` at a place and takes `wide`. Returns where it ends.
+/// Draws a legend from `top` on, in as many lines as needed. `sample` draws the sample of an entry, which is
+/// `wide` wide. Returns the lower end.
 pub fn legend(
     scene: &mut Scene,
     names: &[String],

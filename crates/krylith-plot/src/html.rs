@@ -1,4 +1,4 @@
-//! One self-contained page: tables and pictures, nothing to load.
+//! A self-contained HTML page of tables and pictures that loads nothing.
 
 use crate::scene::escape;
 
@@ -13,7 +13,7 @@ use crate::scene::escape;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// What the table shows.
+    /// The title of the table.
     pub title: String,
     /// A name for each column.
     pub header: Vec<String>,
@@ -22,18 +22,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(title: impl Into<String>, header: &[&str]) -> Self {
         Self { title: title.into(), header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new() }
     }
 
-    /// For a terminal or a file of text, however wide.
+    /// Returns the table as text of any width, for a terminal or a file.
     pub fn text(&self) -> String {
         format!("{}\n{}\n", self.title, self.set(0..self.header.len()))
     }
 
-    /// The same in lines of at most `width` columns, where that can be: columns that find no room stand below the others, each time
-    /// with the first before them, whose names are wrapped.
+    /// Returns the table as text in lines of at most `width` columns, if possible. Columns that do not fit
+    /// follow below, each time with the first column, whose names are wrapped.
     pub fn fitted(&self, width: usize) -> String {
         let wide = |k: usize| {
             let cells = self.rows.iter().chain([&self.header]).filter_map(|row| row.get(k));
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Some columns.
+    /// Returns a table with some of the columns.
     fn set(&self, columns: impl Iterator<Item = usize> + Clone) -> comfy_table::Table {
         let of = |row: &[String]| -> Vec<String> {
             columns.clone().map(|k| row.get(k).cloned().unwrap_or_default()).collect()
@@ -73,7 +73,7 @@ impl Table {
         table
     }
 
-    /// For a file of Markdown.
+    /// Returns the table as Markdown.
     pub fn markdown(&self) -> String {
         let line = |row: &[String]| -> String {
             let cells: String = row.iter().map(|cell| format!(" {} |", cell.replace('|', "\\|"))).collect();
@@ -99,8 +99,9 @@ impl Table {
     }
 }
 
-/// Light and dark, for any width: pictures stand beside one another where there is room, and scroll where their letters would be too
-/// small; a wide table scrolls under its first column, which is as wide as its longest name, within reason.
+/// Style for light and dark, for any width. Pictures are side by side if they fit, and scroll if their text
+/// would become too small. A wide table scrolls beside its first column, which is as wide as its longest
+/// name, within limits.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--paper:#fff;--text:#1d2733;--soft:#55616f;--grid:#e3e7ec}
 @media screen and (prefers-color-scheme:dark){:root{--paper:#12171e;--text:#e8edf3;--soft:#a3afbd;--grid:#2a333e}}
@@ -117,7 +118,8 @@ min-width:min(var(--first),22rem,38vw);max-width:22rem}
 @media print{section,figure{break-inside:avoid}}
 @page{margin:15mm}";
 
-/// The page; `pictures` are SVG, each with its name, which the picture shows itself.
+/// Returns the page; `pictures` are SVG, each with a name for assistive technology (the picture shows it
+/// itself).
 pub fn page(title: &str, facts: &[String], pictures: &[(String, String)], tables: &[Table]) -> String {
     let facts: String = facts.iter().map(|f| format!("<p>{}</p>\n", escape(f))).collect();
     let pictures: String = pictures

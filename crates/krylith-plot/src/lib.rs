@@ -1,4 +1,4 @@
-//! Pictures, tables and pages: SVG, PNG and HTML with nothing to load.
+//! Pictures, tables and pages: SVG, PNG and HTML that load nothing.
 //!
 //! ```
 //! use krylith_plot::{html::{Table, page}, lines::curves};
@@ -10,13 +10,17 @@
 //! assert!(html.contains("<svg") && html.contains("<table>"));
 //! ```
 //!
-//! [`lines`], [`bars`] and [`raster`] draw charts, [`html`] puts them on a page with tables; [`frame`], [`ticks`], [`font`] and [`theme`]
-//! are what charts are made of, and [`check`] looks at the result in tests.
+//! [`lines`], [`bars`] and [`raster`] draw charts, and [`html`] puts them on a page with tables. [`frame`],
+//! [`ticks`], [`font`] and [`theme`] are the building blocks of charts, and [`check`] verifies the result in
+//! tests.
 //!
-//! A chart becomes a [`scene::Scene`], a list of outlines, texts and rasters, which is written as SVG or painted as PNG. Its own, and no
-//! plotting crate's: `plotters` writes colours into every element, so that no picture follows a reader's dark screen, and sets text
-//! without knowing its width; `charming` wants a browser. An SVG renderer (`resvg`) for PNG would be five times the code that is
-//! compiled here, for the three kinds of things in a scene; `tiny-skia`, which it stands on, paints these.
+//! A chart becomes a [`scene::Scene`], a list of outlines, texts and rasters, which is written as SVG or
+//! painted as PNG.
+//!
+//! Why not a plotting crate: `plotters` writes colours into every element, so pictures cannot follow a dark
+//! screen, and it places text without knowing its width; `charming` needs a browser. A full SVG renderer
+//! (`resvg`) for PNG would compile five times as much code for the three kinds of items in a scene;
+//! `tiny-skia`, on which it is built, paints these directly.
 
 pub mod bars;
 pub mod check;

@@ -1,4 +1,4 @@
-//! Curves, told apart by colour, dashes, markers and names beside their ends.
+//! Curves, distinguished by colour, dashes, markers and names beside their ends.
 
 use crate::font;
 use crate::frame::{Axis, Frame, around, legend, spread};
@@ -8,11 +8,11 @@ use crate::ticks::number;
 
 /// Height of a chart.
 pub(crate) const HEIGHT: f64 = 260.0;
-/// Points of a curve beyond which no eye can tell.
+/// Number of points of a curve beyond which more make no visible difference.
 pub(crate) const POINTS: usize = 1000;
-/// Widest name beside the end of a curve.
+/// Largest width of a name beside the end of a curve.
 const BESIDE: f64 = 150.0;
-/// Markers on a curve of many points.
+/// Number of markers on a curve of many points.
 const MARKS: usize = 8;
 
 /// A curve.
@@ -25,9 +25,9 @@ const MARKS: usize = 8;
 /// assert!(draw("Strong scaling", "", x, y, &[line]).svg().contains("GPUs"));
 /// ```
 pub struct Line {
-    /// Its name.
+    /// Name of the curve.
     pub name: String,
-    /// Its points; where a number cannot be shown there is a gap.
+    /// Points of the curve; a value that cannot be shown leaves a gap.
     pub points: Vec<[f64; 2]>,
 }
 
@@ -56,7 +56,7 @@ pub fn draw(title: &str, subtitle: &str, x: Axis, y: Axis, lines: &[Line]) -> Sc
                 scene.shape(Shape::Line(path, false), None, Some(Stroke(Ink::Series(k), 2.0, k)), None);
             }
         }
-        // Where curves lie on one another their markers do not.
+        // Markers are staggered, so that they stay visible on coinciding curves.
         let n = line.points.len();
         let every = if n <= 3 * MARKS { 1 } else { n.div_ceil(MARKS) };
         let first = if every == 1 { 0 } else { every * (k + 1) / (lines.len() + 1) };
@@ -85,7 +85,7 @@ pub fn draw(title: &str, subtitle: &str, x: Axis, y: Axis, lines: &[Line]) -> Sc
     scene.finish()
 }
 
-/// Curves over the iteration, logarithmic upwards.
+/// Draws curves over the iteration, with a logarithmic vertical axis.
 pub fn curves(title: &str, curves: &[(String, &[f64])]) -> Scene {
     let all = curves.iter().flat_map(|c| c.1.iter().copied());
     let [low, high] = around(all);
@@ -99,7 +99,8 @@ pub fn curves(title: &str, curves: &[(String, &[f64])]) -> Scene {
     draw(title, "", x, y, &lines)
 }
 
-/// Values over evenly spaced counts, which `axis` names, one line a name, upwards from 0. What the values are is the title's to say.
+/// Draws values from 0 upwards over evenly spaced counts, one line per name. `axis` names the counts; the
+/// title says what the values are.
 pub fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, Vec<f64>)]) -> Scene {
     let values = lines.iter().flat_map(|l| l.1.iter().copied()).filter(|v| v.is_finite());
     let most = values.fold(0.0f64, f64::max);
@@ -112,7 +113,8 @@ pub fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, 
     draw(title, "", Axis::names(axis, &names, 360.0), Axis::from_zero("", most), &lines)
 }
 
-/// Flops a second over flops a byte, both logarithmic, under the roofs of memory (bytes a second) and arithmetic (flops a second).
+/// Draws flops a second over flops a byte, both logarithmic, below the roofs of memory (bytes a second) and
+/// arithmetic (flops a second).
 pub fn roofline(title: &str, bandwidth: f64, peak: Option<f64>, points: &[(String, f64, f64)]) -> Scene {
     let points: Vec<_> = points.iter().filter(|p| p.1 > 0.0 && p.2 > 0.0 && p.2.is_finite()).collect();
     let ridge = peak.map_or(4.0, |p| p / bandwidth);
@@ -131,7 +133,7 @@ pub fn roofline(title: &str, bandwidth: f64, peak: Option<f64>, points: &[(Strin
     let path = [low_x, corner, high_x].map(|x| frame.at([x, roof(x)]));
     scene.shape(Shape::Line(path.to_vec(), false), None, Some(Stroke(Ink::Text, 1.8, 0)), None);
     let words = format!("read bandwidth {} GB/s", number(1e-9 * bandwidth, 3));
-    // Above the slope, where it has gone half its way.
+    // Above the slope, at its middle.
     let middle = frame.at([(low_x * corner).sqrt(), roof((low_x * corner).sqrt())]);
     let x = (middle[0] - 8.0).max(frame.place[0] + 4.0 + font::width(&words, SMALL));
     scene.over([x, middle[1] - 8.0], Anchor::End, Ink::Soft, words);

@@ -5,12 +5,12 @@ use crate::theme::{Ink, dashes};
 use crate::{font, raster};
 use tiny_skia::{FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, Pixmap, Rect, StrokeDash, Transform};
 
-/// Pixels a unit: 1120 for the width of a chart, some 190 an inch in print.
+/// Pixels per unit: 1120 for the width of a chart, about 190 per inch in print.
 pub const SCALE: f64 = 2.0;
 const HALO: f32 = 4.0;
 
 impl Scene {
-    /// The picture as a file of PNG; `None` if it has no size or would not fit the memory.
+    /// Returns the picture as a PNG file; `None` if it has no size or does not fit the memory.
     pub fn png(&self) -> Option<Vec<u8>> {
         let side = |length: f64| (SCALE * length).ceil() as u32;
         let mut map = Pixmap::new(side(self.width), side(self.height))?;
@@ -23,7 +23,7 @@ impl Scene {
     }
 }
 
-/// The pixels as a file that says who made it.
+/// Encodes the pixels as a file that names the program.
 fn encoded(map: &Pixmap) -> Result<Vec<u8>, png::EncodingError> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, map.width(), map.height());

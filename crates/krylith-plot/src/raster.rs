@@ -1,4 +1,4 @@
-//! Values on a raster, in colours from dark to light (viridis), beside their scale.
+//! Values on a raster, in colours from dark to light (viridis), with a colour scale.
 
 use crate::font;
 use crate::scene::{Anchor, MARGIN, MIDDLE, SMALL, Scene, Shape, Stroke, Thing, WIDTH};
@@ -6,7 +6,7 @@ use crate::theme::Ink;
 use crate::ticks;
 use base64::Engine;
 
-/// Viridis from the smallest value to the largest, with straight lines between.
+/// Viridis from the smallest value to the largest, interpolated linearly.
 const COLOURS: [[u8; 3]; 9] = [
     [68, 1, 84],
     [71, 44, 122],
@@ -18,10 +18,10 @@ const COLOURS: [[u8; 3]; 9] = [
     [170, 220, 50],
     [253, 231, 37],
 ];
-/// Levels of colour; the index behind them is transparent.
+/// Number of colour levels; the next index is transparent.
 const LEVELS: usize = 255;
 
-/// The colour of a cell; none where there is nothing.
+/// Returns the colour of a cell; `None` if the cell is empty.
 pub fn colour(level: u8) -> Option<[u8; 3]> {
     if usize::from(level) >= LEVELS {
         return None;
@@ -35,7 +35,7 @@ pub fn colour(level: u8) -> Option<[u8; 3]> {
     }))
 }
 
-/// An indexed PNG of cells from the top, for a data address.
+/// Returns an indexed PNG of cells from the top, for a data URL.
 pub(crate) fn base64_png(columns: usize, cells: &[u8]) -> String {
     let mut out = Vec::new();
     let rows = cells.len() / columns.max(1);
@@ -47,7 +47,7 @@ pub(crate) fn base64_png(columns: usize, cells: &[u8]) -> String {
     let mut opaque = vec![255; LEVELS];
     opaque.push(0);
     encoder.set_trns(opaque);
-    // Nothing fails that is written to memory, but an image without cells, which shows nothing.
+    // Writing to memory fails only for an image without cells, which shows nothing.
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(cells));
     if written.is_err() {
         out.clear();
@@ -55,7 +55,7 @@ pub(crate) fn base64_png(columns: usize, cells: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(out)
 }
 
-/// Values on equal cells, with what they are.
+/// Values on equal cells, with title, unit and axes.
 ///
 /// # Examples
 /// ```
@@ -72,28 +72,28 @@ pub(crate) fn base64_png(columns: usize, cells: &[u8]) -> String {
 /// assert!(draw(&picture).svg().contains("temperature"));
 /// ```
 pub struct Raster<'a> {
-    /// What is shown, over the picture.
+    /// Title of the picture.
     pub title: &'a str,
-    /// Of what.
+    /// Subtitle of the picture.
     pub subtitle: &'a str,
-    /// Unit of the values, or nothing.
+    /// Unit of the values; may be empty.
     pub unit: &'a str,
     /// Cells from left to right.
     pub columns: usize,
     /// Cells from bottom to top.
     pub rows: usize,
-    /// Row by row from the bottom; NaN where there is nothing.
+    /// Values row by row from the bottom; NaN for empty cells.
     pub values: &'a [f64],
-    /// Names and ends of the axes, across and up; without them there are none.
+    /// Names and ends of the horizontal and the vertical axis; `None` draws no axes.
     pub axes: Option<[(&'a str, [f64; 2]); 2]>,
 }
 
-/// Height of the largest raster.
+/// Largest height of a raster.
 const TALL: f64 = 430.0;
-/// Width of the scale.
+/// Width of the colour scale.
 const SCALE: f64 = 14.0;
 
-/// Draws it.
+/// Draws the raster.
 pub fn draw(picture: &Raster) -> Scene {
     let (columns, rows) = (picture.columns.max(1), picture.rows.max(1));
     let finite = picture.values.iter().copied().filter(|v| v.is_finite());
@@ -105,14 +105,14 @@ pub fn draw(picture: &Raster) -> Scene {
         if v.is_finite() { (share * (LEVELS - 1) as f64).round() as u8 } else { LEVELS as u8 }
     };
     let value = |k: usize| picture.values.get(k).copied().unwrap_or(f64::NAN);
-    // An image begins at the top.
+    // The rows of an image begin at the top.
     let cells: Vec<u8> =
         (0..rows).rev().flat_map(|j| (0..columns).map(move |i| level(value(j * columns + i)))).collect();
 
     let mut scene = Scene::new(picture.title);
-    // Units stand above.
+    // The unit is above the colour scale.
     let top = scene.head(picture.subtitle) + MIDDLE + 8.0;
-    // Ticks of the scale: the ends always, and round numbers between them.
+    // Ticks of the colour scale: always the ends, and round numbers in between.
     let marks = ticks::linear(low, high, 5);
     let texts = ticks::texts(&marks);
     let room = texts

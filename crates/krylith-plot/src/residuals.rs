@@ -1,4 +1,4 @@
-//! How a solve went: the residual over iterations, or ‖F‖ over the steps of Newton's method.
+//! The course of a solve: the residual over iterations, or ‖F‖ over the steps of Newton's method.
 
 use crate::font;
 use crate::frame::{Axis, Frame, around};
@@ -9,13 +9,13 @@ use crate::ticks::number;
 
 /// Height of the picture between its axes.
 const HEIGHT: f64 = 280.0;
-/// Restarts beyond which they would be a grey wall.
+/// Number of restarts beyond which their lines would fill the picture.
 const RESTARTS: usize = 150;
-/// True residuals beyond which only those of attempts and of the end are marked.
+/// Number of true residuals beyond which only those of attempts and of the end are marked.
 const MARKS: usize = 40;
-/// Points of a curve that are drawn one by one.
+/// Number of points up to which a curve's points are drawn as dots.
 const DOTS: usize = 41;
-/// Rows for the names of stretches.
+/// Largest number of rows for the names of attempts or steps.
 const ROWS: usize = 4;
 
 /// The residuals of a solve.
@@ -37,28 +37,28 @@ const ROWS: usize = 4;
 /// assert!(svg.contains("A.mtx") && svg.contains("iteration"));
 /// ```
 pub struct Residuals<'a> {
-    /// The system.
+    /// Name of the system.
     pub title: &'a str,
     /// Method, preconditioner and outcome.
     pub subtitle: &'a str,
-    /// ‖r‖/‖b‖ from iteration 0: what the recurrence estimates, and the true residual where it began anew.
+    /// ‖r‖/‖b‖ from iteration 0: the recurrence's estimate, and the true residual at each restart.
     pub residuals: &'a [f64],
     /// ‖b − A x‖/‖b‖ at the end.
     pub true_residual: f64,
-    /// ‖r‖/‖b‖ that ends the solve.
+    /// The tolerance: ‖r‖/‖b‖ that ends the solve.
     pub target: f64,
-    /// Iterations after which the method began anew from the true residual.
+    /// Iterations at which the method restarted from the true residual.
     pub restarts: &'a [usize],
-    /// Where attempts began, with their names; one alone has none.
+    /// First iteration of each attempt, with its name; empty for a single attempt.
     pub attempts: &'a [(usize, String)],
-    /// The curve's ending is a success.
+    /// True if the solve converged.
     pub converged: bool,
 }
 
-/// Sample and words of an entry above the picture.
+/// Sample, ink and text of an entry above the picture.
 type Entry = (fn(&mut Scene, [f64; 2], Ink), Ink, String);
 
-/// A dot that says by colour, and a subtitle that says in words, how it ended.
+/// Draws a dot whose colour, and a subtitle whose words, show the outcome.
 fn head(title: &str, subtitle: &str, converged: bool) -> (Scene, f64) {
     let mut scene = Scene::new(title);
     let top = scene.head("");
@@ -101,9 +101,9 @@ fn entries(scene: &mut Scene, all: &[Entry], top: f64) -> f64 {
     crate::frame::legend(scene, &names, top, 22.0, |scene, k, at| all[k].0(scene, at, all[k].1))
 }
 
-/// Names of stretches above the picture, each where it begins, in rows where they would touch; returns what the rows take.
+/// Names of stretches above the picture, each at its beginning; names that would touch go to different rows.
 struct Stretches {
-    /// Where it begins, its name, and its row from below.
+    /// Beginning of the stretch, its name, and its row counted from below.
     placed: Vec<(f64, String, usize)>,
     rows: usize,
 }
@@ -113,7 +113,7 @@ impl Stretches {
         let mut ends = [f64::INFINITY; ROWS];
         let mut placed: Vec<(f64, String, usize)> = Vec::new();
         let mut rows = 0;
-        // From the right: a name whose line to the picture passes left of the names below it.
+        // From right to left: the line from a name down to the picture must pass left of the names below it.
         for (from, name) in stretches.iter().rev() {
             let x = px(*from);
             let name = font::fit(name, SMALL, WIDTH - 2.0 * MARGIN);
@@ -121,7 +121,7 @@ impl Stretches {
             let right = left + font::width(&name, SMALL);
             match (0..ROWS).find(|row| right + 8.0 < ends[*row]) {
                 Some(row) => {
-                    // Its line passes through the rows below.
+                    // The line of this name passes through the rows below.
                     ends[..=row].fill(x.min(left));
                     rows = rows.max(row + 1);
                     placed.push((x, name, row));
@@ -137,7 +137,7 @@ impl Stretches {
         (SMALL + 4.0) * self.rows as f64
     }
 
-    /// Bands behind the picture at `place`, and the names.
+    /// Draws bands behind the picture at `place`, and the names.
     fn draw(&self, scene: &mut Scene, [_, top, right, bottom]: [f64; 4]) {
         for (k, (x, name, row)) in self.placed.iter().enumerate() {
             let end = self.placed.get(k + 1).map_or(right, |next| next.0);
@@ -220,7 +220,7 @@ pub fn draw(plot: &Residuals) -> Scene {
     scene.finish()
 }
 
-/// The line of a history; a long one by the ends and the extremes of each piece.
+/// Draws the line of a history; a long one by the ends and extremes of each piece.
 fn curve(scene: &mut Scene, frame: &Frame, values: &[f64]) {
     let points: Vec<[f64; 2]> = values.iter().enumerate().map(|(i, v)| [i as f64, *v]).collect();
     for piece in points.split(|p| !frame.y.shows(p[1])) {
@@ -260,17 +260,17 @@ fn curve(scene: &mut Scene, frame: &Frame, values: &[f64]) {
 /// assert!(newton("cavity:65x65", "3 steps", &[run], true).svg().contains("cavity:65x65"));
 /// ```
 pub struct NewtonRun {
-    /// What is solved, where there are several.
+    /// The problem solved, such as a value of the parameter, if there are several.
     pub name: String,
-    /// ‖F‖ before the first and after each step.
+    /// ‖F‖ before the first step and after each.
     pub norms: Vec<f64>,
     /// Iterations of the linear solve of each step.
     pub iterations: Vec<usize>,
-    /// ‖F‖ that ends it.
+    /// The tolerance: ‖F‖ that ends the method.
     pub target: f64,
 }
 
-/// Draws ‖F‖ after every step, and below it bars of the linear iterations that each took.
+/// Draws ‖F‖ after every step, and below it bars of the linear iterations of each step.
 pub fn newton(title: &str, subtitle: &str, runs: &[NewtonRun], converged: bool) -> Scene {
     let all = runs.iter().flat_map(|r| r.norms.iter().copied().chain([r.target]));
     let [low, high] = around(all);
@@ -300,7 +300,7 @@ pub fn newton(title: &str, subtitle: &str, runs: &[NewtonRun], converged: bool) 
     let mut below =
         Frame::new(x(), Axis::counts_from_zero("linear iterations", 1.2 * most as f64), 0.0, 90.0, 6.0);
     below.x.name = "Newton step".into();
-    // Both begin at the same place.
+    // Both frames begin at the same horizontal position.
     let left = frame.place[0].max(below.place[0]);
     (frame.place[0], below.place[0]) = (left, left);
     let several = runs.len() > 1;
@@ -398,7 +398,7 @@ mod tests {
             let ring = |t: &&crate::scene::Thing| matches!(t, crate::scene::Thing::Shape { shape: Shape::Circle([_, _, 3.8]), fill: Some(f), .. } if *f == fill);
             scene.things.iter().filter(ring).count()
         };
-        // Beside the legend's: the start, the restart and the second attempt; the end is full.
+        // Besides those of the legend: the start, the restart and the second attempt; the end is filled.
         assert_eq!((rings(Ink::Paper), rings(Ink::Series(1))), (4, 1));
         let svg = scene.svg();
         for words in [

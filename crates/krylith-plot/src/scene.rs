@@ -1,21 +1,21 @@
-//! What a picture consists of, before it is SVG or PNG.
+//! The content of a picture, before it is written as SVG or PNG.
 
 use crate::font;
 use crate::theme::{Ink, dashes, style};
 use std::fmt::Write;
 
-/// Width of every chart; text of 13 units is some 9 pixels high where a page is 420 wide.
+/// Width of every chart; text of 13 units is about 9 pixels high on a page 420 pixels wide.
 pub const WIDTH: f64 = 560.0;
-/// Numbers at ticks, legends, remarks.
+/// Size of numbers at ticks, legends and remarks.
 pub const SMALL: f64 = 13.0;
-/// Names of axes.
+/// Size of names of axes.
 pub const MIDDLE: f64 = 13.5;
-/// Titles.
+/// Size of titles.
 pub const LARGE: f64 = 16.0;
-/// Free at the edges.
+/// Free space at the edges.
 pub const MARGIN: f64 = 14.0;
 
-/// Where a text's x is.
+/// Position of a text relative to its x.
 ///
 /// # Examples
 /// ```
@@ -26,11 +26,11 @@ pub const MARGIN: f64 = 14.0;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// At its left end.
+    /// x is the left end of the text.
     Start,
-    /// In its middle.
+    /// x is the middle of the text.
     Middle,
-    /// At its right end.
+    /// x is the right end of the text.
     End,
 }
 
@@ -49,11 +49,11 @@ pub enum Shape {
     Rect([f64; 4]),
     /// Centre and radius.
     Circle([f64; 3]),
-    /// Points that are joined; closed or not.
+    /// Points joined by lines; true if the outline is closed.
     Line(Vec<[f64; 2]>, bool),
 }
 
-/// A line's ink, width and number of dashes.
+/// Ink, width and number of dashes of a line.
 ///
 /// # Examples
 /// ```
@@ -64,7 +64,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stroke(pub Ink, pub f64, pub usize);
 
-/// Something drawn.
+/// An item of a picture.
 ///
 /// # Examples
 /// ```
@@ -79,33 +79,33 @@ pub struct Stroke(pub Ink, pub f64, pub usize);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Thing {
-    /// An outline, with what a pointer over it is told.
+    /// An outline, with a hint that appears under the pointer.
     Shape {
         /// The outline.
         shape: Shape,
-        /// What is inside.
+        /// Ink of the interior.
         fill: Option<Ink>,
-        /// Its line.
+        /// Stroke of the outline.
         stroke: Option<Stroke>,
-        /// Told to a pointer.
+        /// Text shown when the pointer is over the outline.
         hint: Option<String>,
     },
     /// One line of text.
     Text {
-        /// Where it is anchored, on the baseline.
+        /// Position of the anchor, on the baseline.
         at: [f64; 2],
-        /// What of it is there.
+        /// The part of the text at that position.
         anchor: Anchor,
         /// Size of the letters.
         size: f64,
         /// Their ink.
         ink: Ink,
-        /// Paper around them, over lines.
+        /// True for a background-coloured halo around the letters, to stay legible over lines.
         halo: bool,
         /// The text.
         words: String,
     },
-    /// Colours of a raster: left, top, width and height, columns, and an index for each cell from the top.
+    /// A raster of colour indices.
     Raster {
         /// Left, top, width and height.
         place: [f64; 4],
@@ -128,20 +128,20 @@ pub enum Thing {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scene {
-    /// Units from left to right.
+    /// Width in units.
     pub width: f64,
-    /// Units from top to bottom.
+    /// Height in units.
     pub height: f64,
-    /// For those who do not see it.
+    /// Title, read by assistive technology.
     pub title: String,
-    /// The same at length.
+    /// Longer description, read by assistive technology.
     pub description: String,
-    /// What is drawn, in that order.
+    /// Items in the order of drawing.
     pub things: Vec<Thing>,
 }
 
 impl Scene {
-    /// An empty picture that is [`WIDTH`] wide.
+    /// Creates an empty picture that is [`WIDTH`] wide.
     pub fn new(title: &str) -> Self {
         Self {
             width: WIDTH,
@@ -152,7 +152,7 @@ impl Scene {
         }
     }
 
-    /// Draws the title and lines of a subtitle; returns where the rest may begin.
+    /// Draws the title and lines of a subtitle; returns the y at which the rest may begin.
     pub fn head(&mut self, subtitle: &str) -> f64 {
         let (most, mut y) = (self.width - 2.0 * MARGIN, MARGIN);
         for line in font::wrap(&self.title.clone(), LARGE, most, 4) {
@@ -167,32 +167,33 @@ impl Scene {
         y + 10.0
     }
 
-    /// One line of text.
+    /// Adds one line of text.
     pub fn text(&mut self, at: [f64; 2], anchor: Anchor, size: f64, ink: Ink, words: impl Into<String>) {
         self.things.push(Thing::Text { at, anchor, size, ink, halo: false, words: words.into() });
     }
 
-    /// The same with paper around its letters, over lines.
+    /// Adds one line of text with a background-coloured halo, for text over lines.
     pub fn over(&mut self, at: [f64; 2], anchor: Anchor, ink: Ink, words: impl Into<String>) {
         self.things.push(Thing::Text { at, anchor, size: SMALL, ink, halo: true, words: words.into() });
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Stroke) {
         self.shape(Shape::Line(vec![from, to], false), None, Some(stroke), None);
     }
 
-    /// A filled rectangle.
+    /// Adds a filled rectangle.
     pub fn rect(&mut self, place: [f64; 4], fill: Ink, hint: Option<String>) {
         self.shape(Shape::Rect(place), Some(fill), None, hint);
     }
 
-    /// An outline.
+    /// Adds an outline.
     pub fn shape(&mut self, shape: Shape, fill: Option<Ink>, stroke: Option<Stroke>, hint: Option<String>) {
         self.things.push(Thing::Shape { shape, fill, stroke, hint });
     }
 
-    /// The marker of series `k`: four forms, full and hollow; beyond eight, when colours come again, they have other forms.
+    /// Adds the marker of series `k`. There are four forms, filled and hollow; beyond eight series, when
+    /// colours repeat, the forms differ.
     pub fn mark(&mut self, k: usize, [x, y]: [f64; 2], hint: Option<String>) {
         let r = 3.6;
         let polygon = |points: &[[f64; 2]]| {
@@ -209,7 +210,7 @@ impl Scene {
         self.shape(shape, Some(fill), Some(Stroke(ink, 1.5, 0)), hint);
     }
 
-    /// The picture, as high as what is in it.
+    /// Sets the height of the picture to that of its content.
     pub fn finish(mut self) -> Self {
         let lowest = |thing: &Thing| match thing {
             Thing::Text { .. } => Self::extent(thing).map_or(0.0, |e| e[3]),
@@ -224,7 +225,7 @@ impl Scene {
         self
     }
 
-    /// The box of a text: left, top, right and bottom.
+    /// Returns the bounding box of a text: left, top, right and bottom.
     pub fn extent(thing: &Thing) -> Option<[f64; 4]> {
         let Thing::Text { at: [x, y], anchor, size, words, .. } = thing else { return None };
         let width = font::width(words, *size);
@@ -236,7 +237,7 @@ impl Scene {
         Some([left, y - 0.76 * size, left + width, y + 0.22 * size])
     }
 
-    /// The picture as SVG, which loads nothing; light or dark as its reader is.
+    /// Returns the picture as SVG, which loads nothing and follows the reader's light or dark setting.
     pub fn svg(&self) -> String {
         let mut s = String::new();
         let (w, h) = (short(self.width), short(self.height));
@@ -353,13 +354,13 @@ fn write_thing(s: &mut String, thing: &Thing) {
     };
 }
 
-/// A coordinate to two digits.
+/// Formats a coordinate with two digits after the point.
 fn short(v: f64) -> String {
     let text = format!("{:.2}", if v.is_finite() { v } else { 0.0 });
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Text that is safe between tags and in attributes.
+/// Escapes text for use between tags and in attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

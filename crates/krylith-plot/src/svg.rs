@@ -1,4 +1,4 @@
-//! The charts as SVG text, with nothing to load.
+//! The charts as SVG text that loads nothing.
 
 use crate::bars::{self, Bars};
 use crate::lines;
@@ -7,7 +7,7 @@ use crate::scene::Scene;
 pub use crate::check::assert_well_formed;
 pub use crate::scene::escape;
 
-/// Horizontal bars of stacked parts: `bars` holds a name and one number a part.
+/// Returns horizontal bars of stacked parts: `bars` holds a name and one number per part.
 pub fn stacked_bars(title: &str, unit: &str, parts: &[&str], bars: &[(String, Vec<f64>)]) -> String {
     stacked(title, unit, parts, bars).svg()
 }
@@ -16,27 +16,28 @@ fn stacked(title: &str, unit: &str, parts: &[&str], bars: &[(String, Vec<f64>)])
     bars::stacked(&Bars { title, subtitle: "", unit, parts, bars, whole: None })
 }
 
-/// Flops a second over flops a byte, both logarithmic, under the roofs of memory and arithmetic.
+/// Returns a plot of flops a second over flops a byte, both logarithmic, below the roofs of memory and
+/// arithmetic.
 pub fn roofline(title: &str, bandwidth: f64, peak: Option<f64>, points: &[(String, f64, f64)]) -> String {
     lines::roofline(title, bandwidth, peak, points).svg()
 }
 
-/// Curves over the iteration, logarithmic upwards.
+/// Returns curves over the iteration, with a logarithmic vertical axis.
 pub fn curves(title: &str, curves: &[(String, &[f64])]) -> String {
     lines::curves(title, curves).svg()
 }
 
-/// Values over the number of GPUs, one line a name, upwards from 0.
+/// Returns values over the number of GPUs from 0 upwards, one line per name.
 pub fn over_gpus(title: &str, gpus: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     over_counts(title, "GPUs", gpus, lines)
 }
 
-/// Values over evenly spaced counts, which `axis` names, one line a name, upwards from 0.
+/// Returns values over evenly spaced counts from 0 upwards, one line per name; `axis` names the counts.
 pub fn over_counts(title: &str, axis: &str, counts: &[usize], lines: &[(String, Vec<f64>)]) -> String {
     lines::over_counts(title, axis, counts, lines).svg()
 }
 
-/// Values over named things, one colour a series, upwards from 0.
+/// Returns values of named things from 0 upwards, one colour per series.
 pub fn over_names(title: &str, names: &[String], series: &[(String, Vec<f64>)]) -> String {
     bars::over_names(title, names, series).svg()
 }
@@ -54,7 +55,7 @@ mod tests {
         let series: Vec<(String, Vec<f64>)> =
             (0..11).map(|k| (format!("way {k} of a product"), vec![1.0 + f64::from(k); 3])).collect();
         let scene = bars::over_names("markers", &names, &series);
-        // Hints are what markers of rows have, and those of the legend do not.
+        // Markers in rows have hints; those in the legend do not.
         let rows: Vec<f64> = scene
             .things
             .iter()

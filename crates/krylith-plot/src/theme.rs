@@ -1,6 +1,6 @@
-//! Colours, light and dark, and what tells curves apart without them.
+//! Colours for light and dark screens, and dashes that distinguish curves without colour.
 
-/// What something is painted with.
+/// A role of colour.
 ///
 /// # Examples
 /// ```
@@ -13,21 +13,21 @@
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// What lies behind everything.
+    /// The background.
     Paper,
     /// Titles and numbers.
     Text,
-    /// What is read second.
+    /// Secondary text.
     Soft,
     /// Lines of a grid.
     Grid,
     /// Axes and frames.
     Axis,
-    /// A success, and what was to be reached.
+    /// A success, and the target.
     Good,
     /// A failure.
     Bad,
-    /// What belongs to every second attempt, behind the curves.
+    /// Band behind every second attempt.
     Band,
     /// Curves and markers, by number.
     Series(usize),
@@ -50,7 +50,7 @@ const PLAIN: [Entry; 8] = [
     ("bad", 0xc2352a, 0xff7b6e),
     ("band", 0xf3f6f9, 0x1a212a),
 ];
-/// After Okabe and Ito, darkened or lightened to at least 3:1 on their paper.
+/// Based on Okabe and Ito, darkened or lightened to a contrast of at least 3:1 with the background.
 const SERIES: [Entry; 8] = [
     ("s0", 0x0067b0, 0x62b2f5),
     ("s1", 0xcf5200, 0xff9652),
@@ -92,7 +92,7 @@ impl Ink {
         self.entry().0
     }
 
-    /// Red, green and blue on light paper.
+    /// Returns red, green and blue for a light background.
     pub(crate) fn light(self) -> [u8; 3] {
         let [_, r, g, b] = self.entry().1.to_be_bytes();
         [r, g, b]
@@ -103,7 +103,8 @@ impl Ink {
     }
 }
 
-/// The dark colours, for screens alone: what is printed is light. Attributes have the light ones.
+/// Returns the style with the dark colours, for screens only, so that prints are light. Attributes have the
+/// light colours.
 pub(crate) fn style() -> String {
     let mut rules = String::new();
     for (name, _, dark) in PLAIN.iter().chain(&SERIES).chain(&PARTS).chain(&ON_PARTS) {
@@ -112,7 +113,7 @@ pub(crate) fn style() -> String {
     format!("<style>@media screen and (prefers-color-scheme:dark){{{rules}}}</style>")
 }
 
-/// Dashes of curve `k`: strokes and gaps.
+/// Returns the dashes of curve `k`: strokes and gaps.
 pub(crate) fn dashes(k: usize) -> &'static [f64] {
     [&[][..], &[7.0, 3.5], &[1.8, 3.0], &[9.0, 3.0, 2.0, 3.0], &[14.0, 4.0], &[4.5, 2.5]][k % 6]
 }

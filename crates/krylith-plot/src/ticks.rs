@@ -1,17 +1,17 @@
 //! Round ticks and the text of numbers.
 
-/// 1, 2 or 5 times a power of ten, at least `raw`.
+/// Returns the smallest 1, 2 or 5 times a power of ten that is at least `raw`.
 fn round_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= raw * (1.0 - 1e-9)).unwrap_or(raw)
 }
 
-/// To nine digits, so that 0.30000000000000004 is not printed.
+/// Rounds to nine digits, so that 0.30000000000000004 is not printed.
 fn short(v: f64) -> f64 {
     format!("{v:.9e}").parse().unwrap_or(v)
 }
 
-/// Multiples of a round step within `low..=high`, at most `most` + 1.
+/// Returns the multiples of a round step within `low..=high`, at most `most` + 1 of them.
 pub fn linear(low: f64, high: f64, most: usize) -> Vec<f64> {
     if !(low < high) || !(high - low).is_finite() {
         return vec![low];
@@ -21,14 +21,15 @@ pub fn linear(low: f64, high: f64, most: usize) -> Vec<f64> {
     (from..=to).map(|k| short(k as f64 * step)).collect()
 }
 
-/// From 0 in round steps to a number that is not below `high`.
+/// Returns ticks from 0 in round steps to a number that is not below `high`.
 pub fn from_zero(high: f64, most: usize) -> Vec<f64> {
     let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
     let step = round_step(high / most.max(1) as f64);
     (0..=(high / step - 1e-9).ceil() as i64).map(|k| short(k as f64 * step)).collect()
 }
 
-/// Powers of ten within `low..=high` (both above 0), with 2 and 5 times them where there are few, at most about `most`.
+/// Returns powers of ten within `low..=high` (both above 0), with 2 and 5 times them if there are few; at
+/// most about `most`.
 pub fn logarithmic(low: f64, high: f64, most: usize) -> Vec<f64> {
     let within = |v: &f64| (low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(v);
     let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
@@ -43,14 +44,15 @@ pub fn logarithmic(low: f64, high: f64, most: usize) -> Vec<f64> {
 
 const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
-/// `10⁻⁶`.
+/// Returns a power of ten such as `10⁻⁶`.
 pub fn power(exponent: i32) -> String {
     let digits = exponent.unsigned_abs().to_string();
     let digits: String = digits.bytes().map(|d| RAISED[usize::from(d - b'0')]).collect();
     format!("10{}{digits}", if exponent < 0 { "⁻" } else { "" })
 }
 
-/// A number with at most `digits` that count, in powers of ten where it is small or large: `1.2·10⁻⁶`, `10⁻⁶`, `0.25`, `1500`.
+/// Formats a number with at most `digits` significant digits, in powers of ten if it is small or large:
+/// `1.2·10⁻⁶`, `10⁻⁶`, `0.25`, `1500`.
 pub fn number(v: f64, digits: usize) -> String {
     if v == 0.0 || !v.is_finite() {
         return if v == 0.0 { "0".into() } else { "–".into() };
@@ -74,7 +76,7 @@ pub fn number(v: f64, digits: usize) -> String {
     text.replace('-', "−")
 }
 
-/// The text of each tick: all in powers of ten, or none.
+/// Returns the text of each tick: powers of ten for all or for none.
 pub fn texts(ticks: &[f64]) -> Vec<String> {
     let large = |v: &&f64| **v != 0.0 && !(1e-3..1e6).contains(&v.abs());
     if ticks.iter().filter(large).count() == 0 {
@@ -98,7 +100,7 @@ pub fn texts(ticks: &[f64]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// 1, 2 or 5 times a power of ten.
+    /// Returns true for 1, 2 or 5 times a power of ten.
     fn is_round(step: f64) -> bool {
         let mantissa = short(step / 10f64.powf((step.log10() + 1e-9).floor()));
         [1.0, 2.0, 5.0].contains(&mantissa)
