@@ -9,96 +9,103 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  krylith bench okp --device cuda --full --out okp               one GPU beside cuBLAS and cuSPARSE
+  krylith bench okp --device cuda --full --out okp               one GPU compared with cuBLAS and cuSPARSE
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
-  krylith bench ildu0 --device cuda --out ildu0                  triangular solves beside cuSPARSE and the paper's kernels
+  krylith bench ildu0 --device cuda --out ildu0                  triangular solves, compared with cuSPARSE
   krylith bench spmv --device cuda:0,1 --out spmv                products of 24 matrices on one GPU and on both
-  krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of them, small, on this CPU
-  krylith bench links --device cuda:0,1,2,3 --out machine.toml   what `krylith model` needs to know of these GPUs";
+  krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of these matrices, small, on this CPU
+  krylith bench links --device cuda:0,1,2,3 --out machine.toml   the machine file of these GPUs for `krylith model`";
 
-/// Repeat a paper's experiment on this machine, beside the vendor's library and the paper's own algorithm.
+/// Repeat a paper's experiments on this machine, compared with the vendor's libraries and the paper's own
+/// algorithm.
 #[derive(Debug, Parser)]
 #[command(name = "krylith-bench", bin_name = "krylith bench", version, after_help = EXAMPLES, max_term_width = 104)]
 pub struct BenchArgs {
     /// What to measure: okp, GMRES on Kronecker systems (product, orthogonalisation, whole solves); ildu0,
-    /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at the roofline, tiles,
-    /// slow networks); ras, randomized Schwarz on linear systems of Newton steps; answer, everything from arrays to x, beside what a user would write;
-    /// multilevel, hierarchies of coarse levels: set-up and solve, growth with size, new values, one core, several GPUs;
-    /// spmv, products of 24 large sparse matrices on one device and several, and CG around them;
-    /// links, what kernels and links of this machine's GPUs take, for `krylith model`
+    /// triangular solves on subdomains and BiCGSTAB; cbcg, P-CG and P-CBCG on structured grids (kernels at
+    /// the roofline, tiles, slow networks); ras, randomized Schwarz on linear systems of Newton steps;
+    /// answer, the whole time from arrays to x, compared with what a user would write; multilevel, algebraic
+    /// multigrid: set-up and solve, growth with size, new values, one core, several GPUs; spmv, products of
+    /// 24 large sparse matrices on one device and on several, and CG with them; links, times of this
+    /// machine's GPUs and links, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
-    /// Where: auto, cpu, cuda[:N] or cuda:N,M,… for scaling over GPUs [default: auto, the first GPU if one works]
+    /// Device: auto, cpu, cuda[:N], or cuda:N,M,… to measure scaling over GPUs [default: auto, the first GPU
+    /// if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
-    /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8, 1/64 for ildu0,
-    /// cbcg, ras, answer and multilevel, and 1/256 for spmv]
+    /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8,
+    /// 1/64 for ildu0, cbcg, ras, answer and multilevel, and 1/256 for spmv]
     #[arg(long, value_name = "FACTOR")]
     pub scale: Option<f64>,
-    /// Threads on a CPU [default: all cores]
+    /// Number of CPU threads [default: all cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// okp: every block size from 1 to 8 with 1 to 4 stages too; ildu0: the paper's second Laplacian too;
-    /// cbcg: every tile and every s; ras: every number of sweeps of the paper's figures; multilevel: every combination of
-    /// coarsening, cycle, smoother and precision, and the largest size
+    /// okp: also every block size from 1 to 8 with 1 to 4 stages; ildu0: also the paper's second Laplacian;
+    /// cbcg: every tile and every s; ras: every number of sweeps in the paper's figures; multilevel: every
+    /// combination of coarsening, cycle, smoother and precision, and the largest size
     #[arg(long)]
     pub full: bool,
-    /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that size) [default:
-    /// all three]
+    /// okp on several GPUs: strong (the paper's size), weak (that size on each GPU), large (8 times that
+    /// size) [default: all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Vec<String>,
-    /// cbcg: what to measure, of kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU); spmv: of single,
-    /// multi, cg and sweep; ras: of cavity600, cavity1200, ventricle, artery, repeat and scaling (on several GPUs), and on each problem of
-    /// ours, sweeps, vendor and one-core [default: all]
+    /// Parts to measure. cbcg: kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU);
+    /// spmv: single, multi, cg and sweep; ras: cavity600, cavity1200, ventricle, artery, repeat and scaling
+    /// (on several GPUs), and for each problem ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Vec<String>,
-    /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the table]
+    /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the
+    /// table]
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub only: Vec<String>,
-    /// spmv: rows and columns of look-alikes in a random order
+    /// spmv: renumber rows and columns of look-alikes at random
     #[arg(long)]
     pub permuted: bool,
-    /// spmv: folder of NAME.mtx, which are taken instead of look-alikes
+    /// spmv: folder of NAME.mtx files, used instead of look-alikes
     #[arg(long, value_name = "DIR")]
     pub matrices: Option<PathBuf>,
-    /// spmv: iterations of CG [default: 1000 on a GPU, 50 on a CPU]
+    /// spmv: number of CG iterations [default: 1000 on a GPU, 50 on a CPU]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub iterations: Option<usize>,
-    /// spmv: ranks on a CPU, which are threads [default: 2]
+    /// spmv: number of ranks on a CPU; they are threads [default: 2]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub ranks: Option<usize>,
-    /// spmv: seconds that a matrix may take [default: 300]
+    /// spmv: time limit per matrix in seconds [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = options::restart)]
     pub limit: Option<usize>,
-    /// spmv: all matrices in this process; with --out each has one of its own otherwise
+    /// spmv: measure all matrices in this process; with --out each otherwise has its own
     #[arg(long)]
     pub in_process: bool,
-    /// okp, ildu0, cbcg: number of whole solves; the median of their times counts [default: 20 on a GPU, ildu0 and cbcg 5; 3 on a
-    /// CPU]; ras: runs whose mean counts [default: 3]
+    /// okp, ildu0, cbcg: number of whole solves; the report gives the median [default: 20 on a GPU, 5 for
+    /// ildu0 and cbcg; 3 on a CPU]; ras: number of runs; the report gives the mean [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
-    /// answer, and the table of multilevel: what to solve: names of the table of answer, `hard` for small hard matrices, generated problems NAME:SIZE, matrix files, folders of them [default: the
-    /// table]; cbcg: generated problems on a grid [default: poisson-multiphase]
+    /// answer, and the table of multilevel: systems to solve: names in the table of answer, `hard` for small
+    /// hard matrices, generated problems NAME:SIZE, matrix files, or folders of them [default: the table];
+    /// cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
-    /// answer, multilevel: preconditioners, or options such as "method=cg precond=amg"; auto asks for nothing [default: none; multilevel a list]
+    /// answer, multilevel: preconditioners, or options such as "method=cg precond=amg"; auto leaves the
+    /// choice to Krylith [default: none; for multilevel a list]
     #[arg(long, value_name = "WAY", num_args = 1..)]
     pub ways: Vec<String>,
-    /// answer, multilevel, spmv: times that each way is taken; the median counts [default: 5, spmv 20]; ras: independent runs of one setting
-    /// [default: 100]
+    /// answer, multilevel, spmv: number of runs of each variant; the report gives the median [default: 5,
+    /// spmv 20]; ras: independent runs of one setting [default: 100]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub rounds: Option<usize>,
-    /// answer: from arrays in the GPU's memory too
+    /// answer: also start from arrays in the GPU's memory
     #[arg(long)]
     pub from_device: bool,
-    /// links: a machine file whose network and GPUs a host are taken over as estimates [default: one host is all there is]
+    /// links: a machine file whose network and GPUs per host are copied as estimates [default: one host
+    /// without a network]
     #[arg(long, value_name = "FILE.toml")]
     pub network: Option<PathBuf>,
-    /// links: few samples, to see whether it runs
+    /// links: take few samples, to test that everything runs
     #[arg(long)]
     pub quick: bool,
-    /// Folder for tables (.txt, of answer .md), raw data (.json) and a page with plots (.html), made if it is missing; of links
-    /// the machine file (.toml)
+    /// Folder for tables (.txt; for answer .md), raw data (.json) and a page with plots (.html), created if
+    /// it does not exist; for links the machine file (.toml)
     #[arg(long, value_name = "DIR|FILE.toml")]
     pub out: Option<PathBuf>,
 }
@@ -118,7 +125,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The options that it takes beside --device and --out.
+    /// Returns the suite's options besides --device and --out.
     fn takes(self) -> &'static str {
         match self {
             Suite::Okp => "scale threads full solves series",
@@ -134,25 +141,25 @@ impl Suite {
         }
     }
 
-    /// True of an option of this suite, by its name.
+    /// Returns true if this suite has the option of that name.
     fn has(self, option: &str) -> bool {
         matches!(option, "suite" | "device" | "out") || self.takes().split(' ').any(|own| own == option)
     }
 
-    /// Refuses options that were given and are for other suites.
+    /// Checks that no option of another suite was given.
     ///
     /// # Errors
-    /// Such an option, with the suites that it is for.
+    /// Returns an error if there is one, with the suites that have the option.
     pub fn check(self, given: &ArgMatches) -> Result<()> {
         for id in given.ids().filter(|id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine)) {
             let option = id.as_str().replace('_', "-");
-            // Groups that clap makes of its own are nobody's.
+            // Ids of clap's own argument groups belong to no suite and are ignored.
             let takers = Suite::value_variants().iter().filter(|suite| suite.has(&option));
             let takers: Vec<_> = takers.filter_map(|suite| suite.to_possible_value()).collect();
             if !self.has(&option) && !takers.is_empty() {
                 let names: Vec<&str> = takers.iter().map(|suite| suite.get_name()).collect();
                 return Err(Failure::usage(format!(
-                    "--{option} is for `krylith bench {}`",
+                    "--{option} applies only to `krylith bench {}`",
                     names.join("`, `")
                 )));
             }

@@ -1,32 +1,34 @@
-//! Flops and bytes of the Kronecker product, by formula, so that no implementation counts for itself.
+//! Flops and bytes of the Kronecker product, counted by formula independently of any implementation.
 
 use krylith_core::Precision;
 use krylith_core::matrix::KroneckerSum;
 use krylith_core::operator::Terms;
 use krylith_model::Shape;
 
-/// What one product y = (A⊗M + τB⊗L)x costs.
+/// The cost of one product y = (A⊗M + τB⊗L)x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// The paper's count, whatever a kernel does: 4qs² + 4s·nnz·b² + 3qs, with q rows and nnz blocks of M.
+    /// Flops by the paper's count, whatever a kernel does: 4qs² + 4s·nnz·b² + 3qs, with q rows and nnz blocks
+    /// of M.
     pub flops: u64,
-    /// Bytes that must move: stored numbers, an index array for each pattern, x read and y written once.
+    /// Bytes that must move: stored numbers, an index array per pattern, x read and y written once.
     pub bytes: u64,
 }
 
-/// Flops of a product by the OKP paper's count (its Fig. 14): X Aᵀ and X Bᵀ, the blocks, the sums.
+/// Returns the flops of a product by the OKP paper's count (its Fig. 14): X Aᵀ and X Bᵀ, the blocks, the
+/// sums.
 pub fn flops(rows: u64, stages: u64, blocks: u64, block: u64) -> u64 {
     4 * rows * stages * stages + 4 * stages * blocks * block * block + 3 * rows * stages
 }
 
-/// Counts for a Kronecker sum; `structured` stores only the distinct nonzero numbers of a block.
+/// Counts the cost for a Kronecker sum; `structured` stores only the distinct nonzero numbers of a block.
 pub fn product(k: &KroneckerSum, precision: Precision, structured: bool) -> Cost {
     let (s, blocks) = (k.stages() as u64, (k.m.blocks() + k.l.blocks()) as u64);
     let shape = Shape::of(&Terms::kronecker(k), !structured);
     let bytes = shape.product_bytes(k.m.block_rows() as f64, blocks as f64);
-    // The model counts numbers of 8 bytes.
+    // The model counts 8 bytes per number; narrower storage saves the rest.
     let narrower = (8 - precision.bytes() as u64) * shape.slots as u64 * blocks / 2;
-    // The paper's M and L share a pattern; 4s·nnz·b² is 2 flops an entry and stage, in both.
+    // The paper's M and L share a pattern; 4s·nnz·b² is 2 flops per entry and stage, for both.
     let flops = flops(k.m.rows() as u64, s, blocks.div_ceil(2), k.block() as u64);
     Cost { flops, bytes: bytes as u64 - narrower }
 }

@@ -1,5 +1,5 @@
-//! CPU baselines: the unfused product (s² axpys, then s BSR products, for each matrix) and GMRES with MGS around it,
-//! on the same team of threads and with the same choice of SIMD as Krylith's own.
+//! CPU baselines: the unfused product (s² axpys, then s BSR products, for each matrix) and GMRES with MGS
+//! around it. They use the same thread team and the same choice of SIMD as Krylith.
 
 use crate::platform::{Effort, OnHost, Order, Orthogonalizer, Platform, Product, STEPS};
 use crate::systems::Random;
@@ -35,7 +35,7 @@ impl Platform for CpuPlatform {
         Ok(Cpu::with_pool(len, self.pool.clone()))
     }
     fn keep_time(&self, space: &Cpu, _: bool) {
-        space.take_phases(); // a CPU always keeps time; what lies before does not count
+        space.take_phases(); // a CPU always measures phases; discard earlier ones
     }
     fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
         let begin = Instant::now();
@@ -55,7 +55,7 @@ impl Platform for CpuPlatform {
         0 // larger than any; products of the suite spmv are timed with warm caches
     }
     fn evict(&self) -> Result<()> {
-        // Larger than a last-level cache of a server's socket.
+        // Larger than the last-level cache of a server socket.
         std::hint::black_box(vec![1u8; 64 << 20].iter().map(|v| u64::from(*v)).sum::<u64>());
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Platform for CpuPlatform {
     }
 }
 
-/// Runs `f(rank, range, part)` on every thread, each with its own range of `out` cut at `bounds`.
+/// Runs `f(rank, range, part)` on every thread, each with its own range of `out`, cut at `bounds`.
 pub(crate) fn parts(
     pool: &Pool,
     bounds: &[usize],
@@ -110,7 +110,7 @@ pub(crate) fn parts(
     });
 }
 
-/// Equal parts of `0..n` for each thread.
+/// Splits `0..n` into equal parts, one per thread.
 pub(crate) fn equal(pool: &Pool, n: usize) -> Vec<usize> {
     (0..=pool.threads()).map(|rank| n * rank / pool.threads()).collect()
 }
@@ -168,7 +168,7 @@ fn mgs(pool: &Pool, v: &[Vec<f64>], w: &mut [f64], h: &mut [f64]) {
     scale(pool, 1.0 / norm, w);
 }
 
-/// A matrix and how its rows are shared out.
+/// A matrix and the distribution of its rows over threads.
 struct Matrix {
     bsr: Bsr,
     bounds: Vec<usize>,
@@ -254,7 +254,7 @@ impl<'a> UnfusedProduct<'a> {
         let (s, n) = (self.stages, x.len() / self.stages);
         for (t, matrix) in self.matrices.iter().enumerate() {
             for (i, middle) in self.middle.chunks_exact_mut(n).enumerate() {
-                // The first axpy starts from zero, as the paper's memset does.
+                // The first axpy starts from zero, like the paper's memset.
                 middle.fill(0.0);
                 for (j, x) in x.chunks_exact(n).enumerate() {
                     axpy(self.pool, self.coefficients[t][i * s + j], x, middle);

@@ -1,12 +1,14 @@
-//! The papers' experiments on the machine at hand, against the vendor's library and each paper's own algorithm.
+//! The papers' experiments on this machine, compared with the vendor's libraries and each paper's own
+//! algorithm.
 //!
-//! How every figure comes about: warm up, then at least 20 repetitions of baseline and ours in turn, in one process
-//! and on one stream, timed by CUDA events (or the clock on a CPU), median with minimum and maximum; the result is
-//! checked against an f64 double loop on the host before a time is kept; bytes and flops are counted by formula
-//! ([`count`]); shares of bandwidth are of a read measured beside them.
+//! Every figure is measured as follows. After a warm-up, baseline and Krylith take turns for at least 20
+//! repetitions, in one process and on one stream. Times come from CUDA events (or the clock on a CPU);
+//! reports give the median with minimum and maximum. Before a time is kept, the result is checked against an
+//! f64 double loop on the host. Bytes and flops are counted by formula ([`count`]); shares of bandwidth
+//! relate to a read measured in the same run.
 //!
-//! Baselines run at their best settings: where a library offers a choice (block layout, algorithm), all are timed
-//! and the fastest is taken; read-back memory is pinned; nothing waits that need not.
+//! Baselines run at their best settings: if a library offers a choice (block layout, algorithm), all are
+//! timed and the fastest is used. Read-back memory is pinned, and no wait is unnecessary.
 //!
 //! A suite reads [`Asked`], and `publish` makes its tables and pages. Its name stands in `SUITES` of
 //! `xtask/src/bench.rs`. A baseline of a GPU's libraries is in `cuda/`: matrices and vectors in
@@ -25,7 +27,7 @@ pub mod spmv;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod links;
 #[cfg(feature = "cuda")]
 mod multi;
@@ -55,5 +57,5 @@ pub use ras::ras;
 pub use samples::Samples;
 pub use spmv::spmv;
 
-/// A suite: it is asked, tells a line before each part, and reports.
+/// A suite: gets its options and a function that receives a line before each part, and returns a report.
 pub type Suite = fn(&Asked, &mut dyn FnMut(&str)) -> krylith_core::Result<Report>;

@@ -1,4 +1,4 @@
-//! `krylith-bench`, which `krylith bench` starts: the papers' experiments on this machine.
+//! The program `krylith-bench`, which `krylith bench` starts: the papers' experiments on this machine.
 
 mod args;
 
@@ -17,7 +17,8 @@ use std::time::Instant;
 static MEMORY: Memory = Memory;
 
 fn main() -> ExitCode {
-    // What `answer` starts to time a whole process: a solve by the command, of which this program is made too.
+    // `answer` starts this program with `solve` to time a whole process; it then runs the `krylith` command,
+    // which it includes.
     if std::env::args_os().nth(1).is_some_and(|word| word == "solve") {
         return ExitCode::from(krylith_cli::run(std::env::args_os()));
     }
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     ExitCode::from(output::close(code))
 }
 
-/// Runs a suite, prints its tables and says where its files are.
+/// Runs a suite, prints its tables and names its files.
 fn bench(args: BenchArgs) -> Result<u8> {
     let suite = args.suite;
     let run = match suite {
@@ -56,7 +57,7 @@ fn bench(args: BenchArgs) -> Result<u8> {
     finish(suite, &report)
 }
 
-/// What the command line asks of a suite.
+/// Converts the command line to the options of a suite.
 fn asked(args: BenchArgs) -> Result<Asked> {
     if let (Suite::Links, Some(path)) = (args.suite, &args.out) {
         output::check_target("--out", path)?;
@@ -91,7 +92,7 @@ fn asked(args: BenchArgs) -> Result<Asked> {
     })
 }
 
-/// Where a suite runs: on one device, baselines and Krylith beside each other, or on several GPUs.
+/// Returns the device of a suite: one device, on which baselines and Krylith are compared, or several GPUs.
 fn device(suite: Suite, asked: Option<DeviceSpec>) -> Result<DeviceChoice> {
     let there = krylith_core::device::cuda::devices();
     let gpus = match asked.unwrap_or_default() {
@@ -110,10 +111,10 @@ fn device(suite: Suite, asked: Option<DeviceSpec>) -> Result<DeviceChoice> {
     Ok(DeviceChoice::Cuda(gpus))
 }
 
-/// Prints a suite's tables and files; what failed makes the command fail.
+/// Prints a suite's tables and files; failures make the command fail.
 fn finish(suite: Suite, report: &Report) -> Result<u8> {
     match term::columns() {
-        // Markdown, of answer, and a machine file, of links, are as they are.
+        // Markdown (answer) and a machine file (links) are printed unchanged.
         Some(columns) if !report.parts.is_empty() => {
             let fit = |line: &str| term::fit(&format!("{line}\n"), Some(columns));
             report.facts.iter().for_each(|fact| output::print(&fit(fact)));
@@ -123,19 +124,19 @@ fn finish(suite: Suite, report: &Report) -> Result<u8> {
         }
         _ => output::print(&report.tables),
     }
-    // Of a machine file, which is what links prints, this is a comment.
+    // In a machine file, which links prints, this line must be a comment.
     let before = if suite == Suite::Links { "# " } else { "" };
     for file in &report.files {
         output::print(&format!("{before}wrote {}\n", file.display()));
     }
     let failures = &report.failures;
-    // What a baseline cannot solve is a finding; what Krylith cannot is a failure.
+    // A baseline that cannot solve is a result; Krylith that cannot solve is a failure.
     let ours: Vec<&String> = failures.iter().filter(|f| f.contains(", Krylith")).collect();
     let message = match suite {
         _ if failures.is_empty() => return Ok(DONE),
         Suite::Answer if ours.is_empty() => return Ok(DONE),
-        Suite::Answer => format!("{} without an answer, such as {}", ours.len(), ours[0]),
-        Suite::Links => format!("not all was measured: {}", failures.join("; ")),
+        Suite::Answer => format!("{} solves by Krylith gave no answer, such as {}", ours.len(), ours[0]),
+        Suite::Links => format!("some parts were not measured: {}", failures.join("; ")),
         _ => format!(
             "{} of the results failed their check and have no time: {}",
             failures.len(),

@@ -1,21 +1,21 @@
-//! What is asked of a suite: options of all of them, devices, parts by name, checks.
+//! Options of all suites, devices, selection of parts by name, and checks.
 
 use krylith_core::{DeviceSpec, Error, Result};
 use krylith_model::Machine;
 use std::path::PathBuf;
 
-/// Where a suite runs.
+/// The device on which a suite runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// The threads of this process.
+    /// The CPU, with the threads of this process.
     #[default]
     Cpu,
-    /// GPUs by number, at least one; with several a suite measures how solvers scale over them.
+    /// GPUs by number, at least one; with several, a suite measures scaling over them.
     Cuda(Vec<usize>),
 }
 
 impl DeviceChoice {
-    /// The GPUs, none of a CPU.
+    /// Returns the GPUs; empty for a CPU.
     pub fn gpus(&self) -> &[usize] {
         match self {
             DeviceChoice::Cpu => &[],
@@ -27,7 +27,7 @@ impl DeviceChoice {
         *self != DeviceChoice::Cpu
     }
 
-    /// `cpu`, or `cuda:i,j,…` of the first GPUs.
+    /// Returns `cpu`, or `cuda:i,j,…` for the first `count` GPUs.
     pub(crate) fn text(&self, count: usize) -> String {
         match self {
             DeviceChoice::Cpu => DeviceSpec::Cpu,
@@ -36,7 +36,7 @@ impl DeviceChoice {
         .to_string()
     }
 
-    /// The same as options of a solve.
+    /// Returns the same as options of a solve.
     pub(crate) fn options(&self, count: usize, threads: usize) -> String {
         let threads =
             if self.is_gpu() || threads == 0 { String::new() } else { format!(" threads={threads}") };
@@ -44,70 +44,75 @@ impl DeviceChoice {
     }
 }
 
-/// What is asked of a suite, which takes what is its own; of what is `None` or empty it has a choice of its own.
+/// The options of a suite. Each suite uses its own options, and has a default for those that are `None` or
+/// empty.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// Where. On several GPUs okp and ildu0 measure scaling alone, the others scaling too.
+    /// Device. On several GPUs, okp and ildu0 measure only scaling; the other suites also measure scaling.
     pub device: DeviceChoice,
-    /// Factor on the number of nodes, cells or rows; 1 is the paper's size. Default: 1 on a GPU; on a CPU 1/8 for okp, 1/256 for spmv, and
-    /// 1/64 for the others.
+    /// Factor on the number of nodes, cells or rows; 1 is the paper's size. Default: 1 on a GPU; on a CPU 1/8
+    /// for okp, 1/256 for spmv, and 1/64 for the others.
     pub scale: Option<f64>,
     /// Threads on a CPU; 0 means all cores.
     pub threads: usize,
-    /// Folder for tables, raw data and a page, or for links the machine file; nothing is written without one.
+    /// Folder for tables, raw data and a page; for links the machine file. Without it nothing is written.
     pub out: Option<PathBuf>,
-    /// More block sizes, matrices, tiles, sweeps, ways and sizes.
+    /// True to measure more block sizes, matrices, tiles, sweeps, variants and sizes.
     pub full: bool,
-    /// What is measured, by name; of okp its series on several GPUs.
+    /// Names of the parts to measure; for okp, of its series on several GPUs.
     pub parts: Vec<String>,
-    /// Samples of a kernel or an application of okp, ildu0 and cbcg; at least 20 for figures that are quoted. Default: 20.
+    /// Number of samples of a kernel (okp, cbcg) or an application (ildu0); use at least 20 for published
+    /// figures. Default: 20.
     pub repetitions: Option<usize>,
-    /// Samples of a whole solve. Default of okp: 20 on GPUs, 3 on a CPU; of ildu0 and cbcg: 5 and 3; of ras, whose means count: 3.
+    /// Number of samples of a whole solve. Default for okp: 20 on GPUs, 3 on a CPU; for ildu0 and cbcg: 5 and
+    /// 3; for ras, which reports means: 3.
     pub solves: Option<usize>,
-    /// Times that each way of answer and multilevel is taken after the first (default: 5), samples of spmv (20), independent runs of one
-    /// setting of ras (100).
+    /// Number of runs of each variant of answer and multilevel after the first (default: 5), of samples of
+    /// spmv (20), and of independent runs of one setting of ras (100).
     pub rounds: Option<usize>,
-    /// Iterations of okp (default: 300, and 60 on a CPU and for the further sizes on several GPUs) and of spmv (1000, 50 on a CPU); the
-    /// most of ildu0 (5000), cbcg (50,000) and ras (3000).
+    /// Number of iterations of okp (default: 300; 60 on a CPU and for the further sizes on several GPUs) and
+    /// of spmv (1000; 50 on a CPU). For ildu0 (5000), cbcg (50,000) and ras (3000) it is the iteration limit.
     pub iterations: Option<usize>,
-    /// Names of a suite's table, generated problems, and of answer and multilevel matrix files or folders of them; none stands for the
-    /// suite's table.
+    /// Names in a suite's table or generated problems; for answer and multilevel also matrix files or folders
+    /// of them. If empty, the suite's table.
     pub systems: Vec<String>,
-    /// Ways of answer and multilevel: preconditioners, or options such as `method=cg precond=jacobi`.
+    /// Variants of answer and multilevel: preconditioners, or options such as `method=cg precond=jacobi`.
     pub ways: Vec<String>,
-    /// New values in a row of multilevel. Default: 100.
+    /// Number of successive updates of values in multilevel. Default: 100.
     pub updates: Option<usize>,
-    /// Seconds that a matrix of spmv may take in a process of its own (default: 300), or iterating of multilevel (60).
+    /// Time limit in seconds: per matrix of spmv in its own process (default: 300), or for the iterations of
+    /// multilevel (60).
     pub limit: Option<f64>,
-    /// Ranks on a CPU, which are threads: of spmv (default: 2), and of cbcg those whose messages are delayed (8; on a GPU that part is
-    /// left out).
+    /// Number of ranks on a CPU, which are threads: of spmv (default: 2), and of cbcg's part with delayed
+    /// messages (8; omitted on a GPU).
     pub ranks: Option<usize>,
-    /// Rows and columns of look-alikes of spmv in a random order: nothing lies near anything.
+    /// True to renumber rows and columns of spmv's look-alikes at random, so that they have no locality.
     pub permuted: bool,
-    /// Folder of `NAME.mtx`, which spmv takes instead of look-alikes.
+    /// Folder of `NAME.mtx` files, which spmv uses instead of look-alikes.
     pub matrices: Option<PathBuf>,
-    /// answer on a GPU: from arrays in its memory too.
+    /// True to start answer also from arrays in the GPU's memory.
     pub from_device: bool,
-    /// The program that answer starts for a first solve of a process, and spmv for each matrix; without one that is not measured, or
-    /// in this process.
+    /// The program that answer starts to measure a whole process, and that spmv starts for each matrix.
+    /// Without it answer omits that measurement, and spmv runs in this process.
     pub program: Option<PathBuf>,
     /// Folder of SPE10's permeabilities.
     pub rock: Option<PathBuf>,
-    /// Least bytes that the rotating sets of buffers of okp hold together. Default: 1 GB on a GPU, 250 MB on a CPU.
+    /// Least total bytes of okp's rotating sets of buffers. Default: 1 GB on a GPU, 250 MB on a CPU.
     pub traffic: Option<u64>,
-    /// A machine file whose `[network]` and GPUs a host links takes over as estimates: they cannot be measured on one host.
+    /// A machine file for links, whose `[network]` and GPUs per host are copied as estimates: one host cannot
+    /// measure them.
     pub network: Option<Machine>,
-    /// links: few samples and small sizes: does it run at all?
+    /// True for few samples and small sizes in links, to test that it runs.
     pub quick: bool,
-    /// How the program was called, for the record.
+    /// The command line of the program, for the report.
     pub command: String,
 }
 
 impl Asked {
-    /// Checks numbers that must not be 0, and the scale.
+    /// Checks the scale, and the numbers that must not be 0.
     ///
     /// # Errors
-    /// Which of them are wrong.
+    /// Returns an error that names the wrong ones.
     pub(crate) fn check(&self) -> Result<()> {
         let counts = [
             ("repetitions", self.repetitions),
@@ -128,12 +133,12 @@ impl Asked {
         Ok(())
     }
 
-    /// One of two, by the device.
+    /// Returns one of two values, by the device.
     pub(crate) fn pick<T>(&self, on_gpu: T, on_cpu: T) -> T {
         if self.device.is_gpu() { on_gpu } else { on_cpu }
     }
 
-    /// The factor on sizes, by default `on_cpu` on a CPU and 1 on a GPU.
+    /// Returns the factor on sizes: by default `on_cpu` on a CPU and 1 on a GPU.
     pub(crate) fn scale(&self, on_cpu: f64) -> f64 {
         self.scale.unwrap_or(self.pick(1.0, on_cpu))
     }
@@ -143,10 +148,10 @@ impl Asked {
     }
 }
 
-/// Checks that each rank has a GPU of its own.
+/// Checks that each rank has its own GPU.
 ///
 /// # Errors
-/// A GPU that is named twice.
+/// Returns an error if a GPU is named twice.
 pub(crate) fn apart(gpus: &[usize]) -> Result<()> {
     match gpus.iter().enumerate().find(|(i, gpu)| gpus[..*i].contains(gpu)) {
         None => Ok(()),
@@ -156,7 +161,7 @@ pub(crate) fn apart(gpus: &[usize]) -> Result<()> {
     }
 }
 
-/// 1, 2, 4, … and all.
+/// Returns 1, 2, 4, … and `all`.
 pub(crate) fn counts(all: usize) -> Vec<usize> {
     let mut counts: Vec<usize> =
         std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c < all).collect();
@@ -164,7 +169,7 @@ pub(crate) fn counts(all: usize) -> Vec<usize> {
     counts
 }
 
-/// An enum of things that are measured, each with its name.
+/// Declares an enum of parts to measure, each with its name.
 macro_rules! parts {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $part:ident = $text:literal,)* }) => {
         $(#[$about])*
@@ -174,10 +179,10 @@ macro_rules! parts {
         }
 
         impl $name {
-            /// All of them, with their names.
+            /// All parts, with their names.
             const ALL: &[(&'static str, $name)] = &[$(($text, $name::$part),)*];
 
-            /// Those that words of an option name; all where none does.
+            /// Returns the parts that the words of an option name; all parts if there are no words.
             fn named(option: &str, words: &[String]) -> krylith_core::Result<Vec<$name>> {
                 crate::options::named(Self::ALL, option, words)
             }
@@ -186,7 +191,7 @@ macro_rules! parts {
 }
 pub(crate) use parts;
 
-/// The parts that words of an option name; all where there are none.
+/// Returns the parts that the words of an option name; all parts if there are no words.
 pub(crate) fn named<T: Copy>(all: &[(&str, T)], option: &str, words: &[String]) -> Result<Vec<T>> {
     if words.is_empty() {
         return Ok(all.iter().map(|(_, part)| *part).collect());
@@ -200,7 +205,8 @@ pub(crate) fn named<T: Copy>(all: &[(&str, T)], option: &str, words: &[String]) 
     words.iter().map(one).collect()
 }
 
-/// Runs something on the platform that the options name: the CPU, the first GPU, or several of them where that is another thing.
+/// Runs something on the platform that the options name: the CPU, the first GPU, or several GPUs if that is a
+/// case of its own.
 macro_rules! on_device {
     ($options:expr, |$p:ident| $one:expr $(, |$gpus:ident| $several:expr)?) => {
         match &$options.device {

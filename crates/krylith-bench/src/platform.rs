@@ -1,4 +1,4 @@
-//! What a suite asks of a device: Krylith's space, a clock, and the baselines that exist there.
+//! What a suite needs from a device: Krylith's space, a clock, and the baselines that exist there.
 
 use crate::answer::system::System;
 use crate::answer::{Named, Take};
@@ -14,35 +14,35 @@ use krylith_core::{Error, Options, Result};
 use serde_json::Value;
 use std::rc::Rc;
 
-/// y = A x on vectors of its own, told and asked in the order of the given matrix; some hold several sets of buffers, so that no cache
-/// helps.
+/// A product y = A x on its own vectors, whose input and output are in the order of the given matrix. Some
+/// hold several sets of buffers, so that caches do not help.
 pub(crate) trait Apply {
-    /// x of every set.
+    /// Writes x of every set.
     fn write(&mut self, x: &[f64]) -> Result<()>;
-    /// NaN into y of a set.
+    /// Fills y of a set with NaN.
     fn poison(&mut self, set: usize) -> Result<()>;
-    /// Once, on a set's buffers; it may still run when this returns.
+    /// Runs once on a set's buffers; the work may continue after the return.
     fn run(&mut self, set: usize) -> Result<()>;
-    /// y of a set; waits.
+    /// Returns y of a set; waits.
     fn read(&mut self, set: usize) -> Result<Vec<f64>>;
 }
 
-/// A product that is measured.
+/// A product to be measured.
 pub(crate) struct Product<'a> {
     pub name: String,
-    /// Settings that were chosen by measurement, for the report.
+    /// Settings chosen by measurement, for the report.
     pub notes: String,
     pub on: Box<dyn Apply + 'a>,
 }
 
-/// Where the numbers of a vector stand that is not in the order of the given matrix.
+/// Order of a vector's numbers relative to the given matrix.
 #[derive(Clone, Copy)]
 pub(crate) enum Order<'a> {
-    /// It is.
+    /// The order of the given matrix.
     Given,
-    /// Stage after stage.
+    /// Stage by stage.
     Stages(usize),
-    /// Subdomain after subdomain.
+    /// Subdomain by subdomain.
     Subdomains(&'a SubdomainSystem),
 }
 
@@ -63,10 +63,10 @@ impl Order<'_> {
     }
 }
 
-/// Gets the number of a set, x and y.
+/// A function of the number of a set, x and y.
 type Loop<'a> = Box<dyn FnMut(usize, &[f64], &mut [f64]) + 'a>;
 
-/// A loop on the host between vectors of some order.
+/// A loop on the host between vectors in some order.
 pub(crate) struct OnHost<'a> {
     order: Order<'a>,
     sets: Vec<[Vec<f64>; 2]>,
@@ -74,7 +74,7 @@ pub(crate) struct OnHost<'a> {
 }
 
 impl<'a> OnHost<'a> {
-    /// `run` gets the number of a set, x and y, of `n` numbers each.
+    /// `run` gets the number of a set, x and y, with `n` numbers each.
     pub fn new(
         order: Order<'a>,
         n: usize,
@@ -107,7 +107,7 @@ impl Apply for OnHost<'_> {
 
 type Operator<'a, S> = Box<dyn LinearOperator<S> + 'a>;
 
-/// Operators of Krylith's, each with vectors of its own.
+/// Krylith's operators, each with its own vectors.
 pub(crate) struct OnSpace<'a, S: Space> {
     space: Rc<S>,
     sets: Vec<(Operator<'a, S>, S::Vector, S::Vector)>,
@@ -137,49 +137,49 @@ impl<S: Space> Apply for OnSpace<'_, S> {
     }
 }
 
-/// A vector on the host; waits.
+/// Copies a vector to the host; waits.
 pub(crate) fn read<S: Space>(space: &S, vector: &S::Vector) -> Result<Vec<f64>> {
     let mut host = vec![0.0; space.len()];
     space.read(vector, &mut host)?;
     Ok(host)
 }
 
-/// How many baselines of a product are wanted.
+/// Selection of baselines of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Effort {
-    /// The one that speed-ups are counted from.
+    /// Only the baseline of speed-ups.
     First,
-    /// The vendor's others.
+    /// Also the vendor's other products.
     Vendor,
-    /// The paper's kernels and the assembled matrix too.
+    /// Also the paper's kernels and the assembled matrix.
     All,
 }
 
-/// Ten orthogonalisations of fresh vectors against a basis of fixed size.
+/// A benchmark of ten orthogonalisations of fresh vectors against a basis of fixed size.
 pub(crate) trait Orthogonalizer {
     fn name(&self) -> String;
-    /// Fresh vectors, not timed.
+    /// Writes fresh vectors; not timed.
     fn refresh(&mut self) -> Result<()>;
-    /// [`STEPS`] steps.
+    /// Runs [`STEPS`] steps.
     fn run(&mut self) -> Result<()>;
-    /// ‖I − QᵀQ‖_F of basis and last vector.
+    /// Returns ‖I − QᵀQ‖_F of the basis with the last vector.
     fn defect(&mut self) -> Result<f64>;
-    /// What the defect must not exceed.
+    /// Returns the largest acceptable defect.
     fn tolerance(&self) -> f64;
 }
 
-/// Orthogonalisations in one sample, so that starting a graph or a clock does not count.
+/// Orthogonalisations in one sample, so that the start of a graph or a clock does not matter.
 pub(crate) const STEPS: usize = 10;
 
 pub(crate) trait Platform {
-    /// Krylith's vectors there.
+    /// Krylith's vectors on this device.
     type Space: PointBlockSum;
     fn space(&self, len: usize) -> Result<Self::Space>;
-    /// Switches Krylith's time-keeping by phase.
+    /// Switches Krylith's timing by phase on or off.
     fn keep_time(&self, space: &Self::Space, on: bool);
-    /// Seconds that `work` takes on the device.
+    /// Returns the seconds that `work` takes on the device.
     fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64>;
-    /// What `work` makes, and the seconds that it takes on the device.
+    /// Returns the result of `work` and the seconds that it takes on the device.
     fn timed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let (mut work, mut made) = (Some(work), None);
         let seconds = self.time(&mut || {
@@ -188,39 +188,41 @@ pub(crate) trait Platform {
         })?;
         Ok((made.ok_or_else(|| Error::invalid("the clock did not run the work"))?, seconds))
     }
-    /// The bandwidth that shares are taken of: its name and bytes a second.
+    /// Returns the bandwidth that shares relate to: its name and bytes a second.
     fn bandwidth(&self) -> Result<(&'static str, f64)>;
-    /// Most f64 flops a second, for the roofline's roof, where it is known.
+    /// Returns the peak f64 flops a second, for the roofline, if known.
     fn peak(&self) -> Option<f64>;
-    /// Bytes of memory that a case may take, all implementations together.
+    /// Returns the bytes of memory that a case may use, all implementations together.
     fn room(&self) -> Result<u64>;
-    /// What is smaller than so many bytes would stay in a cache between two products of the suite spmv.
+    /// Returns the size in bytes below which data would stay in a cache between two products of the suite
+    /// spmv.
     fn cache(&self) -> u64;
-    /// Reads enough other data that no cache holds what came before.
+    /// Reads enough other data that no cache holds earlier data.
     fn evict(&self) -> Result<()>;
-    /// Baselines of the product; the first is what speed-ups are counted from.
+    /// Returns the baselines of the product; speed-ups relate to the first.
     fn products(&self, k: &KroneckerSum, sets: usize, effort: Effort) -> Result<Vec<Product<'_>>>;
-    /// Baselines of an orthogonalisation against `columns` columns of `len` numbers.
+    /// Returns the baselines of an orthogonalisation against `columns` columns of `len` numbers.
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>>;
-    /// Baselines of GMRES; the first is what speed-ups are counted from.
+    /// Returns the baselines of GMRES; speed-ups relate to the first.
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>>;
-    /// Ways to the answer of A x = b by the vendor's libraries, none where there are none.
+    /// Returns solvers of A x = b by the vendor's libraries; empty if there are none.
     fn answers(&self, _: &Bsr, _symmetric: bool, _rhs: &[f64], _most: usize) -> Result<Vec<Named<'static>>> {
         Ok(Vec::new())
     }
-    /// Krylith's way from arrays in the device's memory, where they can lie there.
+    /// Returns Krylith's solver from arrays in the device's memory, if arrays can lie there.
     fn resident<'a>(&'a self, _: &'a System, _: &'a Options, _rhs: &'a [f64]) -> Option<Take<'a>> {
         None
     }
-    /// Exact RAS by the vendor's libraries on the system of each Newton step, inside Krylith's FGMRES; nothing where there are none.
+    /// Runs exact RAS by the vendor's libraries on the system of each Newton step, inside Krylith's FGMRES;
+    /// empty if there are none.
     fn schwarz(&self, _: &Case, _: &ras::measure::Effort) -> Result<Vec<ras::measure::Row>> {
         Ok(Vec::new())
     }
-    /// Bytes in use on the device, or by this process where the system says so.
+    /// Returns the bytes in use on the device, or by this process if the system reports it.
     fn used(&self) -> Option<u64>;
     fn describe(&self) -> Value;
-    /// True where products use structure inside the blocks.
+    /// Returns true if products use structure inside the blocks.
     fn structures(&self) -> bool;
-    /// True where single launches and recorded work differ.
+    /// Returns true if single launches and recorded work differ in time.
     fn records(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! What suites hand out: tables for a terminal and as Markdown, raw data, a page, a picture for each figure, and the summary of
+//! Output of the suites: tables for a terminal and as Markdown, raw data, a page, figures, and a summary of
 //! targets for programs.
 
 use krylith_core::{Error, Result};
@@ -7,27 +7,27 @@ use krylith_plot::html::{Table, page};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What was measured.
+/// The report of a suite.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Facts and tables as text, for a file.
     pub tables: String,
-    /// The facts alone.
+    /// Facts about the run.
     pub facts: Vec<String>,
-    /// The tables alone, for a terminal of some width.
+    /// The tables, for a terminal of some width.
     pub parts: Vec<Table>,
-    /// Everything, raw samples too.
+    /// All data, raw samples included.
     pub json: Value,
-    /// One self-contained page.
+    /// A self-contained HTML page.
     pub html: String,
-    /// What failed its check, or could not run; such a row has no time.
+    /// Results that failed their check or could not run; their rows have no time.
     pub failures: Vec<String>,
-    /// Files that were written.
+    /// Paths of the written files.
     pub files: Vec<PathBuf>,
 }
 
 impl Report {
-    /// Tables, raw data and the page as `NAME.txt`, `.json` and `.html`, if a folder is wanted.
+    /// Writes tables, raw data and the page as `NAME.txt`, `.json` and `.html` if a folder is given.
     pub(crate) fn write(&mut self, folder: Option<&Path>, name: &str) -> Result<()> {
         let json = serde_json::to_string_pretty(&self.json).unwrap_or_default();
         let texts = [("txt", &self.tables), ("json", &json), ("html", &self.html)];
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-/// Writes texts into a folder, if one is wanted: their paths.
+/// Writes texts into a folder, if one is given, and returns their paths.
 pub(crate) fn write<T: AsRef<[u8]>>(folder: Option<&Path>, texts: &[(String, T)]) -> Result<Vec<PathBuf>> {
     let Some(folder) = folder else { return Ok(Vec::new()) };
     std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
@@ -49,7 +49,7 @@ pub(crate) fn write<T: AsRef<[u8]>>(folder: Option<&Path>, texts: &[(String, T)]
     texts.iter().map(one).collect()
 }
 
-/// How a suite was called, on what and when, with more of its own.
+/// Returns how, where and when a suite ran, with further data of the suite.
 pub(crate) fn meta(suite: &str, command: &str, device: Value, more: Value) -> Value {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut meta = json!({
@@ -65,9 +65,9 @@ pub(crate) fn meta(suite: &str, command: &str, device: Value, more: Value) -> Va
 pub(crate) struct Target {
     pub name: String,
     pub goal: f64,
-    /// The measured number must be at most the goal, rather than at least.
+    /// True if the measured number must be at most the goal, false if at least.
     pub at_most: bool,
-    /// NaN where nothing was measured.
+    /// The measured number; NaN if nothing was measured.
     pub value: f64,
     pub how: String,
 }
@@ -90,25 +90,25 @@ pub(crate) struct Figure {
     pub svg: String,
 }
 
-/// A number with so many digits after the point, or a dash.
+/// Formats a number with `digits` digits after the point, or as a dash.
 pub(crate) fn number(x: f64, digits: usize) -> String {
     if x.is_finite() { format!("{x:.digits$}") } else { "–".into() }
 }
 
-/// A share in percent, or a dash.
+/// Formats a share in percent, or as a dash.
 pub(crate) fn percent(share: f64, digits: usize) -> String {
     if share.is_finite() { format!("{:.digits$} %", 100.0 * share) } else { "–".into() }
 }
 
-/// `a×b×c`.
+/// Formats sizes as `a×b×c`.
 pub(crate) fn sizes([x, y, z]: [usize; 3]) -> String {
     format!("{x}×{y}×{z}")
 }
 
-/// An error that passed, or what went wrong.
+/// The error of a passed check, or the reason of a failed one.
 pub(crate) type Check = std::result::Result<f64, String>;
 
-/// A check's result as JSON.
+/// Returns a check's result as JSON.
 pub(crate) fn outcome(check: &Check) -> Value {
     match check {
         Ok(error) => json!({ "ok": true, "error": error }),
@@ -116,17 +116,17 @@ pub(crate) fn outcome(check: &Check) -> Value {
     }
 }
 
-/// The error of a check, with so many digits.
+/// Formats the error of a check with `digits` digits.
 pub(crate) fn error(check: &Check, digits: usize) -> String {
     check.as_ref().map_or("–".into(), |error| format!("{error:.digits$e}"))
 }
 
-/// A name with its settings.
+/// Returns a name with its settings.
 pub(crate) fn label(name: &str, notes: &str) -> String {
     if notes.is_empty() { name.into() } else { format!("{name} [{notes}]") }
 }
 
-/// A table in the making: a row for each of some things, a cell for each column.
+/// A table under construction: one row per item, with one cell per column.
 pub(crate) struct Lines<'a, R> {
     title: String,
     rows: Vec<&'a R>,
@@ -135,7 +135,7 @@ pub(crate) struct Lines<'a, R> {
 }
 
 type Cell<'a, R> = Box<dyn Fn(&R) -> String + 'a>;
-/// Which rows are broken, how many of their cells stand, and what they end in.
+/// Condition for broken rows, number of cells that they keep, and their last cell.
 type Broken<'a, R> = (Box<dyn Fn(&R) -> bool + 'a>, usize, &'static str);
 
 pub(crate) fn rows_of<'a, R>(
@@ -152,13 +152,13 @@ impl<'a, R> Lines<'a, R> {
         self
     }
 
-    /// A row that is broken has its first `kept` cells, dashes, and `last`.
+    /// Sets the form of broken rows: the first `kept` cells, dashes, and `last`.
     pub fn broken(mut self, broken: impl Fn(&R) -> bool + 'a, kept: usize, last: &'static str) -> Self {
         self.broken = Some((Box::new(broken), kept, last));
         self
     }
 
-    /// A row that failed its check has its first `kept` cells, and no times.
+    /// Sets the form of rows that failed their check: the first `kept` cells, and no times.
     pub fn checked(self, check: impl Fn(&R) -> &Check + 'a, kept: usize) -> Self {
         self.broken(move |row| check(row).is_err(), kept, "WRONG")
     }
@@ -182,7 +182,7 @@ impl<'a, R> Lines<'a, R> {
     }
 }
 
-/// The parts of a page in the making.
+/// The parts of a page under construction.
 #[derive(Default)]
 pub(crate) struct Pages {
     pub tables: Vec<Table>,
@@ -191,19 +191,19 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Lists what failed its check, with what stands before it.
+    /// Lists failed checks, with `before` as a prefix.
     pub fn fail<'c>(&mut self, before: &str, checks: impl IntoIterator<Item = &'c Check>) {
         let failed = checks.into_iter().filter_map(|check| check.as_ref().err());
         self.failures.extend(failed.map(|message| format!("{before}{message}")));
     }
 
-    /// Adds a table, whose rows have failed where their check says so.
+    /// Adds a table; rows whose check failed count as failures.
     pub fn show<R>(&mut self, before: &str, lines: Lines<R>, check: impl Fn(&R) -> &Check) {
         self.fail(before, lines.rows.iter().map(|row| check(row)));
         self.tables.push(lines.table());
     }
 
-    /// Adds bars of an iteration's parts in µs, each with the whole of a run without clocks.
+    /// Adds bars of an iteration's parts in µs, each with the total of a run without clocks.
     pub fn parts(&mut self, title: String, runs: &str, parts: &[&str], rows: Vec<(String, Vec<f64>, f64)>) {
         let subtitle =
             &format!("parts from {runs}, with clocks between; mark and number: the run without")[..];
@@ -215,13 +215,13 @@ impl Pages {
         });
     }
 
-    /// Adds a picture that has no file.
+    /// Adds a picture without a file of its own.
     pub fn picture(&mut self, title: impl Into<String>, draw: impl FnOnce(&str) -> String) {
         let title = title.into();
         self.figures.push(Figure { file: String::new(), svg: draw(&title), title });
     }
 
-    /// The report, with what failed among its facts.
+    /// Returns the report, with failures among its facts.
     pub fn report(self, heading: &str, facts: Vec<String>, mut json: Value) -> Report {
         let facts = self.with_failures(facts);
         let Self { tables, figures, failures } = self;
@@ -244,11 +244,11 @@ impl Pages {
         facts.into_iter().chain(failed).collect()
     }
 
-    /// The report of a suite with targets, which stand in the data; with a folder `NAME.txt`, `.md`, `.json`, `.html`,
-    /// `NAME-targets.json` and the pictures too.
+    /// Returns the report of a suite with targets, which are part of the data. If a folder is given, it
+    /// writes `NAME.txt`, `.md`, `.json`, `.html`, `NAME-targets.json` and the pictures.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn publish(
         self,
         (title, name): (&str, &str),
@@ -272,7 +272,7 @@ impl Pages {
     }
 }
 
-/// The first facts of a report: the device with its bandwidth, more, and how the suite was called.
+/// Returns the first facts of a report: the device with its bandwidth, `more`, and the command line.
 pub(crate) fn facts(meta: &Value, first: &str, more: Vec<String>) -> Vec<String> {
     let name = meta["device"]["name"].as_str().unwrap_or("unknown");
     let command = meta["command"].as_str().unwrap_or("");
@@ -283,7 +283,7 @@ pub(crate) fn facts(meta: &Value, first: &str, more: Vec<String>) -> Vec<String>
     all
 }
 
-/// What is known of the device beside its name: `kind cpu, threads 2`.
+/// Returns further facts about the device: `kind cpu, threads 2`.
 pub(crate) fn machine(meta: &Value) -> Option<String> {
     let known = meta["device"].as_object()?.iter().filter(|(key, value)| *key != "name" && !value.is_null());
     let known = known.map(|(key, value)| {
@@ -298,7 +298,7 @@ fn text(facts: &[String], tables: &[Table]) -> String {
     facts.chain(tables.iter().map(|table| format!("\n{}", table.text()))).collect()
 }
 
-/// What was promised, and whether it is kept.
+/// Returns the table of targets and whether they are met.
 pub(crate) fn summary(goals: &[Target]) -> Table {
     let met = |goal: &Target| match goal.met() {
         Some(true) => "yes".into(),

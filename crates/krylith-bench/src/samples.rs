@@ -6,7 +6,7 @@ use krylith_core::space::Space;
 pub use krylith_model::Samples;
 use std::time::Instant;
 
-/// [`in_turn`] of some of many, by their places.
+/// Takes samples in turn ([`in_turn`]) of some of many candidates, given by index.
 pub(crate) fn in_turn_of(
     which: &[usize],
     warm: usize,
@@ -17,9 +17,9 @@ pub(crate) fn in_turn_of(
     Ok(which.iter().copied().zip(all).collect())
 }
 
-/// Takes `repetitions` samples of `candidates` things in turn, after `warm` rounds that are thrown away.
+/// Takes `repetitions` samples of `candidates` things in turn, after `warm` discarded rounds.
 ///
-/// Taking turns spreads drifts of clocks and neighbours over everything that is compared.
+/// Taking turns spreads clock drifts and disturbances evenly over everything that is compared.
 pub(crate) fn in_turn(
     candidates: usize,
     warm: usize,
@@ -38,7 +38,7 @@ pub(crate) fn in_turn(
     Ok(all)
 }
 
-/// Samples of one thing, after `warm` that are thrown away.
+/// Takes samples of one thing, after `warm` discarded ones.
 pub(crate) fn repeated(
     warm: usize,
     repetitions: usize,
@@ -47,7 +47,7 @@ pub(crate) fn repeated(
     Ok(in_turn(1, warm, repetitions, |_| sample())?.swap_remove(0))
 }
 
-/// Seconds of work that all ranks begin together, with nothing left to do on their devices: of the slowest.
+/// Returns the seconds of work that all ranks begin together with idle devices: those of the slowest rank.
 pub(crate) fn together<S: Space>(
     space: &S,
     comm: &dyn Communicator,

@@ -1,10 +1,11 @@
-//! What is measured on: the Stokes duct, and random blocks on the same stencil; and the reference for products.
+//! Systems to measure: the Stokes duct, and random blocks on the same stencil; and the reference for
+//! products.
 
 use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::{Error, Precision, Result};
 use krylith_problems::SystemKind;
 
-/// The mesh of the paper's case, or near: 151,686 nodes where the paper has 151,090.
+/// A mesh close to the paper's: 151,686 nodes instead of 151,090.
 pub(crate) const PAPER: [usize; 3] = [53, 53, 54];
 
 pub(crate) struct Case {
@@ -34,7 +35,7 @@ pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
     }
 }
 
-/// Neighbours on a grid of cubes cut into six tetrahedra each, by ascending number.
+/// Offsets of the neighbours on a grid of cubes split into six tetrahedra each, by ascending number.
 pub(crate) const OFFSETS: [[isize; 3]; 15] = [
     [-1, -1, -1],
     [0, -1, -1],
@@ -69,7 +70,7 @@ impl Random {
     }
 }
 
-/// Dense random blocks on the 15-point stencil: nothing to find inside the blocks.
+/// Dense random blocks on the 15-point stencil: blocks without structure.
 pub(crate) fn random(nodes: [usize; 3], b: usize, s: usize, seed: u64) -> Result<KroneckerSum> {
     let [nx, ny, nz] = nodes;
     let n = nx * ny * nz;
@@ -98,16 +99,17 @@ pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
     Ok((Dense::new(s, s, random.numbers(s * s))?, Dense::new(s, s, random.numbers(s * s))?))
 }
 
-/// Largest difference from an f64 double loop on a sample of block rows, relative to Σ|coefficient·entry·x|.
+/// Returns the largest difference from an f64 double loop on a sample of block rows, relative to
+/// Σ|coefficient·entry·x|.
 ///
 /// # Errors
-/// A difference beyond rounding, with the row: a wrong result is never timed.
+/// Returns an error, with the row, if a difference exceeds rounding: a wrong result is never timed.
 pub(crate) fn check(name: &str, k: &KroneckerSum, precision: Precision, x: &[f64], y: &[f64]) -> Result<f64> {
     let (b, s, n) = (k.block(), k.stages(), k.m.block_rows());
     if y.len() != n * b * s {
         return Err(Error::invalid(format!("{name}: {} numbers for {} rows", y.len(), n * b * s)));
     }
-    // f32 storage rounds the entries; arithmetic stays f64, so the reference rounds the same way.
+    // f32 storage rounds the entries but not the arithmetic, so the reference rounds entries too.
     let entry = |v: f64| if precision == Precision::F32 { v as f32 as f64 } else { v };
     let mut worst = 0.0f64;
     let step = (n / 1500).max(1);
@@ -131,7 +133,7 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, precision: Precision, x: &[f64
                 }
                 let got = y[(i * b + r) * s + q];
                 let error = (got - sum).abs() / scale.max(f64::MIN_POSITIVE);
-                // Written so that a NaN left of the poison fails too.
+                // Negated, so that a NaN left by poisoning fails too.
                 if !(error <= 1e-13) {
                     return Err(Error::invalid(format!(
                         "{name}: block row {i}, component {r}, stage {q} is {got:e}; the reference is {sum:e}"
@@ -144,7 +146,7 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, precision: Precision, x: &[f64
     Ok(worst)
 }
 
-/// `part` of every row, summed on all cores.
+/// Sums `part` of every row on all cores.
 pub(crate) fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
     let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
     std::thread::scope(|scope| {
@@ -155,7 +157,7 @@ pub(crate) fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
     })
 }
 
-/// ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for answers.
+/// Returns ‖b − A x‖/‖b‖ by an f64 loop on all cores: the reference for solutions.
 pub(crate) fn relative_residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
     let b = a.block();
     let row = |i: usize| -> f64 {
@@ -175,7 +177,7 @@ pub(crate) fn relative_residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
     over_rows(a.block_rows(), &row).sqrt() / norm
 }
 
-/// ‖b − A x‖ of a Kronecker sum, likewise.
+/// Returns ‖b − A x‖ of a Kronecker sum by such a loop.
 pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
     let (b, s) = (k.block(), k.stages());
     let bs = b * s;
@@ -198,7 +200,7 @@ pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
     over_rows(k.m.block_rows(), &row).sqrt()
 }
 
-/// `nodes` scaled by `factor` in number, by its cube root in each direction; at least 4 a side.
+/// Scales the number of nodes by `factor`, and each direction by its cube root; at least 4 per side.
 pub(crate) fn scaled(nodes: [usize; 3], factor: f64) -> [usize; 3] {
     nodes.map(|n| ((n as f64 * factor.cbrt()).round() as usize).max(4))
 }

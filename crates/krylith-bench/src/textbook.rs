@@ -1,5 +1,5 @@
-//! Restarted GMRES as a user of vendor libraries writes it, where the host holds the Hessenberg matrix and steers; beside Krylith's,
-//! as what is solved and timed.
+//! Restarted GMRES as a user of vendor libraries writes it: the host holds the Hessenberg matrix and controls
+//! the iteration. The interface for solving and timing is shared with Krylith's GMRES.
 
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
@@ -7,7 +7,7 @@ use krylith_core::space::Phases;
 use krylith_core::{Precision, Result, Stop};
 use std::rc::Rc;
 
-/// Where an iteration's time goes: Table 3 of the OKP paper.
+/// Part of an iteration's time, as in Table 3 of the OKP paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// T_dt: transfer between host and device, buffering and reordering.
@@ -17,13 +17,13 @@ pub(crate) enum Part {
     Product,
     /// T_c: communication of the product.
     Communication,
-    /// T_Gn: orthogonalisation and normalisation, their sums over ranks included.
+    /// T_Gn: orthogonalisation and normalisation, with their sums over ranks.
     Orthogonalization,
     /// The rest of T_all.
     Other,
 }
 
-/// Seconds a [`Part`], in the order of [`Times::NAMES`].
+/// Seconds per [`Part`], in the order of [`Times::NAMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Times(pub [f64; 5]);
 
@@ -34,7 +34,7 @@ impl Times {
     pub fn add(&mut self, part: Part, seconds: f64) {
         self.0[part as usize] += seconds;
     }
-    /// The larger of each: the paper takes the maximum over processes of every operation.
+    /// Returns the larger of each part: the paper takes the maximum over processes of every operation.
     pub fn max(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].max(other.0[i])))
     }
@@ -48,53 +48,55 @@ impl Times {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Solve {
-    /// Seconds, of the slowest rank.
+    /// Seconds of the slowest rank.
     pub seconds: f64,
     /// ‖r‖/‖b‖ before the first iteration and after each.
     pub residuals: Vec<f64>,
-    /// Seconds of each part, of the slowest rank; zeros unless the solve was timed.
+    /// Seconds of each part on the slowest rank; zeros unless the solve was timed.
     pub times: Times,
-    /// How the iterations ended, for Krylith's.
+    /// Outcome of Krylith's solve.
     pub outcome: &'static str,
 }
 
-/// A solver made ready on a device or several: Krylith's, and each baseline's; or one rank's share of it.
+/// A solver that is set up on one device or several (Krylith's or a baseline's), or one rank's share of it.
 pub(crate) trait Session {
-    /// A fixed number of iterations from x = 0; `timed` keeps time by part, which costs the overlap of communication and work.
+    /// Runs a fixed number of iterations from x = 0. `timed` measures time by part, which prevents overlap of
+    /// communication and work.
     fn solve(&mut self, timed: bool) -> Result<Solve>;
-    /// x of the last solve, in Krylith's order of unknowns.
+    /// Returns x of the last solve, in Krylith's order of unknowns.
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// Seconds of some work, of all ranks together where there are several.
+/// Measures the seconds of some work, over all ranks if there are several.
 pub(crate) type Timer<'a> = Box<dyn Fn(&mut dyn FnMut() -> Result<()>) -> Result<f64> + 'a>;
 
-/// What the host asks for, one call after another; it owns A, b, x and the basis v.
+/// The operations that the host calls one after another; the machine owns A, b, x and the basis v.
 pub(crate) trait Machine {
     fn name(&self) -> String;
-    /// x = 0.
+    /// Sets x = 0.
     fn reset(&mut self) -> Result<()>;
-    /// v₀ = (b − A x)/β; returns β.
+    /// Computes v₀ = (b − A x)/β and returns β.
     fn start(&mut self) -> Result<f64>;
-    /// v_{j+1} = A v_j.
+    /// Computes v_{j+1} = A v_j.
     fn product(&mut self, j: usize) -> Result<()>;
     /// Makes v_{j+1} orthonormal to v₀ … v_j; `h` receives column j of the Hessenberg matrix, j + 2 numbers.
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()>;
-    /// x += Σ y_i v_i.
+    /// Computes x += Σ y_i v_i.
     fn correct(&mut self, y: &[f64]) -> Result<()>;
-    /// What follows belongs to `part`, until the product marks its own.
+    /// Attributes the following work to `part`, until the product marks its own parts.
     fn mark(&mut self, part: Part);
-    /// Keeps time by part from now on, or not.
+    /// Switches timing by part on or off.
     fn keep_time(&mut self, on: bool);
-    /// Seconds a part since then.
+    /// Returns the seconds per part since timing was switched on.
     fn take_times(&mut self) -> Result<Times>;
-    /// x, in Krylith's order of unknowns.
+    /// Returns x, in Krylith's order of unknowns.
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// `iterations` of GMRES(restart) from x = 0, whatever the residual; ‖r‖ before the first and after each.
+/// Runs `iterations` of GMRES(restart) from x = 0, whatever the residual; returns ‖r‖ before the first and
+/// after each.
 ///
-/// Where a cycle ends the true residual replaces the estimate, as in Krylith's own histories.
+/// At the end of a cycle the true residual replaces the estimate, as in Krylith's own histories.
 pub(crate) fn gmres(m: &mut dyn Machine, restart: usize, iterations: usize) -> Result<Vec<f64>> {
     let mut residuals = Vec::with_capacity(iterations + 1);
     let ld = restart + 1;
@@ -169,7 +171,7 @@ impl Session for Textbook<'_> {
     }
 }
 
-/// Switches a space's time-keeping.
+/// Switches a space's timing.
 type Switch<'a, S> = Box<dyn Fn(&S, bool) + 'a>;
 
 /// Krylith's GMRES.
@@ -203,7 +205,7 @@ impl<'a, S: PointBlockSum> Ours<'a, S> {
             x: space.vector()?,
             zero: space.vector()?,
             b,
-            // Nothing stops before the last iteration.
+            // The solve must not stop before the last iteration.
             stop: Stop { rtol: 0.0, atol: 0.0, max_iters },
             space: space.clone(),
             time,

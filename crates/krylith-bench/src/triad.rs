@@ -1,17 +1,18 @@
-//! The CPU's ceiling: a = b + 3c with stores that bypass the caches, 24 bytes an element.
+//! The CPU's bandwidth limit: a = b + 3c with stores that bypass the caches, 24 bytes per element.
 
 use krylith_core::device::cpu::Pool;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Bytes a second of the best of ten passes over three arrays of at least ten times the last-level cache together.
+/// Returns the bytes a second of the best of ten passes over three arrays, together at least ten times the
+/// last-level cache.
 pub(crate) fn bandwidth(pool: &Pool) -> f64 {
     let elements = (10 * last_level_cache() / 24).clamp(1 << 22, 1 << 26);
     let threads = pool.threads();
     let mut parts: Vec<_> = (0..threads)
         .map(|_| Mutex::new((vec![0.0f64; elements / threads], Vec::<f64>::new(), Vec::<f64>::new())))
         .collect();
-    // Each thread touches its own pages first.
+    // Each thread first touches its own pages.
     pool.run(pool.threads(), |rank| {
         let mut part = parts[rank].lock().unwrap_or_else(|e| e.into_inner());
         let n = part.0.len();
@@ -44,7 +45,8 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
         a[k] = b[k] + 3.0 * c[k];
     }
     while i + 2 <= n {
-        // SAFETY: SSE2 is part of x86-64; i + 1 < n bounds all three slices; `a[i]` is aligned by the steps above.
+        // SAFETY: SSE2 is part of x86-64; i + 1 < n bounds all three slices; `a[i]` is aligned by the steps
+        // above.
         unsafe {
             let three = _mm_set1_pd(3.0);
             let (b, c) = (_mm_loadu_pd(b.as_ptr().add(i)), _mm_loadu_pd(c.as_ptr().add(i)));
@@ -55,7 +57,7 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
     for k in i..n {
         a[k] = b[k] + 3.0 * c[k];
     }
-    // SAFETY: SSE is part of x86-64; orders the streaming stores before what follows.
+    // SAFETY: SSE is part of x86-64; orders the streaming stores before later accesses.
     unsafe { _mm_sfence() }
 }
 
@@ -66,7 +68,7 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
     }
 }
 
-/// Bytes of the largest cache that the system reports, or 32 MB.
+/// Returns the bytes of the largest cache that the system reports, or 32 MB.
 fn last_level_cache() -> usize {
     let size = |i: usize| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{i}/size");

@@ -238,7 +238,8 @@ impl Machine {
     ) -> Result<Times> {
         if loads.is_empty() || m == 0 || hosts == 0 || hosts > gpus {
             return Err(Error::invalid(format!(
-                "{gpus} GPUs on {hosts} hosts, restart {m}: expected at least 1 each, and no more hosts than GPUs"
+                "{gpus} GPUs on {hosts} hosts, restart {m}: expected at least 1 each, and no \
+                 more hosts than GPUs"
             )));
         }
         let (name, curve) = match dense {

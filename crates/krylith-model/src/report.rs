@@ -322,7 +322,8 @@ pub fn compare(prediction: &Value, bench: &Value) -> Result<Vec<Compared>> {
     }
     let experiments = bench["experiments"].as_array().ok_or_else(|| {
         Error::invalid(
-            "the second file must be written by `krylith bench okp --device cuda:0,1,…`; it has no experiments",
+            "the second file must be written by `krylith bench okp --device cuda:0,1,…`; it \
+             has no experiments",
         )
     })?;
     let nodes = prediction["nodes"].as_u64().unwrap_or(0);

@@ -114,7 +114,8 @@ pub fn strong(machine: &Machine, unknowns: f64, to: usize) -> Result<Vec<Point>>
     let fits = |p: usize| machine.memory == 0.0 || bytes <= 0.95 * machine.memory * p as f64;
     let first = counts(1, to).find(|&p| fits(p) && nodes >= p as f64).ok_or_else(|| {
         Error::invalid(format!(
-            "{unknowns:e} unknowns need {:.0} GB, and {to} GPUs of {} have {:.0} GB; allow more GPUs with --to",
+            "{unknowns:e} unknowns need {:.0} GB, and {to} GPUs of {} have {:.0} GB; allow more \
+             GPUs with --to",
             bytes / 1e9,
             machine.name,
             machine.memory * to as f64 / 1e9

@@ -185,8 +185,9 @@ static CATALOGUE: [Problem; 8] = [
     Problem {
         name: "lookalike",
         size: "NAME",
-        help: "a matrix with the rows, entries, and shortest, longest and mean row of one of the 24 SuiteSparse \
-               matrices of the multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, kmer_V1r, webbase-2001, FullChip, \
+        help: "a matrix with the rows, entries, and shortest, longest and mean row of one of the 24 \
+               SuiteSparse matrices of the multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, \
+               kmer_V1r, webbase-2001, FullChip, \
                ljournal-2008, rgg_n_2_23_s0, rgg_n_2_24_s0, uk-2002, com-LiveJournal, uk-2005, GAP-twitter, \
                indochina-2004, nlpkkt160, nlpkkt200, nlpkkt240, it-2004, arabic-2005, stokes, twitter7, GAP-web, \
                sk-2005; its right-hand side is A times ones",

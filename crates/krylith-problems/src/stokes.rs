@@ -222,7 +222,8 @@ impl Discretisation {
         let StokesOptions { nodes, length, nu, stab, scale } = options;
         if nodes[0] < 2 || nodes[1] < 3 || nodes[2] < 3 {
             return Err(Error::invalid(format!(
-                "a Stokes duct of {}x{}x{} nodes is too small; expected at least 2 along x and 3 along y and z",
+                "a Stokes duct of {}x{}x{} nodes is too small; expected at least 2 along x and 3 \
+                 along y and z",
                 nodes[0], nodes[1], nodes[2]
             )));
         }

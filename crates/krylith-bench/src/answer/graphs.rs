@@ -1,25 +1,25 @@
-//! Systems on graphs that no grid describes, without coordinates and numbered at random: a tetrahedral mesh with holes, and a
-//! graph whose degrees follow a power law. Both depend on a seed alone, whatever the number of threads.
+//! Systems on graphs without a grid or coordinates, numbered at random: a tetrahedral mesh with holes, and a
+//! graph whose degrees follow a power law. Both depend only on a seed, not on the number of threads.
 
 use crate::systems::{OFFSETS, Random};
 use krylith_core::matrix::Bsr;
 use krylith_core::{Error, Result};
 use std::ops::Range;
 
-/// Share of the mesh's nodes that are left out.
+/// Share of the mesh's nodes that are removed.
 const HOLES: f64 = 0.05;
 /// Edges that each node of the power-law graph draws.
 const DRAWN: usize = 8;
-/// What is added to every diagonal entry, relative to the largest that an edge adds.
+/// Addition to every diagonal entry, relative to the largest addition by an edge.
 const SHIFT: f64 = 0.01;
 
-/// Runs of 0..n, one a thread.
+/// Splits 0..n into one range per thread.
 fn runs(n: usize) -> Vec<Range<usize>> {
     let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
     (0..threads).map(|t| n * t / threads..n * (t + 1) / threads).collect()
 }
 
-/// A pseudo-random word of some words: splitmix64 over each.
+/// Returns a pseudo-random word from some words: splitmix64 over each.
 fn hash(words: &[u64]) -> u64 {
     words.iter().fold(0x9E37_79B9_7F4A_7C15, |state, word| {
         let mut z = (state ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -29,12 +29,12 @@ fn hash(words: &[u64]) -> u64 {
     })
 }
 
-/// A word as a number in [0, 1).
+/// Maps a word to a number in [0, 1).
 fn unit(word: u64) -> f64 {
     (word >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// 0..n in random order.
+/// Returns 0..n in random order.
 fn shuffled(n: usize, seed: u64) -> Vec<u32> {
     let (mut all, mut random): (Vec<u32>, _) = ((0..n as u32).collect(), Random(seed));
     for i in (1..n).rev() {
@@ -44,16 +44,17 @@ fn shuffled(n: usize, seed: u64) -> Vec<u32> {
     all
 }
 
-/// Diffusion of `block` coupled components on the nodes of cubes cut into six tetrahedra each, a twentieth of the nodes left out
-/// and the others numbered at random. An edge of weight w couples its ends by −w (I + C) with small random C; the diagonal
-/// block holds the sum of its row's weights and a little more, so that the matrix is definite and not symmetric.
+/// Diffusion of `block` coupled components on a grid of cubes split into six tetrahedra each. A twentieth of
+/// the nodes is removed, and the others are numbered at random. An edge of weight w couples its ends by −w
+/// (I + C) with small random C. The diagonal block holds slightly more than the sum of its row's weights, so
+/// that the matrix is definite and not symmetric.
 pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<Bsr> {
     let [nx, ny, nz] = nodes;
     let all = nx * ny * nz;
     if all >= u32::MAX as usize {
         return Err(Error::invalid(format!("a mesh of {all} nodes; columns are 32-bit")));
     }
-    // The number of each node of the grid, and the node of each number.
+    // Old number of each new node, and new number of each old one.
     let kept: Vec<u32> =
         shuffled(all, seed).into_iter().filter(|&i| unit(hash(&[seed, 1, i.into()])) >= HOLES).collect();
     let mut number = vec![u32::MAX; all];
@@ -107,8 +108,9 @@ pub(super) fn tetrahedra(nodes: [usize; 3], block: usize, seed: u64) -> Result<B
     join(block, kept.len(), &fill)
 }
 
-/// The Laplacian of a graph, and a little more on its diagonal: symmetric and definite. Node i draws eight others, and
-/// low numbers more often: degrees follow a power law with exponent 2.5, the largest is near 8 n^(2/3). Numbered at random.
+/// The Laplacian of a graph with a slightly larger diagonal: symmetric and definite. Node i draws eight other
+/// nodes, low numbers more often. Degrees follow a power law with exponent 2.5; the largest is near 8
+/// n^(2/3). Nodes are numbered at random.
 pub(super) fn power_law(n: usize, seed: u64) -> Result<Bsr> {
     if n == 0 || n >= u32::MAX as usize {
         return Err(Error::invalid(format!("a graph of {n} nodes; columns are 32-bit")));
@@ -124,7 +126,7 @@ pub(super) fn power_law(n: usize, seed: u64) -> Result<Bsr> {
             (i != j).then(|| (number[i], number[j]))
         })
     };
-    // Both directions of every edge by row, by counting.
+    // Both directions of every edge, sorted by row by counting.
     let mut start = vec![0usize; n + 1];
     edges().for_each(|(i, j)| [i, j].into_iter().for_each(|i| start[i as usize + 1] += 1));
     (0..n).for_each(|i| start[i + 1] += start[i]);
@@ -165,10 +167,10 @@ pub(super) fn power_law(n: usize, seed: u64) -> Result<Bsr> {
     join(1, n, &fill)
 }
 
-/// Row lengths, columns and values of a run of rows.
+/// Row lengths, columns and values of a range of rows.
 type Rows = (Vec<usize>, Vec<u32>, Vec<f64>);
 
-/// The rows that `fill` makes of each run, on all threads, one after the other.
+/// Joins the rows that `fill` makes for each range, computed on all threads.
 fn join(block: usize, n: usize, fill: &(dyn Fn(Range<usize>) -> Rows + Sync)) -> Result<Bsr> {
     let parts: Vec<Rows> = std::thread::scope(|scope| {
         let threads: Vec<_> = runs(n).into_iter().map(|run| scope.spawn(move || fill(run))).collect();
@@ -202,7 +204,7 @@ mod tests {
         assert!((0.92..0.98).contains(&(n as f64 / 1320.0)), "{n}");
         let longest = (0..n).map(|i| a.row_ptr()[i + 1] - a.row_ptr()[i]).max();
         assert_eq!(longest, Some(15));
-        // A random numbering: neighbours are far from each other.
+        // The numbering is random, so neighbours are far from each other.
         let far = (0..n).flat_map(|i| (a.row_ptr()[i]..a.row_ptr()[i + 1]).map(move |p| (i, p)));
         let far = far.filter(|&(i, p)| i.abs_diff(a.col()[p] as usize) > n / 10).count();
         assert!(far as f64 > 0.6 * a.blocks() as f64, "{far} of {}", a.blocks());

@@ -1,9 +1,10 @@
-//! Time to an answer: everything from arrays in memory to x, by part, and beside it in the same run what a user would write with
-//! the vendor's libraries.
+//! Time to solution: everything from arrays in memory to x, by part, compared in the same run with what a
+//! user would write with the vendor's libraries.
 //!
-//! Each way is taken `rounds` times in turn with the others, after one that is thrown away (kernels are then compiled and
-//! libraries loaded); medians count. Arrays are copied and converted before a clock runs. Every x is checked against b − A x on
-//! the host; a way that has no answer has a row without times. What a fresh process takes is measured by starting one.
+//! Each variant runs `rounds` times in turn with the others, after one discarded run (which compiles kernels
+//! and loads libraries); reports give medians. Arrays are copied and converted before the clock starts. Every
+//! x is checked by b − A x on the host; a variant without a solution has a row without times. The suite
+//! starts a fresh process to measure the time of a whole process.
 
 mod graphs;
 pub(crate) mod ours;
@@ -23,21 +24,21 @@ use serde_json::{Value, json};
 use std::time::Instant;
 use system::System;
 
-/// ‖b − A x‖/‖b‖ that is wanted.
+/// The tolerance on ‖b − A x‖/‖b‖.
 pub(crate) const RTOL: f64 = 1e-8;
 
-/// One way to the answer of a system, and every time that it was taken.
+/// A variant that solves a system, with all its times.
 pub(crate) struct Way {
     pub name: String,
-    /// Why there are no times.
+    /// The reason if there are no times.
     pub failure: Option<String>,
     pub taken: Vec<Answer>,
     pub residual: f64,
-    /// It is Krylith's with options that were named.
+    /// True for Krylith with named options.
     pub named: bool,
 }
 
-/// A system and the ways to its answer.
+/// A system and the variants that solve it.
 pub(crate) struct Found {
     pub name: String,
     pub spec: String,
@@ -50,27 +51,27 @@ pub(crate) struct Found {
     pub ways: Vec<Way>,
 }
 
-/// Takes one way once.
+/// Runs a variant once.
 pub(crate) type Take<'a> = Box<dyn FnMut() -> Result<Answer> + 'a>;
-/// A way by its name.
+/// A variant with its name.
 pub(crate) type Named<'a> = (String, Take<'a>);
 
-/// The way in which nothing is named.
+/// The variant that leaves all choices to Krylith.
 const OURS: &str = "Krylith";
-/// A way that was named is left after as many times what the pick took,
+/// A variant with named options is stopped after this multiple of the automatic variant's time,
 const SLOWER: f64 = 3.0;
-/// but not before as many seconds, and after as many where the pick has no answer.
+/// but not before this many seconds; it is also stopped after them if the automatic variant has no solution.
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 20.0;
 
-/// Most iterations of a baseline.
+/// Iteration limit of a baseline.
 const MOST: usize = 10_000;
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device that is missing, a word that names no system, an output file that cannot be written. A way without an answer is no
-/// error: it is listed under `failures`.
+/// Returns an error if a device is missing, a word names no system, or an output file cannot be written. A
+/// variant without a solution is no error: it is listed under `failures`.
 pub fn answer(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     options::on_device!(options, |p| run(p, options, progress))
@@ -87,7 +88,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
         let Some(system) = system::make(wanted, scale, options.rock.as_deref())? else { continue };
         progress(&format!("{}: {}", system.name, system.spec));
         found.push(one(p, &system, options, rounds, progress)?);
-        // The next one may be long: what there is by now stays if it is interrupted.
+        // The next part may take long: keep the results so far in case it is interrupted.
         made = report::make(&found, meta.clone());
         let json = serde_json::to_string_pretty(&made.json).unwrap_or_default();
         let texts = [("answer.md".into(), made.tables.as_str()), ("answer.json".into(), &json)];
@@ -96,7 +97,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     Ok(made)
 }
 
-/// Seconds of whole processes that solve a small system, on the host and on the device.
+/// Returns the seconds of whole processes that solve a small system, on the host and on the device.
 fn processes(options: &Asked, rounds: usize, progress: &mut dyn FnMut(&str)) -> Value {
     let Some(program) = &options.program else { return Value::Null };
     let mut devices = vec!["cpu".to_string()];
@@ -110,13 +111,13 @@ fn processes(options: &Asked, rounds: usize, progress: &mut dyn FnMut(&str)) -> 
             done.ok().filter(|d| d.status.success()).map(|_| begin.elapsed().as_secs_f64())
         };
         let all: Option<Vec<f64>> = (0..=rounds.max(5)).map(|_| once()).collect();
-        // The first one reads the program from the disk.
+        // The first process reads the program from disk, so it is discarded.
         json!({ "device": device, "seconds": all.map(|all| Samples(all[1..].to_vec()).json()) })
     };
     devices.iter().map(measure).collect()
 }
 
-/// Every way to the answer of one system.
+/// Measures every variant on one system.
 fn one<P: Platform>(
     p: &P,
     system: &System,
@@ -165,7 +166,7 @@ fn one<P: Platform>(
         let way = Way::taken(name, &mut take, &a, rhs, &repeats);
         found.ways.push(way);
     }
-    // What takes much longer than the pick has lost.
+    // Stop variants that take much longer than the automatic one.
     let limit = found.ways[0].totals().median();
     let limit = if limit.is_finite() { (SLOWER * limit).max(SHORTEST) } else { LONGEST };
     for name in &options.ways {
@@ -181,16 +182,16 @@ fn one<P: Platform>(
     Ok(found)
 }
 
-/// How often a way is taken, and what its answer must do.
+/// Number of repetitions of a variant.
 pub(crate) struct Repeats {
-    /// Times that count, at most.
+    /// Largest number of counted runs.
     pub rounds: usize,
-    /// Seconds after which no further round begins, if one has counted.
+    /// Seconds after which no further run begins, if one has been counted.
     pub budget: f64,
 }
 
 impl Way {
-    /// Takes a way once without counting, then `rounds` times; every x is checked.
+    /// Runs a variant once without counting, then `rounds` times; every x is checked.
     pub fn taken(name: String, take: &mut Take, a: &Bsr, rhs: &[f64], repeats: &Repeats) -> Self {
         let mut way = Way { name, failure: None, taken: Vec::new(), residual: f64::NAN, named: false };
         let begin = Instant::now();
@@ -206,7 +207,7 @@ impl Way {
                 }
             };
             way.residual = crate::systems::relative_residual(a, rhs, &answer.x);
-            // The tolerance is the method's; recurrences of baselines may miss it a little.
+            // The tolerance applies to the method; recurrences of baselines may miss it slightly.
             if !(answer.converged && way.residual <= 10.0 * RTOL) {
                 let Answer { iterations, total, .. } = answer;
                 let residual = way.residual;
@@ -225,23 +226,23 @@ impl Way {
         way
     }
 
-    /// Seconds from arrays to x.
+    /// Returns the seconds from arrays to x.
     pub fn totals(&self) -> Samples {
         Samples(self.taken.iter().map(|answer| answer.total).collect())
     }
 
-    /// Seconds before the first iteration.
+    /// Returns the seconds before the first iteration.
     pub fn setups(&self) -> Samples {
         Samples(self.taken.iter().map(Answer::setup).collect())
     }
 
-    /// Seconds of a part; `None` where the way has no such part.
+    /// Returns the seconds of a part; `None` if the variant has no such part.
     pub fn part(&self, name: &str) -> Option<Samples> {
         let of = |answer: &Answer| answer.parts.iter().find(|p| p.0 == name).map(|p| p.1);
         self.taken.iter().map(of).collect::<Option<Vec<f64>>>().filter(|all| !all.is_empty()).map(Samples)
     }
 
-    /// A way that cannot be taken.
+    /// Creates the entry of a variant that cannot run.
     pub fn failed(name: &str, why: String) -> Self {
         Self { name: name.into(), failure: Some(why), taken: Vec::new(), residual: f64::NAN, named: false }
     }

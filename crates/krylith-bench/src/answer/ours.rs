@@ -1,4 +1,4 @@
-//! Krylith's way to an answer, from arrays to x, by part.
+//! Krylith from arrays to x, by part.
 
 use super::system::System;
 use krylith_core::matrix::Bsr;
@@ -9,33 +9,33 @@ use krylith_problems::SystemKind;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One way to an answer, taken once.
+/// One run of a variant.
 #[derive(Default)]
 pub(crate) struct Answer {
-    /// Seconds of each part, in the order in which they come.
+    /// Seconds of each part, in order.
     pub parts: Vec<(&'static str, f64)>,
     /// Seconds from arrays to x.
     pub total: f64,
     pub iterations: usize,
-    /// The method says that it converged.
+    /// True if the method reports convergence.
     pub converged: bool,
     pub x: Vec<f64>,
-    /// By what means, where they were picked.
+    /// The method and preconditioner, if `auto` chose them.
     pub means: String,
-    /// The preconditioner of Krylith's that ended the solve.
+    /// Krylith's preconditioner at the end of the solve.
     pub precond: Option<Arc<PrecondInfo>>,
-    /// Most bytes that a device has held, where they are counted.
+    /// Largest number of bytes in use on a device, if counted.
     pub device_memory: Option<u64>,
 }
 
 impl Answer {
-    /// Seconds before the first iteration.
+    /// Returns the seconds before the first iteration.
     pub fn setup(&self) -> f64 {
         self.parts.iter().filter(|(name, _)| !matches!(*name, "solve" | "read back")).map(|p| p.1).sum()
     }
 }
 
-/// Columns of the table, and the parts of a set-up that each has.
+/// Columns of the table, and the parts of a set-up in each.
 const COLUMNS: [(&str, &[SetupPart]); 8] = [
     ("device", &[SetupPart::Device]),
     ("upload", &[SetupPart::Upload]),
@@ -47,7 +47,7 @@ const COLUMNS: [(&str, &[SetupPart]); 8] = [
     ("other", &[SetupPart::Other]),
 ];
 
-/// From host arrays, which are copied before the clock runs.
+/// Solves from host arrays, which are copied before the clock starts.
 pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Result<Answer> {
     let copied = |a: &Bsr| Some((a.row_ptr().to_vec(), a.col().to_vec(), a.values().to_vec()));
     let mut arrays: Vec<_> = system.matrices().into_iter().map(copied).collect();
@@ -67,7 +67,7 @@ pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Resu
     Ok(answer)
 }
 
-/// From arrays in the memory of a GPU, where b is and x stays.
+/// Solves from arrays in the memory of a GPU, which also holds b and x.
 #[cfg(feature = "cuda")]
 pub(crate) fn from_device(
     device: &std::sync::Arc<krylith_core::device::cuda::Device>,
@@ -122,7 +122,7 @@ fn solve<'a>(
     let mut parts = vec![("check", check)];
     parts.extend(COLUMNS.map(|(name, of)| (name, of.iter().map(|part| set_up.of(*part)).sum::<f64>())));
     parts.push(("solve", solution.solve_seconds));
-    // b to the device, x back, and what no clock of the solver's sees.
+    // Copying b to the device and x back, and other work outside the solver's clocks.
     parts.push(("read back", total - check - set_up.total() - solution.solve_seconds));
     let attempts = solution.events.iter().filter(|e| e.kind.name() == "fallback").count();
     let fallbacks = if attempts > 0 { format!(", {attempts} fallbacks") } else { String::new() };
@@ -138,7 +138,7 @@ fn solve<'a>(
     })
 }
 
-/// Zeros whose pages are there, so that no clock sees the system clear them.
+/// Returns zeros with pages already mapped, so that no clock includes page faults.
 fn touched(n: usize) -> Vec<f64> {
     let mut x = vec![1.0; n];
     x.fill(0.0);

@@ -1,4 +1,4 @@
-//! Tables in Markdown and JSON from what was measured.
+//! Tables in Markdown and JSON from the measurements.
 
 use super::{Found, OURS, Way};
 use crate::publish::Report;
@@ -6,7 +6,7 @@ use krylith_core::text::plural;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// Parts that a table has columns for; those of a baseline that it lacks are a dash.
+/// Parts with a column in the table; parts that a baseline lacks are a dash.
 const COLUMNS: [&str; 11] = [
     "check",
     "device",
@@ -21,7 +21,7 @@ const COLUMNS: [&str; 11] = [
     "read back",
 ];
 
-/// Milliseconds with three digits, or a dash.
+/// Formats seconds as milliseconds with three digits, or a dash.
 pub(crate) fn ms(seconds: f64) -> String {
     match seconds * 1e3 {
         t if !t.is_finite() => "–".into(),
@@ -34,7 +34,7 @@ pub(crate) fn ms(seconds: f64) -> String {
 pub(super) fn make(found: &[Found], mut meta: Value) -> Report {
     let mut text = String::from("# Time to an answer\n\n");
     let mut failures = Vec::new();
-    // Strings never fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "{}; right-hand side of ones, relative residual {}; milliseconds, medians of {}.\n\n`{}`\n",
@@ -95,7 +95,7 @@ fn table(system: &Found, text: &mut String, failures: &mut Vec<String>) {
     }
 }
 
-/// What was picked beside the best that was named, system by system.
+/// Compares the automatic choice with the best named variant, system by system.
 fn choices(found: &[Found]) -> Option<(String, Value)> {
     let mut text = String::from("\n## The pick beside the best that was named\n\n");
     text += "| system | picked | ms | best named | ms | ratio |\n|---|---|---:|---|---:|---:|\n";
@@ -128,7 +128,7 @@ fn choices(found: &[Found]) -> Option<(String, Value)> {
     Some((text, json!({ "median": finite(median), "worst": finite(worst), "systems": rows })))
 }
 
-/// Everything that is known of a way.
+/// Returns all data of a variant.
 pub(crate) fn way_json(way: &Way) -> Value {
     let parts: Map<String, Value> =
         COLUMNS.iter().filter_map(|column| Some((column.to_string(), way.part(column)?.json()))).collect();

@@ -1,4 +1,5 @@
-//! What the suite solves: the systems of its table by name, generated problems by their text, matrix files and folders of them.
+//! The systems of the suite: its table by name, generated problems by their text, matrix files and folders of
+//! them.
 
 use super::graphs;
 use crate::systems::over_rows;
@@ -17,7 +18,7 @@ pub(crate) struct System {
     pub matrix: SystemKind,
     pub coordinates: Option<Vec<[f64; 3]>>,
     pub grid: Option<[usize; 3]>,
-    /// Seconds of generating, or of reading the file.
+    /// Seconds to generate the system or to read the file.
     pub made: f64,
     pub from_file: bool,
 }
@@ -32,7 +33,7 @@ impl System {
         Ok(Self { name: name.into(), spec, matrix, coordinates, grid, made: seconds, from_file: false })
     }
 
-    /// A matrix that the caller has made.
+    /// Wraps a matrix that the caller has made.
     pub(crate) fn of(
         name: &str,
         spec: String,
@@ -44,7 +45,7 @@ impl System {
         Self { name: name.into(), spec, matrix, coordinates, grid: None, made, from_file: false }
     }
 
-    /// The matrix, or M and L.
+    /// Returns the matrix, or M and L.
     pub fn matrices(&self) -> Vec<&Bsr> {
         match &self.matrix {
             SystemKind::Bsr(a) => vec![a],
@@ -53,7 +54,7 @@ impl System {
         }
     }
 
-    /// The same with other matrices in their places.
+    /// Returns the system with other matrices in the same places.
     pub fn with(&self, mut matrix: impl FnMut(usize) -> Result<Bsr>) -> Result<SystemKind> {
         Ok(match &self.matrix {
             SystemKind::Kronecker(k) => SystemKind::Kronecker(KroneckerSum::new(
@@ -67,18 +68,18 @@ impl System {
         })
     }
 
-    /// Block rows, and unknowns of one.
+    /// Returns the number of block rows, and of unknowns per block row.
     pub fn shape(&self) -> (usize, usize) {
         let order = self.matrix.block() * self.matrix.stages();
         (self.matrix.rows() / order, order)
     }
 
-    /// Numbers that are stored.
+    /// Returns the number of stored values.
     pub fn stored(&self) -> usize {
         self.matrices().iter().map(|a| a.values().len()).sum()
     }
 
-    /// The problem with where its nodes lie.
+    /// Adds the coordinates of the nodes to the problem.
     pub(crate) fn describe<'a>(&'a self, mut problem: Problem<'a>) -> Result<Problem<'a>> {
         if let Some(points) = &self.coordinates {
             problem = problem.with_coordinates(points.as_slice())?;
@@ -89,7 +90,7 @@ impl System {
         Ok(problem)
     }
 
-    /// The system as one point-block matrix, which is what libraries take.
+    /// Returns the system as one point-block matrix, which libraries need.
     pub fn assembled(&self) -> Result<Bsr> {
         match &self.matrix {
             SystemKind::Bsr(a) => Ok(a.clone()),
@@ -119,28 +120,28 @@ const NAMED: [(&str, Named); 8] = [
     ("powerlaw", Named::PowerLaw(1 << 20)),
 ];
 
-/// Stands for all small hard matrices.
+/// The word for all small hard matrices.
 const HARD: &str = "hard";
 
-/// The names of the table.
+/// Returns the names of the table.
 pub fn names() -> Vec<&'static str> {
     NAMED.iter().map(|(name, _)| *name).collect()
 }
 
-/// What is asked for: a name of the table, the text of a generated problem, or a file.
+/// A requested system: a name of the table, the text of a generated problem, or a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wanted {
     Named(usize),
-    /// A hard matrix, by its name.
+    /// A hard matrix, by name.
     Hard(&'static str),
     Spec(String),
     File(PathBuf),
 }
 
-/// What words ask for; without any, the whole table.
+/// Returns the systems that the words name; without words, the whole table.
 ///
 /// # Errors
-/// A word that is none of these; a folder that cannot be read.
+/// Returns an error for a word of another kind, and for a folder that cannot be read.
 pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
     if words.is_empty() {
         return Ok((0..NAMED.len()).map(Wanted::Named).collect());
@@ -162,7 +163,8 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
             all.push(Wanted::Spec(word.clone()));
         } else {
             return Err(Error::invalid(format!(
-                "{word}: no file, and no system of this suite; it has {} and {HARD}, and takes generated problems NAME:SIZE",
+                "{word}: neither a file nor a system of this suite; it has {} and {HARD}, and accepts generated \
+                 problems NAME:SIZE",
                 names().join(", ")
             )));
         }
@@ -170,11 +172,12 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
     Ok(all)
 }
 
-/// Makes or reads a system; grids and graphs have `scale` times their size. A file of a folder that holds no square matrix,
-/// such as a right-hand side, is `None`. `rock` is the folder of SPE10's permeabilities.
+/// Generates or reads a system; grids and graphs have `scale` times their size. Returns `None` for a file of
+/// a folder without a square matrix, such as a right-hand side. `rock` is the folder of SPE10's
+/// permeabilities.
 ///
 /// # Errors
-/// A problem that is not known, a file that cannot be read, no room.
+/// Returns an error for an unknown problem, for a file that cannot be read, and if memory is not sufficient.
 pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
     let begin = Instant::now();
     let generate = |name: &str, spec: &str| {
@@ -185,7 +188,7 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
         Wanted::Spec(spec) => generate(spec, spec),
         Wanted::File(path) => file(path, begin),
         Wanted::Hard(name) => {
-            let lost = || Error::invalid(format!("{name}: no hard matrix has this name"));
+            let lost = || Error::invalid(format!("{name}: there is no hard matrix of this name"));
             let (name, a) = hard::matrices().find(|(other, _)| other == name).ok_or_else(lost)?;
             let (a, made) = (Bsr::from_csr(&a, suited_block(&a).block)?, begin.elapsed().as_secs_f64());
             Ok(Some(System::of(name, format!("hard matrix {name}"), a, None, made)))
@@ -217,7 +220,7 @@ pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<O
     }
 }
 
-/// A matrix file with the block size that suits it.
+/// Reads a matrix file, with the block size that suits it.
 fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
     let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let Ok(read) = read_matrix(path) else { return Ok(None) };
@@ -237,7 +240,7 @@ fn file(path: &Path, begin: Instant) -> Result<Option<System>> {
     Ok(Some(System { from_file: true, ..System::of(&name, spec, a, None, made) }))
 }
 
-/// A = Aᵀ, but for rounding: every block against the one that faces it.
+/// Returns true if A = Aᵀ to rounding, comparing every block with its transposed counterpart.
 pub(crate) fn symmetric(a: &Bsr) -> bool {
     let b = a.block();
     let differs = |i: usize| -> f64 {

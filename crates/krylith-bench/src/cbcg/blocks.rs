@@ -1,4 +1,5 @@
-//! The kernels of a step of P-CBCG on blocks of s vectors, counted a cell and product: what s products share.
+//! Kernels of a step of P-CBCG on blocks of s vectors; their cost is counted per cell and product, s products
+//! sharing a step.
 
 use super::Case;
 use super::kernels::{Held, Kernel, State, read};
@@ -8,20 +9,21 @@ use krylith_core::space::{FLAGS, Space, block_sums};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Vectors of a block: the paper's s.
+/// Vectors per block: the paper's s.
 const S: usize = 12;
 
-/// The numbers of vector k of a kernel, in every run the same.
+/// Returns the numbers of vector k of a kernel, the same in every run.
 fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
     Random(1000 * kernel + k as u64).numbers(n)
 }
 
-/// Coefficients small enough for a block that is updated again and again.
+/// Returns coefficients small enough for a block that is updated repeatedly.
 fn coefficients(count: usize) -> Vec<f64> {
     (0..count).map(|k| 0.03 * ((k * 7 % 11) as f64 - 5.0) / 5.0).collect()
 }
 
-/// Blocks and vectors of a kernel: those of the host where its answer is checked, else the device's random numbers.
+/// Creates blocks and vectors of a kernel: from the host's numbers if its result is checked, else from random
+/// numbers of the device.
 fn state<T: Space>(
     space: &Rc<T>,
     kernel: u64,
@@ -47,7 +49,7 @@ fn state<T: Space>(
     Ok(Rc::new(RefCell::new(made)))
 }
 
-/// All of them; `check` where their answers will be read.
+/// Returns all kernels; `check` if their results will be read.
 pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) -> Result<Vec<Kernel<'k>>> {
     Ok(vec![
         products(space, case.rows(), check)?,
@@ -56,7 +58,7 @@ pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) ->
     ])
 }
 
-/// (AQ)ᵀS: line 11 of Alg. 2. The paper's batched products have line 5 in it too.
+/// (AQ)ᵀS: line 11 of Alg. 2. The paper's batched products include line 5, too.
 fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let held = state(space, 51, (2, 0), &[0.0; S * S], check)?;
     let at = held.clone();

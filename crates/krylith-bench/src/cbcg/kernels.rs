@@ -1,7 +1,8 @@
-//! Table III: each kernel of an iteration beside its roofline.
+//! Table III: each kernel of an iteration, compared with its roofline.
 //!
-//! Flops and bytes are counted for a cell, and for one of the s products of a step where a kernel serves all: what must be computed, and what must come from memory or go there once. The roofline is
-//! the paper's, f/F + b/B, with B measured in the same run. On a CPU F is not known, and its part is left out.
+//! Flops and bytes are counted per cell; for a kernel that serves s products of a step, per product. They
+//! count what must be computed, and what must be read from memory or written to it once. The roofline is the
+//! paper's, f/F + b/B, with B measured in the same run. On a CPU F is unknown, and its term is omitted.
 
 use super::{Case, blocks, solves, tiles};
 use crate::options::Asked;
@@ -17,16 +18,16 @@ use krylith_core::{Error, Precision, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a device can do at most.
+/// The peak rates of a device.
 pub(super) struct Roof {
-    /// Its name, and bytes a second.
+    /// Name of the bandwidth, and bytes a second.
     pub bandwidth: (&'static str, f64),
     /// Flops a second.
     pub peak: Option<f64>,
 }
 
 impl Roof {
-    /// Seconds a cell.
+    /// Returns the roofline's seconds per cell.
     pub fn seconds(&self, row: &Row) -> f64 {
         self.peak.map_or(0.0, |peak| row.flops / peak) + row.bytes / self.bandwidth.1
     }
@@ -34,31 +35,31 @@ impl Roof {
 
 pub(super) struct Row {
     pub name: String,
-    /// Flops and bytes a cell and product.
+    /// Flops and bytes per cell and product.
     pub flops: f64,
     pub bytes: f64,
-    /// Flops, bytes and share of the roofline in the paper, where it has this kernel.
+    /// Flops, bytes and share of the roofline in the paper, if it has this kernel.
     pub paper: Option<[f64; 3]>,
-    /// Cells times the products that share one run.
+    /// Number of cells times products per run.
     pub cells: usize,
     pub samples: Samples,
-    /// Largest relative difference from the host's loop, or what went wrong.
+    /// Largest relative difference from the host's loop, or the reason of a failure.
     pub check: Check,
 }
 
-/// A kernel on its own vectors.
+/// A kernel with its own vectors.
 pub(super) struct Kernel<'k> {
     pub name: String,
-    /// Flops and bytes a cell and product.
+    /// Flops and bytes per cell and product.
     pub flops: f64,
     pub bytes: f64,
     pub paper: Option<[f64; 3]>,
-    /// Products that share one run.
+    /// Number of products per run.
     pub products: usize,
     pub run: Box<dyn FnMut() -> Result<()> + 'k>,
-    /// What it wrote: vectors, then sums.
+    /// Returns the result: vectors, then sums.
     pub answer: Box<dyn FnMut() -> Result<Vec<f64>> + 'k>,
-    /// The same by a loop on the host, from fresh inputs.
+    /// Returns the same by a loop on the host, from fresh inputs.
     pub expected: Box<dyn Fn() -> Vec<f64> + 'k>,
 }
 
@@ -81,7 +82,7 @@ where
     let space = Rc::new(p.space(case.rows())?);
     let mut kernels = all(&space, case, &shapes, false)?;
     if kernels.len() != checks.len() {
-        return Err(Error::invalid("the small case has other kernels than the large one"));
+        return Err(Error::invalid("the small case has different kernels from the large one"));
     }
     let right: Vec<usize> = (0..kernels.len()).filter(|&k| checks[k].is_ok()).collect();
     let samples = in_turn_of(&right, 2, options.repetitions(), |k| p.time(&mut kernels[k].run))?;
@@ -104,7 +105,7 @@ where
     Ok(rows)
 }
 
-/// The largest difference from the host, relative to the largest number of the answer.
+/// Returns the largest difference from the host, relative to the largest number of the result.
 fn check(kernel: &mut Kernel) -> Result<f64> {
     (kernel.run)()?;
     let (answer, expected) = ((kernel.answer)()?, (kernel.expected)());
@@ -122,14 +123,14 @@ fn check(kernel: &mut Kernel) -> Result<f64> {
 pub(super) struct State<S: Space> {
     pub space: Rc<S>,
     pub vectors: Vec<S::Vector>,
-    /// Vectors that lie together.
+    /// Vectors stored contiguously.
     pub blocks: Vec<Vec<S::Vector>>,
     pub scalars: S::Scalars,
 }
 
 pub(super) type Held<S> = Rc<RefCell<State<S>>>;
 
-/// Vectors of random numbers, and scalars with α and β.
+/// Creates vectors of random numbers, and scalars with α and β.
 pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Held<S>> {
     let mut vectors = Vec::new();
     for numbers in numbers {
@@ -145,7 +146,8 @@ pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Hel
 }
 
 impl<'k> Kernel<'k> {
-    /// A kernel of one product that works on its first `N` vectors, whose answer is some of its vectors and scalars.
+    /// Creates a kernel of one product that uses its first `N` vectors; its result is some of its vectors and
+    /// scalars.
     pub fn of<S: Space + 'k, const N: usize>(
         name: String,
         (flops, bytes, paper): (f64, f64, Option<[f64; 3]>),
@@ -171,7 +173,7 @@ impl<'k> Kernel<'k> {
     }
 }
 
-/// Some vectors, then some scalars.
+/// Reads some vectors, then some scalars.
 pub(super) fn read<'v, S: Space>(
     state: &State<S>,
     vectors: impl IntoIterator<Item = &'v S::Vector>,

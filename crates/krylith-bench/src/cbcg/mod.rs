@@ -1,8 +1,10 @@
-//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of the preconditioner (Table I),
-//! P-CG and P-CBCG to the tolerance (Fig. 4), and what a slow network makes of both.
+//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of
+//! the preconditioner (Table I), P-CG and P-CBCG to the tolerance (Fig. 4), and the effect of a slow network
+//! on both.
 //!
-//! On a GPU the baselines are what a user would write with the vendor's libraries. Every kernel is compared with a loop on the
-//! host, on a case of a 64th of the size, and every solve by b − A x on the host, before a time is kept.
+//! On a GPU the baselines are what a user would write with the vendor's libraries. Before a time is kept,
+//! every kernel is compared with a loop on the host, on a case of 1/64 of the size, and every solve is
+//! checked by b − A x on the host.
 
 mod blocks;
 mod kernels;
@@ -23,29 +25,29 @@ use serde_json::json;
 options::parts! {
     /// A part of the suite.
     Part {
-        /// Kernels beside their rooflines.
+        /// Kernels compared with their rooflines.
         Kernels = "kernels",
         /// Krylith's solves.
         Solves = "solves",
-        /// The vendor's, on a GPU; they take the longest.
+        /// The vendor's solves, on a GPU; they take the longest.
         Vendor = "vendor",
-        /// One GPU and several.
+        /// Scaling from one GPU to several.
         Scaling = "scaling",
         /// Ranks with delayed messages, on a CPU.
         Network = "network",
     }
 }
 
-/// ‖b − A x‖ ≤ this·‖b‖ ends a solve, as in the paper.
+/// Relative tolerance of a solve, ‖b − A x‖ ≤ `RTOL`·‖b‖, as in the paper.
 const RTOL: f64 = 1e-8;
 
-/// Most iterations.
+/// Iteration limit.
 const MOST: usize = 50_000;
 
 /// The paper's case for one GPU.
 const CELLS: [usize; 3] = [256, 128, 512];
 
-/// Kernels are compared with the host's on a grid that is smaller by this factor.
+/// Size of the grid on which kernels are checked against the host, relative to the measured grid.
 const SMALLER: f64 = 1.0 / 64.0;
 
 /// A system on a grid of cells.
@@ -62,10 +64,12 @@ impl Case {
         let a = match made.system {
             SystemKind::Csr(a) => a,
             SystemKind::Bsr(a) if a.block() == 1 => a.to_csr(),
-            _ => return Err(Error::invalid(format!("{spec}: this suite takes scalar problems"))),
+            _ => return Err(Error::invalid(format!("{spec}: this suite accepts only scalar problems"))),
         };
         let grid = made.grid.ok_or_else(|| {
-            Error::invalid(format!("{spec}: this suite takes problems on a grid, such as poisson-multiphase"))
+            Error::invalid(format!(
+                "{spec}: this suite accepts only problems on a grid, such as poisson-multiphase"
+            ))
         })?;
         Ok(Self { spec: made.spec, grid, a, rhs: made.rhs })
     }
@@ -74,7 +78,7 @@ impl Case {
         self.rhs.len()
     }
 
-    /// ‖b − A x‖/‖b‖ by a plain loop.
+    /// Returns ‖b − A x‖/‖b‖ by a plain loop.
     fn residual(&self, x: &[f64]) -> f64 {
         let (mut sum, mut norm) = (0.0, 0.0);
         for (i, b) in self.rhs.iter().enumerate() {
@@ -87,25 +91,26 @@ impl Case {
     }
 }
 
-/// `NAME:XxYxZ`, with the words behind it of another text of the kind.
+/// Returns `NAME:XxYxZ` with the remaining keys of another text of the same kind.
 fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
     let name = spec.split(':').next().unwrap_or(spec);
     let words = spec.split_once(',').map(|(_, words)| format!(",{words}")).unwrap_or_default();
     format!("{name}:{x}x{y}x{z}{words}")
 }
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device or library that is missing (by name), a problem that is no scalar one on a grid, no room, an output file that cannot be
-/// written. A result that fails its check is no error: it is a row without a time, and is listed under `failures`.
+/// Returns an error if a device or library is missing (by name), if a problem is not scalar or not on a grid,
+/// if memory is not sufficient, or if an output file cannot be written. A result that fails its check is no
+/// error: it is a row without a time, and is listed under `failures`.
 pub fn cbcg(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
-/// Everything that was measured of one system.
+/// All measurements of one system.
 struct Found {
     spec: String,
     grid: [usize; 3],
@@ -122,7 +127,7 @@ where
         true => vec![resized("poisson-multiphase", crate::systems::scaled(CELLS, scale))],
         false => options.systems.clone(),
     };
-    progress("measuring the bandwidth that rooflines are made of");
+    progress("measuring the bandwidth of the rooflines");
     let roof = kernels::Roof { bandwidth: p.bandwidth()?, peak: p.peak() };
     let mut made = report::Made {
         meta: meta(
@@ -150,14 +155,14 @@ where
         let solves = solves::measure(p, &case, options, parts, progress)?;
         let Case { spec, grid, .. } = case;
         made.found.push(Found { spec, grid, kernels, solves });
-        // The next one may be long: what there is by now stays if it is interrupted.
+        // The next part may take long: keep the results so far in case it is interrupted.
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
     if options.device.gpus().len() > 1 && wanted(Part::Scaling) {
         made.scaling = solves::scaling(&specs[0], options, progress)?;
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
-    // What a slow network makes of the methods is measured on a CPU, and would keep a GPU waiting.
+    // The effect of a slow network is measured on a CPU; it would keep a GPU idle.
     let ranks = options.ranks.unwrap_or(options.pick(0, 8));
     if ranks > 0 && wanted(Part::Network) {
         made.network = Some(network::measure(&specs[0], ranks, options, progress)?);

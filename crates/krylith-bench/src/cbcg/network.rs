@@ -1,7 +1,9 @@
-//! P-CG and P-CBCG over ranks whose messages take long: where fewer sums win.
+//! P-CG and P-CBCG over ranks with slow messages: the delay from which fewer sums win.
 //!
-//! Ranks are threads of this process, one core's work each, and every message, halos too, is delayed in the communicator. No bit may
-//! change with the delay. Beside what is measured stands t(0) + m d: m messages an iteration one after the other, d each.
+//! Ranks are threads of this process with one core's work each. The communicator delays every message, halos
+//! included. The delay must not change any bit of the result. The measurements are compared with t(0) + m d:
+//! m sequential messages per iteration, with delay d each. change with the delay. Beside what is measured
+//! stands t(0) + m d: m messages an iteration one after the other, d each.
 
 use super::{MOST, RTOL, resized};
 use crate::options::Asked;
@@ -21,13 +23,13 @@ use std::time::Duration;
 mod delayed;
 use delayed::Delayed;
 
-/// Delays of a message, in µs.
+/// Delays of a message in µs.
 pub(super) const DELAYS: [u64; 6] = [0, 20, 50, 100, 200, 500];
-/// Cells of all ranks together: little work an iteration, as on very many ranks.
+/// Number of cells of all ranks together: little work per iteration, as on very many ranks.
 const CELLS: [usize; 3] = [32, 32, 64];
 const METHODS: [&str; 6] =
     ["cg", "cg:form=one-reduction", "cg:form=pipelined", "cbcg:s=4", "cbcg:s=8", "cbcg:s=12"];
-/// Solves of which the fastest counts, after one that is thrown away.
+/// Number of solves after a discarded one; the fastest counts.
 const ROUNDS: usize = 2;
 
 pub(super) struct Network {
@@ -39,15 +41,15 @@ pub(super) struct Network {
 pub(super) struct Row {
     pub method: String,
     pub iterations: usize,
-    /// Messages an iteration that nothing hides.
+    /// Messages per iteration that nothing hides.
     pub messages: f64,
-    /// Seconds of a solve, by delay.
+    /// Seconds of a solve, for each delay.
     pub seconds: Vec<f64>,
     pub check: Check,
 }
 
 impl Row {
-    /// Seconds of a solve as the sum of work and delays.
+    /// Returns the seconds of a solve predicted as the sum of work and delays.
     pub fn predicted(&self, delay: usize) -> f64 {
         let first = self.seconds.first().copied().unwrap_or(f64::NAN);
         first + self.iterations as f64 * self.messages * 1e-6 * DELAYS[delay] as f64
@@ -104,7 +106,7 @@ pub(super) fn measure(
             }
             let sums = one.reductions as f64 / one.iterations.max(1) as f64;
             row.messages = match method {
-                // Its sum and its halo travel together.
+                // The sum and the halo are sent at the same time.
                 MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => sums,
                 _ => sums + 1.0,
             };

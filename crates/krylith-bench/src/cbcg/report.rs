@@ -1,4 +1,4 @@
-//! Tables, JSON and the page from what was measured.
+//! Tables, JSON and the page from the measurements.
 
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
@@ -36,12 +36,12 @@ pub(super) fn make(made: &Made) -> Report {
     let (kind, bytes) = made.roof.bandwidth;
     meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
     meta["peak_flops"] = json!(made.roof.peak);
-    let first = format!("; {kind} bandwidth {:.0} GB/s, of which rooflines are made", bytes / 1e9);
+    let first = format!("; {kind} bandwidth {:.0} GB/s, used for rooflines", bytes / 1e9);
     let more = format!("{} samples of a kernel, median (minimum–maximum)", meta["repetitions"]);
     pages.report("P-CG and P-CBCG", facts(&meta, &first, vec![more]), meta)
 }
 
-/// The paper's Table III.
+/// Builds the paper's Table III.
 fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     type Row = kernels::Row;
     let seconds = |row: &Row| row.samples.median() / row.cells as f64;
@@ -71,14 +71,14 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     found.kernels.iter().map(one).collect()
 }
 
-/// Table I and Fig. 4 in numbers: everything that ran to the tolerance.
+/// Builds Table I and Fig. 4 in numbers: everything that ran to the tolerance.
 fn solves(found: &Found, pages: &mut Pages) -> Value {
     let whole = |row: &Row| row.setup + row.samples.median();
-    // The first of those that are not ours is what speed-ups are counted from; on a CPU the first.
+    // Speed-ups relate to the first baseline, or, on a CPU, to the first row.
     let base = found.solves.iter().find(|row| !row.ours).or(found.solves.first()).map_or(f64::NAN, whole);
     let each = |row: &Row, count: f64| count / row.iterations.max(1) as f64;
     let sums = |row: &Row| if row.ours { number(each(row, row.reductions as f64), 2) } else { "–".into() };
-    // What a baseline cannot solve is a finding; what Krylith cannot is a failure.
+    // A baseline that cannot solve is a result; Krylith that cannot solve is a failure.
     let ours = found.solves.iter().filter(|row| row.ours);
     pages.fail(&format!("{}: ", found.spec), ours.map(|row| &row.check));
     pages.tables.push(
@@ -114,7 +114,7 @@ fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
         rows.iter().find(same).map_or(f64::NAN, each)
     };
     let weak = |s: &Scaled| s.series == "weak";
-    // The same work on each GPU: what one more GPU adds is exchange and waiting.
+    // The work per GPU is the same, so the additional time is exchange and waiting.
     let exposed = |s: &Scaled| if weak(s) && s.gpus > 1 { (each(s) - one(s)) / each(s) } else { f64::NAN };
     let speedup = |s: &Scaled| one(s) / each(s) * if weak(s) { s.gpus as f64 } else { 1.0 };
     let exposed_text =
@@ -144,7 +144,8 @@ fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
     rows.iter().map(json).collect()
 }
 
-/// Seconds by delay, measured and predicted, and from which delay on a method is faster than the first.
+/// Builds seconds by delay, measured and predicted, and the delay from which a method is faster than the
+/// first.
 fn delays(network: &Network, pages: &mut Pages) -> Value {
     type Row = super::network::Row;
     let first = &network.rows[0];

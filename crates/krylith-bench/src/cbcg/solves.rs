@@ -1,4 +1,4 @@
-//! Whole solves, from x = 0 to the tolerance: Krylith by its options, and the vendor's libraries.
+//! Whole solves, from x = 0 to the tolerance: Krylith with its options, and the vendor's libraries.
 
 use super::{Case, MOST, Part, RTOL, resized};
 use crate::options::Asked;
@@ -12,19 +12,20 @@ use std::time::Instant;
 pub(super) struct Row {
     pub name: String,
     pub ours: bool,
-    /// Seconds before the first iteration, kernels being compiled.
+    /// Seconds before the first iteration, without compiling kernels.
     pub setup: f64,
-    /// Seconds of iterations.
+    /// Seconds of the iterations.
     pub samples: Samples,
     pub iterations: usize,
-    /// Sums over all ranks.
+    /// Number of sums over all ranks.
     pub reductions: usize,
     pub residuals: Vec<f64>,
-    /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or what went wrong.
+    /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or the reason of a failure.
     pub check: Check,
 }
 
-/// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp takes them: at most 32 lines along x.
+/// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp supports them:
+/// at most 32 lines along x.
 const TILES: [[usize; 3]; 9] = [
     [16, 8, 4],
     [32, 8, 4],
@@ -36,19 +37,19 @@ const TILES: [[usize; 3]; 9] = [
     [8, 8, 1],
     [4, 4, 4],
 ];
-/// Those that are tried where not all are wanted.
+/// Number of tiles measured without `--full`.
 const SOME: usize = 2;
 
-/// Tiles beside the device's own.
+/// Returns the tiles to measure besides the device's own.
 pub(super) fn shapes(options: &Asked) -> Vec<[usize; 3]> {
     let some = if options.full { TILES.len() } else { SOME };
-    TILES[..options.pick(some, 0)].to_vec() // a CPU takes slabs
+    TILES[..options.pick(some, 0)].to_vec() // a CPU uses slabs
 }
 
 /// Steps of P-CBCG.
 const STEPS: [usize; 8] = [2, 3, 4, 6, 8, 10, 12, 16];
 
-/// What is tried, as options.
+/// Returns the options to measure.
 fn candidates(options: &Asked) -> Vec<String> {
     let mut all: Vec<String> =
         ["jacobi", "ildu", "block-jacobi"].map(|p| format!("method=cg precond={p}")).into();
@@ -66,7 +67,7 @@ fn candidates(options: &Asked) -> Vec<String> {
     all
 }
 
-/// Krylith's and the vendor's ways, each checked and timed.
+/// Checks and times the solves by Krylith and the vendor.
 pub(super) fn measure<P: Platform>(
     p: &P,
     case: &Case,
@@ -127,14 +128,15 @@ impl Row {
         }
     }
 
-    /// The verdict: recurrences of baselines may drift a little from the true residual, and no more.
+    /// Judges a solve: recurrences of baselines may drift slightly from the true residual, but no more.
     fn judge(&mut self, residual: f64, converged: bool, iterations: usize) {
         let most = if self.ours { RTOL * (1.0 + 1e-6) } else { 2.0 * RTOL };
         self.iterations = iterations;
         self.check = match converged && residual <= most {
             true => Ok(residual),
             false => Err(format!(
-                "{}: after {iterations} iterations ‖b − A x‖/‖b‖ is {residual:.1e}, and {RTOL:.0e} was asked",
+                "{}: after {iterations} iterations ‖b − A x‖/‖b‖ is {residual:.1e}; the \
+                 tolerance is {RTOL:.0e}",
                 self.name
             )),
         };
@@ -158,7 +160,7 @@ fn solve(case: &Case, text: &str, rounds: usize, row: &mut Row) -> Result<()> {
     let options: Options = text.parse()?;
     let solver = || -> Result<Solver> { Solver::new(Problem::csr(&case.a)?.with_grid(case.grid)?, &options) };
     let mut x = vec![0.0; case.rows()];
-    // The first compiles and loads kernels, which is paid once a machine and not once a matrix.
+    // The first solver compiles and loads kernels, which is a cost per machine, not per matrix.
     solver()?.solve(&case.rhs, &mut x)?;
     let begin = Instant::now();
     let mut solver = solver()?;
@@ -182,7 +184,7 @@ fn solve(case: &Case, text: &str, rounds: usize, row: &mut Row) -> Result<()> {
     Ok(())
 }
 
-/// One size on one number of GPUs.
+/// A measurement of one size on one number of GPUs.
 pub(super) struct Scaled {
     pub series: &'static str,
     pub gpus: usize,
@@ -190,7 +192,7 @@ pub(super) struct Scaled {
     pub row: Row,
 }
 
-/// P-CG and P-CBCG on 1, 2, 4, … GPUs, with the whole system or the same share each.
+/// Measures P-CG and P-CBCG on 1, 2, 4, … GPUs, with a fixed system or a fixed share per GPU.
 pub(super) fn scaling(spec: &str, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
     let (grid, mut rows) = (Case::new(spec)?.grid, Vec::new());
     for (series, weak) in [("strong", false), ("weak", true)] {

@@ -1,4 +1,5 @@
-//! The preconditioner: incomplete factors of the tiles of the grid, of the paper's shapes as far as the device takes them.
+//! The preconditioner: incomplete factors on tiles of the grid, with the paper's shapes as far as the device
+//! supports them.
 
 use super::Case;
 use super::kernels::{AT, Kernel, state};
@@ -12,7 +13,7 @@ use krylith_core::precond::{BlockTiles, BlockTilesOptions, TileFactors, TileShap
 use krylith_core::{Error, Result};
 use std::rc::Rc;
 
-/// Tiles that are tried: the device's own first. What a device does not take is left out.
+/// Returns a kernel per tile, the device's own tile first; tiles that a device does not support are omitted.
 pub(super) fn all<'k, S: TileFactors + 'k>(
     space: &Rc<S>,
     case: &'k Case,
@@ -41,7 +42,7 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
     let (bytes, tile) = (tiles.bytes() as f64 / n as f64, tiles.tiling().tile);
     Ok(Kernel::of(
         format!("tiles {} with their dots", crate::publish::sizes(tile)),
-        // Three couplings down and three up, D⁻¹, and two sums.
+        // Three couplings to lower and three to higher neighbours, D⁻¹, and two sums.
         (6.0 + 6.0 + 1.0 + 4.0, bytes, Some([20.0, 128.0, 0.84])),
         held,
         move |space: &S, [x, y], scalars| match tiles.apply_with_dots(
@@ -64,7 +65,7 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
                 let lower = factors.scale(&system, &factors.lower(&system, &system.sort(&x)));
                 Ok(system.unsort(&factors.upper(&system, &lower)))
             };
-            // Without an answer of its own the reference agrees with nothing.
+            // If the kernel gave no result, the reference must not agree with anything.
             let mut z = solved().unwrap_or_default();
             let sums = [dot(&x, &x), dot(&x, &z)];
             z.extend(sums);

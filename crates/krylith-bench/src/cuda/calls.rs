@@ -1,4 +1,4 @@
-//! Objects of cuSPARSE, and calls that know their names.
+//! Objects of cuSPARSE, and macros for calls whose errors name the function.
 
 use super::vendor::Vendor;
 use cudarc::cusparse::sys as sparse;
@@ -10,7 +10,7 @@ pub(super) const TYPE: sparse::cudaDataType = sparse::cudaDataType::CUDA_R_64F;
 pub(super) const OP: sparse::cusparseOperation_t =
     sparse::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
 
-/// An object of the library with the call that ends it.
+/// An object of the library, with the call that destroys it.
 pub(super) struct Object<T: Copy> {
     raw: T,
     end: fn(T),
@@ -32,8 +32,8 @@ impl<T: Copy> Drop for Object<T> {
     }
 }
 
-/// Calls `NAME(HANDLE, …)` of cuSPARSE; an error has its name. Objects are live, arrays have the sizes that are given, and what is
-/// written to the host is one number.
+/// Calls `NAME(HANDLE, …)` of cuSPARSE; an error has its name. Objects are live, arrays have the given sizes,
+/// and the only write to the host is one number.
 macro_rules! call {
     ($vendor:expr, $name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY: see above; every caller holds its objects and buffers.
@@ -42,13 +42,13 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// Makes an [`Object`] by `NAME(&mut raw, …)`, which another call ends.
+/// Creates an [`Object`] by `NAME(&mut raw, …)`; another call destroys it.
 macro_rules! object {
     ($vendor:expr, $name:ident($($arg:expr),*), $end:ident) => {{
         let mut raw = std::ptr::null_mut();
-        // SAFETY: made here and ended once, by the object; arrays are the caller's and outlive it.
+        // SAFETY: created here and destroyed once, by the object; arrays are the caller's and outlive it.
         $vendor.sparse(stringify!($name), unsafe { sparse::$name(&mut raw $(, $arg)*) })?;
-        // SAFETY: made above; nothing uses it any more.
+        // SAFETY: created above; nothing uses it any more.
         Object::new(raw, |raw| unsafe {
             let _ = sparse::$end(raw as _);
         })
@@ -56,7 +56,7 @@ macro_rules! object {
 }
 pub(super) use object;
 
-/// A CSR matrix of f64 with 32-bit indices, and two vectors whose numbers lie where each call says.
+/// A CSR matrix of f64 with 32-bit indices, and two vectors whose addresses each call gives.
 pub(super) struct Numbers {
     pub matrix: Object<sparse::cusparseSpMatDescr_t>,
     x: Object<sparse::cusparseDnVecDescr_t>,
@@ -64,7 +64,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Addresses of row pointers, columns, values and any vector belong to the caller and must outlive it.
+    /// Addresses of row pointers, columns, values and any vector; the caller owns these arrays, and they must
+    /// outlive it.
     pub fn new(
         vendor: &Vendor,
         rows: usize,
@@ -86,9 +87,9 @@ impl Numbers {
         })
     }
 
-    /// The matrix, x and y with their numbers at some addresses.
+    /// Returns the matrix, x and y with the vectors' numbers at the given addresses.
     pub fn at(&self, x: u64, y: u64) -> Operands {
-        // SAFETY: the vectors are live; their numbers are the caller's.
+        // SAFETY: the vectors are live; the caller owns their numbers.
         unsafe {
             let _ = sparse::cusparseDnVecSetValues(self.x.raw(), x as _);
             let _ = sparse::cusparseDnVecSetValues(self.y.raw(), y as _);
@@ -96,22 +97,22 @@ impl Numbers {
         self.operands()
     }
 
-    /// The same wherever their numbers are.
+    /// Returns matrix and vectors with the addresses last set.
     pub fn operands(&self) -> Operands {
         (self.matrix.raw().cast_const(), self.x.raw().cast_const(), self.y.raw())
     }
 }
 
-/// A matrix, x and y as the generic interface takes them.
+/// A matrix, x and y for the generic interface.
 pub(super) type Operands =
     (sparse::cusparseConstSpMatDescr_t, sparse::cusparseConstDnVecDescr_t, sparse::cusparseDnVecDescr_t);
 
-/// f64 on the host, as the generic interface takes them.
+/// A f64 on the host for the generic interface.
 pub(super) fn scalar(x: &f64) -> *const c_void {
     (x as *const f64).cast()
 }
 
-/// Workspace of so many bytes.
+/// Allocates workspace of `bytes` bytes.
 pub(super) fn workspace(vendor: &Vendor, bytes: usize) -> Result<Buffer<u8>> {
     vendor.device.zeros(bytes.max(16), "a library's workspace")
 }

@@ -10,7 +10,7 @@ use krylith_core::Result;
 use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 
-/// A CSR matrix, an algorithm and its analysed buffer. The arrays belong to the caller and must outlive it.
+/// A CSR matrix, an algorithm and its analysed buffer. The caller owns the arrays, which must outlive it.
 pub(crate) struct SpMv {
     numbers: Numbers,
     pub algorithm: Algorithm,
@@ -19,7 +19,7 @@ pub(crate) struct SpMv {
 }
 
 impl SpMv {
-    /// With or without `cusparseSpMV_preprocess`.
+    /// Creates the product with or without `cusparseSpMV_preprocess`.
     pub fn new(
         vendor: &Rc<Vendor>,
         rows: usize,
@@ -41,7 +41,7 @@ impl SpMv {
         Ok(Self { vendor: vendor.clone(), numbers, algorithm, buffer })
     }
 
-    /// The faster algorithm for a matrix of single numbers.
+    /// Returns the faster algorithm for a scalar matrix.
     pub fn faster(vendor: &Rc<Vendor>, a: &Blocks) -> Result<Algorithm> {
         let (x, y) = (vendor.zeros(a.rows)?, vendor.zeros(a.rows)?);
         let [row_ptr, col, values] = a.addresses();
@@ -51,7 +51,7 @@ impl SpMv {
         Ok(fastest(vendor, both, new, |spmv| spmv.run(x.pointer(), 0.0, y.pointer()))?.1.algorithm)
     }
 
-    /// y = A x + β y; the caller's vectors hold a number a row.
+    /// Computes y = A x + β y; the caller's vectors hold a number per row.
     pub fn run(&self, x: u64, beta: f64, y: u64) -> Result<()> {
         let ((matrix, x, y), one, buffer) = (self.numbers.at(x, y), 1.0, self.buffer.pointer() as _);
         let (alpha, beta) = (scalar(&one), scalar(&beta));

@@ -1,4 +1,4 @@
-//! GPUs of this host; those that `krylith bench links` measures.
+//! GPUs of this host that `krylith bench links` measures.
 
 use crate::links::{Ground, Make, Way};
 use krylith_core::Result;
@@ -6,7 +6,7 @@ use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Cuda, Device, Fabric, Transport};
 use std::sync::Arc;
 
-/// GPUs of this host, one a rank.
+/// GPUs of this host, one per rank.
 pub(crate) struct Gpus {
     pub ordinals: Vec<usize>,
     pub devices: Vec<Arc<Device>>,
@@ -14,7 +14,7 @@ pub(crate) struct Gpus {
 
 impl Gpus {
     /// # Errors
-    /// A GPU that is not there, or is named twice.
+    /// Returns an error if a GPU does not exist or is named twice.
     pub fn open(gpus: &[usize]) -> Result<Self> {
         crate::options::apart(gpus)?;
         let devices = gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! The `.cu` files of the baselines: compiled at run time, loaded, launched.
+//! The `.cu` files of the baselines, compiled at run time, loaded and launched.
 
 use super::vendor::{Vendor, loading, missing};
 use cudarc::driver::sys::CUfunction_attribute;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 pub(super) const LIBRARY: &str = "libnvrtc.so.13";
 
-/// A file by its name, and its text.
+/// A file's name and text.
 pub(super) type Source = (&'static str, &'static str);
 
-/// PTX of a file with its macros, for an architecture such as (9, 0).
+/// Returns the PTX of a file with its macros, for an architecture such as (9, 0).
 ///
 /// # Errors
-/// A missing NVRTC, or the compiler's messages.
+/// Returns an error if NVRTC is missing, or with the compiler's messages.
 pub(super) fn compile((name, text): Source, macros: &[(&str, usize)], arch: (i32, i32)) -> Result<Ptx> {
     // SAFETY: only looks for the library.
     if !unsafe { sys::is_culib_present() } {
@@ -53,10 +53,11 @@ impl Module {
         Ok(Self { vendor: vendor.clone(), module })
     }
 
-    /// A kernel with blocks of so many threads, that may take `shared` bytes of dynamic shared memory.
+    /// Returns a kernel with blocks of `threads` threads, which may use `shared` bytes of dynamic shared
+    /// memory.
     ///
     /// # Errors
-    /// No such kernel, or more shared memory than a block may have.
+    /// Returns an error if there is no such kernel, or if a block cannot have as much shared memory.
     pub fn kernel(&self, name: &str, threads: usize, shared: usize) -> Result<Kernel> {
         let fail = |call: &str, e| self.vendor.failure(call, e);
         let function = self.module.load_function(name).map_err(|e| fail("cuModuleGetFunction", e))?;
@@ -77,18 +78,19 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The caller's arguments are those of the kernel, in number, order and type, and its buffers are large enough:
-    /// each file's header says what they hold. No blocks are no launch.
+    /// Launches the kernel. The caller's arguments match the kernel's in number, order and type, and its
+    /// buffers are large enough: each file's header states their contents. With zero blocks nothing is
+    /// launched.
     pub fn launch(&self, blocks: usize, args: &[Arg]) -> Result<()> {
         self.launch_on(self.vendor.device.stream(), blocks, args)
     }
 
-    /// The same with a thread for each of `n`.
+    /// Launches the kernel with `n` threads, at least.
     pub fn launch_for(&self, n: usize, args: &[Arg]) -> Result<()> {
         self.launch(n.div_ceil(self.threads), args)
     }
 
-    /// The same on another stream.
+    /// Launches the kernel on another stream.
     pub fn launch_on(&self, stream: &Arc<CudaStream>, blocks: usize, args: &[Arg]) -> Result<()> {
         if blocks == 0 {
             return Ok(());
@@ -107,7 +109,8 @@ impl Kernel {
                 Arg::Long(l) => launch.arg(l),
             };
         }
-        // SAFETY: see above; the callers, all below this folder, hold buffers of the sizes that the headers name.
+        // SAFETY: see above; the callers, all below this folder, hold buffers of the sizes given in the
+        // headers.
         let done = unsafe { launch.launch(config) };
         done.map(|_| ()).map_err(|e| self.vendor.failure("cuLaunchKernel", e))
     }

@@ -1,4 +1,5 @@
-//! GMRES by the vendor's libraries, vectors stage after stage: Gram–Schmidt modified (CU-Solver) or classical twice.
+//! GMRES by the vendor's libraries, with vectors stored stage by stage, and modified (CU-Solver) or twice
+//! classical Gram–Schmidt.
 
 use super::products::CuSolver;
 use super::vendor::Vendor;
@@ -13,12 +14,13 @@ use krylith_core::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How a vector is made orthogonal to the basis.
+/// The orthogonalisation of a vector against the basis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// `cublasDdot` and `cublasDaxpy` a column, as the paper's CU-Solver: the host holds every scalar.
+    /// `cublasDdot` and `cublasDaxpy` per column, as in the paper's CU-Solver: the host holds every scalar.
     Mgs,
-    /// `cublasDgemv` four times; one wait a step, for the norm, by which the coefficients have arrived too.
+    /// `cublasDgemv` four times; one wait per step, for the norm, by which time the coefficients have
+    /// arrived, too.
     Cgs2,
 }
 
@@ -33,11 +35,11 @@ impl How {
 
 /// Sums over the ranks that share a vector.
 pub(super) trait Sums {
-    /// Of numbers on the host.
+    /// Sums numbers on the host.
     fn host(&self, values: &mut [f64]) -> Result<()>;
-    /// Of `n` numbers at a device address, in stream order.
+    /// Sums `n` numbers at a device address, in stream order.
     fn device(&self, at: u64, n: usize) -> Result<()>;
-    /// ‖x‖ on the host; waits.
+    /// Returns ‖x‖ on the host; waits.
     fn norm(&self, vendor: &Vendor, n: usize, x: u64) -> Result<f64> {
         let mut square = [vendor.dot(n, x, x)?];
         self.host(&mut square)?;
@@ -45,7 +47,7 @@ pub(super) trait Sums {
     }
 }
 
-/// One GPU has nobody to sum with.
+/// A single GPU, whose sums need no communication.
 struct Alone;
 
 impl Sums for Alone {
@@ -60,7 +62,8 @@ impl Sums for Alone {
     }
 }
 
-/// Makes `w` orthonormal to the first `columns` columns of `v`; `h` receives the coefficients and the norm.
+/// Orthonormalises `w` against the first `columns` columns of `v`; `h` receives the coefficients and the
+/// norm.
 pub(super) fn orthogonalize(
     vendor: &Vendor,
     sums: &dyn Sums,
@@ -83,7 +86,7 @@ pub(super) fn orthogonalize(
             h[columns] = sums.norm(vendor, n, w)?;
         }
         How::Cgs2 => {
-            // Slot 0 of the pinned memory is the norm's.
+            // Slot 0 of the pinned memory holds the norm.
             for pass in 0..2 {
                 let c = scratch + 8 * (pass * columns) as u64;
                 vendor.gemv(true, (n, columns), 1.0, v, w, 0.0, c)?;
@@ -100,7 +103,7 @@ pub(super) fn orthogonalize(
     vendor.scale(n, 1.0 / h[columns], w)
 }
 
-/// [`STEPS`] vectors against a basis of fixed size.
+/// Benchmark of [`STEPS`] vectors against a basis of fixed size.
 pub(super) struct VendorOrthogonalizer {
     vendor: Rc<Vendor>,
     how: How,
@@ -159,13 +162,13 @@ impl Orthogonalizer for VendorOrthogonalizer {
     }
 }
 
-/// Keeps time by part on a device's stream: events made once and recorded again in every solve.
+/// Measures time by part on a device's stream, with events that are created once and recorded in every solve.
 pub(super) struct Clock {
     vendor: Rc<Vendor>,
     on: Cell<bool>,
     events: RefCell<Vec<CudaEvent>>,
     parts: RefCell<Vec<Part>>,
-    /// The first event that could not be recorded; a mark has no other way to say so.
+    /// Error of the first event that could not be recorded; `mark` cannot return it.
     failure: RefCell<Option<Error>>,
 }
 
@@ -182,12 +185,12 @@ impl Clock {
     pub fn is_on(&self) -> bool {
         self.on.get()
     }
-    /// Keeps time from now on, or not.
+    /// Switches timing on or off.
     pub fn keep(&self, on: bool) {
         self.on.set(on);
         self.parts.borrow_mut().clear();
     }
-    /// What follows belongs to `part`, where time is kept.
+    /// Attributes the following work to `part`, if timing is on.
     pub fn mark(&self, part: Part) {
         if self.is_on()
             && let Err(e) = self.record(part)
@@ -204,7 +207,7 @@ impl Clock {
         parts.push(part);
         recorded.map_err(|e| self.vendor.failure("cuEventRecord", e))
     }
-    /// Seconds a part since time is kept; waits.
+    /// Returns the seconds per part since timing was switched on; waits.
     pub fn times(&self) -> Result<Times> {
         self.mark(Part::Other);
         if let Some(e) = self.failure.take() {
@@ -220,10 +223,11 @@ impl Clock {
     }
 }
 
-/// y = A x between addresses, of this rank's share where there are several; it marks its own parts.
+/// Computes y = A x between addresses, for this rank's share if there are several, and marks its own parts.
 pub(super) type Product = Box<dyn Fn(u64, u64) -> Result<()>>;
 
-/// GMRES by the vendor's libraries around a product: one GPU's, or one rank's with scalars on the host of every rank alike.
+/// GMRES by the vendor's libraries with a given product, on one GPU or one rank; every rank's host holds the
+/// same scalars.
 pub(super) struct VendorMachine {
     vendor: Rc<Vendor>,
     product: Product,
@@ -239,7 +243,7 @@ pub(super) struct VendorMachine {
 }
 
 impl VendorMachine {
-    /// With CU-Solver's product.
+    /// Creates the solver on one GPU with CU-Solver's product.
     pub fn alone(
         vendor: &Rc<Vendor>,
         how: How,
@@ -316,7 +320,7 @@ impl Machine for VendorMachine {
         match self.how {
             How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), x)),
             How::Cgs2 => {
-                // The pageable source is read before the copy returns.
+                // The copy returns only after it has read the pageable source.
                 vendor.device.write(y, &mut self.scratch, 0)?;
                 let (v, c) = (self.v.pointer(), self.scratch.pointer());
                 vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)

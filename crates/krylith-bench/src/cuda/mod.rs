@@ -39,13 +39,13 @@ pub(crate) struct CudaPlatform {
     device: Arc<Device>,
     vendor: Rc<Vendor>,
     events: [CudaEvent; 2],
-    /// What is read to empty the caches.
+    /// Data to read in order to empty the caches.
     evicted: RefCell<Option<Buffer<f64>>>,
 }
 
 impl CudaPlatform {
     /// # Errors
-    /// No usable GPU, no cuBLAS or no cuSPARSE, each by name.
+    /// Returns an error that names what is missing: a usable GPU, cuBLAS or cuSPARSE.
     pub fn open(ordinal: usize) -> Result<Self> {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
@@ -58,7 +58,7 @@ impl CudaPlatform {
     }
 }
 
-/// Seconds of one run, the median of five after two: for choosing settings, not for reports.
+/// Returns the seconds of one run, a median of five after two: for choosing settings, not for reports.
 fn quick(vendor: &Vendor, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::new();
     for i in 0..7 {
@@ -74,7 +74,7 @@ fn quick(vendor: &Vendor, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[times.len() / 2])
 }
 
-/// What `make` makes of the candidate that `run` takes the least time with, and that time.
+/// Returns the result of `make` for the candidate with the fastest `run`, and its time.
 fn fastest<C, T>(
     vendor: &Vendor,
     candidates: impl IntoIterator<Item = C>,
@@ -87,7 +87,7 @@ fn fastest<C, T>(
     })
 }
 
-/// What takes the least time of what candidates become, each with its time.
+/// Returns the fastest of the items made from candidates, each with its time.
 fn least<C, T>(
     candidates: impl IntoIterator<Item = C>,
     mut timed: impl FnMut(C) -> Result<(f64, T)>,
@@ -123,7 +123,7 @@ impl Platform for CudaPlatform {
         // 2 GB, forty times the second-level cache.
         let numbers = ((1u64 << 28).min(self.device.free_memory()? / 16) as usize).next_multiple_of(2);
         let mut array = self.vendor.zeros(numbers)?;
-        // Random numbers, for zeros cost a memory less power.
+        // Random numbers, because zeros need less power in memory.
         let random = Random(99).numbers(numbers.min(1 << 22));
         for at in (0..numbers).step_by(random.len()) {
             self.device.write(&random[..random.len().min(numbers - at)], &mut array, at)?;
@@ -134,7 +134,7 @@ impl Platform for CudaPlatform {
         let args =
             [Arg::Pointer(array.pointer()), Arg::Pointer(out.pointer()), Arg::Long(numbers as i64 / 2)];
         let mut best = f64::INFINITY;
-        // The fastest of several shapes: shares are then of the most that the device gives.
+        // The fastest of several shapes, so that shares relate to the most that the device gives.
         for per_processor in [4, 8, 16, 32] {
             let blocks = per_processor * self.device.multiprocessors();
             let all = crate::samples::in_turn(1, 3, 20, |_| self.time(&mut || read.launch(blocks, &args)))?;
@@ -143,7 +143,7 @@ impl Platform for CudaPlatform {
         Ok(("read", 8.0 * numbers as f64 / best))
     }
     fn peak(&self) -> Option<f64> {
-        // f64 units of a multiprocessor by compute capability: 64 on the data-centre chips, 2 flops each.
+        // f64 units per multiprocessor by compute capability: 64 on data-centre chips, with 2 flops each.
         let units = match self.device.info().arch {
             (9, 0) | (10, 0) => 64.0,
             (8, 0) => 32.0,
@@ -158,7 +158,7 @@ impl Platform for CudaPlatform {
     fn cache(&self) -> u64 {
         256 << 20
     }
-    /// 256 MB, more than twice the largest second-level cache.
+    /// Reads 256 MB, more than twice the largest second-level cache.
     fn evict(&self) -> Result<()> {
         const NUMBERS: usize = 32 << 20;
         let mut buffer = self.evicted.borrow_mut();
@@ -166,7 +166,7 @@ impl Platform for CudaPlatform {
             *buffer = Some(self.vendor.zeros(NUMBERS + 1)?);
         }
         if let Some(buffer) = buffer.as_ref() {
-            // Only reads, so that nothing is left to write back.
+            // Only reads, so that nothing has to be written back.
             self.vendor.dot_on_device(NUMBERS, buffer.pointer(), buffer.pointer(), buffer.at(NUMBERS))?;
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Platform for CudaPlatform {
         let [x, y] = [probe[0].pointer(), probe[1].pointer()];
         if k.block() > 1 && effort >= platform::Effort::Vendor {
             let new = |layout| Ok((layout, Pairs::new(v, k, layout, 1)?));
-            // Some layouts or block sizes are not offered by bsrmm; that is no reason to measure nothing.
+            // bsrmm does not offer all layouts and block sizes; the other baselines are still measured.
             let faster = fastest(v, Layout::BOTH, new, |(_, pairs)| pairs.bsrmm(0, x, y));
             if let Ok((_, (layout, one))) = faster {
                 drop(one);
@@ -207,7 +207,7 @@ impl Platform for CudaPlatform {
             if nonzeros > i32::MAX as usize || !k.m.same_pattern(&k.l) {
                 return Err(Error::Unsupported(format!("an assembled matrix of {nonzeros} nonzeros")));
             }
-            // One set of its vectors, for it is s² times larger.
+            // Only one set of vectors, because the matrix is s² times larger.
             let matrix = Matrix::best(v, &Bsr::from_csr(&k.assemble().to_csr(), 1)?)?;
             let (name, notes) = ("assembled CSR (cusparseSpMV)".into(), matrix.notes());
             let on = OnDevice::shared(v, probe, move |x, y| matrix.multiply(x, 0.0, y));
@@ -241,7 +241,7 @@ impl Platform for CudaPlatform {
         // SAFETY: writes one integer.
         let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut driver) };
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: writes two integers; NVRTC was loaded for the bandwidth's kernel or is looked for here.
+        // SAFETY: writes two integers; NVRTC was loaded for the bandwidth's kernel, or is loaded here.
         let _ = vendor::loading(LIBRARY, || unsafe {
             let _ = cudarc::nvrtc::sys::nvrtcVersion(&mut major, &mut minor);
             Ok(())

@@ -15,10 +15,10 @@ fn macros(block: usize, stages: usize, threads: usize) -> [(&'static str, usize)
     [("B", block), ("S", stages), ("THREADS", threads), ("ALPHA", alpha)]
 }
 
-/// PTX of the paper's kernels for an architecture, such as (9, 0).
+/// Returns the PTX of the paper's kernels for an architecture such as (9, 0).
 ///
 /// # Errors
-/// A missing NVRTC, or the compiler's messages.
+/// Returns an error if NVRTC is missing, or with the compiler's messages.
 pub fn compile_for(block: usize, stages: usize, threads: usize, arch: (i32, i32)) -> Result<Ptx> {
     kernels::compile(SOURCE, &macros(block, stages, threads), arch)
 }
@@ -30,10 +30,10 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// `threads` threads a block; the paper gives no number.
+    /// Loads the kernels with `threads` threads per block; the paper gives no number.
     ///
     /// # Errors
-    /// A block size over 5, which Alg. 3 does not cover; NVRTC.
+    /// Returns an error for a block size over 5, which Alg. 3 does not cover, and for failures of NVRTC.
     pub fn load(vendor: &Rc<Vendor>, block: usize, stages: usize, threads: usize) -> Result<Self> {
         if block > 5 {
             return Err(Error::Unsupported(format!(
@@ -45,13 +45,13 @@ impl Kernels {
         Ok(Self { combine: kernel("stage_combination")?, rows: kernel("warp_per_block_row")? })
     }
 
-    /// x̃ = X Cᵀ with q numbers a stage (Alg. 2).
+    /// Computes x̃ = X Cᵀ with q numbers per stage (Alg. 2).
     pub fn combine(&self, q: usize, coefficients: u64, x: u64, out: u64) -> Result<()> {
         let [coefficients, x, out] = [coefficients, x, out].map(Arg::Pointer);
         self.combine.launch_for(q, &[Arg::Int(q as i32), coefficients, x, out])
     }
 
-    /// o = M x̃, or o += M x̃, with p numbers a stage of x̃ (Alg. 3).
+    /// Computes o = M x̃, or o += M x̃, with p numbers per stage of x̃ (Alg. 3).
     pub fn rows(&self, blocks: &Blocks, middle: u64, p: usize, add: bool, y: u64) -> Result<()> {
         let [n, p, q] = [blocks.rows, p, blocks.rows * blocks.block].map(|size| Arg::Int(size as i32));
         let [rows, columns, values] = blocks.addresses();
@@ -69,7 +69,7 @@ pub(super) struct Paper {
 
 impl Paper {
     /// # Errors
-    /// As [`Kernels::load`]; no room.
+    /// Returns the errors of [`Kernels::load`], and one if memory is not sufficient.
     pub fn new(vendor: &Rc<Vendor>, k: &KroneckerSum, sets: usize, threads: usize) -> Result<Self> {
         let kernels = Kernels::load(vendor, k.block(), k.stages(), threads)?;
         Ok(Self { kernels, pairs: Pairs::new(vendor, k, Layout::Columns, sets)? })

@@ -1,4 +1,5 @@
-//! Point-block matrices on the device and products with them by the vendor's libraries: CU-Solver's (Alg. 4), bsrmm.
+//! Point-block matrices on the device, and products with them by the vendor's libraries: CU-Solver's (Alg. 4)
+//! and bsrmm.
 
 use super::calls::{OP, call};
 use super::csr::SpMv;
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Mutex;
 
-/// How the numbers of a block are stored.
+/// Storage order of the numbers of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     Rows,
@@ -37,7 +38,7 @@ impl Layout {
     }
 }
 
-/// A point-block matrix on the host as the vendor wants it, with 32-bit indices.
+/// A point-block matrix on the host in the vendor's form, with 32-bit indices.
 pub(super) struct HostBlocks<'a> {
     a: &'a Bsr,
     layout: Layout,
@@ -65,7 +66,7 @@ impl<'a> HostBlocks<'a> {
     }
 }
 
-/// The values of a matrix in a layout of its blocks.
+/// Returns the values of a matrix in a layout of its blocks.
 fn turned(a: &Bsr, layout: Layout) -> Cow<'_, [f64]> {
     let b = a.block();
     if layout == Layout::Rows || b == 1 {
@@ -88,7 +89,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// M and L, sharing their pattern where it is one.
+    /// Uploads M and L, which share their pattern if they have the same.
     pub fn pair(vendor: &Vendor, [m, l]: [&Bsr; 2], layout: Layout) -> Result<[Self; 2]> {
         let first = HostBlocks::new(m, layout).upload(vendor)?;
         let second = match m.same_pattern(l) {
@@ -110,7 +111,7 @@ impl Blocks {
         Ok(Self { rows, columns, block, count, layout, values, pattern })
     }
 
-    /// Another copy, for a set of buffers of its own.
+    /// Returns another copy, for a set of buffers of its own.
     fn again(&self, vendor: &Vendor) -> Result<Self> {
         let device = &vendor.device;
         let copy = |from: &Buffer<i32>| -> Result<Buffer<i32>> {
@@ -122,19 +123,19 @@ impl Blocks {
         Ok(Self { pattern, ..self.refilled(vendor)? })
     }
 
-    /// The same pattern with a copy of the values, which a factorisation overwrites.
+    /// Returns the same pattern with a copy of the values, which a factorisation overwrites.
     pub fn refilled(&self, vendor: &Vendor) -> Result<Self> {
         let mut values = vendor.zeros(self.values.len())?;
         vendor.device.copy(&self.values, &mut values, self.values.len())?;
         Ok(Self { values, pattern: self.pattern.clone(), ..*self })
     }
 
-    /// Of row pointers, columns and values.
+    /// Returns the addresses of row pointers, columns and values.
     pub fn addresses(&self) -> [u64; 3] {
         [self.pattern.0.pointer(), self.pattern.1.pointer(), self.values.pointer()]
     }
 
-    /// y = A x + β y by `cusparseDbsrmv`.
+    /// Computes y = A x + β y by `cusparseDbsrmv`.
     pub fn bsrmv(&self, vendor: &Vendor, x: u64, beta: f64, y: u64) -> Result<()> {
         let [n, m, count, b] = [self.rows, self.columns, self.count, self.block].map(|size| size as i32);
         let (how, matrix, [rows, columns, values]) =
@@ -146,7 +147,7 @@ impl Blocks {
         )
     }
 
-    /// Y = A X + β Y for s vectors by `cusparseDbsrmm`.
+    /// Computes Y = A X + β Y for s vectors by `cusparseDbsrmm`.
     fn bsrmm(&self, vendor: &Vendor, s: usize, x: u64, beta: f64, y: u64) -> Result<()> {
         let [n, s, count, b] = [self.rows, s, self.count, self.block].map(|size| size as i32);
         let (how, matrix, [rows, columns, values]) =
@@ -161,7 +162,8 @@ impl Blocks {
     }
 }
 
-/// The layout that `cusparseDbsrmv` is faster with, timed once a block size and number of blocks in a process.
+/// Returns the layout with the faster `cusparseDbsrmv`, timed once per block size and number of blocks in a
+/// process.
 pub(super) fn faster_layout(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Layout> {
     static KNOWN: Mutex<Vec<((usize, usize), Layout)>> = Mutex::new(Vec::new());
     let known = || KNOWN.lock().unwrap_or_else(|e| e.into_inner());
@@ -180,21 +182,21 @@ pub(super) fn faster_layout(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Layout> {
     Ok(layout)
 }
 
-/// A matrix with the vendor's product: bsrmv, or SpMV for single numbers, which bsrmv does not take.
+/// A matrix with the vendor's product: bsrmv, or SpMV for scalar matrices, which bsrmv does not support.
 pub(super) struct Matrix {
-    // Before the arrays, so that descriptors go first.
+    // Declared before the arrays, so that descriptors are dropped first.
     spmv: Option<SpMv>,
     pub blocks: Rc<Blocks>,
     vendor: Rc<Vendor>,
 }
 
 impl Matrix {
-    /// With the faster layout or algorithm.
+    /// Creates the product with the faster layout or algorithm.
     pub fn best(vendor: &Rc<Vendor>, a: &Bsr) -> Result<Self> {
         Self::of(vendor, HostBlocks::new(a, faster_layout(vendor, a)?).upload(vendor)?)
     }
 
-    /// Blocks as they are; single numbers with the faster algorithm.
+    /// Creates the product of given blocks; scalar matrices use the faster algorithm.
     fn of(vendor: &Rc<Vendor>, blocks: Blocks) -> Result<Self> {
         let algorithm = match blocks.block {
             1 => Some(SpMv::faster(vendor, &blocks)?),
@@ -203,16 +205,16 @@ impl Matrix {
         Self::with(vendor, Rc::new(blocks), algorithm)
     }
 
-    /// With an algorithm for single numbers.
+    /// Creates the product with a given algorithm for scalar matrices.
     pub fn with(vendor: &Rc<Vendor>, blocks: Rc<Blocks>, algorithm: Option<Algorithm>) -> Result<Self> {
         let [rows, columns, values] = blocks.addresses();
-        // No vector is read before a product, so any address will do.
+        // No vector is read before a product, so any address is valid.
         let arrays = [rows, columns, values, values];
         let new = |algorithm| SpMv::new(vendor, blocks.rows, blocks.count, arrays, algorithm, true);
         Ok(Self { spmv: algorithm.map(new).transpose()?, blocks, vendor: vendor.clone() })
     }
 
-    /// y = A x + β y.
+    /// Computes y = A x + β y.
     pub fn multiply(&self, x: u64, beta: f64, y: u64) -> Result<()> {
         match &self.spmv {
             Some(spmv) => spmv.run(x, beta, y),
@@ -220,7 +222,7 @@ impl Matrix {
         }
     }
 
-    /// That of single numbers.
+    /// Returns the algorithm of a scalar matrix.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.spmv.as_ref().map(|spmv| spmv.algorithm)
     }
@@ -234,18 +236,18 @@ impl Matrix {
     }
 }
 
-/// A map between addresses with vectors of its own, in an order of its own.
+/// A map between addresses, with its own vectors in its own order.
 pub(super) struct OnDevice<'a> {
     vendor: Rc<Vendor>,
     order: Order<'a>,
     sets: Vec<[Rc<Buffer<f64>>; 2]>,
-    /// What a product passes through.
+    /// The intermediate vector of a product.
     middle: Option<Rc<Buffer<f64>>>,
     run: Box<dyn Fn(usize, u64, u64) -> Result<()> + 'a>,
 }
 
 impl<'a> OnDevice<'a> {
-    /// `run` gets the number of a set and the addresses of x and y, of `n` numbers each.
+    /// Creates the map; `run` gets the number of a set and the addresses of x and y, with `n` numbers each.
     pub fn new(
         vendor: &Rc<Vendor>,
         (order, n, sets): (Order<'a>, usize, usize),
@@ -257,7 +259,7 @@ impl<'a> OnDevice<'a> {
         Ok(Box::new(Self { vendor: vendor.clone(), order, sets, middle, run: Box::new(run) }))
     }
 
-    /// On vectors that others use too, in the order of the given matrix.
+    /// Creates the map on shared vectors, in the order of the given matrix.
     pub fn shared(
         vendor: &Rc<Vendor>,
         vectors: [Rc<Buffer<f64>>; 2],
@@ -267,7 +269,7 @@ impl<'a> OnDevice<'a> {
         Box::new(Self { vendor: vendor.clone(), order: Order::Given, sets: vec![vectors], middle: None, run })
     }
 
-    /// One of them; where there are fewer than are wanted, some again.
+    /// Returns the vectors of a set; if there are fewer sets than requested, they repeat.
     fn set(&self, set: usize) -> &[Rc<Buffer<f64>>; 2] {
         &self.sets[set % self.sets.len()]
     }
@@ -291,20 +293,21 @@ impl Apply for OnDevice<'_> {
     }
 }
 
-/// CU-Solver's product, vectors stage after stage: memset and s² `cublasDaxpy` (x̃ = X Aᵀ), then s products, for M and then for L.
+/// CU-Solver's product, with vectors stored stage by stage: memset and s² `cublasDaxpy` (x̃ = X Aᵀ), then s
+/// products, for M and then for L.
 pub(super) struct CuSolver {
     vendor: Rc<Vendor>,
     pub block: usize,
     pub stages: usize,
-    /// Numbers of a stage of y.
+    /// Numbers per stage of y.
     pub q: usize,
-    /// From one stage of x̃ to the next: with room for ghosts where the matrices have columns for them.
+    /// Stride between stages of x̃: it includes ghosts if the matrices have columns for them.
     pub p: usize,
     /// A and τB, row by row.
     coefficients: [Vec<f64>; 2],
-    /// M and L; copies of them where several sets of buffers are in rotation.
+    /// M and L; with several sets of buffers in rotation, copies of them.
     sets: Vec<[Matrix; 2]>,
-    /// x̃, for both matrices where they are combined before either is multiplied.
+    /// x̃; one for both matrices if they are combined before either is multiplied.
     middle: Rc<Buffer<f64>>,
     both: bool,
 }
@@ -315,7 +318,7 @@ impl CuSolver {
         Self::of(vendor, &Terms::kronecker(k), [&k.m, &k.l], sets, false)
     }
 
-    /// Of a rank's matrices, whose terms have the coefficients.
+    /// Creates the product of a rank's matrices; `terms` has the coefficients.
     pub fn of(
         vendor: &Rc<Vendor>,
         terms: &Terms,
@@ -343,11 +346,11 @@ impl CuSolver {
         })
     }
 
-    /// Address of stage i of x̃ for matrix t.
+    /// Returns the address of stage i of x̃ for matrix t.
     pub fn middle(&self, t: usize, i: usize) -> u64 {
         self.middle.at((if self.both { t * self.stages } else { 0 } + i) * self.p)
     }
-    /// x̃ = X Aᵀ for matrix t.
+    /// Computes x̃ = X Aᵀ for matrix t.
     pub fn combine(&self, t: usize, x: u64) -> Result<()> {
         let (v, s, q) = (&self.vendor, self.stages, self.q);
         v.fill(self.middle(t, 0), s * self.p, 0)?;
@@ -358,12 +361,12 @@ impl CuSolver {
         }
         Ok(())
     }
-    /// Stage i of y: matrix t times x̃; the second one adds.
+    /// Computes stage i of y: matrix t times x̃; the second matrix adds.
     pub fn product(&self, set: usize, t: usize, i: usize, y: u64) -> Result<()> {
         let matrices = &self.sets[set % self.sets.len()];
         matrices[t].multiply(self.middle(t, i), t as f64, y + 8 * (i * self.q) as u64)
     }
-    /// y = (A⊗M + τB⊗L)x with vectors at device addresses.
+    /// Computes y = (A⊗M + τB⊗L)x with vectors at device addresses.
     pub fn multiply(&self, set: usize, x: u64, y: u64) -> Result<()> {
         for t in 0..2 {
             self.combine(t, x)?;
@@ -379,24 +382,24 @@ impl CuSolver {
         let matrix = &self.sets[0][0];
         format!("{}{}", if self.block == 1 { "SpMV " } else { "" }, matrix.notes())
     }
-    /// x̃, to be poisoned.
+    /// Returns x̃, to be poisoned.
     pub fn through(&self) -> Option<Rc<Buffer<f64>>> {
         Some(self.middle.clone())
     }
 }
 
-/// A and τB, row by row.
+/// Returns A and τB, row by row.
 pub(super) fn coefficients(terms: &Terms) -> [Vec<f64>; 2] {
     std::array::from_fn(|t| terms.terms()[t].0.values().to_vec())
 }
 
-/// The same on the device.
+/// Uploads A and τB.
 pub(super) fn uploaded(vendor: &Vendor, terms: &Terms) -> Result<[Buffer<f64>; 2]> {
     let [a, b] = coefficients(terms);
     Ok([vendor.device.upload(&a, "A")?, vendor.device.upload(&b, "B")?])
 }
 
-/// Sets of matrices in rotation with the coefficients on the device, and the one intermediate vector X̃.
+/// Rotating sets of matrices with the coefficients on the device, and the intermediate vector X̃.
 pub(super) struct Pairs {
     pub vendor: Rc<Vendor>,
     pub stages: usize,
@@ -420,7 +423,7 @@ impl Pairs {
         })
     }
 
-    /// X̃ = X Aᵀ by one gemm and Y = M X̃ by bsrmm, then the same with L.
+    /// Computes X̃ = X Aᵀ by one gemm and Y = M X̃ by bsrmm, then the same with L.
     pub fn bsrmm(&self, set: usize, x: u64, y: u64) -> Result<()> {
         let (middle, s) = (self.middle.pointer(), self.stages);
         for t in 0..2 {

@@ -1,7 +1,7 @@
 //! cuBLAS and cuSPARSE on Krylith's stream: thin calls with checked statuses.
 //!
-//! Pointers are device addresses of buffers that the caller holds and that are large enough; every caller is in this
-//! folder.
+//! Pointers are device addresses of buffers that the caller owns and that are large enough; every caller is
+//! in this folder.
 
 use cudarc::cublas::sys as blas;
 use cudarc::cusparse::sys as sparse;
@@ -12,12 +12,12 @@ use krylith_core::{Error, Result};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Numbers that one read-back may bring.
+/// Largest count of numbers that one read-back copies.
 const PINNED: usize = 256;
 
-/// Handles of both libraries, and pinned memory for scalars that come back.
+/// Handles of both libraries, and pinned memory for scalars that return to the host.
 pub(crate) struct Vendor {
-    /// Scalars that come back; before the device, whose context it needs to the end.
+    /// Scalars that return; declared before the device, because they need its context when dropped.
     pinned: Pinned,
     pub device: Arc<Device>,
     blas: blas::cublasHandle_t,
@@ -25,18 +25,18 @@ pub(crate) struct Vendor {
     pub matrix: sparse::cusparseMatDescr_t,
 }
 
-/// A library that is missing, with the way to get it.
+/// Returns the error for a missing library, with the remedy.
 pub(crate) fn missing(library: &str, message: impl Into<String>) -> Error {
     Error::Library {
         library: library.into(),
         message: message.into(),
-        remedy: "install the CUDA 13 toolkit's libraries and put their folder into LD_LIBRARY_PATH".into(),
+        remedy: "install the libraries of the CUDA 13 toolkit and add their folder to LD_LIBRARY_PATH".into(),
     }
 }
 
-/// Runs `f`, and turns a panic of the loading layer ("Missing symbol …") into an error.
+/// Runs `f`, and converts a panic of the loading layer ("Missing symbol …") to an error.
 pub(crate) fn loading<T>(library: &str, f: impl FnOnce() -> Result<T>) -> Result<T> {
-    // The hook belongs to the process, and ranks of several GPUs load at the same time.
+    // The panic hook is global to the process, and ranks of several GPUs load at the same time.
     static HOOK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = HOOK.lock().unwrap_or_else(|e| e.into_inner());
     let hook = std::panic::take_hook();
@@ -45,7 +45,7 @@ pub(crate) fn loading<T>(library: &str, f: impl FnOnce() -> Result<T>) -> Result
     std::panic::set_hook(hook);
     done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        Err(missing(library, text.unwrap_or_else(|| "the library does not load".into())))
+        Err(missing(library, text.unwrap_or_else(|| "the library cannot be loaded".into())))
     })
 }
 
@@ -70,7 +70,7 @@ impl Vendor {
         device.stream().context().bind_to_thread().map_err(|e| vendor.failure("cuCtxSetCurrent", e))?;
         let stream = device.stream().cu_stream();
         loading("libcublas.so.13", || {
-            // SAFETY: a handle is made once and destroyed once; the stream lives as long as the device.
+            // SAFETY: a handle is created once and destroyed once; the stream lives as long as the device.
             let (made, set) = unsafe {
                 let made = blas::cublasCreate_v2(&mut vendor.blas);
                 (made, blas::cublasSetStream_v2(vendor.blas, stream.cast()))
@@ -111,7 +111,7 @@ impl Vendor {
         }
         Err(self.error(call, format!("{status:?}")))
     }
-    /// An event, with a time or without.
+    /// Creates an event, with or without timing.
     pub fn event(&self, timed: bool) -> Result<CudaEvent> {
         let flags = match timed {
             true => CUevent_flags::CU_EVENT_DEFAULT,
@@ -124,7 +124,7 @@ impl Vendor {
         self.sparse
     }
 
-    /// Versions of cuBLAS and cuSPARSE as they count.
+    /// Returns the versions of cuBLAS and cuSPARSE in their own numbering.
     pub fn versions(&self) -> (i32, i32) {
         let (mut b, mut s) = (0, 0);
         // SAFETY: each writes one integer.
@@ -135,7 +135,7 @@ impl Vendor {
         (b, s)
     }
 
-    /// Fills whole bytes: 0, or 0xFF which makes every f64 a NaN.
+    /// Fills memory with a byte: 0, or 0xFF, which makes every f64 a NaN.
     pub fn fill(&self, at: u64, numbers: usize, byte: u8) -> Result<()> {
         let stream = self.device.stream().cu_stream();
         // SAFETY: the caller's buffer holds `numbers` f64 from `at` on.
@@ -149,40 +149,42 @@ impl Vendor {
         let done = unsafe { driver::memcpy_dtod_async(to, from, 8 * numbers, stream) };
         done.map_err(|e| self.failure("cuMemcpyDtoDAsync", e))
     }
-    /// Starts bringing f64 to pinned memory, to place `at`; [`pinned`](Self::pinned) is valid after a wait.
+    /// Starts a copy of f64 to pinned memory, at index `at`; [`pinned`](Self::pinned) is valid after a wait.
     pub fn fetch(&self, from: u64, at: usize, numbers: usize) -> Result<()> {
         let stream = self.device.stream().cu_stream();
-        // SAFETY: nobody reads the memory before the stream was waited for; it outlives the copy.
+        // SAFETY: no thread reads the memory before it has waited for the stream; the memory outlives the
+        // copy.
         let done = unsafe { driver::memcpy_dtoh_async(self.pinned.write(at, numbers), from, stream) };
         done.map_err(|e| self.failure("cuMemcpyDtoHAsync", e))
     }
-    /// A number that was fetched.
+    /// Returns a fetched number.
     pub fn pinned(&self, at: usize) -> f64 {
         assert!(at < PINNED);
-        // SAFETY: in bounds; written by the device before the wait that callers make.
+        // SAFETY: in bounds; the device wrote it before the wait that callers make.
         unsafe { self.pinned.at.add(at).read_volatile() }
     }
 
-    /// y += a x.
+    /// Computes y += a x.
     pub fn axpy(&self, n: usize, a: f64, x: u64, y: u64) -> Result<()> {
         // SAFETY: the caller's buffers hold n f64; `a` is read before the call returns.
         let done = unsafe { blas::cublasDaxpy_v2(self.blas, n as i32, &a, x as _, 1, y as _, 1) };
         self.blas("cublasDaxpy", done)
     }
-    /// xᵀy on the host; waits. The result arrives in pinned memory.
+    /// Returns xᵀy on the host; waits. The result arrives in pinned memory.
     pub fn dot(&self, n: usize, x: u64, y: u64) -> Result<f64> {
         // SAFETY: the caller's buffers hold n f64; in host pointer mode the call waits for the result.
         let done = unsafe { blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, self.pinned.at) };
         self.blas("cublasDdot", done)?;
         Ok(self.pinned(0))
     }
-    /// xᵀy to a device address, in stream order.
+    /// Writes xᵀy to a device address, in stream order.
     pub fn dot_on_device(&self, n: usize, x: u64, y: u64, to: u64) -> Result<()> {
         let (host, device) = (
             blas::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST,
             blas::cublasPointerMode_t::CUBLAS_POINTER_MODE_DEVICE,
         );
-        // SAFETY: the caller's buffers hold n f64, and one at `to`; every other call of this file passes host scalars.
+        // SAFETY: the caller's buffers hold n f64, and one at `to`; every other call in this file passes host
+        // scalars.
         let (done, back) = unsafe {
             let _ = blas::cublasSetPointerMode_v2(self.blas, device);
             let done = blas::cublasDdot_v2(self.blas, n as i32, x as _, 1, y as _, 1, to as _);
@@ -191,20 +193,20 @@ impl Vendor {
         self.blas("cublasDdot", done)?;
         self.blas("cublasSetPointerMode", back)
     }
-    /// ‖x‖ on the host; waits.
+    /// Returns ‖x‖ on the host; waits.
     pub fn norm(&self, n: usize, x: u64) -> Result<f64> {
         // SAFETY: as for `dot`.
         let done = unsafe { blas::cublasDnrm2_v2(self.blas, n as i32, x as _, 1, self.pinned.at) };
         self.blas("cublasDnrm2", done)?;
         Ok(self.pinned(0))
     }
-    /// x *= a.
+    /// Computes x *= a.
     pub fn scale(&self, n: usize, a: f64, x: u64) -> Result<()> {
         // SAFETY: the caller's buffer holds n f64.
         let done = unsafe { blas::cublasDscal_v2(self.blas, n as i32, &a, x as _, 1) };
         self.blas("cublasDscal", done)
     }
-    /// y = a Vᵀx + b y with `columns` columns of `n` numbers, or y = a V x + b y.
+    /// Computes y = a Vᵀx + b y with `columns` columns of `n` numbers, or y = a V x + b y.
     pub fn gemv(
         &self,
         transposed: bool,
@@ -225,7 +227,8 @@ impl Vendor {
             unsafe { blas::cublasDgemv_v2(self.blas, how, m, k, &a, v as _, m, x as _, 1, &b, y as _, 1) };
         self.blas("cublasDgemv", done)
     }
-    /// Y = X Cᵀ with X and Y of `n` rows and s columns, stage after stage, and C (row-major s×s) on the device.
+    /// Computes Y = X Cᵀ, where X and Y have `n` rows and s columns, stage by stage, and C (row-major s×s) is
+    /// on the device.
     pub fn combine_stages(&self, n: usize, s: usize, x: u64, c: u64, y: u64) -> Result<()> {
         let (m, k) = (n as i32, s as i32);
         let op = blas::cublasOperation_t::CUBLAS_OP_N;
@@ -237,25 +240,25 @@ impl Vendor {
         self.blas("cublasDgemm", done)
     }
 
-    /// Numbers to the device; waits.
+    /// Copies numbers to the device; waits.
     pub fn write(&self, x: &[f64], to: u64) -> Result<()> {
         // SAFETY: the caller's buffer holds as many; the copy is waited for.
         let done = unsafe { driver::memcpy_htod_async(to, x, self.device.stream().cu_stream()) };
         done.map_err(|e| self.failure("cuMemcpyHtoDAsync", e))?;
         self.device.wait()
     }
-    /// Numbers from the device; waits.
+    /// Copies numbers from the device; waits.
     pub fn read(&self, from: &Buffer<f64>) -> Result<Vec<f64>> {
         let mut host = vec![0.0; from.len()];
         self.device.read(from, 0, &mut host)?;
         Ok(host)
     }
-    /// NaN everywhere.
+    /// Fills a buffer with NaN.
     pub fn poison(&self, buffer: &Buffer<f64>) -> Result<()> {
         self.fill(buffer.pointer(), buffer.len(), 0xFF)
     }
 
-    /// Device memory of zeros.
+    /// Allocates device memory and fills it with zeros.
     pub fn zeros(&self, n: usize) -> Result<Buffer<f64>> {
         self.device.zeros(n, "a baseline's vector")
     }
@@ -264,7 +267,7 @@ impl Vendor {
 impl Drop for Vendor {
     fn drop(&mut self) {
         let _ = self.device.wait();
-        // SAFETY: each was made once, or is null and skipped.
+        // SAFETY: each handle was created once, or is null and skipped.
         unsafe {
             if !self.blas.is_null() {
                 let _ = blas::cublasDestroy_v2(self.blas);
@@ -279,19 +282,19 @@ impl Drop for Vendor {
     }
 }
 
-/// Page-locked numbers of the host that every thread and every GPU of the process may read.
+/// Page-locked numbers on the host that every thread and every GPU of the process may read.
 pub(super) struct Pinned {
     at: *mut f64,
     len: usize,
 }
 
-// SAFETY: plain memory without an owner thread; those who share it say who writes when.
+// SAFETY: plain memory without an owner thread; the users of a shared one decide who writes when.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// In the context of the vendor's device.
+    /// Allocates in the context of the vendor's device.
     pub fn new(vendor: &Vendor, len: usize) -> Result<Self> {
         const PORTABLE: u32 = 1;
         // SAFETY: freed once, in `drop`.

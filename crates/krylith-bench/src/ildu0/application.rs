@@ -1,4 +1,4 @@
-//! What is measured: applications of a preconditioner, solvers around them, and what they cost to set up.
+//! The measured items: applications of a preconditioner, solvers with them, and the cost of their set-up.
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
@@ -7,10 +7,10 @@ use crate::samples::Samples;
 use krylith_core::Result;
 use krylith_core::matrix::Bsr;
 
-/// What an application computes, for the check.
+/// The result of an application, for the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Solves {
-    /// (I + L)⁻¹ x, where blocks of D are factored further: Λ⁻¹ (I + L)⁻¹ x.
+    /// (I + L)⁻¹ x; if blocks of D are factored further, Λ⁻¹ (I + L)⁻¹ x.
     LowerInBlocks,
     /// D⁻¹ (I + L)⁻¹ x.
     LowerScaled,
@@ -18,37 +18,38 @@ pub(crate) enum Solves {
     All,
 }
 
-/// Which matrix it was factorised from.
+/// The matrix from which factors were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// The whole one.
+    /// The whole matrix.
     Whole,
-    /// The one in which nothing couples subdomains.
+    /// The matrix without entries that couple subdomains.
     Decomposed,
 }
 
 pub(crate) struct Application<'a> {
-    /// What a table calls it; the paper's names where they are the paper's.
+    /// Name in tables; the paper's name for its algorithms.
     pub name: String,
-    /// Settings that were chosen by measurement.
+    /// Settings chosen by measurement.
     pub notes: String,
     pub of: Of,
     pub solves: Solves,
-    /// Rows of the given matrix in the order of elimination, and where each subdomain begins, where that is not the order
-    /// of the case's systems: incomplete factors depend on it.
+    /// Rows of the given matrix in the order of elimination, and the start of each subdomain; `None` for the
+    /// order of the case's systems. Incomplete factors depend on this order.
     pub order: Option<(Vec<u32>, Vec<usize>)>,
-    /// Krylith's own.
+    /// True for Krylith's own applications.
     pub ours: bool,
-    /// Bytes that one application moves, by its own declaration: factors, columns and levels of every subdomain,
-    /// vectors.
+    /// Bytes that one application moves, by its own declaration: factors, columns and levels of every
+    /// subdomain, and vectors.
     pub bytes: u64,
-    /// Largest relative difference from the reference that passes: more than [`TOLERANCE`] only where factors are stored in f32.
+    /// Largest accepted relative difference from the reference: above [`TOLERANCE`] only if factors are
+    /// stored in f32.
     pub tolerance: f64,
     pub vectors: Box<dyn Apply + 'a>,
 }
 
 impl<'a> Application<'a> {
-    /// A baseline, in the order of the case's systems.
+    /// Creates a baseline, in the order of the case's systems.
     pub fn baseline(
         (name, notes): (&str, String),
         (of, solves): (Of, Solves),
@@ -62,21 +63,21 @@ impl<'a> Application<'a> {
 
 pub(crate) const TOLERANCE: f64 = 1e-10;
 
-/// A solver for A x = b from x = 0, with everything set up.
+/// A solver of A x = b from x = 0, set up completely.
 pub(crate) trait Solver {
     fn name(&self) -> String;
     fn ours(&self) -> bool {
         false
     }
-    /// Seconds before its first solve: partition, analysis, factorisation, upload of the factors.
+    /// Returns the seconds before its first solve: partition, analysis, factorisation, upload of the factors.
     fn setup(&self) -> f64;
-    /// ‖r‖/‖b‖ before the first iteration and after each, to `rtol` or for `most` iterations.
+    /// Solves to `rtol` or for `most` iterations; returns ‖r‖/‖b‖ before the first iteration and after each.
     fn solve(&mut self, rtol: f64, most: usize) -> Result<Vec<f64>>;
-    /// x, in the order of the given matrix; waits.
+    /// Returns x in the order of the given matrix; waits.
     fn solution(&mut self) -> Result<Vec<f64>>;
 }
 
-/// One cost that is paid before a solve.
+/// A cost that is paid before a solve.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub name: String,
@@ -88,7 +89,7 @@ pub(crate) struct Candidates<'a> {
     pub applications: Vec<Application<'a>>,
     pub solvers: Vec<Box<dyn Solver + 'a>>,
     pub setups: Vec<Setup>,
-    /// What could not be made, by name, and why.
+    /// Names of items that could not be created, with the reason.
     pub failures: Vec<String>,
 }
 
@@ -104,15 +105,15 @@ pub(crate) struct Case {
     pub decomposed: SubdomainSystem,
     /// Reference factors of the decomposed matrix.
     pub factors: Factors,
-    /// Seconds of Alg. 3.1 and of Alg. 3.2 with the dropping, on the host.
+    /// Seconds of Alg. 3.1, and of Alg. 3.2 with the dropping, on the host.
     pub partition: [f64; 2],
 }
 
-/// A device that has something to compare with.
+/// A device with baselines to compare with.
 pub(crate) trait Ground: Platform {
-    /// Baselines, their set-up timed.
+    /// Creates the baselines; their set-up is timed.
     fn baselines<'a>(&'a self, case: &'a Case, progress: &mut dyn FnMut(&str)) -> Result<Candidates<'a>>;
-    /// Krylith's own, by [`add`](super::ours::add); nothing on a device without subdomain factors.
+    /// Adds Krylith's own by [`add`](super::ours::add); adds nothing on a device without subdomain factors.
     fn ours<'a>(&'a self, _: &'a Case, _: &mut Candidates<'a>) -> Result<()> {
         Ok(())
     }

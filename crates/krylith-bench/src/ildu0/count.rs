@@ -1,42 +1,45 @@
 //! Bytes that one application moves, by formula.
 //!
-//! Every subdomain's own columns, levels and row lists count, although those of equal boxes are equal; vectors count
-//! once in and once out of memory, and not where they stay in shared memory.
+//! Every subdomain's own columns, levels and row lists count, although those of equal boxes are equal.
+//! Vectors count once when read from memory and once when written, and not while they stay in shared memory.
 
 use super::levels::Dag;
 use super::system::SubdomainSystem;
 
-/// Vectors: x read and y written.
+/// Returns the bytes of the vectors: x read and y written.
 pub(crate) fn vectors(s: &SubdomainSystem) -> u64 {
     16 * s.len() as u64
 }
 
-/// What a library must read to solve with a lower and an upper triangle in one CSR or BSR array: numbers and 4-byte
-/// columns once (the diagonal in U alone), 4-byte row pointers twice, and a vector between the two solves.
+/// Returns the least bytes that a library reads to solve with a lower and an upper triangle in one CSR or BSR
+/// array. Numbers and 4-byte columns are read once (the diagonal in U alone), and 4-byte row pointers twice.
+/// A vector passes between the two solves.
 pub(crate) fn triangles(s: &SubdomainSystem) -> u64 {
     let (n, bb) = (s.block_rows() as u64, (s.a.block() * s.a.block()) as u64);
     s.blocks() as u64 * (8 * bb + 4) + 2 * 4 * (n + 1) + 2 * vectors(s)
 }
 
-/// The lower one of them alone.
+/// Returns the bytes of the lower triangle alone.
 pub(crate) fn lower_triangle(s: &SubdomainSystem, strict: usize) -> u64 {
     let (n, bb) = (s.block_rows() as u64, (s.a.block() * s.a.block()) as u64);
-    // Blocks of the diagonal hold a lower triangle too where they are larger than 1.
+    // Diagonal blocks larger than 1 contain a lower triangle, too.
     let diagonal = if s.a.block() == 1 { 0 } else { n * (8 * bb + 4) };
     strict as u64 * (8 * bb + 4) + diagonal + 4 * (n + 1) + vectors(s)
 }
 
-/// D⁻¹, a block a row.
+/// Returns the bytes of D⁻¹, one block per row.
 pub(crate) fn diagonal(s: &SubdomainSystem) -> u64 {
     8 * (s.len() * s.a.block()) as u64
 }
 
-/// A triangle edge by edge: numbers, 4 bytes for row and column, an edge pointer a level; subdomains' levels.
+/// Returns the bytes of a triangle by edges: numbers, 4 bytes for row and column, an edge pointer per level,
+/// and the subdomains' levels.
 pub(crate) fn edges(s: &SubdomainSystem, dag: &Dag) -> u64 {
     8 * dag.edge_values.len() as u64 + 4 * dag.pairs.len() as u64 + level_pointers(s, dag)
 }
 
-/// A triangle row by row: numbers, 2-byte columns, 2-byte rows, an entry pointer a row, a row pointer a level.
+/// Returns the bytes of a triangle by rows: numbers, 2-byte columns, 2-byte rows, an entry pointer per row, a
+/// row pointer per level.
 pub(crate) fn vertices(s: &SubdomainSystem, dag: &Dag) -> u64 {
     8 * dag.values.len() as u64
         + 2 * dag.columns.len() as u64
@@ -45,12 +48,12 @@ pub(crate) fn vertices(s: &SubdomainSystem, dag: &Dag) -> u64 {
         + level_pointers(s, dag)
 }
 
-/// The rows of every level, 2 bytes each.
+/// Returns the bytes of the rows of every level, 2 bytes each.
 pub(crate) fn rows(dag: &Dag) -> u64 {
     2 * dag.rows.len() as u64
 }
 
-/// A pointer a level, and two a subdomain: its levels and its rows.
+/// Returns the bytes of a pointer per level, and two per subdomain: its levels and its rows.
 pub(crate) fn level_pointers(s: &SubdomainSystem, dag: &Dag) -> u64 {
     4 * dag.row_ptr.len() as u64 + 8 * (s.count() as u64 + 1)
 }

@@ -1,9 +1,10 @@
-//! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs: strong scaling of the application, which talks to nobody, and of the whole
-//! solver, which the paper left to future work (its Fig. 5.8 has the application alone).
+//! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs: strong scaling of the application, which needs no communication,
+//! and of the whole solver. The paper measured only the application (its Fig. 5.8) and left the solver to
+//! future work.
 //!
-//! Ranks hold whole layers of boxes, so the preconditioner is the same on any number of GPUs. Before a time is kept, norm
-//! and a weighted sum of an application, the first five residuals of BiCGSTAB and its true residual must be those of
-//! one GPU.
+//! Ranks hold whole layers of boxes, so the preconditioner is the same on any number of GPUs. Before a time
+//! is kept, three results must equal those on one GPU. They are the norm and a weighted sum of an
+//! application, the first five residuals of BiCGSTAB, and its true residual.
 
 use super::{BOX, MOST, RTOL};
 use crate::cuda::CudaPlatform;
@@ -26,10 +27,11 @@ use std::sync::Arc;
 /// The paper's first three Laplacians, in blocks of 3.
 const GRIDS: [[usize; 3]; 3] = [[128, 128, 128], [256, 128, 128], [256, 256, 128]];
 const BLOCK: usize = 3;
-/// Applications in a row of which one sample is the mean: starting one costs as much as a tenth of it.
+/// Number of consecutive applications per sample, which is their mean: starting one costs up to a tenth of
+/// it.
 const ROW: usize = 10;
 
-/// One size on one number of GPUs.
+/// A measurement of one size on one number of GPUs.
 struct Run {
     gpus: usize,
     grid: [usize; 3],
@@ -43,17 +45,18 @@ struct Run {
     check: std::result::Result<(), String>,
 }
 
-/// Runs it on 1, 2, 4, … and all of `gpus`.
+/// Runs the experiment on 1, 2, 4, … and all of `gpus`.
 ///
 /// # Errors
-/// A GPU or library that is missing, no room, an output file that cannot be written.
+/// Returns an error if a GPU or library is missing, if memory is not sufficient, or if an output file cannot
+/// be written.
 pub(super) fn run(gpus: &[usize], options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let p = CudaPlatform::open(gpus[0])?;
     let (describe, (_, bandwidth)) = (p.describe(), p.bandwidth()?);
     drop(p);
     let mut runs: Vec<Run> = Vec::new();
     for grid in GRIDS {
-        // Whole layers of boxes for every number of GPUs.
+        // Whole layers of boxes per GPU, for every number of GPUs.
         let mut grid = crate::systems::scaled(grid, options.scale.unwrap_or(1.0));
         grid[2] = grid[2].next_multiple_of(BOX[2] * gpus.len());
         for count in crate::options::counts(gpus.len()) {
@@ -94,7 +97,7 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
     let (mut b, mut u, zero) = (space.vector()?, space.vector()?, space.vector()?);
     space.write(&rhs, &mut b)?;
 
-    // What will be checked against one GPU.
+    // The quantities to compare with one GPU.
     ildu.apply(&space, &b, &mut u)?;
     let first = rows.first().map_or(0, |&r| r as usize * BLOCK);
     let mut sums = [0.0; 2];
@@ -129,17 +132,17 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
     Ok(Run { gpus, grid, application, solve, residuals, true_residual, sums, bytes: bytes[0], check })
 }
 
-/// The same as on one GPU, to rounding.
+/// Checks that the results equal those on one GPU, to rounding.
 fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
     let what = format!("{} on {} GPUs", sizes(run.grid), run.gpus);
     for (a, b) in one.sums.iter().zip(run.sums) {
         if !((a - b).abs() <= 1e-10 * one.sums[0].abs()) {
-            return Err(format!("{what}: an application sums to {b:e}, on one GPU to {a:e}"));
+            return Err(format!("{what}: an application sums to {b:e}; on one GPU it sums to {a:e}"));
         }
     }
     for (k, (a, b)) in one.residuals.iter().zip(&run.residuals).take(6).enumerate() {
         if !((a - b).abs() <= 1e-10 * one.residuals[0]) {
-            return Err(format!("{what}: residual {k} is {b:e}, on one GPU {a:e}"));
+            return Err(format!("{what}: residual {k} is {b:e}; on one GPU it is {a:e}"));
         }
     }
     if run.true_residual <= RTOL {
@@ -179,7 +182,7 @@ fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Asked, gpus: 
     let name = describe["name"].as_str().unwrap_or("unknown");
     let facts = vec![
         format!("{name}, GPUs {gpus:?}; a thread each in one process"),
-        format!("read bandwidth of one GPU {:.0} GB/s, of which every share is taken", bandwidth * 1e-9),
+        format!("read bandwidth of one GPU {:.0} GB/s, to which every share relates", bandwidth * 1e-9),
         format!(
             "{} samples of an application, each the mean of {ROW} in a row; of the slowest rank, median \
              (minimum–maximum)",

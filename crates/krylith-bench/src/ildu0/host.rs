@@ -1,4 +1,4 @@
-//! Baselines on a CPU: the sequential loops of the reference, and BiCGSTAB around them.
+//! Baselines on a CPU: the sequential loops of the reference, and BiCGSTAB with them.
 
 use super::reference::Factors;
 use super::system::SubdomainSystem;
@@ -39,7 +39,7 @@ struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// A K⁻¹ x and K⁻¹ x.
+    /// Returns A K⁻¹ x and K⁻¹ x.
     fn product(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (a, b) = (&self.case.a, self.case.a.block());
         let system = self.factorised.system;

@@ -1,10 +1,10 @@
-//! The DAG of a triangle, subdomain by subdomain: which rows may be computed together (§4.2), and the entries in that
-//! order.
+//! The DAG of a triangle, for each subdomain: rows that may be computed concurrently (§4.2), and the entries
+//! in that order.
 
 use super::system::SubdomainSystem;
 use krylith_core::{Error, Result};
 
-/// Which strict triangle of the matrix.
+/// A strict triangle of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Triangle {
     Lower,
@@ -20,8 +20,9 @@ impl Triangle {
     }
 }
 
-/// Level of each row within its subdomain: 0 without entries in the triangle, else one more than the deepest of those
-/// it needs. What Alg. 4.2 finds in as many rounds as there are levels.
+/// Returns the level of each row within its subdomain: 0 if it has no entries in the triangle, else one more
+/// than the largest level of the rows it depends on. Alg. 4.2 finds the same in as many rounds as there are
+/// levels.
 pub(crate) fn levels(s: &SubdomainSystem, triangle: Triangle) -> Vec<u32> {
     let n = s.block_rows();
     let mut level = vec![0u32; n];
@@ -36,7 +37,7 @@ pub(crate) fn levels(s: &SubdomainSystem, triangle: Triangle) -> Vec<u32> {
     level
 }
 
-/// A strict triangle in the order in which it is traversed. Numbers of rows and columns are 16-bit and count within
+/// A strict triangle in the order of its traversal. Numbers of rows and columns are 16-bit and relative to
 /// the subdomain; blocks are row-major.
 pub(crate) struct Dag {
     /// Subdomain p has the levels `levels[p]..levels[p + 1]`.
@@ -48,22 +49,24 @@ pub(crate) struct Dag {
     pub entry_ptr: Vec<i32>,
     pub columns: Vec<u16>,
     pub values: Vec<f64>,
-    /// Level l has the entries `edge_ptr[l]..edge_ptr[l + 1]` (edge-centric): row·2¹⁶ + column, first entries of all its
-    /// rows before all second ones, so that neighbouring threads seldom add to the same number.
+    /// Level l has the entries `edge_ptr[l]..edge_ptr[l + 1]` (edge-centric): row·2¹⁶ + column. The first
+    /// entries of all its rows precede all second ones, so that neighbouring threads seldom add to the same
+    /// number.
     pub edge_ptr: Vec<i32>,
     pub pairs: Vec<u32>,
     pub edge_values: Vec<f64>,
 }
 
 impl Dag {
-    /// `values` are blocks in the pattern of the system.
+    /// Builds the DAG; `values` are blocks in the pattern of the system.
     ///
     /// # Errors
-    /// A subdomain of more rows than 16 bits number, or more entries than 31 bits.
+    /// Returns an error if a subdomain has more rows than 16 bits count, or more entries than 31 bits count.
     pub fn new(s: &SubdomainSystem, triangle: Triangle, values: &[f64]) -> Result<Self> {
         if s.largest() > 1 << 16 || s.blocks() > i32::MAX as usize {
             return Err(Error::Unsupported(format!(
-                "the paper's kernels on a subdomain of {} rows of {} blocks; cut smaller ones",
+                "the paper's kernels cannot run on a subdomain of {} rows of {} blocks; use \
+                 smaller subdomains",
                 s.largest(),
                 s.blocks()
             )));
@@ -133,7 +136,7 @@ mod tests {
             let level = levels(&s, triangle);
             for (i, &row) in s.rows.iter().enumerate() {
                 let (x, y, z) = (row as usize % 5, row as usize / 5 % 4, row as usize / 20);
-                // The second box in x is 2 wide.
+                // The second box along x is 2 wide.
                 let (width, x) = if x < 3 { (3, x) } else { (2, x - 3) };
                 let up = x + y % 2 + z;
                 let expected = if triangle == Triangle::Lower { up } else { width - 1 + 1 + 2 - up };

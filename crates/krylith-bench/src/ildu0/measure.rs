@@ -23,11 +23,11 @@ pub(super) struct Row {
     pub solves: Solves,
     pub ours: bool,
     pub bytes: u64,
-    /// Again and again on the same buffers.
+    /// Repeated runs on the same buffers.
     pub alone: Samples,
-    /// After other data went through the caches.
+    /// Runs after other data passed through the caches.
     pub cold: Samples,
-    /// Largest relative difference from the reference, or what went wrong.
+    /// Largest relative difference from the reference, or the reason of a failure.
     pub check: Check,
 }
 
@@ -36,10 +36,10 @@ pub(super) struct Solve {
     pub ours: bool,
     pub setup: f64,
     pub samples: Samples,
-    /// Fewest and most iterations of all runs: atomics add in another order each time.
+    /// Fewest and most iterations of all runs: atomics add in a different order each time.
     pub iterations: [usize; 2],
     pub residuals: Vec<f64>,
-    /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or what went wrong.
+    /// ‖b − A x‖/‖b‖ at the end, recomputed on the host, or the reason of a failure.
     pub check: Check,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn case<P: Ground>(
     })
 }
 
-/// What an application must answer, in the order of the given matrix.
+/// Returns the expected result of an application, in the order of the given matrix.
 fn expected(s: &SubdomainSystem, f: &Factors, x: &[f64], solves: Solves) -> Vec<f64> {
     let lower = f.lower(s, &s.sort(x));
     let y = match solves {
@@ -132,7 +132,7 @@ fn difference(y: &[f64], expected: &[f64]) -> f64 {
     worst / size
 }
 
-/// Answers that are known by now, each with its order of elimination where that is one of its own.
+/// Reference results computed so far, each with its order of elimination if that is not the case's.
 struct Known<'a> {
     case: &'a Case,
     x: &'a [f64],
@@ -141,7 +141,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// In the order of the case's systems.
+    /// Returns the reference result, in the order of the case's systems.
     fn answer(&mut self, of: Of, solves: Solves, order: Option<&(Vec<u32>, Vec<usize>)>) -> Result<&[f64]> {
         let rows = order.map_or(&[][..], |order| &order.0);
         let at = match self.answers.iter().position(|k| (k.0, k.1) == (of, solves) && k.2 == rows) {
@@ -178,7 +178,7 @@ fn check(case: &Case, x: &[f64], applications: &mut [Application]) -> Result<Vec
         let (of, solves, mut notes) = (application.of, application.solves, application.notes.clone());
         let order = application.order.take();
         let found = known.answer(of, solves, order.as_ref()).and_then(|answer| one(application, x, answer));
-        // Other factors than the baselines', and no worse for it; but a reader must know.
+        // These factors differ from the baselines' and are equally good, but the report must say so.
         if order.is_some() && found.is_ok() {
             let natural = difference(&application.vectors.read(0)?, known.answer(of, solves, None)?);
             if natural > application.tolerance {
@@ -200,7 +200,7 @@ fn check(case: &Case, x: &[f64], applications: &mut [Application]) -> Result<Vec
     Ok(rows)
 }
 
-/// Twice over a poisoned result, for state that a first run leaves behind.
+/// Checks twice with a poisoned result, to detect state that a first run leaves.
 fn one(application: &mut Application, x: &[f64], answer: &[f64]) -> Result<f64> {
     let (Application { name, tolerance, vectors, .. }, mut worst) = (application, 0.0f64);
     vectors.write(x)?;
@@ -228,12 +228,13 @@ fn solves<P: Ground>(
             Ok(residuals) => {
                 let end = relative_residual(&case.a, &case.rhs, &solver.solution()?);
                 let last = residuals.last().copied().unwrap_or(f64::NAN);
-                // The recurrence of BiCGSTAB may drift a little from the true residual, and no more.
+                // The recurrence of BiCGSTAB may drift slightly from the true residual, but no more.
                 let check = if last <= plan.rtol && end <= 2.0 * plan.rtol {
                     Ok(end)
                 } else {
                     Err(format!(
-                        "{name}: after {} iterations its residual is {last:e} and the true one {end:e}",
+                        "{name}: after {} iterations the recurrence gives a residual of {last:e}; \
+                         the true residual is {end:e}",
                         residuals.len().saturating_sub(1)
                     ))
                 };

@@ -1,8 +1,10 @@
-//! The experiments of "Mapping sparse triangular solves to GPUs via fine-grained domain decomposition": one lower solve
-//! (its Table 5.2), one application of ILU(0) (Table 5.3), what cutting drops (Table 5.4), and BiCGSTAB (Tables 5.5, 5.6).
+//! The experiments of "Mapping sparse triangular solves to GPUs via fine-grained domain decomposition". They
+//! are one lower solve (its Table 5.2), one application of ILU(0) (Table 5.3), the dropped entries (Table
+//! 5.4), and BiCGSTAB (Tables 5.5, 5.6).
 //!
-//! On a GPU the baselines are cuSPARSE on the whole and on the decomposed matrix and the paper's kernels; on a CPU
-//! plain loops over both. Every result is checked against a sequential reference before a time is kept.
+//! On a GPU the baselines are cuSPARSE on the whole and on the decomposed matrix, and the paper's kernels; on
+//! a CPU, plain loops over both matrices. Every result is checked against a sequential reference before a
+//! time is kept.
 
 mod application;
 pub(crate) mod count;
@@ -27,10 +29,10 @@ use serde_json::json;
 use std::time::Instant;
 use system::{SubdomainSystem, boxes};
 
-/// ‖r‖ ≤ this·‖b‖ ends a solve, as in the paper.
+/// Relative tolerance of a solve, ‖r‖ ≤ `RTOL`·‖b‖, as in the paper.
 const RTOL: f64 = 1e-8;
 
-/// Most iterations of BiCGSTAB.
+/// Iteration limit of BiCGSTAB.
 const MOST: usize = 5000;
 
 /// The paper's subdomains, in grid points.
@@ -39,11 +41,12 @@ const BOX: [usize; 3] = [16, 16, 8];
 /// Grids and block sizes: those of TARGETS for one GPU, and the paper's second Laplacian.
 const GRIDS: [([usize; 3], usize); 4] = [([128; 3], 1), ([256; 3], 1), ([128; 3], 3), ([256, 128, 128], 3)];
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device or library that is missing (by name), no room, an output file that cannot be written. A result that fails
-/// its check is no error: it is a row without a time, and is listed under `failures`.
+/// Returns an error if a device or library is missing (by name), if memory is not sufficient, or if an output
+/// file cannot be written. A result that fails its check is no error: it is a row without a time, and is
+/// listed under `failures`.
 pub fn ildu0(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     options::on_device!(options, |p| run(p, options, progress), |gpus| self::gpus::run(
@@ -59,7 +62,7 @@ fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Res
         iterations: options.iterations.unwrap_or(MOST),
         rtol: RTOL,
     };
-    progress("measuring the bandwidth that shares are taken of");
+    progress("measuring the bandwidth that shares relate to");
     let bandwidth = p.bandwidth()?;
     let more = json!({
         "scale": scale, "repetitions": plan.repetitions, "solves": plan.solves, "most_iterations": plan.iterations,
@@ -72,7 +75,7 @@ fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Res
         progress(&format!("{} points, b = {block}: the matrix and its subdomains", sizes(grid)));
         let case = case(grid, block)?;
         found.push(measure::case(p, &case, &plan, progress)?);
-        // The next one may be long: what there is by now stays if it is interrupted.
+        // The next part may take long: keep the results so far in case it is interrupted.
         report::make(bandwidth, &found, meta.clone()).write(options.out.as_deref(), "ildu0")?;
     }
     let mut made = report::make(bandwidth, &found, meta);

@@ -1,7 +1,7 @@
-//! Krylith's own entries of the suite: `precond::Ildu` on the case's boxes, and BiCGSTAB with it.
+//! Krylith's entries of the suite: `precond::Ildu` on the case's boxes, and BiCGSTAB with it.
 //!
-//! The one place where the suite meets them; a device that implements `SubdomainFactors` calls [`add`] from its
-//! `Ground::ours`. What is added here is checked, timed and reported like every baseline.
+//! Only this file adds them; a device that implements `SubdomainFactors` calls [`add`] from its
+//! `Ground::ours`. They are checked, timed and reported like every baseline.
 
 use super::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE};
 use crate::platform::{OnSpace, read};
@@ -29,7 +29,7 @@ impl<S: SubdomainFactors> Preconditioner<S> {
     }
 }
 
-/// BiCGSTAB with one of them.
+/// BiCGSTAB with one of Krylith's applications.
 struct OurSolver<S: SubdomainFactors + PointBlockSum> {
     preconditioner: Rc<Preconditioner<S>>,
     operator: Rc<PointBlock<S>>,
@@ -63,8 +63,8 @@ impl<S: SubdomainFactors + PointBlockSum> Solver for OurSolver<S> {
     }
 }
 
-/// Adds Krylith's applications and solvers: on the boxes in f64 and f32, and `whole` as one subdomain where the device
-/// takes any size. One that fails is listed and leaves the others.
+/// Adds Krylith's applications and solvers: on the boxes in f64 and f32, and for the `whole` matrix as one
+/// subdomain if the device supports any size. A failure is listed and does not affect the others.
 pub(crate) fn add<'a, P: Ground>(
     p: &'a P,
     case: &'a Case,
@@ -108,7 +108,7 @@ where
         })
     })?;
     let (placed, upload) = p.timed(|| space.place(&terms))?;
-    // The first ones may compile and load kernels, which is paid once a machine and not once a matrix.
+    // The first ones may compile and load kernels, which is a cost per machine, not per matrix.
     space.analyse(&placed, &subdomains, 0)?;
     let (plan, analysis) = p.timed(|| space.analyse(&placed, &subdomains, 0))?;
     drop(Ildu::with_plan(space, &placed, plan.clone(), options)?);
@@ -116,7 +116,7 @@ where
     let again =
         (0..5).map(|_| p.time(&mut || ildu.update_values(space, &terms))).collect::<Result<Vec<_>>>()?;
 
-    // The host's plan says in what order the device eliminates.
+    // The host's plan gives the device's order of elimination.
     let order = Plan::new(&terms, &subdomains, 0)?;
     let preconditioner =
         Rc::new(Preconditioner { space: shared.clone(), ildu: Rc::new(ildu), of, precision });
@@ -135,11 +135,12 @@ where
         notes: String::new(),
         of,
         solves: Solves::All,
-        // Positions are in the order of levels, in which elimination gives the factors of the order that was chosen.
+        // Positions are in the order of levels; elimination in this order gives the factors of the chosen
+        // order.
         order: Some((order.rows, order.ptr)),
         ours: true,
         bytes: preconditioner.ildu.bytes(),
-        // Rounding a factor to f32 changes it by up to 6e-8 of itself, along every chain of levels.
+        // Rounding a factor to f32 changes it by up to 6e-8 of its size, along every chain of levels.
         tolerance: if precision == Precision::F32 { 1e-5 } else { TOLERANCE },
         vectors: OnSpace::new(shared, vec![Box::new(preconditioner.ildu.clone())])?,
     });

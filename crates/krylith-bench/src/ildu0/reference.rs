@@ -1,4 +1,5 @@
-//! Incomplete factorisation and triangular solves by plain loops on the host: what every variant is checked against.
+//! Incomplete factorisation and triangular solves by plain loops on the host: the reference for every
+//! variant.
 
 use super::system::SubdomainSystem;
 use krylith_core::{Error, Result};
@@ -8,9 +9,9 @@ use std::ops::Range;
 pub(crate) struct Factors {
     /// L and U strictly below and above the diagonal; D⁻¹ on it.
     pub values: Vec<f64>,
-    /// D, a block a row.
+    /// D, one block per row.
     pub pivots: Vec<f64>,
-    /// Which entry of each row is its diagonal.
+    /// Index of the diagonal entry in each row.
     pub diagonal: Vec<usize>,
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     c
 }
 
-/// Gauss–Jordan with row exchanges; None for a singular block.
+/// Inverts by Gauss–Jordan with row exchanges; `None` for a singular block.
 fn inverse(a: &[f64], n: usize) -> Option<Vec<f64>> {
     let (mut a, mut x) = (a.to_vec(), vec![0.0; n * n]);
     (0..n).for_each(|i| x[i * n + i] = 1.0);
@@ -60,7 +61,7 @@ fn inverse(a: &[f64], n: usize) -> Option<Vec<f64>> {
     Some(x)
 }
 
-/// Factors of consecutive rows that depend on no others; the slices begin at `rows.start`.
+/// Factorises consecutive rows that depend on no others; the slices begin at `rows.start`.
 fn factorize_rows(
     s: &SubdomainSystem,
     rows: Range<usize>,
@@ -70,7 +71,7 @@ fn factorize_rows(
 ) -> Result<()> {
     let (n, bb) = (s.a.block(), s.a.block() * s.a.block());
     let (first_row, first) = (rows.start, s.a.row_ptr()[rows.start]);
-    // Where a column stands in the row under way.
+    // Position of each column in the current row.
     let mut place = vec![usize::MAX; rows.len()];
     for i in rows {
         let row = s.a.row_ptr()[i]..s.a.row_ptr()[i + 1];
@@ -78,7 +79,7 @@ fn factorize_rows(
         for p in row.start..diagonal[i] {
             let k = s.a.col()[p] as usize;
             let at = |p: usize| (p - first) * bb..(p - first + 1) * bb;
-            // Rows above hold D⁻¹ and unscaled U.
+            // Earlier rows hold D⁻¹ and unscaled U.
             let l = product(&values[at(p)], &values[at(diagonal[k])], n);
             for q in diagonal[k] + 1..s.a.row_ptr()[k + 1] {
                 let target = place[s.a.col()[q] as usize - first_row];
@@ -99,7 +100,7 @@ fn factorize_rows(
         })?;
         d.copy_from_slice(&inverted);
     }
-    // U is divided by D only now, for elimination needs D U.
+    // U is divided by D at the end, because elimination needs D U.
     for i in first_row..first_row + pivots.len() / bb {
         let inverted = values[(diagonal[i] - first) * bb..][..bb].to_vec();
         for p in diagonal[i] + 1..s.a.row_ptr()[i + 1] {
@@ -111,17 +112,17 @@ fn factorize_rows(
     Ok(())
 }
 
-/// Subdomains in as many runs as there are cores, of about equal rows each.
+/// Splits the subdomains into one range per core, with about equally many rows.
 fn runs(s: &SubdomainSystem) -> Vec<Range<usize>> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get()).min(s.count().max(1));
     (0..cores).map(|c| s.count() * c / cores..s.count() * (c + 1) / cores).filter(|r| !r.is_empty()).collect()
 }
 
 impl Factors {
-    /// Subdomains are independent: each is factorised by one thread, row after row.
+    /// Factorises each subdomain on one thread, row by row; subdomains are independent.
     ///
     /// # Errors
-    /// A pivot that cannot be inverted, with its row in the given matrix.
+    /// Returns an error if a pivot cannot be inverted, with its row in the given matrix.
     pub fn new(s: &SubdomainSystem) -> Result<Self> {
         let bb = s.a.block() * s.a.block();
         let diagonal: Vec<usize> = (0..s.block_rows())
@@ -150,7 +151,7 @@ impl Factors {
         Ok(Self { values, pivots, diagonal })
     }
 
-    /// (I + L)⁻¹ x.
+    /// Returns (I + L)⁻¹ x.
     pub fn lower(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let mut y = x.to_vec();
         for i in 0..s.block_rows() {
@@ -158,7 +159,7 @@ impl Factors {
         }
         y
     }
-    /// D⁻¹ x.
+    /// Returns D⁻¹ x.
     pub fn scale(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let (n, mut y) = (s.a.block(), vec![0.0; x.len()]);
         for i in 0..s.block_rows() {
@@ -169,7 +170,7 @@ impl Factors {
         }
         y
     }
-    /// (I + U)⁻¹ x.
+    /// Returns (I + U)⁻¹ x.
     pub fn upper(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let mut y = x.to_vec();
         for i in (0..s.block_rows()).rev() {
@@ -177,7 +178,8 @@ impl Factors {
         }
         y
     }
-    /// Λ⁻¹ x with the unit lower triangles of D = Λ V, which vendors that factor blocks too keep in L.
+    /// Returns Λ⁻¹ x with the unit lower triangles of D = Λ V; vendors that factor blocks, too, keep them in
+    /// L.
     pub fn lower_in_blocks(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let (n, mut y) = (s.a.block(), x.to_vec());
         for i in 0..s.block_rows() {
@@ -211,7 +213,7 @@ mod tests {
     use crate::systems::Random;
     use krylith_core::matrix::Bsr;
 
-    /// Dense (I + L) D (I + U) of a system.
+    /// Returns (I + L) D (I + U) of a system as a dense matrix.
     fn multiplied(s: &SubdomainSystem, f: &Factors) -> Vec<f64> {
         let (n, b) = (s.len(), s.a.block());
         let (mut l, mut u, mut d) = (vec![0.0; n * n], vec![0.0; n * n], vec![0.0; n * n]);
@@ -234,7 +236,7 @@ mod tests {
         product(&product(&l, &d, n), &u, n)
     }
 
-    /// Diagonally dominant blocks on a tridiagonal pattern, where ILU(0) has nothing to drop.
+    /// Diagonally dominant blocks on a tridiagonal pattern, for which ILU(0) drops nothing.
     fn tridiagonal(n: usize, b: usize) -> Bsr {
         let mut random = Random(5);
         let (mut ptr, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
@@ -262,7 +264,7 @@ mod tests {
                     assert!((dense[i * n + j] - given.get(i, j)).abs() < 1e-12, "b={b} ({i},{j})");
                 }
             }
-            // Then all solves together are A⁻¹.
+            // All solves together therefore give A⁻¹.
             let x = Random(b as u64).numbers(n);
             let mut ax = vec![0.0; n];
             for (i, ax) in ax.iter_mut().enumerate() {
@@ -298,7 +300,7 @@ mod tests {
         let f = Factors::new(&s).unwrap();
         let x = Random(8).numbers(9);
         let y = f.lower_in_blocks(&s, &x);
-        // D = Λ V, so V (D⁻¹ x) = Λ⁻¹ x; V's last row is the last pivot alone.
+        // D = Λ V, so V (D⁻¹ x) = Λ⁻¹ x; the last row of V holds only the last pivot.
         let z = f.scale(&s, &x);
         for i in 0..3 {
             let d = &f.pivots[i * 9..][..9];

@@ -1,4 +1,4 @@
-//! Tables, JSON and the page from what was measured.
+//! Tables, JSON and the page from the measurements.
 
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};
@@ -8,10 +8,10 @@ use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
-/// What is reported of one lower solve and of a whole application.
+/// The reported parts: one lower solve and a whole application.
 const PARTS: [(&str, bool); 2] = [("one lower solve", false), ("one application of L, D and U", true)];
 
-/// The rows of one of them.
+/// Returns the rows of one part.
 fn of_part(found: &Found, all: bool) -> Vec<&Row> {
     found.rows.iter().filter(|row| (row.solves == Solves::All) == all).collect()
 }
@@ -49,7 +49,7 @@ pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Va
         pages.tables.insert(1, means);
     }
     let (kind, bytes) = bandwidth;
-    let first = format!("; {kind} bandwidth {:.0} GB/s, of which every share is taken", bytes / 1e9);
+    let first = format!("; {kind} bandwidth {:.0} GB/s, to which every share relates", bytes / 1e9);
     let more = format!("{} samples each, median (minimum–maximum)", meta["repetitions"]);
     meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
     meta["cases"] = json!(cases);
@@ -57,13 +57,13 @@ pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Va
     pages.report("ILDU(0) on subdomains, and BiCGSTAB", facts(&meta, &first, vec![more]), meta)
 }
 
-/// Seconds of the first baseline on a matrix over `seconds`.
+/// Returns the seconds of the first baseline on a matrix over `seconds`.
 fn over<'r>(mut rows: impl Iterator<Item = &'r Row>, of: Of, seconds: f64) -> f64 {
     rows.find(|r| r.of == of && !r.ours).map_or(f64::NAN, |r| r.alone.median()) / seconds
 }
 
-/// Geometric means over the matrices of whatever ran on all of them: applications over the baselines, solves over the
-/// first solver.
+/// Returns geometric means over the matrices, for what ran on all of them: applications relative to the
+/// baselines, solves relative to the first solver.
 fn means(found: &[Found]) -> (Table, Vec<Value>) {
     let mean = |factors: Vec<Option<f64>>| {
         let all = factors.iter().map(|f| f.map_or(f64::NAN, f64::ln)).sum::<f64>();
@@ -75,7 +75,7 @@ fn means(found: &[Found]) -> (Table, Vec<Value>) {
     let mut rows: Vec<(&String, [f64; 3])> = Vec::new();
     for name in found.first().map_or(Vec::new(), |f| of_part(f, true)).iter().map(|r| &r.name) {
         if found.iter().any(|f| named(f, name).is_none()) {
-            continue; // block sizes have different libraries
+            continue; // different block sizes use different libraries
         }
         let application = |of: Of| {
             let one = |f: &Found| Some(over(of_part(f, true).into_iter(), of, named(f, name)?));
@@ -103,7 +103,7 @@ fn means(found: &[Found]) -> (Table, Vec<Value>) {
     (out, rows.iter().map(json).collect())
 }
 
-/// The paper's Table 5.4, with the levels.
+/// Builds the paper's Table 5.4, with the levels.
 fn matrices(found: &[Found]) -> Table {
     let of_each = |c: &Found| c.size.iter().product::<usize>().min(c.block_rows);
     let numbers = |c: &Found, blocks: usize| (blocks * c.block * c.block).to_string();
@@ -120,7 +120,7 @@ fn matrices(found: &[Found]) -> Table {
         .table()
 }
 
-/// The paper's Tables 5.2 and 5.3.
+/// Builds the paper's Tables 5.2 and 5.3.
 fn table(
     case: &Found,
     what: &str,
@@ -157,13 +157,13 @@ fn table(
     rows.iter().map(one).collect()
 }
 
-/// After how many solves the dearer set-up has paid for itself; None: never.
+/// Returns the number of solves after which the more expensive set-up pays off; `None` if never.
 fn break_even(solve: &Solve, base: &Solve) -> Option<u64> {
     let (saved, paid) = (base.samples.median() - solve.samples.median(), solve.setup - base.setup);
     (saved > 0.0).then(|| (paid / saved).max(0.0).ceil().max(1.0) as u64)
 }
 
-/// The paper's Tables 5.5 and 5.6.
+/// Builds the paper's Tables 5.5 and 5.6.
 fn solves(case: &Found, pages: &mut Pages) -> Value {
     let Some(base) = case.solves.first() else { return json!([]) };
     let iterations = |solve: &Solve| match solve.iterations {
@@ -288,7 +288,8 @@ mod tests {
         one.rows[2].alone = Samples(vec![4e-6]);
         one.rows.push(row("alone", Of::Decomposed, 1e-6, Ok(0.0)));
         let (table, json) = means(&[one, two]);
-        // "fast" is 2 and 8 times the first on the whole matrix; "alone" ran once, and "bad" has no time.
+        // "fast" is 2 and 8 times as fast as the first on the whole matrix; "alone" ran once, and "bad" has
+        // no time.
         let fast = json.iter().find(|r| r["name"] == "fast").unwrap();
         assert!((fast["application_over_whole"].as_f64().unwrap() - 4.0).abs() < 1e-12);
         assert!((fast["application_over_decomposed"].as_f64().unwrap() - 2.0).abs() < 1e-12);

@@ -1,47 +1,50 @@
-//! A matrix whose rows stand subdomain after subdomain, what couples subdomains dropped: the input of every baseline.
+//! A matrix with its rows grouped by subdomain and without entries that couple subdomains: the input of every
+//! baseline.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::{Error, Result};
 
-/// A square point-block matrix in which no entry leaves its subdomain.
+/// A square point-block matrix in which every entry lies within a subdomain.
 ///
-/// Row i here is row `rows[i]` of the matrix it was made from; subdomain p holds the rows `ptr[p]..ptr[p + 1]`.
-/// Columns count like rows, ascend within a row, and every row has its diagonal.
+/// Row i here is row `rows[i]` of the given matrix; subdomain p holds the rows `ptr[p]..ptr[p + 1]`. Columns
+/// are numbered like rows and ascend within a row, and every row has its diagonal.
 pub(crate) struct SubdomainSystem {
     pub a: Bsr,
     pub ptr: Vec<usize>,
     pub rows: Vec<u32>,
-    /// Stored blocks of the given matrix that couple subdomains and are not here.
+    /// Number of stored blocks of the given matrix that couple subdomains and were dropped.
     pub dropped: usize,
 }
 
 impl SubdomainSystem {
-    /// The whole matrix as one subdomain, in its own order.
+    /// Uses the whole matrix as one subdomain, in its own order.
     ///
     /// # Errors
-    /// As [`decompose`](Self::decompose).
+    /// Returns the errors of [`decompose`](Self::decompose).
     pub fn whole(a: &Bsr) -> Result<Self> {
         let n = a.block_rows();
         Self::gather(a, (0..n as u32).collect(), vec![0, n], None)
     }
 
-    /// Rows grouped by label (Alg. 3.2), entries between groups dropped (§3.2). Rows of a group keep their order.
+    /// Groups rows by label (Alg. 3.2) and drops entries between groups (§3.2). Rows of a group keep their
+    /// order.
     ///
     /// # Errors
-    /// A label for every row and below `count` is needed; a matrix that is not square; a row without diagonal.
+    /// Returns an error unless every row has a label below `count`, the matrix is square and every row has a
+    /// diagonal.
     pub fn decompose(a: &Bsr, labels: &[u32], count: usize) -> Result<Self> {
         let (order, ptr) = group(labels, count, a.block_rows())?;
         Self::gather(a, order, ptr, Some(labels))
     }
 
-    /// The same rows in each subdomain as here, in another order: `rows[ptr[p]..ptr[p + 1]]` of each. The subdomains may
-    /// come in another order too.
+    /// Reorders the rows within each subdomain to `rows[ptr[p]..ptr[p + 1]]`; each subdomain keeps its set of
+    /// rows. The order of subdomains may change, too.
     ///
     /// # Errors
-    /// Rows that are grouped otherwise than here.
+    /// Returns an error if the rows are grouped differently from here.
     pub fn regrouped(&self, a: &Bsr, rows: &[u32], ptr: &[usize]) -> Result<Self> {
         let n = self.block_rows();
-        let other = || Error::invalid("rows are grouped otherwise than in the case's subdomains");
+        let other = || Error::invalid("rows are grouped differently from the case's subdomains");
         let mut label = vec![u32::MAX; n];
         for p in 0..self.count() {
             self.rows[self.ptr[p]..self.ptr[p + 1]].iter().for_each(|&row| label[row as usize] = p as u32);
@@ -64,10 +67,10 @@ impl SubdomainSystem {
         Self::gather(a, rows.to_vec(), ptr.to_vec(), Some(&label))
     }
 
-    /// The whole matrix with its rows and columns in this system's order, nothing dropped.
+    /// Returns the whole matrix with rows and columns in this system's order, without dropping.
     ///
     /// # Errors
-    /// Another size than the system's.
+    /// Returns an error if the size differs from the system's.
     pub fn reordered(&self, a: &Bsr) -> Result<Bsr> {
         let n = a.block_rows();
         Ok(Self::gather(a, self.rows.clone(), vec![0, n], None)?.a)
@@ -76,7 +79,7 @@ impl SubdomainSystem {
     fn gather(a: &Bsr, rows: Vec<u32>, ptr: Vec<usize>, labels: Option<&[u32]>) -> Result<Self> {
         let (n, b) = (a.block_rows(), a.block());
         if a.block_columns() != n || rows.len() != n {
-            return Err(Error::invalid("subdomains need a square matrix and every row once"));
+            return Err(Error::invalid("subdomains need a square matrix and every row exactly once"));
         }
         let mut new = vec![0u32; n];
         for (i, &row) in rows.iter().enumerate() {
@@ -121,16 +124,16 @@ impl SubdomainSystem {
     pub fn blocks(&self) -> usize {
         self.a.blocks()
     }
-    /// Block rows of the largest subdomain.
+    /// Returns the number of block rows of the largest subdomain.
     pub fn largest(&self) -> usize {
         self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
-    /// A vector of the given matrix in this system's order.
+    /// Returns a vector of the given matrix in this system's order.
     pub fn sort(&self, x: &[f64]) -> Vec<f64> {
         let b = self.a.block();
         self.rows.iter().flat_map(|&row| x[row as usize * b..][..b].iter().copied()).collect()
     }
-    /// A vector of this system in the given matrix's order.
+    /// Returns a vector of this system in the given matrix's order.
     pub fn unsort(&self, x: &[f64]) -> Vec<f64> {
         let b = self.a.block();
         let mut given = vec![0.0; x.len()];
@@ -141,10 +144,10 @@ impl SubdomainSystem {
     }
 }
 
-/// Rows by ascending label, and where each label begins.
+/// Returns the rows by ascending label, and the start of each label.
 fn group(labels: &[u32], count: usize, rows: usize) -> Result<(Vec<u32>, Vec<usize>)> {
     if labels.len() != rows || labels.iter().any(|&l| l as usize >= count) {
-        return Err(Error::invalid(format!("{rows} labels below {count} are needed")));
+        return Err(Error::invalid(format!("expected {rows} labels below {count}")));
     }
     let mut ptr = vec![0usize; count + 1];
     for &label in labels {
@@ -161,9 +164,10 @@ fn group(labels: &[u32], count: usize, rows: usize) -> Result<(Vec<u32>, Vec<usi
     Ok((order, ptr))
 }
 
-/// Alg. 3.1: the number of each grid point's box, x fastest in points and boxes, and how many boxes there are.
+/// Alg. 3.1: returns the number of each grid point's box, x fastest in points and boxes, and the number of
+/// boxes.
 ///
-/// Where the size does not divide the grid, the last boxes are smaller; the paper's grids are divided.
+/// If the size does not divide the grid, the last boxes are smaller; it divides the paper's grids.
 pub(crate) fn boxes(grid: [usize; 3], size: [usize; 3]) -> (Vec<u32>, usize) {
     let [bx, by, bz] = [0, 1, 2].map(|d| grid[d].div_ceil(size[d]));
     let mut labels = Vec::with_capacity(grid.iter().product());

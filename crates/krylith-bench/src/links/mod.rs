@@ -1,9 +1,11 @@
-//! Microbenchmarks that fill a machine file (`krylith bench links`): kernels of one GPU, sums and exchanges of several.
+//! Microbenchmarks that fill a machine file (`krylith bench links`): kernels of one GPU, sums and exchanges
+//! of several.
 //!
-//! No solve runs on several GPUs here, so that what `krylith model` predicts of one is a prediction. A part that fails
-//! leaves a note in the file, and the others stand.
+//! No solve runs on several GPUs here, so `krylith model` really predicts them. A part that fails leaves a
+//! note in the file; the other parts remain valid.
 //!
-//! * [`one`]: read bandwidth, a launch in a graph, GMRES(30) and its orthogonalisation at several sizes on one GPU;
+//! * [`one`]: read bandwidth, a launch in a graph, GMRES(30) and its orthogonalisation at several sizes on
+//!   one GPU;
 //! * [`together`]: an all-reduce of 33 numbers and halo exchanges, by each transport, on 2, 4, … GPUs.
 //!
 //! Everything is written against Krylith's traits, so that the tests run all of it on threads of a CPU.
@@ -24,61 +26,61 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Who carries sums and halos.
+/// The transport of sums and halos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Peers,
     Nccl,
 }
 
-/// The devices that are measured.
+/// The measured devices.
 pub(crate) trait Ground: Sync {
     type Space: PointBlockSum;
-    /// What a file calls it.
+    /// Returns the name used in a file.
     fn name(&self) -> String;
-    /// How many devices.
+    /// Returns the number of devices.
     fn devices(&self) -> usize;
-    /// Bytes of memory of one device.
+    /// Returns the bytes of memory of one device.
     fn memory(&self) -> u64;
-    /// Bytes a second read from the first device's memory.
+    /// Returns the bytes a second read from the first device's memory.
     fn read(&self) -> Result<f64>;
-    /// Vectors on one device alone.
+    /// Creates vectors on one device alone.
     fn alone(&self, device: usize, len: usize) -> Result<Self::Space>;
-    /// A maker of this rank's vectors, each rank having the device of its number. Collective.
+    /// Returns a function that creates this rank's vectors; rank r uses device r. Collective.
     fn join(&self, comm: &Arc<dyn Communicator>, way: Way) -> Result<Make<'_, Self::Space>>;
 }
 
-/// Makes this rank's share of vectors; collective.
+/// Creates this rank's share of vectors; collective.
 pub(crate) type Make<'a, S> = Box<dyn Fn(usize) -> Result<S> + 'a>;
 
-/// How much is measured.
+/// Amount of measurements.
 #[derive(Debug, Clone)]
 struct Plan {
-    /// Meshes of one device, in nodes.
+    /// Meshes on one device, in nodes.
     meshes: Vec<[usize; 3]>,
-    /// GMRES iterations of a sample.
+    /// GMRES iterations per sample.
     iterations: usize,
-    /// Samples of each time.
+    /// Number of samples of each time.
     samples: usize,
-    /// Repetitions in one graph.
+    /// Number of repetitions in one graph.
     repeats: usize,
-    /// Nodes that go to each neighbour, with nothing to hide behind.
+    /// Nodes sent to each neighbour in an exchange that nothing hides.
     messages: Vec<usize>,
-    /// The same, hidden behind `interior` rows.
+    /// The same for an exchange hidden behind `interior` rows.
     hidden: Vec<usize>,
     interior: usize,
-    /// Numbers of a vector so short that a kernel costs nothing but its launch.
+    /// Length of a vector so short that a kernel costs only its launch.
     short: usize,
-    /// Sums over host threads in one sample.
+    /// Sums over host threads per sample.
     meetings: usize,
 }
 
-/// GMRES(m), whose cycle is measured.
+/// The restart of GMRES, whose cycle is measured.
 const RESTART: usize = 30;
 
 impl Plan {
     fn new(quick: bool) -> Self {
-        // The paper's mesh, and what 2 to 16 GPUs have of it; twice of it.
+        // The paper's mesh, its parts on 2 to 16 GPUs, and twice the mesh.
         let layers: &[usize] = if quick { &[4, 14] } else { &[4, 7, 14, 27, 54, 108] };
         let bytes: &[usize] = if quick {
             &[8 << 10, 512 << 10]
@@ -100,10 +102,11 @@ impl Plan {
     }
 }
 
-/// Runs the microbenchmarks; `progress` hears a line before each part.
+/// Runs the microbenchmarks; `progress` receives a line before each part.
 ///
 /// # Errors
-/// No usable GPU, by name; an output file that cannot be written. What fails later is a note of the report.
+/// Returns an error if no GPU is usable (by name), or if an output file cannot be written. Later failures are
+/// notes of the report.
 pub fn links(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let gpus = options.device.gpus();
     if gpus.is_empty() {
@@ -121,7 +124,7 @@ pub fn links(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> 
     }
 }
 
-/// 2, 4, 8, … and all.
+/// Returns 2, 4, 8, … and `all`.
 fn counts(all: usize) -> Vec<usize> {
     let mut counts: Vec<usize> =
         std::iter::successors(Some(2), |c| Some(2 * c)).take_while(|&c| c < all).collect();
@@ -197,7 +200,8 @@ fn measure<G: Ground>(
     Ok((Report { tables: machine.text(), failures, files, ..Report::default() }, machine))
 }
 
-/// Seconds of one `work`, recorded `repeats` times in a row: the median, of all ranks together. Collective.
+/// Returns the seconds of one `work`, recorded `repeats` times in a row: the median, over all ranks.
+/// Collective.
 fn per_step<S: Space>(
     space: &S,
     plan: &Plan,
@@ -205,7 +209,7 @@ fn per_step<S: Space>(
     mut work: impl FnMut(&S) -> Result<()>,
 ) -> Result<f64> {
     let mut recording = S::Recording::default();
-    // The first round launches one by one, the second records, the third warms up.
+    // The first round launches directly, the second records, the third warms up.
     let samples = repeated(3, plan.samples, || {
         space.wait()?;
         space.comm().sum(&mut [0.0])?;
@@ -224,7 +228,7 @@ mod tests {
     use krylith_core::comm::Team;
     use krylith_core::device::cpu::{Cpu, Pool};
 
-    /// Threads of a CPU in the place of GPUs.
+    /// Threads of a CPU that take the place of GPUs.
     struct Threads(usize, Arc<Pool>);
 
     impl Ground for Threads {
@@ -278,9 +282,10 @@ mod tests {
         let (made, machine) =
             measure(&ground, &small(), &options, &mut |t| heard.push(t.to_string())).unwrap();
         assert_eq!(machine.peers.iter().map(|h| h.gpus).collect::<Vec<_>>(), [2, 4], "{:?}", machine.notes);
-        // Times of threads may come out shorter than alone, which is a note but no failure.
+        // On threads a time may be shorter than that of one alone, which gives a note but is no failure.
         assert!(made.failures.iter().all(|f| machine.notes.contains(f)));
-        // On a busy machine an orthogonalisation may seem to take longer than the iteration around it.
+        // On a busy machine an orthogonalisation may appear to take longer than the iteration that contains
+        // it.
         let (nccl, noise): (Vec<&String>, Vec<&String>) =
             made.failures.iter().partition(|f| f.contains("no NCCL"));
         assert!(noise.iter().all(|f| f.contains("an iteration takes")), "{noise:?}");
@@ -294,7 +299,7 @@ mod tests {
             assert!(host.meeting > 0.0);
         }
         assert_eq!(made.files, std::slice::from_ref(&path));
-        // What stands in the file is what was measured, to the digits that are written.
+        // The file contains the measurements, to its number of digits.
         let again = Machine::read(&path).unwrap();
         assert_eq!(again.peers[1].exchange.0.len(), 2);
         assert!(again.network.is_some() && again.estimated.contains(&"network".into()));

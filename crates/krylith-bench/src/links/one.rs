@@ -1,4 +1,4 @@
-//! Kernels of one device: what a product and an orthogonalisation take at several sizes, inside GMRES(30).
+//! Kernels of one device: times of a product and of an orthogonalisation at several sizes, within GMRES(30).
 
 use super::{Ground, Plan, RESTART, per_step};
 use crate::samples::repeated;
@@ -12,13 +12,13 @@ use krylith_model::{Machine, cycle_bytes, orthogonalization_bytes};
 use std::time::Instant;
 
 krylith_core::sweeps! {
-    /// A pass so short that only its launch costs.
+    /// A pass so short that only its launch costs time.
     pub(super) const SWEEPS;
     /// y += x.
     touch: () [x] [y] -> [] { y += x; }
 }
 
-/// Fills the machine's part of one device; what fails leaves a note.
+/// Fills the machine's data on one device; a failure leaves a note.
 pub(super) fn measure<G: Ground>(
     ground: &G,
     plan: &Plan,
@@ -51,7 +51,7 @@ fn launch<G: Ground>(ground: &G, plan: &Plan) -> Result<f64> {
     per_step(&space, plan, 4 * plan.repeats, |s| s.sweep(touch, &mut scalars, [], [&x], [&mut y], []))
 }
 
-/// One size: the product's time is what GMRES leaves when orthogonalisation and the passes of a cycle are taken off.
+/// Measures one size: the product's time is that of GMRES minus orthogonalisation and the passes of a cycle.
 fn size<G: Ground>(ground: &G, plan: &Plan, mesh: [usize; 3], machine: &mut Machine) -> Result<()> {
     let case = systems::stokes(mesh)?;
     let unknowns = case.kronecker.rows();
@@ -66,7 +66,8 @@ fn size<G: Ground>(ground: &G, plan: &Plan, mesh: [usize; 3], machine: &mut Mach
         let product = m / (m + 1.0) * (iteration - orthogonalization) - passes / (m + 1.0);
         if !(product > 0.0) {
             return Err(Error::invalid(format!(
-                "an iteration takes {iteration:e} s, and its orthogonalisation alone {orthogonalization:e} s"
+                "an iteration takes {iteration:e} s, too little for its orthogonalisation \
+                 ({orthogonalization:e} s) and the end of a cycle"
             )));
         }
         let curve = if dense { &mut machine.kernels.dense } else { &mut machine.kernels.structured };
@@ -75,7 +76,7 @@ fn size<G: Ground>(ground: &G, plan: &Plan, mesh: [usize; 3], machine: &mut Mach
     Ok(())
 }
 
-/// Seconds of a mean step of a cycle: projection and update against 0, 1, …, m − 1 columns.
+/// Returns the seconds of a mean step of a cycle: projection and update against 0, 1, …, m − 1 columns.
 fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     let layout = Arrays::at(RESTART);
     let mut random = systems::Random(5);
@@ -87,7 +88,7 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     let mut flags = [0; FLAGS];
     (flags[LIMIT], flags[BATCH]) = (i32::MAX, RESTART as i32);
     space.write_scalars(&mut scalars, 0, &[1.0; Scalars::LEN], &flags)?;
-    // No guard: whatever the numbers become, nothing halts and all is moved.
+    // Without a guard nothing halts, whatever the numbers become, and all data are moved.
     space.guard(None);
     let cycle = per_step(space, plan, 1, |s| {
         (0..RESTART).try_for_each(|j| {
@@ -98,7 +99,7 @@ fn orthogonalization<S: Space>(space: &S, plan: &Plan) -> Result<f64> {
     Ok(cycle / RESTART as f64)
 }
 
-/// Bytes of a product, and seconds of an iteration of GMRES(30).
+/// Returns the bytes of a product, and the seconds of an iteration of GMRES(30).
 fn iteration<S: krylith_core::operator::PointBlockSum>(
     space: &S,
     plan: &Plan,

@@ -1,7 +1,7 @@
-//! A system that is nothing but an exchange: ranks in a ring, each of whose boundary rows copies a node of a neighbour.
+//! A system that only exchanges: ranks form a ring, and each boundary row copies a node of a neighbour.
 //!
-//! Rank r has `message` rows for each of its neighbours (r ± 1 around the ring; one neighbour where there are two ranks),
-//! then `interior` rows that copy an own node. A block is the identity, stored dense.
+//! Rank r has `message` rows for each of its neighbours (r ± 1 around the ring; one neighbour if there are
+//! two ranks). Then follow `interior` rows that copy an own node. A block is the identity, stored dense.
 
 use krylith_core::Result;
 use krylith_core::matrix::{Bsr, Dense};
@@ -10,13 +10,13 @@ use krylith_core::partition::{Halo, Neighbour};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Block size and stages of the OKP paper: 64 bytes a node.
+/// Block size and stages of the OKP paper: 64 bytes per node.
 pub(super) const BLOCK: usize = 4;
 pub(super) const STAGES: usize = 2;
 /// Bytes of a node.
 pub(super) const NODE: usize = 8 * BLOCK * STAGES;
 
-/// Neighbours of a rank, ascending; none where it is alone.
+/// Returns the neighbours of a rank, ascending; none if it is alone.
 pub(super) fn neighbours(rank: usize, size: usize) -> Vec<usize> {
     let mut all = vec![(rank + size - 1) % size, (rank + 1) % size];
     all.retain(|&q| q != rank);
@@ -25,7 +25,8 @@ pub(super) fn neighbours(rank: usize, size: usize) -> Vec<usize> {
     all
 }
 
-/// The rows of one rank; alone it copies own nodes, as many as with `neighbours` many neighbours.
+/// Returns the rows of one rank; a rank alone copies own nodes, as many as it would with `neighbours`
+/// neighbours.
 pub(super) fn ring(
     rank: usize,
     size: usize,
@@ -57,12 +58,12 @@ pub(super) fn ring(
     Ok(Terms::new(vec![(Dense::identity(STAGES), Cow::Owned(matrix))])?.with_halo(halo))
 }
 
-/// Number `e` of node `i` of a rank's x: exact, and different for all.
+/// Returns number `e` of node `i` of a rank's x: exact, and different for all.
 pub(super) fn value(rank: usize, i: usize, e: usize) -> f64 {
     (rank * (1 << 40) + i * 16 + e) as f64
 }
 
-/// Whose node, and which, row `i` of a rank copies.
+/// Returns the owner and the number of the node that row `i` of a rank copies.
 pub(super) fn source(rank: usize, size: usize, message: usize, i: usize) -> (usize, usize) {
     let others = neighbours(rank, size);
     match others.get(i / message.max(1)) {

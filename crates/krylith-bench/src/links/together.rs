@@ -1,4 +1,4 @@
-//! Several devices, a rank each: sums and exchanges beyond what the same kernels take alone.
+//! Several devices, one rank each: cost of sums and exchanges beyond the same kernels alone.
 
 use super::ring::{BLOCK, NODE, STAGES, neighbours, ring, source, value};
 use super::{Ground, Make, Plan, RESTART, Way, per_step};
@@ -11,7 +11,7 @@ use krylith_model::{Curve, Host};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What one rank measured.
+/// Measurements of one rank.
 #[derive(Default)]
 struct Seen {
     all_reduce: f64,
@@ -20,10 +20,12 @@ struct Seen {
     hidden: Vec<f64>,
 }
 
-/// Everything on `gpus` devices by one transport; the slowest rank counts. Also notes of what looks wrong.
+/// Measures everything on `gpus` devices by one transport; the slowest rank counts. Also returns notes on
+/// suspect values.
 ///
 /// # Errors
-/// A transport that does not work here, no room, a rank that failed, a wrong result.
+/// Returns an error if the transport does not work here, if memory is not sufficient, if a rank failed, or if
+/// a result is wrong.
 pub(super) fn measure<G: Ground>(
     ground: &G,
     plan: &Plan,
@@ -47,7 +49,7 @@ pub(super) fn measure<G: Ground>(
     let mut notes = Vec::new();
     let mut cost = |what: String, seconds: f64| {
         if seconds < 0.0 {
-            notes.push(format!("{gpus} GPUs, {what}: {seconds:e} s less than alone; taken as 0"));
+            notes.push(format!("{gpus} GPUs, {what}: {seconds:e} s less than one GPU alone; recorded as 0"));
         }
         seconds.max(0.0)
     };
@@ -68,7 +70,7 @@ pub(super) fn measure<G: Ground>(
     Ok((host, notes))
 }
 
-/// A sum over the ranks' host threads.
+/// Returns the seconds of a sum over the ranks' host threads.
 fn meeting(comm: &dyn Communicator, plan: &Plan) -> Result<f64> {
     let mut begin = Instant::now();
     for i in 0..2 * plan.meetings {
@@ -80,7 +82,8 @@ fn meeting(comm: &dyn Communicator, plan: &Plan) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64() / plan.meetings as f64)
 }
 
-/// What a projection on 15 columns, which gives 33 numbers, takes longer than alone. Collective.
+/// Returns the additional seconds of a projection on 15 columns, which gives 33 numbers, over one device
+/// alone. Collective.
 fn all_reduce<G: Ground>(
     ground: &G,
     make: &Make<'_, G::Space>,
@@ -92,7 +95,7 @@ fn all_reduce<G: Ground>(
     Ok(projection(&space, plan, comm.size())? - alone)
 }
 
-/// Seconds of a projection of short vectors, whose sums are checked.
+/// Returns the seconds of a projection of short vectors; the sums are checked.
 fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     let (layout, columns) = (Arrays::at(RESTART), RESTART / 2);
     let (mut w, mut z) = (space.vector()?, space.vector()?);
@@ -106,7 +109,7 @@ fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     let seconds = per_step(space, plan, plan.repeats, |s| {
         s.project_pair(&v, columns, &w, &z, &mut scalars, layout.dots)
     })?;
-    // Vᵀw, Vᵀz, then wᵀw, wᵀz, zᵀz: 0 for the columns, and n, 2n, 4n.
+    // Vᵀw, Vᵀz, then wᵀw, wᵀz, zᵀz: 0 for the columns, then n, 2n, 4n.
     let mut sums = vec![f64::NAN; 2 * columns + 3];
     space.read_scalars(&scalars, layout.dots, &mut sums, &mut flags)?;
     let n = (ranks * space.len()) as f64;
@@ -114,15 +117,13 @@ fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     let mut last = sums[2 * columns..].to_vec();
     last.sort_by(f64::total_cmp);
     if last != expected || sums[..2 * columns].iter().any(|&v| v != 0.0) {
-        return Err(Error::invalid(format!(
-            "an all-reduce gave {sums:?}; {expected:?} was expected at the end"
-        )));
+        return Err(Error::invalid(format!("an all-reduce gave {sums:?}; expected {expected:?} at the end")));
     }
     Ok(seconds)
 }
 
-/// What a product that copies `message` nodes of each neighbour takes longer than one that copies own nodes, with
-/// `interior` rows beside. Collective.
+/// Returns the additional seconds of a product that copies `message` nodes of each neighbour over one that
+/// copies own nodes, with `interior` further rows. Collective.
 pub(super) fn exchange<G: Ground>(
     ground: &G,
     make: &Make<'_, G::Space>,
@@ -143,7 +144,7 @@ pub(super) fn exchange<G: Ground>(
     Ok(together - alone)
 }
 
-/// Seconds of a product that copies nodes, checked after the last one.
+/// Returns the seconds of a product that copies nodes; its result is checked after the last one.
 fn copy<S: krylith_core::operator::PointBlockSum>(
     space: &S,
     plan: &Plan,
@@ -152,7 +153,7 @@ fn copy<S: krylith_core::operator::PointBlockSum>(
     from: &dyn Fn(usize) -> (usize, usize),
 ) -> Result<f64> {
     let run = BLOCK * STAGES;
-    // Dense blocks, as in the kernels that a solve without structure runs.
+    // Dense blocks, as in the kernels of a solve without structure.
     let operator = PointBlock::new(space, &terms, Precision::F64, true)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     let numbers: Vec<f64> = (0..space.len()).map(|k| value(rank, k / run, k % run)).collect();
@@ -170,7 +171,9 @@ fn copy<S: krylith_core::operator::PointBlockSum>(
         None => Ok(seconds),
         Some((k, got)) => {
             let (q, i) = from(k / run);
-            Err(Error::invalid(format!("an exchange gave {got} for node {i} of rank {q}, on rank {rank}")))
+            Err(Error::invalid(format!(
+                "an exchange gave the wrong value {got} for node {i} of rank {q}, on rank {rank}"
+            )))
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A session whose ranks are threads of a team: each makes its own solver, then all obey the same commands.
+//! A session whose ranks are threads of a team: each creates its own solver, then all execute the same
+//! commands.
 
 use super::{Job, Session, Solve, Times};
 use krylith_core::comm::{Communicator, Team, TeamRank};
@@ -10,25 +11,25 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Makes a rank's solver in its thread.
+/// Creates a rank's solver in its thread.
 pub(crate) type Make = Box<dyn FnOnce(&Place) -> Result<Box<dyn Session>> + Send>;
 
-/// What ends waits inside a library.
+/// Actions that end waits inside a library.
 type Actions = Arc<Mutex<Vec<Box<dyn FnMut() + Send>>>>;
 
-/// One thread's place.
+/// The thread of one rank.
 pub(crate) struct Place {
     pub comm: Arc<TeamRank>,
     actions: Actions,
 }
 
 impl Place {
-    /// What to do at the first failure, so that nobody waits inside a library.
+    /// Registers an action for the first failure, so that no rank waits inside a library.
     pub fn on_failure(&self, action: Box<dyn FnMut() + Send>) {
         self.actions.lock().unwrap_or_else(|e| e.into_inner()).push(action);
     }
 
-    /// Works unless a rank has failed; where this one fails or panics, all know.
+    /// Runs the work unless a rank has failed; a failure or panic here is reported to all ranks.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let rank = self.comm.rank();
         let panicked = |_| Err(Error::invalid(format!("the thread of rank {rank} panicked")));
@@ -43,7 +44,7 @@ impl Place {
     }
 }
 
-/// To solve, timed or not; or to give x.
+/// A command: solve, timed or not, or return x.
 #[derive(Clone, Copy)]
 enum Command {
     Solve { timed: bool },
@@ -58,14 +59,14 @@ pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Longest wait for another thread, and for an answer of one.
+/// Longest wait for another thread, and for a thread's answer.
 const LIMITS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
 
 impl Crew {
     /// Starts a thread for each of `makers` and waits until all are ready.
     ///
     /// # Errors
-    /// The first rank's that could not be made.
+    /// Returns the error of the first rank whose solver could not be created.
     pub fn start(makers: Vec<Make>) -> Result<Self> {
         let ((to_us, answers), actions) = (channel(), Actions::default());
         let (mut commands, mut threads) = (Vec::new(), Vec::new());
@@ -83,10 +84,11 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Starts a thread for each GPU of a job; each gets its GPU, every rank's rows, and its share of the right-hand side.
+    /// Starts a thread for each GPU of a job; each gets its GPU, every rank's rows, and its share of the
+    /// right-hand side.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Returns the errors of [`start`](Self::start).
     pub fn on<M: Session + 'static>(
         job: &Job,
         make: impl Fn(&Place, usize, &Arc<Vec<Part>>, &[f64]) -> Result<M> + Send + Sync + 'static,
@@ -105,24 +107,24 @@ impl Crew {
 
     fn ask(&mut self, command: Command) -> Result<Vec<Answer>> {
         for sender in &self.commands {
-            let _ = sender.send(command); // a thread that is gone is missed below
+            let _ = sender.send(command); // a missing thread is detected below
         }
         self.collect()
     }
 
-    /// An answer of every thread, by rank.
+    /// Collects an answer of every thread, by rank.
     fn collect(&mut self) -> Result<Vec<Answer>> {
         let mut all: Vec<Option<Answer>> = self.commands.iter().map(|_| None).collect();
         let mut first: Option<Error> = None;
         for _ in 0..all.len() {
             let Ok((rank, answer)) = self.answers.recv_timeout(LIMITS[1]) else {
-                // It is not waited for at the end either; the others end at their limit.
+                // Do not wait for it at the end either; the other threads end at their time limit.
                 self.threads.clear();
                 return Err(first.unwrap_or_else(|| Error::invalid("a thread of a baseline did not answer")));
             };
             match answer {
                 Ok(answer) => all[rank] = Some(answer),
-                // A rank's own error says more than the others' word of it.
+                // A rank's own error says more than other ranks' reports of it.
                 Err(e) if first.is_none() || matches!(first, Some(Error::Rank { .. })) => first = Some(e),
                 Err(_) => (),
             }
@@ -137,7 +139,7 @@ fn serve(place: &Place, make: Make, orders: &Receiver<Command>, to_us: &Sender<(
         Ok(member) => (Some(member), Ok(Answer::default())),
         Err(e) => (None, Err(e)),
     };
-    let _ = to_us.send((rank, made)); // nobody listens once the crew is dropped
+    let _ = to_us.send((rank, made)); // the receiver is gone once the crew is dropped
     while let (Some(member), Ok(command)) = (&mut member, orders.recv()) {
         let answer = place.guarded(|| match command {
             Command::Solve { timed } => Ok((member.solve(timed)?, Vec::new())),
@@ -171,7 +173,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.commands.clear();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // what it had to say was said by its answers
+            let _ = thread.join(); // its error was already part of its answers
         }
     }
 }
@@ -187,7 +189,7 @@ mod tests {
     use krylith_core::method::GmresOptions;
     use std::rc::Rc;
 
-    /// Krylith's GMRES on threads.
+    /// Runs Krylith's GMRES on threads.
     fn crew(k: &KroneckerSum, rhs: &[f64], ranks: usize) -> Crew {
         let (parts, of_node) = (share::cut(k, ranks).unwrap(), k.block() * k.stages());
         let makers = (0..ranks).map(|rank| {
@@ -226,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Fails or panics where it is told to.
+    /// A session that fails or panics at a given command.
     struct Faulty(Arc<TeamRank>, &'static str);
 
     impl Session for Faulty {
@@ -252,7 +254,7 @@ mod tests {
             });
             let mut crew = Crew::start(makers.collect()).unwrap();
             assert_eq!(crew.solve(false).unwrap_err().to_string(), wanted);
-            // The crew does not go on.
+            // The crew refuses further commands.
             assert!(crew.solve(false).unwrap_err().to_string().contains(wanted));
         }
     }

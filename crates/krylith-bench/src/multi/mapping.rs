@@ -1,20 +1,22 @@
-//! Parallel buffering and pre-mapping as the OKP paper publishes them (Alg. 5 and 6), on the host: the maps that the
-//! GPU's kernels read, and what those kernels compute.
+//! Parallel buffering and pre-mapping as published in the OKP paper (Alg. 5 and 6), on the host: the maps
+//! that the GPU's kernels read, and the results of those kernels.
 //!
-//! A vector lies stage after stage (s segments of q numbers, b to a node), so what one neighbour needs is scattered
-//! over s places. Buffering gathers all segments into one buffer, segment after segment; the send map reorders that
-//! by neighbour, so that each gets one message; the receive map turns what arrives back into segments.
+//! A vector is stored stage by stage (s segments of q numbers, b per node), so the data for one neighbour are
+//! scattered over s places. Buffering gathers all segments into one buffer, segment by segment. The send map
+//! reorders it by neighbour, so that each gets one message. The receive map reorders received data into
+//! segments.
 
 use krylith_core::partition::Halo;
 
-/// The index array c of Alg. 5: where each node that is sent begins in a segment.
+/// Returns the index array c of Alg. 5: the offset of each sent node in a segment.
 pub(crate) fn index_array(halo: &Halo, b: usize) -> Vec<i32> {
     halo.send.iter().map(|&node| (node as usize * b) as i32).collect()
 }
 
-/// Alg. 6, the send map: entry γ is the place in the buffer of Alg. 5 of number γ of the reordered send buffer.
+/// Returns the send map of Alg. 6: entry γ is the index in Alg. 5's buffer of number γ of the reordered send
+/// buffer.
 ///
-/// `starts` (a_s) has where each neighbour's nodes begin, and their end; `segments` is s.
+/// `starts` (a_s) holds the start of each neighbour's nodes, and the end of the last; `segments` is s.
 pub(crate) fn send_map(starts: &[usize], b: usize, segments: usize) -> Vec<i32> {
     let l = b * segments * starts.last().copied().unwrap_or(0);
     let (mut map, mut before) = (Vec::with_capacity(l), 0);
@@ -28,7 +30,8 @@ pub(crate) fn send_map(starts: &[usize], b: usize, segments: usize) -> Vec<i32> 
     map
 }
 
-/// Alg. 6, the receive map: entry γ is the place in what arrived of number γ of the segments after another.
+/// Returns the receive map of Alg. 6: entry γ is the index in the received data of number γ of the segments
+/// in sequence.
 pub(crate) fn receive_map(starts: &[usize], b: usize, segments: usize) -> Vec<i32> {
     let l = b * segments * starts.last().copied().unwrap_or(0);
     let mut map = Vec::with_capacity(l);
@@ -43,7 +46,7 @@ pub(crate) fn receive_map(starts: &[usize], b: usize, segments: usize) -> Vec<i3
     map
 }
 
-/// Where each neighbour's nodes begin: a_s for what is sent, a_r for what is received.
+/// Returns the start of each neighbour's nodes: a_s for sent data, a_r for received data.
 pub(crate) fn starts(halo: &Halo) -> (Vec<usize>, Vec<usize>) {
     let (mut send, mut receive) = (vec![0], vec![0]);
     for n in &halo.neighbours {
@@ -53,8 +56,8 @@ pub(crate) fn starts(halo: &Halo) -> (Vec<usize>, Vec<usize>) {
     (send, receive)
 }
 
-/// Buffering and send map in one: where in the vector, of segments of `p` numbers, each number of the reordered send
-/// buffer stands.
+/// Returns buffering and send map in one: the index in the vector, of segments of `p` numbers, of each number
+/// of the reordered send buffer.
 ///
 /// The published solver runs two kernels for it; the plain NCCL baseline uses this.
 pub(crate) fn send_gather(c: &[i32], starts: &[usize], b: usize, segments: usize, p: usize) -> Vec<i32> {
@@ -66,9 +69,10 @@ pub(crate) fn send_gather(c: &[i32], starts: &[usize], b: usize, segments: usize
     send_map(starts, b, segments).iter().map(|&t| place(t as usize)).collect()
 }
 
-/// Where each number that arrived belongs in segments of `p` numbers whose ghosts begin at `q`.
+/// Returns the index of each received number in segments of `p` numbers whose ghosts begin at `q`.
 ///
-/// The published solver reorders into a vector of ghosts ([`receive_map`]); the plain NCCL baseline scatters with this.
+/// The published solver reorders into a vector of ghosts ([`receive_map`]); the plain NCCL baseline scatters
+/// with this.
 pub(crate) fn receive_scatter(
     starts: &[usize],
     b: usize,
@@ -89,7 +93,7 @@ mod tests {
     use super::*;
     use krylith_core::partition::Neighbour;
 
-    /// Alg. 5, thread by thread.
+    /// Runs Alg. 5, thread by thread.
     fn parallel_buffering(x: &[f64], q: usize, c: &[i32], l: usize, b: usize, s: usize) -> Vec<f64> {
         let mut buffer = vec![f64::NAN; l];
         for (t, to) in buffer.iter_mut().enumerate() {
@@ -105,7 +109,7 @@ mod tests {
         map.iter().map(|&i| from[i as usize]).collect()
     }
 
-    /// Rank 0 of three, with an uneven halo and one neighbour that gets nothing.
+    /// The halo of rank 0 of three, with uneven messages and one neighbour that gets nothing.
     fn halo() -> Halo {
         let neighbour = |rank, send, receive| Neighbour { rank, send, receive };
         Halo {
@@ -137,7 +141,7 @@ mod tests {
             assert_eq!(sent, wanted, "b={b} s={s}");
             assert_eq!(gather(&send_gather(&c, &send, b, s, q), &x), wanted, "b={b} s={s}");
 
-            // What arrives is each neighbour's message: stage after stage its ghosts.
+            // Each neighbour's message holds its ghosts, stage by stage.
             let ghost = |stage: usize, g: usize, r: usize| (stage * 1000 + g * 10 + r) as f64;
             let mut raw = Vec::new();
             for n in &halo.neighbours {

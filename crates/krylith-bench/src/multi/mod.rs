@@ -1,4 +1,4 @@
-//! GMRES on several GPUs of one process, a thread each: what the suite asks of a solver, and every part of the
+//! GMRES on several GPUs of one process, one thread each: the interface of a solver, and every part of the
 //! baselines that needs no GPU.
 //!
 //! * [`share`]: block rows cut into slabs, main-diagonal and off-diagonal parts;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 pub(crate) struct Job<'a> {
     /// The system, with its right-hand side in Krylith's order of unknowns.
     pub case: &'a Case,
-    /// GPUs by number; as many ranks.
+    /// GPUs by number, one per rank.
     pub gpus: &'a [usize],
-    /// The same system cut into slabs, one a GPU.
+    /// The same system cut into slabs, one per GPU.
     pub parts: &'a Arc<Vec<partition::Part>>,
-    /// GMRES(restart).
+    /// The restart of GMRES.
     pub restart: usize,
-    /// Iterations of a solve, whatever the residual.
+    /// Number of iterations of a solve, whatever the residual.
     pub iterations: usize,
 }

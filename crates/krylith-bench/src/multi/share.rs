@@ -1,5 +1,5 @@
-//! Block rows cut into contiguous slabs, and each slab's matrices into a main-diagonal part (own columns) and an
-//! off-diagonal part (ghosts), as the OKP paper and PETSc's distributed matrices have them.
+//! Block rows cut into contiguous slabs. As in the OKP paper and PETSc's distributed matrices, each slab's
+//! matrices have a main-diagonal part (own columns) and an off-diagonal part (ghosts).
 
 use krylith_core::Result;
 use krylith_core::matrix::{Bsr, KroneckerSum};
@@ -8,10 +8,10 @@ use krylith_core::partition::{Part, Partition, split};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Every rank's rows of A⊗M + τB⊗L: slabs as even as can be.
+/// Returns every rank's rows of A⊗M + τB⊗L: slabs as equal as possible.
 ///
 /// # Errors
-/// More ranks than block rows.
+/// Returns an error for more ranks than block rows.
 pub(crate) fn cut(k: &KroneckerSum, ranks: usize) -> Result<Arc<Vec<Part>>> {
     let n = k.m.block_rows();
     if ranks > n {
@@ -25,10 +25,11 @@ pub(crate) fn cut(k: &KroneckerSum, ranks: usize) -> Result<Arc<Vec<Part>>> {
     Ok(Arc::new(split(&Terms::kronecker(k), &Partition::new(owner, ranks)?)?))
 }
 
-/// The columns below the number of rows, and those from there on counted from 0; all rows are in both.
+/// Splits a matrix into its columns below the number of rows, and those from there on, renumbered from 0;
+/// both parts have all rows.
 ///
 /// # Errors
-/// What [`Bsr::new`] says; impossible for a valid matrix.
+/// Returns the errors of [`Bsr::new`]; impossible for a valid matrix.
 pub(crate) fn halves(a: &Bsr) -> Result<[Bsr; 2]> {
     let (b, bb, n) = (a.block(), a.block() * a.block(), a.block_rows());
     let (mut pointers, mut columns) = ([vec![0], vec![0]], [Vec::new(), Vec::new()]);
@@ -48,10 +49,10 @@ pub(crate) fn halves(a: &Bsr) -> Result<[Bsr; 2]> {
     Ok([Bsr::new(b, n, n, p0, c0, v0)?, Bsr::new(b, n, a.block_columns() - n, p1, c1, v1)?])
 }
 
-/// Main-diagonal parts of M and L, and off-diagonal ones. Nothing is copied where there are no ghosts.
+/// Returns the main-diagonal and the off-diagonal parts of M and L. Nothing is copied if there are no ghosts.
 ///
 /// # Errors
-/// As [`halves`].
+/// Returns the errors of [`halves`].
 pub(crate) fn main_and_off(part: &Part) -> Result<[[Cow<'_, Bsr>; 2]; 2]> {
     let cut = |t: usize| -> Result<[Cow<'_, Bsr>; 2]> {
         let a: &Bsr = &part.terms.terms()[t].1;
@@ -66,13 +67,14 @@ pub(crate) fn main_and_off(part: &Part) -> Result<[[Cow<'_, Bsr>; 2]; 2]> {
     Ok([[m0, l0], [m1, l1]])
 }
 
-/// Nodes that lie side by side here and at their owner: what a host copies to fill ghosts from the owner's vector.
+/// Nodes that are contiguous here and at their owner: a host copies them to fill ghosts from the owner's
+/// vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
     pub rank: usize,
     /// First of the owner's nodes.
     pub from: usize,
-    /// First of our ghosts.
+    /// First of the local ghosts.
     pub to: usize,
     pub nodes: usize,
 }
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
     use crate::systems::{self, Random};
 
-    /// y += A X of one stage, by the definition.
+    /// Computes y += A X for one stage, by the definition.
     fn add(a: &Bsr, x: &[f64], y: &mut [f64]) {
         let b = a.block();
         for i in 0..a.block_rows() {
@@ -128,7 +130,7 @@ mod tests {
                 for (rank, part) in parts.iter().enumerate() {
                     let (first, own) = (part.rows[0] as usize, part.halo.own);
                     assert_eq!((first, own), (n * rank / ranks, n * (rank + 1) / ranks - n * rank / ranks));
-                    // The ghosts as the host's scatter fills them, from what their owners hold.
+                    // Fills the ghosts as the host's scatter does, from their owners' data.
                     let mut ghosts = vec![f64::NAN; part.halo.ghosts * b];
                     for r in runs(&parts, rank) {
                         let from = (parts[r.rank].rows[0] as usize + r.from) * b;
@@ -154,7 +156,7 @@ mod tests {
         let x = Random(8).numbers(n * b * s);
         for ranks in [1, 3, 5] {
             let parts = cut(&k, ranks).unwrap();
-            // What each rank sends, neighbour after neighbour, from its share of x stage after stage.
+            // The data that each rank sends, neighbour by neighbour, from its share of x stage by stage.
             let sent = |part: &Part| -> Vec<f64> {
                 let (halo, first) = (&part.halo, part.rows[0] as usize);
                 let q = halo.own * b;
@@ -191,7 +193,7 @@ mod tests {
     fn slabs_have_long_runs_and_more_ranks_than_rows_are_refused() {
         let k = systems::random([3, 4, 6], 2, 1, 5).unwrap();
         let parts = cut(&k, 3).unwrap();
-        // A layer of 12 nodes less the corner that the stencil does not reach.
+        // A layer of 12 nodes without the corner that the stencil does not reach.
         assert!(runs(&parts, 1).iter().all(|r| r.nodes >= 3), "{:?}", runs(&parts, 1));
         assert!(cut(&k, 73).is_err());
     }

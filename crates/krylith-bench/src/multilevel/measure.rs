@@ -1,4 +1,4 @@
-//! Ways taken on one system, and what their preconditioners say of themselves.
+//! Measurements of the variants on one system, and data reported by their preconditioners.
 
 use super::ways;
 use crate::answer::system::{self, System};
@@ -13,23 +13,23 @@ use krylith_core::space::Space;
 use krylith_core::{Options, Precision, Result};
 
 pub(super) struct How<'a, P> {
-    /// The device in whose memory arrays may lie.
+    /// The device whose memory may hold the arrays.
     pub platform: Option<&'a P>,
-    /// Options of every way: the device, the tolerance, limits.
+    /// Options of every variant: the device, the tolerance, limits.
     pub base: String,
-    /// From host arrays, also where those on a device are timed.
+    /// True to measure from host arrays, too, if those on a device are timed.
     pub host: bool,
     pub repeats: Repeats,
 }
 
 pub(super) struct Row {
-    /// As in the list of ways.
+    /// The text in the list of variants.
     pub text: String,
-    /// Its options are refused, and why.
+    /// The reason if its options are refused.
     pub refused: Option<String>,
-    /// From arrays in device memory.
+    /// Measurement from arrays in device memory.
     pub resident: Option<Way>,
-    /// From host arrays.
+    /// Measurement from host arrays.
     pub host: Option<Way>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Found {
     pub name: String,
     pub spec: String,
     pub unknowns: usize,
-    /// Unknowns of a block row.
+    /// Unknowns per block row.
     pub order: usize,
     pub stored: usize,
     pub symmetric: bool,
@@ -46,24 +46,25 @@ pub(super) struct Found {
     pub rows: Vec<Row>,
 }
 
-/// What a hierarchy says of itself.
+/// Sizes that a hierarchy reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Levels {
     pub levels: Option<f64>,
-    /// Entries of all levels over those of the first.
+    /// Operator complexity: entries of all levels over those of the first.
     pub operators: Option<f64>,
-    /// Nodes of all levels over those of the first.
+    /// Grid complexity: nodes of all levels over those of the first.
     pub grids: Option<f64>,
     /// Numbers that the preconditioner stores.
     pub numbers: Option<f64>,
-    /// Most bytes on the device.
+    /// Largest number of bytes in use on the device.
     pub memory: Option<u64>,
 }
 
-/// Takes every way on a system.
+/// Measures every variant on a system.
 ///
 /// # Errors
-/// Not enough memory to check an answer. What a way cannot do stands in its row.
+/// Returns an error if memory is not sufficient to check a solution. Failures of a variant are recorded in
+/// its row.
 pub(super) fn one<P: Platform>(
     system: &System,
     ways: &[String],
@@ -93,7 +94,7 @@ pub(super) fn one<P: Platform>(
                     row.resident =
                         Some(Way::taken("from device arrays".into(), &mut take, &a, rhs, &how.repeats));
                 }
-                // What has no answer from one has none from the other.
+                // A variant that fails from one kind of arrays fails from the other.
                 if row.resident.as_ref().is_none_or(|way| how.host && way.failure.is_none()) {
                     let mut take: Take = Box::new(|| ours::from_host(system, &options, rhs));
                     row.host = Some(Way::taken("from host arrays".into(), &mut take, &a, rhs, &how.repeats));
@@ -106,12 +107,12 @@ pub(super) fn one<P: Platform>(
 }
 
 impl Row {
-    /// From the arrays that the table is about: those in device memory, where there are any.
+    /// Returns the measurement for the table: from arrays in device memory, if there are any.
     pub fn main(&self) -> Option<&Way> {
         self.resident.as_ref().or(self.host.as_ref())
     }
 
-    /// Why there are no times.
+    /// Returns the reason if there are no times.
     pub fn failure(&self) -> Option<&str> {
         let main = self.main().and_then(|way| way.failure.as_deref());
         self.refused.as_deref().or(main)
@@ -121,37 +122,37 @@ impl Row {
         self.main().and_then(|way| way.taken.last())
     }
 
-    /// Median seconds from arrays to x; NaN where there is no answer.
+    /// Returns the median seconds from arrays to x; NaN without a solution.
     pub fn total(&self) -> f64 {
         self.main().map_or(f64::NAN, |way| way.totals().median())
     }
 
-    /// Median seconds before the first iteration.
+    /// Returns the median seconds before the first iteration.
     pub fn setup(&self) -> f64 {
         self.main().map_or(f64::NAN, |way| way.setups().median())
     }
 
-    /// Median seconds of iterating.
+    /// Returns the median seconds of the iterations.
     pub fn solve(&self) -> f64 {
         self.main().and_then(|way| way.part("solve")).map_or(f64::NAN, |part| part.median())
     }
 
-    /// Iterations; NaN where there is no answer.
+    /// Returns the number of iterations; NaN without a solution.
     pub fn iterations(&self) -> f64 {
         self.last().map_or(f64::NAN, |answer| answer.iterations as f64)
     }
 
-    /// The means of the last answer, in words.
+    /// Returns method and preconditioner of the last solution as text.
     pub fn means(&self) -> &str {
         self.last().map_or("", |answer| answer.means.as_str())
     }
 
-    /// What the hierarchy of the last answer says of itself.
+    /// Returns the sizes of the last solution's hierarchy.
     pub fn levels(&self) -> Levels {
         let Some(answer) = self.last() else { return Levels::default() };
         let Some(precond) = &answer.precond else { return Levels::default() };
         let of = |name| number(&precond.parameters, name);
-        // Other preconditioners may have parameters called levels; complexities belong to hierarchies alone.
+        // Other preconditioners may have parameters called levels; only hierarchies have complexities.
         let operators = of("operator-complexity");
         Levels {
             levels: of("levels").filter(|_| operators.is_some()),
@@ -168,14 +169,14 @@ impl Found {
         self.rows.iter().find(|row| row.text == text)
     }
 
-    /// The row that is through first, of those that are `allowed`.
+    /// Returns the fastest row among those that are `allowed`.
     pub fn fastest(&self, allowed: impl Fn(&Row) -> bool) -> Option<&Row> {
         let answered = self.rows.iter().filter(|row| row.total().is_finite() && allowed(row));
         answered.min_by(|a, b| a.total().total_cmp(&b.total()))
     }
 }
 
-/// A parameter by its name, also inside the parameters of parts; words of names may be joined by - or _.
+/// Returns a parameter by its name, also from the parameters of components; - and _ are equivalent.
 fn number(parameters: &[(String, Value)], name: &str) -> Option<f64> {
     parameters.iter().find_map(|(key, value)| match value {
         Value::Count(n) if key.replace('_', "-") == name => Some(*n as f64),
@@ -188,10 +189,11 @@ fn number(parameters: &[(String, Value)], name: &str) -> Option<f64> {
 /// Samples of a product on one core.
 const PRODUCTS: usize = 20;
 
-/// Median seconds of y = A x on one core: what seconds on another machine are counted in. By rows, as there: by diagonals it is faster.
+/// Returns the median seconds of y = A x on one core, the unit for seconds on another machine. The product is
+/// by rows, as there; by diagonals it would be faster.
 ///
 /// # Errors
-/// Not enough memory.
+/// Returns an error if memory is not sufficient.
 pub(super) fn product_on_one_core(a: &Bsr) -> Result<f64> {
     let n = a.block_rows() * a.block();
     let platform = CpuPlatform::new(1);

@@ -1,8 +1,10 @@
-//! Coarse levels: what the hierarchies of `amg` take from arrays to x, beside `ildu` and what `auto` picks.
+//! Algebraic multigrid: time from arrays to x with the hierarchies of `amg`, compared with `ildu` and with
+//! the choice of `auto`.
 //!
-//! The way to an answer, its clock and its check are those of the suite `answer` ([`crate::answer()`]): set-up and solve by part, from arrays
-//! in a GPU's memory and in the host's, every x checked against b − A x on the host. The right-hand side is ones. Here many ways
-//! of setting up a hierarchy stand beside each other, on single systems and on series of growing ones.
+//! Measurement and check are those of the suite `answer` ([`crate::answer()`]): set-up and solve by part,
+//! from arrays in a GPU's memory and in the host's, with every x checked by b − A x on the host. The
+//! right-hand side is ones. This suite compares many ways of setting up a hierarchy, on single systems and on
+//! series of growing ones.
 
 mod measure;
 mod report;
@@ -23,27 +25,28 @@ use serde_json::json;
 options::parts! {
     /// A part of the suite.
     Part {
-        /// Single systems, with every way.
+        /// Single systems, with every variant.
         Table = "table",
         /// Iterations and seconds against size.
         Growth = "growth",
-        /// New values and a solve, again and again.
+        /// Repeated updates of values, each with a solve.
         Updates = "updates",
         /// One core of the host.
         Cpu = "cpu",
-        /// More and more GPUs.
+        /// Scaling over GPUs.
         Scaling = "scaling",
     }
 }
 
-/// Seconds after which no further round of a way begins.
+/// Seconds after which no further run of a variant begins.
 const BUDGET: f64 = 60.0;
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device that is missing, a word that names no system, an output file that cannot be written. A way that is refused or does not
-/// converge is no error: it is a row with the reason. Of `auto` and the default hierarchy that is listed under `failures` too.
+/// Returns an error if a device is missing, a word names no system, or an output file cannot be written. A
+/// variant that is refused or does not converge is no error: it is a row with the reason. For `auto` and the
+/// default hierarchy it is also listed under `failures`.
 pub fn multilevel(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
@@ -64,7 +67,7 @@ fn run<P: Platform>(
     let mut made = Made { gpu: options.device.is_gpu(), meta, ..Made::default() };
     let folder = options.out.as_deref();
     let wanted = |part| parts.contains(&part);
-    // Systems may be large: what there is by now stays if a later one is interrupted.
+    // Systems may be large: keep the results so far in case a later one is interrupted.
     if wanted(Part::Table) {
         for system in systems::table(&options.systems)? {
             if let Some(found) = suite.table(&system, progress)? {
@@ -99,7 +102,7 @@ fn run<P: Platform>(
     report::write(&made, folder)
 }
 
-/// The options with what they mean here.
+/// The options with the suite's defaults.
 struct Suite<'a, P> {
     options: &'a Asked,
     platform: &'a P,
@@ -109,7 +112,7 @@ struct Suite<'a, P> {
 }
 
 impl<P: Platform> Suite<'_, P> {
-    /// How solves on the suite's device are taken.
+    /// Returns how to measure solves on the suite's device.
     fn how(&self) -> How<'_, P> {
         How {
             platform: Some(self.platform),
@@ -117,7 +120,7 @@ impl<P: Platform> Suite<'_, P> {
         }
     }
 
-    /// How solves elsewhere are taken, from host arrays.
+    /// Returns how to measure solves on another device, from host arrays.
     fn on(&self, device: &str) -> How<'_, P> {
         let Self { rounds, limit, .. } = *self;
         How {
@@ -128,7 +131,7 @@ impl<P: Platform> Suite<'_, P> {
         }
     }
 
-    /// The ways that are asked for, or those of a list.
+    /// Returns the requested variants, or those of a list.
     fn ways(&self, otherwise: Vec<String>) -> Vec<String> {
         if self.options.ways.is_empty() { otherwise } else { self.options.ways.clone() }
     }
@@ -144,7 +147,7 @@ impl<P: Platform> Suite<'_, P> {
         measure::one(&system, &ways, &self.how(), progress).map(Some)
     }
 
-    /// One family at growing sizes. A way that finds no answer is not tried at larger ones.
+    /// Measures one family at growing sizes. A variant without a solution is not tried at larger sizes.
     fn growth(&self, family: &'static systems::Family, progress: &mut dyn FnMut(&str)) -> Result<Vec<Found>> {
         let (mut all, mut ways) = (Vec::<Found>::new(), self.ways(ways::growth()));
         let how = How { host: !self.options.device.is_gpu(), ..self.how() };
@@ -176,7 +179,7 @@ impl<P: Platform> Suite<'_, P> {
 
     fn one_core(&self, name: &str, progress: &mut dyn FnMut(&str)) -> Result<Option<OneCore>> {
         let rock = self.options.rock.as_deref();
-        // Sizes of the comparison, made smaller only where that is asked for.
+        // Sizes of the comparison, reduced only on request.
         let scale = self.options.scale.unwrap_or(1.0);
         let Some(system) = systems::one_core(name, scale, rock)? else { return Ok(None) };
         let repeats = Repeats { rounds: self.rounds.min(3), budget: BUDGET };
@@ -186,7 +189,7 @@ impl<P: Platform> Suite<'_, P> {
         Ok(Some(OneCore { found, product, whole: scale == 1.0 }))
     }
 
-    /// The same rows on each GPU, and the same rows on all together.
+    /// Measures the same number of rows on each GPU, and on all GPUs together.
     fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
         let how = self.on(&self.options.device.options(count, 0));
         let mut all = Vec::new();

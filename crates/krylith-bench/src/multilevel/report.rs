@@ -1,4 +1,4 @@
-//! Tables, figures and raw data from what was measured.
+//! Tables, figures and raw data from the measurements.
 
 use super::measure::{Found, Row};
 use super::targets::{CORES, GOALS, efficiency, targets};
@@ -17,29 +17,29 @@ use std::path::Path;
 /// A system on one core of the host.
 pub(super) struct OneCore {
     pub found: Found,
-    /// Seconds of its product there.
+    /// Seconds of the system's product on one core.
     pub product: f64,
-    /// It has the size of the comparison.
+    /// True if it has the size of the comparison.
     pub whole: bool,
 }
 
 /// A system on some GPUs.
 pub(super) struct Scaled {
-    /// `weak` or `strong`.
+    /// The series: `weak` or `strong`.
     pub series: &'static str,
     pub gpus: usize,
     pub found: Found,
-    /// It has the size of the promise.
+    /// True if it has the size of the target.
     pub whole: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Made {
     pub meta: Value,
-    /// The suite's device is a GPU, so arrays in its memory are timed.
+    /// True if the suite's device is a GPU, so that arrays in its memory are timed.
     pub gpu: bool,
     pub table: Vec<Found>,
-    /// A family each.
+    /// One list per family.
     pub growth: Vec<Vec<Found>>,
     pub updates: Vec<Updates>,
     pub cpu: Vec<OneCore>,
@@ -94,12 +94,12 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     pages.publish(("Coarse levels", "multilevel"), facts, json, folder)
 }
 
-/// True of ways that must find an answer: what is picked, and what a user gets who asks for a hierarchy.
+/// Returns true for variants that must find a solution: the automatic choice, and the default hierarchy.
 fn is_ours(way: &str) -> bool {
     way == ways::AUTO || way == ways::DEFAULT
 }
 
-/// Ways without an answer that ought to have one.
+/// Returns variants without a solution that should have one.
 fn lost(found: &Found) -> Vec<String> {
     let failed = found.rows.iter().filter(|row| is_ours(&row.text));
     failed.filter_map(|row| Some(format!("{}, {}: {}", found.spec, row.text, row.failure()?))).collect()
@@ -147,12 +147,12 @@ fn single(found: &Found, gpu: bool) -> Table {
         .table()
 }
 
-/// The bytes on the device.
+/// Returns the bytes on the device as text.
 fn megabytes(row: &Row) -> String {
     count(row.levels().memory.map(|bytes| bytes as f64 / 1e6), 0)
 }
 
-/// The way with what was picked for it, or why it has no answer.
+/// Returns the variant with the automatic choice, or the reason why it has no solution.
 fn label(row: &Row) -> String {
     match (row.failure(), row.means()) {
         (Some(why), _) => format!("{}: no answer, {why}", row.text),
@@ -161,12 +161,12 @@ fn label(row: &Row) -> String {
     }
 }
 
-/// Every way of every system.
+/// Returns every variant of every system.
 fn ways_of<'r>(all: impl IntoIterator<Item = &'r Found>) -> Vec<(&'r Found, &'r Row)> {
     all.into_iter().flat_map(|found| found.rows.iter().map(move |row| (found, row))).collect()
 }
 
-/// Set-up and solve of every way that has an answer, one above the other.
+/// Draws set-up and solve of every variant that has a solution.
 fn parts(found: &Found) -> Option<Figure> {
     let bar = |row: &Row| {
         let (setup, solve) = (row.setup(), row.solve());
@@ -179,12 +179,12 @@ fn parts(found: &Found) -> Option<Figure> {
     (!bars.is_empty()).then_some(Figure { file, title, svg })
 }
 
-/// Letters and digits of a name; what files are called may have others.
+/// Returns the letters and digits of a name; file names allow no others.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// One family: a row for each size and way.
+/// Builds the table of one family: a row for each size and variant.
 fn growth(series: &[Found]) -> Table {
     let first = |row: &Row| series[0].row(&row.text).map_or(f64::NAN, Row::iterations);
     let way =
@@ -207,12 +207,12 @@ fn growth(series: &[Found]) -> Table {
         .table()
 }
 
-/// Iterations, and nanoseconds of an unknown, against size.
+/// Draws iterations, and nanoseconds per unknown, over the size.
 fn over_size(series: &[Found]) -> Vec<Figure> {
     let sides: Vec<usize> = series.iter().map(|found| found.side).collect();
     let name = &series[0].name;
     let figure = |short: &str, what: &str, of: &dyn Fn(&Found, &Row) -> f64| {
-        // Ways that are no longer tried keep the sizes that they had.
+        // Variants that stopped earlier keep the sizes that they have.
         let lines: Vec<(String, Vec<f64>)> = series[0]
             .rows
             .iter()
@@ -254,7 +254,7 @@ fn updates(all: &[Updates]) -> Table {
         .table()
 }
 
-/// One core, beside what other libraries took on theirs.
+/// Builds the table of one core, compared with other libraries' times on their machine.
 fn one_core(one: &OneCore) -> Table {
     let OneCore { found, product, .. } = one;
     let title = format!("{} ({}): one core; a product takes {} ms", found.name, found.spec, ms(*product));

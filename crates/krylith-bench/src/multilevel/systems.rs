@@ -1,4 +1,5 @@
-//! What is solved: the systems with targets, families that grow, and those of other libraries' figures on one core.
+//! The systems: those with targets, families of growing size, and those of other libraries' figures on one
+//! core.
 
 use crate::answer::system::{self, System, Wanted};
 use krylith_core::matrix::Bsr;
@@ -9,10 +10,10 @@ use std::time::Instant;
 /// Systems with targets, by their names in the suite `answer`.
 pub(super) const NAMES: [&str; 5] = ["laplace128", "laplace256", "spe10", "radiation64", "laplace64b4"];
 
-/// What words ask for; without any, the systems with targets.
+/// Returns the systems that the words name; without words, those with targets.
 ///
 /// # Errors
-/// A word that names no system.
+/// Returns an error if a word names no system.
 pub(super) fn table(words: &[String]) -> Result<Vec<Wanted>> {
     match words {
         [] => system::wanted(&NAMES.map(String::from)),
@@ -20,10 +21,10 @@ pub(super) fn table(words: &[String]) -> Result<Vec<Wanted>> {
     }
 }
 
-/// A generated problem by its text.
+/// Generates a problem by its text.
 ///
 /// # Errors
-/// A problem that is not known, no room.
+/// Returns an error if the problem is unknown, or if memory is not sufficient.
 pub(super) fn spec(text: &str) -> Result<Option<System>> {
     system::make(&Wanted::Spec(text.into()), 1.0, None)
 }
@@ -31,11 +32,11 @@ pub(super) fn spec(text: &str) -> Result<Option<System>> {
 #[derive(Debug)]
 pub(super) struct Family {
     pub name: &'static str,
-    /// What stands before and behind the size.
+    /// The problem and its keys, without the size.
     kind: Kind,
-    /// The longest edge in nodes, at scale 1.
+    /// The largest edge in nodes, at scale 1.
     most: usize,
-    /// Its growth from 64³ to 256³ has a target.
+    /// True if its growth from 64³ to 256³ has a target.
     pub promised: bool,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Family {
 enum Kind {
     /// A generated problem and its keys.
     Grid(&'static str, &'static str),
-    /// Tetrahedra of a graph, numbered at random.
+    /// A graph of tetrahedra, numbered at random.
     Tetrahedra,
     /// The first Newton step of an elastic body.
     Elasticity,
@@ -55,7 +56,7 @@ const fn grid(name: &'static str, problem: &'static str, keys: &'static str, mos
 
 pub(super) const FAMILIES: &[Family] = &[
     Family { promised: true, ..grid("laplace", "laplace", "", 384) },
-    // The same medium everywhere, and cells ten times as high as they are wide: couplings 100 times weaker along z.
+    // A homogeneous medium with cells ten times as high as wide: couplings are 100 times weaker along z.
     grid("anisotropic", "poisson-multiphase", ",contrast=1,solid=1,bubbles=0,columns=0,dz=10", 256),
     Family { promised: true, ..grid("contrast", "poisson-multiphase", ",contrast=1e6", 256) },
     grid("reservoir", "spe10", "", 128),
@@ -66,19 +67,19 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { name: "tetrahedra", kind: Kind::Tetrahedra, most: 128, promised: false },
 ];
 
-/// Edges of the cubes in nodes; the last with `--full`.
+/// Edges of the cubes in nodes; the last one only with `--full`.
 const SIDES: [usize; 5] = [32, 64, 128, 256, 384];
 
-/// Tetrahedra a node of a mesh.
+/// Tetrahedra per node of a mesh.
 const TETRAHEDRA: usize = 5;
 
-/// An edge of a cube that has `scale` times its nodes.
+/// Returns the edge of a cube with `scale` times the nodes.
 fn edge(side: usize, scale: f64) -> usize {
     crate::systems::scaled([side; 3], scale)[0]
 }
 
 impl Family {
-    /// Edges of the cubes, in nodes.
+    /// Returns the edges of the cubes in nodes.
     pub fn sides(&self, scale: f64, full: bool) -> Vec<usize> {
         let last = if full { SIDES.len() } else { SIDES.len() - 1 };
         let mut all: Vec<usize> =
@@ -87,10 +88,10 @@ impl Family {
         all
     }
 
-    /// The system on about `side`³ nodes.
+    /// Generates the system on about `side`³ nodes.
     ///
     /// # Errors
-    /// No room.
+    /// Returns an error if memory is not sufficient.
     pub fn make(&self, side: usize, progress: &mut dyn FnMut(&str)) -> Result<System> {
         progress(&format!("{}: {side}³ nodes", self.name));
         let made = match self.kind {
@@ -102,12 +103,13 @@ impl Family {
             }
             Kind::Elasticity => Some(elasticity(side)?),
         };
-        let made = made.ok_or_else(|| Error::invalid(format!("{} makes no square matrix", self.name)))?;
+        let made =
+            made.ok_or_else(|| Error::invalid(format!("{} does not give a square matrix", self.name)))?;
         Ok(System { name: self.name.into(), ..made })
     }
 }
 
-/// The Jacobian of the first Newton step of a body at rest.
+/// Returns the Jacobian of the first Newton step of a body at rest.
 fn elasticity(side: usize) -> Result<System> {
     let begin = Instant::now();
     let text = format!("ventricle:{}", (TETRAHEDRA * side * side * side).max(1000));
@@ -126,10 +128,10 @@ fn elasticity(side: usize) -> Result<System> {
 /// Systems of the figures on one core.
 pub(super) const ONE_CORE: [&str; 3] = ["laplace100", "laplace128", "spe10"];
 
-/// One of them.
+/// Generates one of them.
 ///
 /// # Errors
-/// No room; a folder of permeabilities that cannot be read.
+/// Returns an error if memory is not sufficient, or if a folder of permeabilities cannot be read.
 pub(super) fn one_core(name: &str, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
     if name != "laplace100" {
         return system::make(&system::wanted(&[name.to_string()])?[0], scale, rock);
@@ -138,15 +140,16 @@ pub(super) fn one_core(name: &str, scale: f64, rock: Option<&Path>) -> Result<Op
     Ok(spec(&format!("laplace:{side}x{side}x{side}"))?.map(|made| System { name: name.into(), ..made }))
 }
 
-/// True of a reservoir's text whose permeabilities were read.
+/// Returns true for a reservoir's text with permeabilities from files.
 pub(super) fn real_rock(spec: &str) -> bool {
     spec.contains("permeability=") && !spec.contains("permeability=generated")
 }
 
-/// Edge of the cube that each GPU has in weak scaling: 16 million unknowns.
+/// Edge of the cube per GPU in weak scaling: 16 million unknowns.
 const EACH: usize = 252;
 
-/// Sizes of the systems on that many GPUs: as many nodes on each, and 256³ together.
+/// Returns the sizes of the systems for that many GPUs: a constant number of nodes per GPU, and 256³ in
+/// total.
 pub(super) fn scaled_sizes(gpus: usize, scale: f64) -> [(&'static str, [usize; 3]); 2] {
     let (each, all) = (edge(EACH, scale), edge(256, scale));
     [("weak", [each, each, each * gpus]), ("strong", [all; 3])]

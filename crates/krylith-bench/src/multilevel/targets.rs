@@ -1,26 +1,27 @@
-//! What was promised of coarse levels beside what was measured, and what other libraries took.
+//! Targets of algebraic multigrid compared with measurements, and times of other libraries.
 
 use super::measure::{Found, Row};
 use super::report::{Made, OneCore, Scaled};
 use super::{systems, ways};
 use crate::publish::Target;
 
-/// What a library takes on a system of the table, and what was promised.
+/// A library's time on a system of the table, and our target.
 #[derive(Debug)]
 pub(super) struct Goal {
-    /// The system by its name in the table.
+    /// Name of the system in the table.
     pub name: &'static str,
-    /// AmgX's set-up and solve, seconds.
+    /// Seconds of AmgX's set-up and solve.
     pub amgx: [f64; 2],
     pub setting: &'static str,
-    /// Ours in all, milliseconds, at most.
+    /// Our target: largest total time in milliseconds.
     pub most: f64,
-    /// Iterations, at most, where that was promised.
+    /// Largest number of iterations, if there is a target.
     pub iterations: Option<f64>,
 }
 
-/// AmgX 2.5 at the fastest in all of 16 settings on one H200 (CUDA 13, 2026-11-22), each run three times after a warm-up, upload
-/// apart, to ‖b − A x‖ ≤ 1e-8 ‖b‖ with a right-hand side of ones: times of that day, not of the run that stands beside.
+/// The fastest of 16 settings of AmgX 2.5 on one H200 (CUDA 13, 2026-11-22), each run three times after a
+/// warm-up. The upload is excluded; the tolerance is ‖b − A x‖ ≤ 1e-8 ‖b‖, with a right-hand side of ones.
+/// These times are from that day, not from the run they are compared with.
 pub(super) const GOALS: [Goal; 5] = [
     goal("laplace128", [0.0106, 0.0516], "PCG, aggregation of 8, block Jacobi, 62 iterations", 30.0),
     goal("laplace256", [0.177, 0.154], "PCG, classical V, Jacobi, 37 iterations", 165.0),
@@ -33,24 +34,24 @@ const fn goal(name: &'static str, amgx: [f64; 2], setting: &'static str, most: f
     Goal { name, amgx, setting, most, iterations: None }
 }
 
-/// What libraries take on one core.
+/// Other libraries' times on one core.
 #[derive(Debug)]
 pub(super) struct Core {
     pub name: &'static str,
-    /// Seconds in all and iterations with CG: of AMGCL's smoothed aggregation, and of hypre's BoomerAMG.
+    /// Total seconds and iterations with CG: AMGCL's smoothed aggregation, and hypre's BoomerAMG.
     pub amgcl: [f64; 2],
     pub hypre: [f64; 2],
     /// Seconds of Krylith's product on that core.
     pub product: f64,
-    /// The promise is to be faster than the fastest of these, seconds.
+    /// The target is to be faster than this, the fastest of them, in seconds.
     pub faster_than: f64,
 }
 
-/// Seconds of Krylith's product of laplace 100³ on the core of those figures.
+/// Seconds of Krylith's product with laplace 100³ on the core of those figures.
 const PRODUCT: f64 = 0.0067;
 
-/// AMGCL and hypre 2.26 on one core of one machine. Of the product only laplace 100³ was timed there; the others' is its time
-/// by their numbers of rows, all with 7 points.
+/// AMGCL and hypre 2.26 on one core of one machine. Only the product with laplace 100³ was timed there. The
+/// other products scale with the number of rows; all have 7 points.
 pub(super) const CORES: [Core; 3] = [
     core("laplace100", [2.13, 17.0], [2.43, 15.0], PRODUCT, 2.13),
     core("laplace128", [3.99, 11.0], [5.74, 15.0], PRODUCT * 2.097152, 3.99),
@@ -61,15 +62,16 @@ const fn core(name: &'static str, amgcl: [f64; 2], hypre: [f64; 2], product: f64
     Core { name, amgcl, hypre, product, faster_than }
 }
 
-/// Iterations at 256³ over those at 64³, at most.
+/// Largest ratio of iterations at 256³ to those at 64³.
 const GROWTH: f64 = 1.2;
-/// Time and memory of the last updates over those of the first, at most: what the clock and the allocator make of no growth.
+/// Largest ratio of time and memory of the last updates to the first; above 1 because of noise of clock and
+/// allocator.
 const SLOWER: f64 = 1.1;
 const LARGER: f64 = 1.02;
-/// Efficiency of two GPUs with as many rows each, at least.
+/// Least efficiency of two GPUs with as many rows each.
 const WEAK: f64 = 0.9;
 
-/// The fastest hierarchy, or what is picked, in f64.
+/// Returns the fastest hierarchy, or the automatic choice, in f64.
 fn best(found: &Found) -> Option<&Row> {
     found.fastest(|row| !ways::is_f32(&row.text))
 }
@@ -81,7 +83,7 @@ fn target(name: String, goal: f64, at_most: bool, measured: Option<(f64, String)
     Target { name, goal, at_most, value, how }
 }
 
-/// Everything that was promised; what was not measured, or at another size, has no value.
+/// Returns all targets; those that were not measured, or at another size, have no value.
 pub(super) fn targets(made: &Made) -> Vec<Target> {
     let mut all = Vec::new();
     table(made, &mut all);
@@ -116,7 +118,7 @@ pub(super) fn targets(made: &Made) -> Vec<Target> {
 fn table(made: &Made, all: &mut Vec<Target>) {
     let whole = made.meta["scale"].as_f64() == Some(1.0) && made.gpu;
     for goal in &GOALS {
-        // Made-up rock is another system.
+        // Generated rock is a different system.
         let same = |found: &&Found| {
             found.name == goal.name && (goal.name != "spe10" || systems::real_rock(&found.spec))
         };
@@ -131,7 +133,7 @@ fn table(made: &Made, all: &mut Vec<Target>) {
     }
 }
 
-/// Iterations of the default hierarchy, or else of the first way of the list.
+/// Returns the iterations of the default hierarchy, or else of the first variant of the list.
 fn growth(series: &[Found]) -> Option<(f64, String)> {
     let at = |side: usize| series.iter().find(|found| found.side == side);
     let (small, large) = (at(64)?, at(256)?);
@@ -153,7 +155,8 @@ fn weak(scaling: &[Scaled]) -> Option<(f64, String)> {
     Some((efficiency(scaling, two, row, Row::total), format!("{}, set-up and solve", row.text)))
 }
 
-/// Seconds on one GPU over those on several: of as many rows each, or of all rows together times the GPUs.
+/// Returns the efficiency: seconds on one GPU over those on several, for a constant number of rows per GPU;
+/// for a constant total, divided by the number of GPUs.
 pub(super) fn efficiency(scaling: &[Scaled], at: &Scaled, row: &Row, seconds: fn(&Row) -> f64) -> f64 {
     let one = scaling.iter().find(|other| other.series == at.series && other.gpus == 1);
     let one = one.and_then(|one| one.found.row(&row.text)).map_or(f64::NAN, seconds);
@@ -167,7 +170,7 @@ mod tests {
     use crate::answer::{Answer, Way};
     use serde_json::json;
 
-    /// A system with ways that take so many seconds and iterations from device arrays.
+    /// Creates a system with variants that take these seconds and iterations from device arrays.
     fn found(name: &str, spec: &str, side: usize, ways: &[(&str, f64, usize)]) -> Found {
         let row = |&(text, total, iterations): &(&str, f64, usize)| {
             let parts = vec![("solve", 0.5 * total)];
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn promises_are_kept_broken_or_not_measured() {
-        // An f32 hierarchy keeps no target of f64.
+        // An f32 hierarchy does not meet a target of f64.
         let ways = [("amg", 0.040, 12), ("amg:smoother=ildu", 0.035, 9), ("amg:precision=f32", 0.010, 12)];
         let scaled = |series, gpus, total| Scaled {
             series,
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(got("weak scaling"), (0.95, Some(true)));
         let products = got("laplace100 on one core");
         assert!((products.0 - 350.0).abs() < 1e-9 && products.1 == Some(false), "{products:?}");
-        // Made-up rock, a series that ends early, and what was left out.
+        // Generated rock, a series that ends early, and a missing measurement.
         for name in ["spe10: ms", "contrast: iterations", "radiation64: ms", "updates: time"] {
             assert_eq!((of(&all, name).met(), of(&all, name).how.as_str()), (None, MISSING), "{name}");
         }

@@ -1,4 +1,4 @@
-//! New values and a solve, again and again on one solver: neither time nor memory may grow.
+//! Repeated updates of values with a solve, on one solver: neither time nor memory may grow.
 
 use super::measure::How;
 use super::ways;
@@ -11,27 +11,27 @@ use krylith_core::{Options, Problem, Result, Solver};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// What repeating one way has shown.
+/// Results of repeating one variant.
 #[derive(Default)]
 pub(super) struct Updates {
     pub name: String,
     pub spec: String,
     pub way: String,
-    /// Why there are no times, or fewer.
+    /// The reason if there are no times, or fewer.
     pub failure: Option<String>,
-    /// Seconds of each `update_values` and of the set-up that it asks for, until the next solve can begin.
+    /// Seconds of each `update_values` and of the set-up that it requires before the next solve.
     pub seconds: Vec<f64>,
     /// Seconds of each update with its solve.
     pub together: Vec<f64>,
     pub iterations: Vec<usize>,
-    /// Bytes in use after each: on the GPU, or of this process where the system says so.
+    /// Bytes in use after each: on the GPU, or of this process if the system reports it.
     pub memory: Vec<u64>,
-    /// The largest of ‖b − A x‖/‖b‖, by the host.
+    /// The largest ‖b − A x‖/‖b‖, computed on the host.
     pub residual: f64,
 }
 
 impl Updates {
-    /// Median seconds of the last tenth over those of the first.
+    /// Returns the median seconds of the last tenth over those of the first.
     pub fn slower(&self) -> f64 {
         let n = self.together.len();
         let tenth = n.div_ceil(10);
@@ -43,7 +43,7 @@ impl Updates {
         }
     }
 
-    /// Bytes after the last over bytes after the first tenth.
+    /// Returns the bytes after the last over bytes after the first tenth.
     pub fn larger(&self) -> f64 {
         let n = self.memory.len();
         match self.memory.get(n.div_ceil(10)) {
@@ -62,10 +62,11 @@ impl Updates {
     }
 }
 
-/// Two sets of values of one pattern in turn, `count` times.
+/// Alternates two sets of values of one pattern, `count` times.
 ///
 /// # Errors
-/// Not enough memory for the system. What the way cannot do is told by what is returned.
+/// Returns an error if memory is not sufficient for the system. Failures of the variant are part of the
+/// result.
 pub(super) fn repeat<P: Platform>(system: &System, way: &str, how: &How<P>, count: usize) -> Result<Updates> {
     let mut made = Updates {
         name: system.name.clone(),
@@ -84,7 +85,7 @@ fn run<P: Platform>(system: &System, how: &How<P>, count: usize, made: &mut Upda
     let a = system.assembled()?;
     let n = a.block_rows() * a.block();
     let rhs = vec![1.0; n];
-    // The same system, and one with a somewhat heavier diagonal: nearly as hard, but not the same numbers.
+    // The same system, and one with a slightly larger diagonal: about as hard, with different numbers.
     let heavier = heavier(&a)?;
     let mut solver = Solver::new(system.describe(Problem::bsr(&a)?)?, &options)?;
     let mut x = vec![0.0; n];
@@ -110,7 +111,7 @@ fn run<P: Platform>(system: &System, how: &How<P>, count: usize, made: &mut Upda
     Ok(())
 }
 
-/// A matrix with a thousandth more on its diagonal.
+/// Returns a matrix with a diagonal larger by a thousandth.
 fn heavier(a: &Bsr) -> Result<Bsr> {
     let (b, n, mut values) = (a.block(), a.block_rows(), a.values().to_vec());
     for i in 0..n {

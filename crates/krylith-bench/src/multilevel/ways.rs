@@ -1,11 +1,12 @@
-//! Ways to an answer, as the options that a user would write.
+//! Variants, written as the options of a user.
 
-/// What `auto` picks: nothing is asked for.
+/// The automatic choice, without options.
 pub(super) const AUTO: &str = "auto";
-/// The hierarchy as it is where nothing about it is asked for.
+/// The hierarchy with default options.
 pub(super) const DEFAULT: &str = "amg";
 
-/// Options of a way: nothing of `auto`, the text itself where it names options, else a preconditioner.
+/// Returns the options of a variant: none for `auto`, the text itself if it has options, else a
+/// preconditioner.
 pub(crate) fn options(way: &str) -> String {
     match way {
         AUTO => String::new(),
@@ -14,12 +15,12 @@ pub(crate) fn options(way: &str) -> String {
     }
 }
 
-/// True of `precond=…` and the like; the keys of a preconditioner stand behind a colon.
+/// Returns true for `precond=…` and the like; the keys of a preconditioner follow a colon.
 fn is_option(word: &str) -> bool {
     word.split_once('=').is_some_and(|(key, _)| !key.contains(':'))
 }
 
-/// True where the hierarchy is stored in f32: a row of its own, that keeps no target of f64.
+/// Returns true if the hierarchy is stored in f32: a row of its own, which counts for no target of f64.
 pub(super) fn is_f32(way: &str) -> bool {
     way.contains("precision=f32")
 }
@@ -28,7 +29,7 @@ fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| text.to_string()).collect()
 }
 
-/// On single systems.
+/// Returns the variants on single systems.
 pub(super) fn table(full: bool) -> Vec<String> {
     let mut all = texts(&[
         AUTO,
@@ -59,22 +60,22 @@ pub(super) fn table(full: bool) -> Vec<String> {
     all
 }
 
-/// On growing systems.
+/// Returns the variants on growing systems.
 pub(super) fn growth() -> Vec<String> {
     texts(&[DEFAULT, "amg:coarsen=aggregation,cycle=k", "amg:coarsen=smoothed", "ildu"])
 }
 
-/// Under new values.
+/// Returns the variants under new values.
 pub(super) fn updates() -> Vec<String> {
     texts(&[DEFAULT, "amg:coarsen=smoothed"])
 }
 
-/// On one core.
+/// Returns the variants on one core.
 pub(super) fn one_core() -> Vec<String> {
     texts(&[AUTO, DEFAULT, "amg:coarsen=smoothed", "amg:smoother=jacobi"])
 }
 
-/// On several GPUs.
+/// Returns the variants on several GPUs.
 pub(super) fn scaling() -> Vec<String> {
     texts(&[AUTO, DEFAULT])
 }

@@ -1,5 +1,6 @@
-//! The paper's experiments on several GPUs: time of an iteration and where it goes (its Table 3 and Figs. 9 to 13),
-//! strong scaling at the paper's size and at eight times it, weak scaling at the paper's size a GPU.
+//! The paper's experiments on several GPUs: time of an iteration and of its parts (its Table 3 and Figs. 9 to
+//! 13). Strong scaling is measured at the paper's size and at eight times it, weak scaling at the paper's
+//! size per GPU.
 
 use super::gpus_report::{Findings, make};
 use super::solve::{Entry, Rounds, Row, measure};
@@ -14,7 +15,7 @@ use crate::systems::{self, Case, PAPER};
 use krylith_core::{Error, Result};
 use serde_json::json;
 
-/// Instrumented runs whose mean is taken, as in the paper.
+/// Number of instrumented runs, of which the mean is reported, as in the paper.
 const TIMED: usize = 3;
 
 /// All solvers on one number of GPUs.
@@ -28,7 +29,7 @@ pub(super) struct Run {
 /// A series over numbers of GPUs.
 pub(super) struct Experiment {
     pub title: String,
-    /// The system grows with the number of GPUs.
+    /// True if the system grows with the number of GPUs.
     pub weak: bool,
     pub runs: Vec<Run>,
 }
@@ -49,7 +50,7 @@ pub(super) fn run(
     let nccl = krylith_core::device::cuda::nccl_version();
     let solves = options.solves.unwrap_or(20);
     let plan = Plan { solves, iterations: options.iterations.unwrap_or(300) };
-    // Cycles are alike, so two of them a solve tell an iteration's time of the systems that take long.
+    // Cycles are alike, so two per solve suffice to time an iteration of large systems.
     let short = Plan { solves, iterations: options.iterations.unwrap_or(2 * RESTART) };
     let more = json!({
         "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": solves, "iterations": plan.iterations,
@@ -62,12 +63,12 @@ pub(super) fn run(
         found.notes.push(e.to_string());
     }
 
-    // One GPU is where weak scaling begins too.
+    // Weak scaling starts on one GPU, too.
     let own = if series.contains(&Series::Strong) { gpus } else { &gpus[..1] };
     let strong = strong(own, nodes, &plan, &mut found.notes, progress)?;
     let first = strong.runs[0].clone();
     found.experiments.push(strong);
-    // The rest is long: what there is by now stays if it is interrupted.
+    // The remaining part takes long: keep the results so far in case it is interrupted.
     make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
 
     if series.contains(&Series::Weak) {
@@ -116,7 +117,7 @@ fn strong(
     Ok(Experiment { title, weak: false, runs })
 }
 
-/// Every solver on the same GPUs.
+/// Measures every solver on the same GPUs.
 fn solvers(
     gpus: &[usize],
     case: &Case,
@@ -134,7 +135,7 @@ fn solvers(
     for entry in baselines.chain(own.map(|(name, dense)| new(name, true, ours(&job, dense)))) {
         match &entry.session {
             Err(Error::Unsupported(why)) => {
-                notes.push(format!("{}, {} GPUs: not offered: {why}", entry.name, gpus.len()));
+                notes.push(format!("{}, {} GPUs: not available: {why}", entry.name, gpus.len()));
             }
             _ => entries.push(entry),
         }

@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub(super) struct Findings {
     pub experiments: Vec<Experiment>,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with the reason.
     pub notes: Vec<String>,
 }
 
-/// Seconds an iteration of a solver on a number of GPUs, or NaN.
+/// Returns the seconds per iteration of a solver on a number of GPUs, or NaN.
 fn of(runs: &[Run], gpus: usize, name: &str) -> f64 {
     let run = runs.iter().find(|r| r.gpus == gpus);
     run.and_then(|r| r.rows.iter().find(|r| r.name == name)).map_or(f64::NAN, Row::iteration)
 }
 
-/// Share of the ideal: T₁/(P·T_P) where the system stays, T₁/T_P where it grows with P.
+/// Returns the efficiency: T₁/(P·T_P) for a constant system, T₁/T_P if it grows with P.
 fn efficiency(e: &Experiment, run: &Run, row: &Row) -> f64 {
     let ratio = of(&e.runs, 1, &row.name) / row.iteration();
     if e.weak { ratio } else { ratio / run.gpus as f64 }
 }
 
-/// Seconds of each part an iteration.
+/// Returns the seconds of each part per iteration.
 fn parts(row: &Row) -> [f64; 5] {
     row.parts().map(|t| t / row.iterations() as f64)
 }
@@ -43,7 +43,7 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
         pages.tables.extend([times(e), speedups(e)]);
         pictures(e, &mut pages);
     }
-    // The first run of weak scaling is that of strong scaling.
+    // The first run of weak scaling equals that of strong scaling.
     pages.failures.sort();
     pages.failures.dedup();
     let first = format!(", GPUs {}; a thread each in one process; NCCL {}", meta["gpus"], meta["nccl"]);
@@ -86,7 +86,7 @@ fn times(e: &Experiment) -> Table {
     out
 }
 
-/// Every part's speed-up over CU-Solver on the same GPUs, as in Fig. 13.
+/// Builds every part's speed-up over CU-Solver on the same GPUs, as in Fig. 13.
 fn speedups(e: &Experiment) -> Table {
     let mut header = vec!["", "GPUs"];
     header.extend(&Times::NAMES[..4]);
@@ -133,7 +133,7 @@ fn pictures(e: &Experiment, pages: &mut Pages) {
     over("times faster than CU-Solver on as many GPUs", &|p, name| {
         of(&e.runs, p, &first) / of(&e.runs, p, name)
     });
-    // Where the system grows, the work done in the time of one GPU grows too.
+    // If the system grows, so does the work done in the time of one GPU.
     let work = |p: usize| if e.weak { p as f64 } else { 1.0 };
     over("speed-up over one GPU", &|p, name| work(p) * of(&e.runs, 1, name) / of(&e.runs, p, name));
 }

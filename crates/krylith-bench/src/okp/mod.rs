@@ -1,5 +1,5 @@
 //! The experiments of "A multi-GPU enabled solver in Kronecker product form". On one device: the product, the
-//! orthogonalisation, and GMRES(30) around them. On several GPUs: GMRES(30) on 1, 2, 4, … of them.
+//! orthogonalisation, and GMRES(30) with them. On several GPUs: GMRES(30) on 1, 2, 4, … of them.
 
 #[cfg(feature = "cuda")]
 mod gpus;
@@ -32,11 +32,12 @@ options::parts! {
 
 const RESTART: usize = 30;
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device or library that is missing (by name), no room, an output file that cannot be written. A result that
-/// fails its check is no error: it is a row without a time in the tables, and is listed under `failures`.
+/// Returns an error if a device or library is missing (by name), if memory is not sufficient, or if an output
+/// file cannot be written. A result that fails its check is no error: it is a row without a time in the
+/// tables, and is listed under `failures`.
 pub fn okp(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let series = Series::named("--series", &options.parts)?;
@@ -45,7 +46,7 @@ pub fn okp(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     ))
 }
 
-/// Options with the device's defaults filled in.
+/// The options with the device's defaults.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     nodes: [usize; 3],
@@ -65,7 +66,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     };
     let mut found = report::Findings::default();
 
-    progress("measuring the bandwidth that shares are taken of");
+    progress("measuring the bandwidth that shares relate to");
     found.bandwidth = p.bandwidth()?;
     found.peak = p.peak();
     let grid = sizes(plan.nodes);
@@ -102,7 +103,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     let meta = meta("okp", &options.command, p.describe(), more);
     if options.full {
         for b in 1..=8usize {
-            // The sweep is long: what there is by now stays if it is interrupted.
+            // The sweep takes long: keep the results so far in case it is interrupted.
             report::make(&found, meta.clone()).write(options.out.as_deref(), "okp")?;
             let per_node = 15.0 * (16 * b * b + 4) as f64;
             let side = (1.05 * plan.traffic as f64 / per_node).cbrt().ceil() as usize;

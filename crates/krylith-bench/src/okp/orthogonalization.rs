@@ -14,15 +14,15 @@ pub(super) struct Row {
     pub len: usize,
     pub name: String,
     pub ours: bool,
-    /// Seconds a step.
+    /// Seconds per step.
     pub samples: Samples,
     /// Bytes that must move: the basis once, the new vector read and written.
     pub bytes: u64,
-    /// ‖I − QᵀQ‖_F, or what went wrong.
+    /// ‖I − QᵀQ‖_F, or the reason of a failure.
     pub check: Check,
 }
 
-/// Krylith's delayed Gram–Schmidt: the columns are finished, w is tentative, and each step takes another z.
+/// Krylith's delayed Gram–Schmidt: the columns are final, w is tentative, and each step adds another z.
 struct Delayed<'a, S: Space> {
     space: &'a S,
     precision: Precision,
@@ -69,7 +69,7 @@ impl<'a, S: Space> Delayed<'a, S> {
         Ok(made)
     }
 
-    /// Flags under which nothing halts.
+    /// Returns flags with which nothing halts.
     fn flags(&self) -> [i32; FLAGS] {
         let mut flags = [0; FLAGS];
         (flags[LIMIT], flags[BATCH]) = (i32::MAX, self.columns as i32 + 2);
@@ -106,7 +106,7 @@ impl<S: Space> Orthogonalizer for Delayed<'_, S> {
         let mut column = s.vector()?;
         let (mut sum, mut dots, mut flags) = (0.0, vec![0.0; n], [0; FLAGS]);
         for i in 0..n {
-            // V eᵢ is column i, widened.
+            // V eᵢ is column i, converted to f64.
             let mut unit = vec![0.0; n];
             unit[i] = 1.0;
             let mut all = self.flags();
@@ -160,7 +160,7 @@ pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Pla
     })?;
     for (i, samples) in samples {
         rows[i].samples = samples;
-        // Still right after everything.
+        // Check the result once more after timing.
         match all[i].defect() {
             Ok(defect) if defect <= all[i].tolerance() => rows[i].check = Ok(defect),
             Ok(defect) => rows[i].check = Err(format!("{}: ‖I − QᵀQ‖ ends at {defect:e}", rows[i].name)),

@@ -11,14 +11,14 @@ use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::{Precision, Result};
 use std::rc::Rc;
 
-/// One system and everything that multiplied by it.
+/// A system and everything that multiplied by it.
 pub(super) struct Table {
     pub case: String,
     pub block: usize,
     pub stages: usize,
     pub block_rows: usize,
     pub blocks: usize,
-    /// Sets of buffers that were rotated.
+    /// Number of rotating sets of buffers.
     pub sets: usize,
     pub rows: Vec<Row>,
 }
@@ -30,15 +30,16 @@ pub(super) struct Row {
     pub cost: Cost,
     /// Bytes by the operator's own declaration.
     pub declared: Option<u64>,
-    /// The same buffers again and again.
+    /// Repeated products on the same buffers.
     pub alone: Samples,
-    /// Sets of buffers in rotation, per product.
+    /// Products on rotating sets of buffers, per product.
     pub rotating: Samples,
-    /// Largest relative difference from the reference, or what went wrong.
+    /// Largest relative difference from the reference, or the reason of a failure.
     pub check: Check,
 }
 
-/// Checks and times every implementation on one system; `ours` lists storage and whether blocks count as dense.
+/// Checks and times every implementation on one system; `ours` lists storage precision and `dense` of
+/// Krylith's products.
 pub(super) fn measure<P: Platform>(
     p: &P,
     case: &str,
@@ -49,7 +50,7 @@ pub(super) fn measure<P: Platform>(
 ) -> Result<Table> {
     let dense = count::product(k, Precision::F64, false);
     let wanted = plan.traffic.div_ceil(dense.bytes).max(1);
-    // The baselines hold a copy for each choice of layout while they choose; assembled matrices are s² times larger.
+    // While they choose a layout, the baselines hold a copy for each; assembled matrices are s² times larger.
     let implementations = 6 + ours.len() as u64;
     let sets = wanted.min((p.room()? / (implementations * dense.bytes)).max(1)) as usize;
     let (space, terms) = (Rc::new(p.space(k.rows())?), Terms::kronecker(k));
@@ -76,11 +77,11 @@ pub(super) fn measure<P: Platform>(
         let precision = if i < baselines { Precision::F64 } else { ours[i - baselines].0 };
         row.check = check(product, k, precision, &x, sets).map_err(|e| e.to_string());
     }
-    // Only what is right is timed.
+    // Time only correct products.
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
     let alone = in_turn_of(&right, 3, plan.repetitions, |i| {
         let product = &mut products[i].on;
-        // Whatever the last candidate left in the caches goes.
+        // Evict what the last candidate left in the caches.
         product.run(0)?;
         p.time(&mut || product.run(0))
     })?;
@@ -118,14 +119,8 @@ impl Row {
     }
 }
 
-/// Every set's result against the reference, over poisoned outputs.
-fn check(
-    product: &mut Product,
-    k: &KroneckerSum,
-    precision: Precision,
-    x: &[f64],
-    sets: usize,
-) -> Result<f64> {
+/// Checks every set's result against the reference, after poisoning the outputs.
+fn check(product: &mut Product, k: &KroneckerSum, precision: Precision, x: &[f64], sets: usize) -> Result<f64> {
     let mut worst = 0.0f64;
     product.on.write(x)?;
     for set in 0..sets {

@@ -1,4 +1,4 @@
-//! Tables, JSON and the page from what was measured.
+//! Tables, JSON and the page from the measurements.
 
 use super::{orthogonalization, product, solve};
 use crate::publish::{Pages, Report, error, facts, label, number, outcome, percent, rows_of};
@@ -32,7 +32,7 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     meta["bandwidth"] = json!({ "kind": ceiling, "bytes_per_second": bandwidth });
     meta["peak_flops"] = json!(found.peak);
     pictures(found, &mut pages);
-    let first = format!("; {ceiling} bandwidth {:.0} GB/s, of which every share is taken", bandwidth / 1e9);
+    let first = format!("; {ceiling} bandwidth {:.0} GB/s, to which every share relates", bandwidth / 1e9);
     let more = format!(
         "{}; {} samples each, median (minimum–maximum)",
         meta["system"].as_str().unwrap_or(""),
@@ -41,7 +41,7 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     pages.report("Kronecker products and GMRES(30)", facts(&meta, &first, vec![more]), meta)
 }
 
-/// Median seconds of what speed-ups are counted from, and the share of the bandwidth that a row has.
+/// Returns the median seconds of the speed-ups' baseline, and a function for a row's share of the bandwidth.
 fn base_and_share(table: &product::Table, found: &Findings) -> (f64, impl Fn(&product::Row) -> f64) {
     let bandwidth = found.bandwidth.1;
     let base = table.rows.first().map_or(f64::NAN, |r| r.rotating.median());
@@ -170,7 +170,7 @@ fn solves(found: &Findings, pages: &mut Pages) -> Value {
     found.solves.iter().map(one).collect()
 }
 
-/// Seconds of product, orthogonalisation and the rest, in a solve.
+/// Returns the seconds of product, orthogonalisation and the rest, per solve.
 fn phases(row: &solve::Row) -> [f64; 3] {
     let [_, product, _, orthogonalization, other] = row.parts();
     [product, orthogonalization, other]

@@ -1,4 +1,4 @@
-//! Time of an iteration of unpreconditioned GMRES(30), and where it goes: on one device, and on several GPUs.
+//! Time of an iteration of unpreconditioned GMRES(30), and of its parts: on one device, and on several GPUs.
 
 use super::{Plan, RESTART};
 use crate::platform::Platform;
@@ -11,22 +11,22 @@ use krylith_core::operator::Terms;
 use krylith_core::{Error, Precision, Result};
 use std::rc::Rc;
 
-/// One solver on one device, or on a number of GPUs.
+/// A solver on one device, or on a number of GPUs.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub name: String,
     pub ours: bool,
-    /// Seconds of whole solves without instrumentation, of the slowest rank.
+    /// Seconds of whole solves without instrumentation, on the slowest rank.
     pub samples: Samples,
-    /// Seconds of each part in solves of their own, maxima over ranks; per solve.
+    /// Seconds of each part in separate solves, maxima over ranks; per solve.
     pub times: Vec<Times>,
     /// ‖r‖/‖b‖.
     pub residuals: Vec<f64>,
-    /// How the fixed number of iterations ended, for ours.
+    /// Outcome of the fixed number of iterations, for Krylith.
     pub outcome: &'static str,
-    /// Largest difference of the residuals over the first cycle from the reference's.
+    /// Largest difference from the reference's residuals over the first cycle.
     pub agreement: f64,
-    /// ‖b − A x‖/‖b‖ by a loop on the host, or what went wrong.
+    /// ‖b − A x‖/‖b‖ by a loop on the host, or the reason of a failure.
     pub check: Check,
 }
 
@@ -34,11 +34,11 @@ impl Row {
     pub fn iterations(&self) -> usize {
         self.residuals.len().saturating_sub(1).max(1)
     }
-    /// Seconds an iteration.
+    /// Returns the seconds per iteration.
     pub fn iteration(&self) -> f64 {
         self.samples.median() / self.iterations() as f64
     }
-    /// Seconds of each part a solve: the mean of the instrumented runs.
+    /// Returns the seconds of each part per solve: the mean of the instrumented runs.
     pub fn parts(&self) -> [f64; 5] {
         Times::mean(&self.times).0
     }
@@ -61,21 +61,21 @@ impl Row {
 pub(super) struct Entry<'a> {
     pub name: String,
     pub ours: bool,
-    /// f64 everywhere: its residuals must agree with the others'.
+    /// True if everything is in f64, so that its residuals must agree with the others'.
     pub exact: bool,
     pub session: Result<Box<dyn Session + 'a>>,
 }
 
-/// How often solvers are timed.
+/// Number of solves to time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rounds {
     pub warm: usize,
     pub solves: usize,
-    /// Instrumented solves, after one that makes the events.
+    /// Number of instrumented solves, after one that creates the events.
     pub timed: usize,
 }
 
-/// Everything that solves on one device.
+/// Returns every solver on one device.
 pub(super) fn on_one<'a, P: Platform>(p: &'a P, case: &Case, plan: &Plan) -> Result<Vec<Entry<'a>>>
 where
     P::Space: 'a,
@@ -91,7 +91,7 @@ where
     let mut all: Vec<Entry> = p.machines(k, rhs, RESTART)?.into_iter().map(textbook).collect();
     let (space, terms) = (Rc::new(p.space(k.rows())?), Terms::kronecker(k));
     for (dense, basis) in [(true, Precision::F64), (false, Precision::F64), (false, Precision::F32)] {
-        // Where structure is not used, a row that says so would be the dense one again.
+        // If structure is not used, the structured row would repeat the dense one.
         let dense = match (dense || p.structures(), basis) {
             (true, _) => dense,
             (false, Precision::F32) => true,
@@ -112,7 +112,8 @@ where
     Ok(all)
 }
 
-/// Every solver on the same devices: checked first, then timed in turn. One that fails on the way loses its times; the others go on.
+/// Measures every solver on the same devices: first all are checked, then timed in turn. A solver that fails
+/// in between loses its times; the others continue.
 pub(super) fn measure(
     mut entries: Vec<Entry>,
     place: &str,
@@ -149,7 +150,7 @@ pub(super) fn measure(
     Ok(rows)
 }
 
-/// The first solve: is it right? Its residuals become the reference if there is none yet.
+/// Runs and checks the first solve. Its residuals become the reference if there is none yet.
 fn first(entry: &mut Entry, case: &Case, reference: &mut Option<Vec<f64>>) -> Result<Row> {
     let Entry { name, ours, exact, session } = entry;
     let session = match session {
@@ -159,7 +160,7 @@ fn first(entry: &mut Entry, case: &Case, reference: &mut Option<Vec<f64>>) -> Re
     let made = session.solve(false)?;
     let (residuals, outcome) = (made.residuals, made.outcome);
     let end = systems::residual(&case.kronecker, &case.rhs, &session.solution()?) / case.norm();
-    // Cycles end with the true residual, so the last of the history must be that of the answer.
+    // Cycles end with the true residual, so the last one of the history must be that of the solution.
     let last = residuals.last().copied().unwrap_or(f64::NAN);
     let reference = reference.get_or_insert_with(|| residuals.clone());
     let cycle = residuals.iter().zip(&*reference).take(RESTART + 1);

@@ -1,29 +1,30 @@
-//! The paper's problems, and the ways in which each of their linear systems is solved.
+//! The paper's problems, and the variants that solve each of their linear systems.
 
 use super::newton::{Step, Taking, steps};
 use super::plan::Shape;
 use krylith_core::Result;
 
-/// A problem of the paper with the linear solver that the paper gives it.
+/// A problem of the paper with the paper's linear solver.
 ///
-/// Tolerances and overlap of the cavity and the ventricle, and the ventricle's fill, are lost in the paper's text and chosen here: of
-/// the cavity so that FGMRES takes some hundred iterations, as the paper's does; the ventricle's fill so that there is an answer: with
-/// ILU(0) and ILU(1) of four parts FGMRES stagnates at the paper's size, whoever factorises.
-/// Parts stand for the GPUs of the paper: what one of its GPUs solves is one subdomain here.
+/// The paper's text omits the tolerances and overlap of the cavity and the ventricle, and the ventricle's
+/// fill; they are chosen here. For the cavity, FGMRES takes some hundred iterations, as in the paper. For the
+/// ventricle, the fill is large enough for a solution: with ILU(0) and ILU(1) on four parts, FGMRES stagnates
+/// at the paper's size, whichever library factorises. Parts correspond to the GPUs of the paper: the share of
+/// one of its GPUs is one subdomain here.
 pub(crate) struct Setting {
     /// Name of the part of the suite.
     pub name: &'static str,
     pub shape: Shape,
-    /// m of FGMRES(m).
+    /// The restart m of FGMRES(m).
     pub restart: usize,
     pub rtol: f64,
-    /// Newton steps whose systems are solved, counted from 1.
+    /// Newton steps whose systems are solved, numbered from 1.
     pub newton: std::ops::Range<usize>,
-    /// Time steps that are solved before.
+    /// Number of time steps that are solved first.
     pub time_steps: usize,
-    /// Level of fill of the linear solves that lead from one Newton step to the next.
+    /// Level of fill of the linear solves between Newton steps.
     pub fill_between: usize,
-    /// Speed-ups of the paper over PB-RAS on as many cores and over cuSPARSE's.
+    /// The paper's speed-ups over PB-RAS on as many cores, and over cuSPARSE's.
     pub paper: [f64; 2],
 }
 
@@ -73,7 +74,7 @@ pub(crate) const ARTERY: Setting = Setting {
 };
 
 impl Setting {
-    /// The problem's text, with `scale` times the paper's nodes.
+    /// Returns the problem's text, with `scale` times the paper's nodes.
     pub fn spec(&self, scale: f64) -> String {
         let side = |n: f64| ((n * scale.sqrt()).round() as usize).max(8);
         match self.name {
@@ -85,9 +86,10 @@ impl Setting {
     }
 }
 
-/// Nodes of the paper's artery.
+/// Number of nodes of the paper's artery.
 const NODES: f64 = 1_497_225.0;
-/// Of the ventricle, whose size the paper's text has lost: a million unknowns, as the smaller cavity.
+/// Number of tetrahedra of the ventricle; the paper's text omits it. They give a million unknowns, as in the
+/// smaller cavity.
 const TETRAHEDRA: f64 = 2e6;
 
 /// A setting with its linear systems.
@@ -99,10 +101,10 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Solves what comes before the systems that are wanted.
+    /// Solves the steps before the required systems.
     ///
     /// # Errors
-    /// A problem that cannot be made, or a Newton step that fails.
+    /// Returns an error if a problem cannot be created, or if a Newton step fails.
     pub fn new(
         setting: &'static Setting,
         spec: &str,
@@ -112,7 +114,8 @@ impl Case {
         let mut problem = krylith_problems::nonlinear::by_text(spec)?;
         let coordinates = problem.coordinates().map(<[_]>::to_vec);
         let mut x = problem.initial();
-        // To a tight tolerance; where it is not reached, the best solution leads on if it brings ‖F‖ down.
+        // Solve to a tight tolerance; if it is not reached, continue with the best solution if it reduces
+        // ‖F‖.
         let Shape { parts, overlap, .. } = setting.shape;
         let linear = |rtol: f64| {
             format!(
@@ -147,20 +150,20 @@ impl Case {
     }
 }
 
-/// What an algorithm is, for tables and figures.
+/// Kind of an algorithm, for tables and figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Exact RAS on one core: PB-RAS_C.
     OneCore,
     /// Exact RAS by the vendor's library: PB-RAS_G.
     Vendor,
-    /// Exact RAS, ours.
+    /// Exact RAS by Krylith.
     Exact,
     /// Randomized factors, Jacobi sweeps: PB-R(ilu)-RAS.
     Jacobi,
     /// Randomized factors and sweeps: PB-R-RAS.
     Random,
-    /// Exact factors with another way to solve.
+    /// Exact factors with another triangular solve.
     Ras,
     /// Another preconditioner.
     Other,
@@ -187,7 +190,7 @@ pub(crate) struct Way {
     pub kind: Kind,
     /// Method and preconditioner, as options.
     pub text: String,
-    /// Sweeps of the factorisation and of the triangular solves, and rows of a warp, where there are any.
+    /// Sweeps of the factorisation and of the triangular solves, and rows per warp, if the variant has them.
     pub sweeps: Option<[usize; 3]>,
 }
 
@@ -201,18 +204,18 @@ impl Way {
         Self { name, kind, text, sweeps }
     }
 
-    /// RAS with exact factors and solves, on a GPU or on all cores.
+    /// Returns RAS with exact factors and solves, on a GPU or on all cores.
     pub fn exact(setting: &Setting) -> Self {
         let name = "PB-RAS, Krylith's".into();
         Self::ras(setting, Kind::Exact, name, "factor=exact,solve=exact", None)
     }
 
-    /// The same on one core.
+    /// Returns exact RAS on one core.
     pub fn one_core(setting: &Setting) -> Self {
         Self { name: "PB-RAS, one core".into(), kind: Kind::OneCore, ..Self::exact(setting) }
     }
 
-    /// PB-R(ilu)-RAS, or PB-R-RAS.
+    /// Returns PB-R(ilu)-RAS or PB-R-RAS.
     pub fn random(setting: &Setting, kind: Kind, [eta, gamma, rows]: [usize; 3]) -> Self {
         let (title, solve) = match kind {
             Kind::Jacobi => ("PB-R(ilu)-RAS", "jacobi"),
@@ -223,19 +226,19 @@ impl Way {
         Self::ras(setting, kind, name, &words, Some([eta, gamma, rows]))
     }
 
-    /// Exact factors, and what `ras` takes for solves where nothing else is asked for.
+    /// Returns exact factors with the default solves of `ras`.
     pub fn default(setting: &Setting) -> Self {
         Self::ras(setting, Kind::Ras, "RAS as ras takes it".into(), "factor=exact,solve=auto", None)
     }
 
-    /// Exact factors and randomized solves.
+    /// Returns exact factors with randomized solves.
     pub fn ours(setting: &Setting, [gamma, rows]: [usize; 2]) -> Self {
         let name = format!("exact factors, Alg. 3, γ {gamma}, f_dp {rows}");
         let words = format!("factor=exact,solve=random,gamma={gamma},fdp={rows}");
         Self::ras(setting, Kind::Ras, name, &words, None)
     }
 
-    /// What else there is.
+    /// Returns the other preconditioners.
     pub fn others(setting: &Setting) -> Vec<Self> {
         let other = |name: &str, text: &str| Self {
             name: name.into(),
@@ -255,7 +258,7 @@ impl Way {
     }
 }
 
-/// Everything that is tried on a setting: some of the paper's parameters, or all of them.
+/// Returns all variants of a setting: with some of the paper's parameters, or with all of them.
 pub(crate) fn ways(setting: &Setting, full: bool) -> Vec<Way> {
     let mut all = vec![Way::exact(setting)];
     let (etas, gammas, rows): (Vec<usize>, Vec<usize>, Vec<usize>) = match (setting.name, full) {
@@ -269,7 +272,7 @@ pub(crate) fn ways(setting: &Setting, full: bool) -> Vec<Way> {
     };
     for kind in [Kind::Jacobi, Kind::Random] {
         for &eta in &etas {
-            // With Jacobi sweeps the rows of a warp change the factors alone.
+            // With Jacobi sweeps, the rows per warp change only the factors.
             let rows = if kind == Kind::Jacobi { &rows[..1] } else { &rows[..] };
             for &rows in rows {
                 all.extend(gammas.iter().map(|&gamma| Way::random(setting, kind, [eta, gamma, rows])));

@@ -1,39 +1,39 @@
-//! Krylith's solves of one problem's linear systems, by their options.
+//! Krylith's solves of one problem's linear systems, with its options.
 
 use super::cases::{Case, Kind, Way};
 use krylith_core::solver::SetupPart;
 use krylith_core::{Options, Problem, Result, Solver};
 
-/// One solve, with what it took before.
+/// One solve, with its set-up.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// Seconds before the factors, kernels being compiled: analysis of patterns, arrays and vectors.
+    /// Seconds before the factorisation, without compiling kernels: analysis of patterns, arrays and vectors.
     pub setup: f64,
-    /// T_f, seconds.
+    /// T_f in seconds.
     pub factor: f64,
-    /// T_g, seconds.
+    /// T_g in seconds.
     pub solve: f64,
     /// I_g.
     pub iterations: usize,
     pub converged: bool,
-    /// ‖b − A x‖/‖b‖, recomputed on the host; NaN where it was not looked at.
+    /// ‖b − A x‖/‖b‖, recomputed on the host; NaN if not computed.
     pub residual: f64,
 }
 
-/// One algorithm on the system of one Newton step.
+/// An algorithm on the system of one Newton step.
 pub(crate) struct Row {
     pub way: Way,
-    /// Newton step, counted from 1.
+    /// Number of the Newton step, from 1.
     pub step: usize,
     pub gpus: usize,
     pub runs: Vec<Run>,
-    /// What the solver or the vendor's settings have to say.
+    /// Notes of the solver, or the vendor's settings.
     pub notes: Vec<String>,
-    /// What went wrong.
+    /// The reason of a failure.
     pub failure: Option<String>,
 }
 
-/// A mean with the least and the largest.
+/// A mean with minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Mean {
     pub mean: f64,
@@ -55,7 +55,7 @@ impl Mean {
         }
     }
 
-    /// `12.3 (12.1–12.5)` in the unit that `scale` makes; a dash of none.
+    /// Returns `12.3 (12.1–12.5)` in the unit given by `scale`; a dash without values.
     pub fn text(&self, scale: f64, digits: usize) -> String {
         if !self.mean.is_finite() {
             return "–".into();
@@ -91,15 +91,15 @@ impl Row {
     pub fn iterations(&self) -> Mean {
         self.mean(|run| run.iterations as f64)
     }
-    /// The largest.
+    /// Returns the largest residual.
     pub fn residual(&self) -> f64 {
         self.runs.iter().map(|run| run.residual).fold(f64::NAN, f64::max)
     }
-    /// The middle number of iterations of all runs.
+    /// Returns the median number of iterations of all runs.
     pub fn median(&self) -> f64 {
         crate::samples::Samples(self.runs.iter().map(|run| run.iterations as f64).collect()).median()
     }
-    /// What was found, in a line: all that is left of a run that is cut.
+    /// Returns the result in a line; if the run is interrupted, only this line remains.
     pub fn line(&self) -> String {
         let (way, step) = (&self.way.name, self.step);
         match &self.failure {
@@ -119,32 +119,33 @@ impl Row {
     }
 }
 
-/// How often, where and how far.
+/// Device, number of runs, and limits of the measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Effort<'a> {
-    /// `device=…` and threads.
+    /// Options of the device, `device=…` and threads.
     pub device: &'a str,
     pub gpus: usize,
     pub runs: usize,
-    /// Most iterations.
+    /// Iteration limit.
     pub most: usize,
-    /// Newton steps; the first of them alone where it is 1.
+    /// Number of Newton steps; with 1, only the first.
     pub steps: usize,
-    /// Take a run before those that count: the first of its kind on a GPU.
+    /// True to make a discarded run first: for the first of its kind on a GPU.
     pub warm: bool,
-    /// Go on after runs that do not converge, to count them.
+    /// True to continue after runs that do not converge, in order to count them.
     pub count_failures: bool,
 }
 
-/// Runs of one algorithm on the systems of successive Newton steps: each run sets up anew and takes the first system twice, of which
-/// the second solve counts (the first records its graphs); later steps bring new values alone.
+/// Measures runs of an algorithm on the systems of successive Newton steps. Each run sets up a new solver and
+/// solves the first system twice; the second solve counts, because the first records graphs. Later steps only
+/// update the values.
 pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
     let steps = case.steps.len().min(effort.steps);
     let mut rows: Vec<Row> =
         case.steps[..steps].iter().map(|step| Row::new(way, step.number, effort.gpus)).collect();
     let rtol = case.setting.rtol;
     let text = format!("{} {} rtol={rtol:e} max_iters={}", way.text, effort.device, effort.most);
-    // The first round on a GPU compiles and loads kernels, which is paid once a machine and not once a matrix.
+    // The first run on a GPU compiles and loads kernels, which is a cost per machine, not per matrix.
     let warm = usize::from(effort.warm);
     for round in 0..warm + effort.runs {
         let done = run(case, &text, &mut rows, round >= warm);
@@ -152,7 +153,7 @@ pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
             rows.iter_mut().for_each(|row| row.failure = Some(format!("{}: {e}", way.name)));
             break;
         }
-        // What does not converge needs no second look.
+        // A variant that does not converge needs no second run.
         let lost = |row: &Row| !row.runs.is_empty() && row.runs.iter().all(|run| !run.converged);
         if !effort.count_failures && rows.iter().any(lost) {
             break;
@@ -199,7 +200,7 @@ fn run(case: &Case, text: &str, rows: &mut [Row], counts: bool) -> Result<()> {
         for event in &solution.events {
             row.note(&event.detail);
         }
-        // An exact part of a choice that is not ours to time is told by its name.
+        // If the variant leaves the choice of algorithm open, report the name of the chosen one.
         if row.way.kind == Kind::Other {
             row.note(&format!("{} with {}", solution.method.title(), solution.precond.text));
         }
@@ -216,7 +217,8 @@ fn run(case: &Case, text: &str, rows: &mut [Row], counts: bool) -> Result<()> {
     Ok(())
 }
 
-/// RAS on one core. A whole solve takes minutes, so one cycle is timed, and the iterations are those of exact RAS elsewhere.
+/// Measures RAS on one core. A whole solve takes minutes, so one cycle is timed, and scaled to the iterations
+/// of exact RAS on other devices.
 pub(crate) fn one_core(case: &Case, exact: &[usize], steps: usize) -> Vec<Row> {
     let way = Way::one_core(case.setting);
     let (restart, rtol) = (case.setting.restart, case.setting.rtol);
@@ -230,7 +232,7 @@ pub(crate) fn one_core(case: &Case, exact: &[usize], steps: usize) -> Vec<Row> {
     for (row, &iterations) in rows.iter_mut().zip(exact) {
         for run in row.runs.iter_mut().filter(|run| !run.converged) {
             run.solve *= iterations as f64 / run.iterations.max(1) as f64;
-            // It stands for a whole solve from now on.
+            // From here on the run represents a whole solve.
             (run.iterations, run.converged, run.residual) = (iterations, true, f64::NAN);
         }
         let note = format!("T_g of {restart} iterations, as many times as exact RAS takes");

@@ -1,13 +1,14 @@
-//! The experiments of the randomized point-block Schwarz paper: linear systems of Newton steps of its three problems, each solved by
-//! FGMRES with restricted additive Schwarz whose subdomain solves are exact (one core, cuSPARSE, Krylith's) or randomized.
+//! The experiments of the paper on randomized point-block Schwarz. The linear systems of Newton steps of its
+//! three problems are solved by FGMRES with restricted additive Schwarz. The subdomain solves are exact (one
+//! core, cuSPARSE, Krylith) or randomized.
 //!
-//! A problem's systems are made once, by Newton steps with tightly solved linear systems, and given to every algorithm in
-//! the same numbering. Every solve is checked by b − A x on the host.
+//! A problem's systems are generated once, by Newton steps with tightly solved linear systems, and given to
+//! every algorithm in the same numbering. Every solve is checked by b − A x on the host.
 
 pub(crate) mod cases;
 pub(crate) mod measure;
 mod newton;
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 pub(crate) mod plan;
 mod report;
 mod targets;
@@ -32,27 +33,27 @@ options::parts! {
         Ventricle = "ventricle",
         /// The artery.
         Artery = "artery",
-        /// Independent runs on the first of those.
+        /// Independent runs on the first of these.
         Repeat = "repeat",
-        /// One GPU and several, on the artery.
+        /// Scaling from one GPU to several, on the artery.
         Scaling = "scaling",
-        /// Exact RAS on one core beside each problem.
+        /// Exact RAS on one core, for each problem.
         OneCore = "one-core",
-        /// cuSPARSE's beside each problem, on a GPU.
+        /// cuSPARSE's RAS for each problem, on a GPU.
         Vendor = "vendor",
-        /// Krylith's on each problem: exact RAS, RAS as `ras` takes it, and what else there is.
+        /// Krylith's solves of each problem: exact RAS, the default of `ras`, and other preconditioners.
         Ours = "ours",
-        /// With the paper's numbers of randomized sweeps, on each problem.
+        /// The paper's numbers of randomized sweeps, for each problem.
         Sweeps = "sweeps",
     }
 }
 
-/// η, γ and f_dp of the runs that are repeated: the paper's Fig. 10, and with more sweeps.
+/// η, γ and f_dp of the repeated runs: the paper's Fig. 10, and with more sweeps.
 const REPEATED: [[usize; 3]; 2] = [[10, 5, 8], [10, 8, 8]];
-/// Those of runs on several GPUs.
+/// η, γ and f_dp of the runs on several GPUs.
 const SCALED: [usize; 3] = [8, 5, 8];
 
-/// Problems in the order in which they are measured.
+/// Problems in the order of measurement.
 const PROBLEMS: [(Part, &Setting); 4] = [
     (Part::Cavity600, &CAVITY_600),
     (Part::Cavity1200, &CAVITY_1200),
@@ -60,11 +61,12 @@ const PROBLEMS: [(Part, &Setting); 4] = [
     (Part::Artery, &ARTERY),
 ];
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device or library that is missing (by name), a problem that cannot be made, an output file that cannot be written. A solve that
-/// does not converge is no error: it is a row without times, and is listed under `failures` where it ought to.
+/// Returns an error if a device or library is missing (by name), if a problem cannot be created, or if an
+/// output file cannot be written. A solve that does not converge is no error: it is a row without times. It
+/// is listed under `failures` if it should converge.
 pub fn ras(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
@@ -104,7 +106,7 @@ fn run<P: Platform>(
         if wanted(part) {
             let found = problem(p, &case, options.full, parts, &effort, progress)?;
             made.found.push(found);
-            // The next one may be long: what there is by now stays if it is interrupted.
+            // The next part may take long: keep the results so far in case it is interrupted.
             report::write(&made, folder)?;
         }
         if repeats {
@@ -130,7 +132,7 @@ fn found(case: &Case, solves: Vec<Row>) -> Found {
     }
 }
 
-/// Sweeps get as many times the iterations of exact solves.
+/// Iteration limit of sweeps, as a multiple of the iterations of exact solves.
 const LOST: usize = 10;
 
 fn problem<P: Platform>(
@@ -155,11 +157,11 @@ fn problem<P: Platform>(
         let named = |way: &Way| wanted(if way.sweeps.is_some() { Part::Sweeps } else { Part::Ours });
         for way in ways(case.setting, full).into_iter().filter(named) {
             progress(&format!("{}: {}", case.setting.name, way.name));
-            // Kernels are compiled once a kind; what else there is differs from row to row.
+            // Kernels are compiled once per kind; the other preconditioners differ from row to row.
             let warm =
                 effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
             kinds.push(way.kind);
-            // Sweeps that are this far off are of no use to anyone, and would take half a minute to say so.
+            // Sweeps so far off are useless, and would each take half a minute.
             let exact = solves.iter().filter(exact).map(|row| row.median() as usize).max();
             let most =
                 exact.filter(|_| way.sweeps.is_some()).map_or(effort.most, |n| effort.most.min(LOST * n));
@@ -183,7 +185,7 @@ fn problem<P: Platform>(
     Ok(found(case, solves))
 }
 
-/// Fig. 10: settings again and again, on the system of the first Newton step, and exact RAS beside it.
+/// Fig. 10: repeats settings on the system of the first Newton step, and compares them with exact RAS.
 fn repeated(case: &Case, repeats: usize, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
     let repeated = REPEATED.map(|sweeps| (Way::random(case.setting, Kind::Random, sweeps), repeats));
@@ -195,7 +197,7 @@ fn repeated(case: &Case, repeats: usize, effort: &Effort, progress: &mut dyn FnM
     found(case, solves)
 }
 
-/// The system of the first step that is kept, on 1, 2, … GPUs, with the same parts.
+/// Measures the system of the first kept step on 1, 2, … GPUs, with the same parts.
 fn scaling(case: &Case, options: &Asked, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
     let all = [Kind::Random, Kind::Exact];

@@ -1,4 +1,4 @@
-//! The linear systems of the first Newton steps, made once and given to every algorithm.
+//! The linear systems of the first Newton steps, generated once and given to every algorithm.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::{Forcing, Newton, NewtonObserver, NewtonOptions, NewtonOutcome, NonlinearSystem};
@@ -8,42 +8,42 @@ use std::time::Instant;
 
 /// The linear system of one Newton step: J(x) s = −F(x).
 pub(crate) struct Step {
-    /// Counted from 1, as the paper's NT.
+    /// Number of the step, from 1, as the paper's NT.
     pub number: usize,
     pub jacobian: Bsr,
     pub rhs: Vec<f64>,
-    /// Seconds of evaluating F and J on the host.
+    /// Seconds to evaluate F and J on the host.
     pub assembly: f64,
 }
 
 impl Step {
-    /// ‖b − J s‖/‖b‖ by a plain loop on all cores.
+    /// Returns ‖b − J s‖/‖b‖ by a plain loop on all cores.
     pub fn residual(&self, s: &[f64]) -> f64 {
         crate::systems::relative_residual(&self.jacobian, &self.rhs, s)
     }
 }
 
-/// How steps are taken.
+/// Options of the Newton steps.
 pub(crate) struct Taking<'a> {
-    /// Options of the linear solves that lead from one step to the next, with a tight tolerance.
+    /// Options of the linear solves between steps, with a tight tolerance.
     pub linear: &'a str,
-    /// Newton steps (counted from 1) whose systems are kept.
+    /// Newton steps (numbered from 1) whose systems are kept.
     pub keep: Range<usize>,
-    /// ‖F‖ below this share of the first one ends the iteration.
+    /// Newton's method ends when ‖F‖ is below this share of the first one.
     pub end: f64,
 }
 
-/// Newton steps of one time step, at most.
+/// Limit on the Newton steps of one time step.
 const MOST: usize = 30;
 
-/// A system that keeps the linear systems of some steps.
+/// A nonlinear system that keeps the linear systems of some steps.
 struct Keeping<'a> {
     system: &'a mut dyn NonlinearSystem,
     keep: Range<usize>,
     kept: Vec<Step>,
     progress: &'a mut dyn FnMut(&str),
     number: usize,
-    /// The last F, and the seconds that it took.
+    /// The last F, and the seconds of its evaluation.
     f: (Vec<f64>, f64),
 }
 
@@ -76,7 +76,7 @@ impl NonlinearSystem for Keeping<'_> {
     }
 }
 
-/// Ends Newton's method after so many steps.
+/// Ends Newton's method after a number of steps.
 struct After(usize);
 
 impl NewtonObserver for After {
@@ -85,10 +85,11 @@ impl NewtonObserver for After {
     }
 }
 
-/// Steps of Newton's method from x, which becomes the last iterate. The system of the last step that is kept is not solved.
+/// Makes steps of Newton's method from x, which becomes the last iterate. The last kept system is not solved.
 ///
 /// # Errors
-/// What the system cannot evaluate; a linear system whose solution does not bring ‖F‖ down.
+/// Returns an error if the system cannot be evaluated, or if the solution of a linear system does not reduce
+/// ‖F‖.
 pub(crate) fn steps(
     system: &mut dyn NonlinearSystem,
     x: &mut [f64],
@@ -96,7 +97,7 @@ pub(crate) fn steps(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Step>> {
     let keep = how.keep.clone();
-    // All but the last of them, or as many as it takes.
+    // All steps but the last kept one, or as many as convergence needs.
     let taken = if keep.is_empty() { usize::MAX } else { keep.end - 2 };
     let mut keeping = Keeping { system, keep, kept: Vec::new(), progress, number: 0, f: Default::default() };
     let linear: Options = how.linear.parse()?;

@@ -1,4 +1,4 @@
-//! The subdomain matrices that the vendor's library gets: those of Krylith's own preconditioner.
+//! The subdomain matrices for the vendor's library: the same as in Krylith's own preconditioner.
 
 use krylith_core::Result;
 use krylith_core::comm::Solo;
@@ -15,10 +15,10 @@ pub(crate) struct Shape {
     pub fill: usize,
 }
 
-/// All subdomain matrices behind one another, with the pattern of their factors.
+/// Returns all subdomain matrices as one block-diagonal matrix, with the pattern of their factors.
 ///
 /// # Errors
-/// What the cut or the analysis finds wrong with the matrix.
+/// Returns an error if partition or analysis refuses the matrix.
 pub(crate) fn plan(a: &Bsr, coordinates: Option<&[[f64; 3]]>, shape: Shape) -> Result<SchwarzPlan> {
     let (terms, way) = (Terms::bsr(a), SubdomainCut::Parts(shape.parts));
     let parts = Subdomains::cut(&terms, coordinates, way, a.block_rows().max(1))?.0;

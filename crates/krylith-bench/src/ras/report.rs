@@ -1,4 +1,4 @@
-//! Tables, figures, JSON and the page from what was measured.
+//! Tables, figures, JSON and the page from the measurements.
 
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row, Run};
@@ -9,13 +9,13 @@ use krylith_plot::svg;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One problem's rows.
+/// All rows of one problem.
 pub(crate) struct Found {
     pub setting: &'static Setting,
     pub spec: String,
     pub rows: usize,
     pub blocks: usize,
-    /// Seconds of evaluating F and J on the host, for each Newton step.
+    /// Seconds to evaluate F and J on the host, for each Newton step.
     pub assembly: Vec<(usize, f64)>,
     pub solves: Vec<Row>,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Found {
 pub(super) struct Made {
     pub meta: Value,
     pub found: Vec<Found>,
-    /// Independent runs of one setting, and exact RAS beside them.
+    /// Independent runs of one setting, and exact RAS for comparison.
     pub repeated: Option<Found>,
-    /// On 1, 2, … GPUs.
+    /// Measurements on 1, 2, … GPUs.
     pub scaling: Vec<Found>,
 }
 
@@ -35,7 +35,7 @@ impl Found {
         self.solves.iter().filter(move |row| row.step == step)
     }
 
-    /// The first row of a kind that has times.
+    /// Returns the first row of a kind that has times.
     pub fn first(&self, step: usize, kind: Kind) -> Option<&Row> {
         self.rows_of(step).find(|row| row.way.kind == kind && row.failure.is_none())
     }
@@ -62,7 +62,7 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     pages.publish(("Randomized Schwarz", "ras"), facts, json, folder)
 }
 
-/// One table a Newton step.
+/// Builds a table per Newton step.
 fn problem(found: &Found, pages: &mut Pages) -> Value {
     let setting = found.setting;
     let mut steps = Vec::new();
@@ -96,7 +96,7 @@ fn problem(found: &Found, pages: &mut Pages) -> Value {
             _ => "–".into(),
         };
         for row in found.rows_of(step) {
-            // What another preconditioner or the vendor cannot do is a finding.
+            // Failures of another preconditioner or of the vendor are results, not failures of the suite.
             let ours = matches!(row.way.kind, Kind::Exact | Kind::Random | Kind::OneCore);
             let failed = row.failure.iter().filter(|_| ours);
             pages.failures.extend(failed.map(|why| format!("{}, Newton step {step}: {why}", found.spec)));
@@ -152,7 +152,7 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// T_g and I_g over γ, a line for each η and f_dp; exact ways are level lines.
+/// Draws T_g and I_g over γ, a line for each η and f_dp; exact variants are horizontal lines.
 fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
     let mut gammas: Vec<usize> =
         found.rows_of(step).filter_map(|row| row.way.sweeps.map(|[_, gamma, _]| gamma)).collect();
@@ -192,7 +192,7 @@ fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
     }
 }
 
-/// Fig. 10: run after run, and how many failed.
+/// Fig. 10: draws run after run, and counts failures.
 fn repeated(found: &Found, pages: &mut Pages) -> Value {
     pages.tables.push(
         rows_of(format!("{}: independent runs", found.spec), &found.solves)
@@ -223,10 +223,10 @@ fn repeated(found: &Found, pages: &mut Pages) -> Value {
     json!({ "spec": found.spec, "rows": found.solves.iter().map(row_json).collect::<Value>() })
 }
 
-/// Runs in the figure, as in the paper's.
+/// Number of runs in the figure, as in the paper's.
 const SHOWN: usize = 30;
 
-/// T_f + T_g on 1, 2, … GPUs with the same parts.
+/// Builds T_f + T_g on 1, 2, … GPUs with the same parts.
 fn scaling(found: &Found, pages: &mut Pages) -> Value {
     let (mut counts, mut lines) = (Vec::new(), Vec::<(String, Vec<f64>)>::new());
     for row in &found.solves {
@@ -267,7 +267,7 @@ fn scaling(found: &Found, pages: &mut Pages) -> Value {
     json!({ "spec": found.spec, "block_rows": found.rows, "rows": rows })
 }
 
-/// Seconds on one GPU over GPUs times seconds on that many.
+/// Returns the efficiency: seconds on one GPU over the number of GPUs times seconds on that many.
 pub(super) fn efficiency(found: &Found, row: &Row, what: fn(&Row) -> Mean) -> f64 {
     let same = |other: &&Row| other.way == row.way && other.gpus == 1;
     let one = found.solves.iter().find(same).map_or(f64::NAN, |one| what(one).mean);

@@ -1,13 +1,13 @@
-//! What was promised of randomized Schwarz beside what was measured.
+//! Targets of randomized Schwarz, compared with the measurements.
 
 use super::cases::Kind;
 use super::measure::Row;
 use super::report::{Found, efficiency};
 use crate::publish::Target;
 
-/// More iterations than exact RAS takes, as a factor, that a randomized one may take.
+/// Largest ratio of a randomized variant's iterations to those of exact RAS.
 const MORE: f64 = 1.15;
-/// Iterations by which runs may differ from the middle one.
+/// Largest difference of a run's iterations from the median.
 const SPREAD: f64 = 2.0;
 
 pub(super) fn targets(found: &[Found], repeated: Option<&Found>, scaling: &[Found]) -> Vec<Target> {
@@ -60,7 +60,8 @@ fn randomized(found: &Found) -> impl Iterator<Item = &Row> {
     found.solves.iter().filter(|row| row.way.kind == Kind::Random)
 }
 
-/// Rows of the same way over all Newton steps of a problem, in the order of steps; none where a step failed.
+/// Returns the rows of the same variant over all Newton steps of a problem, in order; `None` if a step
+/// failed.
 fn over_steps<'a>(found: &'a Found, row: &Row) -> Option<Vec<&'a Row>> {
     let of = |&(step, _): &(usize, f64)| {
         found.solves.iter().find(|other| {
@@ -77,7 +78,7 @@ fn seconds(rows: &[&Row]) -> f64 {
     rows.iter().map(|row| row.both().mean).sum()
 }
 
-/// The fastest way with subdomains that overlap that takes no more iterations than it may, all steps together.
+/// Returns the fastest overlapping variant within the limit on iterations, all steps together.
 fn over_vendor(found: &Found) -> (f64, String) {
     let first = found.assembly.first().map_or(0, |a| a.0);
     let all = |kind| found.first(first, kind).and_then(|row| over_steps(found, row));
@@ -99,11 +100,11 @@ fn over_vendor(found: &Found) -> (f64, String) {
             seconds(&vendor) / seconds(&rows),
             format!("{}, {} Newton steps together", rows[0].way.name, rows.len()),
         ),
-        None => (f64::NAN, format!("no way stays within {MORE} times the exact iterations")),
+        None => (f64::NAN, format!("no variant stays within {MORE} times the iterations of exact RAS")),
     }
 }
 
-/// What `auto` takes beside the fastest of all.
+/// Compares `auto` with the fastest variant.
 fn auto(found: &Found) -> (f64, String) {
     let first = found.assembly.first().map_or(0, |a| a.0);
     let ours = found
@@ -117,6 +118,6 @@ fn auto(found: &Found) -> (f64, String) {
         (Some(best), Some(auto)) => {
             (seconds(&auto) / seconds(&best), format!("the fastest is {}", best[0].way.name))
         }
-        _ => (f64::NAN, "not all were measured".into()),
+        _ => (f64::NAN, "some variants were not measured".into()),
     }
 }

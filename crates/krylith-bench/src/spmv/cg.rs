@@ -1,6 +1,7 @@
 //! Conjugate gradients of a fixed number of iterations (the paper's Figs. 15 to 17).
 //!
-//! Many of the 24 are not symmetric, and none is asked for an answer: what counts is the time of the paper's 1,000 iterations.
+//! Many of the 24 matrices are not symmetric, and no solution is expected: the result is the time of the
+//! paper's 1,000 iterations.
 
 use super::Plan;
 use super::found::Row;
@@ -15,17 +16,17 @@ use krylith_core::space::Space;
 use krylith_core::{Precision, Result, Stop};
 use std::sync::Arc;
 
-/// Ours on one device, that speed-ups are counted from.
+/// CG on one device, the baseline of speed-ups.
 pub(super) const ONE: &str = "CG on one device";
-/// Vectors in parts, ghosts by halos.
+/// CG with distributed vectors and halo exchanges.
 pub(super) const HALO: &str = "CG, distributed vectors";
-/// The same by parts of the graph.
+/// CG with distributed vectors and parts of the graph.
 pub(super) const GRAPH: &str = "CG, parts of the graph";
 
-/// The paper's baseline: vectors in parts, gathered before every product.
+/// The paper's baseline: distributed vectors, gathered before every product.
 pub(super) const COMP: &str = "CG(comp)";
 
-/// Solves of which the fastest counts; each is a thousand products, so there is little to spread.
+/// Number of solves, of which the fastest counts; each has a thousand products, so times vary little.
 const SOLVES: usize = 2;
 /// Iterations of the first solve, which compiles and records.
 const WARM: usize = 16;
@@ -125,8 +126,12 @@ mod tests {
     use krylith_core::matrix::Csr;
     use krylith_core::method::{Cg, CgOptions, Method};
 
-    /// Iterations and norms.
-    fn history<M: Method<Cpu>>(a: &Csr, max_iters: usize, make: fn(&Cpu) -> Result<M>) -> (usize, Vec<f64>) {
+    /// Returns iterations and norms.
+    fn history<M: Method<Cpu>>(
+        a: &Csr,
+        max_iters: usize,
+        make: fn(&Cpu) -> Result<M>,
+    ) -> (usize, Vec<f64>) {
         let space = Cpu::new(a.rows(), 1);
         let operator = PointBlock::csr(&space, a, Precision::F64).unwrap();
         let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
@@ -142,7 +147,7 @@ mod tests {
         let textbook = |space: &Cpu| Cg::new(space, CgOptions::default());
         let laplace = Case::new("laplace:6x5x4", &Plan::new(&Asked::default()).unwrap()).unwrap().a;
         assert_eq!(history(&laplace, 12, unchecked), history(&laplace, 12, textbook));
-        // (p, A p) changes its sign at once, and nobody may stop for that.
+        // (p, A p) changes sign at once, which must not stop the iteration.
         let n = 50;
         let values = (0..n).map(|i| if i % 3 == 0 { -2.0 - i as f64 } else { 1.0 + i as f64 }).collect();
         let indefinite = Csr::new(n, n, (0..=n).collect(), (0..n as u32).collect(), values).unwrap();

@@ -10,7 +10,7 @@ use krylith_plot::svg;
 pub(super) fn all(found: &[&Found], pages: &mut Pages) {
     let names: Vec<String> = found.iter().map(|f| f.name.clone()).collect();
     let mut draw = |title: &str, labels: &[String], lines: Columns| {
-        // A set that none of the matrices is of has nothing to show.
+        // A set without any of the measured matrices has nothing to show.
         if lines.iter().any(|line| line.1.iter().any(|v| v.is_finite())) {
             pages.picture(title, |title| svg::over_names(title, labels, &lines));
         }

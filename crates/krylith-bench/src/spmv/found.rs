@@ -1,10 +1,10 @@
-//! What is kept of a matrix: plain numbers, as they stand in `raw/NAME.json`.
+//! Stored measurements of a matrix: plain numbers, as in `raw/NAME.json`.
 
 use crate::samples::Samples;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Rows, nonzeros and lengths of rows.
+/// Rows, nonzeros and row lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct Shape {
     pub rows: u64,
@@ -26,13 +26,15 @@ impl Shape {
     pub fn mean(&self) -> f64 {
         self.nonzeros as f64 / self.rows.max(1) as f64
     }
-    /// Least bytes of a product: values and columns, a 64-bit pointer and a number of y a row, x once.
+    /// Returns the least bytes of a product: values and columns, a 64-bit pointer and a number of y per row,
+    /// x once.
     pub fn bytes(&self) -> u64 {
         12 * self.nonzeros + 16 * self.rows + 8 * self.rows
     }
 }
 
-/// Entries before each 256th of the rows as a share of all, and where the longest row is as a share of the rows.
+/// Returns the entries before each 256th of the rows as a share of all, and the position of the longest row
+/// as a share of the rows.
 pub(super) fn profile(row_ptr: &[usize]) -> (Vec<f64>, f64) {
     let rows = row_ptr.len() - 1;
     let all = row_ptr[rows].max(1) as f64;
@@ -41,27 +43,27 @@ pub(super) fn profile(row_ptr: &[usize]) -> (Vec<f64>, f64) {
     (before, longest as f64 / rows.max(1) as f64)
 }
 
-/// One way to a product, or to a number of iterations.
+/// A variant of a product, or of a number of iterations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Row {
     pub name: String,
-    /// Settings that were chosen by measurement.
+    /// Settings chosen by measurement.
     pub notes: String,
-    /// Devices it runs on.
+    /// Number of devices.
     pub ranks: usize,
-    /// Seconds of its set-up, kernels being compiled; of the slowest rank.
+    /// Seconds of the set-up on the slowest rank, without compiling kernels.
     pub setup: f64,
-    /// Seconds of a product, or of all iterations; of the slowest rank.
+    /// Seconds of a product, or of all iterations, on the slowest rank.
     pub samples: Vec<f64>,
-    /// Median of a short trial before, of which `auto` picks.
+    /// Median of a short preliminary trial, by which `auto` chooses.
     pub trial: f64,
-    /// Seconds of the longest kernel alone, where it was measured apart.
+    /// Seconds of the longest kernel alone, if measured separately.
     pub kernel: Option<f64>,
     /// Largest error as a share of Σ|a x|.
     pub error: f64,
-    /// Why there is no time.
+    /// The reason if there is no time.
     pub failure: Option<String>,
-    /// The result is wrong, which is worse than no time.
+    /// True if the result is wrong, which is worse than no time.
     pub wrong: bool,
 }
 
@@ -69,7 +71,7 @@ impl Row {
     pub fn failed(name: &str, why: impl ToString) -> Self {
         Self { name: name.into(), failure: Some(why.to_string()), ..Self::default() }
     }
-    /// Median seconds; NaN without samples.
+    /// Returns the median seconds; NaN without samples.
     pub fn seconds(&self) -> f64 {
         Samples(self.samples.clone()).median()
     }
@@ -84,48 +86,48 @@ pub(super) struct Point {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Build and options by which it was measured.
+    /// Build and options of the measurement.
     pub key: String,
-    /// Its number in Table 2; 0 for others.
+    /// Number in Table 2; 0 for other matrices.
     pub id: usize,
     pub name: String,
-    /// Where it came from.
+    /// Origin of the matrix.
     pub source: String,
     pub shape: Shape,
-    /// Table 2's.
+    /// The shape in Table 2.
     pub table: Option<Shape>,
     /// Entries before each 256th of the rows, as a share of all, for `krylith model`.
     pub profile: Vec<f64>,
-    /// Where the longest row is, as a share of the rows.
+    /// Position of the longest row, as a share of the rows.
     pub longest: f64,
-    /// Seconds to generate or read it.
+    /// Seconds to generate or read the matrix.
     pub made: f64,
     pub device: Value,
-    /// What the bandwidth is of, and bytes a second.
+    /// Kind of the bandwidth, and bytes a second.
     pub bandwidth: (String, f64),
-    /// Devices of the parts for several.
+    /// Number of devices in the measurements on several.
     pub ranks: usize,
     pub single: Vec<Row>,
     pub multi: Vec<Row>,
     pub sweep: Vec<Point>,
     pub cg: Vec<Row>,
     pub iterations: usize,
-    /// What was not measured, and why.
+    /// Missing measurements, with the reason.
     pub notes: Vec<String>,
-    /// Why nothing was.
+    /// The reason if nothing was measured.
     pub failure: Option<String>,
 }
 
 impl Found {
-    /// Median seconds of a way on one device.
+    /// Returns the median seconds of a variant on one device.
     pub fn single(&self, name: &str) -> f64 {
         self.single.iter().find(|r| r.name == name).map_or(f64::NAN, Row::seconds)
     }
-    /// Our product on one device, that speed-ups are counted from.
+    /// Returns Krylith's product on one device, the baseline of speed-ups.
     pub fn ours(&self) -> f64 {
         self.single(super::ground::OURS)
     }
-    /// The fastest whose name begins so.
+    /// Returns the fastest row whose name starts with `prefix`.
     pub fn fastest(&self, prefix: &str) -> Option<&Row> {
         let timed = self.single.iter().filter(|r| r.name.starts_with(prefix) && !r.samples.is_empty());
         timed.min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
@@ -133,14 +135,15 @@ impl Found {
     pub fn multi(&self, name: &str) -> Option<&Row> {
         self.multi.iter().find(|r| r.name == name && !r.samples.is_empty())
     }
-    /// What fails its check.
+    /// Returns the results that fail their check.
     pub fn failures(&self) -> impl Iterator<Item = String> + '_ {
         let rows = self.single.iter().chain(&self.multi).chain(&self.cg).filter(|r| r.wrong);
         rows.map(|r| format!("{}, {}: {}", self.name, r.name, r.failure.as_deref().unwrap_or("wrong")))
     }
 }
 
-/// The pick of a short trial over all ways, one device among them: its name, its seconds and how much longer than the best it takes.
+/// Returns the choice of a short trial over all variants, one device among them: name, seconds, and time over
+/// the best.
 pub(super) fn auto(found: &Found) -> Option<(String, f64, f64)> {
     let one = found.single.iter().find(|r| r.name == super::ground::OURS);
     let all = || {
@@ -151,7 +154,7 @@ pub(super) fn auto(found: &Found) -> Option<(String, f64, f64)> {
     Some((pick.name.clone(), pick.seconds(), pick.seconds() / best - 1.0))
 }
 
-/// MSREP's product, a baseline that `auto` does not pick.
+/// MSREP's product, a baseline that `auto` does not choose.
 pub(super) const PCSR: &str = "pCSR (MSREP)";
 
 #[cfg(test)]

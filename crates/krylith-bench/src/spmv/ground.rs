@@ -1,4 +1,4 @@
-//! What the suite asks of a device, and the CPU's answers.
+//! The interface of a device for this suite, and its implementation for CPUs.
 
 use super::matrix::Case;
 use crate::cpu::{self, CpuPlatform};
@@ -17,25 +17,25 @@ use std::time::Instant;
 
 /// The paper's baseline.
 pub(crate) const VECTOR: &str = "CSR-vector (the paper's rule)";
-/// cuSPARSE's algorithms begin so.
+/// Prefix of the names of cuSPARSE's algorithms.
 pub(crate) const CUSPARSE: &str = "cuSPARSE";
 
-/// A way to a product on one device.
+/// A variant of a product on one device.
 pub(crate) struct Given<'a> {
     pub name: String,
-    /// Seconds, kernels being compiled.
+    /// Seconds of the set-up, without compiling kernels.
     pub setup: f64,
-    /// With settings that were chosen by measurement.
+    /// The product, with settings chosen by measurement.
     pub product: Result<(Box<dyn Apply + 'a>, String)>,
 }
 
-/// One device and the ways to a product there.
+/// A device and its variants of a product.
 pub(crate) trait One: Platform {
-    /// Ours first.
+    /// Returns the candidates, Krylith's first.
     fn candidates<'a>(&'a self, case: &'a Case) -> Result<Vec<Given<'a>>>;
 }
 
-/// Rows of the whole that a rank has.
+/// A rank's rows of the whole matrix.
 pub(crate) enum Own {
     Run(Range<usize>),
     List(Vec<u64>),
@@ -48,14 +48,14 @@ impl Own {
             Own::List(rows) => rows.len(),
         }
     }
-    /// Where it has a row of the whole. Lists ascend.
+    /// Returns the local number of a row of the whole matrix, if it is here. Lists ascend.
     pub fn place(&self, row: usize) -> Option<usize> {
         match self {
             Own::Run(rows) => rows.contains(&row).then(|| row - rows.start),
             Own::List(rows) => rows.binary_search(&(row as u64)).ok(),
         }
     }
-    /// Its share of a vector.
+    /// Returns this rank's share of a vector.
     pub fn of<'x>(&self, x: &'x [f64]) -> Cow<'x, [f64]> {
         match self {
             Own::Run(rows) => Cow::Borrowed(&x[rows.clone()]),
@@ -64,29 +64,30 @@ impl Own {
     }
 }
 
-/// A rank's rows of a product with halos.
+/// A rank's rows for a product with halos.
 pub(crate) struct Piece {
-    /// Among those of the whole.
+    /// The rows' numbers in the whole matrix.
     pub rows: Own,
-    /// In local numbers, with their halo.
+    /// The rows in local numbers, with their halo.
     pub terms: Terms<'static>,
 }
 
-/// Devices that work together, one a rank.
+/// Devices that work together, one per rank.
 pub(crate) trait Ground: Sync {
     type Space: PointBlockSum + SharedRows + 'static;
     type One: One;
     fn ranks(&self) -> usize;
-    /// The first device, with the baselines there are.
+    /// Returns the first device, with its baselines.
     fn one(&self) -> Result<Self::One>;
-    /// Vectors that this rank holds alone.
+    /// Creates vectors on this rank alone.
     fn alone(&self, rank: usize, len: usize) -> Result<Self::Space>;
-    /// This rank's share of vectors; collective.
+    /// Creates this rank's share of vectors; collective.
     fn joined(&self, comm: &Arc<dyn Communicator>, len: usize) -> Result<Self::Space>;
-    /// The rows of each rank for a product with halos, and the seconds that they take: rows that follow one another, of equal nonzeros.
+    /// Returns the rows of each rank for a product with halos, and the seconds to cut them: contiguous rows
+    /// with equal nonzeros.
     ///
     /// # Errors
-    /// No room.
+    /// Returns an error if memory is not sufficient.
     fn parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
         let begin = Instant::now();
         let terms = Terms::csr(&case.a)?;
@@ -99,10 +100,10 @@ pub(crate) trait Ground: Sync {
         });
         Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
     }
-    /// The same with parts of the graph.
+    /// Returns the same for parts of the graph.
     ///
     /// # Errors
-    /// No room.
+    /// Returns an error if memory is not sufficient.
     fn graph_parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
         let begin = Instant::now();
         let terms = Terms::csr(&case.a)?;
@@ -114,14 +115,14 @@ pub(crate) trait Ground: Sync {
         });
         Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
     }
-    /// pCSR on all devices: seconds of its set-up, of every product, and y.
+    /// Runs pCSR on all devices: returns seconds of its set-up and of every product, and y.
     ///
     /// # Errors
-    /// Not offered here; no room.
+    /// Returns an error if it is not available here, or if memory is not sufficient.
     fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)>;
 }
 
-/// The threads of this process as some ranks.
+/// The threads of this process as several ranks.
 pub(super) struct Threads {
     pub threads: usize,
     pub ranks: usize,
@@ -162,7 +163,7 @@ impl One for CpuPlatform {
         let (n, space) = (case.rows(), Rc::new(self.space(case.rows())?));
         let (ours, setup) = self.timed(|| Ok(PointBlock::csr(space.as_ref(), &case.a, Precision::F64)))?;
         let ours = ours.and_then(|ours| OnSpace::new(&space, vec![Box::new(ours)]));
-        // What one would write: as many rows for each thread, a sum a row.
+        // A plain implementation: equally many rows per thread, one sum per row.
         let plain = OnHost::new(Order::Given, n, 1, move |_, x, y| {
             cpu::parts(&self.pool, &cpu::equal(&self.pool, n), y, |range, part| {
                 for (i, y) in range.zip(part) {

@@ -11,7 +11,7 @@ use krylith_problems::SystemKind;
 use krylith_problems::lookalike::{self, TABLE2};
 use std::time::Instant;
 
-/// Rows that are compared.
+/// Number of compared rows.
 const SAMPLE: usize = 1000;
 /// Largest error as a share of Σ|a x|.
 pub(super) const TOLERANCE: f64 = 1e-13;
@@ -32,10 +32,10 @@ pub(crate) struct Case {
     known: Vec<Known>,
 }
 
-/// Names that are wanted, in the order of the table.
+/// Returns the requested names, in the order of the table.
 ///
 /// # Errors
-/// A name that is neither in the table nor a generated problem.
+/// Returns an error if a name is neither in the table nor a generated problem.
 pub(super) fn wanted(options: &Asked) -> Result<Vec<String>> {
     let all = || TABLE2.iter().map(|l| l.name.to_string());
     if options.systems.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn wanted(options: &Asked) -> Result<Vec<String>> {
     if let Some(name) = options.systems.iter().find(unknown) {
         let names: Vec<String> = all().collect();
         return Err(Error::invalid(format!(
-            "no matrix is called `{name}`; there are {}, and generated problems NAME:SIZE",
+            "there is no matrix `{name}`; expected one of {}, or a generated problem NAME:SIZE",
             names.join(", ")
         )));
     }
@@ -54,7 +54,8 @@ pub(super) fn wanted(options: &Asked) -> Result<Vec<String>> {
 
 impl Case {
     /// # Errors
-    /// A file that cannot be read, a problem that is not scalar or not square, no room.
+    /// Returns an error if a file cannot be read, if a problem is not scalar or not square, and if memory is
+    /// not sufficient.
     pub(super) fn new(name: &str, plan: &Plan) -> Result<Self> {
         let begin = Instant::now();
         let file = plan.options.matrices.as_ref().map(|folder| folder.join(format!("{name}.mtx")));
@@ -70,7 +71,7 @@ impl Case {
         };
         if a.rows() != a.columns() || a.rows() == 0 {
             return Err(Error::invalid(format!(
-                "{name}: {}×{}; this suite takes square matrices with rows",
+                "{name}: {}×{}; this suite accepts only square matrices with at least one row",
                 a.rows(),
                 a.columns()
             )));
@@ -100,10 +101,10 @@ impl Case {
         self.x.len()
     }
 
-    /// Largest error of the sample as a share of Σ|a x|, of these rows.
+    /// Returns the largest error of the sampled rows among `rows`, as a share of Σ|a x|.
     ///
     /// # Errors
-    /// An error beyond 1e-13, with the row.
+    /// Returns an error above 1e-13, with the row.
     pub(super) fn check(&self, rows: &Own, y: &[f64]) -> std::result::Result<f64, String> {
         let mut worst = 0.0f64;
         for &(i, value, scale) in &self.known {
@@ -117,7 +118,9 @@ impl Case {
                 f64::INFINITY
             };
             if !(share <= TOLERANCE) {
-                return Err(format!("row {i} is {found} and should be {value}: {share:.1e} of Σ|a x|"));
+                return Err(format!(
+                    "row {i} is {found}; expected {value}; the error is {share:.1e} of Σ|a x|"
+                ));
             }
             worst = worst.max(share);
         }
@@ -129,11 +132,12 @@ fn generated(spec: &str) -> Result<Csr> {
     match krylith_problems::generate(spec)?.system {
         SystemKind::Csr(a) => Ok(a),
         SystemKind::Bsr(a) => Ok(a.to_csr()),
-        _ => Err(Error::invalid(format!("{spec}: this suite takes one matrix, not a Kronecker sum"))),
+        _ => Err(Error::invalid(format!("{spec}: this suite accepts a single matrix, not a Kronecker sum"))),
     }
 }
 
-/// Rows spread over the matrix, the first, the last and the longest, by compensated sums (Dot2 of Ogita, Rump and Oishi).
+/// Samples rows spread over the matrix, with the first, the last and the longest, by compensated sums (Dot2
+/// of Ogita, Rump and Oishi).
 fn sample(a: &Csr, x: &[f64]) -> Vec<Known> {
     let n = a.rows();
     let mut random = Random(11);

@@ -1,16 +1,16 @@
-//! Means over matrices, with and without those that the paper sets apart.
+//! Means over matrices, with and without those that the paper treats separately.
 
 pub(crate) use krylith_model::means;
 
-/// The first five of Table 2: shorter rows than any other.
+/// The first five of Table 2, with the shortest rows.
 pub(super) const SHORT: std::ops::RangeInclusive<usize> = 1..=5;
-/// FullChip and the two Twitter graphs: rows of two and three million.
+/// FullChip and the two Twitter graphs, with rows of two and three million entries.
 pub(super) const GIANT: [usize; 3] = [7, 14, 22];
 
 /// A set of matrices by number.
 pub(super) type Set = (&'static str, fn(usize) -> bool);
 
-/// The sets that means are given of.
+/// The sets of matrices for means.
 pub(super) const SETS: [Set; 4] = [
     ("all", |_| true),
     ("the first five", |id| SHORT.contains(&id)),

@@ -1,9 +1,10 @@
-//! The experiments of "Optimization of Large-Scale Sparse Matrix-Vector Multiplication on Multi-GPU Systems" (Gao, Ji and Wang 2024)
-//! on its 24 matrices: products on one device beside published ones, every way to share them over several, its sweep of parameters,
-//! and conjugate gradients around them (its Figs. 6 to 17 and Tables 2 to 4).
+//! The experiments of "Optimization of Large-Scale Sparse Matrix-Vector Multiplication on Multi-GPU Systems"
+//! (Gao, Ji and Wang 2024) on its 24 matrices (its Figs. 6 to 17 and Tables 2 to 4). They compare products on
+//! one device with published ones, and every way to distribute products over several devices. They also
+//! contain the paper's sweep of parameters, and conjugate gradients.
 //!
-//! A matrix has a process of its own, so that none is lost with another, and what was measured of it is kept: a run that
-//! was interrupted goes on where it stopped. Results are compared with compensated sums on the host before a time is kept.
+//! Each matrix has its own process, so a crash affects only one, and its results are kept: an interrupted run
+//! continues where it stopped. Results are compared with compensated sums on the host before a time is kept.
 
 mod cg;
 mod figures;
@@ -30,18 +31,18 @@ pub(crate) use multi::rows_of;
 options::parts! {
     /// A part of the suite.
     Part {
-        /// Products on one device, beside published ones.
+        /// Products on one device, compared with published ones.
         Single = "single",
         /// Products on several devices, or on ranks that are threads of a CPU.
         Multi = "multi",
-        /// Conjugate gradients, a fixed number of iterations.
+        /// Conjugate gradients with a fixed number of iterations.
         Cg = "cg",
         /// The paper's sweep of d_l and d_c.
         Sweep = "sweep",
     }
 }
 
-/// What is asked, with the suite's own where nothing is.
+/// The options with the suite's defaults.
 struct Plan<'a> {
     options: &'a Asked,
     parts: Vec<Part>,
@@ -64,12 +65,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Runs the suite; `progress` hears a line before each part.
+/// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
-/// A device or library that is missing (by name), a name that is not in the table, an output file that cannot be written. A matrix
-/// that does not fit, or takes too long, is no error: it is named among the notes. A result that fails its check has no time, and
-/// is listed under `failures`.
+/// Returns an error if a device or library is missing (by name), if a name is not in the table, or if an
+/// output file cannot be written. A matrix that does not fit, or takes too long, is no error: the notes name
+/// it. A result that fails its check has no time, and is listed under `failures`.
 pub fn spmv(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     if options.scale.is_some_and(|s| s > 1.0) {

@@ -1,4 +1,4 @@
-//! Products on several devices: the paper's modes, ours, and halos.
+//! Products on several devices: the paper's modes, Krylith's, and halo exchanges.
 
 use super::Plan;
 use super::found::{PCSR, Point, Row};
@@ -16,25 +16,25 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The distributed product, of which every rank has its rows and gets the ghosts that these need.
+/// The distributed product, in which every rank has its rows and receives the ghosts for them.
 pub(super) const HALO: &str = "halo, contiguous";
-/// The same by parts of the graph.
+/// The distributed product with parts of the graph.
 pub(super) const GRAPH: &str = "halo, graph";
 
-/// A graph is cut where rows are about alike, as on a mesh: those of the web and of k-mers have no thin places, and to look for them
-/// takes minutes.
+/// Returns true if partitioning the graph is useful: if rows have similar lengths, as on a mesh. Graphs of
+/// the web and of k-mers have no thin cuts, and the search for them takes minutes.
 fn has_thin_cuts(case: &Case) -> bool {
     case.shape.mean() >= 4.0
         && case.shape.max as f64 <= 8.0 * case.shape.mean()
         && case.a.nonzeros() < 1 << 30
 }
 
-/// A way to share a product.
+/// A way to distribute a product.
 #[derive(Debug, Clone)]
 pub(super) enum Way {
     Replicated(Mode),
     Halo,
-    /// Halos of parts of the graph.
+    /// Halo exchanges between parts of the graph.
     Graph,
 }
 
@@ -46,7 +46,8 @@ impl Way {
             Way::Graph => GRAPH.into(),
         }
     }
-    /// Each rank's rows of a product with halos, and the seconds that they took; nothing where vectors stand whole.
+    /// Returns each rank's rows for a product with halos, and the seconds to cut them; `None` if every rank
+    /// holds whole vectors.
     pub fn parts<G: Ground>(&self, ground: &G, case: &Case) -> Result<(Vec<Piece>, f64)> {
         match self {
             Way::Replicated(_) => Ok((Vec::new(), 0.0)),
@@ -56,9 +57,9 @@ impl Way {
     }
 }
 
-/// The paper's modes with the parameters of its Table 3, and ours.
+/// Returns the paper's modes with the parameters of its Table 3, and Krylith's.
 pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
-    // One device alone has its own part.
+    // One device alone has its own part of the suite.
     let modes = Mode::candidates(case.shape.mean(), ranks).into_iter().filter(|mode| *mode != Mode::Alone);
     let mut all: Vec<Way> = modes.map(Way::Replicated).collect();
     all.push(Way::Halo);
@@ -66,7 +67,7 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     all
 }
 
-/// The rows of each rank's part of vectors that are gathered before a product.
+/// Returns each rank's rows of distributed vectors that are gathered before a product.
 pub(crate) fn rows_of(a: &Csr, ranks: usize) -> Result<Vec<Range<usize>>> {
     Gathered::<krylith_core::device::cpu::Cpu>::rows(a, ranks)
 }
@@ -77,7 +78,7 @@ struct Measured {
     check: std::result::Result<f64, String>,
 }
 
-/// Every way, one after the other: each holds the matrix once.
+/// Measures every way, one after the other: each holds the matrix once.
 pub(super) fn measure<G: Ground>(
     ground: &G,
     case: &Case,
@@ -103,7 +104,7 @@ pub(super) fn measure<G: Ground>(
     rows
 }
 
-/// The matrix, whose arrays the first device holds: rows are cut, and taken by the others, from there.
+/// Returns the matrix with arrays on the first device: rows are cut and distributed from there.
 pub(super) fn held<G: Ground>(ground: &G, case: &Case) -> Result<Csr> {
     ground.alone(0, case.rows())?.hold(&case.a)
 }
@@ -131,14 +132,15 @@ fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, plan: &Plan) -
         }
     }
     if !row.wrong {
-        // Every rank has the largest of all.
+        // Every rank has the maximum over all ranks.
         let (trial, rest) = all[0].samples.split_at(TRIAL);
         (row.trial, row.samples) = (Samples(trial.to_vec()).median(), rest.to_vec());
     }
     row
 }
 
-/// What every rank finds with its space, its operator of a way, its rows and the seconds that the operator took.
+/// Runs a function on every rank, with its space, its operator, its rows and the seconds to create the
+/// operator.
 pub(super) fn on_ranks<G: Ground, T: Send>(
     ground: &G,
     (case, held): (&Case, &Csr),
@@ -151,13 +153,14 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
         if let Way::Replicated(mode) = way {
             let space = ground.alone(rank, case.rows())?;
             let operator = Replicated::new(&space, &comm, held, *mode)?;
-            // Joining the GPUs and placing the rows is for the product as such; the cuts are what the mode adds (Table 4).
+            // Joining the GPUs and placing the rows are costs of any distributed product; the mode adds only
+            // the cuts (Table 4).
             let setup = operator.times().cut;
             return work(&space, &*comm, &operator, &Own::Run(0..case.rows()), setup);
         }
         let part = &parts[rank];
         let space = ground.joined(&comm, part.rows.len())?;
-        // The first compiles kernels, which is paid once a machine.
+        // The first one compiles kernels, which is a cost per machine.
         drop(PointBlock::new(&space, &part.terms, Precision::F64, false)?);
         meet(&space, &*comm)?;
         let begin = Instant::now();
@@ -167,7 +170,7 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
     })
 }
 
-/// Nobody goes on before all have come, with nothing left to do on the device.
+/// Waits until all ranks have arrived with idle devices.
 pub(super) fn meet<S: Space>(space: &S, comm: &dyn Communicator) -> Result<()> {
     space.wait()?;
     comm.sum(&mut [0.0])
@@ -186,13 +189,13 @@ fn timed<S: Space>(
     operator.apply(space, &x, &mut y)?;
     let check = case.check(own, &crate::platform::read(space, &y)?);
     let mut take = |inner: usize| seconds_of(space, comm, operator, &x, &mut y, inner);
-    // Waiting for a device takes as long as a short product, so that counts less in a longer sample.
+    // Waiting for a device takes as long as a short product, so its share is smaller in a longer sample.
     let inner = products(take(2)? / 3.0).min(MOST);
     let samples = (0..samples).map(|_| take(inner)).collect::<Result<_>>()?;
     Ok(Measured { setup, samples, check })
 }
 
-/// Seconds of one of `inner` products that follow each other, of the slowest rank.
+/// Returns the seconds of one of `inner` consecutive products on the slowest rank.
 pub(super) fn seconds_of<S: Space>(
     space: &S,
     comm: &dyn Communicator,
@@ -205,7 +208,8 @@ pub(super) fn seconds_of<S: Space>(
     Ok(together(space, comm, products)? / inner as f64)
 }
 
-/// Seconds of the longest of the ranks' kernels, of as many nonzeros each, with no exchange.
+/// Returns the seconds of the longest of the ranks' kernels, with equal nonzeros per rank and without
+/// exchange.
 fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
     let ranks = ground.ranks();
     let (ends, runs) = (case.a.row_ptr(), rows_of(&case.a, ranks)?);
@@ -237,7 +241,7 @@ fn kernels<G: Ground>(ground: &G, case: &Case) -> Result<f64> {
     Ok(all.into_iter().fold(0.0, f64::max))
 }
 
-/// MSREP's product, where there are GPUs.
+/// Runs MSREP's product, if there are GPUs.
 fn pcsr<G: Ground>(ground: &G, case: &Case, plan: &Plan) -> Option<Row> {
     let (setup, samples, y) = match ground.pcsr(case, plan.repetitions) {
         Ok(done) => done,
@@ -254,7 +258,7 @@ fn pcsr<G: Ground>(ground: &G, case: &Case, plan: &Plan) -> Option<Row> {
     Some(row)
 }
 
-/// The paper's sweep: d_l from 0.2 to 0.6, d_c from 0 to 0.3, in steps of 0.05.
+/// Runs the paper's sweep: d_l from 0.2 to 0.6, d_c from 0 to 0.3, in steps of 0.05.
 pub(super) fn sweep<G: Ground>(
     ground: &G,
     case: &Case,
@@ -284,7 +288,7 @@ pub(super) fn sweep<G: Ground>(
     }
 }
 
-/// Median seconds of a product by each mode, of the slowest rank.
+/// Returns the median seconds of a product by each mode, on the slowest rank.
 fn swept<S: SharedRows>(
     space: &S,
     comm: &Arc<dyn Communicator>,

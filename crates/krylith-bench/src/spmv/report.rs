@@ -9,7 +9,7 @@ pub(crate) use krylith_model::spmv::kind;
 use krylith_plot::html::Table;
 use serde_json::{Value, json};
 
-/// Arithmetic means of the paper over its CSR-vector on one V100: NZ, 2NZ, LRA and LRA+RC on two and on four.
+/// The paper's arithmetic means over its CSR-vector on one V100: NZ, 2NZ, LRA and LRA+RC on two and on four.
 const PAPER: [(usize, [f64; 4]); 2] = [(2, [1.40, 1.69, 1.83, 1.85]), (4, [2.12, 2.61, 2.63, 2.65])];
 /// The paper's Table 4 on 2 and 4 V100: minimum, arithmetic and geometric mean, maximum.
 const TABLE4: [(usize, [f64; 4]); 2] = [(2, [0.01, 0.18, 0.11, 0.57]), (4, [0.01, 0.20, 0.12, 0.87])];
@@ -81,7 +81,7 @@ fn facts(found: &[Found], plan: &Plan) -> (Vec<String>, Vec<String>) {
     (facts, notes)
 }
 
-/// Rows of means of columns of numbers, over the sets that have any matrix.
+/// Adds rows with means of columns, for each set that has any matrix.
 fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[(String, Vec<f64>)]) {
     for (set, inside) in SETS {
         if !found.iter().any(|f| f.id > 0 && inside(f.id)) {
@@ -104,7 +104,7 @@ fn mean_rows(out: &mut Table, found: &[&Found], before: usize, columns: &[(Strin
     }
 }
 
-/// How well a look-alike matches.
+/// Builds the comparison of look-alikes with their originals.
 fn matches(found: &[&Found]) -> Table {
     let ratio = |f: &Found, of: fn(&Shape) -> u64| {
         number(f.table.map_or(f64::NAN, |t| of(&f.shape) as f64 / of(&t) as f64), 5)
@@ -178,7 +178,7 @@ fn single(found: &[&Found]) -> Table {
     ratios(title, before, found, &columns)
 }
 
-/// Ratios behind the first cells of each matrix, and their means below.
+/// Adds ratios to the first cells of each matrix, and their means below.
 fn ratios(title: String, before: Lines<Found>, found: &[&Found], columns: &[(String, Vec<f64>)]) -> Table {
     let mut out = before.table();
     out.title = title;
@@ -196,10 +196,10 @@ fn several(found: &[&Found], title: &str, base: fn(&Found) -> f64) -> Table {
     ratios(format!("{} devices: speed-up {title}", ranks(found)), before, found, &speedups(found, base))
 }
 
-/// A number for each matrix under a name.
+/// Named columns with a number per matrix.
 pub(super) type Columns = Vec<(String, Vec<f64>)>;
 
-/// Every way on several devices, and the pick among them.
+/// Returns every variant on several devices, and the automatic choice among them.
 pub(super) fn speedups(found: &[&Found], base: fn(&Found) -> f64) -> Columns {
     let column = |way: String| {
         let speeds = found.iter().map(|f| base(f) / seconds(&f.multi, &way)).collect();
@@ -211,17 +211,17 @@ pub(super) fn speedups(found: &[&Found], base: fn(&Found) -> f64) -> Columns {
     columns
 }
 
-/// Devices of the parts on several.
+/// Returns the number of devices in the measurements on several.
 fn ranks(found: &[&Found]) -> usize {
     found.iter().map(|f| f.ranks).max().unwrap_or(0)
 }
 
-/// Median seconds of a way, whatever its parameters.
+/// Returns the median seconds of a variant, whatever its parameters.
 pub(super) fn seconds(rows: &[Row], way: &str) -> f64 {
     rows.iter().find(|r| kind(&r.name) == way).map_or(f64::NAN, Row::seconds)
 }
 
-/// The paper's means beside ours.
+/// Builds the comparison of the paper's means with the measured ones.
 fn paper(found: &[&Found]) -> Table {
     let header = ["", "nz", "2nz", "lra", "lra+rc"];
     let mut out = Table::new("Arithmetic means beside the paper's (Fig. 14)", &header);
@@ -257,7 +257,7 @@ fn automatic(found: &[&Found]) -> Table {
         .table()
 }
 
-/// Share of transfers in the product by nonzeros: what is left of its time without the kernels.
+/// Returns the share of transfers in the product by nonzeros: its time without the kernels.
 pub(super) fn transfer_share(f: &Found) -> f64 {
     let Some(row) = f.multi.iter().find(|r| r.name == "nz" && !r.samples.is_empty()) else { return f64::NAN };
     row.kernel.map_or(f64::NAN, |kernel| (1.0 - kernel / row.seconds()).max(0.0))
@@ -277,7 +277,7 @@ fn transfer(found: &[&Found]) -> Table {
         .table()
 }
 
-/// Table 4: what cuts cost, in products on one device.
+/// Table 4: cost of the cuts, in products on one device.
 fn setup(found: &[&Found]) -> Table {
     let ways = names(found, |f| &f.multi);
     let row = |f: &'_ Found, way: &str| -> Option<(f64, f64)> {
@@ -288,7 +288,7 @@ fn setup(found: &[&Found]) -> Table {
         let ratio = |f: &&Found| Some(row(f, way)?.0 / f.ours());
         found.iter().filter_map(ratio).filter(|v| v.is_finite()).collect()
     };
-    // Set-up over what each product gains; where it gains nothing it never pays.
+    // Set-up over the gain of each product; without a gain it never pays off.
     let gains = |way: &str| -> Vec<f64> {
         let gain = |f: &&Found| row(f, way).map(|(setup, seconds)| (setup, f.ours() - seconds));
         found
@@ -317,14 +317,14 @@ fn setup(found: &[&Found]) -> Table {
     out
 }
 
-/// Average speed-up over one device by d_l and d_c, of a set of matrices.
+/// Returns the average speed-up over one device by d_l and d_c, for a set of matrices.
 pub(super) fn swept(found: &[&Found], inside: fn(usize) -> bool, long: f64, redundant: f64) -> f64 {
     let at = |p: &&Point| (p.long - long).abs() < 1e-9 && (p.redundant - redundant).abs() < 1e-9;
     let speed = |f: &&Found| f.sweep.iter().find(at).map_or(f64::NAN, |p| f.ours() / p.seconds);
     means(found.iter().filter(|f| inside(f.id)).map(speed)).0
 }
 
-/// d_l and d_c of the sweep.
+/// Returns d_l and d_c of the sweep.
 pub(super) fn axes(found: &[&Found]) -> (Vec<f64>, Vec<f64>) {
     let points = || found.iter().flat_map(|f| &f.sweep);
     let sorted = |mut all: Vec<f64>| {
@@ -335,7 +335,8 @@ pub(super) fn axes(found: &[&Found]) -> (Vec<f64>, Vec<f64>) {
     (sorted(points().map(|p| p.long).collect()), sorted(points().map(|p| p.redundant).collect()))
 }
 
-/// Figs. 7 to 9 as a table for each of the two sets, what the sweep says beside Table 3, and Eq. 1.
+/// Builds Figs. 7 to 9 as a table for each of the two sets, the sweep's best parameters beside Table 3, and
+/// Eq. 1.
 fn sweeps(found: &[&Found]) -> Vec<Table> {
     let (longs, redundants) = axes(found);
     let mut all = Vec::new();
@@ -387,17 +388,17 @@ fn sweeps(found: &[&Found]) -> Vec<Table> {
     all
 }
 
-/// How much longer the rule's parameters take than the sweep's best, of lra or of lra+rc.
+/// Returns the relative loss of the rule's parameters against the sweep's best, for lra or lra+rc.
 fn plub(f: &Found, redundant: bool) -> f64 {
     let way = if redundant { "lra+rc" } else { "lra" };
     let ours = seconds(&f.multi, way);
     let points = f.sweep.iter().filter(|p| redundant || p.redundant == 0.0).map(|p| p.seconds);
     let best = points.fold(f64::INFINITY, f64::min);
-    // The rule's own point is one of those it is compared with.
+    // The rule's own point is among the candidates.
     ours / best.min(ours) - 1.0
 }
 
-/// CG on several devices over CG on one.
+/// Returns CG on several devices over CG on one.
 pub(super) fn conjugate_speedups(found: &[&Found]) -> Columns {
     let column = |way: String| {
         let speeds = found.iter().map(|f| seconds(&f.cg, cg::ONE) / seconds(&f.cg, &way)).collect();
@@ -416,7 +417,7 @@ fn conjugate(found: &[&Found]) -> Table {
     ratios(title, before, found, &conjugate_speedups(found))
 }
 
-/// Ways on several devices whose figures are drawn.
+/// Returns the variants on several devices that appear in figures.
 pub(super) fn ways(found: &[&Found]) -> Vec<String> {
     let mut all = names(found, |f| &f.multi);
     for halo in [multi::HALO, multi::GRAPH] {

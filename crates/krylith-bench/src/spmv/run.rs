@@ -1,4 +1,5 @@
-//! Matrices one after the other, each in a process of its own where there is a program to start, and what is kept of them.
+//! Measures the matrices one after the other, each in its own process if a program is given, and keeps the
+//! results.
 
 use super::found::{self, Found};
 use super::ground::{Ground, Threads};
@@ -18,7 +19,7 @@ pub(super) fn all(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let mut found = Vec::new();
     for name in &names {
         found.push(one(name, &key, plan, progress)?);
-        // The next one may be long: what there is by now stays if it is interrupted.
+        // The next part may take long: keep the results so far in case it is interrupted.
         report::make(&found, plan).write(plan.options.out.as_deref(), "spmv")?;
     }
     let mut report = report::make(&found, plan);
@@ -26,25 +27,25 @@ pub(super) fn all(plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Report>
     Ok(report)
 }
 
-/// Where a matrix's numbers are kept; names of generated problems have letters that files cannot.
+/// Returns the file of a matrix's results; characters that file names do not allow are replaced.
 fn raw(folder: &Path, name: &str, plan: &Plan) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let order = if plan.options.permuted { ".permuted" } else { "" };
     folder.join("raw").join(format!("{}{order}.json", name.chars().map(plain).collect::<String>()))
 }
 
-/// What the same build and options left, be it that nothing was measured.
+/// Returns the results of the same build and options, including failures.
 fn left(path: &Path, key: &str) -> Option<Found> {
     let found: Found = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
     (found.key == key).then_some(found)
 }
 
-/// What they measured; what failed is tried again.
+/// Returns the results of the same build and options, without failures, which are tried again.
 fn kept(path: &Path, key: &str) -> Option<Found> {
     left(path, key).filter(|found| found.failure.is_none())
 }
 
-/// The build, by its bytes, and every option that changes a number.
+/// Returns the build, by a hash of its bytes, and every option that changes a number.
 fn key(plan: &Plan) -> String {
     let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
     // FNV-1a, eight bytes at a time.
@@ -77,7 +78,7 @@ fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Re
         (Some(program), Some(path)) => {
             let _ = std::fs::remove_file(path); // of another build, or of a failure
             match child(program, name, plan) {
-                Ok(end) => left(path, key).ok_or_else(|| format!("its process left no numbers: {end}")),
+                Ok(end) => left(path, key).ok_or_else(|| format!("its process wrote no results: {end}")),
                 Err(why) => Err(why),
             }
         }
@@ -97,7 +98,7 @@ fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Re
     Ok(found)
 }
 
-/// A process that measures one matrix and leaves its numbers in the folder.
+/// Starts a process that measures one matrix and writes the results to the folder.
 fn child(program: &Path, name: &str, plan: &Plan) -> std::result::Result<std::process::ExitStatus, String> {
     let mut command = Command::new(program);
     command.args(["spmv", "--in-process", "--only", name]);
@@ -124,7 +125,7 @@ fn child(program: &Path, name: &str, plan: &Plan) -> std::result::Result<std::pr
     let (begin, limit) = (Instant::now(), plan.options.limit.unwrap_or(300.0));
     loop {
         match process.try_wait() {
-            // What failed its check is among the numbers; a process that fails otherwise leaves none.
+            // Results that failed their check are written; a process that fails otherwise writes none.
             Ok(Some(status)) => return Ok(status),
             Ok(None) if begin.elapsed().as_secs_f64() > limit => {
                 let _ = process.kill();
@@ -137,7 +138,7 @@ fn child(program: &Path, name: &str, plan: &Plan) -> std::result::Result<std::pr
     }
 }
 
-/// In this process.
+/// Measures a matrix in this process.
 fn here(name: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
     match &plan.options.device {
         DeviceChoice::Cpu => {
@@ -209,7 +210,7 @@ mod tests {
         let options = Asked { permuted: true, ..options.clone() };
         let other = key(&Plan::new(&options).unwrap());
         assert!(other != one && kept(&path, &other).is_none());
-        // What failed is tried again.
+        // Failures are tried again.
         write(&Found { key: one.clone(), failure: Some("no room".into()), ..Found::default() });
         assert!(kept(&path, &one).is_none());
         std::fs::remove_dir_all(&folder).unwrap();

@@ -8,14 +8,14 @@ use crate::platform::Apply;
 use crate::samples::{Samples, in_turn};
 use krylith_core::Result;
 
-/// A sample takes at least this long where caches need not be emptied, so that clocks and launches do not count.
+/// Least seconds of a sample if caches need not be emptied, so that clocks and launches do not matter.
 pub(super) const LEAST: f64 = 2e-3;
-/// Most products of a sample.
+/// Largest number of products in a sample.
 pub(super) const MOST: usize = 50;
-/// Samples of the trial by which `auto` picks.
+/// Samples of the trial by which `auto` chooses.
 pub(super) const TRIAL: usize = 3;
 
-/// Every way, checked and then timed in turn.
+/// Checks every variant, then times them in turn.
 pub(super) fn measure<O: One>(
     one: &O,
     case: &Case,
@@ -62,7 +62,7 @@ pub(super) fn measure<O: One>(
     Ok(rows)
 }
 
-/// The first product: is it right? Then how many of them make a sample.
+/// Checks the first product, and returns the number of products per sample.
 fn check<O: One>(one: &O, case: &Case, product: &mut dyn Apply, row: &mut Row, cold: bool) -> Result<usize> {
     product.write(&case.x)?;
     product.poison(0)?;
@@ -81,7 +81,7 @@ fn check<O: One>(one: &O, case: &Case, product: &mut dyn Apply, row: &mut Row, c
     Ok(products(seconds))
 }
 
-/// Products of a sample where one takes so long.
+/// Returns the number of products per sample if one takes `seconds`.
 pub(super) fn products(seconds: f64) -> usize {
     ((LEAST / seconds.max(1e-9)).ceil() as usize).clamp(1, MOST)
 }

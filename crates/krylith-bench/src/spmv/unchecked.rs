@@ -1,5 +1,5 @@
-//! CG that goes on to the last iteration whatever becomes of the numbers: the time of a fixed number of iterations with any matrix, and no
-//! way to an answer.
+//! CG that runs to the last iteration whatever the numbers become. It gives the time of a fixed number of
+//! iterations with any matrix, not a solution.
 
 use krylith_core::method::krylov::Recurrence;
 use krylith_core::method::{Krylov, Work};
@@ -7,7 +7,7 @@ use krylith_core::operator::Dots;
 use krylith_core::space::{Reason, Space};
 use krylith_core::{Result, steps, sweeps};
 
-/// The textbook's recurrence without a look at signs and sizes, and without a preconditioner.
+/// The recurrence of textbook CG without checks of signs and sizes, and without a preconditioner.
 pub(super) type UncheckedCg<S> = Krylov<S, Unchecked<S>>;
 
 steps! {

@@ -301,8 +301,8 @@ impl Poisson {
             let sized = p.gpus > 0 && !p.grid.contains(&0) && p.value.is_finite() && p.value > 0.0;
             if !sized || (p.part == Part::SpeedUp) != p.over.is_some_and(|over| over > 0) {
                 return Err(Error::invalid(format!(
-                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` belongs to a \
-                     speed-up alone",
+                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` \
+                     belongs to a speed-up alone",
                     p.source, p.gpus
                 )));
             }

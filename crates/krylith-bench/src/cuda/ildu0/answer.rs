@@ -1,5 +1,6 @@
-//! What a user would write with the vendor's libraries, from arrays to x: cuSPARSE's product and cuBLAS with point Jacobi, and
-//! cuSPARSE's ILU(0) with its analysis. Indices are converted, kernels compiled and settings chosen before a clock runs.
+//! Solvers that a user would write with the vendor's libraries, from arrays to x: cuSPARSE's product and
+//! cuBLAS with point Jacobi, and cuSPARSE's ILU(0) with its analysis. Before a clock runs, indices are
+//! converted, kernels compiled and settings chosen.
 
 use super::bicgstab::{BiCgStab, Modules};
 use super::factors::{Ilu, Solve};
@@ -18,11 +19,11 @@ use std::time::Instant;
 
 const THREADS: usize = 256;
 
-/// What every way takes: the system on the host as the libraries want it, settings, and compiled kernels.
+/// Inputs of every variant: the system on the host in the libraries' form, settings, and compiled kernels.
 struct Inputs {
     vendor: Rc<Vendor>,
     system: SubdomainSystem,
-    /// What the product is faster with.
+    /// The layout with the faster product.
     layout: Layout,
     rhs: Vec<f64>,
     algorithm: Option<Algorithm>,
@@ -33,10 +34,11 @@ struct Inputs {
 }
 
 impl CudaPlatform {
-    /// Ways to the answer of A x = b with the vendor's libraries.
+    /// Returns variants that solve A x = b with the vendor's libraries.
     ///
     /// # Errors
-    /// A matrix that the libraries cannot take: 2³¹ blocks or more, a row without a diagonal.
+    /// Returns an error if the libraries do not support the matrix: 2³¹ blocks or more, or a row without a
+    /// diagonal.
     pub fn vendor_answers(
         &self,
         a: &Bsr,
@@ -70,7 +72,7 @@ impl CudaPlatform {
                 if let Some(policy) = chosen {
                     return inputs.factors(policy, cg);
                 }
-                // The first time is thrown away: it finds the faster of the library's two ways.
+                // The first run is discarded: it finds the faster of the library's two policies.
                 let [one, other] = POLICIES;
                 let (first, second) = (inputs.factors(one, cg)?, inputs.factors(other, cg)?);
                 let faster = first.total <= second.total;
@@ -83,14 +85,15 @@ impl CudaPlatform {
             ("cuSPARSE ILU(0), BiCGSTAB".into(), factors(inputs, false)),
         ];
         if symmetric {
-            // Of a symmetric matrix L D Lᵀ, the preconditioner of IC(0), and its solves need no transpose.
+            // For a symmetric matrix, L D Lᵀ is the preconditioner of IC(0), and its solves need no
+            // transpose.
             all.push(("cuSPARSE IC(0) as ILU(0), CG".into(), factors(incomplete, true)));
         }
         Ok(all)
     }
 }
 
-/// A clock that is read part after part.
+/// A clock that is read after each part.
 struct Parts<'a> {
     vendor: &'a Vendor,
     begin: Instant,
@@ -123,7 +126,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Inputs {
-    /// The matrix and b on the device, and the product.
+    /// Uploads the matrix and b, and creates the product.
     fn uploaded(&self, host: &HostBlocks, parts: &mut Parts) -> Result<(Buffer<f64>, Rc<Matrix>)> {
         let v = &self.vendor;
         let (arrays, b) = parts.part("upload", || {
@@ -133,7 +136,7 @@ impl Inputs {
         Ok((b, Rc::new(product)))
     }
 
-    /// Point Jacobi, with CG where the matrix is symmetric.
+    /// Solves with point Jacobi, with CG if the matrix is symmetric.
     fn jacobi(&self, symmetric: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
         let (x, host) = (self.room(), HostBlocks::new(&self.system.a, self.layout));
@@ -158,7 +161,7 @@ impl Inputs {
         self.cg(parts, product, b, Rc::new(map), x, String::new())
     }
 
-    /// CG with point products by cuBLAS.
+    /// Runs CG with dot products by cuBLAS.
     fn cg(
         &self,
         mut parts: Parts,
@@ -172,7 +175,7 @@ impl Inputs {
         let [z, p, q, solution] =
             parts.part("method", || Ok([v.zeros(n)?, v.zeros(n)?, v.zeros(n)?, v.zeros(n)?]))?;
         let residuals = parts.part("solve", || {
-            // x = 0 and r = b, which is overwritten.
+            // x = 0 and r = b; r overwrites b.
             let (r, norm) = (b.pointer(), v.norm(n, b.pointer())?);
             let mut residuals = vec![1.0];
             map(r, z.pointer())?;
@@ -195,7 +198,7 @@ impl Inputs {
         Ok(parts.end(&residuals, x, means))
     }
 
-    /// ILU(0) of the whole matrix by the library, with its triangular solves in CG or BiCGSTAB.
+    /// Solves with the library's ILU(0) of the whole matrix and its triangular solves, in CG or BiCGSTAB.
     fn factors(&self, policy: Policy, cg: bool) -> Result<Answer> {
         let (v, n) = (&self.vendor, self.rhs.len());
         let (x, host) = (self.room(), HostBlocks::new(&self.system.a, self.layout));
@@ -237,7 +240,7 @@ impl Inputs {
         Ok(parts.end(&residuals, x, means))
     }
 
-    /// Room for x whose pages are there.
+    /// Allocates x with pages already mapped.
     fn room(&self) -> Vec<f64> {
         let mut x = vec![1.0; self.rhs.len()];
         x.fill(0.0);

@@ -1,7 +1,7 @@
-//! BiCGSTAB (van der Vorst 1992; the paper's Alg. 2.1) preconditioned from the right, from the vendor's libraries:
-//! cuSPARSE's faster product, cuBLAS's dots, one kernel an update.
+//! BiCGSTAB (van der Vorst 1992; the paper's Alg. 2.1) with right preconditioning, from the vendor's
+//! libraries: cuSPARSE's faster product, cuBLAS's dots, one kernel per update.
 //!
-//! Scalars stay on the device; one number an iteration comes back, ‖r‖, for the stopping test.
+//! Scalars stay on the device; one number per iteration returns to the host, ‖r‖ for the stopping test.
 
 use super::Map;
 use super::kernels::{Arg, File, Kernel, Loaded};
@@ -27,7 +27,7 @@ impl Modules {
     }
 }
 
-/// Places of the scalars, as in bicgstab.cu.
+/// Indices of the scalars, as in bicgstab.cu.
 #[derive(Clone, Copy)]
 enum Scalar {
     Rho,
@@ -37,7 +37,7 @@ enum Scalar {
     Rr,
 }
 
-/// Numbers that bicgstab.cu names.
+/// Number of scalars in bicgstab.cu.
 const SCALARS: usize = 9;
 const THREADS: usize = 256;
 
@@ -64,7 +64,8 @@ pub(super) struct BiCgStab<'a> {
 }
 
 impl<'a> BiCgStab<'a> {
-    /// `matrix` has the order of `system`, which `map` preconditions; `rhs` has the order of the given matrix.
+    /// Creates the solver: `matrix` has the order of `system`, which `map` preconditions; `rhs` has the order
+    /// of the given matrix.
     pub fn new(
         vendor: &Rc<Vendor>,
         matrix: &Rc<Matrix>,
@@ -77,7 +78,7 @@ impl<'a> BiCgStab<'a> {
         Self::around(vendor, matrix.clone(), system, b, map, setup, &Modules::load(vendor, system.a.block())?)
     }
 
-    /// The same around any product, with b on the device.
+    /// Creates the solver for any product, with b on the device.
     pub fn around(
         vendor: &Rc<Vendor>,
         matrix: Rc<Matrix>,
@@ -124,16 +125,16 @@ impl<'a> BiCgStab<'a> {
     fn dot(&self, x: &Buffer<f64>, y: &Buffer<f64>, to: Scalar) -> Result<()> {
         self.vendor.dot_on_device(self.n, x.pointer(), y.pointer(), self.scalars.at(to as usize))
     }
-    /// z = K⁻¹ x, y = A z.
+    /// Computes z = K⁻¹ x and y = A z.
     fn product(&self, x: &Buffer<f64>, z: &Buffer<f64>, y: &Buffer<f64>) -> Result<()> {
         (self.map)(x.pointer(), z.pointer())?;
         self.matrix.multiply(z.pointer(), 0.0, y.pointer())
     }
-    /// Where x is.
+    /// Returns the buffer of x.
     pub fn x(&self) -> &Buffer<f64> {
         &self.x
     }
-    /// ‖r‖; waits.
+    /// Returns ‖r‖; waits.
     fn residual(&self) -> Result<f64> {
         self.dot(&self.r, &self.r, Scalar::Rr)?;
         self.vendor.fetch(self.scalars.at(Scalar::Rr as usize), 0, 1)?;
@@ -151,7 +152,7 @@ impl Solver for BiCgStab<'_> {
     }
     fn solve(&mut self, rtol: f64, most: usize) -> Result<Vec<f64>> {
         let v = &self.vendor;
-        // x = 0, so r = r̂ = b; β, ω and v begin at zero, so the first direction is r.
+        // x = 0, so r = r̂ = b; β, ω and v start at zero, so the first direction is r.
         for zero in [&self.x, &self.p, &self.v, &self.scalars] {
             v.fill(zero.pointer(), zero.len(), 0)?;
         }

@@ -1,4 +1,5 @@
-//! ILU(0) and triangular solves of cuSPARSE: csrilu02 and SpSV for block size 1, bsrilu02 and bsrsv2 for larger blocks.
+//! ILU(0) and triangular solves of cuSPARSE: csrilu02 and SpSV for block size 1, bsrilu02 and bsrsv2 for
+//! larger blocks.
 
 use super::{POLICIES, Policy, SETUP_SAMPLES, policy_name, sampled, seconds};
 use crate::cuda::calls::{Numbers, OP, Object, TYPE, call, object, scalar, workspace};
@@ -13,13 +14,13 @@ use krylith_core::device::cuda::Buffer;
 use krylith_core::{Error, Result};
 use std::rc::Rc;
 
-/// The one there is.
+/// The only algorithm.
 const ALGORITHM: sparse::cusparseSpSVAlg_t = sparse::cusparseSpSVAlg_t::CUSPARSE_SPSV_ALG_DEFAULT;
 
-/// α, at an address that stays.
+/// α, at an address that stays valid.
 static ONE: f64 = 1.0;
 
-/// A call on single numbers: `NAME(rows, nonzeros, matrix, values, row pointers, columns, …)`.
+/// A call for scalar matrices: `NAME(rows, nonzeros, matrix, values, row pointers, columns, …)`.
 macro_rules! csr {
     ($v:expr, $a:expr, $name:ident, $($more:expr),*) => {{
         let [rows, columns, values] = $a.addresses();
@@ -28,7 +29,8 @@ macro_rules! csr {
     }};
 }
 
-/// A call on blocks: `NAME(layout, [op], rows, blocks, [α], matrix, values, row pointers, columns, block, …)`.
+/// A call for blocks: `NAME(layout, [op], rows, blocks, [α], matrix, values, row pointers, columns, block,
+/// …)`.
 macro_rules! bsr {
     ($v:expr, $a:expr, $name:ident, [$($op:expr)?] [$($alpha:expr)?] $matrix:expr, $($more:expr),*) => {{
         let [rows, columns, values] = $a.addresses();
@@ -40,21 +42,21 @@ macro_rules! bsr {
     }};
 }
 
-/// The factors and both solves, analysed.
+/// The factors, with both solves analysed.
 pub(super) struct Factors {
     lower: Solve,
     upper: Solve,
-    /// Of the factorisation of single numbers, else of the solves.
+    /// Policy of the factorisation for scalar matrices, otherwise of the solves.
     policy: Policy,
     arrays: Rc<Blocks>,
 }
 
 impl Factors {
-    /// Factorises and analyses with each layout of blocks and each policy, and keeps what solves fastest; the times of
-    /// that one's steps go to `setups` under a name that begins with `what`.
+    /// Factorises and analyses with each layout of blocks and each policy, and keeps the combination with the
+    /// fastest solve. The times of its steps go to `setups` under names that start with `what`.
     ///
     /// # Errors
-    /// No room, a zero pivot, whatever cuSPARSE reports.
+    /// Returns an error if memory is not sufficient, for a zero pivot, and for errors of cuSPARSE.
     pub fn new(
         vendor: &Rc<Vendor>,
         s: &SubdomainSystem,
@@ -117,7 +119,8 @@ impl Factors {
     }
 }
 
-/// Replaces A by its factors with the faster policy: that policy, the times of its analysis and of the factorisation.
+/// Replaces A by its factors with the faster policy; returns that policy, and the times of its analysis and
+/// factorisation.
 fn factorize(vendor: &Rc<Vendor>, a: &Blocks, s: &SubdomainSystem) -> Result<(Policy, Samples, Samples)> {
     let given = vendor.zeros(a.values.len())?;
     vendor.copy(a.values.pointer(), given.pointer(), given.len())?;
@@ -175,7 +178,7 @@ impl Ilu {
         Ok(made)
     }
 
-    /// Replaces the values, of the arrays that were analysed, by those of the factors.
+    /// Replaces the values of the analysed arrays by those of the factors.
     pub fn factorize(&self, a: &Blocks) -> Result<()> {
         let (v, policy, at) = (&self.vendor, self.policy, self.buffer.pointer() as _);
         match &self.info {
@@ -185,7 +188,7 @@ impl Ilu {
     }
 
     /// # Errors
-    /// A zero pivot, with its row of the given matrix.
+    /// Returns an error for a zero pivot, with its row of the given matrix.
     pub fn check(&self, rows: &[u32]) -> Result<()> {
         let (mut row, handle) = (-1, self.vendor.handle());
         // SAFETY: waits, and writes one integer.
@@ -214,12 +217,12 @@ impl Ilu {
 
 impl Drop for Ilu {
     fn drop(&mut self) {
-        let _ = self.vendor.device.wait(); // what is analysed may be in use until then
+        let _ = self.vendor.device.wait(); // work in flight may use the analysis
     }
 }
 
 enum Triangle {
-    // What belongs to a matrix ends before it.
+    // Drop the descriptor before the matrix it belongs to.
     Numbers(Object<sparse::cusparseSpSVDescr_t>, Numbers),
     Blocks(Object<sparse::bsrsv2Info_t>, Object<sparse::cusparseMatDescr_t>),
 }
@@ -233,7 +236,7 @@ pub(in crate::cuda) struct Solve {
 }
 
 impl Solve {
-    /// SpSV has no use for the policy.
+    /// Analyses one triangle; SpSV ignores the policy.
     pub fn new(vendor: &Rc<Vendor>, a: &Blocks, upper: bool, policy: Policy) -> Result<Self> {
         use sparse::cusparseDiagType_t as Diagonal;
         use sparse::cusparseFillMode_t as Fill;
@@ -260,7 +263,7 @@ impl Solve {
             bsr!(vendor, a, cusparseDbsrsv2_analysis, [OP] [] m, i, policy, at)?;
             return Ok(made);
         }
-        // The analysis reads no vector, so any address will do.
+        // The analysis reads no vector, so any address is valid.
         let [rows, columns, values] = a.addresses();
         let numbers = Numbers::new(vendor, a.rows, a.count, [rows, columns, values, values])?;
         let raw = numbers.matrix.raw();
@@ -284,7 +287,7 @@ impl Solve {
         Ok(made)
     }
 
-    /// With the arrays that were analysed; the caller's vectors hold b numbers a block row.
+    /// Solves with the analysed arrays; the caller's vectors hold b numbers per block row.
     pub fn run(&self, a: &Blocks, x: u64, y: u64) -> Result<()> {
         let v = &self.vendor;
         match &self.triangle {

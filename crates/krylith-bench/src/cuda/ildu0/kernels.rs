@@ -38,17 +38,18 @@ impl File {
         [("B", block), ("THREADS", threads), ("UPPER", usize::from(self == UpperLevels))]
     }
 
-    /// Compiled and loaded; its kernels have blocks of so many threads.
+    /// Compiles and loads a file; its kernels have blocks of `threads` threads.
     pub fn load(self, vendor: &Rc<Vendor>, block: usize, threads: usize) -> Result<Loaded> {
         let module = Module::load(vendor, self.source(), &self.macros(block, threads))?;
         Ok(Loaded { module, threads })
     }
 }
 
-/// PTX of every file of the suites ildu0 and ras for a block size, a number of threads and an architecture such as (9, 0).
+/// Returns the PTX of every file of the suites ildu0 and ras for a block size, a number of threads and an
+/// architecture such as (9, 0).
 ///
 /// # Errors
-/// A missing NVRTC, or the compiler's messages.
+/// Returns an error if NVRTC is missing, or with the compiler's messages.
 pub fn compile_all(block: usize, threads: usize, arch: (i32, i32)) -> Result<Vec<String>> {
     let one = |file: &File| Ok(compile(file.source(), &file.macros(block, threads), arch)?.to_src());
     File::ALL.iter().map(one).collect()
@@ -60,12 +61,12 @@ pub(in crate::cuda) struct Loaded {
 }
 
 impl Loaded {
-    /// See [`Module::kernel`].
+    /// Returns a kernel, as [`Module::kernel`].
     pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel> {
         self.module.kernel(name, self.threads, shared)
     }
 
-    /// Some of them, without shared memory of their own.
+    /// Returns several kernels without dynamic shared memory.
     pub fn kernels<const N: usize>(&self, names: [&str; N]) -> Result<[Kernel; N]> {
         let all: Vec<Kernel> = names.iter().map(|name| self.kernel(name, 0)).collect::<Result<_>>()?;
         all.try_into().map_err(|_| krylith_core::Error::invalid("as many kernels as names"))

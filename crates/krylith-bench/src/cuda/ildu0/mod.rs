@@ -1,5 +1,5 @@
-//! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the paper's kernels, and BiCGSTAB
-//! around either.
+//! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the paper's kernels, and
+//! BiCGSTAB with each.
 
 mod answer;
 mod bicgstab;
@@ -36,7 +36,7 @@ pub(in crate::cuda) fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// What `work` makes, and the seconds until the device is done with it.
+/// Returns the result of `work`, and the seconds until the device has finished it.
 pub(in crate::cuda) fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     vendor.device.wait()?;
     let begin = Instant::now();
@@ -45,12 +45,12 @@ pub(in crate::cuda) fn seconds<T>(vendor: &Vendor, work: impl FnOnce() -> Result
     Ok((made, begin.elapsed().as_secs_f64()))
 }
 
-/// [`SETUP_SAMPLES`] of [`seconds`].
+/// Takes [`SETUP_SAMPLES`] of [`seconds`].
 fn sampled(vendor: &Vendor, mut work: impl FnMut() -> Result<()>) -> Result<Samples> {
     (0..SETUP_SAMPLES).map(|_| Ok(seconds(vendor, &mut work)?.1)).collect::<Result<_>>().map(Samples)
 }
 
-/// Anything that maps a vector at one address to a vector at another.
+/// A map from a vector at one address to a vector at another.
 type Map = Rc<dyn Fn(u64, u64) -> Result<()>>;
 
 /// A map with its vectors, in the order of its system.
@@ -60,7 +60,7 @@ fn applied<'a>(vendor: &Rc<Vendor>, system: &'a SubdomainSystem, map: &Map) -> R
 }
 
 impl CudaPlatform {
-    /// cuSPARSE on one of the matrices, as a lower solve, an application and a solver.
+    /// Returns cuSPARSE on one of the matrices, as a lower solve, an application and a solver.
     fn vendor<'a>(
         &self,
         case: &'a Case,
@@ -100,12 +100,12 @@ impl CudaPlatform {
         Ok(())
     }
 
-    /// The paper's kernels, on the decomposed matrix.
+    /// Returns the paper's kernels on the decomposed matrix.
     fn paper<'a>(&self, case: &'a Case, matrix: &Rc<Matrix>, made: &mut Candidates<'a>) -> Result<()> {
         let v = &self.vendor;
         let shared = Rc::new(paper::Arrays::new(v, case, &mut made.setups)?);
         let dag = paper::device_levels(v, case, &mut made.setups)?;
-        // Factors come from the vendor, as in the paper; its post-processing to L, D, U is not counted.
+        // Factors come from the vendor, as in the paper; converting them to L, D, U is not counted.
         let vendors: f64 = made
             .setups
             .iter()
@@ -160,7 +160,7 @@ impl Ground for CudaPlatform {
         Ok(made)
     }
     fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
-        // One subdomain of a whole matrix fits no thread block.
+        // The whole matrix as one subdomain does not fit a thread block.
         ours::add(self, case, false, made)
     }
 }

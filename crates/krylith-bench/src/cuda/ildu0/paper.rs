@@ -1,4 +1,4 @@
-//! The paper's kernels of Tables 5.2 and 5.3, with the number of threads a block that runs fastest here.
+//! The paper's kernels of Tables 5.2 and 5.3, with the fastest number of threads per block on this GPU.
 
 use super::kernels::{Arg, File, Kernel, Loaded};
 use super::{sampled, seconds};
@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Threads a block that are tried; the paper gives no number.
+/// Threads per block to try; the paper gives no number.
 const THREADS: [usize; 5] = [64, 128, 256, 512, 1024];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Variant {
             DagEcFused => "dag_ec_ILDU0_fused",
         }
     }
-    /// The whole application in one kernel.
+    /// Returns true if one kernel does the whole application.
     pub fn fused(self) -> bool {
         matches!(self, DagVcFused | DagEcFused)
     }
@@ -54,7 +54,8 @@ impl Variant {
             _ => Solves::All,
         }
     }
-    /// Its kernels, in the order of their launches, with the arrays that each takes; a triangle's DAG is `l` or `u`.
+    /// Returns the kernels in the order of their launches, with the arrays that each takes; a triangle's DAG
+    /// is `l` or `u`.
     fn kernels(self) -> (File, &'static [(&'static str, &'static str)]) {
         match self {
             SpinLoopLds => {
@@ -93,14 +94,14 @@ impl Variant {
     }
 }
 
-/// Of kernels that scale level by level.
+/// Arguments of kernels that scale level by level.
 const BY_LEVELS: &str = "first l.levels l.edge_ptr l.pairs scaled_edges l.row_ptr l.rows inverse x y";
 
-/// Arrays on the device by the names of the kernels' arguments.
+/// Arrays on the device, by the names of the kernels' arguments.
 #[derive(Default)]
 struct Named {
     addresses: HashMap<String, u64>,
-    /// The buffers, whatever is in them.
+    /// Owns the buffers, of any type.
     held: Vec<Box<dyn std::any::Any>>,
 }
 
@@ -112,7 +113,7 @@ impl Named {
         Ok(())
     }
 
-    /// A triangle's DAG.
+    /// Uploads a triangle's DAG.
     fn dag(&mut self, vendor: &Vendor, triangle: &str, dag: &Dag) -> Result<()> {
         let name = |array: &str| format!("{triangle}.{array}");
         for (array, numbers) in [
@@ -131,10 +132,10 @@ impl Named {
     }
 }
 
-/// A file and a number of threads, and what was made of them.
+/// A file and a number of threads, with the compiled module.
 type Compiled = ((File, usize), Rc<Loaded>);
 
-/// Everything that the kernels read, each array once.
+/// All arrays that the kernels read, each stored once.
 pub(super) struct Arrays {
     block: usize,
     subdomains: usize,
@@ -143,14 +144,14 @@ pub(super) struct Arrays {
     bytes: [u64; 7],
     length: usize,
     arrays: Named,
-    /// Launches of the spin loop, by which it knows its flags.
+    /// Number of launches of the spin loop, which identifies the flags of a launch.
     launches: Cell<u32>,
-    /// Compiled so far.
+    /// The modules compiled so far.
     modules: RefCell<Vec<Compiled>>,
 }
 
 impl Arrays {
-    /// A file for a number of threads, compiled once.
+    /// Returns a file's module for a number of threads; it is compiled once.
     fn module(&self, vendor: &Rc<Vendor>, file: File, threads: usize) -> Result<Rc<Loaded>> {
         let mut modules = self.modules.borrow_mut();
         if let Some((_, module)) = modules.iter().find(|m| m.0 == (file, threads)) {
@@ -164,7 +165,7 @@ impl Arrays {
     /// Builds the DAGs on the host and uploads them; both times go to `setups`.
     ///
     /// # Errors
-    /// A subdomain too large for 16-bit columns; no room.
+    /// Returns an error if a subdomain is too large for 16-bit columns, or if memory is not sufficient.
     pub fn new(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<Setup>) -> Result<Self> {
         let (s, f) = (&case.decomposed, &case.factors);
         let bb = s.a.block() * s.a.block();
@@ -197,7 +198,7 @@ impl Arrays {
         let first: Vec<i32> = s.ptr.iter().map(|&p| p as i32).collect();
 
         let (edges, vectors, diagonal) = (count::edges(s, &lower), count::vectors(s), count::diagonal(s));
-        // The spin loop: pointers, 2-byte columns, numbers; a flag a row that is written and read.
+        // The spin loop: pointers, 2-byte columns, numbers; one flag per row that is written and read.
         let spin = 8 * values.len() as u64 + 2 * columns.len() as u64 + 12 * (s.block_rows() as u64 + 1);
         let level_by_level =
             edges + count::rows(&lower) + 4 * lower.row_ptr.len() as u64 + diagonal + vectors;
@@ -241,10 +242,11 @@ impl Arrays {
     }
 }
 
-/// Alg. 4.2 on the device for both triangles, checked against the host's levels: seconds of both together.
+/// Runs Alg. 4.2 on the device for both triangles and checks it against the host's levels; returns the
+/// seconds of both together.
 ///
 /// # Errors
-/// Levels that differ, NVRTC, no room.
+/// Returns an error if levels differ, for failures of NVRTC, and if memory is not sufficient.
 pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<Setup>) -> Result<f64> {
     let (s, device) = (&case.decomposed, &vendor.device);
     let host = |from: &[usize]| from.iter().map(|&p| p as i32).collect::<Vec<i32>>();
@@ -261,7 +263,9 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
         let mut found = vec![0i32; s.block_rows()];
         device.read(&level, 0, &mut found)?;
         if !found.iter().zip(levels(s, triangle)).all(|(a, b)| *a == b as i32) {
-            return Err(Error::invalid(format!("Alg. 4.2 on the device finds other levels ({triangle:?})")));
+            return Err(Error::invalid(format!(
+                "Alg. 4.2 on the device finds different levels from the host ({triangle:?})"
+            )));
         }
         total += samples.median();
         let name = format!("levels on the device (Alg. 4.2), {triangle:?}").to_lowercase();
@@ -274,7 +278,7 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
 enum Taken {
     X,
     Y,
-    /// The number of the launch, by which the spin loop knows its flags.
+    /// The number of the launch, which identifies the spin loop's flags.
     Launch,
     At(u64),
 }
@@ -283,17 +287,17 @@ enum Taken {
 pub(super) struct Paper {
     variant: Variant,
     threads: usize,
-    /// With what each takes.
+    /// Kernels with their arguments.
     kernels: Vec<(Kernel, Vec<Taken>)>,
     arrays: Rc<Arrays>,
     _middle: Buffer<f64>,
 }
 
 impl Paper {
-    /// With the number of threads that runs fastest.
+    /// Creates the implementation with the fastest number of threads.
     ///
     /// # Errors
-    /// NVRTC; no number of threads that runs.
+    /// Returns an error for failures of NVRTC, and if no number of threads runs.
     pub fn best(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant) -> Result<Self> {
         let (x, y) = (vendor.zeros(arrays.length)?, vendor.zeros(arrays.length)?);
         let new = |threads| Self::new(vendor, arrays, variant, threads);

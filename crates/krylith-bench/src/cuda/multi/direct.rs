@@ -1,4 +1,4 @@
-//! Products whose messages go from device to device through NCCL: CU's kernels, and OKP as published.
+//! Products with messages from device to device through NCCL: CU's kernels, and OKP as published.
 
 use super::super::fastest;
 use super::super::paper::Kernels;
@@ -12,7 +12,7 @@ use krylith_core::partition::{self, Halo};
 use krylith_core::{Error, Result};
 use std::rc::Rc;
 
-/// Rank, address and numbers of every message to send and to receive, `of_node` numbers a node.
+/// Returns rank, address and count of every message to send and to receive, with `of_node` numbers per node.
 fn messages<'a>(
     halo: &'a Halo,
     of_node: usize,
@@ -26,18 +26,18 @@ fn messages<'a>(
     (sent, halo.neighbours.iter().map(move |n| message(n.rank, raw, &n.receive)))
 }
 
-/// One message a neighbour for all segments, from device to device.
+/// Exchange of one message per neighbour for all segments, from device to device.
 struct Exchange {
     rank: Rc<Rank>,
     halo: Halo,
     b: usize,
     segments: usize,
-    /// Sent and as they arrived, neighbour by neighbour.
+    /// Sent and received messages, neighbour by neighbour.
     send: Buffer<f64>,
     raw: Buffer<f64>,
     /// Alg. 6's receive map.
     map: Buffer<i32>,
-    /// Ghosts, segment after segment.
+    /// Ghosts, segment by segment.
     ghosts: Buffer<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Exchange {
             ghosts: vendor.zeros(received)?,
         })
     }
-    /// Sends what `send` holds, and puts what arrives into segments.
+    /// Sends the contents of `send`, and sorts the received data into segments.
     fn run(&self) -> Result<()> {
         let (rank, of_node) = (&self.rank, self.b * self.segments);
         let Some(nccl) = &rank.nccl else { return Ok(()) };
@@ -67,16 +67,16 @@ impl Exchange {
         rank.clock.mark(Part::Transfer);
         rank.gather(self.raw.len(), self.map.pointer(), self.raw.pointer(), self.ghosts.pointer())
     }
-    /// Address of a segment's ghosts.
+    /// Returns the address of a segment's ghosts.
     fn segment(&self, i: usize) -> u64 {
         self.ghosts.at(i * self.halo.ghosts * self.b)
     }
 }
 
-/// CU's kernels with one exchange a product, of x̃ for both matrices and all stages, into the ghosts behind x̃.
+/// CU's kernels with one exchange per product: x̃ for both matrices and all stages, into the ghosts after x̃.
 ///
-/// Nothing overlaps: `cusparseDbsrmv` on an off-diagonal part, most of whose rows are empty, takes longer than the
-/// exchange that it would hide (measured on two H200s at the paper's size: 80 µs against 30 µs).
+/// Nothing overlaps: most rows of an off-diagonal part are empty, and `cusparseDbsrmv` on it takes longer
+/// than the exchange that it would hide. Measured on two H200s at the paper's size: 80 µs against 30 µs.
 pub(super) struct NcclProduct {
     matrices: CuSolver,
     rank: Rc<Rank>,
@@ -134,8 +134,8 @@ impl NcclProduct {
     }
 }
 
-/// OKP-Solver's product as published: Alg. 2 and 3, parallel buffering (Alg. 5), maps (Alg. 6), one message a neighbour
-/// and matrix from device to device.
+/// OKP-Solver's product as published: Alg. 2 and 3, parallel buffering (Alg. 5), maps (Alg. 6), and one
+/// message per neighbour and matrix, from device to device.
 pub(super) struct OkpProduct {
     rank: Rc<Rank>,
     kernels: Kernels,
@@ -151,10 +151,11 @@ pub(super) struct OkpProduct {
 }
 
 impl OkpProduct {
-    /// Takes the number of threads a block that the row kernel is fastest with here; the paper gives none.
+    /// Creates the product with the number of threads per block with which the row kernel is fastest here;
+    /// the paper gives none.
     ///
     /// # Errors
-    /// A block size over 5; a missing library; no room.
+    /// Returns an error for a block size over 5, for a missing library, and if memory is not sufficient.
     pub fn new(rank: &Rc<Rank>, part: &partition::Part) -> Result<Self> {
         let (vendor, b, s) = (&rank.vendor, part.terms.block(), part.terms.stages());
         let (halo, q) = (&part.halo, part.halo.own * b);
@@ -182,7 +183,7 @@ impl OkpProduct {
         })
     }
 
-    /// Buffers, reorders, sends and reorders again.
+    /// Buffers, reorders, exchanges and reorders the received data.
     fn communicate(&self, t: usize) -> Result<()> {
         let (rank, exchange, l) = (&self.rank, &self.exchanges[t], self.buffer.len());
         rank.clock.mark(Part::Transfer);

@@ -1,8 +1,9 @@
 //! CU-Solver's product as published (Alg. 4): s exchanges for each matrix, each through the host.
 //!
-//! At its best: pinned memory, copies on a stream beside the main-diagonal products, no wait that the data do not ask
-//! for. As published, all of x̃ goes to the host, where the scatter picks what neighbours need
-//! ([`Staging::Whole`]); [`Staging::Packed`] gathers that on the device first, which the paper does not do.
+//! It runs at its best: pinned memory, copies on a stream concurrent with the main-diagonal products, and
+//! only waits that the data require. As published, all of x̃ goes to the host, where the scatter selects what
+//! neighbours need ([`Staging::Whole`]). [`Staging::Packed`] first gathers that on the device, which the
+//! paper does not do.
 
 use super::super::products::{Blocks, CuSolver};
 use super::super::vendor::Pinned;
@@ -19,38 +20,38 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-/// What of x̃ goes to the host.
+/// The part of x̃ that goes to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Staging {
     Whole,
     Packed,
 }
 
-/// Each rank's host copy of x̃, seen by all.
+/// Each rank's host copy of x̃, visible to all ranks.
 ///
-/// A copy has a slot for each matrix and stage. The device fills a slot, the thread hands it over, and neighbours read
-/// it before they hand over their next one; it is filled again a product later, and before that every neighbour's
-/// next slot was waited for. So nobody reads what is being written.
+/// A copy has a slot for each matrix and stage. The device fills a slot, the thread announces it, and
+/// neighbours read it before they announce their own next slot. A slot is filled again one product later;
+/// before that, the rank waits for every neighbour's next slot. So no slot is read while it is written.
 pub(super) type Board = Arc<Vec<OnceLock<Pinned>>>;
 
 pub(super) struct HostProduct {
     rank: Rc<Rank>,
-    /// Main-diagonal parts, and off-diagonal ones.
+    /// Main-diagonal parts and off-diagonal parts.
     matrices: CuSolver,
     off: [Blocks; 2],
     staging: Staging,
     board: Board,
     parts: Arc<Vec<partition::Part>>,
     runs: Vec<Run>,
-    /// Numbers of a slot on the host, here and of every rank.
+    /// Numbers per slot on the host, for every rank.
     slot: Vec<usize>,
     map: Buffer<i32>,
     packed: Buffer<f64>,
-    /// Ghosts, a slot each matrix and stage.
+    /// Ghosts, one slot per matrix and stage.
     received: Pinned,
     ghosts: Buffer<f64>,
     copied: Vec<CudaEvent>,
-    /// A message to and from each neighbour: its slot is filled.
+    /// A message to and from each neighbour, which says that its slot is filled.
     word: RefCell<Box<dyn Channel>>,
 }
 
@@ -99,7 +100,7 @@ impl HostProduct {
         })
     }
 
-    /// Starts bringing x̃ of a slot to the host.
+    /// Starts the copy of x̃ of a slot to the host.
     fn bring(&self, at: usize, x: u64) -> Result<()> {
         let (rank, me) = (&self.rank, self.rank.comm.rank());
         let len = self.slot[me];
@@ -121,7 +122,7 @@ impl HostProduct {
         rank.record(&self.copied[at])
     }
 
-    /// VecScatter: waits for the neighbours' slot and gathers the ghosts from it.
+    /// VecScatter: waits for the neighbours' slots and gathers the ghosts from them.
     fn scatter(&self, at: usize) -> Result<()> {
         let (rank, me, b) = (&self.rank, self.rank.comm.rank(), self.matrices.block);
         rank.wait_for(&self.copied[at])?;
@@ -129,7 +130,7 @@ impl HostProduct {
         let mut word = self.word.borrow_mut();
         word.start()?;
         word.finish()?;
-        // SAFETY: the device read this slot a product ago, before the residual or a sum was waited for.
+        // SAFETY: the device read this slot one product ago, before the wait for the residual or for a sum.
         let to = unsafe { self.received.write(at * halo.ghosts * b, halo.ghosts * b) };
         match self.staging {
             Staging::Whole => {
@@ -156,7 +157,8 @@ impl HostProduct {
         Ok(())
     }
 
-    /// Starts bringing the ghosts of a slot to the device, and has work wait for them; their address.
+    /// Starts the copy of a slot's ghosts to the device, and makes the work wait for it; returns their
+    /// address.
     fn send_up(&self, at: usize) -> Result<u64> {
         let len = self.parts[self.rank.comm.rank()].halo.ghosts * self.matrices.block;
         // SAFETY: written by `scatter`, and not again before the device has read it.
@@ -192,7 +194,7 @@ impl HostProduct {
                 continue;
             }
             if rank.clock.is_on() {
-                // So that communication is seen whole, and not only what the products do not hide.
+                // Wait, so that the whole communication is measured, not only what the products do not hide.
                 rank.vendor.device.wait()?;
             }
             for i in 0..s {

@@ -1,4 +1,4 @@
-//! The published solvers on several GPUs of one process, a thread each, and the strongest simple one.
+//! The published solvers on several GPUs of one process, one thread each, and the strongest simple solver.
 
 mod direct;
 mod host;
@@ -23,21 +23,21 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// A solver that is not Krylith's.
+/// A baseline solver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Baseline {
-    /// As published: x̃ through the host, stage by stage, MGS with host scalars.
+    /// As published: x̃ through the host, stage by stage, and MGS with scalars on the host.
     CuSolver,
-    /// The same, with what neighbours need gathered on the device before it goes to the host.
+    /// The same, but the device gathers what neighbours need before it goes to the host.
     CuSolverPacked,
-    /// CU's kernels, one exchange a product by NCCL, CGS2 by gemv with NCCL's all-reduce.
+    /// CU's kernels, one exchange per product by NCCL, CGS2 by gemv with NCCL's all-reduce.
     CuNccl,
-    /// As published: its kernels, buffering and maps, device to device, MGS with host scalars.
+    /// As published: its kernels, buffering and maps, device to device, and MGS with scalars on the host.
     Okp,
 }
 
 impl Baseline {
-    /// In the order of the tables; speed-ups are counted from the first.
+    /// All solvers in the order of the tables; speed-ups relate to the first.
     pub const ALL: [Self; 4] = [Self::CuSolver, Self::CuSolverPacked, Self::CuNccl, Self::Okp];
 
     pub fn name(self) -> &'static str {
@@ -49,10 +49,10 @@ impl Baseline {
         }
     }
 
-    /// Makes it ready on the job's GPUs.
+    /// Sets up the solver on the job's GPUs.
     ///
     /// # Errors
-    /// A GPU or library that is missing, no room.
+    /// Returns an error if a GPU or library is missing, or if memory is not sufficient.
     pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
         if self != Self::Okp && job.case.kronecker.block() == 1 {
             return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
@@ -90,7 +90,8 @@ impl Baseline {
     }
 }
 
-/// Seconds of work that all ranks begin together: one that waits for another at the start would count that.
+/// Returns the seconds of work that all ranks begin together; otherwise waiting for others at the start would
+/// count.
 fn together(comm: Arc<TeamRank>, wait: impl Fn() -> Result<()> + 'static) -> Timer<'static> {
     Box::new(move |work| {
         wait()?;
@@ -102,10 +103,10 @@ fn together(comm: Arc<TeamRank>, wait: impl Fn() -> Result<()> + 'static) -> Tim
     })
 }
 
-/// Makes Krylith's own GMRES ready on the job's GPUs; `dense` uses no structure inside the blocks.
+/// Sets up Krylith's GMRES on the job's GPUs; `dense` ignores structure inside the blocks.
 ///
 /// # Errors
-/// A GPU or library that is missing, no room.
+/// Returns an error if a GPU or library is missing, or if memory is not sufficient.
 pub(crate) fn ours(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
     let options = (GmresOptions { restart: job.restart, ..GmresOptions::default() }, job.iterations);
     Crew::on(job, move |place, gpu, parts, rhs| {

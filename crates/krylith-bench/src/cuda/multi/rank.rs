@@ -13,25 +13,25 @@ use krylith_core::{Error, Result};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Threads of a block of the packing kernels.
+/// Threads per block of the packing kernels.
 const THREADS: usize = 256;
 
 const SOURCE: Source = ("exchange.cu", include_str!("exchange.cu"));
 
-/// PTX of the packing kernels for an architecture, such as (9, 0).
+/// Returns the PTX of the packing kernels for an architecture such as (9, 0).
 ///
 /// # Errors
-/// A missing NVRTC, or the compiler's messages.
+/// Returns an error if NVRTC is missing, or with the compiler's messages.
 pub fn compile_for(arch: (i32, i32)) -> Result<Ptx> {
     kernels::compile(SOURCE, &[], arch)
 }
 
-/// What every part of a rank's solver needs.
+/// The parts common to every rank's solver.
 pub(super) struct Rank {
     pub vendor: Rc<Vendor>,
     pub comm: Arc<TeamRank>,
     pub nccl: Option<Arc<Nccl>>,
-    /// Messages and their packing, beside the work on the device's own stream.
+    /// Stream of messages and their packing, concurrent with the work on the device's own stream.
     second: Arc<CudaStream>,
     events: [CudaEvent; 2],
     buffering: Kernel,
@@ -41,10 +41,10 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Opens GPU `ordinal`, and joins the others by NCCL too where that is wanted.
+    /// Opens GPU `ordinal`, and joins the other ranks by NCCL if `nccl` is set.
     ///
     /// # Errors
-    /// A missing GPU or library, by name.
+    /// Returns an error that names the missing GPU or library.
     pub fn open(ordinal: usize, place: &Place, nccl: bool) -> Result<Rc<Self>> {
         let device = Device::open(ordinal)?;
         let vendor = Vendor::open(&device)?;
@@ -79,11 +79,12 @@ impl Rank {
     fn main(&self) -> &Arc<CudaStream> {
         self.vendor.device.stream()
     }
-    /// The stream of messages: the device's own one while time is kept, so that parts do not overlap.
+    /// Returns the stream of messages; while time is measured, the device's own one, so that parts do not
+    /// overlap.
     fn lane(&self) -> &Arc<CudaStream> {
         if self.clock.is_on() { self.main() } else { &self.second }
     }
-    /// The same for driver calls.
+    /// Returns the stream of messages for driver calls.
     pub fn messages(&self) -> CUstream {
         self.lane().cu_stream()
     }
@@ -94,11 +95,11 @@ impl Rank {
         self.events[event].record(first).map_err(|e| self.fail("cuEventRecord", e))?;
         then.wait(&self.events[event]).map_err(|e| self.fail("cuStreamWaitEvent", e))
     }
-    /// Messages wait for the work asked for so far.
+    /// Makes messages wait for the work enqueued so far.
     pub fn messages_after_work(&self) -> Result<()> {
         self.order(0, self.main(), &self.second)
     }
-    /// Work waits for the messages asked for so far.
+    /// Makes work wait for the messages enqueued so far.
     pub fn work_after_messages(&self) -> Result<()> {
         self.order(1, &self.second, self.main())
     }
@@ -109,21 +110,22 @@ impl Rank {
         event.synchronize().map_err(|e| self.fail("cuEventSynchronize", e))
     }
 
-    /// Alg. 5 on the messages' stream: `l` numbers of s segments of `q` from `x`, by the index array `c`.
+    /// Runs Alg. 5 on the messages' stream: `l` numbers of s segments of `q` from `x`, by the index array
+    /// `c`.
     pub fn buffer(&self, x: u64, q: usize, c: u64, l: usize, (b, s): (usize, usize), to: u64) -> Result<()> {
         let [x, c, to] = [x, c, to].map(Arg::Pointer);
         let [q, n, b, s] = [q, l, b, s].map(|size| Arg::Int(size as i32));
         self.buffering.launch_on(self.lane(), l.div_ceil(THREADS), &[x, q, c, n, b, s, to])
     }
-    /// to[i] = from[map[i]] for `l` numbers, on the messages' stream.
+    /// Sets to[i] = from[map[i]] for `l` numbers, on the messages' stream.
     pub fn gather(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
         self.reorder(self.lane(), &self.gather, l, map, from, to)
     }
-    /// to[i] = from[map[i]] for `l` numbers, on the device's own stream.
+    /// Sets to[i] = from[map[i]] for `l` numbers, on the device's own stream.
     pub fn gather_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
         self.reorder(self.main(), &self.gather, l, map, from, to)
     }
-    /// to[map[i]] = from[i] for `l` numbers, on the device's own stream.
+    /// Sets to[map[i]] = from[i] for `l` numbers, on the device's own stream.
     pub fn scatter_in_order(&self, l: usize, map: u64, from: u64, to: u64) -> Result<()> {
         self.reorder(self.main(), &self.scatter, l, map, from, to)
     }

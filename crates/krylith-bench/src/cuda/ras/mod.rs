@@ -1,8 +1,8 @@
-//! Restricted additive Schwarz from cuSPARSE: bsrilu02 on the filled pattern of all subdomain matrices, and bsrsv2, inside Krylith's
-//! flexible GMRES with Krylith's product.
+//! Restricted additive Schwarz from cuSPARSE, inside Krylith's flexible GMRES with Krylith's product:
+//! bsrilu02 on the filled pattern of all subdomain matrices, and bsrsv2.
 //!
-//! All subdomains are one block-diagonal matrix, so levels of different subdomains run beside each other. Both layouts of
-//! blocks and both policies are timed, and the fastest is taken.
+//! All subdomains form one block-diagonal matrix, so levels of different subdomains run concurrently. Both
+//! layouts of blocks and both policies are timed, and the fastest is used.
 
 use super::CudaPlatform;
 use super::ildu0::factors::{Ilu, Solve};
@@ -23,10 +23,10 @@ use krylith_core::{Error, Outcome, Precision, Result, Stop};
 use std::rc::Rc;
 
 const THREADS: usize = 256;
-/// Blocks of threads of a launch; the kernels' loops do the rest.
+/// Largest number of thread blocks per launch; the kernels loop over the rest.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// The vendor's factors with the vectors of an application.
+/// The vendor's factors, with the vectors of an application.
 struct Schwarz {
     vendor: Rc<Vendor>,
     arrays: Blocks,
@@ -41,7 +41,7 @@ struct Schwarz {
     notes: String,
 }
 
-/// What does not depend on the layout of blocks.
+/// Data that do not depend on the layout of blocks.
 struct Pattern {
     node: Vec<u32>,
     pattern: Rc<(Buffer<i32>, Buffer<i32>)>,
@@ -59,7 +59,7 @@ impl Pattern {
     fn new(vendor: &Rc<Vendor>, plan: &SchwarzPlan) -> Result<Self> {
         if plan.entries() > i32::MAX as usize {
             return Err(Error::invalid(format!(
-                "{} blocks in the factors; bsrilu02 counts them in 32 bits",
+                "the factors have {} blocks; bsrilu02 counts them in 32 bits",
                 plan.entries()
             )));
         }
@@ -81,7 +81,7 @@ impl Pattern {
         })
     }
 
-    /// Values of the matrix into the pattern.
+    /// Copies the values of the matrix into the pattern.
     fn fill(&self, values: &Buffer<f64>, arrays: &Blocks) -> Result<()> {
         let numbers = self.entries * self.block * self.block;
         self.gather_values.launch(
@@ -96,7 +96,7 @@ impl Pattern {
         )
     }
 
-    /// Whole nodes of x, by the list.
+    /// Gathers whole nodes of x by the list.
     fn gather(&self, count: usize, list: &Buffer<u32>, x: u64, y: u64) -> Result<()> {
         self.gather_nodes.launch(
             (count * self.block).div_ceil(THREADS).clamp(1, MOST_BLOCKS),
@@ -106,10 +106,11 @@ impl Pattern {
 }
 
 impl Schwarz {
-    /// Tries every setting on these values and keeps what solves fastest, factorised.
+    /// Tries every setting on these values and keeps the one with the fastest solve, factorised.
     ///
     /// # Errors
-    /// No room, a pivot that cannot be inverted, whatever cuSPARSE reports.
+    /// Returns an error if memory is not sufficient, if a pivot cannot be inverted, and for errors of
+    /// cuSPARSE.
     fn new(vendor: &Rc<Vendor>, pattern: &Rc<Pattern>, values: &Buffer<f64>) -> Result<Self> {
         let (rows, block) = (pattern.node.len(), pattern.block);
         let (r, t) = (vendor.zeros(rows * block)?, vendor.zeros(rows * block)?);
@@ -157,7 +158,7 @@ impl Schwarz {
         Ok(Self { vendor, arrays, ilu, lower, upper, pattern, r, t, analysis, notes })
     }
 
-    /// New values, gathered and factorised; the seconds of that.
+    /// Gathers and factorises new values; returns the seconds.
     fn refresh(&self, values: &Buffer<f64>) -> Result<f64> {
         let (_, time) = seconds(&self.vendor, || {
             self.pattern.fill(values, &self.arrays)?;
@@ -183,7 +184,7 @@ impl LinearOperator<Cuda> for Schwarz {
         let numbers = self.pattern.entries * self.pattern.block * self.pattern.block;
         8 * numbers as u64 + 4 * self.pattern.entries as u64 + 48 * self.r.len() as u64
     }
-    /// The vendor's calls choose their launches themselves.
+    /// Returns false: the vendor's calls choose their launches themselves.
     fn recordable(&self) -> bool {
         false
     }
@@ -260,7 +261,7 @@ impl CudaPlatform {
         let mut rows: Vec<Row> =
             case.steps[..steps].iter().map(|step| Row::new(&way, step.number, 1)).collect();
         if let Err(e) = self.schwarz_solves(case, effort, &mut rows) {
-            // What the vendor cannot do is a finding, and Krylith's rows stand without it.
+            // Failures of the vendor are results, and Krylith's rows remain valid.
             for row in rows.iter_mut().filter(|row| row.runs.is_empty()) {
                 row.failure = Some(format!("{}: {e}", way.name));
             }

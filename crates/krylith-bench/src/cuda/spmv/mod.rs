@@ -1,4 +1,4 @@
-//! GPUs for `krylith bench spmv`: the ways to a product on one, and pCSR on several.
+//! GPUs for `krylith bench spmv`: the variants of a product on one GPU, and pCSR on several.
 
 mod pcsr;
 mod published;
@@ -54,7 +54,7 @@ impl Ground for Gpus {
     }
 }
 
-/// A matrix and two vectors on the device, for all that is published.
+/// A matrix and two vectors on the device, for all published products.
 pub(super) struct Held {
     pub rows: usize,
     pub entries: usize,
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// What every candidate of one GPU shares.
+/// Data shared by all candidates on one GPU.
 struct Shared {
     vendor: Rc<Vendor>,
     held: Held,
@@ -109,7 +109,7 @@ impl One for CudaPlatform {
             let made = made.map(|kernel| (kernel.notes(), 0.0, boxed(move |a, x, y| kernel.run(a, x, y))));
             all.push(given(name, made.map(|made| on(&shared, made))));
         }
-        // The search belongs to every product, as in CUB.
+        // The search is part of every product, as in CUB.
         let merge = Merge::best(vendor, a, vectors)
             .map(|merge| (merge.notes(), 0.0, boxed(move |a, x, y| merge.run(a, x, y))));
         all.push(given("merge-based (Merrill and Garland)", merge.map(|made| on(&shared, made))));
@@ -131,22 +131,22 @@ impl One for CudaPlatform {
     }
 }
 
-/// A product that is ready, with its settings and the seconds of its set-up.
+/// A product that is set up, with its settings and the seconds of its set-up.
 type Made = (String, f64, Box<dyn Apply>);
-/// The same as a function of the matrix and the addresses of x and y.
+/// A product as a function of the matrix and the addresses of x and y.
 type Run = Box<dyn Fn(&Held, u64, u64) -> Result<()>>;
 
 fn boxed(run: impl Fn(&Held, u64, u64) -> Result<()> + 'static) -> Run {
     Box::new(run)
 }
 
-/// A published product on the shared vectors.
+/// Creates a published product on the shared vectors.
 fn on(shared: &Rc<Shared>, (notes, setup, run): (String, f64, Run)) -> Made {
     let (vectors, own) = ([shared.x.clone(), shared.y.clone()], shared.clone());
     (notes, setup, OnDevice::shared(&shared.vendor, vectors, move |x, y| run(&own.held, x, y)))
 }
 
-/// What was made, or why it was not.
+/// Returns a product, or the reason why it could not be created.
 fn given(name: impl Into<String>, made: Result<Made>) -> Given<'static> {
     let (setup, product) = match made {
         Ok((notes, setup, product)) => (setup, Ok((product, notes))),
@@ -160,7 +160,7 @@ impl CudaPlatform {
         let held = &shared.held;
         let a = Bsr::from_arrays(1, held.rows, held.rows, &held.ptr, &held.col, &held.values)?;
         let space = Rc::new(Cuda::new(&self.device, held.rows)?);
-        // The first compiles kernels, which is paid once a machine.
+        // The first one compiles kernels, which is a cost per machine.
         drop(PointBlock::bsr(space.as_ref(), &a, Precision::F64)?);
         let (product, setup) = seconds(&self.vendor, || PointBlock::bsr(space.as_ref(), &a, Precision::F64))?;
         Ok((product.format().to_string(), setup, OnSpace::new(&space, vec![Box::new(product)])?))
@@ -171,7 +171,7 @@ fn cusparse(shared: &Rc<Shared>, algorithm: Algorithm, preprocess: bool) -> Resu
     let (held, vendor) = (&shared.held, &shared.vendor);
     let Some(short) = &shared.short else {
         return Err(Error::Unsupported(format!(
-            "{} nonzeros are more than 32-bit offsets count, and cuSPARSE wants columns as wide as offsets",
+            "{} nonzeros are more than 32-bit offsets count, and cuSPARSE needs columns as wide as offsets",
             held.entries
         )));
     };

@@ -1,5 +1,6 @@
-//! pCSR-SpMV of MSREP (Chen et al. 2022): as many nonzeros for every GPU, rows broken; each GPU's sums are copied to the host,
-//! where those of broken rows are added up. Kernel, copy and merge count, as in the paper.
+//! pCSR-SpMV of MSREP (Chen et al. 2022): every GPU has equally many nonzeros, so rows may be split. Each
+//! GPU's sums are copied to the host, which adds up those of split rows. Kernel, copy and merge count, as in
+//! the paper.
 
 use super::Held;
 use super::published::{CsrVector, threads_a_row};
@@ -13,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// A GPU's share: entries, the rows that these lie in, and whether another GPU has the beginning of the first.
+/// A GPU's share: entries, their rows, and whether another GPU has the beginning of the first row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Share {
     entries: Range<usize>,
@@ -21,13 +22,13 @@ struct Share {
     broken: bool,
 }
 
-/// Every GPU's share.
+/// Returns every GPU's share.
 fn shares(ends: &[usize], ranks: usize) -> Vec<Share> {
     let (rows, entries) = (ends.len() - 1, ends[ends.len() - 1]);
     let (mut all, mut first, mut broken) = (Vec::new(), 0, false);
     for p in 0..ranks {
         let (from, to) = (entries * p / ranks, entries * (p + 1) / ranks);
-        // Rows that begin before the end; the last share has the empty ones behind it too.
+        // Rows that begin before the end; the last share also has the empty rows after it.
         let last = if p + 1 == ranks { rows } else { ends[..rows].partition_point(|&e| e < to).max(first) };
         all.push(Share { entries: from..to, rows: first..last, broken });
         broken = last > first && last <= rows && to < ends[last] && to > ends[last - 1];
@@ -36,7 +37,7 @@ fn shares(ends: &[usize], ranks: usize) -> Vec<Share> {
     all
 }
 
-/// Seconds of the set-up (ranges and pointers, on the host), of every product, and y.
+/// Returns the seconds of the set-up (ranges and pointers, on the host) and of every product, and y.
 pub(super) fn measure(
     devices: &[Arc<Device>],
     a: &Csr,
@@ -54,7 +55,7 @@ pub(super) fn measure(
         })
         .collect();
     let setup = begin.elapsed().as_secs_f64();
-    // y, and behind it each GPU's part of a row that another one begins.
+    // y, followed by each GPU's part of a row that begins on another GPU.
     let host = Pinned::new(&*Vendor::open(&devices[0])?, n + ranks)?;
     let answer = Mutex::new(Vec::new());
     let all = Team::run(ranks, |comm| {
@@ -72,13 +73,14 @@ pub(super) fn measure(
         let threads = threads_a_row(held.rows, held.entries);
         let kernel = CsrVector::new(&vendor, &held, threads, [x.pointer(), y.pointer()])?;
         let own = usize::from(share.broken);
-        // Numbers of y from `from` on, to `to` in the host's memory.
+        // Copies numbers of y, starting at `from`, to `to` in the host's memory.
         let copy = |from: usize, to: usize, count: usize| -> Result<()> {
             if count == 0 {
                 return Ok(());
             }
             assert!(from + count <= held.rows.max(1));
-            // SAFETY: in bounds of both; no other rank writes these numbers, and nobody reads before all have met.
+            // SAFETY: in bounds of both; no other rank writes these numbers, and none reads before all have
+            // synchronised.
             let done = unsafe {
                 driver::memcpy_dtoh_async(host.write(to, count), y.at(from), device.stream().cu_stream())
             };
@@ -95,7 +97,8 @@ pub(super) fn measure(
             comm.sum(&mut [0.0])?;
             if rank == 0 {
                 for (p, share) in shares.iter().enumerate().filter(|(_, s)| s.broken) {
-                    // SAFETY: in bounds; all ranks have met, and none goes on before they meet again.
+                    // SAFETY: in bounds; all ranks have synchronised, and none continues before the next
+                    // synchronisation.
                     unsafe { host.write(share.rows.start, 1)[0] += host.read(n + p, 1)[0] };
                 }
             }
@@ -105,7 +108,7 @@ pub(super) fn measure(
         (0..3).try_for_each(|_| product().map(|_| ()))?;
         let taken = (0..samples).map(|_| product()).collect::<Result<Vec<f64>>>()?;
         if rank == 0 {
-            // SAFETY: n numbers, which nobody writes any more.
+            // SAFETY: n numbers, which no rank writes any more.
             let y = unsafe { host.read(0, n) }.to_vec();
             *answer.lock().unwrap_or_else(|e| e.into_inner()) = y;
         }

@@ -10,7 +10,7 @@ use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// As in `products.cu`.
+/// Number of threads per block, as in `products.cu`.
 const VECTOR_THREADS: usize = 256;
 const MERGE_THREADS: usize = 128;
 const PIECE: usize = 1024;
@@ -18,10 +18,11 @@ const GIANT: usize = 16384;
 
 const SOURCE: Source = ("products.cu", include_str!("products.cu"));
 
-/// PTX for a number of threads a row and of items a thread, and an architecture such as (9, 0).
+/// Returns the PTX for a number of threads per row, a number of items per thread, and an architecture such as
+/// (9, 0).
 ///
 /// # Errors
-/// A missing NVRTC, or the compiler's messages.
+/// Returns an error if NVRTC is missing, or with the compiler's messages.
 pub fn compile(threads: usize, items: usize, arch: (i32, i32)) -> Result<Ptx> {
     kernels::compile(SOURCE, &[("WIDTH", threads), ("ITEMS", items)], arch)
 }
@@ -30,7 +31,7 @@ fn load(vendor: &Rc<Vendor>, threads: usize, items: usize) -> Result<Module> {
     Module::load(vendor, SOURCE, &[("WIDTH", threads), ("ITEMS", items)])
 }
 
-/// Threads a row by the mean length of its rows, as CUSP has them.
+/// Returns the number of threads per row by the mean row length, as in CUSP.
 pub(super) fn threads_a_row(rows: usize, entries: usize) -> usize {
     let mean = entries as f64 / rows.max(1) as f64;
     [2, 4, 8, 16].into_iter().find(|&t| mean <= t as f64).unwrap_or(32)
@@ -43,7 +44,7 @@ pub(super) struct CsrVector {
 }
 
 impl CsrVector {
-    /// With one of two grids, the faster.
+    /// Creates the product with the faster of two grids.
     pub fn new(vendor: &Rc<Vendor>, a: &Held, threads: usize, [x, y]: [u64; 2]) -> Result<Self> {
         let module = load(vendor, threads, 7)?;
         let whole = a.rows.div_ceil(VECTOR_THREADS / threads);
@@ -53,7 +54,7 @@ impl CsrVector {
         Ok(fastest(vendor, [whole, resident], grid, |made| made.run(a, x, y))?.1)
     }
 
-    /// The fastest number of threads a row.
+    /// Creates the product with the fastest number of threads per row.
     pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Self> {
         let new = |threads| Self::new(vendor, a, threads, [x, y]);
         Ok(fastest(vendor, [2, 4, 8, 16, 32], new, |made| made.run(a, x, y))?.1)
@@ -80,7 +81,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// With the number of items that runs fastest.
+    /// Creates the product with the fastest number of items.
     pub fn best(vendor: &Rc<Vendor>, a: &Held, [x, y]: [u64; 2]) -> Result<Self> {
         let new = |items| Self::new(vendor, a, items);
         Ok(fastest(vendor, [5, 7, 9, 11], new, |made| made.run(a, x, y))?.1)
@@ -124,7 +125,7 @@ pub(super) struct Adaptive {
 }
 
 impl Adaptive {
-    /// Row blocks are found on the host, as published; the seconds of that.
+    /// Finds blocks of rows on the host, as published; also returns the seconds.
     pub fn make(vendor: &Rc<Vendor>, row_ptr: &[usize]) -> Result<(Self, f64)> {
         let module = load(vendor, 32, 7)?;
         let (kernel, clear) = (module.kernel("adaptive", 256, 0)?, module.kernel("clear_rows", 256, 0)?);
@@ -144,7 +145,7 @@ impl Adaptive {
     }
 }
 
-/// Blocks of rows as `products.cu` takes them, and the rows that several blocks add to.
+/// Returns blocks of rows in the form of `products.cu`, and the rows that several blocks add to.
 fn pieces(row_ptr: &[usize]) -> (Vec<u32>, Vec<u32>) {
     let (mut pieces, mut giants) = (Vec::new(), Vec::new());
     let rows = row_ptr.len() - 1;
