@@ -8,8 +8,9 @@ use crate::DuctMesh;
 use crate::grid::{Grid, Link, SevenPoint, check_room};
 use crate::spec::Spec;
 
-/// 6 on the diagonal, −1 to each neighbour, values of 0 outside the grid; components of a node are coupled by
-/// `coupling`·(I − 11ᵀ/b), which keeps the matrix symmetric positive definite.
+/// The 7-point Laplacian: 6 on the diagonal, −1 for each neighbour, and zero values outside the grid. The
+/// components of a node are coupled by `coupling`·(I − 11ᵀ/b), which keeps the matrix symmetric positive
+/// definite.
 pub(crate) struct Laplacian {
     mesh: DuctMesh,
     grid: Grid,

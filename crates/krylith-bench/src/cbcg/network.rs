@@ -2,8 +2,7 @@
 //!
 //! Ranks are threads of this process with one core's work each. The communicator delays every message, halos
 //! included. The delay must not change any bit of the result. The measurements are compared with t(0) + m d:
-//! m sequential messages per iteration, with delay d each. change with the delay. Beside what is measured
-//! stands t(0) + m d: m messages an iteration one after the other, d each.
+//! m sequential messages per iteration, with delay d each.
 
 use super::{MOST, RTOL, resized};
 use crate::options::Asked;

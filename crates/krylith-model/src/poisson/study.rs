@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A published number and the model's value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Beside {
-    /// What was published.
+    /// The published number.
     pub published: Published,
     /// The model's value, in the same unit.
     pub model: f64,

@@ -1,10 +1,10 @@
-//! `social`: who follows whom. Rows and columns fall like powers, and little is near.
+//! `social`: social networks. Row and column lengths follow power laws, with little locality.
 //!
-//! Row lengths fall as the length to the power −7/3. A row with entries has its diagonal; a share of its
-//! other entries, which belongs to each graph, lies near by, and the rest anywhere: a column of rank r is
-//! taken in proportion to r^(−0.6), so a popular one of GAP-twitter is in a million rows. `GAP-twitter` is
-//! `twitter7` with numbers that nobody has, so a third of its rows are empty. The pattern is not symmetric,
-//! also where the original's is (com-LiveJournal).
+//! The density of row lengths falls as the length to the power −7/3. A row with entries has its diagonal. A
+//! share of its other entries, specific to each graph, lies nearby, and the rest anywhere. A column of rank r
+//! is chosen in proportion to r^(−0.6), so a popular one of GAP-twitter is in a million rows. `GAP-twitter`
+//! is `twitter7` with unused numbers, so a third of its rows are empty. The pattern is not symmetric, even if
+//! the original's is (com-LiveJournal).
 
 use super::Shape;
 use super::build::{Pattern, distinct};

@@ -1,9 +1,9 @@
-//! `stokes`: finite elements of several unknowns a node, in three dimensions.
+//! `stokes`: finite elements with several unknowns per node, in three dimensions.
 //!
-//! One row in thirty is that of a boundary value and has its diagonal alone; one in five hundred is long, by
-//! a power law; the others have lengths around 31. Two of five entries stand in runs around the diagonal, the
-//! rest in runs around four bands beside it, n^(1/3) and n^(2/3) away: the next lines and planes of a mesh
-//! numbered line by line. The pattern is not symmetric.
+//! One row in thirty belongs to a boundary value and holds only its diagonal. One in five hundred is long, by
+//! a power law; the others have lengths around 31. Two of five entries lie in runs around the diagonal. The
+//! rest lie in runs around four bands, n^(1/3) and n^(2/3) on either side of it: the next lines and planes of
+//! a mesh numbered line by line. The pattern is not symmetric.
 
 use super::Shape;
 use super::build::{Pattern, distinct};
@@ -14,7 +14,7 @@ use crate::random::Random;
 #[derive(Debug)]
 pub(super) struct Stokes {
     lengths: Vec<u32>,
-    /// From one line of the mesh to the next, and from plane to plane.
+    /// Distances in numbering from one line of the mesh to the next, and from plane to plane.
     strides: [usize; 2],
     seed: u64,
 }

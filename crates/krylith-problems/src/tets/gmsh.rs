@@ -2,8 +2,7 @@
 //!
 //! Linear tetrahedra are read, and linear triangles of physical groups, which become surfaces with their
 //! groups' names (a group without a name becomes `surface TAG`). Points, lines, and nodes without a
-//! tetrahedron are ignored. Any other element is an error. name is `surface TAG`). Points and lines are
-//! passed over, and so are nodes that no tetrahedron has. Any other element is refused.
+//! tetrahedron are ignored. Any other element is an error.
 
 use krylith_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
