@@ -5,7 +5,8 @@ use krylith_bench::{
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Reported as ignored, and never as passed, where NVRTC is not installed; with `KRYLITH_NVRTC` set it must be there.
+/// Reported as ignored, and never as passed, if NVRTC is not installed; if `KRYLITH_NVRTC` is set, NVRTC is
+/// required.
 fn main() {
     let missing = compile_ildu0_kernels(1, 256, (9, 0)).err();
     if let Some(e) = &missing {

@@ -1,5 +1,5 @@
-//! `mpirun -n P krylith solve …`: the same answers as one process, and ends that everyone hears of, by one
-//! binary under every launcher that is here.
+//! `mpirun -n P krylith solve …`: the same solutions as one process, and failures that reach every rank. One
+//! binary runs under every launcher on this machine.
 
 mod common;
 #[path = "../../krylith-core/tests/launchers/mod.rs"]
@@ -82,8 +82,7 @@ fn ranks_solve_as_one_process() {
             .line(&format!("solve {system} {GMRES} --device cpu --quiet --report one.json --out one.npy"));
         alone.works();
         let one = report(&folder, "one.json");
-        // All systems and numbers under the first launcher; the others differ from it in how they carry
-        // numbers.
+        // All systems and numbers of ranks under the first launcher; the others differ only in transport.
         let first = [1, 2, 3, 8].map(|ranks| (&launchers[0], ranks)).into_iter();
         let others = launchers.iter().skip(1).filter(|_| place < 2).map(|launcher| (launcher, 3));
         for (launcher, ranks) in first.chain(others) {
@@ -113,8 +112,8 @@ fn ranks_solve_as_one_process() {
     }
 }
 
-/// Ranks own whole subdomains, so that the preconditioner is that of one process: of boxes that slabs of rows
-/// consist of, of boxes and cuts of the graph that are dealt to ranks, and of files.
+/// Ranks own whole subdomains, so the preconditioner is that of one process: boxes within slabs of rows,
+/// boxes and graph partitions distributed over ranks, and files.
 fn subdomains_are_those_of_one_process() {
     let launcher = &launchers::all()[0];
     let folder = Folder::new();

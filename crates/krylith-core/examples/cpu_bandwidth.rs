@@ -1,9 +1,10 @@
 //! Share of the memory bandwidth that products and basis operations reach on the CPU.
 //!
-//! `cargo run --release --example cpu_bandwidth [GB] [threads] [product|basis|all] [repetitions] [first b]`: the triad (streaming stores,
-//! 24 bytes an element) over arrays of GB in all, then products with rows of a 15-point tetrahedral stencil of about
-//! GB of minimum traffic, then the basis operations of GMRES. Each figure is the best of several repetitions, with
-//! the triad repeated beside it; on a busy machine run it again.
+//! `cargo run --release --example cpu_bandwidth [GB] [threads] [product|basis|all] [repetitions] [first b]`:
+//! measures the triad (streaming stores, 24 bytes per element) over arrays of GB in all. It then measures
+//! products with rows of a 15-point tetrahedral stencil with a minimum traffic of about GB, and the basis
+//! operations of GMRES. Each figure is the best of several repetitions, with the triad repeated for
+//! comparison; on a busy machine run it again.
 
 use krylith_core::Precision;
 use krylith_core::device::cpu::Cpu;

@@ -1,9 +1,9 @@
 //! What each way to cut subdomains costs: seconds to cut, to analyse and to factorise, and iterations.
 //!
-//! `cargo run --release --example subdomain_cuts [edge] [rows] [block] [fill] [only]`: GMRES(30) with ILDU(0) to 1e-8
-//! for the 7-point Laplacian on edge³ points, numbered naturally and shuffled, cut into subdomains of `rows` block
-//! rows. `GB/s` is what an application moves by its ledger over the fastest of 20, beside what a sum over an array
-//! reads on as many threads.
+//! `cargo run --release --example subdomain_cuts [edge] [rows] [block] [fill] [only]`: GMRES(30) with ILDU(0)
+//! to 1e-8 for the 7-point Laplacian on edge³ points, numbered naturally and shuffled, cut into subdomains of
+//! `rows` block rows. `GB/s` is the traffic of an application by its ledger over the fastest of 20 times; a
+//! sum over an array on as many threads is given for comparison.
 
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::Bsr;

@@ -1,5 +1,5 @@
-//! A second solve allocates nothing. One test in this binary, and a short one: the counter sees every thread, and
-//! the test harness allocates when it reports a test that runs for a minute.
+//! A second solve allocates nothing. This binary has one short test: the counter sees every thread, and the
+//! test harness allocates when it reports a test that runs for a minute.
 
 mod common;
 
@@ -241,7 +241,7 @@ fn solvers_allocate_nothing() {
         solver.set_stop(short);
         solver.solve(&b, &mut x).unwrap();
         solver.set_stop(options.stop());
-        // The first new values part the solver's matrices from those that it was given, which share their arrays.
+        // The first new values copy the solver's matrices, which so far share arrays with the given ones.
         solver.update_term(0, k.m.values()).unwrap();
         solver.update_term(1, k.l.values()).unwrap();
         for step in 0..100 {

@@ -323,8 +323,8 @@ fn two_solvers_use_the_same_gpus_at_once() {
     conformance::programs::two_solvers_at_once(&format!("cuda:{}", all.join(",")));
 }
 
-/// 100 times new values and a solve: nothing is allocated or compiled after the second, and each answer is that of fresh
-/// objects.
+/// 100 updates of values, each with a solve: nothing is allocated or compiled after the second, and each
+/// solution equals that of fresh objects.
 fn refreshed_factors_leave_memory_flat(device: &Arc<Device>) {
     let mut k = conformance::distributed::grid(3, 1, 12);
     let cut = krylith_core::partition::Subdomains::boxes([12; 3], [6, 6, 4]);

@@ -39,8 +39,8 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// 40 MB on 8 ranks: 5 MB of text a rank, and as much in 16-byte entries. Rounds of 2 MiB of text make at most as much
-/// in messages and parsed entries.
+/// 40 MB on 8 ranks: 5 MB of text a rank, and as much in 16-byte entries. Rounds of 2 MiB of text make at
+/// most as much in messages and parsed entries.
 #[test]
 fn the_largest_buffer_is_a_share_of_the_file() {
     const RANKS: usize = 8;

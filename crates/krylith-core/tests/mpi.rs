@@ -1,7 +1,7 @@
 //! Ranks that are processes: what every communicator must do, and how a job ends when one of its ranks does.
 //!
-//! Started plainly, this program starts itself through the launchers that are here, once for each test; started by one, it is a
-//! rank. One binary serves all of them.
+//! Started directly, this program starts itself through the launchers on this machine, once for each test;
+//! started by a launcher, it is a rank. One binary serves all launchers.
 
 mod launchers;
 mod namespaces;
@@ -43,7 +43,8 @@ fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
         Trial::test(format!("{}::{name}", launcher.name), move || test(&launcher))
     };
     let mut trials = Vec::new();
-    // The library is what differs: the system's launcher takes all tests, the others those in which ABIs and launchers show.
+    // Only the library differs: the system's launcher runs all tests, the others those that depend on ABI or
+    // launcher.
     let is_first = launcher.name == all[0].name;
     for &size in if is_first { &[1, 2, 3, 5, 8][..] } else { &[1, 4] } {
         let test = move |launcher: &Launcher| conforms(launcher, size);
@@ -125,8 +126,8 @@ fn job(
     run(command, scenario, limit, &mut |_| Ok(()))
 }
 
-/// Adds `scenario` to a command that starts ranks, and waits for its end and for that of all its processes; `meanwhile` is
-/// called again and again with the folder of their notes.
+/// Adds `scenario` to a command that starts ranks, and waits for its end and for that of all its processes;
+/// meanwhile it calls `meanwhile` repeatedly with the folder of their notes.
 fn run(
     mut command: Command,
     scenario: &str,
@@ -228,7 +229,8 @@ fn leaves(launcher: &Launcher) -> Result<(), Failed> {
     end.must(end.output.status.signal().is_none(), "expected an exit code")
 }
 
-/// The ranks of one family's launcher with the library of another: never as many single ranks, each with the whole system.
+/// Ranks of one family's launcher with another library must fail: they must not run as single ranks that each
+/// solve the whole system.
 fn mismatched(launcher: &Launcher, library: &Path) -> Result<(), Failed> {
     let mut command = launcher.command(3);
     command.env("KRYLITH_MPI", library);

@@ -1,8 +1,11 @@
-//! Every kernel that the library can launch becomes machine code for every architecture it ships for, without a GPU.
+//! Every kernel that the library can launch becomes machine code for every architecture it ships for, without
+//! a GPU.
 //!
-//! On the newer one as they are shipped, those with numbers stored in f64 and without the columns or vectors of other GPUs. Their twins, which differ from them by a
-//! type or by what they include, are compiled without optimisation, which takes a third of the time. So is one kernel of each kind on the older
-//! architecture: that finds what depends on the architecture, the branches of `__CUDA_ARCH__` and instructions that it lacks.
+//! For the newer architecture kernels are compiled as shipped, if their numbers are stored in f64 and they
+//! have no columns or vectors of other GPUs. Their variants, which differ by a type or an include, are
+//! compiled without optimisation, which takes a third of the time. So is one kernel of each kind for the
+//! older architecture: this finds errors that depend on the architecture, in branches of `__CUDA_ARCH__` and
+//! in instructions that it lacks.
 
 use krylith_core::device::cuda::{Kernel, compile_for, draft_for, specialisations};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -39,9 +42,9 @@ fn kind(kernel: &Kernel, flags: &HashSet<(&'static str, String)>) -> (&'static s
     (kernel.file, kernel.defines.iter().map(part).collect())
 }
 
-/// Reported as ignored, and never as passed, where NVRTC is not installed; `cargo xtask test` installs it, and with
-/// `KRYLITH_NVRTC` set it must be there. `KRYLITH_KERNELS` names a text that the file or the macros of a kernel must
-/// have, to compile a few while working on them.
+/// Reported as ignored, and never as passed, if NVRTC is not installed. `cargo xtask test` installs it; if
+/// `KRYLITH_NVRTC` is set, NVRTC is required. `KRYLITH_KERNELS` selects kernels whose file name or macros
+/// contain a text, to compile a few while working on them.
 fn main() {
     let mut kernels = specialisations::vector_kernels();
     kernels.extend(specialisations::products());

@@ -1,5 +1,6 @@
-//! `threads` bounds all of a solve: no loop leaves the threads of its solver, whatever it does, and they go with it. One test in this binary:
-//! it counts the tasks of the process, and it takes rayon's pool of the machine away, so that a loop that wants it fails.
+//! `threads` bounds the threads of a whole solve: every loop runs on the threads of its solver, which end
+//! with it. This binary has one test, because it counts the tasks of the process, and because it occupies
+//! rayon's global pool, so that a loop that needs it fails.
 
 #![cfg(target_os = "linux")]
 
@@ -44,8 +45,8 @@ fn most_of(work: impl FnOnce()) -> usize {
     most.into_inner().saturating_sub(before + 1)
 }
 
-/// Most tasks of a solver: `threads` for its loops, `threads − 1` for parallel regions, and one for a call that cannot be interrupted, such
-/// as direct factors.
+/// Largest number of tasks of a solver: `threads` for its loops, `threads − 1` for parallel regions, and one
+/// for a call that cannot be interrupted, such as direct factors.
 fn of_solver(threads: usize) -> usize {
     threads + (threads - 1) + 1
 }

@@ -1,6 +1,7 @@
 //! The picture of docs/performance.md: whole calls from Python, as a run in bench/runs measured them.
 //!
-//! `cargo run -p krylith-plot --example answers -- bench/runs/2026-11-24-h200-python-host/gpu.md docs/pictures/answers.svg`
+//! `cargo run -p krylith-plot --example answers -- bench/runs/2026-11-24-h200-python-host/gpu.md
+//! docs/pictures/answers.svg`
 
 use krylith_plot::bars;
 

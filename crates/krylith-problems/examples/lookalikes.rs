@@ -1,7 +1,8 @@
 //! How well look-alikes match their originals, as a Markdown table.
 //!
-//! `cargo run --release -p krylith-problems --example lookalikes -- [SCALE] [--permuted] [NAME…]`, with 1/256 and all
-//! 24 where nothing is said. At scale 1 the largest takes 25 GB; they are made one after the other.
+//! `cargo run --release -p krylith-problems --example lookalikes -- [SCALE] [--permuted] [NAME…]`; the
+//! default is 1/256 and all 24 matrices. At scale 1 the largest takes 25 GB; they are generated one after the
+//! other.
 
 use krylith_problems::lookalike::{Shape, TABLE2, by_name};
 use std::time::Instant;

@@ -1,8 +1,9 @@
-//! Moves gas, liquid and solid in a closed vessel with an outlet on top: one solver for the pressure of all steps.
+//! Simulates gas, liquid and solid in a closed vessel with an outlet on top, with one solver for the pressure
+//! of all steps.
 //!
-//! `cargo run --release -p krylith-problems --example multiphase [CELLS [STEPS [FOLDER]]]` (32 cells along x and z, half as
-//! many along y, 40 steps, the current folder by default) writes a slice of each step as `multiphase_NNN.svg`: gas white,
-//! liquid blue, solid brown.
+//! `cargo run --release -p krylith-problems --example multiphase [CELLS [STEPS [FOLDER]]]` (32 cells along x
+//! and z, half as many along y, 40 steps, the current folder by default) writes a slice of each step as
+//! `multiphase_NNN.svg`: gas white, liquid blue, solid brown.
 //!
 //! A step of length Δt:
 //!
@@ -198,7 +199,8 @@ impl Flow {
         self.velocity = next;
     }
 
-    /// Moves liquid and solid, in several parts where the projection has made u faster than the step was made for.
+    /// Moves liquid and solid, in several substeps if the projection has made u faster than the time step
+    /// assumed.
     fn advect(&mut self, dt: f64) {
         let parts = (dt * self.rate() / COURANT).ceil().max(1.0);
         for _ in 0..parts as usize {

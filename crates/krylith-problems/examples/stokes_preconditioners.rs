@@ -1,8 +1,9 @@
-//! What each preconditioner makes of the Stokes duct (Radau IIA of 2 stages, τ = 0.125): iterations and seconds.
+//! Compares preconditioners on the Stokes duct (Radau IIA of 2 stages, τ = 0.125): iterations and seconds.
 //!
-//! `cargo run --release -p krylith-problems --example stokes_preconditioners [NODES,… [RTOL,… [THREADS [ONLY,…]]]]`
-//! (8,12,16 nodes a side, 1e-6,1e-8, all cores and every preconditioner by default; ONLY: those whose names begin so). Set-up, which cuts, analyses and factorises, and solve
-//! are timed apart; `ms/it` is the solve over its iterations. A solve stops after 2000 iterations.
+//! `cargo run --release -p krylith-problems --example stokes_preconditioners [NODES,… [RTOL,… [THREADS
+//! [ONLY,…]]]]` (8,12,16 nodes a side, 1e-6,1e-8, all cores and every preconditioner by default; ONLY: those
+//! whose names begin so). Set-up, which cuts, analyses and factorises, and solve are timed apart; `ms/it` is
+//! the solve over its iterations. A solve stops after 2000 iterations.
 
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Butcher, KroneckerSum};

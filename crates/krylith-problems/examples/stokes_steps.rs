@@ -1,4 +1,5 @@
-//! Steps an unsteady Stokes flow in time: the operator, the preconditioner and GMRES's workspace are made once.
+//! Steps an unsteady Stokes flow in time: the operator, the preconditioner and GMRES's workspace are created
+//! once.
 //!
 //! `cargo run --release -p krylith-problems --example stokes_steps [NODES [STEPS [FOLDER]]]`
 //! (12 nodes a side, 8 steps and the current folder by default) writes one `.vtu` a step for ParaView.

@@ -13,7 +13,8 @@ use krylith_bench::{Asked, Report, Suite};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a suite has made of its options: the folder with its files in `made`, the report, its data and the lines that were told.
+/// The output of a suite: its options, the folder with its files in `made`, the report, its data and the
+/// progress lines.
 #[track_caller]
 fn run(suite: Suite, name: &str, options: Asked) -> (TempDir, Report, Value, Vec<String>) {
     let (folder, mut heard) = (tempfile::tempdir().unwrap(), Vec::new());

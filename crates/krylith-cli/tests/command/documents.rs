@@ -1,8 +1,10 @@
 //! Commands of the documents run, and say what the documents show.
 //!
-//! In a block of `console` each line after `$ ` is run, and the lines below it are looked for in what it prints: in their order, any number for any
-//! number, `…` for anything. Where `error:` is shown the command fails, else it succeeds. In a block of `sh` lines that begin with `krylith` are
-//! run and succeed; a script with `#!` is read by the shell and not run. Nothing else is run: `text` is for what needs a GPU or another machine.
+//! In a `console` block each line after `$ ` is run. The lines below it must occur in its output, in order;
+//! any number matches a number, and `…` matches anything. If `error:` is shown the command must fail,
+//! otherwise it must succeed. In an `sh` block, lines that begin with `krylith` are run and must succeed; a
+//! script with `#!` is parsed by the shell and not run. Other blocks are not run: `text` is for examples that
+//! need a GPU or another machine.
 
 use crate::common::{Folder, mtx};
 use std::path::Path;

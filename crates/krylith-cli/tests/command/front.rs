@@ -1,4 +1,5 @@
-//! How the command meets a person: what was probably meant, any case, narrow terminals, colours, completions and the manual.
+//! Usability of the command: suggestions for typing errors, any case, narrow terminals, colours, completions
+//! and the manual.
 
 use crate::common::{Folder, Ran, mtx};
 

@@ -1,4 +1,5 @@
-//! The command as its users start it. One binary, as in crate krylith; `mpi` is one of its own, for its feature.
+//! Tests of the command as users start it. They form one binary, as in crate krylith; `mpi` is separate
+//! because of its feature.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -67,7 +67,8 @@ fn a_bare_solve_solves_them_all() {
     assert!(failed.is_empty(), "not solved: {failed:?}");
 }
 
-/// True for what holds a square matrix: right-hand sides and null spaces lie beside them as NAME.b and NAME.rbm.
+/// Returns true for files with a square matrix; right-hand sides and null spaces are next to them as NAME.b
+/// and NAME.rbm.
 fn is_matrix(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(stem) = name.strip_suffix(".mtx").or_else(|| name.strip_suffix(".mtx.gz")) else { return false };

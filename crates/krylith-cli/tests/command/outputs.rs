@@ -36,8 +36,8 @@ fn a_right_hand_side_of_zeros_has_the_answer_zero() {
     assert_eq!(report(&f, "r.json")["sources"]["rhs"], "zeros");
 }
 
-/// (N, k) are k right-hand sides with one set-up: each has the answer that it has alone, and its entry in the
-/// report.
+/// (N, k) numbers are k right-hand sides with one set-up: each has the same solution as alone, and an entry
+/// in the report.
 #[test]
 fn each_column_is_solved() {
     let f = Folder::new();
@@ -162,8 +162,8 @@ fn solutions_stand_on_their_mesh() {
     assert!(!f.path("y.vtu").exists());
 }
 
-/// `[solver]` has outputs, numbering and null space too; the command line comes first, and paths are relative
-/// to the file.
+/// `[solver]` also sets outputs, numbering and null space; the command line overrides it, and paths are
+/// relative to the file.
 #[test]
 fn a_file_says_all_that_the_command_line_could() {
     let f = Folder::new();

@@ -1,5 +1,5 @@
-//! Where outputs go: formats by the name's ending, places that are found wanting before the work, what a
-//! stranger's file may say of them, and names that would steer a terminal.
+//! Destinations of outputs: formats by the name's ending, unusable paths found before the solve, the effect
+//! of files from others, and names with terminal control characters.
 
 use crate::common::{Folder, Ran, array, distance, mtx};
 use std::process::Command;

@@ -71,8 +71,8 @@ fn ctrl_c_ends_a_long_set_up() {
     assert!(f.names().is_empty(), "{:?}", f.names());
 }
 
-/// The outcome is known, and a pipe that nobody reads holds the report up: x is there by then, the first signal lets the rest be finished,
-/// and the second leaves no temporary file.
+/// The outcome is known, but a pipe that nobody reads blocks the report. By then x is written; the first
+/// signal lets the command finish, and the second leaves no temporary file.
 #[test]
 fn signals_while_files_are_written() {
     for signals in [1, 2] {

@@ -1,4 +1,5 @@
-//! What readers take and refuse, as the command shows it: spellings of other programs, vectors that do not fit, input without end.
+//! Inputs that readers accept and refuse, tested through the command: spellings of other programs, vectors of
+//! the wrong size, endless input.
 
 use crate::common::{Folder, Ran, array, distance, mtx};
 use krylith_core::io::petsc::{self, Item};

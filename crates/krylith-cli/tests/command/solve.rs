@@ -356,8 +356,8 @@ fn bicgstab_is_reported() {
     assert!(picture.contains("BiCGSTAB, point-block Jacobi"), "{picture}");
     assert!(picture.contains("‖r‖/‖b‖") && picture.contains("prefers-color-scheme:dark"), "{picture}");
 
-    // Two products, two preconditioners and 18 vectors move in an iteration, and without the preconditioner 16; GMRES with
-    // one vector of basis moves one of each and six.
+    // An iteration moves two products, two preconditioners and 18 vectors, or 16 vectors without a
+    // preconditioner. GMRES with one basis vector moves one product, one preconditioner and six vectors.
     let bytes = |options: &str| {
         f.line(&format!("solve laplace:12x12x12 --report r.json {options}")).works();
         report(&f, "r.json")["bytes_per_iteration"].as_u64().unwrap() as i64

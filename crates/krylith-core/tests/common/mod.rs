@@ -81,7 +81,8 @@ impl IndexMut<(usize, usize)> for Mat {
     }
 }
 
-/// About `per_row` random blocks a row; `diagonal` adds a dominant diagonal block, otherwise rows may be empty.
+/// Creates about `per_row` random blocks per row; `diagonal` adds a dominant diagonal block, otherwise rows
+/// may be empty.
 pub fn random_bsr(rng: &mut Random, b: usize, n: usize, m: usize, per_row: usize, diagonal: bool) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..n {
@@ -170,8 +171,8 @@ pub fn by_rows(k: &KroneckerSum, x: &[f64]) -> Vec<f64> {
     y
 }
 
-/// Direct solution by Gaussian elimination with partial pivoting (Golub & Van Loan 2013, Alg. 3.4.1). NaN where the
-/// matrix is singular.
+/// Solves directly, by Gaussian elimination with partial pivoting (Golub & Van Loan 2013, Alg. 3.4.1). The
+/// result is NaN if the matrix is singular.
 pub fn solve(a: &Mat, b: &[f64]) -> Vec<f64> {
     let n = b.len();
     let (mut u, mut x) = (a.clone(), b.to_vec());

@@ -265,8 +265,8 @@ fn cycle(a: &mut Bsr) {
     replace(a, &(0..n).map(|i| (i, (i + 1) % n, 1.0 + f64::from(i % 3))).collect::<Vec<_>>());
 }
 
-/// Zeros on the diagonal of every second scalar row; where there is a neighbour the two change places, and both diagonals
-/// become small.
+/// Sets the diagonal of every second scalar row to zero. If the row has a neighbour, the two are exchanged,
+/// and both diagonals become small.
 fn clear_diagonal(a: &mut Bsr) {
     let n = a.rows() as u32;
     let swap = |i: u32| if (i ^ 1) < n { i ^ 1 } else { i };
@@ -285,7 +285,8 @@ fn mirror(a: &mut Bsr, sign: f64) {
     replace(a, &both);
 }
 
-/// Random numbers, an answer of ones or of random numbers, one entry alone, numbers of unlike sizes, or of an unlikely unit.
+/// Creates random numbers, A times ones or random numbers, a single entry, numbers of different sizes, or of
+/// an unusual unit.
 fn right_hand_side(rng: &mut Random, k: &KroneckerSum) -> Vec<f64> {
     let n = k.rows();
     match rng.below(7) {

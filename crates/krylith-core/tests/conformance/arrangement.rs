@@ -1,5 +1,5 @@
-//! What a GPU finds in a matrix before it multiplies: tiles, structure inside the blocks, inverses of diagonal blocks. The host finds
-//! each by itself, and that is the reference.
+//! Properties of a matrix that a GPU finds before it multiplies: tiles, structure inside the blocks, inverses
+//! of diagonal blocks. The host's own analysis is the reference.
 
 use super::{Make, applied, apply};
 use crate::common::*;
@@ -39,7 +39,8 @@ fn awkward(rng: &mut Random, rows: usize, columns: usize) -> Bsr {
     pattern((0..rows).map(row).collect(), columns)
 }
 
-/// Every byte of the tiles is the host's: with and without clusters, with ghosts, with rows longer than a tile.
+/// Every byte of the tiles equals the host's: with and without clusters, with ghosts, with rows longer than a
+/// tile.
 pub fn tiles_are_those_of_the_host(make: Make<Cuda>) {
     let mut rng = Random(71);
     let sizes = [(0, 0), (1, 1), (1, 900), (31, 31), (33, 40), (1024, 1024), (2049, 2100), (7000, 7000)];
@@ -65,8 +66,8 @@ pub fn tiles_are_those_of_the_host(make: Make<Cuda>) {
     }
 }
 
-/// Products on meshes large enough for windows of several pieces, for all block sizes and stages, dense blocks and others, and
-/// what new values make of them.
+/// Products on meshes large enough for windows of several pieces, for all block sizes and stages, for dense
+/// blocks and others, also after an update of values.
 pub fn products_on_meshes(make: Make<Cuda>) {
     let mut rng = Random(72);
     let sparse = mesh(24, &[[1, 0, 0], [0, 1, 0], [0, 0, 1]], |i| i);
@@ -168,7 +169,8 @@ pub fn diagonal_blocks_are_those_of_the_host(make: Make<Cuda>) {
     }
 }
 
-/// Blocks without an inverse are named as on the host, the lowest row first; after an error the old ones are there.
+/// Blocks without an inverse are reported as on the host, the lowest row first; after an error the old
+/// inverses remain.
 pub fn bad_diagonal_blocks_are_named(make: Make<Cuda>) {
     let mut rng = Random(75);
     let text = |e: Result<()>| e.map_err(|e| e.to_string());
@@ -210,7 +212,8 @@ pub fn bad_diagonal_blocks_are_named(make: Make<Cuda>) {
     }
 }
 
-/// Prints what the set-up of a product and of point-block Jacobi takes from arrays that are on the GPU, and one product.
+/// Prints the set-up times of a product and of point-block Jacobi from arrays on the GPU, and the time of a
+/// product.
 pub fn arrangement_speed(make: Make<Cuda>) {
     let axes = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
     let tetrahedra = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]];

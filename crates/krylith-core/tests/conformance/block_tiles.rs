@@ -203,7 +203,8 @@ pub fn tiles_sum_what_they_pass<S: TileFactors>(make: Make<S>) {
     }
 }
 
-/// New values give what a new preconditioner gives, bit by bit; with values that are not symmetric IC(0) says so.
+/// New values give the result of a new preconditioner, bit by bit; if they are not symmetric, IC(0) reports
+/// it.
 pub fn tiles_are_refreshed<S: TileFactors>(make: Make<S>) {
     let cells = [35, 10, 6];
     let n: usize = cells.iter().product();
@@ -316,7 +317,8 @@ pub fn tiles_of_ranks<S: TileFactors>(sizes: &[usize], alone: Make<S>, make: Mak
     }
 }
 
-/// Prints what an application takes on a GPU, its bytes and their share of the bandwidth, beside ILDU(0) of subdomains.
+/// Prints an application's time on a GPU, its bytes and their share of the bandwidth, compared with ILDU(0)
+/// of subdomains.
 #[cfg(feature = "cuda")]
 pub fn tile_speed(device: &Arc<krylith_core::device::cuda::Device>) {
     use krylith_core::device::cuda::Cuda;

@@ -112,7 +112,8 @@ pub fn blocks_match_plain_loops<S: Space>(make: Make<S>) {
     assert!(space.block(17).is_err());
 }
 
-/// −∇·(k ∇u) on a grid, u = 0 outside: k is 1 in the liquid and `contrast` in bubbles of gas, as 1/ρ of a multiphase flow.
+/// −∇·(k ∇u) on a grid, u = 0 outside: k is 1 in the liquid and `contrast` in bubbles of gas, as 1/ρ of a
+/// multiphase flow.
 pub fn bubbles([nx, ny, nz]: [usize; 3], contrast: f64) -> Csr {
     let n = nx * ny * nz;
     let k = |x: usize, y: usize, z: usize| {
@@ -216,8 +217,9 @@ pub fn cbcg_converges_as_cg<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Powers span few directions: the others are left out, said so, and the solve goes on with what is left. A hard contrast ends
-/// within the tolerance, though the residual by recurrence leaves the true one. A negative definite matrix is solved too.
+/// Powers span few directions: the others are dropped, this is reported, and the solve continues with the
+/// rest. A hard contrast ends within the tolerance, although the recurrence's residual drifts from the true
+/// one. A negative definite matrix is solved too.
 pub fn cbcg_copes_with_hard_cases<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
     let matrix = bubbles([14, 13, 11], 1.0);
     let (n, rhs) = (matrix.rows(), Random(73).numbers(matrix.rows()));

@@ -38,7 +38,8 @@ fn by_node(p: &Bsr, order: usize, x: &[f64]) -> Vec<f64> {
     y
 }
 
-/// With two levels, the second solved directly, x = P A_c⁻¹ R b: A x has the sums of b that R takes, and x is of the form P x_c.
+/// With two levels, the second solved directly, x = P A_c⁻¹ R b: A x has the restricted sums of b, and x has
+/// the form P x_c.
 pub fn a_coarse_part_corrects_what_it_sees<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(91);
     // Of the largest the second level is too large for a dense inverse.
@@ -89,7 +90,8 @@ fn doubled(terms: &Terms) -> Terms<'static> {
     Terms::new(terms.terms().iter().map(|(c, a)| (c.clone(), twice(a))).collect()).unwrap()
 }
 
-/// The symmetric form by its formula; (u, M v) = (v, M u) and (u, M u) > 0, where two steps alone are far from that.
+/// The symmetric form by its formula; (u, M v) = (v, M u) and (u, M u) > 0, which two plain steps violate
+/// clearly.
 pub fn symmetric_compositions_are_symmetric<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(92);
     let a = diffusion(11, 1e4);
@@ -139,7 +141,8 @@ pub fn symmetric_compositions_are_symmetric<S: Coarsen>(make: Make<S>) {
     assert!(skew(&nested) <= 1e-12);
 }
 
-/// CG takes a coarse part beside factors, in fewer iterations than the factors alone, and between them, in fewer still.
+/// CG accepts a coarse correction added to factors, in fewer iterations than the factors alone, and between
+/// them, in fewer still.
 pub fn coarse_parts_precondition<S: Coarsen>(make: Make<S>) {
     for contrast in [1.0, 1e6] {
         let a: Csr = diffusion(24, contrast);

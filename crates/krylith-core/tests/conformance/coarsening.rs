@@ -24,7 +24,8 @@ pub fn from_rows(columns: usize, rows: &[Vec<(u32, f64)>]) -> Bsr {
     Bsr::new(1, rows.len(), columns, row_ptr, col, values).unwrap()
 }
 
-/// Seven points on a grid of edge³ nodes; couplings along an axis differ by `jumps` from cell to cell, at random.
+/// Seven points on a grid of edge³ nodes; couplings along an axis differ by `jumps` from cell to cell, at
+/// random.
 pub fn grid(edge: usize, jumps: f64) -> Bsr {
     let mut rng = Random(3);
     let weights: Vec<f64> = (0..3 * edge.pow(3)).map(|_| jumps.powf(rng.number())).collect();

@@ -1,4 +1,5 @@
-//! Compositions of preconditioners, and those that solve stage after stage: what every device must make of them.
+//! Compositions of preconditioners, and those that solve stage by stage: the required results on every
+//! device.
 
 use super::{Make, applied};
 use crate::common::*;

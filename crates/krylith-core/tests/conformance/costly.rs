@@ -28,7 +28,8 @@ impl<S: Space> LinearOperator<S> for Costly<'_, S> {
     }
 }
 
-/// Costly preconditioners lead to the same answers in as many iterations, whatever ends a batch, and the last iteration of a solve does without.
+/// Costly preconditioners give the same solutions in as many iterations, whatever ends a batch, and the last
+/// iteration of a solve does not apply them.
 pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {
     let n = 3000;
     let (matrix, rhs) = (symmetric(&mut Random(67), 1, n, 1.0), Random(68).numbers(n));
@@ -72,7 +73,8 @@ pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: 
     }
 }
 
-/// Planes so large that products by diagonals march from one to the next: a cycle is that of the same hierarchy on a CPU, with every polynomial.
+/// Planes so large that products by diagonals advance from one to the next: a cycle equals that of the same
+/// hierarchy on a CPU, with every polynomial.
 pub fn cycles_on_large_planes<S: Coarsen>(make: Make<S>) {
     let (edge, planes) = (66, 5);
     let n = edge * edge * planes;

@@ -1,4 +1,5 @@
-//! Scalar rows of every length: products, residuals and new values against sums that share nothing with a device.
+//! Scalar rows of every length: products, residuals and new values against sums computed independently of any
+//! device.
 
 use super::distributed::{MakeShare, partitions};
 use super::{Make, apply};
@@ -10,7 +11,8 @@ use krylith_core::partition::{Part, Partition, split};
 use krylith_core::{Precision, Result};
 use std::sync::Arc;
 
-/// A square matrix whose first rows have these lengths, of distinct columns that begin anywhere; values from `number`.
+/// Creates a square matrix whose first rows have these lengths, with distinct columns that begin anywhere;
+/// values come from `number`.
 fn rows_of(lengths: &[usize], rng: &mut Random, number: &mut dyn FnMut(&mut Random) -> f64) -> Bsr {
     let n = lengths.len().max(lengths.iter().copied().max().unwrap_or(0));
     let (mut row_ptr, mut col) = (vec![0], Vec::new());
@@ -26,8 +28,9 @@ fn rows_of(lengths: &[usize], rng: &mut Random, number: &mut dyn FnMut(&mut Rand
     Bsr::new(1, n, n, row_ptr, col, values).unwrap()
 }
 
-/// Lengths of rows that meet every way of a device to sum them: none and one, around a warp and around the length up to which
-/// no row is cut, longer than a tile and than several, few long among many short, and laws of powers.
+/// Row lengths that cover every way in which a device sums rows. They are 0 and 1, around a warp, around the
+/// length up to which no row is split, longer than one tile and several, a few long rows among short ones,
+/// and power laws.
 fn lengths(rng: &mut Random) -> Vec<(String, Vec<usize>)> {
     let mut all: Vec<(String, Vec<usize>)> = vec![
         ("one empty row".into(), vec![0]),
@@ -99,7 +102,8 @@ pub fn scalar_rows_of_every_length<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
-/// Products with rows that several threads share, first, last and side by side: right, and handed back to be compared bit by bit.
+/// Products with rows that several threads share, first, last and adjacent: checked, and returned for a
+/// bitwise comparison.
 pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
     let n = 70_000;
     let mut lengths = vec![1; n];
@@ -125,7 +129,8 @@ pub fn rows_shared_by_threads<S: PointBlockSum>(make: Make<S>) -> Vec<f64> {
     all
 }
 
-/// A matrix of whole numbers with an x, for which integers give 3 A x, a right-hand side beside it, and the residual exactly.
+/// A matrix of whole numbers with an x, for which integers give 3 A x, a nearby right-hand side, and the
+/// residual exactly.
 struct Exact {
     a: Bsr,
     x: Vec<f64>,
@@ -223,7 +228,8 @@ fn matrices_of_ranks(rng: &mut Random) -> Vec<(&'static str, Bsr)> {
     all
 }
 
-/// Products, residuals and new values of scalar rows among ranks, some without rows and some without ghosts, straight from the arrays by rows.
+/// Products, residuals and new values of scalar rows over ranks, some without rows and some without ghosts,
+/// directly from CSR arrays.
 pub fn scalar_rows_of_ranks<S: PointBlockSum>(counts: &[usize], make: MakeShare<S>) {
     let mut rng = Random(125);
     for (name, a) in matrices_of_ranks(&mut rng) {
@@ -357,7 +363,8 @@ pub mod gpu {
         Bsr::new(1, n * n * n, n * n * n, row_ptr, col, values).unwrap()
     }
 
-    /// Milliseconds of a product on all GPUs by rows, beside that of tiles and that of one GPU, and of its set-up from arrays on the GPUs.
+    /// Prints the milliseconds of a product by rows on all GPUs, compared with tiles and with one GPU, and of
+    /// its set-up from arrays on the GPUs.
     pub fn csr_halo_speed(ranks: usize, make: MakeShare<Cuda>) {
         let seven = |o: [i64; 3]| o.iter().map(|v| v.abs()).sum::<i64>() <= 1;
         let mut rng = Random(7);
@@ -424,7 +431,8 @@ pub mod gpu {
         }
     }
 
-    /// Milliseconds of a product and its share of the bandwidth, beside the product of tiles; of a set-up, with all copies.
+    /// Prints the milliseconds of a product and its share of the bandwidth, compared with the product by
+    /// tiles, and of a set-up with all copies.
     pub fn csr_speed(device: &Arc<Device>) {
         let bandwidth = device.read_bandwidth().unwrap();
         println!("bandwidth {:.0} GB/s", bandwidth / 1e9);

@@ -150,7 +150,8 @@ fn check(y: &[f64], expected: &[(f64, f64)], what: &str) {
     }
 }
 
-/// Every matrix in every format that holds it; what is taken is said, what does not fit is refused with the reason.
+/// Every matrix in every format that can hold it; the format is reported, and an unsuitable one is refused
+/// with the reason.
 pub fn products_by_diagonals<S: PointBlockSum>(make: Make<S>) {
     for (what, a, taken) in matrices() {
         let (space, n) = (make(a.rows()), a.rows());
@@ -233,7 +234,8 @@ pub fn residuals_by_diagonals<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
-/// New values are those of a fresh operator; those that break the symmetry are stored in full, and what is not finite is refused.
+/// New values equal those of a fresh operator; values that break the symmetry are stored in full, and values
+/// that are not finite are refused.
 pub fn diagonals_are_updated<S: PointBlockSum>(make: Make<S>) {
     let sides = [17, 13, 11];
     let mut a = stencil(sides, SEVEN, &mut mutual);
@@ -293,7 +295,8 @@ fn with_dots<S: PointBlockSum>(
     summed.then_some((y, [if both { sums[3] } else { 0.0 }, sums[4]]))
 }
 
-/// Sums in the pass of a product: y has the bits of a product, sums are those of the numbers and the same every time.
+/// Sums in the pass of a product: y has the same bits as a plain product, and the sums are correct and
+/// reproducible.
 pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
     for (what, a, taken) in matrices() {
         let (space, x) = (make(a.rows()), Random(136).numbers(a.rows()));
@@ -328,7 +331,8 @@ pub fn products_by_diagonals_sum<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
-/// Boxes of a grid for so many ranks, and runs of rows; whether the entries of every rank lie on few diagonals.
+/// Boxes of a grid for this number of ranks, and contiguous rows; true if the entries of every rank lie on
+/// few diagonals.
 fn partitions(sides: [usize; 3], ranks: usize) -> Vec<(&'static str, Partition, bool)> {
     let n: usize = sides.iter().product();
     let make = |owner: &dyn Fn(usize) -> usize| {
@@ -455,7 +459,8 @@ pub mod gpu {
         assert!(e.contains("must be finite"), "{e}");
     }
 
-    /// Milliseconds of a product and its share of the bandwidth, by format, with sums and without; of a set-up from arrays on the device.
+    /// Prints the milliseconds of a product and its share of the bandwidth, by format, with sums and without,
+    /// and of a set-up from arrays on the device.
     pub fn dia_speed(device: &Arc<Device>) {
         let bandwidth = device.read_bandwidth().unwrap();
         println!("bandwidth {:.0} GB/s", bandwidth / 1e9);

@@ -33,7 +33,8 @@ pub fn partitions(n: usize, ranks: usize) -> Vec<(&'static str, Partition)> {
     all
 }
 
-/// A 7-point operator on a grid in b×b blocks with s stages: condition below 1e4, and more iterations than a cycle.
+/// A 7-point operator on a grid in b×b blocks with s stages: condition below 1e4, and more iterations than
+/// one cycle.
 pub fn grid(b: usize, s: usize, side: usize) -> KroneckerSum {
     let n = side * side * side;
     let mut rng = Random(77);
@@ -73,7 +74,8 @@ fn hub(n: usize) -> KroneckerSum {
         col.extend((0..n as u32).filter(|&j| i == 0 || j == 0 || i == j));
         row_ptr.push(col.len());
     }
-    // Hub couplings of 1/n: an outlier among the eigenvalues would make residuals sensitive to the last digit.
+    // Hub couplings of 1/n: an outlier among the eigenvalues would make residuals sensitive to the last
+    // digit.
     let mut values = || -> Vec<f64> {
         let mut values = rng.numbers(9 * col.len());
         for i in 0..n {
@@ -197,8 +199,8 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     Ok((whole, history))
 }
 
-/// The histories of P ranks and of one agree over the first cycle of GMRES, or the first five iterations of BiCGSTAB, and so
-/// do the final true residuals; all ranks have the same history, bit by bit.
+/// The histories of P ranks and of one agree over the first cycle of GMRES, or the first five iterations of
+/// BiCGSTAB, and so do the final true residuals; all ranks have the same history, bit by bit.
 pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     sizes: &[usize],
     make: MakeShare<S>,
@@ -278,7 +280,8 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
     }
 }
 
-/// CG in every form does over ranks what it does on one, also where its sums are on their way during a product.
+/// CG in every form gives the same results over ranks as on one, also if its sums are in progress during a
+/// product.
 pub fn cg_over_ranks_is_cg<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     sizes: &[usize],
     make: MakeShare<S>,

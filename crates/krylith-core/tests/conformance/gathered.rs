@@ -1,4 +1,5 @@
-//! Vectors of several ranks that every rank gathers: products with a 0/1 matrix whose columns are own nodes and all others as ghosts.
+//! Vectors of several ranks that every rank gathers: products with a 0/1 matrix whose columns are own nodes
+//! and, as ghosts, all others.
 
 use super::distributed::{MakeShare, partitions};
 use crate::common::Random;

@@ -32,7 +32,8 @@ fn blocks(terms: &Terms, rows: &[u32]) -> Blocks {
     out
 }
 
-/// x after one application, by the textbook (Saad, Alg. 10.3 with blocks): ILU(0) row by row, in the order of `rows`, which for grids is a wavefront order.
+/// Returns x after one application, by the textbook (Saad, Alg. 10.3 with blocks): ILU(0) row by row, in the
+/// order of `rows`, which for grids is a wavefront order.
 fn reference(terms: &Terms, rows: &[u32], x: &[f64]) -> Vec<f64> {
     let (n, order) = (rows.len(), terms.block() * terms.stages());
     let mut a = blocks(terms, rows);
@@ -220,7 +221,7 @@ pub fn bad_pivots_are_named<S: SubdomainFactors>(make: Make<S>) {
                     }
                 }
             }
-            // Columns above and left of it are cut by a subdomain of its own neighbours' absence: row 77 first of its own.
+            // Row 77 is the first row of the second subdomain, which cuts its columns above and left of it.
             let labels: Vec<u32> = (0..128).map(|i| u32::from(i >= 77)).collect();
             let cut = Subdomains::from_labels(&labels, 2).unwrap();
             let space = make(128 * b);
@@ -282,7 +283,7 @@ pub fn plans_are_those_of_the_host<S: SubdomainFactors>(make: Make<S>, read: imp
             check(&format!("{n} rows of two terms"), &Terms::kronecker(&system), &scattered);
         }
     }
-    // A level for every row, one level for all, a row that is coupled to every other, and rows without entries.
+    // A level for every row, one level for all rows, a row coupled to every other, and rows without entries.
     let n = 1000u32;
     let path: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (i, (i + 1).min(n - 1), 1.0)]).collect();
     let diagonal: Vec<_> = (0..n).map(|i| (i, i, 2.0)).collect();

@@ -118,7 +118,8 @@ pub fn matrices_come_from_device_memory(ordinal: usize) {
     }
 }
 
-/// A stream that does not end is given up at the time limit, with an error that names it; in a process of its own, whose limit is a second.
+/// Waiting for a stream that does not end stops at the time limit, with an error that names it. It runs in
+/// its own process, with a limit of a second.
 pub fn a_wait_for_a_gpu_ends(name: &str) {
     const ALONE: &str = "KRYLITH_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {

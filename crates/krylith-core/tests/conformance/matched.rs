@@ -4,7 +4,8 @@ use crate::common::times;
 use krylith_core::Solver;
 use krylith_core::matrix::Csr;
 
-/// A tridiagonal matrix of order `n` that is not symmetric, times `scale`, its rows moved down by seven places.
+/// A tridiagonal matrix of order `n` that is not symmetric, times `scale`, with its rows moved down by seven
+/// positions.
 pub fn moved(n: usize, scale: f64) -> Csr {
     let mut entries = Vec::new();
     for i in 0..n {

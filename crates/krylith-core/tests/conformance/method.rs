@@ -118,7 +118,8 @@ fn solve_from_zero<S: Space>(
     history
 }
 
-/// Every method reaches every outcome that it can, on a second solve too, and gives its reason for a breakdown.
+/// Every method reaches each of its possible outcomes, also on a second solve, and gives its reason for a
+/// breakdown.
 pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'static>(make: Make<S>) {
     let space = make(N);
     let a = PointBlock::csr(&space, &line(N), Precision::F64).unwrap();
@@ -397,8 +398,8 @@ pub fn cg_takes_the_sums_of_operators<S: PointBlockSum + BlockDiagonal>(make: Ma
     }
 }
 
-/// With a preconditioner that differs from one application to the next, each direction of the flexible form is conjugate to
-/// the last one, (A pₖ, pₖ₊₁) = 0, and those of the textbook's are not.
+/// With a preconditioner that changes between applications, each direction of the flexible form is conjugate
+/// to the previous one, (A pₖ, pₖ₊₁) = 0; those of the textbook form are not.
 pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
     let (n, steps) = (120, 7); // of one batch: its end multiplies too
     let (matrix, rhs) = (line(n), Random(63).numbers(n));
@@ -450,8 +451,8 @@ fn uneven(n: usize) -> Csr {
     Csr::from_triplets(n, n, &entries).unwrap()
 }
 
-/// FGMRES reaches the true residual with a preconditioner that is another one at every call, in as many iterations with one reduction as
-/// with three; GMRES, which takes it for a fixed one, does not in its first cycle.
+/// FGMRES reaches the true residual with a preconditioner that changes at every call, in as many iterations
+/// with one reduction as with three. GMRES assumes a fixed preconditioner and fails in its first cycle.
 pub fn fgmres_takes_preconditioners_that_vary<S: PointBlockSum>(make: Make<S>) {
     let n = 500;
     let (space, rhs) = (make(n), Random(70).numbers(n));

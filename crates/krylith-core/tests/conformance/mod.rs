@@ -324,7 +324,8 @@ pub fn updates_equal_a_fresh_operator<S: PointBlockSum>(make: Make<S>) {
     }
 }
 
-/// Operators of one pattern and the same coefficients, of which one after the other is given others: each multiplies with its own.
+/// Operators with one pattern and the same coefficients, which change one after the other: each multiplies
+/// with its own.
 pub fn operators_keep_their_coefficients<S: PointBlockSum>(make: Make<S>) {
     let mut rng = Random(81);
     for s in [1, 2] {

@@ -192,7 +192,8 @@ fn systems(rng: &mut Random) -> Vec<(&'static str, KroneckerSum)> {
     all
 }
 
-/// Every cycle, coarsening and smoother against dense algebra with the same P; then with other values and the same P.
+/// Every cycle, coarsening and smoother compared with dense algebra with the same P; then with other values
+/// and the same P.
 pub fn cycles_match_dense_algebra<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(71);
     for (what, mut k) in systems(&mut rng) {
@@ -230,7 +231,8 @@ pub fn cycles_match_dense_algebra<S: Coarsen>(make: Make<S>) {
     }
 }
 
-/// Values that do not differ by a factor, under the P of the first ones; and a fresh hierarchy of values that do.
+/// Values that differ by more than a factor, with the P of the first values; and a fresh hierarchy for values
+/// that differ by a factor.
 pub fn hierarchies_are_refreshed<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(72);
     for (what, mut k) in systems(&mut rng) {
@@ -347,7 +349,8 @@ pub fn iterations_do_not_grow<S: Coarsen>(make: Make<S>) {
     }
 }
 
-/// Every smoother solves, ILDU in fewer iterations than one sweep of Jacobi, and levels in f32 reach the same tolerance.
+/// Every smoother solves, ILDU in fewer iterations than one sweep of Jacobi, and levels in f32 reach the same
+/// tolerance.
 pub fn smoothers_precondition<S: Coarsen>(make: Make<S>) {
     let a = diffusion(20, 1e3);
     let of = |smoothing, precision| {

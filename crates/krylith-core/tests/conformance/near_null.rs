@@ -11,8 +11,8 @@ use krylith_core::precond::{
 };
 use krylith_core::{Outcome, Precision, Stop};
 
-/// An elastic bar of `nodes`, clamped at x = 0, its nodes joined by springs along the edges and the diagonals of the faces: a truss, whose rigid
-/// motions cost nothing. Springs along x are `stiff` times as stiff.
+/// A truss of `nodes`, clamped at x = 0: nodes joined by springs along the edges and the face diagonals, so
+/// that rigid motions need no energy. Springs along x are `stiff` times as stiff.
 pub fn truss(nodes: [usize; 3], stiff: f64) -> (Bsr, Vec<[f64; 3]>) {
     let [nx, ny, nz] = nodes;
     let n = nx * ny * nz;
@@ -57,8 +57,8 @@ fn options(smoothed: bool) -> MultilevelOptions {
     MultilevelOptions { cycle: Cycle::W, coarsening, ..MultilevelOptions::default() }
 }
 
-/// Levels of blocks of the number of vectors; A_c = R A P by products with unit vectors; two levels correct what R sees; cycles are symmetric and
-/// definite.
+/// Level blocks have the size of the number of vectors; A_c = R A P, checked by products with unit vectors;
+/// two levels correct what R restricts; cycles are symmetric and definite.
 pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(95);
     let (a, points) = truss([9, 5, 4], 1.0);
@@ -114,7 +114,7 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
     );
 }
 
-/// New values give the hierarchy that a new one has, P apart: of values that are all multiplied by the same number P is the same too.
+/// New values give a new hierarchy except for P; if all values change by the same factor, P is the same, too.
 pub fn near_null_hierarchies_are_refreshed<S: Coarsen>(make: Make<S>) {
     let mut rng = Random(96);
     let (a, points) = truss([8, 5, 5], 1.0);
@@ -134,7 +134,8 @@ pub fn near_null_hierarchies_are_refreshed<S: Coarsen>(make: Make<S>) {
     assert_eq!(applied(&space, &p, &x), before);
 }
 
-/// CG on the truss, and on one with stiffer springs along it: iterations stay with the rigid modes and grow without them.
+/// CG on the truss, and on one with stiffer springs along it: iterations stay constant with the rigid modes
+/// and grow without them.
 pub fn rigid_modes_keep_iterations<S: Coarsen>(make: Make<S>) {
     for stiff in [1.0, 10.0] {
         let of = |nodes: usize, rigid: bool| {
@@ -166,7 +167,8 @@ pub fn rigid_modes_keep_iterations<S: Coarsen>(make: Make<S>) {
     }
 }
 
-/// A scalar system with the vector that it maps to the smallest multiple: iterations as with constants, where these are that vector.
+/// A scalar system with its near-null vector: as many iterations as with constants for the system whose
+/// near-null vector they are.
 pub fn one_vector_of_a_scalar_system<S: Coarsen>(make: Make<S>) {
     let a: Csr = super::multilevel::diffusion(14, 100.0);
     // D A D with D of numbers from 1 to 1000: its near-null vector is 1 / D.

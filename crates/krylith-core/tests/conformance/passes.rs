@@ -14,7 +14,8 @@ use krylith_core::space::Space;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Sums with entries far from 1, zeros among them, empty rows and columns, and diagonal entries that are missing or cancel.
+/// Systems with entries far from 1, zeros among them, empty rows and columns, and diagonal entries that are
+/// missing or cancel.
 fn systems() -> Vec<(String, Terms<'static>)> {
     let mut rng = Random(131);
     let mut all = Vec::new();

@@ -3,7 +3,8 @@
 use crate::common::*;
 use krylith_core::Solver;
 
-/// The same program on each device, several GPUs among them: the same answers, with new values too, by every method.
+/// The same program on each device, several GPUs among them, gives the same solutions by every method, also
+/// with new values.
 pub fn the_same_program_gives_the_same(devices: &[String]) {
     let stages = super::distributed::grid(3, 1, 10);
     let line = super::method::line(700);
@@ -56,8 +57,8 @@ pub fn the_same_program_gives_the_same(devices: &[String]) {
     }
 }
 
-/// Two solvers on the same device or devices, each used by a thread of its own, 1,000 solves each: none waits for ever, and every
-/// answer is right.
+/// Two solvers on the same device or devices, each used by its own thread, 1,000 solves each: neither blocks
+/// for ever, and every solution is correct.
 pub fn two_solvers_at_once(device: &str) {
     let k = super::distributed::grid(3, 1, 8);
     let rhs = Random(72).numbers(k.rows());
@@ -79,8 +80,8 @@ pub fn two_solvers_at_once(device: &str) {
     });
 }
 
-/// Solvers on several threads ask for the same kernels and for different ones at the same time, and those after them for what is
-/// there already; each gets the answer that one thread of a CPU gets. Parts of each set-up add up.
+/// Solvers on several threads request the same and different kernels at the same time; later ones find them
+/// compiled. Each obtains the solution of one CPU thread. Parts of each set-up add up.
 pub fn solvers_on_many_threads(device: &str) {
     const CASES: [(usize, &str); 6] = [
         (1, "method=cg precond=jacobi"),

@@ -1,4 +1,5 @@
-//! Coarse levels of several ranks where systems are less tame: blocks, stages, no symmetry, and a rank that fails.
+//! Algebraic multigrid over several ranks for harder systems: blocks, stages, no symmetry, and a rank that
+//! fails.
 
 use super::Make;
 use super::applied;
@@ -14,8 +15,9 @@ use krylith_core::precond::{Border, Coarsen, CoarsenKind, Coarsening, Cycle, Mul
 use krylith_core::{Outcome, Precision, Stop};
 use std::sync::Arc;
 
-/// The hierarchy of several ranks is that of the whole, also where each coarsens its own nodes: its coarse systems are Pᵀ A P, it is symmetric, it is refreshed, and CG takes about as many iterations as on one
-/// rank.
+/// The hierarchy of several ranks acts on the whole system, also if each rank coarsens its own nodes. Its
+/// coarse systems are Pᵀ A P, it is symmetric and can be refreshed, and CG takes about as many iterations as
+/// on one rank.
 pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
     let scalar = diffusion(11, 100.0);
     let blocks = {
@@ -100,7 +102,7 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
                         let errors = dots(&errors.each_ref().map(|e| (&e[..], &e[..])))?;
                         Ok((sums, errors, history, c.levels().get(1).map(|level| level.nodes())))
                     });
-                    // Numbers of nodes are those of one rank where ranks have runs of rows, one after the other.
+                    // Node numbers equal those of one rank if ranks have contiguous rows in order.
                     let rows: Vec<u64> = both[0].iter().flat_map(|part| part.rows.iter().copied()).collect();
                     let in_order = rows.is_sorted();
                     let as_one = kind == CoarsenKind::Classical && border == Border::Global;
@@ -131,7 +133,8 @@ pub fn ranks_share_levels<S: Coarsen>(sizes: &[usize], make: Make<S>, share: Mak
     }
 }
 
-/// Two terms with blocks and stages, which are not symmetric: GMRES takes about as many iterations as on one rank, in every cycle.
+/// Two terms with blocks and stages, not symmetric: GMRES takes about as many iterations as on one rank, in
+/// every cycle.
 pub fn ranks_share_levels_of_blocks<S: Coarsen>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
     let ways = [
         (CoarsenKind::Classical, Cycle::V, 1),

@@ -1,5 +1,5 @@
-//! Ranks that share the rows of a product and all hold whole vectors: every mode against sums in twice the digits, the same bits on all
-//! ranks, and CG as on one rank.
+//! Ranks that share the rows of a product and all hold whole vectors: every mode compared with sums in twice
+//! the digits, the same bits on all ranks, and CG as on one rank.
 
 use super::Make;
 use super::distributed::MakeShare;
@@ -50,8 +50,8 @@ fn rows_of(lengths: &[usize], rng: &mut Random) -> Csr {
     Csr::new(n, n, row_ptr, col, values).unwrap()
 }
 
-/// What cuts must get right: empty rows at either end and everywhere, one dense row anywhere, one dense column, fewer rows than ranks, rows that
-/// tiles of a device share, and a law of powers.
+/// Hard cases for cuts: empty rows at either end and everywhere, one dense row anywhere, one dense column,
+/// fewer rows than ranks, rows that tiles of a device share, and power laws.
 fn matrices(rng: &mut Random) -> Vec<(String, Csr)> {
     let mut all = vec![
         ("5 in every row".to_string(), rows_of(&vec![5; 700], rng)),
@@ -102,8 +102,8 @@ fn reference(a: &Csr, x: &[f64]) -> Vec<(f64, f64)> {
     (0..a.rows()).map(row).collect()
 }
 
-/// Every mode on every number of ranks: error ≤ 1e-13 Σ |aᵢⱼ xⱼ|, the same bits on all ranks and every time, also where products follow each
-/// other with nothing between, and residuals.
+/// Every mode on every number of ranks: error ≤ 1e-13 Σ |aᵢⱼ xⱼ|, reproducible and the same bits on all
+/// ranks, also for consecutive products without synchronisation, and residuals.
 pub fn products_of_whole_vectors<S: SharedRows>(sizes: &[usize], make: MakeShare<S>) {
     let mut rng = Random(211);
     for (what, a) in &matrices(&mut rng) {

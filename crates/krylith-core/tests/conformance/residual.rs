@@ -1,4 +1,5 @@
-//! What the residual that certifies an answer must be, and what a solve says at the limits of double precision.
+//! Requirements on the residual that certifies a solution, and the reports of a solve at the limits of double
+//! precision.
 
 use super::Make;
 use super::distributed::{MakeShare, partitions};
@@ -84,8 +85,8 @@ impl Whole {
     }
 }
 
-/// Systems of whole numbers: every block size and number of stages, one pattern and two, structure inside the blocks, and rows
-/// longer than a tile.
+/// Systems of whole numbers: every block size and number of stages, one pattern and two, structure inside the
+/// blocks, and rows longer than a tile.
 fn systems() -> Vec<(String, Whole)> {
     let mut rng = Random(81);
     let mut all = Vec::new();
@@ -153,7 +154,8 @@ pub fn residuals_of_ranks_are_rounded_once<S: PointBlockSum>(sizes: &[usize], ma
     }
 }
 
-/// Right-hand sides whose squares overflow or vanish are solved, and an x that double precision does not hold is no answer.
+/// Right-hand sides whose squares overflow or underflow are solved; an x that overflows double precision is
+/// no solution.
 pub fn numbers_far_from_one_are_solved<S: PointBlockSum + 'static>(make: Make<S>) {
     const N: usize = 20;
     let space = make(N);
@@ -198,7 +200,8 @@ pub fn numbers_far_from_one_are_solved<S: PointBlockSum + 'static>(make: Make<S>
     }
 }
 
-/// Tolerances below what rounding x allows are named so, with the x of a backward stable solve and the bound that says so.
+/// Tolerances below what rounding of x allows are reported, with the x of a backward stable solve and the
+/// bound.
 pub fn the_limit_of_double_precision_is_named<S: PointBlockSum + 'static>(make: Make<S>) {
     // Columns of very different scales: |A||x| is far larger than b.
     let n = 40;

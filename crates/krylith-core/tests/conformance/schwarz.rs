@@ -1,4 +1,5 @@
-//! Restricted additive Schwarz: what every device must make of it. References are plain loops over dense matrices or over the plan.
+//! Restricted additive Schwarz: the required results on every device. References are plain loops over dense
+//! matrices or over the plan.
 
 use super::distributed::MakeShare;
 use super::{Make, applied};
@@ -172,7 +173,8 @@ impl<'a> Plain<'a> {
         norm(&left) / norm(&self.a)
     }
 
-    /// The result of an application by γ sweeps with what is outside of a run of `rows` rows from the sweep before; 0 rows are Jacobi.
+    /// Returns the result of an application by γ sweeps; rows outside a run of `rows` rows use the previous
+    /// sweep; 0 rows mean Jacobi.
     fn apply(&self, lu: &[f64], x: &[f64], sweeps: usize, rows: usize) -> Vec<f64> {
         let (b, n) = (self.b, self.plan.rows());
         let r: Vec<f64> =
@@ -274,7 +276,8 @@ pub fn schwarz_factors_match_the_textbook<S: ReadSchwarz>(make: Make<S>) {
     }
 }
 
-/// Sweeps of Alg. 2, and of Alg. 3 in a fixed order, are those of plain loops; many of either are a substitution.
+/// Sweeps of Alg. 2, and of Alg. 3 in a fixed order, equal those of plain loops; many sweeps of either
+/// converge to substitution.
 pub fn sweeps_of_solves_match_plain_loops<S: SchwarzFactors>(make: Make<S>) {
     let mut rng = Random(63);
     for b in 1..=8 {
@@ -312,8 +315,8 @@ pub fn sweeps_of_solves_match_plain_loops<S: SchwarzFactors>(make: Make<S>) {
     }
 }
 
-/// Sweeps of Alg. 1 in a fixed order are those of plain loops, and many in any order are exact; a warm start goes on where the last
-/// factors were.
+/// Sweeps of Alg. 1 in a fixed order equal those of plain loops, and many sweeps in any order are exact; a
+/// warm start continues from the last factors.
 pub fn sweeps_of_factors_match_plain_loops<S: ReadSchwarz>(make: Make<S>) {
     let mut rng = Random(64);
     for b in 1..=8 {
@@ -479,7 +482,8 @@ pub fn sweeps_on_trial_give_way<S: SchwarzFactors>(make: Make<S>) {
     assert_ne!(keys[0], keys[1], "recorded work no longer holds");
 }
 
-/// Rows of ranks are those of one, whoever owns which parts: an empty rank, several parts a rank, and rows without order.
+/// Results over ranks equal those of one rank, for any owner of the parts: an empty rank, several parts per
+/// rank, and unordered rows.
 pub fn schwarz_of_ranks<S: SchwarzFactors>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
     let mut rng = Random(67);
     let (b, n, parts) = (2, 150, 4);

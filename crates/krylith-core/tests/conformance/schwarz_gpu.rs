@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A plan of subdomains with these nodes each, the first of which that has a node gives its result; `more` says where fill may be.
+/// A plan of subdomains with these nodes each; the first subdomain that has a node gives its result; `more`
+/// adds positions of fill.
 fn plan_of(
     a: &Bsr,
     subdomains: &[Range<usize>],
@@ -172,7 +173,8 @@ impl Reference {
         sums
     }
 
-    /// v ← w − (strict triangle) v, outside of runs with the v before; rows ascending for L, descending for U, whose rows end with inv(D).
+    /// v ← w − (strict triangle) v, where rows outside a run use the previous v. Rows ascend for L and
+    /// descend for U, whose rows end with inv(D).
     fn solve_sweep(&self, plan: &SchwarzPlan, upper: bool, w: &[f64], v: &[f64], per: usize) -> Vec<f64> {
         let (b, size, n) = (plan.block, plan.block * plan.block, plan.rows());
         let mut new = v.to_vec();
@@ -204,7 +206,8 @@ impl Reference {
         new
     }
 
-    /// `sweeps` of both triangles with runs of `per` rows: one sweep of runs without end is substitution, runs of one row are Jacobi's.
+    /// `sweeps` of both triangles with runs of `per` rows: one sweep of unlimited runs is substitution, runs
+    /// of one row are Jacobi.
     fn apply(&self, plan: &SchwarzPlan, x: &[f64], sweeps: usize, per: usize) -> Vec<f64> {
         let (b, size, n) = (plan.block, plan.block * plan.block, plan.rows());
         let r: Vec<f64> = plan.node.iter().flat_map(|&i| x[i as usize * b..][..b].to_vec()).collect();
@@ -337,7 +340,8 @@ fn banded(rng: &mut Random, b: usize, n: usize, band: usize) -> Bsr {
     Bsr::new(b, n, n, row_ptr, col, values).unwrap()
 }
 
-/// Pivots that cannot be inverted are counted, the one of the lowest node is named, and random factors are not finite.
+/// Pivots that cannot be inverted are counted, the one of the lowest node is reported, and randomized factors
+/// are not finite.
 pub fn bad_pivots_of_subdomains_are_named(device: &Arc<Device>) {
     let mut rng = Random(16);
     for b in [1, 3, 8] {
@@ -387,7 +391,8 @@ fn grid_plan(cells: [usize; 3], b: usize) -> (Bsr, SchwarzPlan) {
         row_ptr: vec![0],
         ..SchwarzPlan::default()
     };
-    // Offsets of neighbours, ascending, and whether A has them; fill is where two neighbours of a lower row meet.
+    // Offsets of neighbours, ascending, with true if A has them; fill is where two neighbours of a lower row
+    // meet.
     let mut offsets = Vec::new();
     for (dx, dy, dz) in
         (-1i64..=1).flat_map(|z| (-1i64..=1).flat_map(move |y| (-1i64..=1).map(move |x| (x, y, z))))
@@ -426,7 +431,8 @@ fn grid_plan(cells: [usize; 3], b: usize) -> (Bsr, SchwarzPlan) {
     (Bsr::new(b, n, n, row_ptr, col, values).unwrap(), plan)
 }
 
-/// Milliseconds of a solve and of a factorisation, the bytes they must move, and how far randomized ones are from exact ones.
+/// Prints the milliseconds of a solve and of a factorisation, their least bytes, and the distance of
+/// randomized from exact ones.
 pub fn schwarz_speed(device: &Arc<Device>) {
     let bandwidth = device.read_bandwidth().unwrap();
     println!("bandwidth {:.0} GB/s", bandwidth / 1e9);

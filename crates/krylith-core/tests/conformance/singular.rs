@@ -1,4 +1,5 @@
-//! Systems that are singular, or nearly so: what is said of x is true of x, whatever the outcome, and x is finite.
+//! Singular and nearly singular systems: every statement about x is true, whatever the outcome, and x is
+//! finite.
 
 use crate::common::exact::{Exact, safe_norm};
 use crate::common::*;
@@ -30,7 +31,8 @@ fn solve(device: &str, a: &Csr, null: &[Vec<f64>], b: &[f64], x: &[f64], text: &
 }
 
 impl Solved {
-    /// What holds of every solve: x is finite, the residual is that of x, and converged is said of nothing else.
+    /// Requirements on every solve: x is finite, the residual is that of x, and only such a solve is called
+    /// converged.
     fn is_true(&self, target: f64, case: &str) {
         let (history, outcome) = (&self.solution.history, self.solution.outcome());
         assert!(self.x.iter().all(|x| x.is_finite()), "{case}: {outcome}, x = {:?}", self.x);
@@ -114,7 +116,8 @@ fn graph(rng: &mut Random, n: usize, first: usize, entries: &mut Vec<(u32, u32, 
     }
 }
 
-/// `parts` graphs side by side, perhaps with rows and columns scaled by the same powers of two; and their null vectors.
+/// Builds `parts` independent graphs, possibly with rows and columns scaled by the same powers of two, and
+/// their null vectors.
 fn bodies(rng: &mut Random, parts: usize, graded: bool) -> (Csr, Vec<Vec<f64>>) {
     let sizes: Vec<usize> = (0..parts).map(|_| 3 + rng.below(12)).collect();
     let n = sizes.iter().sum();
@@ -147,7 +150,8 @@ fn oblique(rng: &mut Random, null: &[Vec<f64>]) -> Vec<Vec<f64>> {
 const WAYS: [&str; 5] =
     ["", "precond=none method=gmres", "precond=jacobi method=cg", "precond=lu", "precond=ildu:shift=1e-3"];
 
-/// Symmetric systems with one to three null vectors, orthogonal or not, given or not, and b with parts along each.
+/// Symmetric systems with one to three null vectors, orthogonal or not, given or not, and b with components
+/// along each.
 pub fn null_vectors_leave_the_least_squares_answer(device: &str) {
     let mut rng = Random(301);
     for round in 0..120 {
@@ -188,7 +192,8 @@ pub fn null_vectors_leave_the_least_squares_answer(device: &str) {
     }
 }
 
-/// Empty rows and columns anywhere: x is finite, unknowns that no row reads keep their first value, and what is said is true.
+/// Empty rows and columns anywhere: x is finite, unknowns that no row reads keep their initial value, and the
+/// report is true.
 pub fn unknowns_of_empty_columns_keep_their_value(device: &str) {
     let mut rng = Random(302);
     let mut least_found = 0;
@@ -229,7 +234,8 @@ pub fn unknowns_of_empty_columns_keep_their_value(device: &str) {
     assert!(least_found > 0, "{least_found}");
 }
 
-/// Tolerances about as small as what rounding makes of a residual: the x that satisfied one is the x that comes back.
+/// Tolerances about as small as rounding of the residual: the returned x is the one that satisfied the
+/// tolerance.
 pub fn converged_is_said_of_the_x_that_comes_back(device: &str) {
     let mut rng = Random(303);
     let mut converged = 0;
@@ -288,7 +294,8 @@ pub fn any_first_guess_gives_a_finite_x(device: &str) {
     assert!(solved.solution.converged() && (solved.x[0] / 1e-230 - 1.0).abs() < 1e-6, "{:e}", solved.x[0]);
 }
 
-/// A pure Neumann problem on cells that grow by a half each: the limit of rounding is met whether constants are projected out or not.
+/// A pure Neumann problem on cells that grow by half: the limit of rounding is reported whether constants are
+/// projected out or not.
 pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
     let n = 30;
     let mut h: Vec<f64> = (0..n).map(|i| 1.5f64.powi(i)).collect();
@@ -327,8 +334,8 @@ pub fn null_vectors_do_not_hide_the_limit_of_rounding(device: &str) {
     }
 }
 
-/// One body that is held and one that is not: an attempt fails first, and then the part is found, b's component along it named, and x the
-/// least-squares answer.
+/// One fixed body and one floating body: the first attempt fails, then the floating part is found, b's
+/// component along it is reported, and x is the least-squares solution.
 pub fn a_part_that_nothing_holds_is_found_after_an_attempt(device: &str) {
     let mut rng = Random(304);
     for round in 0..30 {

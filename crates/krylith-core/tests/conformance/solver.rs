@@ -55,7 +55,8 @@ pub fn a_thousand_solves_of_two_solvers_at_once(device: &str) {
                 assert!(first.solve(b, &mut x).unwrap().converged(), "{step}");
                 assert!(residual(first.problem(), b, &x) <= 1.001e-9, "{step}");
                 if step % 100 == 0 {
-                    // The same right-hand side has the same answer, to the bit, whatever was solved in between.
+                    // The same right-hand side gives the same solution bit by bit, whatever was solved in
+                    // between.
                     let mut again = vec![0.0; n];
                     first.solve(&rhs[0], &mut again).unwrap();
                     assert_eq!(before.get_or_insert(again.clone()), &again, "{step}");
@@ -121,7 +122,8 @@ pub fn new_values_are_those_of_a_new_solver(device: &str) {
     }
 }
 
-/// Scalar matrices in blocks keep the order of their entries in a sum, each its own; what is refused changes nothing.
+/// Each scalar matrix of a sum, stored in blocks, keeps the order of its own entries; refused values change
+/// nothing.
 pub fn new_values_of_a_sum_come_as_it_was_given(device: &str) {
     let mut rng = Random(14);
     let blocks = random_kronecker(&mut rng, 2, 2, 20, 3, false, true);
@@ -233,7 +235,8 @@ fn free_path(n: usize) -> Csr {
     Csr::from_triplets(n, n, &triplets).unwrap()
 }
 
-/// What no x can solve is found before the first iteration and named; null vectors leave a least-squares answer.
+/// A system without a solution is detected and reported before the first iteration; null vectors give a
+/// least-squares solution.
 pub fn systems_without_a_solution_are_named_first(device: &str) {
     let mut a = laplace(6);
     for row in [17, 40] {
@@ -338,8 +341,8 @@ pub fn the_limit_of_iterations_decides_nothing(device: &str) {
     assert_eq!(solve(iterations + 1), (outcome, iterations));
 }
 
-/// New values that break what was found inside the blocks: the operator is set up anew, which is said, and the answer is
-/// right.
+/// New values that break the structure found inside the blocks: the operator is set up again, this is
+/// reported, and the solution is correct.
 pub fn values_may_break_a_structure(device: &str) {
     let mut rng = Random(14);
     let mut k = random_kronecker(&mut rng, 3, 1, 40, 4, true, true);
@@ -445,7 +448,8 @@ pub fn products_and_preconditioners_stand_by_themselves(device: &str) {
     assert_eq!(y, [3.0; 64]);
 }
 
-/// −div k grad on a cube of cells whose k differ by as much as `contrast`, with the 7-point stencil and u = 0 around it.
+/// −div k grad on a cube of cells whose k differ by up to `contrast`, with the 7-point stencil and u = 0
+/// around it.
 fn rock(side: usize, contrast: f64) -> Csr {
     let k = |i: usize| contrast.powf(((i * 7919) % 1009) as f64 / 1009.0);
     let face = |i: usize, j: usize| 2.0 / (1.0 / k(i) + 1.0 / k(j));
@@ -466,8 +470,8 @@ fn rock(side: usize, contrast: f64) -> Csr {
     Csr::from_triplets(n, n, &entries).unwrap()
 }
 
-/// Solves with one right-hand side after another, until one says that it climbed: how many there were before, with the iterations of the
-/// last before and of that one.
+/// Solves one right-hand side after another until the solver reports a change to a stronger preconditioner.
+/// Returns the number of earlier solves, with the iterations of the last earlier one and of that one.
 fn climbs(device: &str, a: &Csr, mut between: impl FnMut(&mut Solver)) -> Option<(usize, usize, usize)> {
     let mut solver = Solver::new(a, &options(device, "rtol=1e-8")).unwrap();
     let mut before = 0;
@@ -493,7 +497,8 @@ pub fn many_solves_repay_a_stronger_preconditioner(device: &str) {
     let (solves, before, after) = climbs(device, &a, |_| ()).expect("a stronger preconditioner pays");
     assert!(solves > 0 && after < before / 2, "{before} iterations, then {after}, after {solves} solves");
     assert_eq!(climbs(device, &a, |_| ()), Some((solves, before, after)));
-    // New values before every solve want a set-up each, which a stronger one would have to repay within one solve.
+    // New values before every solve require a set-up each, so a stronger one would have to pay off within one
+    // solve.
     assert_eq!(climbs(device, &a, |solver| solver.update_values(a.values()).unwrap()), None);
     let keep = |solver: &mut Solver| {
         solver.set_refresh(Refresh::Keep);

@@ -16,7 +16,8 @@ krylith_core::sweeps! {
     norm_squared: () [b] [] -> [bb] { bb += b * b; }
 }
 
-/// What a macro-made kernel reaches beside the copy of the driver, and what a launch costs in a graph and alone.
+/// Compares the bandwidth of a kernel made by the macro with the driver's copy, and a launch in a graph with
+/// a single one.
 pub fn sweeps_reach_the_bandwidth(device: &Arc<Device>) {
     assert_eq!(SWEEPS.len(), 2);
     let time = |space: &Cuda, rounds: usize, work: &mut dyn FnMut()| {

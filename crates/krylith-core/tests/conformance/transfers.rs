@@ -15,7 +15,8 @@ fn matrix(rows: Vec<Row>) -> Bsr {
     from_rows(n, &rows.into_iter().map(|row| row.into_iter().collect()).collect::<Vec<_>>())
 }
 
-/// Rows of 1 to `longest` random couplings near the diagonal, all negative, and a diagonal of their sum; not symmetric.
+/// Rows of 1 to `longest` random couplings near the diagonal, all negative, with their sum as diagonal; not
+/// symmetric.
 fn random_m_matrix(n: usize, longest: usize, seed: u64) -> Bsr {
     let mut rng = Random(seed);
     let reach = 3 * longest;
@@ -32,7 +33,8 @@ fn random_m_matrix(n: usize, longest: usize, seed: u64) -> Bsr {
     matrix((0..n).map(row).collect())
 }
 
-/// Entries of both signs, some zero; diagonal entries of both signs, and some missing; some rows empty, or the diagonal alone.
+/// Entries of both signs, some zero; diagonal entries of both signs, some missing; some rows empty or with
+/// the diagonal only.
 fn anything(n: usize, longest: usize, seed: u64) -> Bsr {
     let mut rng = Random(seed);
     let row = |i: usize| {
@@ -49,7 +51,8 @@ fn anything(n: usize, longest: usize, seed: u64) -> Bsr {
     matrix((0..n).map(row).collect())
 }
 
-/// Nine points on a grid of edge² nodes, whose couplings along y are `ratio` of those along x; each row's signs are turned where its number says so.
+/// Nine points on a grid of edge² nodes, whose couplings along y are `ratio` of those along x; `turned`
+/// selects rows whose signs are reversed.
 fn nine_points(edge: usize, ratio: f64, turned: fn(usize) -> bool) -> Bsr {
     let mut rows = vec![Row::new(); edge * edge];
     for (i, row) in rows.iter_mut().enumerate() {
@@ -72,8 +75,8 @@ fn nine_points(edge: usize, ratio: f64, turned: fn(usize) -> bool) -> Bsr {
     matrix(rows)
 }
 
-/// A grid, some of whose rows depend on thousands of nodes that do not depend on them: such rows go, and interpolate from far more nodes than
-/// others.
+/// A grid in which some rows depend on thousands of nodes that do not depend on them: such rows become fine
+/// points, and interpolate from far more nodes than others.
 fn long_rows(edge: usize, length: usize) -> Bsr {
     let a = grid(edge, 10.0);
     let n = a.rows();

@@ -145,8 +145,8 @@ pub fn updates_reach_all_gpus() {
     }
 }
 
-/// Runs of rows that each GPU cuts out itself, from the host and from the memory of either GPU: the answer of one GPU, in as many
-/// iterations where the preconditioner is the same, and again with new values.
+/// Each GPU cuts out its own contiguous rows, from the host or from the memory of either GPU. The solution is
+/// that of one GPU, in as many iterations if the preconditioner is the same, also with new values.
 pub fn runs_are_cut_on_the_gpus() {
     if all_gpus().len() < 2 {
         eprintln!("skipped: there is one GPU");

@@ -1,8 +1,9 @@
-//! Systems one after the other, of changing sizes and kinds, each answer checked, under a watch that says where a program stands that does
-//! not go on. `bench/stress` starts these; they are ignored otherwise.
+//! Solves systems of changing sizes and kinds one after the other and checks each solution; a watchdog
+//! reports where the program is if it hangs. `bench/stress` starts these tests, which are ignored otherwise.
 //!
-//! `KRYLITH_STRESS=FIRST:COUNT`: numbers of the systems, of which each decides everything about its own; `KRYLITH_STRESS_SECONDS`:
-//! after so many no other one is begun; `KRYLITH_STRESS_SILENCE`: the longest time without a solve. The last line that is printed says where it ended.
+//! `KRYLITH_STRESS=FIRST:COUNT`: numbers of the systems; a number determines everything about its system.
+//! `KRYLITH_STRESS_SECONDS`: time after which no further system begins. `KRYLITH_STRESS_SILENCE`: the longest
+//! time without a solve. The last printed line gives the number at the end.
 
 use crate::common::{Random, by_rows, minus, norm, random_bsr, random_kronecker, times};
 use krylith_core::device::cuda::{Buffer, Device};
@@ -59,7 +60,8 @@ pub fn solves(device: &Arc<Device>) {
     println!("\n{{\"first\": {first}, \"next\": {next}, \"solves\": {solved}, \"seconds\": {seconds:.1}}}");
 }
 
-/// What a process does that has just started: three systems, the last one of blocks of three from device memory, while kernels are compiled.
+/// The work of a freshly started process: three systems, the last one of blocks of three from device memory,
+/// while kernels are compiled.
 pub fn start(device: &Arc<Device>) {
     let [first, _] = range("0:1");
     watch();
@@ -195,7 +197,8 @@ fn check(
     SOLVED.fetch_add(1, Relaxed);
 }
 
-/// A grid of nodes with `b` unknowns each, coupled to their neighbours; `wind` makes it unsymmetric. Diagonally dominant.
+/// A grid of nodes with `b` unknowns each, coupled to their neighbours; `wind` makes it unsymmetric.
+/// Diagonally dominant.
 fn grid([nx, ny, nz]: [usize; 3], wind: f64, b: usize, rng: &mut Random) -> Bsr {
     let n = nx * ny * nz;
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::<u32>::new(), Vec::new());

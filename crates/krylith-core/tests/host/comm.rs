@@ -73,7 +73,8 @@ const WAITS: [(&str, Wait); 3] = [
     ("channel", |comm| comm.channel(&everybody(comm)).map(drop)),
 ];
 
-/// Runs a team of which rank `bad` ends by `end` while the others wait; gives what each got, `bad` being skipped.
+/// Runs a team in which rank `bad` ends by `end` while the others wait; returns the result of every other
+/// rank.
 ///
 /// Besides the waits above one waits in an exchange.
 fn others_get(size: usize, bad: usize, end: fn(Arc<TeamRank>), check: impl Fn(&str, Error) + Sync) {

@@ -1,4 +1,5 @@
-//! What is told of a system before it is solved, on one rank and on three, against dense matrices; and scaling by it.
+//! Diagnosis of a system before it is solved, on one rank and on three, compared with dense matrices; and
+//! scaling by it.
 
 use crate::common::*;
 use krylith_core::comm::{Communicator, Solo, Team};
@@ -164,8 +165,8 @@ fn no_x_comes_below_the_floor_of_empty_rows() {
     assert!(some > 30, "{some} systems had empty rows");
 }
 
-/// A path with free ends, its second half scaled by `factor` rows-wise: constants are null vectors of A, and of Aᵀ where
-/// the factor is 1.
+/// A path with free ends, with the rows of its second half scaled by `factor`: constants are null vectors of
+/// A, and of Aᵀ if the factor is 1.
 fn path(n: usize, factor: f64) -> Csr {
     let mut entries = Vec::new();
     for i in 0..n as u32 - 1 {

@@ -47,7 +47,8 @@ fn cbcg_of_ranks() {
     cbcg::cbcg_of_ranks(&[2, 3, 4], &share);
 }
 
-/// Two fields at each of `nodes` nodes, which couple with nodes far away too: columns of other ranks stand before own ones, and after.
+/// Two fields at each of `nodes` nodes, with couplings to distant nodes too: columns of other ranks precede
+/// and follow own ones.
 fn fields(nodes: usize) -> Csr {
     let mut entries = Vec::new();
     for i in 0..nodes {

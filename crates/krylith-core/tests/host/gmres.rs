@@ -401,7 +401,8 @@ fn bases_are_orthogonal_whatever_the_preconditioner() {
         let mut x = space.vector().unwrap();
         let history = gmres.solve(&space, &a, Some(&varying), &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!((history.iterations, history.restarts), (m, 0), "the basis must be whole");
-        // H describes what was applied: the recurrence's last residual, which the true one replaced, falls to it.
+        // H describes the operators that were applied: the recurrence's last residual, replaced by the true
+        // one, would be that small.
         let (last, before) = (history.true_relative_residual, history.residuals[m - 1]);
         assert!(last <= before * (1.0 + 1e-9), "{orthogonalization:?}: {last:e} after {before:e}");
         let error = departure(&gmres, m);
@@ -422,7 +423,8 @@ fn variants_agree_in_the_first_cycle() {
     }
 }
 
-/// GMRES(100), right-preconditioned by point Jacobi, b = ones: the residual after the first iteration below `bound`.
+/// GMRES(100), right-preconditioned by point Jacobi, b = ones: returns the first iteration with a residual
+/// below `bound`.
 fn first_below(path: &std::path::Path, bound: f64, orthogonalization: Orthogonalization) -> (usize, String) {
     let a = krylith_core::io::read_matrix(path).unwrap().matrix.into_csr();
     let space = Cpu::new(a.rows(), 1);

@@ -35,8 +35,9 @@ fn positions(plan: &Plan) -> Vec<Vec<u32>> {
     plan.ptr.windows(2).map(|w| plan.rows[w[0]..w[1]].to_vec()).collect()
 }
 
-/// Block ILU(k) of each list of rows, eliminated in its order, from the textbook: levels of fill of all pairs, then IKJ
-/// elimination on the pairs kept. L and U are those of (I + L) D (I + U), with D⁻¹ on the diagonal.
+/// Block ILU(k) of each list of rows, eliminated in its order, from the textbook: levels of fill of all
+/// pairs, then IKJ elimination on the kept pairs. L and U are those of (I + L) D (I + U), with D⁻¹ on the
+/// diagonal.
 fn reference(a: &Bsr, subdomains: &[Vec<u32>], fill: usize) -> Blocks {
     let m = a.block();
     let mut all = Blocks::new();
@@ -156,8 +157,8 @@ fn options(fill: usize) -> IlduOptions {
     IlduOptions { fill, ..IlduOptions::default() }
 }
 
-/// Compares factors and application with the reference, eliminated in the natural order of each subdomain or, where the
-/// plan chose another, by position.
+/// Compares factors and application with the reference, eliminated in the natural order of each subdomain or,
+/// if the plan chose another order, by position.
 fn check(
     terms: &Terms,
     assembled: &Bsr,
@@ -298,7 +299,8 @@ fn full_fill_is_a_direct_solve() {
     }
 }
 
-/// A shuffled numbering is repaired inside a subdomain: the factors are those of a good order, not of the shuffled one.
+/// A shuffled numbering is repaired inside a subdomain: the factors are those of a good order, not of the
+/// shuffled one.
 #[test]
 fn a_numbering_without_neighbourhood_is_replaced() {
     let mut rng = Random(6);

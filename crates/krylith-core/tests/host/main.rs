@@ -1,6 +1,7 @@
 //! What the host runs by itself: methods, preconditioners and partitions on the CPU, ranks that are threads.
 //!
-//! One binary, for each one links the whole library. A test has its own only if it needs its own harness or allocator.
+//! One binary, because each one links the whole library. A test has its own only if it needs its own harness
+//! or allocator.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -74,8 +74,8 @@ fn blocks_and_kronecker_sums_are_taken_entry_by_entry() {
 
 #[test]
 fn long_paths_need_no_stack_and_work_is_bounded() {
-    // Row i has columns i and i + 1, the last one column 0 alone. The diagonal leaves it over, and the only path to the free
-    // column goes through all rows.
+    // Row i has columns i and i + 1, the last row only column 0. The diagonal leaves the last row unmatched,
+    // and the only path to the free column passes through all rows.
     let n = 200_000u32;
     let mut entries: Vec<_> = (0..n - 1).flat_map(|i| [(i, i, 1.0), (i, i + 1, 1.0)]).collect();
     entries.push((n - 1, 0, 1.0));

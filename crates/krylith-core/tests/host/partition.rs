@@ -1,4 +1,5 @@
-//! Parts of a system: halos, numbering and products, cut in one process and over ranks, against the whole system.
+//! Parts of a system: halos, numbering and products, cut in one process and over ranks, compared with the
+//! whole system.
 
 use crate::common::{Random, by_rows, distance, random_kronecker};
 use krylith_core::comm::{Communicator, Solo, Team};
@@ -8,7 +9,8 @@ use krylith_core::partition::{Halo, Part, Partition, RowBlocks, Rows, distribute
 use krylith_core::{Error, Result};
 use std::borrow::Cow;
 
-/// Partitions of n rows over `ranks`: random, contiguous, all rows on the last rank, one empty rank in the middle.
+/// Partitions of n rows over `ranks`: random, contiguous, all rows on the last rank, one empty rank in the
+/// middle.
 fn partitions(rng: &mut Random, n: usize, ranks: usize) -> Vec<(&'static str, Partition)> {
     let make = |owner: Vec<u32>| Partition::new(owner, ranks).unwrap();
     let middle = (ranks / 2) as u32;

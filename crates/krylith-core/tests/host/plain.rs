@@ -1,5 +1,5 @@
-//! The smallest device: one thread, plain loops, and nothing but what the traits of a device require. It shows what a port must write,
-//! and that what has a body in the traits works without one of its own.
+//! The smallest device: one thread, plain loops, and only the required methods of a device's traits. It shows
+//! what a port must implement, and that the provided methods of the traits work.
 
 use crate::conformance;
 use krylith_core::comm::{Communicator, Solo};
@@ -56,7 +56,8 @@ fn rounded(precision: Precision, value: f64) -> f64 {
     if precision == Precision::F64 { value } else { f64::from(value as f32) }
 }
 
-/// Numbers that are summed before their sum is added to the whole: rounding then grows more slowly with the length.
+/// Numbers are summed in runs, and the sum of a run is added to the total: rounding then grows more slowly
+/// with the length.
 const RUN: usize = 16;
 
 fn dot(x: &[f64], y: &[f64]) -> f64 {

@@ -6,7 +6,8 @@ use krylith_core::matrix::Csr;
 use krylith_core::solver::{EventKind, Solution};
 use krylith_core::{Problem, Solver};
 
-/// The Laplacian of a square with f = 1, whose boundary values are held by a penalty on the diagonal, and x of it.
+/// The Laplacian of a square with f = 1, whose boundary values are imposed by a penalty on the diagonal, and
+/// its x.
 fn penalised(side: usize, penalty: f64, convection: f64) -> (Csr, Vec<f64>, Vec<f64>) {
     let n = side * side;
     let value = |i: usize| 1.0 + (i % side) as f64 / side as f64;

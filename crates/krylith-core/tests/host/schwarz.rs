@@ -72,7 +72,8 @@ fn methods_converge_faster_with_overlap_and_fill() {
         let (plain, overlapping) =
             (with("ras:parts=4,overlap=0"), with("ras:parts=4,overlap=2,fill=1,solve=random"));
         assert!(overlapping < plain && plain < jacobi, "{method}: {overlapping}, {plain}, {jacobi}");
-        // Five sweeps of either kind are nearly exact, whose factors and solves take about as many iterations.
+        // Five sweeps of either kind are nearly exact: they need about as many iterations as exact factors
+        // and solves.
         let exact = with("ras:parts=4,overlap=2,fill=1,factor=exact,solve=exact");
         assert!(overlapping as f64 <= 1.15 * exact as f64 + 1.0, "{method}: {overlapping} for {exact}");
         let jacobi = with("ras:parts=4,overlap=2,fill=1,solve=jacobi,gamma=10,order=rcm,deterministic");
@@ -98,7 +99,8 @@ fn reports_say_what_ras_is() {
         assert!(info.parameters.contains(&(key.into(), Value::Count(value))), "{key}: {:?}", info.parameters);
     }
     assert!(solution.events.iter().all(|e| e.kind != EventKind::Fallback), "{:?}", solution.events);
-    // New values with which one sweep from the old factors is far off: exact ones take their place, and the solution says so.
+    // New values for which one sweep from the old factors is far off: exact factors replace them, and the
+    // solution reports it.
     let options: Options = "device=cpu precond=ras:eta=1,fdp=1 method=gmres".parse().unwrap();
     let mut solver = Solver::new(&problem, &options).unwrap();
     solver.solve(&b, &mut x).unwrap();

@@ -293,8 +293,9 @@ fn a_kronecker_sum_whose_structure_breaks_gets_another_operator() {
     assert!(residual(solver.problem(), &b, &x) <= 1e-10);
 }
 
-/// 1-D convection, and rows of sizes over sixteen orders: matrices that f32 rounds. A pass against the given system follows as long as one
-/// helps, no x is worse than the first guess, and what rounding allows is said of the given system.
+/// 1-D convection, and rows with sizes over sixteen orders of magnitude: matrices that f32 rounds. Refinement
+/// with the given system follows as long as it helps, no x is worse than the initial guess, and the rounding
+/// limit refers to the given system.
 #[test]
 fn storage_in_f32_reaches_what_the_given_system_allows() {
     let n = 500;

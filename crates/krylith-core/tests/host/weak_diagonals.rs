@@ -23,12 +23,8 @@ fn matched_rows_have_factors() {
         let mut x = vec![0.0; UNKNOWNS];
         let solution = solver.solve(&rhs(&a), &mut x).unwrap();
         assert!(solution.converged() && solution.matched, "{precision}: {:?}", solution.outcome());
-        // Once the rows are where they belong the factors are those of a tridiagonal matrix: nothing is left out.
-        assert!(
-            solution.history.iterations <= most,
-            "{precision}: {} iterations",
-            solution.history.iterations
-        );
+        // With matched rows the factors are those of a tridiagonal matrix: nothing is dropped.
+        assert!(solution.history.iterations <= most, "{precision}: {} iterations", solution.history.iterations);
         assert!(error(&x) < 1e-7, "{precision}: {:e}", error(&x));
         solver.update_values(twice.values()).unwrap();
         x.fill(0.0);

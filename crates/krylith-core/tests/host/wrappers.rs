@@ -39,7 +39,8 @@ fn neumann(m: usize, d: u32) -> Csr {
     Csr::from_triplets(n, n, &entries).unwrap()
 }
 
-/// Velocities (Dirichlet) and a stabilised pressure on m×m nodes, 3 unknowns a node: constant pressures are lost.
+/// Velocities (Dirichlet) and a stabilised pressure on m×m nodes, 3 unknowns per node: constant pressures are
+/// a null space.
 fn enclosed_flow(m: usize) -> Bsr {
     let n = m * m;
     let mut entries = Vec::new();

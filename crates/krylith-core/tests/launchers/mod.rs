@@ -1,7 +1,8 @@
-//! The launchers of MPI on this machine, each with the library that its ranks use: tests of ranks run under all of them.
+//! The launchers of MPI on this machine, each with the library for its ranks: tests of ranks run under all of
+//! them.
 //!
-//! `mpirun` as the shell finds it, and those of the installations whose folders `KRYLITH_TEST_MPI` lists, as PATH lists folders. A
-//! library with the standard ABI in such an installation counts as one more.
+//! `mpirun` as the shell finds it, and those of the installations whose folders `KRYLITH_TEST_MPI` lists, as
+//! PATH lists folders. A library with the standard ABI in such an installation counts as one more.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,7 +55,8 @@ impl Launcher {
         if self.is_open_mpi() { "Open MPI" } else { "MPICH" }
     }
 
-    /// The command that starts so many ranks of what is added to it, on one host and with more ranks than cores.
+    /// Returns the command that starts `ranks` ranks of the program added to it, on one host and possibly
+    /// with more ranks than cores.
     pub fn command(&self, ranks: usize) -> Command {
         let mut command = Command::new(&self.program);
         command.args(self.options());
@@ -76,7 +78,8 @@ impl Launcher {
         options
     }
 
-    /// What lets a job go on where a rank dies. The launchers of Open MPI 5 and MPICH can do so too, and often hang or die of it.
+    /// Options that let a job continue when a rank dies. The launchers of Open MPI 5 and MPICH support this
+    /// too, but often hang or die of it.
     #[allow(dead_code)] // by some tests
     pub fn lets_live(&self) -> Option<&'static [&'static str]> {
         (self.open_mpi == Some(4)).then_some(&["--mca", "orte_enable_recovery", "1"][..])

@@ -1,5 +1,6 @@
-//! Two hosts on one machine: network namespaces joined by a pair of virtual links, each with a host name of its own, and
-//! `mpirun` between them over TCP. Needs the rights of an administrator, `ip` and Open MPI; the tests are ignored elsewhere.
+//! Two hosts on one machine: network namespaces joined by a pair of virtual links, each with its own host
+//! name, and `mpirun` between them over TCP. The tests need administrator rights, `ip` and Open MPI, and are
+//! ignored elsewhere.
 
 use crate::{GONE, ranks, run};
 use krylith_core::comm::{Communicator, Team};
@@ -48,12 +49,13 @@ impl Hosts {
             output("ip", &["-n", name, "addr", "add", &format!("{address}/24"), "dev", "net0"])?;
             output("ip", &["-n", name, "link", "set", "lo", "up"])?;
             output("ip", &["-n", name, "link", "set", "net0", "up"])?;
-            // The launcher tells its other half that a rank has ended, and would try for a quarter of an hour; this is 13 s.
+            // The launcher tells its remote half that a rank has ended, and would retry for a quarter of an
+            // hour; this limits it to 13 s.
             let retries = "echo 5 > /proc/sys/net/ipv4/tcp_retries2";
             output("ip", &["netns", "exec", name, "sh", "-c", retries])?;
         }
-        // What ssh would do: the first argument is the host, the others are a command for its shell. Where that host dies this side
-        // of ssh ends later than the connection.
+        // A replacement for ssh: the first argument is the host, the others are a command for its shell. If
+        // that host dies, this side of ssh ends later than the connection.
         let agent = format!(
             "#!/bin/sh\nhost={b}\n[ \"$1\" = {} ] && host={a}\nshift\n\
              ip netns exec $host unshare --uts sh -c 'hostname \"$0\"; eval \"$1\"' $host \"$*\"\n\

@@ -1,12 +1,14 @@
-//! A communicator whose messages take longer: a slow network on one machine, also where its kernel cannot delay packets.
+//! A communicator with delayed messages: a slow network on one machine, also if its kernel cannot delay
+//! packets.
 
 use krylith_core::Result;
 use krylith_core::comm::{Channel, Communicator, HostShare, Message};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The ranks of another communicator, with a network between them that takes `delay` for every message: a halo, a sum or a
-/// message of set-up is complete no sooner than `delay` after this rank began it and all others brought their part.
+/// The ranks of another communicator, with a network that takes `delay` for every message. A halo exchange, a
+/// sum or a message of a set-up completes no sooner than `delay` after this rank began it and all others have
+/// contributed.
 pub struct Delayed {
     inner: Arc<dyn Communicator>,
     delay: Duration,

@@ -104,7 +104,8 @@ fn all_to_all(comm: &dyn Communicator) {
     }
 }
 
-/// How many numbers `from` sends to `to` in graph `graph`; about half of all pairs, some in one direction alone.
+/// Returns how many numbers `from` sends to `to` in graph `graph`; about half of all pairs exchange, some in
+/// one direction only.
 fn length(graph: u64, from: usize, to: usize) -> usize {
     let pair = mix(&[graph, from.min(to) as u64, from.max(to) as u64]);
     if from == to || pair % 2 == 0 {
@@ -118,8 +119,8 @@ fn length(graph: u64, from: usize, to: usize) -> usize {
     }
 }
 
-/// A rank's messages in a graph. Sent ranges begin one after another with a gap of one, received ones stand in
-/// descending rank.
+/// Returns a rank's messages in a graph. Sent ranges follow one another with a gap of one; received ranges
+/// are in descending order of ranks.
 fn messages(graph: u64, rank: usize, size: usize) -> Vec<Message> {
     let linked = |q: usize| q != rank && mix(&[graph, rank.min(q) as u64, rank.max(q) as u64]) % 2 == 1;
     let neighbours: Vec<usize> = (0..size).filter(|&q| linked(q)).collect();

@@ -28,7 +28,8 @@ fn matrix() -> Csr {
     Csr::from_triplets(SIDE.pow(3), SIDE.pow(3), &entries).unwrap()
 }
 
-/// Solves by CG in every form, each rank with a slab, and gives a line that tells every bit of answers and histories.
+/// Solves by CG in every form, with a slab per rank, and returns a line that contains every bit of solutions
+/// and histories.
 pub fn answer(comm: &Arc<dyn Communicator>) -> Result<String> {
     let terms = Terms::csr(&matrix())?;
     let n = terms.block_rows();

@@ -1,9 +1,9 @@
 //! Readers and parsers against damaged input: whatever comes in, they answer, with a value or an error.
 //!
-//! `cargo xtask fuzz` runs it for long; as a test it does 2,000 runs of each target. A find is a panic, a run of more than
-//! [`LONGEST`], more than [`MOST_BYTES`] of memory at once, or an answer that contradicts itself. Inputs come from samples
-//! by mutation ([`mutate`]); one that brings a new kind of answer becomes a sample too, which serves in place of a
-//! compiler's coverage. All follows from the seed.
+//! `cargo xtask fuzz` runs it for a long time; as a test it makes 2,000 runs of each target. A finding is a
+//! panic, a run longer than [`LONGEST`], more than [`MOST_BYTES`] of memory at once, or a result that
+//! contradicts itself. Inputs are mutations of samples ([`mutate`]). An input that gives a new kind of result
+//! becomes a sample, too, which replaces a compiler's coverage. The seed determines everything.
 
 mod memory;
 mod mutate;

@@ -1,4 +1,5 @@
-//! The artery: its mesh, conservation of mass, Newton's method over time steps, and texts of nonlinear problems.
+//! The artery: its mesh, conservation of mass, Newton's method over time steps, and texts of nonlinear
+//! problems.
 
 use crate::common::newton::{jacobian_error, newton, noise};
 use krylith_core::newton::NonlinearSystem;

@@ -5,7 +5,8 @@ use krylith_core::newton::{Forcing, Newton, NewtonOptions, NonlinearSystem};
 use krylith_problems::cavity::Cavity;
 use krylith_problems::nonlinear::{self, Cells, Field, NonlinearProblem};
 
-/// Where Ghia, Ghia and Shin give u on the vertical centre line (their Table I), and u at Re 100, 400 and 1000.
+/// Positions at which Ghia, Ghia and Shin give u on the vertical centre line (their Table I), and u at Re
+/// 100, 400 and 1000.
 const Y: [f64; 15] = [
     0.9766, 0.9688, 0.9609, 0.9531, 0.8516, 0.7344, 0.6172, 0.5, 0.4531, 0.2813, 0.1719, 0.1016, 0.0703,
     0.0625, 0.0547,
@@ -24,8 +25,8 @@ const U: [[f64; 15]; 3] = [
         -0.38289, -0.29730, -0.22220, -0.20196, -0.18109,
     ],
 ];
-/// Where they give v on the horizontal centre line (Table II), and v; at x = 0.9063 their v at Re 400 is known to be a misprint, and
-/// that place is left out.
+/// Positions at which they give v on the horizontal centre line (Table II), and v. At x = 0.9063 their v at
+/// Re 400 is known to be a misprint, so that position is omitted.
 const X: [f64; 14] = [
     0.9688, 0.9609, 0.9531, 0.9453, 0.8594, 0.8047, 0.5, 0.2344, 0.2266, 0.1563, 0.0938, 0.0781, 0.0703,
     0.0625,
@@ -44,8 +45,9 @@ const V: [[f64; 14]; 3] = [
         0.32627, 0.30353, 0.29012, 0.27485,
     ],
 ];
-/// The smallest u, and the smallest and the largest v, by Ghia, Ghia and Shin, and on 1024 x 1024 cells by Marchi, Suero and Araki
-/// (2009). They agree within 2.5 % but for the smallest v at Re 100, where the older table is 3.3 % off.
+/// The smallest u, and the smallest and the largest v, by Ghia, Ghia and Shin, and on 1024 x 1024 cells by
+/// Marchi, Suero and Araki (2009). They agree within 2.5 %, except for the smallest v at Re 100, where the
+/// older table is 3.3 % off.
 const GHIA: [[f64; 3]; 3] =
     [[-0.21090, -0.24533, 0.17527], [-0.32726, -0.44993, 0.30203], [-0.38289, -0.51550, 0.37095]];
 const MARCHI: [[f64; 3]; 3] =
@@ -108,8 +110,8 @@ fn at(line: &[f64], place: f64) -> f64 {
     line[i] + (scaled - i as f64) * (line[i + 1] - line[i])
 }
 
-/// The largest differences: from the tables, over the speed of the lid, which is 1; and of the extremes from those of Marchi and others,
-/// and of Ghia and others, each over its own.
+/// Returns the largest differences: from the tables, relative to the speed of the lid, which is 1; and of the
+/// extremes from those of Marchi and others, and of Ghia and others, each relative to their value.
 fn errors(cavity: &Cavity, x: &[f64], which: usize) -> [f64; 3] {
     let (u, v) = (cavity.vertical(x, 0), cavity.horizontal(x, 1));
     let worst = |line: &[f64], places: &[f64], values: &[f64]| {
@@ -164,8 +166,9 @@ fn creeping_flow_is_symmetric() {
     assert_eq!(cavity.reynolds(), 1e-6);
 }
 
-/// F of the flow with the stream function sin²(πx) sin²(πy), which is at rest on all walls, against what the equations make of it: the
-/// largest error of inner rows, over hₓ h_y, and of the vorticity's rows at walls, over h.
+/// Compares F of the flow with stream function sin²(πx) sin²(πy), at rest on all walls, with the exact value
+/// of the equations. Returns the largest error of inner rows, over hₓ h_y, and of the vorticity's rows at
+/// walls, over h.
 fn truncation(nodes: [usize; 2], re: f64) -> [f64; 2] {
     use std::f64::consts::PI;
     let mut cavity = Cavity::new(nodes, re).unwrap();

@@ -28,7 +28,8 @@ fn at(flow: &Flow, t: f64) -> Vec<f64> {
 fn an_unsteady_flow_is_met() {
     let error = |n: usize, steps: usize| {
         let (mesh, outside) = cube(n);
-        // The pressure is given on one side: in one node it would draw in what flows in through the others by their error.
+        // The pressure is prescribed on one side; in a single node it would balance the error of the inflow
+        // through the others.
         let points = mesh.points().iter().zip(&outside);
         let fixed = points.map(|(x, &out)| [out, out, out, x[0] == 1.0]).collect();
         let mut flow = Flow::new(mesh, FLUID, fixed).unwrap();

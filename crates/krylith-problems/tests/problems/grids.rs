@@ -1,4 +1,5 @@
-//! Reservoir and radiation: matrices against formulas written out cell by cell, and what physics promises of them.
+//! Reservoir and radiation: matrices compared with formulas written out cell by cell, and their physical
+//! properties.
 
 use std::path::{Path, PathBuf};
 
@@ -240,7 +241,8 @@ fn three_temperatures_stay_positive_and_the_secant_keeps_their_bounds() {
     }
 }
 
-/// Neither conduction nor exchange makes energy: but for the driven face, columns sum to heat capacities over dt.
+/// Neither conduction nor exchange creates energy: columns sum to heat capacities over dt, plus the flux
+/// through the driven face.
 #[test]
 fn radiation_keeps_energy() {
     for (spec, b) in [

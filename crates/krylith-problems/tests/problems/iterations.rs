@@ -1,7 +1,7 @@
 //! How hard the generated duct is: GMRES(30) with right point-block Jacobi, to 1e-6 from x = 0.
 //!
-//! `cargo test -p krylith-problems --test problems iterations -- --ignored --nocapture`. TARGETS: 121–141 iterations on
-//! 8³ nodes, 233–329 on 12³, 300–722 on 16³ (ν = 0.01 and 1).
+//! `cargo test -p krylith-problems --test problems iterations -- --ignored --nocapture`. TARGETS: 121–141
+//! iterations on 8³ nodes, 233–329 on 12³, 300–722 on 16³ (ν = 0.01 and 1).
 
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_problems::{Generated, SystemKind, generate};
@@ -50,7 +50,8 @@ fn multiply(a: &Csr, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Iterations of GMRES(30) to a residual of 1e-6·‖rhs‖, at most `most`, and the true relative residual reached.
+/// Returns the iterations of GMRES(30) to a residual of 1e-6·‖rhs‖, at most `most`, and the true relative
+/// residual.
 fn gmres(generated: &Generated, most: usize) -> (usize, f64) {
     const M: usize = 30;
     let SystemKind::Kronecker(system) = &generated.system else { panic!("stages expected") };

@@ -1,4 +1,5 @@
-//! The pressure equation of a multiphase flow: order of convergence, exact layers, structure, and where phases are.
+//! The pressure equation of a multiphase flow: order of convergence, exact layers, structure, and position of
+//! the phases.
 
 use crate::common::lu::Lu;
 use krylith_core::matrix::Csr;
@@ -12,8 +13,8 @@ fn solve(a: &Csr, b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// Largest error for p = cos(πx) cos(2πy) cos(πz/4) in the box 1×1×2 under walls and an outlet at z = 2, where p = 0, and
-/// 1/ρ = 2 + cos(πx) cos(πz/2), which varies by a factor of 3.
+/// Returns the largest error for p = cos(πx) cos(2πy) cos(πz/4) in the box 1×1×2 with walls and an outlet at
+/// z = 2, where p = 0, and 1/ρ = 2 + cos(πx) cos(πz/2), which varies by a factor of 3.
 fn manufactured(n: usize) -> f64 {
     let h = 1.0 / n as f64;
     // Cells twice as long along z, as the problem has them.
@@ -47,7 +48,7 @@ fn pressures_converge_with_order_2() {
     assert!(errors[2] < 0.006, "{errors:?}");
 }
 
-/// Two layers under an even inflow from below: p is piecewise linear and the method exact, whatever the contrast.
+/// Two layers with a uniform inflow from below: p is piecewise linear and the method exact for any contrast.
 #[test]
 fn two_layers_are_solved_exactly() {
     for (axis, heavy) in [(0, 1e3), (1, 1e6), (2, 1e-3)] {
@@ -58,7 +59,7 @@ fn two_layers_are_solved_exactly() {
         open[axis][1] = true;
         let projection = Projection::new(cells, [h; 3], open).unwrap();
         let density: Vec<f64> = (0..n).map(|i| if i < border { heavy } else { 1.0 }).collect();
-        // u* enters through the first face and is 0 elsewhere; after the projection it is the same everywhere.
+        // u* enters through the first face and is 0 elsewhere; after the projection it is uniform.
         let mut velocity = Faces::new(cells);
         velocity.across[axis][0] = flux;
         let mut rhs = vec![0.0; n];

@@ -1,4 +1,4 @@
-//! Orders in h against manufactured solutions, with sources and traction; errors are integrals over tetrahedra.
+//! Orders in h for manufactured solutions, with sources and traction; errors are integrals over tetrahedra.
 
 use crate::common;
 use std::f64::consts::PI;
@@ -135,7 +135,8 @@ fn unsteady_flow() {
     );
 }
 
-/// `cargo test -p krylith-problems -- --ignored` (tests are built with optimisation; `--release` gains little).
+/// `cargo test -p krylith-problems -- --ignored` (tests are built with optimisation; `--release` gains
+/// little).
 #[test]
 #[ignore = "long"]
 fn orders_on_finer_meshes() {

@@ -7,7 +7,8 @@ fn duct(nodes: [usize; 3], nu: f64) -> StokesDuct {
     StokesDuct::new(StokesOptions { nodes, nu, length: 1.3, ..Default::default() }).unwrap()
 }
 
-/// Groups of block entries that are bitwise equal in every block; entries that are 0 in every block are left out.
+/// Returns groups of block entries that are bitwise equal in every block; entries that are 0 in every block
+/// are omitted.
 fn groups(a: &Bsr) -> Vec<Vec<usize>> {
     let bb = a.block() * a.block();
     let mut groups: Vec<Vec<usize>> = Vec::new();

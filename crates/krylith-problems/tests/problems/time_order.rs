@@ -1,8 +1,9 @@
 //! Orders in τ on a fixed mesh, against a reference of the same semi-discrete problem.
 //!
-//! M U' + L U = F is a linear differential-algebraic system. The stabilisation S makes it of index 1 but for the
-//! constant pressure, which S annihilates: there it is of index 2 (the flux through the duct is prescribed). General
-//! index-2 theory (Hairer, Lubich & Roche, 1989) promises, for velocity y and pressure z of s-stage schemes,
+//! M U' + L U = F is a linear differential-algebraic system. The stabilisation S makes it of index 1, except
+//! for the constant pressure, which S annihilates: there it is of index 2 (the flux through the duct is
+//! prescribed). General index-2 theory (Hairer, Lubich & Roche, 1989) gives, for velocity y and pressure z of
+//! s-stage schemes,
 //!
 //! ```text
 //!                 y                      z
@@ -11,11 +12,12 @@
 //! Gauss           s + 1 odd, s even      s − 1 odd, s − 2 even
 //! ```
 //!
-//! More is seen, and asserted here: the constraint is linear with constant coefficients and boundary velocities
-//! enter it through their stage derivatives, so every stage meets the differentiated constraint exactly and the
-//! scheme does what it would do on the equivalent ordinary differential equation. Velocity has the classical order;
-//! so has the pressure of stiffly accurate schemes. Gauss schemes carry the pressure with R(∞) = (−1)^s and stage
-//! errors of O(τ^{s+1}): order s for even s, where errors add up, and s + 1 for odd s, where they cancel in pairs.
+//! These tests assert higher orders. The constraint is linear with constant coefficients, and boundary
+//! velocities enter it through their stage derivatives. So every stage meets the differentiated constraint
+//! exactly, and the scheme behaves as on the equivalent ordinary differential equation. Velocity has the
+//! classical order, and so has the pressure of stiffly accurate schemes. Gauss schemes multiply the pressure
+//! error by R(∞) = (−1)^s, with stage errors of O(τ^{s+1}): order s for even s, where errors add up, and
+//! s + 1 for odd s, where they cancel in pairs.
 
 use crate::common;
 use krylith_core::matrix::Butcher;
@@ -77,7 +79,8 @@ fn every_scheme_has_its_order() {
     check_orders([4, 4, 4], 0.01, &[4, 8, 16, 32, 64]);
 }
 
-/// `cargo test -p krylith-problems -- --ignored` (tests are built with optimisation; `--release` gains little).
+/// `cargo test -p krylith-problems -- --ignored` (tests are built with optimisation; `--release` gains
+/// little).
 #[test]
 #[ignore = "long"]
 fn every_scheme_has_its_order_on_a_finer_mesh() {

@@ -1,4 +1,5 @@
-//! Every combination of method, preconditioner, block and option on ten systems: an answer that is true, or an error that says why.
+//! Every combination of method, preconditioner, block and option on ten systems: a true solution, or an error
+//! with the reason.
 
 use super::{count_from, faults};
 use crate::common::Random;

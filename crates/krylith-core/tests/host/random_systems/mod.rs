@@ -77,8 +77,8 @@ fn faults(exact: &Exact, b: &[f64], x: &[f64], history: &History, rtol: f64) -> 
     None
 }
 
-/// Solves systems by number and compares them with residuals in twice the digits and a direct solve; asks for a share of each kind to
-/// converge.
+/// Solves systems by number and compares them with residuals in twice the digits and a direct solve; a share
+/// of each kind must converge.
 fn judge_series(seed: u64, count: usize) {
     let rtol = 1e-8;
     let options: Options = format!("device=cpu threads=1 rtol={rtol}").parse().unwrap();
@@ -123,7 +123,8 @@ fn judge_series(seed: u64, count: usize) {
         converged[number % KINDS.len()] += 1;
         let direct = Direct::new(&exact.dense());
         let condition = direct.condition();
-        // Beyond that a direct solve has no digit either, and none of entries below the smallest normal number.
+        // Beyond that a direct solve has no correct digit either, nor has one with entries below the smallest
+        // normal number.
         if (1.0..1e14).contains(&condition) {
             let y = direct.solve(&exact, &system.b);
             let distance: Vec<f64> = x.iter().zip(&y).map(|(x, y)| x - y).collect();
@@ -188,7 +189,8 @@ fn tolerances_below_double_precision_are_named() {
         let exact = system.exact();
         let norm = safe_norm(&system.b);
         let residual = safe_norm(&exact.residual(&system.b, &x)) / norm;
-        // A direct solve's backward error: as good as any x of double precision can be, within a small factor.
+        // A direct solve's backward error: as good as any x of double precision can be, within a small
+        // factor.
         let limit = 4.0 * history.rounding;
         let problem = if system.plain { Problem::bsr(&system.k.m) } else { Problem::kronecker(&system.k) };
         let problem = problem.unwrap();

@@ -21,7 +21,7 @@ pub struct Lu {
     a: Csr,
     /// Row k of U, from the diagonal.
     u: Vec<Row>,
-    /// For each step the row that was exchanged with row k, and the multiples of row k that were subtracted from others.
+    /// For each step k the row exchanged with row k, and the multiples of row k subtracted from other rows.
     steps: Vec<(usize, Vec<(usize, f64)>)>,
 }
 

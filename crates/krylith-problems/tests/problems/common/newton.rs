@@ -54,7 +54,8 @@ const DIRECT: usize = 4000;
 fn solve(j: &Bsr, f: &[f64]) -> Vec<f64> {
     let mut s = f.to_vec();
     if f.len() <= DIRECT {
-        // Rows of one entry, whose unknown is given, are made the largest: elimination then takes them as they are.
+        // Rows of prescribed unknowns, with one entry, are scaled to be the largest: elimination then uses
+        // them unchanged.
         let (mut j, b) = (j.clone(), j.block());
         let row_ptr = j.row_ptr().to_vec();
         let diagonal: Vec<_> = (0..j.block_rows()).map(|i| j.diagonal_position(i).unwrap()).collect();
@@ -111,7 +112,8 @@ pub fn cube(n: usize) -> (TetMesh, Vec<bool>) {
     (TetMesh::new(mesh.coordinates(), mesh.tetrahedra(), Vec::new()).unwrap(), outside)
 }
 
-/// ∫ f·f over a mesh of the piecewise linear error of `components` numbers a node, from the exact values at points of degree 2.
+/// Returns ∫ f·f over a mesh of the piecewise linear error of `components` numbers per node, from the exact
+/// values at points of degree 2.
 pub fn l2_error<const C: usize>(
     mesh: &TetMesh,
     value: impl Fn(usize, usize) -> f64,
