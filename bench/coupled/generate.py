@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Assembles the systems and writes DIR/NAME-SIZE/{A.npz,b.npy,about.json}.
 
-Those that are there already are kept. A module whose package is missing is named and left out: dolfinx is often in
-another Python than NGSolve and MFEM, so run this once with each.
+Existing systems are kept. A module whose package is missing is reported and skipped: dolfinx is often
+installed in a different Python from NGSolve and MFEM, so run this once with each.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Solves every system with a bare call and says whether the answer is true and within the limits.
+"""Solves every system with default options and checks that the answer is true and within the limits.
 
     solve.py KRYLITH [PATTERN] [--in DIR] [--rtol 1e-8] [--seconds 120] [--memory 4] [--out results.jsonl]
 
-KRYLITH is the command, as target/release/krylith. Each solve is a process of its own on one thread, with nothing named
-but the tolerance. SciPy recomputes the residual. Exit code 1 if anything but a true answer within the limits came.
+KRYLITH is the command, such as target/release/krylith. Each solve runs in its own process on one thread, and
+only the tolerance is given. SciPy recomputes the residual. The exit code is 1 unless every answer is true and
+within the limits.
 """
 
 import argparse
@@ -73,7 +74,7 @@ def solve(folder, asked):
 
 
 def measured(command, said, seconds, kilobytes):
-    """Runs the command; its exit code (or minus its signal), CPU seconds and peak memory, and which limit ended it."""
+    """Runs the command; returns exit code (or minus the signal), CPU seconds, memory and the limit hit."""
     with said.open("wb") as output:
         environment = dict(os.environ, OMP_NUM_THREADS="1")
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -131,7 +132,10 @@ def reported(path):
 
 
 def residual(folder, x):
-    """By SciPy, in a process of its own: this one stays small, for the kernel's peak of the command begins with it."""
+    """Computes the residual by SciPy in another process.
+
+    This process must stay small, because the kernel's peak memory of the command starts with its size.
+    """
     files = [str(folder / "A.npz"), str(folder / "b.npy"), str(x)]
     command = [sys.executable, str(HERE / "residual.py"), *files]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Predictions of `krylith model` beside what an iteration takes on this machine's GPUs.
+"""Compares predictions of `krylith model` with the time of an iteration on this machine's GPUs.
 
     python3 iterations.py --krylith PROGRAM --gpus 1,2 --machine h200-nvlink --out FOLDER
 
-Each system is solved with a fixed number of iterations, several times; the median counts. An iteration is the time of the
-solve over their number, set-up not included, which the model does not predict.
+Each system is solved several times with a fixed number of iterations; the median counts. The time of an
+iteration is that of the solve over their number. It excludes the set-up, which the model does not predict.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ITERATIONS = 240
 
 
 def read(command):
-    """What a command prints; an outcome without convergence, exit code 1, is what a fixed number of iterations ends with."""
+    """Returns the output of a command; exit code 1 is accepted: fixed iterations end without convergence."""
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode not in (0, 1):
         raise RuntimeError((ran.stderr or ran.stdout).strip().splitlines()[0])

@@ -1,4 +1,7 @@
-"""Four right-hand sides on a GPU: seconds of solves in turn, and together as the system I ⊗ A. python3 columns.py [FILE.json]"""
+"""Four right-hand sides on a GPU: seconds of successive solves, and of one solve of the system I ⊗ A.
+
+    python3 columns.py [FILE.json]
+"""
 import json
 import sys
 import warnings

@@ -1,11 +1,14 @@
-"""Seconds of a whole call from Python: krylith.solve beside SciPy, PyAMG and CuPy. python3 compare.py [--gpu] [--seconds S] [MATRIX.mtx | NAME ...]
+"""Seconds of a whole call from Python: krylith.solve compared with SciPy, PyAMG and CuPy.
 
-Every way starts with the matrix in memory in the format that it wants (CSR on the host, CSC for spsolve and spilu, CSR on the GPU for those of
-CuPy but "from the host") and b = A·1, and ends with x; set-up is in it. The least of three calls counts, after calls of two seconds (--warm)
-that are not counted, or of one call from 20 s on. A way counts where ‖b − A x‖ ≤ 1e-6 ‖b‖, computed here. What takes longer than S seconds
-(60) is ended, each way in a process of its own. Ratios are over the fastest other way that starts from the same memory.
+    python3 compare.py [--gpu] [--seconds S] [MATRIX.mtx | NAME ...]
 
-Run it on one core: OMP_NUM_THREADS=1 taskset -c 0; with --gpu on a machine of its own.
+Every variant starts with b = A·1 and the matrix in memory in its own format: CSR on the host, CSC for spsolve
+and spilu, CSR on the GPU for CuPy except "from the host". It ends with x; the set-up is included. The fastest
+of three calls counts, after uncounted calls for two seconds (--warm); from 20 s on, one call is made. A
+variant counts if ‖b − A x‖ ≤ 1e-6 ‖b‖, computed here. Each variant runs in its own process, which is ended
+after S seconds (60). Ratios relate to the fastest other variant that starts from the same memory.
+
+Run it on one core: OMP_NUM_THREADS=1 taskset -c 0; with --gpu on an otherwise idle machine.
 """
 import argparse
 import json

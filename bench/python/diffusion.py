@@ -1,6 +1,9 @@
-"""Seconds of a bare `krylith solve` on diffusion beside what can be named, on one core: python3 diffusion.py KRYLITH FILE.json
+"""Seconds of `krylith solve` on diffusion with default options, compared with named options, on one core.
 
-The right-hand side is random, the tolerance 1e-6; the least of five runs counts, set-up included, from the report. Each run is a process of its own.
+    python3 diffusion.py KRYLITH FILE.json
+
+The right-hand side is random, the tolerance 1e-6. The fastest of five runs counts, set-up included, from the
+report. Each run is a process of its own.
 """
 import json
 import os

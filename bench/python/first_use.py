@@ -1,8 +1,9 @@
-"""What the first solve on a GPU costs a user: `krylith solve` with an empty kernel cache, and again with the cache that it has left.
+"""Cost of the first solve on a GPU: `krylith solve` with an empty kernel cache, then with the filled one.
 
     python3 bench/python/first_use.py path/to/krylith [--system laplace:128x128x128] [--rounds 3] [--out first_use.json]
 
-The command must be a build without embedded kernels (`cargo build --release -p krylith-cli`). Each round has a cache of its own.
+The command must be built without embedded kernels (`cargo build --release -p krylith-cli`). Each round has
+its own cache.
 """
 
 import argparse

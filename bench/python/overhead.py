@@ -1,7 +1,7 @@
 """Microseconds that a call from Python takes on a system of 100 rows: python3 overhead.py [FILE.json]
 
-`krylith.solve` sets up and solves; `Solver.solve` solves. The second is held against the library's own clock of the same solve. The median and the
-least of 2,000 calls count, after 200 that are not counted.
+`krylith.solve` sets up and solves; `Solver.solve` only solves, and is compared with the library's own clock
+of the same solve. Median and minimum of 2,000 calls are reported, after 200 uncounted ones.
 """
 import json
 import statistics

@@ -1,6 +1,7 @@
-"""Milliseconds of solve after solve with one krylith.Solver, beside ways that are named. python3 repeated.py
+"""Milliseconds of repeated solves with one krylith.Solver, compared with named options: python3 repeated.py
 
-The system is −div k grad on n³ cells with u = 0 around them, whose k differ by as much as 1,000; right-hand sides are sin(k i), to 1e-8.
+The system is −div k grad on n³ cells with u = 0 around them; k varies by up to 1,000. Right-hand sides are
+sin(k i), the tolerance is 1e-8.
 Run it on one core: OMP_NUM_THREADS=1 taskset -c 0.
 """
 import time

@@ -1,4 +1,7 @@
-"""What the criterion of scaled rows adds to a solve on a GPU: rock of a contrast of 1e2, and of 1e10 whose rows differ by more than 1e6."""
+"""Cost of the stopping criterion with scaled rows on a GPU.
+
+The systems are rock with a contrast of 1e2, and of 1e10, whose rows differ by more than 1e6.
+"""
 
 import time
 

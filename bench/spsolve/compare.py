@@ -1,7 +1,10 @@
-"""Seconds of a bare `krylith solve` beside SciPy's `spsolve` (SuperLU): python3 compare.py KRYLITH A.mtx ...
+"""Seconds of `krylith solve` with default options, compared with SciPy's `spsolve` (SuperLU).
 
-Both get b = ones and start with the matrix in memory; the least of three runs counts (of one run from 20 s on). Krylith's time is set-up and solve,
-to 1e-8, from its report, each run in a process of its own; spsolve's is the call on a CSC matrix. Run it on one core: OMP_NUM_THREADS=1 taskset -c 0.
+    python3 compare.py KRYLITH A.mtx ...
+
+Both get b = ones and start with the matrix in memory; the fastest of three runs counts (of one run from 20 s
+on). Krylith's time is set-up and solve, to 1e-8, from its report, with each run in its own process; spsolve's
+is the call on a CSC matrix. Run it on one core: OMP_NUM_THREADS=1 taskset -c 0.
 """
 import json
 import os

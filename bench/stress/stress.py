@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Processes and solves on a GPU by the thousand, under a watch: who does not go on is asked where it stands.
+"""Thousands of processes and solves on a GPU, under a watchdog that records the stacks of a hanging process.
 
     stress.py --cuda TEST-BINARY [--seconds 500] [--state FOLDER] [--parts cold,warm,solves,python]
 
 TEST-BINARY is the test `cuda` of crate krylith, which has no embedded kernels. Parts:
 
-    cold    40 starts with an empty kernel cache: three systems each, the last from device memory in blocks of three
-    warm    400 starts with a cache that is warm
-    solves  100,000 solves of systems of at most 20,000 unknowns, of changing sizes and kinds, in one process after the other
-    python  3 systems from CuPy's arrays in each of some processes, with an empty cache and with a warm one; needs the package and CuPy
+    cold    40 starts with an empty kernel cache: three systems each, the last in blocks on the device
+    warm    400 starts with a warm cache
+    solves  100,000 solves of systems of changing kind with at most 20,000 unknowns, in successive processes
+    python  3 systems from CuPy's arrays per process, with an empty and a warm cache; needs package and CuPy
 
-Every answer is checked by who solves. The state is kept in FOLDER, so that the next call goes on where this one ended: each call ends after
-`--seconds`. A process without a sign of life for `--silence` seconds is asked for its threads (/proc; gdb and py-spy where they are), and ended.
-What happened goes to summary.json in $OUT, or in FOLDER.
+The process that solves checks every answer. Each call ends after `--seconds`; its state is kept in FOLDER, so
+that the next call continues there. If a process is silent for `--silence` seconds, its threads are recorded
+(from /proc, and by gdb and py-spy if installed), and it is ended. The results go to summary.json in $OUT, or
+in FOLDER.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `stress.py` starts: three systems from CuPy's arrays in one process, the last in blocks of three, each answer checked."""
+"""Solves three systems from CuPy's arrays, the last in blocks of three, and checks them; for stress.py."""
 
 import json
 import sys

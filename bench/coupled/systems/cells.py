@@ -44,8 +44,9 @@ def bernoulli_slope(t):
 
 @system("driftdiff-3d", (19, 32))
 def drift_diffusion(n):
-    """Drift and diffusion in a pn junction, Scharfetter-Gummel: -lambda^2 laplace psi + n - p = 0, div J_n + R = 0,
-    div J_p + R = 0; psi, n and p interleaved, densities over ten decades.
+    """Drift and diffusion in a pn junction, Scharfetter-Gummel:
+    -lambda^2 laplace psi + n - p = 0, div J_n + R = 0, div J_p + R = 0;
+    psi, n and p interleaved, densities over ten decades.
     """
     count, h = n**3, 1.0 / n
     index = np.arange(count).reshape(n, n, n)
@@ -86,7 +87,8 @@ def drift_diffusion(n):
 
 @system("twophase-3d", (27, 46))
 def two_phase(n):
-    """Oil and water in rock, a fully implicit step: phi dS / dt - div(k lambda_w(S) grad p) = q_w, and the same of oil;
+    """Oil and water in rock, a fully implicit step:
+    phi dS / dt - div(k lambda_w(S) grad p) = q_w, and the same for oil;
     p in Pa and S interleaved, permeabilities over five decades.
     """
     layers = max(n // 2, 2)

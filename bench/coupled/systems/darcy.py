@@ -11,7 +11,7 @@ from systems.tools import by_cells, discretised, ends, fixed_facets, unit
 @system("darcy2d", (64, 142), dim=2)
 @system("darcy3d", (11, 18), dim=3)
 def darcy(n, dim, contrast=1e4):
-    """Darcy, RT0-P0: w / k + grad p = 0, -div w = 0; a smooth random permeability, walls but for two faces."""
+    """Darcy, RT0-P0: w / k + grad p = 0, -div w = 0; smooth random permeability, two open faces."""
     grid = unit(dim, n)
     cell = grid.ufl_cell()
     space = fem.FunctionSpace(

@@ -40,7 +40,7 @@ def anisotropy(n, ratio):
 @system("jumps-2d", (141,), dim=2)
 @system("jumps-3d", (26,), dim=3)
 def jumps(n, dim, contrast=1e8):
-    """Jumping diffusion, P1: -div(k grad u) = f; k of each of 8 boxes a side is drawn between 1 and the contrast."""
+    """Jumping diffusion, P1: -div(k grad u) = f; 8 boxes per side have random k from 1 to the contrast."""
     grid = unit(dim, n)
     space = fem.FunctionSpace(grid, ("CG", 1))
     u, v = ufl.TrialFunction(space), ufl.TestFunction(space)

@@ -17,7 +17,7 @@ def clamped(x):
 @system("elast-p1-nu0.4999", (14, 24), degree=1, poisson=0.4999)
 @system("elast-p2-nu0.4999", (7, 12), degree=2, poisson=0.4999)
 def displacement(n, degree, poisson):
-    """Elasticity in the displacement: -div(2 mu eps(u) + lambda div(u) I) = f; the unknowns come interleaved."""
+    """Elasticity in the displacement: -div(2 mu eps(u) + lambda div(u) I) = f; unknowns interleaved."""
     space = fem.VectorFunctionSpace(bar(n), ("CG", degree))
     u, v = ufl.TrialFunction(space), ufl.TestFunction(space)
     mu, lam = lame(1.0, poisson)
@@ -27,7 +27,9 @@ def displacement(n, degree, poisson):
 
 @system("elast-mixed-nu0.4999", (7, 12), poisson=0.4999)
 def mixed(n, poisson):
-    """Elasticity in displacement and pressure, P2-P1: -div(2 mu eps(u)) + grad p = f, -div u - p / lambda = 0."""
+    """Elasticity in displacement and pressure, P2-P1:
+    -div(2 mu eps(u)) + grad p = f, -div u - p / lambda = 0.
+    """
     space = taylor_hood(bar(n))
     (u, p), (v, q) = ufl.TrialFunctions(space), ufl.TestFunctions(space)
     mu, lam = lame(1.0, poisson)

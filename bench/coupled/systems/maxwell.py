@@ -13,7 +13,7 @@ from systems.tools import boundary, by_cells, cube, discretised, fixed_facets
 @system("maxwell-eps1e-4-anyJ", (14, 23), eps=1e-4, solenoidal=False)
 @system("magnetostatic-iron", (14, 23), eps=1e-6, iron=1e3)
 def maxwell(n, eps, iron=1.0, solenoidal=True):
-    """Maxwell: curl(nu curl u) + eps u = J, edge elements of lowest order; nu is 1 / iron in an inner cube."""
+    """Maxwell: curl(nu curl u) + eps u = J, lowest-order edge elements; nu is 1 / iron in an inner cube."""
     grid = cube(n)
     space = fem.FunctionSpace(grid, ("N1curl", 1))
     u, v = ufl.TrialFunction(space), ufl.TestFunction(space)

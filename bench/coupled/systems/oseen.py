@@ -1,7 +1,7 @@
-"""Navier-Stokes, a linear step of it: Picard's (Oseen) or Newton's, about a flow that a few steps of Picard have found.
+"""Linear systems of Navier-Stokes: a Picard (Oseen) or Newton step, about a flow from a few Picard steps.
 
-A fluid enters a box by the upper half of one face, as behind a step, and leaves by the opposite one. Re counts the
-width of the box and the largest speed.
+A fluid enters a box by the upper half of one face, as behind a step, and leaves by the opposite face. Re is
+based on the width of the box and the largest speed.
 """
 
 import numpy as np
@@ -58,7 +58,9 @@ def linearised(space, form, dim, picard, newton, options):
 @system("newton-th-2d-re500", (48,), dim=2, reynolds=500, newton=True)
 @system("oseen-th-3d-re100", (9,), dim=3, reynolds=100)
 def taylor_hood_flow(n, dim, reynolds, newton=False):
-    """Oseen, Taylor-Hood: -laplace u / Re + (w . grad) u + grad p = 0, -div u = 0; Newton's step adds (u . grad) w."""
+    """Oseen, Taylor-Hood: -laplace u / Re + (w . grad) u + grad p = 0, -div u = 0;
+    Newton's step adds (u . grad) w.
+    """
     space = taylor_hood(unit(dim, n))
     (u, p), (v, q) = ufl.TrialFunctions(space), ufl.TestFunctions(space)
 

@@ -14,7 +14,9 @@ from systems.tools import assembled, constant, discretised, unit
 @system("rd9-adv-2d", (48, 105), dim=2, species=9, stiff=1e6, step=1.0, speed=50.0)
 @system("rd6-3d-bigdt", (14, 25), dim=3, stiff=1e2, step=1e3)
 def reaction(n, dim, species=6, stiff=1e4, step=0.1, speed=0.0):
-    """Reaction and diffusion of several species, P1, interleaved: u / tau + w . grad u - D laplace u - R'(c) u = f."""
+    """Reaction and diffusion of several species, P1, interleaved:
+    u / tau + w . grad u - D laplace u - R'(c) u = f.
+    """
     grid = unit(dim, n)
     space = fem.FunctionSpace(grid, ("CG", 1))
     u, v = ufl.TrialFunction(space), ufl.TestFunction(space)
@@ -59,7 +61,9 @@ def mass_action(nodes, species, stiff, random):
 @system("cahn-hilliard-3d", (20, 36), dim=3)
 @system("cahn-hilliard-2d-bigdt", (100, 220), dim=2, step=1e-3)
 def cahn_hilliard(n, dim, step=5e-6):
-    """Cahn-Hilliard, the Jacobian of a step, P1-P1: c - tau / 2 laplace mu = c0, mu - f''(c0) c + l laplace c = g."""
+    """Cahn-Hilliard, the Jacobian of a step, P1-P1:
+    c - tau / 2 laplace mu = c0, mu - f''(c0) c + l laplace c = g.
+    """
     grid = unit(dim, n)
     element = ufl.FiniteElement("CG", grid.ufl_cell(), 1)
     space = fem.FunctionSpace(grid, element * element)

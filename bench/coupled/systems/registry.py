@@ -51,9 +51,9 @@ SYSTEMS = {}
 def system(name, sizes, truthful=(), **keywords):
     """Registers a builder `f(n, **keywords) -> (A, b)` under `name`.
 
-    `sizes` holds the builder's n of size 0 (about 20,000 unknowns), 1 (about 100,000) and 2 (about 300,000); None
-    stands for a size that there is not. `truthful` names the sizes that nobody solves: there a named failure is an
-    answer.
+    `sizes` holds the builder's n for size 0 (about 20,000 unknowns), 1 (about 100,000) and 2 (about 300,000);
+    None marks a missing size. `truthful` lists the sizes that no solver solves: there a failure with its
+    reason counts as an answer.
     """
 
     def register(build):

@@ -1,4 +1,4 @@
-"""All stages of an implicit Runge-Kutta step (Radau IIA) at once, written out as one matrix, stage after stage."""
+"""All stages of an implicit Runge-Kutta step (Radau IIA), written out as one matrix, stage by stage."""
 
 import numpy as np
 import scipy.sparse

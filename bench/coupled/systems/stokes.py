@@ -25,10 +25,10 @@ from systems.tools import (
 @system("stokes3d-eta1e6", (9,), dim=3, contrast=1e6)  # of 113 k unknowns MUMPS takes 202 CPU s
 @system("stokes3d-lid", (9, 16), dim=3, enclosed=True)
 def stokes(n, dim, contrast=1.0, enclosed=False):
-    """Stokes: -div(2 eta eps(u)) + grad p = f, -div u = 0; a channel with outflow, or a box closed by a moving lid.
+    """Stokes: -div(2 eta eps(u)) + grad p = f, -div u = 0; a channel with outflow or a lid-driven box.
 
-    `contrast` is the viscosity of eight round bodies in a fluid of viscosity 1. Of an enclosed flow the constant
-    pressure is in the null space, and nobody says so.
+    `contrast` is the viscosity of eight round bodies in a fluid of viscosity 1. In an enclosed flow the
+    constant pressure is in the null space, and the solver is not told.
     """
     grid = unit(dim, n)
     space = taylor_hood(grid)

@@ -71,7 +71,7 @@ def constant(grid, value):
 
 
 def fixed(space, where, i=None, value=None):
-    """A Dirichlet condition at nodes `where` of a space, or of part i of a mixed one; zero, or a function's values."""
+    """A Dirichlet condition at nodes `where` of a space or of part i of a mixed one: zero or a function."""
     own = space if i is None else part(space, i)
     if value is None:
         value = fem.Function(own)

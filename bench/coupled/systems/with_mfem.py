@@ -9,8 +9,8 @@ from systems.registry import system
 
 @system("mfem-q2-elastic", (7,))
 def elasticity(n, poisson=0.3):
-    """Elasticity by MFEM, Q2 hexahedra, -div(2 mu eps(u) + lambda div(u) I) = f, a clamped bar; all first components
-    come first, then all second ones, then all third (byNODES).
+    """Elasticity by MFEM, Q2 hexahedra, -div(2 mu eps(u) + lambda div(u) I) = f, a clamped bar;
+    all first components come first, then all second ones, then all third (byNODES).
     """
     mesh = mfem.Mesh.MakeCartesian3D(2 * n, n, n, mfem.Element.HEXAHEDRON, 2.0, 1.0, 1.0)
     elements = mfem.H1_FECollection(2, 3)

@@ -12,7 +12,7 @@ ng.ngsglobals.msg_level = 0
 
 
 def free_part(form, load, space, held=None):
-    """The rows and columns of free unknowns, as NGSolve's solvers get them; `held` has the values of the others."""
+    """Returns the system of the free unknowns, as for NGSolve's solvers; `held` has the other values."""
     form.Assemble()
     load.Assemble()
     rows, columns, values = form.mat.COO()
@@ -28,11 +28,11 @@ def free_part(form, load, space, held=None):
 @system("ngsolve-stokes-3d", (0.12,), dim=3, inflow=False)
 @system("ngsolve-stokes-3d-inflow", (0.12,), dim=3, inflow=True, truthful=(0,))
 def stokes(h, dim, inflow):
-    """Stokes by NGSolve, P2-P1: -laplace u + grad p = f, -div u = 0, a channel; in space some pressure rows are empty.
+    """Stokes by NGSolve, P2-P1: -laplace u + grad p = f, -div u = 0, a channel; in 3D some pressure rows empty.
 
-    A pressure at a corner all of whose cells lie on walls meets no free velocity: NGSolve stores zeros in its row.
-    There b is zero where a force drives the flow. With an inflow it is not: no x solves that system, and the right
-    answer is to say so.
+    A corner pressure whose cells all lie on walls is coupled to no free velocity: NGSolve stores zeros in its
+    row. If a force drives the flow, b is zero there. With an inflow it is not: no x solves that system, and
+    the correct result is to report that.
     """
     plane = dim == 2
     mesh = ng.Mesh((unit_square if plane else unit_cube).GenerateMesh(maxh=h))

@@ -1,4 +1,4 @@
-"""What callers give by habit or by mistake: taken where its meaning is plain, refused in words where it is not."""
+"""Inputs given by habit or by mistake: accepted if their meaning is clear, else refused with a reason."""
 
 import sys
 import time
@@ -181,7 +181,8 @@ def test_what_is_known_beside_the_numbers_fits_or_is_refused():
     refused("`grid` is (1, 2, 5, 5)", A, b, grid=(1, 2, 5, 5))
     assert krylith.solve(A, b, grid=(5, 10)).converged
     pairs = sp.kron(random_matrix(24), np.ones((2, 2))).tocsr() + sp.eye_array(48)
-    for grid, unknowns in [((6, 8), "48 unknowns"), ((4, 6), "2×2")]:  # the grid says which are nodes, whatever the pattern suits
+    # The grid decides on the nodes, even if the pattern suits another block size.
+    for grid, unknowns in [((6, 8), "48 unknowns"), ((4, 6), "2×2")]:
         s = krylith.solve(pairs.tocsr(), np.ones(48), grid=grid)
         assert s.converged and unknowns in repr(s), repr(s)
     points = np.zeros((50, 3))

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 import krylith
 
-#: How ranks get at their communicator: by mpi4py, and by C's interface where a library has the standard ABI, for which
-#: mpi4py's wheels are not built yet.
+#: Two ways to get the communicator: mpi4py, and MPI's C interface for libraries with the standard ABI, for
+#: which there are no wheels of mpi4py yet.
 BY_MPI4PY = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
@@ -73,7 +73,7 @@ class Launcher:
     def env(self):
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         if self.library is not None:
-            # The first for mpi4py, the second for the test's own use of it; Krylith finds what is in the process.
+            # The first is for mpi4py, the second for the test; Krylith uses the library loaded already.
             env.update(MPI4PY_LIBMPI=str(self.library), KRYLITH_TEST_LIBRARY=str(self.library))
         return env
 
@@ -101,8 +101,10 @@ def launchers():
 
 @pytest.fixture(params=launchers() or [None], ids=lambda launcher: launcher.name if launcher else "none")
 def ranks(request, tmp_path):
-    """Runs a program on ranks, and gives the lines that they say, in the order of ranks: each in a file of its own, since
-    mpirun may mix their output."""
+    """Runs a program on ranks and returns their lines in the order of ranks.
+
+    Each rank writes to its own file, because mpirun may mix their output.
+    """
     launcher = request.param
     if launcher is None:
         pytest.skip("mpirun is missing")

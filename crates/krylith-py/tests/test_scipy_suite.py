@@ -1,6 +1,6 @@
 """SciPy's own tests of its iterative methods, run on Krylith's `cg`, `bicgstab` and `gmres`.
 
-The tests are those of the SciPy that is installed. What differs on purpose stands in `DIFFERS`, and in the guide.
+The tests are those of the installed SciPy. Intended differences are listed in `DIFFERS` and in the guide.
 """
 
 import pathlib

@@ -120,7 +120,7 @@ def test_another_thread_cancels():
     solver = krylith.Solver(poisson(n), method="cg", precond="none", rtol=1e-30, maxiter=10_000_000)
     threading.Timer(0.2, solver.cancel).start()
     with pytest.warns(krylith.ConvergenceWarning):
-        # Below what rounding allows the solve would end by itself: the callback begins anew what is near its end.
+        # Without the delay in the callback the solve could end at the rounding limit before it is cancelled.
         s = solver.solve(np.ones(n * n), callback=lambda i, r: time.sleep(0.001))
     assert s.outcome == "interrupted"
 

@@ -61,7 +61,7 @@ def test_threads_bounds_all_of_a_call(threads):
     )
     assert ran.returncode == 0, ran.stderr
     most, left, _ = ran.stdout.split(" ", 2)
-    # Beside a solver's own threads, loops and regions, there are the thread of its set-up, one that waits while direct factors run, and one
-    # that stands by for small systems.
+    # Three more threads than a solver's loops and regions: that of its set-up, one that waits for direct
+    # factors, and one for small systems.
     assert int(most) <= 2 * threads - 1 + 3, ran.stdout
     assert int(left) <= 1, ran.stdout
