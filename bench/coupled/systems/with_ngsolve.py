@@ -28,7 +28,7 @@ def free_part(form, load, space, held=None):
 @system("ngsolve-stokes-3d", (0.12,), dim=3, inflow=False)
 @system("ngsolve-stokes-3d-inflow", (0.12,), dim=3, inflow=True, truthful=(0,))
 def stokes(h, dim, inflow):
-    """Stokes by NGSolve, P2-P1: -laplace u + grad p = f, -div u = 0, a channel; in 3D some pressure rows empty.
+    """Stokes by NGSolve, P2-P1: -laplace u + grad p = f, -div u = 0, a channel; 3D has empty pressure rows.
 
     A corner pressure whose cells all lie on walls is coupled to no free velocity: NGSolve stores zeros in its
     row. If a force drives the flow, b is zero there. With an inflow it is not: no x solves that system, and

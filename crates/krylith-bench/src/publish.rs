@@ -205,8 +205,7 @@ impl Pages {
 
     /// Adds bars of an iteration's parts in µs, each with the total of a run without clocks.
     pub fn parts(&mut self, title: String, runs: &str, parts: &[&str], rows: Vec<(String, Vec<f64>, f64)>) {
-        let subtitle =
-            &format!("parts from {runs}, with clocks between; mark and number: the run without")[..];
+        let subtitle = &format!("parts from {runs} with clocks; mark and number: the run without clocks")[..];
         let (bars, whole): (Vec<_>, Vec<f64>) =
             rows.into_iter().map(|(name, parts, whole)| ((name, parts), whole)).unzip();
         self.picture(title, |title| {

@@ -13,10 +13,10 @@
 //! (2uₙ − uₙ₋₁/2)/Δt for BDF2. Where the boundary has no prescribed values, μ ∂u/∂n − p n = 0. Integrals of
 //! Nᵢ u·∇u are exact; the stabilising terms are evaluated at the centroid.
 //!
-//! τ = ((2/Δt)² + (2|u|/h)² + 9(4ν/h²)²)^(−1/2) (Shakib, Hughes and Johan 1991), τ_c = ρ|u|h/2 · min(1,
-//! |u|h/6ν), with h the edge of a regular tetrahedron of the same volume. Both use the velocity at the end of
-//! the last time step, so the Jacobian is the exact derivative. The sum of all continuity rows is ∫ ∇·u, so
-//! inflow and outflow balance.
+//! τ = ((2/Δt)² + (2|u|/h)² + 9(4ν/h²)²)^(−1/2) (Shakib, Hughes and Johan 1991), and
+//! τ_c = ρ|u|h/2 · min(1, |u|h/6ν), with h the edge of a regular tetrahedron of the same volume. Both use the
+//! velocity at the end of the last time step, so the Jacobian is the exact derivative. The sum of all
+//! continuity rows is ∫ ∇·u, so inflow and outflow balance.
 //!
 //! Rows of prescribed unknowns are σ (x − x̄), with σ the mean diagonal of the velocity rows, from mass and
 //! viscous terms.

@@ -179,9 +179,9 @@ static CATALOGUE: [Problem; 3] = [
     Problem {
         name: "artery",
         size: "NAME",
-        help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile inflow: 4 unknowns a \
-               node; NAME is a number of nodes, met to within a few per cent, or a Gmsh file (.msh as text, in cm, with the physical \
-               surfaces inlet, wall and outlet)",
+        help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile \
+               inflow: 4 unknowns a node; NAME is a number of nodes (met within a few per cent) or a Gmsh file \
+               (.msh as text, in cm, with surfaces inlet, wall and outlet)",
         example: "artery:5000,re=300,steps=3",
         keys: &[
             key("re", "300", "", "Reynolds number of the mean flow, by the diameter"),

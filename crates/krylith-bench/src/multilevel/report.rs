@@ -84,8 +84,9 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     let facts = vec![
         json["device"]["name"].as_str().unwrap_or("unknown device").to_string(),
         format!(
-            "Right-hand side of ones, relative residual {}, recomputed on the host; milliseconds, medians of up to {}. \
-             Set-up is everything from arrays to the first iteration; in all has x brought back, too.",
+            "Right-hand side of ones, relative residual {}, recomputed on the host; times are milliseconds, \
+             medians of up to {}. Set-up is everything from arrays to the first iteration; in all includes \
+             copying x to the host.",
             json["rtol"],
             plural(json["rounds"].as_u64().unwrap_or(0) as usize, "round")
         ),

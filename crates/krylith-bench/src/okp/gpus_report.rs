@@ -48,9 +48,10 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     pages.failures.dedup();
     let first = format!(", GPUs {}; a thread each in one process; NCCL {}", meta["gpus"], meta["nccl"]);
     let how = format!(
-        "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all from {} \
-         solves without instrumentation, median (minimum–maximum) of the slowest rank; parts from {} more, maxima \
-         over ranks, mean: there nothing overlaps, so they may add up to more than T_all",
+        "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all \
+         from {} solves without instrumentation, median (minimum–maximum) of the slowest rank; parts are \
+         means of {} more solves, maxima over ranks; nothing overlaps in these solves, so parts may add up \
+         to more than T_all",
         meta["restart"],
         meta["iterations"],
         meta["iterations_of_other_sizes"],
@@ -115,7 +116,7 @@ fn pictures(e: &Experiment, pages: &mut Pages) {
     let names = ["transfer (T_dt)", "product (T_Kx)", "communication (T_c)", "orthogonal. (T_Gn)", "other"];
     let bars = rows(e).filter(|(_, row)| row.check.is_ok()).map(bar).collect();
     let title = format!("{}: where an iteration's time goes, by number of GPUs", e.title);
-    pages.parts(title, "runs of their own", &names, bars);
+    pages.parts(title, "separate runs", &names, bars);
 
     let gpus: Vec<usize> = e.runs.iter().map(|r| r.gpus).collect();
     let mut names: Vec<String> = Vec::new();

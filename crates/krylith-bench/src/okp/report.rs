@@ -183,7 +183,7 @@ fn pictures(found: &Findings, pages: &mut Pages) {
     };
     let parts = ["product (T_Kx)", "orthogonalisation (T_Gn)", "other"];
     let bars = found.solves.iter().map(bar).collect();
-    pages.parts("Where an iteration's time goes".into(), "a run of their own", &parts, bars);
+    pages.parts("Where an iteration's time goes".into(), "a separate run", &parts, bars);
     for table in found.products.iter().take(2) {
         let point = |r: &product::Row| {
             let (flops, bytes) = (r.cost.flops as f64, r.cost.bytes as f64);

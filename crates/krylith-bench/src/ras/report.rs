@@ -50,12 +50,16 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     json["targets"] = goals.iter().map(Target::json).collect();
     pages.tables.insert(0, summary(&goals));
     let facts = vec![
-        format!("{}: {}", json["device"]["name"].as_str().unwrap_or("unknown"), machine(&json).unwrap_or_default()),
-        "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. \
-         Values lie on the device before a clock runs, but for Krylith's from the second Newton step on, whose T_f has their upload."
+        format!(
+            "{}: {}",
+            json["device"]["name"].as_str().unwrap_or("unknown"),
+            machine(&json).unwrap_or_default()
+        ),
+        "T_f: factors; T_g: FGMRES; both in ms, means (least–largest) of converged runs. Values are on the \
+         device before a clock starts. From the second Newton step on, Krylith's T_f includes their upload."
             .into(),
-        "Of cuSPARSE the faster layout of blocks and the faster policy, with and without levels, is taken; its T_f \
-         gathers values and factorises, its analyses are set-up."
+        "For cuSPARSE the faster layout of blocks and the faster policy (with or without levels) are used. \
+         Its T_f includes gathering and factorising the values; its analyses belong to the set-up."
             .into(),
         format!("command: {}", json["command"].as_str().unwrap_or("")),
     ];

@@ -59,9 +59,10 @@ fn facts(found: &[Found], plan: &Plan) -> (Vec<String>, Vec<String>) {
     let mut facts = vec![
         format!("{name}; {ranks} of them for the parts on several; {of} {:.0} GB/s", bandwidth / 1e9),
         format!(
-            "f64, 32-bit columns; medians of {} samples, each of products for 2 ms or of one with cold caches where the matrix would \
-             stay in one; of several devices the slowest counts. Bytes of a product: 12 a nonzero and 24 a row; shares are of the \
-             measured bandwidth. Results are within 1e-13 Σ|a x| of compensated sums",
+            "f64, 32-bit columns; medians of {} samples. A sample is 2 ms of products, or one product with \
+             cold caches if the matrix would fit in a cache; of several devices the slowest counts. Bytes of \
+             a product: 12 a nonzero and 24 a row; shares relate to the measured bandwidth. Results are \
+             within 1e-13 Σ|a x| of compensated sums",
             plan.repetitions
         ),
         format!("command: {}", plan.options.command),

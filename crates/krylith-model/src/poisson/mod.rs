@@ -1,6 +1,6 @@
 //! Time of an iteration of P-CG and of its communication-avoiding form P-CBCG for a 7-point Poisson equation.
-//! The grid is cut into boxes, one per GPU. The model follows Ali, Onodera, Idomura, Ina & Imamura (ScalA
-//! 2019) and is compared with their measurements.
+//! The grid is cut into boxes, one per GPU. The model follows Ali, Onodera, Idomura, Ina & Imamura
+//! (ScalA 2019) and is compared with their measurements.
 //!
 //! * A kernel takes (f/F + b/B)/ratio per point: f and b are its operations and bytes, F and B the GPU's peak
 //!   and memory bandwidth. The ratio is the share of that roofline that it reaches on one GPU.
