@@ -54,7 +54,7 @@ impl Axis {
         Self::of(name, [low, high], true, ticks::logarithmic(low, high, 8))
     }
 
-    /// An axis of evenly spaced names at 0, 1, 2, …; names are omitted if `room` does not suffice.
+    /// An axis of evenly spaced names at 0, 1, 2, …; names are omitted if `allocate` does not suffice.
     pub fn names(name: &str, names: &[String], room: f64) -> Self {
         let widest = names.iter().map(|n| font::width(n, SMALL)).fold(1.0, f64::max) + 12.0;
         let every = (names.len() as f64 * widest / room).ceil().max(1.0) as usize;
@@ -131,7 +131,7 @@ impl Frame {
     }
 
     /// Moves the area down, and leaves space between it and the name of the vertical axis.
-    pub fn make_room(&mut self, height: f64) {
+    pub fn widen(&mut self, height: f64) {
         self.lower(height);
         self.room = height;
     }

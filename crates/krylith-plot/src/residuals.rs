@@ -196,7 +196,7 @@ pub fn draw(plot: &Residuals) -> Scene {
     let several = if plot.attempts.len() > 1 { plot.attempts } else { &[] };
     let begin: Vec<(f64, String)> = several.iter().map(|(i, name)| (*i as f64, name.clone())).collect();
     let stretches = Stretches::new(&begin, |i| frame.px(i));
-    frame.make_room(stretches.height());
+    frame.widen(stretches.height());
     stretches.draw(&mut scene, frame.place);
     frame.draw(&mut scene);
     let [left, _, right, bottom] = frame.place;
@@ -307,7 +307,7 @@ pub fn newton(title: &str, subtitle: &str, runs: &[NewtonRun], converged: bool) 
     let begin: Vec<(f64, String)> =
         runs.iter().zip(&starts).filter(|_| several).map(|(r, at)| (*at as f64, r.name.clone())).collect();
     let stretches = Stretches::new(&begin, |i| frame.px(i));
-    frame.make_room(stretches.height());
+    frame.widen(stretches.height());
     stretches.draw(&mut scene, frame.place);
     frame.draw(&mut scene);
     for (run, from) in runs.iter().zip(&starts) {

@@ -133,7 +133,7 @@ pub(crate) trait SevenPoint: Sync {
 
 /// Returns an error if the host lacks memory for `own` rows of blocks of order `b` and `state` more bytes per
 /// row.
-pub(crate) fn check_room(what: &str, own: usize, b: usize, state: usize) -> Result<()> {
+pub(crate) fn check_memory(what: &str, own: usize, b: usize, state: usize) -> Result<()> {
     memory::check(what, own as u64 * (7 * (b * b * 8 + 8) + b * 8 + 32 + state) as u64)
 }
 

@@ -5,7 +5,7 @@ use krylith_core::partition::contiguous;
 use std::ops::Range;
 
 use crate::DuctMesh;
-use crate::grid::{Grid, Link, SevenPoint, check_room};
+use crate::grid::{Grid, Link, SevenPoint, check_memory};
 use crate::spec::Spec;
 
 /// The 7-point Laplacian: 6 on the diagonal, −1 for each neighbour, and zero values outside the grid. The
@@ -26,7 +26,7 @@ impl Laplacian {
         let coupling = spec.fraction("coupling")?;
         let mesh = DuctMesh::new(spec.grid(), [1.0; 3])?;
         let own = contiguous(mesh.nodes(), rank, ranks);
-        check_room("the Laplacian", own.len(), b, 0)?;
+        check_memory("the Laplacian", own.len(), b, 0)?;
         Ok(Self { mesh, grid: Grid::new(spec.grid())?, own, b, coupling })
     }
 }

@@ -49,7 +49,7 @@ use krylith_core::Result;
 use krylith_core::partition::contiguous;
 use std::ops::Range;
 
-use crate::grid::{Grid, Link, SevenPoint, check_room};
+use crate::grid::{Grid, Link, SevenPoint, check_memory};
 use crate::noise::{smooth, uniform};
 use crate::spec::Spec;
 
@@ -121,8 +121,8 @@ impl Radiation {
 
         let own = contiguous(grid.len(), rank, ranks);
         let window = grid.window(&own);
-        check_room("radiation diffusion", own.len(), if three { 3 } else { 1 }, 0)?;
-        check_room("radiation diffusion", window.len(), 0, size_of::<State>())?;
+        check_memory("radiation diffusion", own.len(), if three { 3 } else { 1 }, 0)?;
+        check_memory("radiation diffusion", window.len(), 0, size_of::<State>())?;
         let first = window.start;
         let state = collect(window, 1024, &|i| state(seed, grid.position(i), grid.sizes(), [drive, cold]));
         let light = Matter { density: 0.1, heat: [0.078, 0.0223], opacity: OPACITY, charge: 3.5 };

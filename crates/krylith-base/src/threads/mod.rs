@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 #[doc(hidden)]
 pub use loops::{collect, each, each_chunk, each_task};
 #[doc(hidden)]
-pub use pages::{prefetch, room, zeros};
+pub use pages::{allocate, prefetch, zeros};
 pub use pool::Pool;
 #[doc(hidden)]
 pub use pool::{ALONE, Disjoint, share};

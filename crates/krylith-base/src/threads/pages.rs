@@ -19,7 +19,7 @@ pub fn prefetch<T>(at: *const T) {
 /// the system fills each with zeros at the first touch, on the thread that touches it.
 #[doc(hidden)]
 pub fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
-    drop(room::<T>(n, what)?); // fails if memory is short
+    drop(allocate::<T>(n, what)?); // fails if memory is short
     let mut zeros = vec![T::default(); n];
     ask_for_large_pages(&mut zeros);
     Ok(zeros)
@@ -27,7 +27,7 @@ pub fn zeros<T: Copy + Default>(n: usize, what: &str) -> Result<Vec<T>> {
 
 /// Allocates memory for `n` numbers, or fails with the number of bytes.
 #[doc(hidden)]
-pub fn room<T>(n: usize, what: &str) -> Result<Vec<T>> {
+pub fn allocate<T>(n: usize, what: &str) -> Result<Vec<T>> {
     let mut room = Vec::new();
     crate::alloc::reserve(&mut room, n).map_err(|_| Error::Memory {
         what: what.into(),

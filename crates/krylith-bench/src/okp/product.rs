@@ -120,7 +120,13 @@ impl Row {
 }
 
 /// Checks every set's result against the reference, after poisoning the outputs.
-fn check(product: &mut Product, k: &KroneckerSum, precision: Precision, x: &[f64], sets: usize) -> Result<f64> {
+fn check(
+    product: &mut Product,
+    k: &KroneckerSum,
+    precision: Precision,
+    x: &[f64],
+    sets: usize,
+) -> Result<f64> {
     let mut worst = 0.0f64;
     product.on.write(x)?;
     for set in 0..sets {

@@ -127,11 +127,7 @@ mod tests {
     use krylith_core::method::{Cg, CgOptions, Method};
 
     /// Returns iterations and norms.
-    fn history<M: Method<Cpu>>(
-        a: &Csr,
-        max_iters: usize,
-        make: fn(&Cpu) -> Result<M>,
-    ) -> (usize, Vec<f64>) {
+    fn history<M: Method<Cpu>>(a: &Csr, max_iters: usize, make: fn(&Cpu) -> Result<M>) -> (usize, Vec<f64>) {
         let space = Cpu::new(a.rows(), 1);
         let operator = PointBlock::csr(&space, a, Precision::F64).unwrap();
         let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);

@@ -208,7 +208,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             length: (most, None),
             lazy: false,
             host: vec![0.0; R::SCALARS + most + 1],
-            history: History::with_room(0),
+            history: History::with_capacity(0),
         })
     }
 

@@ -140,7 +140,7 @@ impl<S: SolverSpace> Rank<S> {
         choices.extend(ladder::first_choice(&ladder[0], open));
         let solution = Solution {
             x: Vec::new(),
-            history: History::with_room(0),
+            history: History::with_capacity(0),
             method: first.method,
             precond: Arc::default(),
             format: Default::default(),
@@ -180,7 +180,7 @@ impl<S: SolverSpace> Rank<S> {
             spent: [0; 2],
             rung: 0,
             restarts: Vec::with_capacity(256),
-            history: History::with_room(0),
+            history: History::with_capacity(0),
             choices,
             matching,
             matched: MatchingFound::default(),

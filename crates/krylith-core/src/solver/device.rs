@@ -114,13 +114,13 @@ pub(super) struct Place {
 pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<Place> {
     match choice {
         Choice::Cpu { .. } => {
-            let free = room(host::memory().map(|(_, free)| free), options);
+            let free = free_memory(host::memory().map(|(_, free)| free), options);
             let most_rows = Cpu::new(order, 1).most_rows(order);
             Ok(Place { kind: "cpu", name: host::model(), free, most_rows })
         }
         Choice::Cuda { ordinals, .. } => {
             let (name, free, most_rows) = look_cuda(ordinals.first().copied().unwrap_or(0), order)?;
-            Ok(Place { kind: "cuda", name, free: room(Some(free), options), most_rows })
+            Ok(Place { kind: "cuda", name, free: free_memory(Some(free), options), most_rows })
         }
     }
 }
@@ -195,7 +195,7 @@ fn open_cpu(
 ) -> Result<Box<dyn Engine>> {
     let here = comm.host().ranks_on_host.len();
     let free = host::memory().map(|(_, free)| free / here as u64);
-    let room = room(free, options);
+    let room = free_memory(free, options);
     agree(&**comm, fits(local, options, room, "the host"))?;
     let (cores, small) = (host::cores(), comm.size() == 1 && one_thread_does(local.terms));
     let (asked, threads) = threads(&**comm, options, small);
@@ -227,7 +227,7 @@ fn names(comm: &dyn Communicator, own: &str) -> Result<Vec<String>> {
 }
 
 /// Returns the bytes that a solve may use: what is free, limited by `memory_limit`.
-fn room(free: Option<u64>, options: &Options) -> Option<u64> {
+fn free_memory(free: Option<u64>, options: &Options) -> Option<u64> {
     match (free, options.memory_limit) {
         (Some(free), Some(limit)) => Some(free.min(limit)),
         (free, limit) => free.or(limit),
@@ -355,7 +355,7 @@ mod cuda {
             let gpu = Gpu::open(own)?;
             let first = ahead::first_attempts(local, options, gpu.most_rows(local.order()));
             gpu.fetch_ahead(ahead::key(local, options, &first), || ahead::kernels(local, options, &first));
-            let room = room(Some(gpu.free_memory()?), options);
+            let room = free_memory(Some(gpu.free_memory()?), options);
             fits(local, options, room, &gpu.info().name)?;
             Ok((gpu, room, transport()?))
         })();

@@ -222,7 +222,7 @@ pub struct History {
 
 impl History {
     /// Returns an empty history with capacity for `iterations`.
-    pub fn with_room(iterations: usize) -> Self {
+    pub fn with_capacity(iterations: usize) -> Self {
         Self {
             outcome: Outcome::MaxIterations,
             iterations: 0,

@@ -24,7 +24,11 @@ fn matched_rows_have_factors() {
         let solution = solver.solve(&rhs(&a), &mut x).unwrap();
         assert!(solution.converged() && solution.matched, "{precision}: {:?}", solution.outcome());
         // With matched rows the factors are those of a tridiagonal matrix: nothing is dropped.
-        assert!(solution.history.iterations <= most, "{precision}: {} iterations", solution.history.iterations);
+        assert!(
+            solution.history.iterations <= most,
+            "{precision}: {} iterations",
+            solution.history.iterations
+        );
         assert!(error(&x) < 1e-7, "{precision}: {:e}", error(&x));
         solver.update_values(twice.values()).unwrap();
         x.fill(0.0);

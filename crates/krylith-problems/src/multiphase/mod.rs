@@ -32,7 +32,7 @@ use krylith_core::Result;
 use krylith_core::partition::contiguous;
 use std::ops::Range;
 
-use crate::grid::{Grid, Link, SevenPoint, check_room};
+use crate::grid::{Grid, Link, SevenPoint, check_memory};
 use crate::noise::smooth;
 use crate::spec::Spec;
 pub use phases::{PhaseOptions, Phases};
@@ -74,8 +74,8 @@ impl Multiphase {
         let grid = projection.grid();
         let own = contiguous(grid.len(), rank, ranks);
         let window = grid.window(&own);
-        check_room("the pressure equation", own.len(), 1, 0)?;
-        check_room("the pressure equation", window.len(), 0, 8)?;
+        check_memory("the pressure equation", own.len(), 1, 0)?;
+        check_memory("the pressure equation", window.len(), 0, 8)?;
         let (first, seed) = (window.start, options.seed);
         let phases = Phases::new(cells, [1.0, 1.0, dz], options);
         let density = collect(window, 1024, &|i| phases.density(phases.fractions(grid.position(i))));

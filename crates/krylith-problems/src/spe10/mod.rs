@@ -36,7 +36,7 @@ use std::path::Path;
 use krylith_core::Result;
 use krylith_core::partition::contiguous;
 
-use crate::grid::{Grid, Link, SevenPoint, check_room};
+use crate::grid::{Grid, Link, SevenPoint, check_memory};
 use crate::spec::Spec;
 use field::Permeability;
 
@@ -74,7 +74,7 @@ impl Reservoir {
         }
 
         let own = contiguous(grid.len(), rank, ranks);
-        check_room("the reservoir", own.len(), 1, 16)?;
+        check_memory("the reservoir", own.len(), 1, 16)?;
         let window = grid.window(&own);
         let rock = match spec.text("permeability") {
             "generated" if layer > 0 => return Err(spec.bad("layer", "0 unless permeability=DIR is given")),

@@ -143,7 +143,7 @@ impl Cpu {
     /// Allocates a block of zeros and the scratch for its sums.
     pub(super) fn make_block(&self, columns: usize) -> Result<Vec<Vec<f64>>> {
         check_columns(columns)?;
-        self.make_room(block_sums(columns));
+        self.widen(block_sums(columns));
         (0..columns).map(|_| crate::threads::zeros(self.len, "a vector of a block")).collect()
     }
 

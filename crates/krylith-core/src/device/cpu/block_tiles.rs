@@ -128,8 +128,8 @@ impl TileFactors for Cpu {
     ) -> Result<(CpuTiles, TileReport)> {
         let n = tiling.len();
         let factors = match precision {
-            Precision::F64 => Factors::F64(Halves::room(n, factor)?),
-            Precision::F32 => Factors::F32(Halves::room(n, factor)?),
+            Precision::F64 => Factors::F64(Halves::allocate(n, factor)?),
+            Precision::F32 => Factors::F32(Halves::allocate(n, factor)?),
         };
         let partials = vec![[0.0; 2]; tiling.counts().iter().product()];
         let (partials, scratch) = (RefCell::new(partials), Default::default());
@@ -219,7 +219,7 @@ impl TileFactors for Cpu {
 }
 
 impl<T: Number> Halves<T> {
-    fn room(n: usize, factor: TileFactor) -> Result<Self> {
+    fn allocate(n: usize, factor: TileFactor) -> Result<Self> {
         let one = || crate::threads::zeros::<T>(n, "block-Jacobi factors");
         let three = || Ok::<_, Error>([one()?, one()?, one()?]);
         let upper = if factor == TileFactor::Ilu0 { Some(three()?) } else { None };

@@ -94,7 +94,7 @@ impl Diagonals {
             runs: Vec::new(),
             coefficient,
         };
-        diagonals.make_room()?;
+        diagonals.widen()?;
         diagonals.store(a.values())?;
         Ok(Some(diagonals))
     }
@@ -124,7 +124,7 @@ impl Diagonals {
     }
 
     /// Allocates the stored diagonals, and computes the runs of rows for them.
-    fn make_room(&mut self) -> Result<()> {
+    fn widen(&mut self) -> Result<()> {
         let numbers = self.stride * self.kept().len();
         match &mut self.values {
             Values::F64(v) => *v = crate::threads::zeros(numbers, "a matrix")?,
@@ -202,7 +202,7 @@ impl Diagonals {
                 return Ok(());
             }
             self.symmetric = false;
-            self.make_room()?;
+            self.widen()?;
         }
     }
 

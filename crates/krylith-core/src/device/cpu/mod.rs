@@ -119,7 +119,7 @@ impl Cpu {
     }
 
     /// Allocates `width` sums for every strip, so that a second, longer solve allocates nothing.
-    fn make_room(&self, width: usize) {
+    fn widen(&self, width: usize) {
         let mut partials = self.partials.borrow_mut();
         let missing = (strips(self.len) * width).saturating_sub(partials.len());
         partials.reserve(missing);

@@ -30,7 +30,7 @@ impl Space for Cpu {
         crate::threads::zeros(self.len, "a vector")
     }
     fn basis(&self, columns: usize, precision: Precision) -> Result<CpuBasis> {
-        self.make_room(2 * columns + 3);
+        self.widen(2 * columns + 3);
         CpuBasis::new(self.len, columns, precision)
     }
     fn write(&self, host: &[f64], to: &mut Vec<f64>) -> Result<()> {
@@ -485,7 +485,7 @@ impl Schedule for Cpu {
     type Recording = ();
 
     fn scalars(&self, len: usize) -> Result<CpuScalars> {
-        self.make_room(MAX_SUMS);
+        self.widen(MAX_SUMS);
         Ok(CpuScalars { values: vec![0.0; len], flags: [0; FLAGS] })
     }
     fn write_scalars(

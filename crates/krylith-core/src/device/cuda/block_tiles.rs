@@ -196,9 +196,9 @@ impl TileFactors for Cuda {
             // Cells of a tile outside the box stay zero.
             lower: device.zeros(lower * precision.bytes(), what)?,
             upper: device.zeros(upper * precision.bytes(), what)?,
-            report: device.room(4, what)?,
-            natural: device.room(0, what)?,
-            scratch: device.room(2 * device.multiprocessors(), what)?,
+            report: device.allocate(4, what)?,
+            natural: device.allocate(0, what)?,
+            scratch: device.allocate(2 * device.multiprocessors(), what)?,
             counter: device.zeros(1, what)?,
             warps: ((device.shared_memory() - ASIDE) / own).clamp(1, most_warps(tiling.tile)),
             functions: Default::default(),

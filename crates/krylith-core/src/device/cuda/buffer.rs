@@ -115,20 +115,20 @@ impl Drop for Pool {
 impl Device {
     /// Allocates `len` zeros. `what` names the buffer in errors.
     pub fn zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
-        let buffer = self.room(len, what)?;
+        let buffer = self.allocate(len, what)?;
         self.clear_bytes(buffer.pointer, buffer.bytes)?;
         Ok(buffer)
     }
 
     /// Allocates `len` numbers without initialising them.
-    pub(super) fn room<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
-        self.allocate(len, what, &self.pool)
+    pub(super) fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
+        self.allocate_from(len, what, &self.pool)
     }
 
     /// Allocates `len` zeros in memory that can be shared with other GPUs and processes, which memory of a
     /// pool cannot.
     pub(super) fn peer_zeros<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
-        let buffer = self.allocate(len, what, &Pool::none())?;
+        let buffer = self.allocate_from(len, what, &Pool::none())?;
         self.clear_bytes(buffer.pointer, buffer.bytes)?;
         Ok(buffer)
     }
@@ -147,7 +147,7 @@ impl Device {
         self.check("cuMemPoolSetAccess", self.pool.open_to(ordinal))
     }
 
-    fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str, pool: &Pool) -> Result<Buffer<T>> {
+    fn allocate_from<T: Copy>(self: &Arc<Self>, len: usize, what: &str, pool: &Pool) -> Result<Buffer<T>> {
         let bytes = (len * size_of::<T>()).max(16);
         self.bind()?;
         let stream = self.stream.cu_stream();
@@ -185,7 +185,7 @@ impl Device {
 
     /// Copies host numbers to a new buffer.
     pub fn upload<T: Copy>(self: &Arc<Self>, host: &[T], what: &str) -> Result<Buffer<T>> {
-        let mut buffer = self.room(host.len(), what)?;
+        let mut buffer = self.allocate(host.len(), what)?;
         self.write(host, &mut buffer, 0)?;
         Ok(buffer)
     }

@@ -559,8 +559,8 @@ impl Tiles {
     /// Returns no tiles.
     fn none(device: &Arc<Device>) -> Result<Self> {
         let what = "tiles of rows";
-        let (records, cuts) = (device.room(0, what)?, device.room(0, what)?);
-        Ok(Self { records, count: 0, cuts, cut_rows: 0, parts: device.room(0, what)? })
+        let (records, cuts) = (device.allocate(0, what)?, device.allocate(0, what)?);
+        Ok(Self { records, count: 0, cuts, cut_rows: 0, parts: device.allocate(0, what)? })
     }
 
     fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {

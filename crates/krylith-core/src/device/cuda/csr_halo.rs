@@ -285,7 +285,7 @@ impl Split {
         let (entries, what) = (whole.col.len(), "ghosts of rows");
         // The position behind the last entry is looked up, too.
         let windows = entries / WINDOW + 1;
-        let words = device.room::<[u32; 2]>(windows * THREADS, what)?;
+        let words = device.allocate::<[u32; 2]>(windows * THREADS, what)?;
         let sums = device.zeros::<i64>(windows + 1, what)?;
         let (mark, scan) =
             (device.function(&split_kernel(split_mark, precision))?, device.function(&scan_columns::of(1))?);
@@ -371,7 +371,7 @@ impl GhostPart {
     ) -> Result<(CsrProduct, Self)> {
         let (rows, precision, what) = (whole.row_ptr.len() - 1, split.precision, "rows with ghosts");
         let count_of = rows.div_ceil(ROWS * THREADS);
-        let own_ptr = device.room::<i64>(rows + 1, what)?;
+        let own_ptr = device.allocate::<i64>(rows + 1, what)?;
         // Rows of each thread block, their sum, and the most entries of a row.
         let counts = device.zeros::<i64>(count_of + 2, what)?;
         let (function, scan) =
@@ -396,12 +396,13 @@ impl GhostPart {
         device.read(&counts, count_of, &mut found)?;
         let (count, longest) = (found[0] as usize, found[1]);
         let (ghost_rows, ghost_ptr) =
-            (device.room::<u32>(count, what)?, device.room::<i64>(count + 1, what)?);
+            (device.allocate::<u32>(count, what)?, device.allocate::<i64>(count + 1, what)?);
         pass(1, ghost_rows.pointer(), ghost_ptr.pointer())?;
         let entries = split.entries - beyond;
-        let (own_col, ghost_col) = (device.room::<u32>(entries, what)?, device.room::<u32>(beyond, what)?);
-        let own_values = device.room::<f64>(entries, "matrix values")?;
-        let ghost_values = device.room::<f64>(beyond, "matrix values")?;
+        let (own_col, ghost_col) =
+            (device.allocate::<u32>(entries, what)?, device.allocate::<u32>(beyond, what)?);
+        let own_values = device.allocate::<f64>(entries, "matrix values")?;
+        let ghost_values = device.allocate::<f64>(beyond, "matrix values")?;
         // In f64, as given: a product converts them itself.
         let place = device.function(&split_kernel(split_entries, Precision::F64))?;
         let columns = [whole.col.pointer(), own_col.pointer(), ghost_col.pointer()];

@@ -16,7 +16,7 @@ use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::partition::{Subdomains, multilevel};
 use crate::{Error, Result};
-use multilevel::{Graph, Room};
+use multilevel::{Graph, Limits};
 use std::sync::Arc;
 
 kernels! {
@@ -175,7 +175,7 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
         maps.push(map);
         levels.push(coarser);
     }
-    let mut room = Room::new(n, rows);
+    let mut room = Limits::new(n, rows);
     let mut at = levels.len() - 1;
     if at == 0 {
         return Ok(None);
@@ -199,7 +199,7 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     let mut labels = device.upload(&label, WHAT)?;
     let mut weights = device.upload(&weights, WHAT)?;
     for level in (0..at).rev() {
-        let finer = device.room::<u32>(levels[level].nodes, WHAT)?;
+        let finer = device.allocate::<u32>(levels[level].nodes, WHAT)?;
         let (map, coarse) = (maps[level].pointer(), labels.pointer());
         on_each!(device, refine(spread), levels[level].nodes, map, coarse, finer.pointer());
         labels = finer;
@@ -219,7 +219,7 @@ fn coarser(
     rows: usize,
 ) -> Result<Option<(Buffer<u32>, Level)>> {
     let n = level.nodes;
-    let (mate, want) = (device.room::<u32>(n, WHAT)?, device.room::<u32>(n, WHAT)?);
+    let (mate, want) = (device.allocate::<u32>(n, WHAT)?, device.allocate::<u32>(n, WHAT)?);
     on_each!(device, coarsen(alone), n, mate.pointer());
     let limit = multilevel::most(rows as u64, n);
     for _ in 0..multilevel::MATCHING_ROUNDS {
@@ -234,8 +234,8 @@ fn coarser(
         return Ok(None);
     }
     let count = number(device, &numbers)? as usize;
-    let (map, pairs) = (leads, device.room::<u32>(2 * count, WHAT)?);
-    let size = device.room::<u32>(count, WHAT)?;
+    let (map, pairs) = (leads, device.allocate::<u32>(2 * count, WHAT)?);
+    let size = device.allocate::<u32>(count, WHAT)?;
     on_each!(device, coarsen(pair), n, level.sizes(), &mate, &numbers, &map, &pairs, &size);
     let overflow = device.zeros::<u32>(1, WHAT)?;
     let function = device.function(&coarsen(contract))?;
@@ -247,14 +247,14 @@ fn coarser(
             &overflow,
         )
     };
-    let degree = device.room::<u32>(count, WHAT)?;
+    let degree = device.allocate::<u32>(count, WHAT)?;
     join_pairs(0, degree.pointer(), 0, 0)?;
     let ptr = scan(device, &degree)?;
     if number(device, &overflow)? != 0 {
         return Ok(None);
     }
     let edges = number(device, &ptr)? as usize;
-    let (col, weight) = (device.room::<u32>(edges, WHAT)?, device.room::<u32>(edges, WHAT)?);
+    let (col, weight) = (device.allocate::<u32>(edges, WHAT)?, device.allocate::<u32>(edges, WHAT)?);
     join_pairs(ptr.pointer(), 0, col.pointer(), weight.pointer())?;
     let coarse = Level {
         nodes: count,
@@ -296,11 +296,11 @@ fn refined(
     rounds: usize,
 ) -> Result<Buffer<u32>> {
     let (n, groups, cap) = (level.nodes, weights.len(), rows as u64);
-    let (to, gain) = (device.room::<u32>(n, WHAT)?, device.room::<i32>(n, WHAT)?);
-    let (keep, list) = (device.room::<i32>(n, WHAT)?, device.room::<u32>(n, WHAT)?);
+    let (to, gain) = (device.allocate::<u32>(n, WHAT)?, device.allocate::<i32>(n, WHAT)?);
+    let (keep, list) = (device.allocate::<i32>(n, WHAT)?, device.allocate::<u32>(n, WHAT)?);
     let resting = device.zeros::<u32>(n, WHAT)?;
-    let mut moves = device.room::<u32>(groups, WHAT)?;
-    let mut after = device.room::<u32>(groups, WHAT)?;
+    let mut moves = device.allocate::<u32>(groups, WHAT)?;
+    let mut after = device.allocate::<u32>(groups, WHAT)?;
     for round in 0..rounds as u32 {
         let (label, to, gain, keep) = (labels.pointer(), to.pointer(), gain.pointer(), keep.pointer());
         let (own, resting, list) = (weights.pointer(), resting.pointer(), list.pointer());

@@ -157,7 +157,7 @@ impl DiaProduct {
             };
         };
         let resident = space.resident(a)?;
-        let masks = device.room::<u32>(rows, "diagonals of rows")?;
+        let masks = device.allocate::<u32>(rows, "diagonals of rows")?;
         let ghosts = GhostRows::find(space, a, own, &offsets, &masks, precision)?;
         let symmetric = format != Format::DiaFull && mirrored(&offsets);
         let stored = Stored::new(space, rows, &offsets, symmetric, precision)?;

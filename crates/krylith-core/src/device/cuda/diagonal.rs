@@ -202,7 +202,7 @@ impl BlockDiagonal for Cuda {
                 positions.push(positions[0].clone());
                 continue;
             }
-            let (found, resident) = (device.room::<i64>(nodes, what)?, self.resident(a)?);
+            let (found, resident) = (device.allocate::<i64>(nodes, what)?, self.resident(a)?);
             if nodes > 0 {
                 let find = device.function(&jacobi(jacobi_find, order, precision))?;
                 find.on(device, nodes.div_ceil(256), 256).run(
@@ -216,9 +216,9 @@ impl BlockDiagonal for Cuda {
         }
         let inverter = Inverter {
             positions,
-            coefficients: device.room(2 * terms.stages() * terms.stages(), what)?,
-            worst: device.room(1, what)?,
-            natural: [device.room(0, what)?, device.room(0, what)?],
+            coefficients: device.allocate(2 * terms.stages() * terms.stages(), what)?,
+            worst: device.allocate(1, what)?,
+            natural: [device.allocate(0, what)?, device.allocate(0, what)?],
             function: device.function(&jacobi(jacobi_invert, order, precision))?,
         };
         let numbers = nodes.next_multiple_of(shape(order).0) * order * order;

@@ -20,7 +20,7 @@ impl Cuda {
     /// Out of device memory; a rank that is lost or failed.
     pub(super) fn ghosts_from_owners(&self, halo: &Halo, run: usize, all: &mut Buffer<f64>) -> Result<()> {
         let (device, what) = (self.device(), "ghosts");
-        let packed = device.room::<f64>(halo.send.len() * run, what)?;
+        let packed = device.allocate::<f64>(halo.send.len() * run, what)?;
         let mut own = vec![0.0; packed.len()];
         if !own.is_empty() {
             let nodes: Vec<i32> = halo.send.iter().map(|&node| node as i32).collect();

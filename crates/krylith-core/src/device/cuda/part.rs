@@ -81,7 +81,7 @@ impl RunOnDevice {
         let columns = terms.block_rows();
         let words = columns.div_ceil(32).max(1);
         let bits = device.zeros::<u32>(words, WHAT)?;
-        let before = device.room::<u32>(words, WHAT)?;
+        let before = device.allocate::<u32>(words, WHAT)?;
         let blocks = words.div_ceil(WORDS);
         let sums = device.zeros::<i64>(blocks + 1, WHAT)?;
         let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
@@ -100,7 +100,7 @@ impl RunOnDevice {
         let mut total = [0i64];
         device.read(&sums, blocks, &mut total)?;
         let mut ghosts = vec![0u32; total[0] as usize];
-        let list = device.room::<u32>(ghosts.len(), WHAT)?;
+        let list = device.allocate::<u32>(ghosts.len(), WHAT)?;
         device.function(&part_ghosts.plain())?.on(&device, grid(words), 256).run(
             words as i64,
             &bits,
@@ -128,7 +128,7 @@ impl RunOnDevice {
                 own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
                 continue;
             }
-            let to = Resident::room(&device, rows, count, square)?;
+            let to = Resident::allocate(&device, rows, count, square)?;
             let described = made.described(made.entries[t].start);
             device
                 .function(&part_rows.plain())?
@@ -202,7 +202,7 @@ impl RunOnDevice {
     /// Reorders values of the run from global order to the local order of a pattern.
     fn reorder(&self, pattern: &Resident, values: u64, square: usize) -> Result<Buffer<f64>> {
         let (device, rows) = (&self.device, self.run.len());
-        let to = device.room::<f64>(pattern.col.len() * square, WHAT)?;
+        let to = device.allocate::<f64>(pattern.col.len() * square, WHAT)?;
         let run = self.described(0);
         let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
         let function = device.function(&part_values.plain())?;
@@ -249,7 +249,7 @@ fn bring(
             });
         }
         let copy = |from: u64, bytes: usize| -> Result<Buffer<u8>> {
-            let to = device.room::<u8>(bytes, WHAT)?;
+            let to = device.allocate::<u8>(bytes, WHAT)?;
             let own = Spot { ordinal: device.info().ordinal, pointer: to.pointer() };
             // SAFETY: as many bytes of a live array, whose device has finished with it.
             unsafe { device.copy_between(own, Spot { ordinal: resident.ordinal(), pointer: from }, bytes)? };
@@ -272,7 +272,7 @@ fn bring(
             return Ok(raw);
         }
     }
-    let send = |bytes: usize| device.room::<u8>(bytes, WHAT);
+    let send = |bytes: usize| device.allocate::<u8>(bytes, WHAT);
     let values = send(8 * numbers.len())?;
     // SAFETY: allocated for as many numbers, here and below; offsets are below 2⁶³.
     unsafe { device.send(&a.values()[numbers], values.pointer())? };

@@ -217,7 +217,7 @@ impl Cuda {
         let (b, device, what) = (terms.block(), self.device(), "scale factors");
         let (own, columns) = (terms.terms[0].1.rows(), terms.terms[0].1.columns());
         let one = device.function(&passes(ones, 1, false))?;
-        let (r, mut c) = (device.room(own, what)?, device.room(columns, what)?);
+        let (r, mut c) = (device.allocate(own, what)?, device.allocate(columns, what)?);
         for factors in [&r, &c] {
             self.each(factors, |grid, n| one.on(device, grid, THREADS).run(n, factors))?;
         }
@@ -288,7 +288,7 @@ impl Cuda {
         let wrong = device.zeros::<i32>(1, "a flag")?;
         let mut scaled = Vec::with_capacity(matrices.len());
         for ((coefficient, a), on) in terms.terms.iter().zip(matrices) {
-            let values = device.room::<f64>(on.values.len(), "a scaled matrix")?;
+            let values = device.allocate::<f64>(on.values.len(), "a scaled matrix")?;
             let windows = a.blocks().div_ceil(window(b));
             if windows > 0 {
                 function.on(device, windows, THREADS).run(

@@ -413,7 +413,7 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let (device, Run { rows, entries }) = (space.device(), run);
     let resident = a.storage().on::<Resident>();
     let here = |on: &Arc<Resident>| on.ordinal() == device.info().ordinal;
-    let row_ptr = device.room::<i64>(rows.len() + 1, WHAT)?;
+    let row_ptr = device.allocate::<i64>(rows.len() + 1, WHAT)?;
     let mut kept = None;
     // Tiles are read in pairs from an even entry on, so the first entry may be before the first row. It is so
     // on every rank alike, because the start of the tiles decides the order in which a long row is summed.
@@ -462,7 +462,7 @@ fn rows_from(
     let Run { rows, entries } = run;
     from.settled()?;
     let count = entries.end - first;
-    let (col, values) = (device.room(count, WHAT)?, device.room(count, WHAT)?);
+    let (col, values) = (device.allocate(count, WHAT)?, device.allocate(count, WHAT)?);
     // SAFETY: allocated for as many numbers; the caller holds the matrix until the copies are done.
     unsafe {
         let copy = |to: u64, pointer: u64, bytes: usize| {

@@ -79,13 +79,13 @@ impl Resident {
     }
 
     /// Allocates a matrix of `rows` block rows and `blocks` blocks of `square` numbers.
-    pub fn room(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
+    pub fn allocate(device: &Arc<Device>, rows: usize, blocks: usize, square: usize) -> Result<Self> {
         let what = "a matrix";
         Ok(Self {
             device: device.clone(),
-            row_ptr: Arc::new(device.room(rows + 1, what)?),
-            col: Arc::new(device.room(blocks, what)?),
-            values: Arc::new(device.room(blocks * square, what)?),
+            row_ptr: Arc::new(device.allocate(rows + 1, what)?),
+            col: Arc::new(device.allocate(blocks, what)?),
+            values: Arc::new(device.allocate(blocks * square, what)?),
         })
     }
 
@@ -228,8 +228,9 @@ pub(crate) fn take(
     let device = Device::open(row_ptr.remote.ordinal)?;
     let (rows, entries, what) = (row_ptr.remote.len - 1, col.remote.len, "a matrix");
     let mut wrong = device.zeros::<i32>(1, what)?;
-    let base = device.room::<i32>(1, what)?;
-    let (pointers, columns_of) = (device.room::<i64>(rows + 1, what)?, device.room::<u32>(entries, what)?);
+    let base = device.allocate::<i32>(1, what)?;
+    let (pointers, columns_of) =
+        (device.allocate::<i64>(rows + 1, what)?, device.allocate::<u32>(entries, what)?);
     let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
     let take = device.function(&arrays(take_row_pointers, row_ptr.name, col.name))?;
     device.lent(row_ptr.remote, row_ptr.size, |from| {
@@ -301,7 +302,7 @@ type PatternArrays = (Arc<Buffer<i64>>, Arc<Buffer<u32>>);
 
 /// Uploads the pattern of a matrix that is on the host.
 fn upload_pattern(device: &Arc<Device>, pointers: &[usize], col: &[u32]) -> Result<PatternArrays> {
-    let row_ptr = device.room::<i64>(pointers.len(), "a matrix")?;
+    let row_ptr = device.allocate::<i64>(pointers.len(), "a matrix")?;
     // SAFETY: allocated for as many numbers of the same size; offsets are below 2⁶³.
     unsafe { device.send(pointers, row_ptr.pointer())? };
     Ok((Arc::new(row_ptr), Arc::new(device.upload(col, "a matrix")?)))
@@ -309,7 +310,7 @@ fn upload_pattern(device: &Arc<Device>, pointers: &[usize], col: &[u32]) -> Resu
 
 /// Copies a caller's values, and raises `wrong` where one is not finite.
 fn copy_finite(device: &Arc<Device>, values: Remote, wrong: &mut Buffer<i32>) -> Result<Buffer<f64>> {
-    let to = device.room::<f64>(values.len, "a matrix")?;
+    let to = device.allocate::<f64>(values.len, "a matrix")?;
     let function = device.function(&arrays(take_values, "int", "int"))?;
     let count = values.len as i64;
     let grid = values.len.div_ceil(256).clamp(1, 32 * device.multiprocessors());

@@ -39,9 +39,9 @@ fn kernel<K: Entry>(entry: K) -> Of<K> {
 /// Returns exclusive prefix sums of counts, followed by the total: one number more than there are counts.
 pub(super) fn scan(device: &Arc<Device>, counts: &Buffer<u32>) -> Result<Buffer<i64>> {
     let (n, what) = (counts.len(), "prefix sums");
-    let places = device.room::<i64>(n + 1, what)?;
+    let places = device.allocate::<i64>(n + 1, what)?;
     let blocks = n.div_ceil(THREADS * ITEMS).max(1);
-    let sums = device.room::<i64>(blocks, what)?;
+    let sums = device.allocate::<i64>(blocks, what)?;
     let length = n as i64;
     device.function(&kernel(scan_blocks))?.on(device, blocks, THREADS).run(length, counts, &sums)?;
     device.function(&kernel(scan_sums))?.on(device, 1, THREADS).run(blocks as i64, &sums, places.at(n))?;

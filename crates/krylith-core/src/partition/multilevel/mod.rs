@@ -22,7 +22,7 @@ use super::adjacency::Adjacency;
 #[cfg(feature = "cuda")]
 pub(crate) use coarsen::{LONELY, ROUNDS as MATCHING_ROUNDS, most};
 use rayon::prelude::*;
-pub(crate) use refine::Room;
+pub(crate) use refine::Limits;
 
 /// Minimum number of coarse nodes on each side of a bisection.
 const SIDE: usize = 16;
@@ -73,7 +73,7 @@ fn hash(a: u32, b: u32) -> u32 {
 /// each node, and the number of groups.
 pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
-    let mut room = Room::new(n, rows);
+    let mut room = Limits::new(n, rows);
     let graph = Graph { ptr: graph.row_ptr, col: graph.col, weight: Vec::new(), size: vec![1; n] };
     let (mut label, levels) = labels(graph, 0, &mut room);
     while let Some(mut over) = room.overfull(&label) {
@@ -88,7 +88,7 @@ pub(super) fn cut(graph: Adjacency, rows: usize) -> (Vec<u32>, usize) {
 /// and the number of groups.
 pub(super) fn cut_into(graph: Adjacency, parts: usize) -> (Vec<u32>, usize) {
     let n = graph.row_ptr.len() - 1;
-    cut(graph, Room::rows_of(n, parts))
+    cut(graph, Limits::rows_of(n, parts))
 }
 
 /// Returns true if a graph of this many nodes is not coarsened further.
@@ -98,7 +98,7 @@ pub(crate) fn is_coarse(nodes: usize) -> bool {
 
 /// Groups the nodes of a level: coarser levels first, then this one on the way back. The nodes of level 0 are
 /// the rows.
-pub(crate) fn labels(graph: Graph, level: usize, room: &mut Room) -> (Vec<u32>, Graph) {
+pub(crate) fn labels(graph: Graph, level: usize, room: &mut Limits) -> (Vec<u32>, Graph) {
     let (mut levels, mut maps) = (vec![graph], Vec::new());
     while !is_coarse(levels[levels.len() - 1].len()) {
         let next = level + levels.len();
@@ -122,7 +122,7 @@ pub(crate) fn spread(map: &[u32], label: &[u32]) -> Vec<u32> {
 }
 
 /// Splits the groups that can be split at this level, and refines all groups.
-pub(crate) fn settle(graph: &Graph, level: usize, label: &mut [u32], room: &mut Room) {
+pub(crate) fn settle(graph: &Graph, level: usize, label: &mut [u32], room: &mut Limits) {
     while split(graph, label, room, if level == 0 { 1 } else { 2 * SIDE }) {}
     refine::refine(graph, label, room, rounds(level));
 }
@@ -134,7 +134,7 @@ pub(crate) fn rounds(level: usize) -> usize {
 
 /// Bisects each group of at least `least` nodes that is to become several parts; returns false if there is
 /// none.
-fn split(graph: &Graph, label: &mut [u32], room: &mut Room, least: usize) -> bool {
+fn split(graph: &Graph, label: &mut [u32], room: &mut Limits, least: usize) -> bool {
     if room.parts.iter().all(|&p| p == 1) {
         return false;
     }

@@ -20,13 +20,13 @@ const MANY: usize = 96;
 const FILL: f64 = 0.96;
 
 /// Number of parts that each group is to become, and the resulting limits on its rows.
-pub(crate) struct Room {
+pub(crate) struct Limits {
     pub parts: Vec<usize>,
     rows: u64,
     mean: f64,
 }
 
-impl Room {
+impl Limits {
     /// Creates the limits for one group of `n` rows that is to become parts of at most `rows` rows.
     pub fn new(n: usize, rows: usize) -> Self {
         let rows = rows.clamp(1, n.max(1));
@@ -110,7 +110,7 @@ fn weigh(graph: &Graph, label: &[u32], groups: usize) -> Vec<u64> {
 }
 
 /// Runs `rounds` rounds of refinement; each first moves excess nodes out of groups above their limit.
-pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Room, rounds: usize) {
+pub(super) fn refine(graph: &Graph, label: &mut [u32], room: &Limits, rounds: usize) {
     let groups = room.parts.len();
     if groups == 1 {
         return;

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::interrupt::Allowance;
 use crate::matrix::Bsr;
 use crate::partition::Subdomains;
-use crate::threads::room;
+use crate::threads::allocate;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -105,7 +105,7 @@ impl<'a> Analysis<'a> {
     /// Records the subdomain and position of every row.
     pub fn new(matrices: Vec<&'a Bsr>, subdomains: &'a Subdomains, fill: usize) -> Result<Self> {
         let n = subdomains.block_rows();
-        let mut home = room(n, "the subdomains of rows")?;
+        let mut home = allocate(n, "the subdomains of rows")?;
         (0..n).into_par_iter().map(|_| AtomicU64::new(0)).collect_into_vec(&mut home);
         (0..subdomains.count()).into_par_iter().for_each(|p| {
             for (k, &i) in subdomains.rows(p).iter().enumerate() {

@@ -14,7 +14,7 @@
 
 use super::Coarsen;
 use super::hierarchy::Level;
-use super::smoother::Room;
+use super::smoother::LevelWorkspace;
 use crate::precond::compose::add;
 use crate::space::{BoundSweep, SmallStep, Space};
 use crate::{Error, Result, steps, sweeps};
@@ -108,7 +108,7 @@ sweeps! {
 
 /// Workspace of a level during a cycle.
 pub(super) struct Work<S: Coarsen> {
-    pub room: Room<S>,
+    pub room: LevelWorkspace<S>,
     /// The system on the next coarser level; none on the last.
     pub coarse: Option<Coarse<S>>,
 }

@@ -13,7 +13,7 @@ use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::host::near_null;
 use super::parts::{operator, own_part, owned};
 use super::ranks::{self, Next};
-use super::smoother::{Fused, Room, Smoother};
+use super::smoother::{Fused, LevelWorkspace, Smoother};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
 use crate::comm::agree;
@@ -187,7 +187,10 @@ impl<S: Coarsen> Multilevel<S> {
             let coarse = levels.get(depth + 1).map(|below| {
                 Coarse::new(&below.space, options.cycle, depth + 1, below.inverse.is_some(), symmetric)
             });
-            Ok(Work { room: Room::new(&level.space, level.smoother.as_ref())?, coarse: coarse.transpose()? })
+            Ok(Work {
+                room: LevelWorkspace::new(&level.space, level.smoother.as_ref())?,
+                coarse: coarse.transpose()?,
+            })
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
         Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
@@ -454,7 +457,7 @@ impl<S: Coarsen> Level<S> {
     }
 
     /// Computes x ≈ A⁻¹ b on the last level.
-    pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+    pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut LevelWorkspace<S>) -> Result<()> {
         let on = &self.space;
         match (&self.inverse, &self.smoother) {
             (Some(inverse), _) => inverse.apply(on, b, x),

@@ -165,14 +165,14 @@ pub(super) enum Smoother<S: Coarsen> {
 }
 
 /// Workspace of a level, with the coefficients of its smoother.
-pub(super) struct Room<S: Coarsen> {
+pub(super) struct LevelWorkspace<S: Coarsen> {
     pub q: S::Vector,
     pub r: S::Vector,
     p: Option<S::Vector>,
     pub scalars: S::Scalars,
 }
 
-impl<S: Coarsen> Room<S> {
+impl<S: Coarsen> LevelWorkspace<S> {
     /// Allocates the workspace of a level and its smoother.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ impl<S: Coarsen> Smoother<S> {
         a: &RefCell<PointBlock<S>>,
         b: &S::Vector,
         x: &mut S::Vector,
-        room: &mut Room<S>,
+        room: &mut LevelWorkspace<S>,
     ) -> Result<()> {
         match self {
             Smoother::Factors { factors, sweeps } => {
@@ -280,7 +280,7 @@ impl<S: Coarsen> Smoother<S> {
         a: &RefCell<PointBlock<S>>,
         b: &S::Vector,
         x: &mut S::Vector,
-        room: &mut Room<S>,
+        room: &mut LevelWorkspace<S>,
     ) -> Result<()> {
         match self {
             Smoother::Factors { factors, sweeps } => {
@@ -369,9 +369,9 @@ fn fused_steps<S: Coarsen>(
     a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
-    room: &mut Room<S>,
+    room: &mut LevelWorkspace<S>,
 ) -> Result<()> {
-    let (a, Room { r, p, scalars, .. }) = (a.borrow(), room);
+    let (a, LevelWorkspace { r, p, scalars, .. }) = (a.borrow(), room);
     for k in from..steps.len() {
         let (last, keeps) = directions(steps, k, from_zero);
         let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
@@ -393,9 +393,9 @@ fn step<S: Coarsen>(
     a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
-    room: &mut Room<S>,
+    room: &mut LevelWorkspace<S>,
 ) -> Result<()> {
-    let Room { q, r, p, scalars } = room;
+    let LevelWorkspace { q, r, p, scalars } = room;
     let ([at_a, at_c], last) = (slots(k), k + 1 == steps.len());
     a.apply(on, x, q)?;
     let (direction, keeps) = directions(steps, k, from_zero);
@@ -430,9 +430,9 @@ fn solve<S: Coarsen>(
     a: &RefCell<PointBlock<S>>,
     b: &S::Vector,
     x: &mut S::Vector,
-    room: &mut Room<S>,
+    room: &mut LevelWorkspace<S>,
 ) -> Result<()> {
-    let Room { q, r, scalars, .. } = room;
+    let LevelWorkspace { q, r, scalars, .. } = room;
     a.apply(on, x, q)?;
     on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
     factors.apply(on, q, r)?;

@@ -2,7 +2,7 @@
 
 use super::host::near_null::Blocks;
 use super::ranks::{Joint, Route};
-use super::smoother::Room;
+use super::smoother::LevelWorkspace;
 use super::{Coarsen, Transfer};
 use crate::Result;
 use crate::matrix::{Bsr, Dense};
@@ -106,7 +106,13 @@ impl<S: Coarsen> Transfers<S> {
     }
 
     /// Computes x ← x + P x_c.
-    pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector, room: &mut Room<S>) -> Result<()> {
+    pub fn correct(
+        &self,
+        on: &S,
+        coarse: &S::Vector,
+        x: &mut S::Vector,
+        room: &mut LevelWorkspace<S>,
+    ) -> Result<()> {
         match (&self.products, self.route()) {
             (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
             (None, Some(route)) => route.prolong(on, coarse, &mut room.q)?,

@@ -7,7 +7,7 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 
-/// Returns an error if a later attempt would not fit in `room` bytes, which were free before the first one.
+/// Returns an error if a later attempt would not fit in `allocate` bytes, which were free before the first one.
 ///
 /// The exact fill is known only after a factorisation that takes the memory, so the estimate is on the large
 /// side.

@@ -222,7 +222,7 @@ impl Attempt {
 /// Lists the attempts at a problem, at least one. The device holds subdomains of at most `most_rows` block
 /// rows; subdomains of that size replace a single one that does not fit. Every rank gets the same list.
 pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, seen: Seen) -> Vec<Attempt> {
-    let room = Room { local, most_rows, tiles: seen.tiles };
+    let room = Limits { local, most_rows, tiles: seen.tiles };
     let asked = options.method.filter(|m| *m != MethodName::Auto);
     let cg_fits = |precond: &PrecondSpec| seen.symmetric && precond.keeps_symmetry();
     let mut tries: Vec<(PrecondSpec, MethodName, usize, Patience)> = Vec::new();
@@ -300,14 +300,14 @@ fn scales(
 }
 
 /// Limits of the device and the grid on preconditioners.
-struct Room<'a> {
+struct Limits<'a> {
     local: &'a LocalProblem<'a>,
     /// Largest number of block rows of a subdomain.
     most_rows: usize,
     tiles: bool,
 }
 
-impl Room<'_> {
+impl Limits<'_> {
     fn nodes(&self) -> usize {
         self.local.unknowns / self.local.order()
     }

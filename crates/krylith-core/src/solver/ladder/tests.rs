@@ -206,7 +206,7 @@ fn a_gpu_begins_with_jacobi() {
 fn an_indefinite_matrix_is_no_more_for_cg() {
     let all = of_diagonal(10_000, Seen { symmetric: true, ..Seen::default() });
     let ends = |ladder: &[Attempt], k: usize, reason: Reason| -> Vec<usize> {
-        let history = History { reason: Some(reason.text()), ..History::with_room(0) };
+        let history = History { reason: Some(reason.text()), ..History::with_capacity(0) };
         that_end_so(ladder, k, &history).collect()
     };
     let with_cg: Vec<usize> = (0..all.len()).filter(|&i| all[i].name().ends_with("with cg")).collect();
@@ -241,7 +241,7 @@ fn histories_are_one_curve() {
         iterations: residuals.len() - 1,
         residuals,
         restarts: 1,
-        ..History::with_room(0)
+        ..History::with_capacity(0)
     };
     let mut all = history(vec![1.0, 0.5, 0.7]);
     join(&mut all, &history(vec![0.6, 0.1]));

@@ -23,8 +23,8 @@ pub(super) enum Values {
 impl Values {
     pub(super) fn new(device: &Arc<Device>, precision: Precision, numbers: usize) -> Result<Self> {
         Ok(match precision {
-            Precision::F64 => Values::F64(device.room(numbers, "diagonals of a matrix")?),
-            Precision::F32 => Values::F32(device.room(numbers, "diagonals of a matrix")?),
+            Precision::F64 => Values::F64(device.allocate(numbers, "diagonals of a matrix")?),
+            Precision::F32 => Values::F32(device.allocate(numbers, "diagonals of a matrix")?),
         })
     }
 

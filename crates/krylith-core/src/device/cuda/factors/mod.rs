@@ -141,7 +141,7 @@ impl SubdomainFactors for Cuda {
             functions,
             coefficients: device.zeros(order * order, what)?,
             natural: device.zeros(0, what)?,
-            work: device.room(plan.outline.entries * order * order, what)?,
+            work: device.allocate(plan.outline.entries * order * order, what)?,
             pivots: device.zeros(2, what)?,
             stream: Stream::lay_out(device, plan, precision, &shape)?,
             plan: plan.clone(),
@@ -326,7 +326,7 @@ impl Stream {
             ));
         }
         let chunks = device.zeros(chunks + 1, what)?;
-        let (places, values) = (device.room(16 * places, what)?, device.room(16 * values, what)?);
+        let (places, values) = (device.allocate(16 * places, what)?, device.allocate(16 * values, what)?);
         if count > 0 {
             run(true, chunks.pointer(), places.pointer())?;
         }

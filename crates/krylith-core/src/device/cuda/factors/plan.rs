@@ -114,8 +114,8 @@ impl CudaPlan {
         };
         let (a, b) = (pattern(0), pattern(1));
         let (starts, ascending, home) = rows(device, subdomains)?;
-        let counts = device.room::<u32>(n, what)?;
-        let totals = device.room::<i64>(3 * (count + 1), what)?;
+        let counts = device.allocate::<u32>(n, what)?;
+        let totals = device.allocate::<i64>(3 * (count + 1), what)?;
         let scattered = device.zeros::<i32>(1, what)?;
         load(device, ildu_count, patterns)?
             .on(device, count, THREADS)
@@ -127,11 +127,12 @@ impl CudaPlan {
         let [entries, stored, dropped] = sums.map(|n| n as usize);
 
         // The pattern in numbers of the subdomains, and a check of the natural order.
-        let offsets = device.room::<u32>(n, what)?;
-        let at = device.room::<u16>(entries, what)?;
-        let from = (0..patterns).map(|_| device.room::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
-        let (words, spare) = (device.room::<u32>(n, what)?, device.room::<u32>(n, what)?);
-        let (suspect, suspects) = (device.room::<u32>(count, what)?, device.zeros::<i32>(1, what)?);
+        let offsets = device.allocate::<u32>(n, what)?;
+        let at = device.allocate::<u16>(entries, what)?;
+        let from =
+            (0..patterns).map(|_| device.allocate::<u32>(entries, what)).collect::<Result<Vec<_>>>()?;
+        let (words, spare) = (device.allocate::<u32>(n, what)?, device.allocate::<u32>(n, what)?);
+        let (suspect, suspects) = (device.allocate::<u32>(count, what)?, device.zeros::<i32>(1, what)?);
         let shared = |kernel: &cudarc::driver::CudaFunction, row: usize| {
             let bytes = (row * largest).next_multiple_of(16);
             device.allow_shared(kernel, THREADS, bytes).map(|_| bytes)
@@ -161,7 +162,7 @@ impl CudaPlan {
         if suspected[0] > 0 {
             let order = device.function(&ildu_order::of())?;
             let bytes = shared(&order, 6)?;
-            let room = || device.room::<u32>(n, what);
+            let room = || device.allocate::<u32>(n, what);
             let (place, parent, degree) = (room()?, room()?, room()?);
             order.on(device, count, THREADS).shared(bytes).run(
                 &starts,
@@ -191,16 +192,16 @@ impl CudaPlan {
                 blocks: terms.terms.iter().map(|t| t.1.blocks()).collect(),
             },
             starts,
-            levels: device.room(n, what)?,
-            depths: device.room(count, what)?,
-            row_starts: device.room(n + 1, what)?,
-            columns: device.room(entries, what)?,
-            diagonal: device.room(n, what)?,
-            rows: device.room(n, what)?,
+            levels: device.allocate(n, what)?,
+            depths: device.allocate(count, what)?,
+            row_starts: device.allocate(n + 1, what)?,
+            columns: device.allocate(entries, what)?,
+            diagonal: device.allocate(n, what)?,
+            rows: device.allocate(n, what)?,
             ascending,
             consecutive: flag[0] == 0,
-            slots: device.room(n, what)?,
-            sources: (0..patterns).map(|_| device.room(entries, what)).collect::<Result<_>>()?,
+            slots: device.allocate(n, what)?,
+            sources: (0..patterns).map(|_| device.allocate(entries, what)).collect::<Result<_>>()?,
         };
         let finish = load(device, ildu_finish, patterns)?;
         let bytes = shared(&finish, 6)?;
@@ -272,7 +273,7 @@ impl CudaPlan {
         })
     }
 
-    /// True where a device with `room` bytes of shared memory per thread block analyses such subdomains
+    /// True where a device with `allocate` bytes of shared memory per thread block analyses such subdomains
     /// itself.
     pub fn can_analyse(subdomains: &Subdomains, fill: usize, room: usize) -> bool {
         let largest = subdomains.largest();
@@ -292,9 +293,9 @@ type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
 /// Uploads [`Rows`].
 fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     let (what, n, count) = ("subdomains", subdomains.block_rows(), subdomains.count());
-    let home = device.room::<[u32; 2]>(n, what)?;
+    let home = device.allocate::<[u32; 2]>(n, what)?;
     if let Some(boxes) = subdomains.as_boxes() {
-        let (starts, rows) = (device.room::<i64>(count + 1, what)?, device.room::<u32>(n, what)?);
+        let (starts, rows) = (device.allocate::<i64>(count + 1, what)?, device.allocate::<u32>(n, what)?);
         let ([nx, ny, nz], [sx, sy, sz]) = (boxes.grid.map(|n| n as i32), boxes.size.map(|n| n as i32));
         let (kernel, threads) = (load(device, ildu_boxes, 1)?, THREADS);
         kernel.on(device, count, threads).run(nx, ny, nz, sx, sy, sz, &starts, &rows, &home)?;
@@ -302,7 +303,7 @@ fn rows(device: &Arc<Device>, subdomains: &Subdomains) -> Result<Rows> {
     }
     let (lists, ptr) = subdomains.all_rows();
     let rows = device.upload(lists, what)?;
-    let starts = device.room::<i64>(count + 1, what)?;
+    let starts = device.allocate::<i64>(count + 1, what)?;
     // SAFETY: allocated for as many numbers of the same size, which are below 2⁶³.
     unsafe { device.send(ptr, starts.pointer())? };
     load(device, ildu_home, 1)?.on(device, count, THREADS).run(&starts, &rows, &home)?;

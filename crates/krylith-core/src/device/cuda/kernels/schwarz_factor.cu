@@ -46,17 +46,17 @@ struct Pivots { u64 first; unsigned bad, unused; };
 constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
 
 // One warp's part of shared memory.
-struct Room {
+struct Limits {
     double *t, *block, *inverse, *factor, *scale;  // longest blocks; two blocks; two columns
     int2* list;                                    // matches: entry of this row, offset in the other one
     unsigned* columns;
 };
-__device__ __forceinline__ Room room_of(int longest) {
+__device__ __forceinline__ Limits room_of(int longest) {
     extern __shared__ double memory[];
     // The twin of `warp_bytes` in device/cuda/schwarz/factor.rs.
     const i64 bytes = (8ll * (longest * E + 2 * E + 2 * B) + 32 * 8 + 4ll * longest + 15) / 16 * 16;
     double* t = (double*)((char*)memory + threadIdx.x / 32 * bytes);
-    Room room;
+    Limits room;
     room.t = t;
     room.block = t + longest * E;
     room.inverse = room.block + E;
@@ -115,7 +115,7 @@ __device__ int invert(double* a, double* inverse, const double* scale, double* f
 }
 
 // Loads T = A_i and the row's columns; the squares of stored entries of A are added to `sum`.
-__device__ __forceinline__ double load_row(const Rows& s, const Room& m, i64 begin, int blocks, int lane) {
+__device__ __forceinline__ double load_row(const Rows& s, const Limits& m, i64 begin, int blocks, int lane) {
     double sum = 0;
     for (int t = lane; t < blocks; t += 32) m.columns[t] = s.column[begin + t];
     for (int t = lane; t < blocks * E; t += 32) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ double load_row(const Rows& s, const Room& m, i64 beg
 }
 
 // The largest entry of each scalar row.
-__device__ __forceinline__ void scale_row(const Room& m, int blocks, int lane) {
+__device__ __forceinline__ void scale_row(const Limits& m, int blocks, int lane) {
     for (int r = 0; r < B; ++r) {
         double most = 0;
         for (int t = lane; t < blocks * B; t += 32) most = fmax(most, fabs(m.t[t / B * E + r * B + t % B]));
@@ -142,7 +142,7 @@ __device__ __forceinline__ void scale_row(const Room& m, int blocks, int lane) {
 
 // T_j -= l U_kj for the blocks first .. past of row k whose columns are among those of this row from `from`
 // on.
-__device__ __forceinline__ void subtract_row(const Rows& s, const Room& m, const double* l, const double* factors, i64 first, i64 past, int from,
+__device__ __forceinline__ void subtract_row(const Rows& s, const Limits& m, const double* l, const double* factors, i64 first, i64 past, int from,
                                              int blocks, int lane) {
     for (i64 q0 = first; q0 < past; q0 += 32) {
         int at = -1;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void times(double* t, const double* inverse, int lane
 }
 
 // Writes the results from T: the row of the factors and the inverse of its diagonal block, of kind `kind`.
-__device__ __forceinline__ void write_row(const Room& m, double* factors, double* inverses, i64 i, i64 begin, int lower, int blocks, int kind,
+__device__ __forceinline__ void write_row(const Limits& m, double* factors, double* inverses, i64 i, i64 begin, int lower, int blocks, int kind,
                                           double bad, bool clear, int lane) {
     for (int t = lane; t < blocks * E; t += 32) put(factors + begin * E + t, clear && kind != GOOD && t >= (lower + 1) * E ? 0.0 : m.t[t]);
     for (int e = lane; e < E; e += 32) put(inverses + i * E + e, kind == GOOD ? m.inverse[e] : bad);
@@ -204,7 +204,7 @@ __device__ __forceinline__ void write_row(const Room& m, double* factors, double
 }
 
 // Inverts the row's diagonal block, which stays in T.
-__device__ __forceinline__ int invert_diagonal(const Room& m, int lower, double tiny, int lane) {
+__device__ __forceinline__ int invert_diagonal(const Limits& m, int lower, double tiny, int lane) {
     for (int e = lane; e < E; e += 32) m.block[e] = m.t[lower * E + e];
     __syncwarp();
     const int kind = invert(m.block, m.inverse, m.scale, m.factor, tiny, lane);
@@ -214,7 +214,7 @@ __device__ __forceinline__ int invert_diagonal(const Room& m, int lower, double 
 
 extern "C" __global__ void schwarz_diagonal(const Rows s) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    const Room m = room_of(s.longest);
+    const Limits m = room_of(s.longest);
     if (lane < B) m.scale[lane] = 1;
     __syncwarp();
     for (i64 i = blockIdx.x * (i64)warps + threadIdx.x / 32; i < s.rows; i += (i64)gridDim.x * warps) {
@@ -261,7 +261,7 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
     __syncthreads();
     const i64 number = (i64)taken * warps + threadIdx.x / 32;
     if (number >= s.rows) return;
-    const Room m = room_of(s.longest);
+    const Limits m = room_of(s.longest);
     const i64 i = order[number], begin = s.row_ptr[i];
     const int lower = (int)(s.diagonal[i] - begin), blocks = (int)(s.row_ptr[i + 1] - begin);
     load_row(s, m, begin, blocks, lane);
@@ -303,7 +303,7 @@ extern "C" __global__ void schwarz_sweep(const Rows s, int count, const unsigned
     const i64 warp = blockIdx.x * (i64)warps + threadIdx.x / 32;
     if (warp >= count) return;
     const i64 first = runs[warp], end = runs[warp + 1];
-    const Room m = room_of(s.longest);
+    const Limits m = room_of(s.longest);
     if (lane < B) m.scale[lane] = 1;
     __syncwarp();
     for (int sweep = 0; sweep < sweeps; ++sweep) {
@@ -337,7 +337,7 @@ extern "C" __global__ void schwarz_sweep(const Rows s, int count, const unsigned
 // partial: two sums for each thread block. compare: 0 leaves the first at zero.
 extern "C" __global__ void schwarz_defect(const Rows s, int compare, double* __restrict__ partial) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    const Room m = room_of(s.longest);
+    const Limits m = room_of(s.longest);
     double defect = 0, size = 0;
     for (i64 i = blockIdx.x * (i64)warps + threadIdx.x / 32; i < s.rows; i += (i64)gridDim.x * warps) {
         const i64 begin = s.row_ptr[i];

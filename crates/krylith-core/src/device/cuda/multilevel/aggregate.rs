@@ -89,7 +89,7 @@ pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let shape = Shape::choose(rows, a.blocks());
     let function = device.function(&shape.kernel(smooth_rows))?;
-    let (counts, full) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(1, WHAT)?);
+    let (counts, full) = (device.allocate::<u32>(rows, WHAT)?, device.zeros::<u32>(1, WHAT)?);
     let (n, blocks) = (rows as i64, shape.blocks(device, rows));
     let make = |place: u64, counts: u64, to_col: u64, to_values: u64| {
         function.on(device, blocks, shape.threads).run(
@@ -114,7 +114,8 @@ pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result
     }
     let places = scan::scan(device, &counts)?;
     let entries = scan::last(device, &places)? as usize;
-    let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let (to_col, to_values) =
+        (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
     make(places.pointer(), 0, to_col.pointer(), to_values.pointer())?;
     Ok(Some(prolongation((places, to_col, to_values), aggregates.count)))
 }
@@ -133,11 +134,11 @@ pub(super) fn by_independent_set(
     let (n, shift) = (rows as i64, shift(rows, a.blocks()));
     let (ptr, col, values) = (on.row_ptr.pointer(), on.col.pointer(), on.values.pointer());
     let (by_rows, by_nodes) = (grid(device, rows << shift), grid(device, rows));
-    let flags_of = device.room::<u8>(a.blocks(), WHAT)?;
+    let flags_of = device.allocate::<u8>(a.blocks(), WHAT)?;
     let counts_of = device.zeros::<u32>(rows, WHAT)?;
-    let (mut size_of, coupled_of) = (device.room::<f64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
-    let (weight_of, state_of) = (device.room::<u64>(rows, WHAT)?, device.room::<u8>(rows, WHAT)?);
-    let (greatest_of, touched_of) = (device.room::<u32>(rows, WHAT)?, device.zeros::<u32>(rows, WHAT)?);
+    let (mut size_of, coupled_of) = (device.allocate::<f64>(rows, WHAT)?, device.allocate::<u8>(rows, WHAT)?);
+    let (weight_of, state_of) = (device.allocate::<u64>(rows, WHAT)?, device.allocate::<u8>(rows, WHAT)?);
+    let (greatest_of, touched_of) = (device.allocate::<u32>(rows, WHAT)?, device.zeros::<u32>(rows, WHAT)?);
     let flags = flags_of.pointer();
     let coupled = coupled_of.pointer();
     let (diagonal, strong) =

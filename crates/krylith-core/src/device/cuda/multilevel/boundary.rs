@@ -75,7 +75,7 @@ impl<'a> Boundary<'a> {
     pub fn new(space: &'a Cuda, near: &'a Neighbourhood<'a>) -> Result<Self> {
         let device = space.device();
         let nodes = device.upload(&near.send, WHAT)?;
-        let mut numbers = device.room::<u64>(near.nodes(), WHAT)?;
+        let mut numbers = device.allocate::<u64>(near.nodes(), WHAT)?;
         match near.numbers {
             RowNumbers::List(list) => device.write(list, &mut numbers, 0)?,
             RowNumbers::Run { first, count } => {
@@ -109,7 +109,7 @@ impl<'a> Boundary<'a> {
     /// Returns the numbers of the own nodes that are ghosts elsewhere.
     pub fn numbers_of(&self, number: Option<&Buffer<i64>>, of: &Buffer<u32>) -> Result<Vec<u32>> {
         let (device, count) = (self.device, self.nodes.len());
-        let out = device.room::<u32>(count, WHAT)?;
+        let out = device.allocate::<u32>(count, WHAT)?;
         let pack = device.function(&boundary_numbers.plain())?;
         pack.on(device, grid(device, count), 256).run(count as i64, &self.nodes, number, of, &out)?;
         let mut found = vec![0; count];
@@ -143,7 +143,7 @@ impl<'a> Boundary<'a> {
     fn states(&self, of: &States) -> Result<(u32, Vec<u8>)> {
         const HEADER: usize = size_of::<u32>();
         let (device, count) = (self.device, self.nodes.len());
-        let out = device.room::<u8>(HEADER + count, WHAT)?;
+        let out = device.allocate::<u8>(HEADER + count, WHAT)?;
         let pack = device.function(&boundary_states.plain())?;
         let n = count as i64;
         let (round, left) = (of.round, of.left);
@@ -205,7 +205,7 @@ impl<'a> Boundary<'a> {
     /// Returns the elements of these nodes in an array of 64-bit numbers.
     fn gathered(&self, nodes: &Buffer<u32>, from: u64) -> Result<Buffer<u64>> {
         let (device, count) = (self.device, nodes.len());
-        let to = device.room::<u64>(count, WHAT)?;
+        let to = device.allocate::<u64>(count, WHAT)?;
         let gather = device.function(&boundary_names.plain())?;
         let n = count as i64;
         gather.on(device, grid(device, count), 256).run(n, nodes, from, &to)?;

@@ -58,7 +58,7 @@ impl Cuda {
     /// Returns one scalar term times its coefficient.
     pub(super) fn scaled_term(&self, a: &Bsr, factor: f64) -> Result<Bsr> {
         let (device, from) = (self.device(), self.resident(a)?);
-        let to = device.room::<f64>(a.stored(), WHAT)?;
+        let to = device.allocate::<f64>(a.stored(), WHAT)?;
         if !to.is_empty() {
             let function = device.function(&kernel(amg_scale, 1))?;
             let grid = to.len().div_ceil(256).min(32 * device.multiprocessors());
@@ -74,7 +74,7 @@ impl Cuda {
         let residents = terms.terms.iter().map(|(_, a)| self.resident(a)).collect::<Result<Vec<_>>>()?;
         let mut norms: Vec<Buffer<f64>> = Vec::new();
         for ((_, a), resident) in terms.terms.iter().zip(&residents) {
-            let to = device.room::<f64>(a.blocks(), WHAT)?;
+            let to = device.allocate::<f64>(a.blocks(), WHAT)?;
             if a.blocks() > 0 {
                 let function = device.function(&kernel(amg_norms, a.block()))?;
                 let grid = a.blocks().div_ceil(256).min(32 * device.multiprocessors());
@@ -89,7 +89,7 @@ impl Cuda {
             terms.terms.get(t).map_or(0.0, squares).sqrt()
         };
         let function = device.function(&kernel(amg_union, 1))?;
-        let counts = device.room::<u32>(n, WHAT)?;
+        let counts = device.allocate::<u32>(n, WHAT)?;
         let fill = |counts: u64, to: u64, col: u64, values: u64| {
             let (first, second, one, two) = (term(0), term(1), norm(0), norm(1));
             function
@@ -99,7 +99,7 @@ impl Cuda {
         fill(counts.pointer(), 0, 0, 0)?;
         let row_ptr = scan(device, &counts)?;
         let entries = last(device, &row_ptr)? as usize;
-        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+        let (col, values) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
         fill(0, row_ptr.pointer(), col.pointer(), values.pointer())?;
         // The columns of ghosts, where there are any, follow the rows.
         let columns = terms.terms[0].1.block_columns();
@@ -115,8 +115,8 @@ impl Cuda {
         let residents = terms.terms.iter().map(|(_, a)| self.resident(a)).collect::<Result<Vec<_>>>()?;
         let coefficients: Vec<f64> = terms.terms.iter().flat_map(|(c, _)| c.values()).copied().collect();
         let coefficients = device.upload(&coefficients, what)?;
-        let (row_ptr, col) = (device.zeros::<i64>(n + 1, what)?, device.room::<u32>(n, what)?);
-        let to = device.room::<f64>(n * order * order, what)?;
+        let (row_ptr, col) = (device.zeros::<i64>(n + 1, what)?, device.allocate::<u32>(n, what)?);
+        let to = device.allocate::<f64>(n * order * order, what)?;
         if n > 0 {
             let term =
                 |t: usize| residents.get(t).map_or(Term::default(), |a| Term::new(a, a.values.pointer()));

@@ -211,7 +211,7 @@ impl Product<'_> {
         device.read(&sizes, 0, &mut found)?;
         let mut bins = Bins { sizes: std::array::from_fn(|b| found[b] as usize), rows: None };
         if rows > 0 && !bins.sizes.contains(&rows) {
-            let (taken, list) = (device.zeros::<u64>(BINS, WHAT)?, device.room::<u32>(rows, WHAT)?);
+            let (taken, list) = (device.zeros::<u64>(BINS, WHAT)?, device.allocate::<u32>(rows, WHAT)?);
             let function = device.function(&rows_kernel(amg_bin_rows))?;
             function.on(device, rows.div_ceil(256), 256).run(n, counts, limits, &sizes, &taken, &list)?;
             bins.rows = Some(list);
@@ -307,7 +307,7 @@ impl Product<'_> {
     /// Computes pattern and values.
     fn make(&self) -> Result<Resident> {
         let (device, rows) = (self.device, self.rows());
-        let counts = device.room::<u32>(rows, WHAT)?;
+        let counts = device.allocate::<u32>(rows, WHAT)?;
         let shape = self.shape(false);
         let bins = if self.columns <= FEW_COLUMNS {
             let all = |(most, _): &(u32, usize)| *most as usize == FEW_COLUMNS;
@@ -321,8 +321,8 @@ impl Product<'_> {
         let row_ptr = scan(device, &counts)?;
         let shape = self.shape(true);
         let (bins, entries) = self.bins(&counts, shape.tables(), row_ptr.at(rows))?;
-        let col = device.room::<u32>(entries, WHAT)?;
-        let values = device.room::<f64>(entries * self.block * self.block, WHAT)?;
+        let col = device.allocate::<u32>(entries, WHAT)?;
+        let values = device.allocate::<f64>(entries * self.block * self.block, WHAT)?;
         let product = Resident::new(row_ptr, col, values);
         self.launch(shape, &bins, 0, Some(&product), false)?;
         Ok(product)
@@ -331,7 +331,7 @@ impl Product<'_> {
     /// Computes values on the pattern of `known`.
     fn values(&self, known: &Resident) -> Result<Resident> {
         let (device, rows) = (self.device, self.rows());
-        let counts = device.room::<u32>(rows, WHAT)?;
+        let counts = device.allocate::<u32>(rows, WHAT)?;
         if rows > 0 {
             let function = device.function(&rows_kernel(amg_lengths))?;
             let n = rows as i64;
@@ -340,7 +340,7 @@ impl Product<'_> {
         let shape = self.shape(true);
         let (bins, _) = self.bins(&counts, shape.tables(), 0)?;
         let square = self.block * self.block;
-        let product = known.with_values(device.room::<f64>(known.col.len() * square, WHAT)?);
+        let product = known.with_values(device.allocate::<f64>(known.col.len() * square, WHAT)?);
         self.launch(shape, &bins, 0, Some(&product), true)?;
         Ok(product)
     }

@@ -100,7 +100,7 @@ pub(super) struct Tables {
 impl LongRows {
     /// Allocates a list for up to `rows` rows.
     pub fn new(device: &Arc<Device>, rows: usize) -> Result<Self> {
-        Ok(Self { rows: device.room(rows, WHAT)?, found: device.zeros(2, WHAT)? })
+        Ok(Self { rows: device.allocate(rows, WHAT)?, found: device.zeros(2, WHAT)? })
     }
 
     /// Returns tables of `bytes` bytes per slot for the listed rows, with at most `nodes` nodes; `None` where
@@ -173,7 +173,8 @@ pub(super) fn move_together(
     let n = counts.len();
     let places = scan::scan(device, counts)?;
     let entries = scan::last(device, &places)? as usize;
-    let (to_col, to_values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let (to_col, to_values) =
+        (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
     let function = device.function(&shape.kernel(close_up))?;
     let blocks = shape.blocks_of(device, n * stride);
     let (n, stride) = (n as i64, stride as i64);
@@ -185,8 +186,9 @@ impl Rows<'_> {
     /// Computes the weights once, into rows of `stride` places, and moves them together.
     fn apart(&self, stride: usize) -> Result<Arrays> {
         let (device, n) = (self.device, self.n);
-        let counts = device.room::<u32>(n, WHAT)?;
-        let (col, values) = (device.room::<u32>(n * stride, WHAT)?, device.room::<f64>(n * stride, WHAT)?);
+        let counts = device.allocate::<u32>(n, WHAT)?;
+        let (col, values) =
+            (device.allocate::<u32>(n * stride, WHAT)?, device.allocate::<f64>(n * stride, WHAT)?);
         let (counts_at, to_col, to_values) = (counts.pointer(), col.pointer(), values.pointer());
         self.compute(Output { place: 0, stride, counts: counts_at, col: to_col, values: to_values })?;
         move_together(device, self.shape, stride, &counts, &col, &values)
@@ -195,11 +197,11 @@ impl Rows<'_> {
     /// Computes the weights twice: to count them, and to store them.
     fn counted(&self) -> Result<Arrays> {
         let device = self.device;
-        let counts = device.room::<u32>(self.n, WHAT)?;
+        let counts = device.allocate::<u32>(self.n, WHAT)?;
         self.compute(Output { counts: counts.pointer(), ..Output::default() })?;
         let places = scan::scan(device, &counts)?;
         let entries = scan::last(device, &places)? as usize;
-        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+        let (col, values) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
         let (place, to_col, to_values) = (places.pointer(), col.pointer(), values.pointer());
         self.compute(Output { place, col: to_col, values: to_values, ..Output::default() })?;
         Ok((places, col, values))
@@ -241,8 +243,8 @@ impl Rows<'_> {
         )?;
         let Some(tables) = long.tables(device, self.split.coarse, 16)? else { return Ok(()) };
         let room = tables.warps * tables.slots;
-        let (keys, orders) = (device.room::<u32>(room, WHAT)?, device.room::<u32>(room, WHAT)?);
-        let sums = device.room::<f64>(room, WHAT)?;
+        let (keys, orders) = (device.allocate::<u32>(room, WHAT)?, device.allocate::<u32>(room, WHAT)?);
+        let sums = device.allocate::<f64>(room, WHAT)?;
         let function = device.function(&shape.kernel(interpolate_long))?;
         let (length, slots) = (tables.rows as u32, tables.slots as u32);
         function.on(device, tables.warps, 32).run(

@@ -52,8 +52,8 @@ struct Weights {
 
 impl Weights {
     fn new(device: &Arc<Device>, rows: usize, stride: usize) -> Result<Self> {
-        let (counts, col) = (device.room(rows, WHAT)?, device.room(rows * stride, WHAT)?);
-        Ok(Self { counts, col, values: device.room(rows * stride, WHAT)? })
+        let (counts, col) = (device.allocate(rows, WHAT)?, device.allocate(rows * stride, WHAT)?);
+        Ok(Self { counts, col, values: device.allocate(rows * stride, WHAT)? })
     }
 
     /// Returns the addresses of the arrays.
@@ -85,7 +85,7 @@ fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> 
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let (n, stride) = (rows as i64, most as i64);
     let (before, after) = (Weights::new(device, rows, most)?, Weights::new(device, rows, most)?);
-    let (pass, list) = (device.room::<u32>(rows, WHAT)?, device.room::<u32>(rows, WHAT)?);
+    let (pass, list) = (device.allocate::<u32>(rows, WHAT)?, device.allocate::<u32>(rows, WHAT)?);
     let full = device.zeros::<u32>(1, WHAT)?;
     let (begin, reach, combine) = (
         device.function(&shape.kernel(multipass_begin))?,

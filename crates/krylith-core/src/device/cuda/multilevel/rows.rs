@@ -28,7 +28,7 @@ impl Cuda {
         }
         let square = a.block() * a.block();
         let nodes = device.upload(nodes, WHAT)?;
-        let lengths = device.room::<u32>(count, WHAT)?;
+        let lengths = device.allocate::<u32>(count, WHAT)?;
         let (measure, pack) =
             (device.function(&boundary_lengths.plain())?, device.function(&boundary_rows.plain())?);
         let n = count as i64;
@@ -37,7 +37,8 @@ impl Cuda {
         let mut begins = vec![0i64; count + 1];
         device.read(&places, 0, &mut begins)?;
         let entries = begins[count] as usize;
-        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries * square, WHAT)?);
+        let (col, values) =
+            (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries * square, WHAT)?);
         pack.on(device, grid(device, 32 * count), 256).run(
             n,
             &nodes,
@@ -64,9 +65,9 @@ impl Cuda {
         let (device, on) = (self.device(), self.resident(a)?);
         let (rows, entries, square) = (a.block_rows(), a.blocks(), a.block() * a.block());
         let more = below.row_ptr.len() - 1;
-        let mut row_ptr = device.room::<i64>(rows + more + 1, WHAT)?;
-        let mut col = device.room::<u32>(entries + below.col.len(), WHAT)?;
-        let mut values = device.room::<f64>(square * entries + below.values.len(), WHAT)?;
+        let mut row_ptr = device.allocate::<i64>(rows + more + 1, WHAT)?;
+        let mut col = device.allocate::<u32>(entries + below.col.len(), WHAT)?;
+        let mut values = device.allocate::<f64>(square * entries + below.values.len(), WHAT)?;
         let ends: Vec<i64> = below.row_ptr[1..].iter().map(|end| (entries + end) as i64).collect();
         device.copy(&on.row_ptr, &mut row_ptr, rows + 1)?;
         device.write(&ends, &mut row_ptr, rows + 1)?;
@@ -82,9 +83,9 @@ impl Cuda {
     pub(super) fn with_columns(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
         let (device, on, rows) = (self.device(), self.resident(a)?, a.block_rows());
         let numbers = device.upload(numbers, WHAT)?;
-        let col = device.room::<u32>(on.col.len(), WHAT)?;
+        let col = device.allocate::<u32>(on.col.len(), WHAT)?;
         let (rename, square) = (device.function(&boundary_renumber.plain())?, a.block() * a.block());
-        let values = device.room::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
+        let values = device.allocate::<f64>(if square == 1 { on.values.len() } else { 0 }, WHAT)?;
         let (n, sort) = (rows as i64, i32::from(square == 1));
         rename.on(device, grid(device, 8 * rows), 256).run(
             n,
@@ -107,7 +108,7 @@ impl Cuda {
     /// diagonal.
     pub(super) fn own_rows(&self, a: &Bsr, own: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
-        let lengths = device.room::<u32>(own, WHAT)?;
+        let lengths = device.allocate::<u32>(own, WHAT)?;
         let measure = device.function(&boundary_own_lengths.plain())?;
         let pack = device.function(&boundary_own_rows.plain())?;
         let n = own as i64;
@@ -117,7 +118,7 @@ impl Cuda {
         let mut end = [0i64];
         device.read(&places, own, &mut end)?;
         let entries = end[0] as usize;
-        let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+        let (col, values) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
         pack.on(device, blocks, 256).run(n, &on.row_ptr, &on.col, &on.values, &places, &col, &values)?;
         Ok(stored(1, own, own, Resident::new(places, col, values)))
     }
@@ -126,9 +127,9 @@ impl Cuda {
     pub(super) fn beginning(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         let (device, on) = (self.device(), self.resident(a)?);
         let (entries, square) = (on.pointer(rows)?, a.block() * a.block());
-        let mut row_ptr = device.room::<i64>(rows + 1, WHAT)?;
-        let mut col = device.room::<u32>(entries, WHAT)?;
-        let mut values = device.room::<f64>(square * entries, WHAT)?;
+        let mut row_ptr = device.allocate::<i64>(rows + 1, WHAT)?;
+        let mut col = device.allocate::<u32>(entries, WHAT)?;
+        let mut values = device.allocate::<f64>(square * entries, WHAT)?;
         device.copy(&on.row_ptr, &mut row_ptr, rows + 1)?;
         device.copy(&on.col, &mut col, entries)?;
         device.copy(&on.values, &mut values, square * entries)?;

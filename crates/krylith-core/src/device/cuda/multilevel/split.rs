@@ -121,7 +121,7 @@ pub(super) fn split(
     let (rows, entries) = (a.block_rows(), a.blocks());
     let (n, shift) = (rows as i64, shift(rows, entries));
     let (ptr, col) = (on.row_ptr.pointer(), on.col.pointer());
-    let flags = device.room::<u8>(entries, WHAT)?;
+    let flags = device.allocate::<u8>(entries, WHAT)?;
     let counts = device.zeros::<u32>(rows, WHAT)?;
     let strong = device.function(&strong_entries.plain())?;
     let blocks = grid(device, rows << shift);
@@ -143,7 +143,7 @@ pub(super) fn split(
         let keep = device.function(&stay_again.plain())?;
         keep.on(device, grid(device, coarse), 256).run(coarse as i64, &nodes, &again, &state)?;
         part = Part::none(device)?;
-        (number, coarse) = numbers(device, &state, &device.room(rows, WHAT)?)?;
+        (number, coarse) = numbers(device, &state, &device.allocate(rows, WHAT)?)?;
         names = boundary.map(|boundary| boundary.names(&staying(device, &number, coarse)?)).transpose()?;
     }
     Ok(Split { flags, number, coarse, part, names })
@@ -151,7 +151,7 @@ pub(super) fn split(
 
 /// Returns the `count` coarse points, ascending.
 fn staying(device: &Arc<Device>, number: &Buffer<i64>, count: usize) -> Result<Buffer<u32>> {
-    let (nodes, rows) = (device.room::<u32>(count, WHAT)?, number.len() - 1);
+    let (nodes, rows) = (device.allocate::<u32>(count, WHAT)?, number.len() - 1);
     let list = device.function(&staying_nodes.plain())?;
     list.on(device, grid(device, rows), 256).run(rows as i64, number, &nodes)?;
     Ok(nodes)
@@ -167,10 +167,14 @@ pub(super) struct Part {
 
 impl Part {
     fn none(device: &Arc<Device>) -> Result<Self> {
-        Ok(Self { ptr: device.room(0, WHAT)?, col: device.room(0, WHAT)?, values: device.room(0, WHAT)? })
+        Ok(Self {
+            ptr: device.allocate(0, WHAT)?,
+            col: device.allocate(0, WHAT)?,
+            values: device.allocate(0, WHAT)?,
+        })
     }
 
-    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is
+    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `allocate` is
     /// scratch with one number per row.
     fn of(
         device: &Arc<Device>,
@@ -187,8 +191,8 @@ impl Part {
         mark.on(device, blocks, 256).run(n, ptr, col, shift, state, flags, &room)?;
         let places = scan::scan(device, &room)?;
         let entries = scan::last(device, &places)? as usize;
-        let to_col = device.room::<u32>(entries, WHAT)?;
-        let to_values = device.room::<f64>(if with_values { entries } else { 0 }, WHAT)?;
+        let to_col = device.allocate::<u32>(entries, WHAT)?;
+        let to_values = device.allocate::<f64>(if with_values { entries } else { 0 }, WHAT)?;
         let to = with_values.then_some(&to_values);
         take.on(device, blocks, 256).run(n, ptr, col, &a.values, shift, flags, &places, &to_col, to)?;
         Ok(Self { ptr: places, col: to_col, values: to_values })
@@ -260,10 +264,10 @@ fn pmis(
         device,
         graph,
         numbers: nodes.numbers,
-        weight: device.room(rows, WHAT)?,
-        state: device.room(rows, WHAT)?,
+        weight: device.allocate(rows, WHAT)?,
+        state: device.allocate(rows, WHAT)?,
         lost: device.zeros(rows, WHAT)?,
-        lists: [device.room(rows, WHAT)?, device.room(rows, WHAT)?],
+        lists: [device.allocate(rows, WHAT)?, device.allocate(rows, WHAT)?],
         // Before the first round some nodes are undecided.
         left: device.upload(&[1, 1, 0, 0, 0, 0], WHAT)?,
         own: among.map_or(Ok(-1), |among| among.own().map(|own| own as i64))?,
@@ -381,7 +385,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Numbers the coarse points, and counts them; `room` is scratch with one number per node.
+/// Numbers the coarse points, and counts them; `allocate` is scratch with one number per node.
 fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
     let staying = device.function(&pmis_staying.plain())?;
     let n = state.len();
@@ -413,16 +417,16 @@ fn stay_within_two(
         let Some(Tables { rows: length, warps, slots }) = long.tables(device, count, 4)? else {
             return Ok(());
         };
-        let keys = device.room::<u32>(warps * slots, WHAT)?;
+        let keys = device.allocate::<u32>(warps * slots, WHAT)?;
         let function = device.function(&shape.kernel(strong_paths_long))?;
         let (length, slots) = (length as u32, slots as u32);
         function.on(device, warps, 32).run(n, matrix, nodes, place, counts, to, rows, length, slots, &keys)
     };
-    let lengths = device.room::<u32>(count, WHAT)?;
+    let lengths = device.allocate::<u32>(count, WHAT)?;
     walk(0, &lengths, 0)?;
     let ptr = scan::scan(device, &lengths)?;
     let paths = scan::last(device, &ptr)? as usize;
-    let col = device.room::<u32>(paths, WHAT)?;
+    let col = device.allocate::<u32>(paths, WHAT)?;
     let counts = device.zeros::<u32>(count, WHAT)?;
     walk(ptr.pointer(), &counts, col.pointer())?;
     let (ptr, col) = (ptr.pointer(), col.pointer());

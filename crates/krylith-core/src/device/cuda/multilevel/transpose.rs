@@ -42,12 +42,15 @@ pub(super) fn transpose(device: &Arc<Device>, a: &Resident, columns: usize) -> R
         function.on(device, grid, 256).run(entries as i64, &a.col, &counts)?;
     }
     let row_ptr = scan(device, &counts)?;
-    let turned =
-        Resident::new(row_ptr, device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let turned = Resident::new(
+        row_ptr,
+        device.allocate::<u32>(entries, WHAT)?,
+        device.allocate::<f64>(entries, WHAT)?,
+    );
     if entries == 0 {
         return Ok(turned);
     }
-    let (col, values) = (device.room::<u32>(entries, WHAT)?, device.room::<f64>(entries, WHAT)?);
+    let (col, values) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
     let longer = device.zeros::<u32>(1 + entries / LONG, WHAT)?;
     let (scatter, sort) = (device.function(&kernel(amg_scatter))?, device.function(&kernel(amg_sort_rows))?);
     let sort_long = device.function(&kernel(amg_sort_long_rows))?;

@@ -138,7 +138,7 @@ impl Factorizer {
         device.allow_shared(&functions.eliminate, 32 * warps, shared)?;
         let numbers = plan.entries() * size;
         let pair = || -> Result<[Buffer<f64>; 2]> {
-            Ok([device.room(numbers, what)?, device.room(rows * size, what)?])
+            Ok([device.allocate(numbers, what)?, device.allocate(rows * size, what)?])
         };
         let [factors, inverses] = pair()?;
         Ok(Self {

@@ -161,8 +161,8 @@ impl Solves {
             let blocks = begin[rows] as usize;
             Ok(Triangle {
                 begin: device.upload(begin, what)?,
-                column: device.room(blocks, what)?,
-                values: device.room(blocks * size, what)?,
+                column: device.allocate(blocks, what)?,
+                values: device.allocate(blocks * size, what)?,
                 runs: device.upload(runs, what)?,
                 order: device.upload(&order.items, what)?,
                 per: order.per,
@@ -178,7 +178,7 @@ impl Solves {
         let solves = Self {
             lower: triangle(&lower, &runs, &orders.lower)?,
             upper: triangle(&upper, &from_end, &orders.upper)?,
-            inverse: device.room(rows * size, what)?,
+            inverse: device.allocate(rows * size, what)?,
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
             faulty: device.zeros(1, what)?,
