@@ -46,12 +46,12 @@ pub fn together<T>(mine: Result<T>) -> Result<T> {
     if comm.size() == 1 {
         return mine;
     }
-    let letter = match &mine {
+    let message = match &mine {
         Ok(_) => Vec::new(),
         Err(f) => [&[f.code], f.message.as_bytes()].concat(),
     };
-    let all = comm::gather(&*comm, &letter)?;
-    let first = all.iter().position(|letter| !letter.is_empty());
+    let all = comm::gather(&*comm, &message)?;
+    let first = all.iter().position(|message| !message.is_empty());
     match (first, mine) {
         (None, mine) => mine,
         (Some(rank), Err(own)) if rank == comm.rank() => Err(Failure { agreed: true, ..own }),

@@ -222,8 +222,8 @@ pub fn gather(system: &System, own: Vec<f64>, run: usize) -> Result<Vec<f64>> {
         return Ok(Vec::new());
     }
     let mut whole = vec![0.0; system.order.nodes * run];
-    for letter in &all {
-        let words = letter.as_chunks::<8>().0;
+    for message in &all {
+        let words = message.as_chunks::<8>().0;
         let (numbers, values) = words.split_at(words.len() / (run + 1));
         for (number, values) in numbers.iter().zip(values.chunks_exact(run)) {
             let at = u64::from_le_bytes(*number) as usize * run;

@@ -34,18 +34,18 @@ wire!(u8, u32, u64, f64);
 
 /// The bytes of an array of numbers.
 pub fn packed<T: Wire>(numbers: &[T]) -> Vec<u8> {
-    let mut letter = Letter::new(numbers.len() * T::SIZE);
-    letter.put(numbers);
-    letter.bytes()
+    let mut message = MessageBuilder::new(numbers.len() * T::SIZE);
+    message.put(numbers);
+    message.bytes()
 }
 
 /// A message of several arrays, one after the other.
-pub struct Letter {
+pub struct MessageBuilder {
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Letter {
+impl MessageBuilder {
     /// Creates a message of so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes], written: 0 }

@@ -155,21 +155,21 @@ fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u6
     let size = comm.size();
     let keeper = |g: u64| (g / RUN % size as u64) as usize;
     // To each directory rank: the count of registered numbers, those numbers, then the queried ones.
-    let mut letters: Vec<Vec<u64>> = vec![vec![0]; size];
+    let mut messages: Vec<Vec<u64>> = vec![vec![0]; size];
     for &g in own {
-        letters[keeper(g)].push(g);
+        messages[keeper(g)].push(g);
     }
-    letters.iter_mut().for_each(|l| l[0] = l.len() as u64 - 1);
+    messages.iter_mut().for_each(|l| l[0] = l.len() as u64 - 1);
     for &g in needed {
-        letters[keeper(g)].push(g);
+        messages[keeper(g)].push(g);
     }
-    let letters = comm.all_to_all(letters.iter().map(|l| pack(l)).collect())?;
+    let messages = comm.all_to_all(messages.iter().map(|l| pack(l)).collect())?;
 
     let mut directory: HashMap<u64, u64> = HashMap::new();
     let mut twice = Ok(());
     let mut asked: Vec<Vec<u64>> = Vec::with_capacity(size);
-    for (rank, letter) in letters.iter().enumerate() {
-        let mut numbers = unpack(letter);
+    for (rank, message) in messages.iter().enumerate() {
+        let mut numbers = unpack(message);
         let registered = numbers.next().unwrap_or(0);
         for g in numbers.by_ref().take(registered as usize) {
             if let Some(other) = directory.insert(g, rank as u64) {

@@ -1,7 +1,7 @@
 //! Gathers the whole matrix on every rank, so that each computes the same matching, independent of the number
 //! of ranks.
 
-use crate::comm::wire::{Array, Letter, Reader};
+use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::comm::{Communicator, agree, gather};
 use crate::matrix::{Csr, Dense};
 use crate::operator::Terms;
@@ -33,14 +33,14 @@ pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u
         None => nodes,
     };
     let column = |j: u32| nodes[j as usize / block] as u32 * block as u32 + j % block as u32;
-    let mut letter = Letter::new(8 + 12 * (rows.len() + own.nonzeros()));
-    letter.put(&[rows.len() as u64]);
-    letter.put(rows);
-    letter.put_lengths(own.row_ptr());
-    letter.put_each(own.col(), &column);
-    letter.put(own.values());
-    let letters = gather(comm, &letter.bytes())?;
-    agree(comm, assembled(&letters))
+    let mut message = MessageBuilder::new(8 + 12 * (rows.len() + own.nonzeros()));
+    message.put(&[rows.len() as u64]);
+    message.put(rows);
+    message.put_lengths(own.row_ptr());
+    message.put_each(own.col(), &column);
+    message.put(own.values());
+    let messages = gather(comm, &message.bytes())?;
+    agree(comm, assembled(&messages))
 }
 
 /// Rows received from a rank.
@@ -52,8 +52,8 @@ struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    fn read((rank, letter): (usize, &'a Vec<u8>)) -> Result<Self> {
-        let mut from = Reader::new(letter, rank);
+    fn read((rank, message): (usize, &'a Vec<u8>)) -> Result<Self> {
+        let mut from = Reader::new(message, rank);
         let rows = from.take::<u64>(1)?[0] as usize;
         let numbers = from.take(rows)?;
         let (lengths, entries) = from.lengths(rows)?;
@@ -67,13 +67,13 @@ impl<'a> Sent<'a> {
 }
 
 /// Assembles the rows of all ranks by their numbers.
-fn assembled(letters: &[Vec<u8>]) -> Result<Csr> {
+fn assembled(messages: &[Vec<u8>]) -> Result<Csr> {
     let wrong = |rank: usize| {
         Error::invalid(format!(
             "matching: the rows of rank {rank} do not form one matrix with those of the other ranks"
         ))
     };
-    let sent: Vec<Sent> = letters.iter().enumerate().map(Sent::read).collect::<Result<_>>()?;
+    let sent: Vec<Sent> = messages.iter().enumerate().map(Sent::read).collect::<Result<_>>()?;
     let n = sent.iter().map(|own| own.numbers.len()).sum::<usize>();
     let mut row_ptr = vec![0; n + 1];
     for (rank, own) in sent.iter().enumerate() {

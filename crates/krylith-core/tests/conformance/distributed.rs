@@ -182,15 +182,15 @@ pub fn solve_part<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     let history = method.solve(&space, &a, p, &b, &mut x, &setup.stop, &mut ())?.clone();
     let mut answer = own;
     space.read(&x, &mut answer)?;
-    let letter: Vec<u8> = part
+    let message: Vec<u8> = part
         .rows
         .iter()
         .zip(answer.chunks_exact(run.max(1)))
         .flat_map(|(i, x)| i.to_le_bytes().into_iter().chain(x.iter().flat_map(|x| x.to_le_bytes())))
         .collect();
     let mut whole = vec![f64::NAN; rhs.len()];
-    for letter in gather(&**comm, &letter)? {
-        for node in letter.chunks_exact(8 * (run + 1)) {
+    for message in gather(&**comm, &message)? {
+        for node in message.chunks_exact(8 * (run + 1)) {
             let number = |k: usize| <[u8; 8]>::try_from(&node[8 * k..8 * k + 8]).unwrap();
             let i = u64::from_le_bytes(number(0)) as usize;
             (0..run).for_each(|k| whole[i * run + k] = f64::from_le_bytes(number(k + 1)));

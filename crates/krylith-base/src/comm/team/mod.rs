@@ -126,7 +126,7 @@ struct Seat {
     begun: AtomicU64,
     ahead: [RwLock<(u64, Vec<f64>)>; 2],
     /// Its messages for an all-to-all with the call's number, by parity and by receiver.
-    letters: [Mutex<(u64, Vec<Vec<u8>>)>; 2],
+    messages: [Mutex<(u64, Vec<Vec<u8>>)>; 2],
 }
 
 /// A rank's membership, shared with its channels; the rank leaves when the last of them is dropped.
@@ -318,12 +318,12 @@ impl Communicator for TeamRank {
             )));
         }
         let (_calls, n, parity) = self.begin()?;
-        *self.seat().letters[parity].lock().unwrap_or_else(|e| e.into_inner()) = (n, out);
+        *self.seat().messages[parity].lock().unwrap_or_else(|e| e.into_inner()) = (n, out);
         self.member.shared.meet(self.rank(), n)?;
         let seats = self.member.shared.seats.iter().enumerate();
         seats
             .map(|(q, seat)| {
-                let mut slot = seat.letters[parity].lock().unwrap_or_else(|e| e.into_inner());
+                let mut slot = seat.messages[parity].lock().unwrap_or_else(|e| e.into_inner());
                 if slot.0 != n {
                     return Err(out_of_step(self.rank(), q, "an all-to-all"));
                 }

@@ -108,14 +108,14 @@ impl Exchange {
         let (ghosts, flags) = (Shared::new(comm, ghosts)?, Shared::new(comm, flags)?);
         // Every rank announces where its neighbours' nodes go: the size of a half, then each neighbour's rank
         // and first ghost.
-        let letter = halo.neighbours.iter().flat_map(|n| [n.rank, n.receive.start]);
-        let letter: Vec<u8> =
-            std::iter::once(half).chain(letter).flat_map(|n| (n as u64).to_le_bytes()).collect();
-        let letters = gather(comm, &letter)?;
+        let message = halo.neighbours.iter().flat_map(|n| [n.rank, n.receive.start]);
+        let message: Vec<u8> =
+            std::iter::once(half).chain(message).flat_map(|n| (n as u64).to_le_bytes()).collect();
+        let messages = gather(comm, &message)?;
         let mut neighbour = [TwinNeighbour::default(); MAX_RANKS - 1];
         for (n, twin) in halo.neighbours.iter().zip(&mut neighbour) {
             let theirs: Vec<u64> =
-                letters[n.rank].as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+                messages[n.rank].as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
             let place = theirs[1..].chunks_exact(2).position(|p| p[0] as usize == comm.rank());
             let place = place.ok_or_else(|| {
                 Error::invalid(format!(

@@ -139,9 +139,9 @@ impl Fabric {
             Ok(()) => {
                 let abort = Arc::new(agree(&**comm, Word::new(device))?);
                 let size = comm.size();
-                let letters =
+                let messages =
                     device.peer_zeros::<u64>(2 * 2 * size * CAPACITY, "a mailbox for sums over ranks");
-                let mailboxes = Shared::new(&**comm, agree(&**comm, letters)?)?;
+                let mailboxes = Shared::new(&**comm, agree(&**comm, messages)?)?;
                 let mut mailbox = [0; MAX_RANKS];
                 (0..size).for_each(|r| mailbox[r] = mailboxes.of(r));
                 let group = Group {

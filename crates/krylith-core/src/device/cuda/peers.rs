@@ -33,11 +33,11 @@ impl<T: Copy> Shared<T> {
                 .driver("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, own.pointer()) });
         }
         agree(comm, std::mem::replace(&mut done, Ok(())))?;
-        let mut letter = own.pointer().to_le_bytes().to_vec();
-        letter.extend(handle.reserved.iter().map(|&c| c as u8));
+        let mut message = own.pointer().to_le_bytes().to_vec();
+        message.extend(handle.reserved.iter().map(|&c| c as u8));
         let mut shared = Self { own, pointers: Vec::new(), opened: Vec::new() };
-        for (rank, letter) in gather(comm, &letter)?.iter().enumerate() {
-            let (pointer, bytes) = letter.split_first_chunk::<8>().expect("eight bytes and a handle");
+        for (rank, message) in gather(comm, &message)?.iter().enumerate() {
+            let (pointer, bytes) = message.split_first_chunk::<8>().expect("eight bytes and a handle");
             if rank == comm.rank() {
                 shared.pointers.push(shared.own.pointer());
             } else if comm.shares_address_space() {
@@ -86,10 +86,10 @@ pub(super) fn reachable(
     comm: &dyn Communicator,
 ) -> Result<std::result::Result<(), String>> {
     let here = comm.host().ranks_on_host.len();
-    let mut letter = device.uuid()?.to_vec();
-    letter.extend((device.context_pointer() as u64).to_le_bytes());
-    letter.extend((device.info().ordinal as u64).to_le_bytes());
-    let all = gather(comm, &letter)?;
+    let mut message = device.uuid()?.to_vec();
+    message.extend((device.context_pointer() as u64).to_le_bytes());
+    message.extend((device.info().ordinal as u64).to_le_bytes());
+    let all = gather(comm, &message)?;
     let mut why = None;
     if here < comm.size() {
         why = Some("the ranks are on several hosts".to_string());
@@ -100,7 +100,7 @@ pub(super) fn reachable(
         if rank == comm.rank() || why.is_some() {
             continue;
         }
-        if other[..16] == letter[..16] {
+        if other[..16] == message[..16] {
             why = Some(format!("ranks {} and {rank} share one GPU", comm.rank()));
         } else if comm.shares_address_space() {
             let context = u64::from_le_bytes(other[16..24].try_into().expect("eight bytes"));

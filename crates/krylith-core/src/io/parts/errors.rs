@@ -15,14 +15,14 @@ pub(super) fn same<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
     if comm.size() == 1 {
         return mine;
     }
-    let letter = mine.as_ref().err().map(Letter::of);
-    let told = gather(comm, &letter.map(|l| l.encode()).unwrap_or_default())?;
-    let failed = told.iter().enumerate().filter_map(|(q, bytes)| Some((q, Letter::decode(bytes)?)));
-    match failed.min_by_key(|(q, letter)| (letter.place, *q)) {
+    let message = mine.as_ref().err().map(PackedError::of);
+    let told = gather(comm, &message.map(|l| l.encode()).unwrap_or_default())?;
+    let failed = told.iter().enumerate().filter_map(|(q, bytes)| Some((q, PackedError::decode(bytes)?)));
+    match failed.min_by_key(|(q, message)| (message.place, *q)) {
         None => mine,
-        Some((rank, letter)) => match mine {
-            Err(own) if letter.kind == Kind::Other => Err(own),
-            _ => Err(letter.into_error(rank)),
+        Some((rank, message)) => match mine {
+            Err(own) if message.kind == Kind::Other => Err(own),
+            _ => Err(message.into_error(rank)),
         },
     }
 }
@@ -38,7 +38,7 @@ enum Kind {
 }
 
 /// An error as a message.
-struct Letter {
+struct PackedError {
     kind: Kind,
     /// Line, or row and column.
     place: [u64; 2],
@@ -49,9 +49,9 @@ struct Letter {
     message: String,
 }
 
-impl Letter {
+impl PackedError {
     fn of(error: &Error) -> Self {
-        let letter = |kind, place, value, subject: String, message: String| Self {
+        let packed = |kind, place, value, subject: String, message: String| Self {
             kind,
             place,
             value,
@@ -61,16 +61,16 @@ impl Letter {
         };
         match error {
             Error::Parse { path, line, message } => {
-                letter(Kind::Parse, [*line as u64, 0], 0.0, path.display().to_string(), message.clone())
+                packed(Kind::Parse, [*line as u64, 0], 0.0, path.display().to_string(), message.clone())
             }
             Error::Format { path, message } => {
-                letter(Kind::Format, [0; 2], 0.0, path.display().to_string(), message.clone())
+                packed(Kind::Format, [0; 2], 0.0, path.display().to_string(), message.clone())
             }
-            Error::Invalid(message) => letter(Kind::Invalid, [0; 2], 0.0, String::new(), message.clone()),
+            Error::Invalid(message) => packed(Kind::Invalid, [0; 2], 0.0, String::new(), message.clone()),
             Error::NotFinite { what, row, column, value } => {
-                letter(Kind::NotFinite, [*row as u64, *column as u64], *value, what.clone(), String::new())
+                packed(Kind::NotFinite, [*row as u64, *column as u64], *value, what.clone(), String::new())
             }
-            other => letter(Kind::Other, [0; 2], 0.0, String::new(), other.to_string()),
+            other => packed(Kind::Other, [0; 2], 0.0, String::new(), other.to_string()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Letter {
     }
 
     fn into_error(self, rank: usize) -> Error {
-        let Letter { kind, place: [row, column], value, exit_code, subject, message } = self;
+        let PackedError { kind, place: [row, column], value, exit_code, subject, message } = self;
         match kind {
             Kind::Parse => Error::parse(PathBuf::from(subject), row as usize, message),
             Kind::Format => Error::format(PathBuf::from(subject), message),

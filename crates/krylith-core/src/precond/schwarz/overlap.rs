@@ -180,11 +180,11 @@ impl<'a> Known<'a> {
         for &node in wanted {
             asked[self.far[node as usize - self.own].owner].push(node);
         }
-        let letters = asked.iter().map(|nodes| pack(nodes.iter().map(|&node| self.global(node)))).collect();
-        let questions = comm.all_to_all(letters)?;
-        let answers = questions.iter().map(|letter| {
+        let messages = asked.iter().map(|nodes| pack(nodes.iter().map(|&node| self.global(node)))).collect();
+        let questions = comm.all_to_all(messages)?;
+        let answers = questions.iter().map(|message| {
             let mut answer = Vec::new();
-            for global in unpack(letter) {
+            for global in unpack(message) {
                 let node = self.place(global)?;
                 let columns = self.row(node);
                 answer.extend([columns.len() as u64, self.a.row_ptr()[node as usize] as u64]);
@@ -271,12 +271,12 @@ impl<'a> Known<'a> {
         imported.iter().for_each(|&node| nodes_from[far(node).owner] += 1);
         blocks.iter().for_each(|block| blocks_from[block.0] += 1);
         let (nodes_to, blocks_to) = if size > 1 {
-            let mut letters: Vec<Vec<u64>> = nodes_from.iter().map(|&count| vec![count as u64]).collect();
-            imported.iter().for_each(|&node| letters[far(node).owner].push(far(node).global));
-            blocks.iter().for_each(|block| letters[block.0].push(block.1));
-            let letters = comm.all_to_all(letters.into_iter().map(|l| pack(l.into_iter())).collect())?;
-            let read = letters.iter().map(|letter| {
-                let mut words = unpack(letter);
+            let mut messages: Vec<Vec<u64>> = nodes_from.iter().map(|&count| vec![count as u64]).collect();
+            imported.iter().for_each(|&node| messages[far(node).owner].push(far(node).global));
+            blocks.iter().for_each(|block| messages[block.0].push(block.1));
+            let messages = comm.all_to_all(messages.into_iter().map(|l| pack(l.into_iter())).collect())?;
+            let read = messages.iter().map(|message| {
+                let mut words = unpack(message);
                 let count = words.next().unwrap_or(0) as usize;
                 let nodes: Vec<u32> =
                     words.by_ref().take(count).map(|global| self.place(global)).collect::<Result<_>>()?;

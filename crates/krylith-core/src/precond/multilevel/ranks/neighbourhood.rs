@@ -11,7 +11,7 @@ use super::rows::append_ascending;
 use super::runs::Runs;
 use crate::Result;
 use crate::comm::Communicator;
-use crate::comm::wire::{Letter, Reader, Wire, packed};
+use crate::comm::wire::{MessageBuilder, Reader, Wire, packed};
 use crate::matrix::Bsr;
 use crate::partition::{Halo, RowNumbers};
 use rayon::prelude::*;
@@ -95,18 +95,18 @@ impl<'a> Neighbourhood<'a> {
             links: Vec::new(),
         };
         // Identify the halo's ghosts by their owners' numbers.
-        let letters = halo.neighbours.iter().map(|n| {
+        let messages = halo.neighbours.iter().map(|n| {
             let nodes = &halo.send[n.send.clone()];
-            let mut letter = Letter::new(if near.listed { 12 } else { 4 } * nodes.len());
-            letter.put(nodes);
+            let mut message = MessageBuilder::new(if near.listed { 12 } else { 4 } * nodes.len());
+            message.put(nodes);
             if near.listed {
-                letter.put_each(nodes, &|i| near.number(i as usize));
+                message.put_each(nodes, &|i| near.number(i as usize));
             }
-            (n.rank, letter.bytes())
+            (n.rank, message.bytes())
         });
-        let letters = all_to_all(comm, letters)?;
+        let messages = all_to_all(comm, messages)?;
         for n in &halo.neighbours {
-            let mut from = Reader::new(&letters[n.rank], n.rank);
+            let mut from = Reader::new(&messages[n.rank], n.rank);
             let nodes: Vec<u32> = from.take(n.receive.len())?;
             let begin = near.runs.begins[n.rank];
             let names: Vec<u64> = nodes.into_iter().map(|node| begin + u64::from(node)).collect();
@@ -188,14 +188,15 @@ impl<'a> Neighbourhood<'a> {
             first += list.len();
             let entries = ends[0]..ends[list.len()];
             let col = &rows.col[entries.clone()];
-            let mut letter = Letter::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
-            letter.put_lengths(ends);
-            letter.put_each(col, &|j| self.name(j));
+            let mut message =
+                MessageBuilder::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
+            message.put_lengths(ends);
+            message.put_each(col, &|j| self.name(j));
             if self.listed {
-                letter.put_each(col, &|j| self.number(j as usize));
+                message.put_each(col, &|j| self.number(j as usize));
             }
-            letter.put(&rows.values[entries]);
-            letter.bytes()
+            message.put(&rows.values[entries]);
+            message.bytes()
         });
         let replies = comm.all_to_all(replies.collect())?;
         let mut read = Vec::new();
@@ -278,18 +279,18 @@ impl<'a> Neighbourhood<'a> {
     /// A rank that has ended or failed.
     pub fn exchange<T: Wire + Default>(&self, sent: &[T]) -> Result<Vec<T>> {
         let mut rest = sent;
-        let letters = self.links.iter().map(|&(rank, count, _)| {
+        let messages = self.links.iter().map(|&(rank, count, _)| {
             let (own, after) = rest.split_at(count);
             rest = after;
             (rank, packed(own))
         });
-        let letters = all_to_all(self.comm, letters)?;
+        let messages = all_to_all(self.comm, messages)?;
         if let [(rank, ..)] = &self.links[..] {
-            return Reader::new(&letters[*rank], *rank).take(self.far.len());
+            return Reader::new(&messages[*rank], *rank).take(self.far.len());
         }
         let mut all = vec![T::default(); self.far.len()];
         for (rank, _, places) in &self.links {
-            let numbers: Vec<T> = Reader::new(&letters[*rank], *rank).take(places.len())?;
+            let numbers: Vec<T> = Reader::new(&messages[*rank], *rank).take(places.len())?;
             places.iter().zip(numbers).for_each(|(&place, number)| all[place as usize] = number);
         }
         Ok(all)
@@ -299,9 +300,9 @@ impl<'a> Neighbourhood<'a> {
 /// Sends one message to some of the ranks, and returns the messages of all.
 pub(super) fn all_to_all(
     comm: &dyn Communicator,
-    letters: impl Iterator<Item = (usize, Vec<u8>)>,
+    messages: impl Iterator<Item = (usize, Vec<u8>)>,
 ) -> Result<Vec<Vec<u8>>> {
     let mut out = vec![Vec::new(); comm.size()];
-    letters.for_each(|(rank, letter)| out[rank] = letter);
+    messages.for_each(|(rank, message)| out[rank] = message);
     comm.all_to_all(out)
 }

@@ -17,7 +17,7 @@ use super::runs::Runs;
 use super::{NearTransfer, local_transfer, unchanged};
 use crate::Result;
 use crate::comm::Communicator;
-use crate::comm::wire::{Array, Letter, Reader};
+use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
@@ -42,7 +42,7 @@ struct FarRows {
 
 impl FarRows {
     /// Encodes rows `range` as a message.
-    fn letter(
+    fn message(
         rows: &Rows,
         range: Range<usize>,
         square: usize,
@@ -50,11 +50,11 @@ impl FarRows {
     ) -> Vec<u8> {
         let ends = &rows.row_ptr[range.start..=range.end];
         let entries = ends[0]..ends[ends.len() - 1];
-        let mut letter = Letter::new(4 * range.len() + 8 * (1 + square) * entries.len());
-        letter.put_lengths(ends);
-        letter.put_each(&rows.col[entries.clone()], number);
-        letter.put(&rows.values[entries.start * square..entries.end * square]);
-        letter.bytes()
+        let mut message = MessageBuilder::new(4 * range.len() + 8 * (1 + square) * entries.len());
+        message.put_lengths(ends);
+        message.put_each(&rows.col[entries.clone()], number);
+        message.put(&rows.values[entries.start * square..entries.end * square]);
+        message.bytes()
     }
 
     /// Appends `count` rows from a message.
@@ -86,13 +86,13 @@ fn interpolation_letter(
     let ends = &rows.row_ptr[range.start..=range.end];
     let entries = ends[0]..ends[range.len()];
     let named = Distinct::of(&rows.col[entries.clone()], columns);
-    let mut letter = Letter::new(4 * range.len() + 8 + 8 * named.list.len() + 12 * entries.len());
-    letter.put_lengths(ends);
-    letter.put(&[named.list.len() as u64]);
-    letter.put_each(&named.list, number);
-    letter.put_each(&rows.col[entries.clone()], &|j| named.place(j));
-    letter.put(&rows.values[entries]);
-    letter.bytes()
+    let mut message = MessageBuilder::new(4 * range.len() + 8 + 8 * named.list.len() + 12 * entries.len());
+    message.put_lengths(ends);
+    message.put(&[named.list.len() as u64]);
+    message.put_each(&named.list, number);
+    message.put_each(&rows.col[entries.clone()], &|j| named.place(j));
+    message.put(&rows.values[entries]);
+    message.bytes()
 }
 
 /// Rows of P as a rank sends them.
@@ -209,11 +209,12 @@ impl Share {
             Some(ghost) => far[ghost],
         };
         let places = first.block_columns();
-        let letters = halo.neighbours.iter();
-        let letters = letters.map(|n| (n.rank, interpolation_letter(&rows, n.send.clone(), places, &number)));
-        let letters = all_to_all(comm, letters)?;
+        let messages = halo.neighbours.iter();
+        let messages =
+            messages.map(|n| (n.rank, interpolation_letter(&rows, n.send.clone(), places, &number)));
+        let messages = all_to_all(comm, messages)?;
         let read =
-            |n: &Neighbour| Interpolation::read(Reader::new(&letters[n.rank], n.rank), n.receive.len());
+            |n: &Neighbour| Interpolation::read(Reader::new(&messages[n.rank], n.rank), n.receive.len());
         let received: Vec<Interpolation> = halo.neighbours.iter().map(read).collect::<Result<_>>()?;
         let ghosts =
             coarse.others(far.par_iter().chain(received.par_iter().flat_map(|rows| &rows.named)).copied());
@@ -260,13 +261,13 @@ impl Share {
         for (_, a) in &products.terms {
             let (rows, square) = (space.rows_of(a, &nodes)?, a.block() * a.block());
             let number = |j: u32| self.coarse.number(&self.ghosts, j);
-            let letters = self.down.neighbours.iter();
-            let letters =
-                letters.map(|n| (n.rank, FarRows::letter(&rows, n.receive.clone(), square, &number)));
-            let letters = all_to_all(comm, letters)?;
+            let messages = self.down.neighbours.iter();
+            let messages =
+                messages.map(|n| (n.rank, FarRows::message(&rows, n.receive.clone(), square, &number)));
+            let messages = all_to_all(comm, messages)?;
             let mut far = FarRows::default();
             for n in &self.down.neighbours {
-                far.take(&mut Reader::new(&letters[n.rank], n.rank), n.send.len(), square)?;
+                far.take(&mut Reader::new(&messages[n.rank], n.rank), n.send.len(), square)?;
             }
             received.push(far);
         }
@@ -305,13 +306,13 @@ impl Share {
         let (n, square) = (self.coarse.all(), a.block() * a.block());
         let (own_col, own_values) = (a.col(), a.values());
         let number = |j: u32| self.coarse.number(ghosts, j) as u32;
-        let mut letter = Letter::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
-        letter.put_lengths(a.row_ptr());
-        letter.put_each(own_col, &number);
-        letter.put(own_values);
-        let letters = to_others(comm, letter.bytes())?;
+        let mut message = MessageBuilder::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
+        message.put_lengths(a.row_ptr());
+        message.put_each(own_col, &number);
+        message.put(own_values);
+        let messages = to_others(comm, message.bytes())?;
         let (mut row_ptr, mut parts) = (vec![0], Vec::new());
-        for (rank, bytes) in letters.iter().enumerate() {
+        for (rank, bytes) in messages.iter().enumerate() {
             let mut from = Reader::new(bytes, rank);
             let rows = (self.coarse.begins[rank + 1] - self.coarse.begins[rank]) as usize;
             let (lengths, entries) = match rank == comm.rank() {
@@ -359,14 +360,14 @@ impl Share {
 }
 
 /// Sends one message to all other ranks, and returns theirs.
-fn to_others(comm: &dyn Communicator, letter: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-    let mut letters = vec![Vec::new(); comm.size()];
+fn to_others(comm: &dyn Communicator, message: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    let mut messages = vec![Vec::new(); comm.size()];
     let others: Vec<usize> = (0..comm.size()).filter(|&rank| rank != comm.rank()).collect();
     if let Some((last, others)) = others.split_last() {
-        others.iter().for_each(|&rank| letters[rank] = letter.clone());
-        letters[*last] = letter;
+        others.iter().for_each(|&rank| messages[rank] = message.clone());
+        messages[*last] = message;
     }
-    comm.all_to_all(letters)
+    comm.all_to_all(messages)
 }
 
 /// Returns true if coarsening ignores couplings between ranks. Collective.
