@@ -14,13 +14,13 @@
 //! A new communicator runs the tests of `krylith-core/tests/ranks`, and needs one test for each way in which
 //! a rank can end.
 
-mod bell;
 mod launch;
 mod messages;
 mod mpi;
 mod peers;
 mod solo;
 mod team;
+mod wakeup;
 #[doc(hidden)]
 pub mod wire;
 

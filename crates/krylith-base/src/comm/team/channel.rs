@@ -80,7 +80,7 @@ impl Shared {
             }
             left.then(|| Err(self.gone(other)))
         };
-        self.seats[rank].bell.wait(self.limit, poll).unwrap_or_else(|| Err(self.late(other)))
+        self.seats[rank].wakeup.wait(self.limit, poll).unwrap_or_else(|| Err(self.late(other)))
     }
 }
 
@@ -102,7 +102,7 @@ impl Channel for TeamChannel {
             slot.copy_from_slice(&self.outgoing[end.range.clone()]);
             drop(slot);
             end.mailbox.sent.store(n, Ordering::Release);
-            shared.seats[end.rank].bell.ring();
+            shared.seats[end.rank].wakeup.wake();
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Channel for TeamChannel {
             self.incoming[end.range.clone()].copy_from_slice(&slot);
             drop(slot);
             end.mailbox.taken.store(n, Ordering::Release);
-            shared.seats[end.rank].bell.ring();
+            shared.seats[end.rank].wakeup.wake();
         }
         Ok(&self.incoming)
     }

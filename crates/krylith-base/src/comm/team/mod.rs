@@ -9,7 +9,7 @@
 mod channel;
 mod run;
 
-use super::bell::Bell;
+use super::wakeup::Wakeup;
 use super::{Channel, Communicator, HostShare, Message, messages, time_limit};
 use crate::{Error, Result};
 use channel::{Mailbox, TeamChannel};
@@ -119,7 +119,7 @@ struct Seat {
     shown: AtomicU64,
     /// True if it makes no more calls.
     left: AtomicBool,
-    bell: Bell,
+    wakeup: Wakeup,
     /// Its data for a sum with the call's number, by parity of the call.
     numbers: [RwLock<(u64, Vec<f64>)>; 2],
     /// Number of the sum that it has started separately, and its data for such sums, by parity.
@@ -146,7 +146,7 @@ impl Drop for Member {
 
 impl Shared {
     fn ring_all(&self) {
-        self.seats.iter().for_each(|seat| seat.bell.ring());
+        self.seats.iter().for_each(|seat| seat.wakeup.wake());
     }
 
     fn leave(&self, rank: usize) {
@@ -212,7 +212,7 @@ impl Shared {
             }
             self.check().err().or_else(|| gone.map(|q| self.gone(q))).map(Err)
         };
-        let met = self.seats[rank].bell.wait(self.limit, poll);
+        let met = self.seats[rank].wakeup.wait(self.limit, poll);
         met.unwrap_or_else(|| missing().map_or(Ok(()), |q| Err(self.late(q))))
     }
 }

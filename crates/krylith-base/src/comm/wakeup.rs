@@ -14,15 +14,15 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// The place at which one rank sleeps.
 #[derive(Default)]
-pub(super) struct Bell {
+pub(super) struct Wakeup {
     asleep: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
-impl Bell {
+impl Wakeup {
     /// Wakes the rank if it sleeps. The data that it waits for must be stored before the call.
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         // Either the sleeper sees the data stored before this fence, or this thread sees that it is asleep.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
