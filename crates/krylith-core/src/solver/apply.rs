@@ -1,7 +1,7 @@
 //! Distributes a caller's vectors to the devices of a solver; also single products.
 
 use super::attempt::{Engine, Operand};
-use super::crew::{Crew, Seat};
+use super::workers::{Worker, WorkerGroup};
 use super::{Solver, lock, lost_thread};
 use crate::comm::agree;
 use crate::matrix::{FEW, check_finite};
@@ -21,13 +21,13 @@ pub(super) type Work<'a> =
 
 /// Runs `work` on every thread with its part of `from` and `to`.
 pub(super) fn on_parts(
-    crew: &mut Crew,
+    workers: &mut WorkerGroup,
     problem: &Problem,
     from: Numbers,
     to: NumbersMut,
     work: &Work<'_>,
 ) -> Result<()> {
-    let parts = crew.parts.take();
+    let parts = workers.parts.take();
     // Each device reads its run of both vectors in place; scattered rows are gathered on the host.
     let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
     let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
@@ -38,8 +38,8 @@ pub(super) fn on_parts(
         to = others;
     }
     let to = Mutex::new(to);
-    let done = crew.command(&|number, seat| {
-        let Seat { engine, own } = seat.as_mut().ok_or_else(lost_thread)?;
+    let done = workers.command(&|number, worker| {
+        let Worker { engine, own } = worker.as_mut().ok_or_else(lost_thread)?;
         match &parts {
             None => work(number, &mut **engine, &problem.part_of_one(), from, lock(&to).reborrow()),
             Some(parts) if in_runs => {
@@ -60,7 +60,7 @@ pub(super) fn on_parts(
             }
         }
     });
-    crew.parts = parts;
+    workers.parts = parts;
     done
 }
 
@@ -111,7 +111,7 @@ impl Solver<'_> {
         self.check_whole()?;
         self.check_vectors([("x", x.len()), ("y", y.len())])?;
         let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(local, what, from, to);
-        let done = on_parts(&mut self.crew, &self.problem, x, y, work);
+        let done = on_parts(&mut self.workers, &self.problem, x, y, work);
         self.after(done)
     }
 
@@ -120,7 +120,7 @@ impl Solver<'_> {
         let host = |(name, v): &(&str, Numbers)| v.as_host().map_or(Ok(()), |v| check_finite(name, v));
         let look = || vectors.iter().try_for_each(host);
         let few = vectors.iter().all(|(_, v)| v.len() <= FEW);
-        let (own, comm) = (if few { look() } else { self.crew.first(look) }, &*self.problem.comm);
+        let (own, comm) = (if few { look() } else { self.workers.first(look) }, &*self.problem.comm);
         if comm.size() == 1 {
             return own;
         }
@@ -137,7 +137,7 @@ impl Solver<'_> {
             return Ok(());
         }
         let own = match b.gpu() {
-            Some(_) => self.crew.first(|| b.to_vec().and_then(|b| check_finite("b", &b))),
+            Some(_) => self.workers.first(|| b.to_vec().and_then(|b| check_finite("b", &b))),
             None => Ok(()), // already checked; the norm itself overflows
         };
         agree(&*self.problem.comm, own)

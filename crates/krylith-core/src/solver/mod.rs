@@ -18,7 +18,6 @@ mod apply;
 mod attempt;
 mod bandwidth;
 mod build;
-mod crew;
 mod crowded;
 mod device;
 mod diagnosis;
@@ -39,6 +38,7 @@ mod survey;
 mod symmetric;
 mod update;
 mod watch;
+mod workers;
 mod zeros;
 
 pub use crate::interrupt::Cancel;
@@ -67,7 +67,6 @@ use crate::space::Transfer;
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use apply::on_parts;
-use crew::Crew;
 use device::Choice;
 use rayon::prelude::*;
 use rows::Rows;
@@ -75,6 +74,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
+use workers::WorkerGroup;
 use zeros::Dropped;
 
 /// A device on which every method and preconditioner runs.
@@ -208,7 +208,7 @@ pub struct Solver<'a> {
     problem: Problem<'a>,
     /// The problem with its stored zeros, if they were dropped.
     dropped: Option<Dropped<'a>>,
-    crew: Crew,
+    workers: WorkerGroup,
     options: Arc<Options>,
     /// Event of an update, to be reported by the next solve.
     pending: Option<Event>,
@@ -277,17 +277,17 @@ impl<'a> Solver<'a> {
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // discard times of a failed set-up
-        let mut crew = Crew::new(&problem, &options, waiting)?;
-        let (problem, dropped) = crew.first(|| zeros::without(problem, &options))?;
+        let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
+        let (problem, dropped) = workers.first(|| zeros::without(problem, &options))?;
         let trial = device::trial(&problem, &options);
-        let solution = engines(&problem, &options, &mut crew)?;
+        let solution = engines(&problem, &options, &mut workers)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
         Ok(Self {
             setup: profile::take(),
             blocks: Default::default(),
             problem,
             dropped,
-            crew,
+            workers,
             options: options.clone(),
             pending: None,
             rows: None,
@@ -332,7 +332,7 @@ impl<'a> Solver<'a> {
         let run = Run { stop: self.stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
         let done =
-            on_parts(&mut self.crew, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
+            on_parts(&mut self.workers, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
                 // The first thread calls the observer and tells the others of an interrupt.
                 let mut first = if number == 0 { lock(&watcher).take() } else { None };
                 let observer: &mut dyn Observer = match &mut first {
@@ -377,7 +377,7 @@ impl<'a> Solver<'a> {
     /// Records a failure that leaves ranks out of step.
     fn after(&mut self, done: Result<()>) -> Result<()> {
         if let Err(e) = &done
-            && self.crew.lost
+            && self.workers.lost
         {
             self.broken = Some(e.to_string());
         }
@@ -441,7 +441,7 @@ impl<'a> Solver<'a> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn while_waiting(&mut self, call: Option<Box<dyn FnMut() + Send>>) {
-        self.crew.while_waiting(call);
+        self.workers.while_waiting(call);
     }
 
     /// Returns a token that stops a solve from another thread.
@@ -456,7 +456,7 @@ impl<'a> Solver<'a> {
     /// A rank that is gone or failed.
     pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let original = self.problem.original();
-        self.crew.first(|| {
+        self.workers.first(|| {
             let norm = original.norm(b)?;
             let fields = original.by_field(&original.residual(b, x)?)?;
             Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
@@ -465,15 +465,15 @@ impl<'a> Solver<'a> {
 
     /// Runs `work` on one of the solver's threads, with its loops on all of them.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
-        self.crew.first(work)
+        self.workers.first(work)
     }
 
     /// Measures the total read bandwidth of the devices in bytes per second; `None` where that is not
     /// possible.
     pub fn read_bandwidth(&mut self) -> Option<f64> {
         let sum = Mutex::new(Some(0.0));
-        let done = self.crew.command(&|_, seat| {
-            let own = seat.as_ref().and_then(|seat| seat.engine.read_bandwidth());
+        let done = self.workers.command(&|_, worker| {
+            let own = worker.as_ref().and_then(|worker| worker.engine.read_bandwidth());
             let mut sum = lock(&sum);
             *sum = sum.zip(own).map(|(sum, own)| sum + own);
             Ok(())
@@ -484,20 +484,20 @@ impl<'a> Solver<'a> {
 }
 
 /// Puts the problem on the devices of a solver's threads, and returns the initial [`Solution`]. Collective.
-fn engines(problem: &Problem, options: &Arc<Options>, crew: &mut Crew) -> Result<Solution> {
+fn engines(problem: &Problem, options: &Arc<Options>, workers: &mut WorkerGroup) -> Result<Solution> {
     let choice = device::choose(problem, options)?;
     let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;
-    match (&choice, crew.open(problem, options, &choice)) {
+    match (&choice, workers.open(problem, options, &choice)) {
         (Choice::Cuda { .. }, Err(e)) if e.exit_code() == 3 && open => {
             let reason = format!("auto: the CPU, because the GPU failed: {e}");
-            crew.open(problem, options, &Choice::Cpu { reason })?;
+            workers.open(problem, options, &Choice::Cpu { reason })?;
         }
         (_, opened) => opened?,
     }
     let told = Mutex::new(None);
-    crew.command(&|number, seat| {
-        if let (0, Some(seat)) = (number, seat) {
-            *lock(&told) = Some(seat.engine.solution().clone());
+    workers.command(&|number, worker| {
+        if let (0, Some(worker)) = (number, worker) {
+            *lock(&told) = Some(worker.engine.solution().clone());
         }
         Ok(())
     })?;

@@ -117,7 +117,7 @@ impl Solver<'_> {
         let b = b.on_host(&mut b_here)?;
         let now = x.as_array();
         let now = now.on_host(&mut x_here)?;
-        let before = self.crew.first(|| residuals(&rows.inverses, self.problem.original(), b, now))?;
+        let before = self.workers.first(|| residuals(&rows.inverses, self.problem.original(), b, now))?;
         self.solution.row_scaled_residual = Some(before.by_rows);
         let open = matches!(self.options.method, None | Some(MethodName::Auto));
         if before.by_rows > rtol && !open {
@@ -187,7 +187,7 @@ impl Solver<'_> {
                 None => y.clone(),
             };
             let inverses = &rows.inverses;
-            let found = self.crew.first(|| residuals(inverses, self.problem.original(), b, &answer))?;
+            let found = self.workers.first(|| residuals(inverses, self.problem.original(), b, &answer))?;
             // Keep an x that meets the tolerance for ‖b − A x‖.
             let keeps = found.plain <= plain_target.max(best.plain);
             if keeps && found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
@@ -222,14 +222,14 @@ impl Solver<'_> {
     /// Computes the row norms of the current values. The diagnosis of the set-up is used until values change,
     /// and always for values that are only on a GPU. Collective.
     fn look_at_rows(&mut self) -> Result<Rows> {
-        let Self { problem, crew, solution, is_renewed, .. } = self;
+        let Self { problem, workers, solution, is_renewed, .. } = self;
         let (terms, comm) = (&problem.terms, &*problem.comm);
         let away = terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
         let is_known = largest(comm, f64::from(u8::from(away || !*is_renewed)))? > 0.0;
         if is_known && solution.diagnosis.rows.ratio() <= UNEVEN {
             return Ok(Rows::default());
         }
-        crew.first(|| {
+        workers.first(|| {
             if !is_known {
                 let [least, most] = extent(terms);
                 let (most, inverse) = (largest(comm, most)?, largest(comm, 1.0 / least)?);
@@ -371,7 +371,7 @@ fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
 impl Scaled {
     /// Sets up a solver for the system with rows scaled to norm 1. Collective.
     fn of(solver: &mut Solver) -> Result<Self> {
-        let Solver { problem, crew, .. } = solver;
+        let Solver { problem, workers, .. } = solver;
         let (n, s) = (problem.own_len(), problem.stages());
         let scale = || -> Result<_> {
             let half = scales(&problem.terms, 0.5);
@@ -383,7 +383,7 @@ impl Scaled {
             let left = scales(&problem.terms, 1.0);
             Ok((scaled(problem, &left, None)?, left, None))
         };
-        let (terms, left, right) = crew.first(scale)?;
+        let (terms, left, right) = workers.first(scale)?;
         let by_stage = |scales: Vec<f64>| -> Vec<f64> {
             scales.into_iter().flat_map(|v| std::iter::repeat_n(v, s)).collect()
         };

@@ -155,7 +155,7 @@ impl Solver<'_> {
             )));
         }
         match values.as_host() {
-            Some(values) if values.len() > FEW => self.crew.first(|| finite(values)),
+            Some(values) if values.len() > FEW => self.workers.first(|| finite(values)),
             values => values.map_or(Ok(()), finite),
         }
     }
@@ -175,9 +175,9 @@ impl Solver<'_> {
         coefficients: Option<Coefficients>,
     ) -> Result<()> {
         let (mut values, mut anew) = ([(0, None); 2], false);
-        let Self { problem, dropped, crew, .. } = self;
-        let mut parts = crew.parts.take();
-        let taken: Result<()> = crew.first(|| {
+        let Self { problem, dropped, workers, .. } = self;
+        let mut parts = workers.parts.take();
+        let taken: Result<()> = workers.first(|| {
             for ((&(term, given), blocks), to) in new.iter().zip(blocks).zip(&mut values) {
                 let whole = dropped.as_mut().map_or(&mut *problem, |dropped| &mut dropped.whole);
                 let stored = match whole.gather(term, given, blocks)? {
@@ -196,7 +196,7 @@ impl Solver<'_> {
             }
             Ok(())
         });
-        crew.parts = parts;
+        workers.parts = parts;
         taken?;
         self.scale(coefficients);
         if anew {
@@ -216,7 +216,7 @@ impl Solver<'_> {
                 }
             };
             scale(&mut self.problem.terms.terms[term].0);
-            if let Some(parts) = &mut self.crew.parts {
+            if let Some(parts) = &mut self.workers.parts {
                 parts.for_coefficients(term, scale);
             }
         }
@@ -250,19 +250,19 @@ impl Solver<'_> {
 
     fn update(&mut self, what: Update<'_>) -> Result<()> {
         (self.rows, self.is_renewed) = (None, true);
-        let Self { problem, crew, refresh, cancel, .. } = self;
-        let parts = crew.parts.take();
+        let Self { problem, workers, refresh, cancel, .. } = self;
+        let parts = workers.parts.take();
         let limits = Limits { cancel: cancel.clone(), deadline: None };
-        let done = crew.command(&|number, seat| {
+        let done = workers.command(&|number, worker| {
             let _entered = limits.enter();
-            let engine = &mut seat.as_mut().ok_or_else(lost_thread)?.engine;
+            let engine = &mut worker.as_mut().ok_or_else(lost_thread)?.engine;
             let local = match &parts {
                 None => problem.part_of_one(),
                 Some(parts) => parts.local(number, problem),
             };
             engine.update(&local, what, *refresh)
         });
-        crew.parts = parts;
+        workers.parts = parts;
         self.after(done)
     }
 }

@@ -184,7 +184,7 @@ impl Solver<'_> {
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
         let made = {
             let _entered = limits.enter();
-            engines(&self.problem, &self.options, &mut self.crew)
+            engines(&self.problem, &self.options, &mut self.workers)
         };
         match made {
             Ok(solution) => self.solution = solution,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// State of one worker thread.
-pub(super) struct Seat {
+pub(super) struct Worker {
     pub engine: Box<dyn Engine>,
     /// Own rows of b and x, if this process drives several devices whose rows are not contiguous; allocated
     /// by the first solve.
@@ -24,13 +24,13 @@ pub(super) struct Seat {
 }
 
 /// A command to one thread. Arguments: its number, and its state once that exists.
-pub(super) type Command<'a> = dyn Fn(usize, &mut Option<Seat>) -> Result<()> + Sync + 'a;
+pub(super) type Command<'a> = dyn Fn(usize, &mut Option<Worker>) -> Result<()> + Sync + 'a;
 
 /// All threads of a solver.
-pub(super) struct Crew {
+pub(super) struct WorkerGroup {
     /// Each GPU's part, where this process drives several.
     pub parts: Option<Parts>,
-    workers: Workers<Seat>,
+    workers: Workers<Worker>,
     queues: Vec<Arc<Queue>>,
     /// Communicators of the ranks of this process, to notify of a failure.
     team: Vec<Arc<dyn Communicator>>,
@@ -40,7 +40,7 @@ pub(super) struct Crew {
     pub lost: bool,
 }
 
-impl Crew {
+impl WorkerGroup {
     /// Starts the threads that a host device would use; they have no state yet. Collective.
     pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
         let mut workers = device::first_workers(problem, options)?;
@@ -80,7 +80,7 @@ impl Crew {
         self.errors = (0..count).map(|_| Mutex::new(None)).collect();
         (self.queues, self.lost) = (queue::of(ordinals), false);
         let limits = interrupt::limits();
-        self.command(&|number, seat| {
+        self.command(&|number, worker| {
             let _entered = limits.as_ref().map(Limits::enter);
             let open = |own, local: &_, comm: &_| device::open(&choice, own, local, comm, options);
             let engine = match &parts {
@@ -89,7 +89,7 @@ impl Crew {
                     open(Some(ordinals[number]), &parts.local(number, problem), parts.comm(number))?
                 }
             };
-            *seat = Some(Seat { engine, own: [Vec::new(), Vec::new()] });
+            *worker = Some(Worker { engine, own: [Vec::new(), Vec::new()] });
             Ok(())
         })?;
         self.parts = parts;
@@ -111,13 +111,13 @@ impl Crew {
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
         let _hold = Hold::take(&self.queues);
         let (errors, team, lost) = (&self.errors, &self.team, AtomicBool::new(false));
-        self.workers.run(&|number, seat| {
-            let done = catch_unwind(AssertUnwindSafe(|| command(number, seat)));
+        self.workers.run(&|number, worker| {
+            let done = catch_unwind(AssertUnwindSafe(|| command(number, worker)));
             let (error, broken) = match done {
                 Ok(Ok(())) => return,
-                Ok(Err(e)) => (e, seat.as_ref().is_none_or(|seat| seat.engine.is_lost())),
+                Ok(Err(e)) => (e, worker.as_ref().is_none_or(|worker| worker.engine.is_lost())),
                 Err(panic) => {
-                    *seat = None;
+                    *worker = None;
                     (Error::of_panic(&*panic), true)
                 }
             };
@@ -143,7 +143,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerGroup {
     /// Frees device memory while no other solver uses the devices.
     fn drop(&mut self) {
         let _hold = Hold::take(&self.queues);
