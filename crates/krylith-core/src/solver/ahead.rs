@@ -26,7 +26,7 @@ use crate::precond::{
     STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
-use crate::solver::ladder::{Attempt, Costs, Seen, ladder};
+use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};
 use crate::space::{Precision, StepSource, SweepSource};
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows:
     };
     let mut all: Vec<Attempt> = Vec::new();
     for (symmetric, tiles) in [(true, local.grid.is_some()), (true, false), (false, false)] {
-        let first = ladder(local, options, most_rows, seen(symmetric, tiles)).swap_remove(0);
+        let first = attempts(local, options, most_rows, seen(symmetric, tiles)).swap_remove(0);
         if !all.iter().any(|known| known.is_same(&first)) {
             all.push(first);
         }

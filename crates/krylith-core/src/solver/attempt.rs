@@ -12,7 +12,7 @@ pub(super) use update::{Coefficients, Update};
 
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
-use super::ladder::{self, Attempt, Seen};
+use super::fallbacks::{self, Attempt, Seen};
 use super::refine::{self, Parts, Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
@@ -57,7 +57,7 @@ pub(super) struct Rank<S: SolverSpace> {
     options: Arc<Options>,
     /// Bytes that were free before anything was allocated.
     room: Option<u64>,
-    ladder: Vec<Attempt>,
+    fallbacks: Vec<Attempt>,
     /// Attempts that cannot be built from these values.
     impossible: Vec<usize>,
     /// Number of attempts that did not fit in memory, and the error of the last one.
@@ -72,10 +72,10 @@ pub(super) struct Rank<S: SolverSpace> {
     /// Limit on the iterations of all attempts that precede direct factors.
     before_direct: usize,
     /// The attempt that repeated solves of these values amortise, and `[solves, iterations]` so far.
-    stronger: Option<ladder::Stronger>,
+    stronger: Option<fallbacks::Stronger>,
     spent: [usize; 2],
-    /// Index in `ladder` of the current attempt, or of the last one that could be built.
-    rung: usize,
+    /// Index in `fallbacks` of the current attempt, or of the last one that could be built.
+    next_attempt: usize,
     /// Restarts of one attempt: iteration and reason.
     restarts: Vec<(usize, &'static str)>,
     /// History of one attempt.
@@ -119,25 +119,25 @@ impl<S: SolverSpace> Rank<S> {
         let depth = singular::depth(&space, local)?;
         let diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
         let most_rows = space.most_rows(local.order());
-        let tiles = symmetric && ladder::tiles_fit(&space, local)?;
+        let tiles = symmetric && fallbacks::tiles_fit(&space, local)?;
         // A definite matrix has no zero diagonal entry.
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
-        let costs = ladder::costs(local, options, symmetric, space.is_gpu());
+        let costs = fallbacks::costs(local, options, symmetric, space.is_gpu());
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
-        let ladder = ladder::ladder(local, options, most_rows, seen);
-        let stronger = ladder::stronger(local, seen, &ladder);
-        let before_direct = ladder::before_direct(local, seen);
-        let first = &ladder[0];
+        let fallbacks = fallbacks::attempts(local, options, most_rows, seen);
+        let stronger = fallbacks::stronger(local, seen, &fallbacks);
+        let before_direct = fallbacks::before_direct(local, seen);
+        let first = &fallbacks[0];
         let mut choices = Vec::new();
         if first.equilibrate && options.equilibrate.is_none() {
             let why = "rows and columns are scaled: their largest entries differ by a factor above 1e6";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
         choices.extend(singular::not_symmetric(options, symmetry));
-        let [matching, unmatched] = ladder::matching_choice(local, options, &diagnosis, &ladder)?;
+        let [matching, unmatched] = fallbacks::matching_choice(local, options, &diagnosis, &fallbacks)?;
         choices.extend(unmatched);
-        choices.extend(ladder::first_choice(&ladder[0], open));
+        choices.extend(fallbacks::first_choice(&fallbacks[0], open));
         let solution = Solution {
             x: Vec::new(),
             history: History::with_capacity(0),
@@ -168,17 +168,17 @@ impl<S: SolverSpace> Rank<S> {
             space,
             options: options.clone(),
             room,
-            impossible: Vec::with_capacity(ladder.len()),
+            impossible: Vec::with_capacity(fallbacks.len()),
             too_large: (0, None),
-            ended: Vec::with_capacity(ladder.len()),
-            ladder,
+            ended: Vec::with_capacity(fallbacks.len()),
+            fallbacks,
             diagnosis,
             crowded: None,
             found_deeper: None,
             before_direct,
             stronger,
             spent: [0; 2],
-            rung: 0,
+            next_attempt: 0,
             restarts: Vec::with_capacity(256),
             history: History::with_capacity(0),
             choices,
@@ -218,7 +218,9 @@ impl<S: SolverSpace> Rank<S> {
             parts.push(format!("rows {empty} have no nonzero entry"));
         }
         parts.extend(
-            reasons.iter().map(|(why, count)| format!("{} of {} attempts: {why}", count, self.ladder.len())),
+            reasons
+                .iter()
+                .map(|(why, count)| format!("{} of {} attempts: {why}", count, self.fallbacks.len())),
         );
         Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
@@ -227,16 +229,16 @@ impl<S: SolverSpace> Rank<S> {
     fn after(&self, k: usize) -> Option<usize> {
         let known = |next: &usize| {
             let mut known = self.impossible.iter().chain(&self.ended);
-            known.any(|&k| self.ladder[k].is_same(&self.ladder[*next]))
+            known.any(|&k| self.fallbacks[k].is_same(&self.fallbacks[*next]))
         };
-        (k + 1..self.ladder.len()).find(|next| !known(next))
+        (k + 1..self.fallbacks.len()).find(|next| !known(next))
     }
 
     /// Sets up the first attempt from `from` on that can be built. `done` is the number of iterations of
     /// earlier attempts in this solve; if there were any, failing to build another one is not an error.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
-        let before = self.ladder[self.rung].clone();
+        let before = self.fallbacks[self.next_attempt].clone();
         // Free the method's memory first, and the preconditioner's unless the next attempt uses the same one.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
@@ -244,23 +246,27 @@ impl<S: SolverSpace> Rank<S> {
         let alone = self.space.comm().size() == 1;
         let recoverable =
             |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
-        let mut rung = Some(from).filter(|&from| from < self.ladder.len());
-        while let Some(k) = rung {
+        let mut next_attempt = Some(from).filter(|&from| from < self.fallbacks.len());
+        while let Some(k) = next_attempt {
             interrupt::check_together(self.space.comm())?;
             self.impossible.retain(|&known| known != k);
             self.impossible.push(k); // unless it is set up
-            rung = self.after(k);
-            let attempt = self.ladder[k].clone();
-            let goes_on = |why: String, ladder: &[Attempt], next: Option<usize>| {
+            next_attempt = self.after(k);
+            let attempt = self.fallbacks[k].clone();
+            let goes_on = |why: String, fallbacks: &[Attempt], next: Option<usize>| {
                 let next =
-                    next.map_or("; no attempt is left".into(), |n| format!("{NEXT}{}", ladder[n].name()));
+                    next.map_or("; no attempt is left".into(), |n| format!("{NEXT}{}", fallbacks[n].name()));
                 let detail = format!("{}: {why}{next}", attempt.name());
                 Event::new(EventKind::Fallback, Some(done.unwrap_or(0)), detail)
             };
             if k > 0 {
-                let large = ladder::too_large(local.terms, &attempt, &self.options, self.room);
+                let large = fallbacks::too_large(local.terms, &attempt, &self.options, self.room);
                 if self.space.any(large.is_some())? {
-                    self.pending.push(goes_on("it may not fit in memory".into(), &self.ladder, rung));
+                    self.pending.push(goes_on(
+                        "it may not fit in memory".into(),
+                        &self.fallbacks,
+                        next_attempt,
+                    ));
                     self.too_large = (self.too_large.0 + 1, large.or(self.too_large.1.take()));
                     continue;
                 }
@@ -273,7 +279,7 @@ impl<S: SolverSpace> Rank<S> {
             let _bounds = Bounds { operations, seconds: self.options.time_limit }.enter();
             match self.set_up(local, &attempt, kept) {
                 Ok(current) => {
-                    (self.current, self.rung) = (Some(current), k);
+                    (self.current, self.next_attempt) = (Some(current), k);
                     self.pending.extend(self.matching.clone().filter(|_| attempt.matching));
                     self.impossible.pop();
                     return Ok(());
@@ -283,12 +289,12 @@ impl<S: SolverSpace> Rank<S> {
                     return Err(e);
                 }
                 // Another preconditioner may still be built; a failed device or rank fails every attempt.
-                Err(e) if recoverable(&e, k) && (rung.is_some() || done.is_some()) => {
+                Err(e) if recoverable(&e, k) && (next_attempt.is_some() || done.is_some()) => {
                     if alone && matches!(e, Error::TooLong { .. }) {
-                        self.impossible.extend(ladder::deeper(&self.ladder, k));
-                        rung = self.after(k);
+                        self.impossible.extend(fallbacks::deeper(&self.fallbacks, k));
+                        next_attempt = self.after(k);
                     }
-                    self.pending.push(goes_on(e.to_string(), &self.ladder, rung));
+                    self.pending.push(goes_on(e.to_string(), &self.fallbacks, next_attempt));
                     if e.is_memory() {
                         self.too_large = (self.too_large.0 + 1, Some(e));
                     }
@@ -387,8 +393,8 @@ impl<S: SolverSpace> Rank<S> {
         self.solution.history.clear();
         self.ended.clear();
         loop {
-            let (done, k) = (self.solution.history.iterations, self.rung);
-            let Attempt { method, equilibrate, matching, patience, .. } = self.ladder[k];
+            let (done, k) = (self.solution.history.iterations, self.next_attempt);
+            let Attempt { method, equilibrate, matching, patience, .. } = self.fallbacks[k];
             let is_last = self.after(k).is_none();
             let direct = self.direct_from(k).filter(|&d| d > k);
             let left = stop.max_iters - done;
@@ -422,7 +428,7 @@ impl<S: SolverSpace> Rank<S> {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
             // If the residual of the initial guess is not finite, any x replaces it.
-            if residual <= best || !best.is_finite() || self.ladder.len() == 1 {
+            if residual <= best || !best.is_finite() || self.fallbacks.len() == 1 {
                 best = residual;
                 match &self.passes {
                     None => self.space.read_into(&self.on.x, x.reborrow())?,
@@ -430,16 +436,16 @@ impl<S: SolverSpace> Rank<S> {
                 }
             }
             let again =
-                ladder::worth_another(&self.history) && done + self.history.iterations < stop.max_iters;
+                fallbacks::worth_another(&self.history) && done + self.history.iterations < stop.max_iters;
             let event = |(i, why)| Event::new(EventKind::Restart, Some(i), why);
             self.solution.events.extend(self.restarts.drain(..).map(event));
             match first {
                 true => copy_history(&mut self.solution.history, &self.history),
-                false => ladder::join(&mut self.solution.history, &self.history),
+                false => fallbacks::join(&mut self.solution.history, &self.history),
             }
             first = false;
             if too_slow.is_none() {
-                self.ended.extend(ladder::that_end_so(&self.ladder, k, &self.history));
+                self.ended.extend(fallbacks::that_end_so(&self.fallbacks, k, &self.history));
             }
             let next = match self.after(k) {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
@@ -451,7 +457,7 @@ impl<S: SolverSpace> Rank<S> {
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
             let next = direct.filter(|_| iterations >= self.before_direct).unwrap_or(next);
-            let (name, next_name) = (self.ladder[k].name(), self.ladder[next].name());
+            let (name, next_name) = (self.fallbacks[k].name(), self.fallbacks[next].name());
             let outcome = self.history.outcome;
             let ended = match too_slow {
                 Some(left) if left.is_finite() => {
@@ -503,7 +509,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.events.clear();
         solution.events.extend(self.choices.iter().cloned());
         if self.current.is_none() {
-            self.climb(local, self.rung, None)?;
+            self.climb(local, self.next_attempt, None)?;
         }
         self.climb_if_repaid(local)?;
         if self.current.is_none() {
@@ -516,7 +522,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         self.lost = true; // a failure from here on may be one of this rank alone
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
             self.on_its_side(local, run, run.stop, rhs, x.reborrow(), observer)?;
-            let failed = ladder::worth_another(&self.solution.history);
+            let failed = fallbacks::worth_another(&self.solution.history);
             if failed && self.finds_singular_parts(local, x.reborrow())? {
                 self.without_solution(local, run, rhs, x, observer)?;
             }

@@ -23,7 +23,7 @@ use crate::precond::{
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::solver::ladder::Attempt;
+use crate::solver::fallbacks::Attempt;
 use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};

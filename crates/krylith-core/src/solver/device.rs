@@ -5,7 +5,7 @@ use super::attempt::{Engine, Rank};
 use super::estimate::{Estimate, Size};
 use super::experience::{self, Kind, Trial};
 use super::solution::DeviceUsed;
-use super::{SolverSpace, host, ladder};
+use super::{SolverSpace, fallbacks, host};
 use crate::comm::{Communicator, agree, gather};
 use crate::device::cpu::Cpu;
 use crate::device::workers::Workers;
@@ -237,7 +237,7 @@ fn free_memory(free: Option<u64>, options: &Options) -> Option<u64> {
 /// Returns an error if the first attempt needs more memory than there is.
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
     // Scaling of rows and columns does not change the estimate.
-    let first = &ladder::ladder(local, options, usize::MAX, ladder::Seen::default())[0];
+    let first = &fallbacks::attempts(local, options, usize::MAX, fallbacks::Seen::default())[0];
     let needed = first.memory(local.terms, options).total();
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
     let remedy = match first.method {

@@ -1,7 +1,7 @@
 //! Complete solves: the entry points of the command line and of Rust programs.
 //!
 //! A [`Solver`] settles the options, picks a device, and distributes block rows to its GPUs, each driven by
-//! its own thread. It then lists the attempts to make (`ladder`), and each solve makes as many of them as it
+//! its own thread. It then lists the attempts to make (`fallbacks`), and each solve makes as many of them as it
 //! needs (`attempt`).
 //!
 //! [`solve`] is for a single solve, [`Solver`] for many; [`Solution`] describes the result of a solve. Before
@@ -23,9 +23,9 @@ mod device;
 mod diagnosis;
 mod estimate;
 mod experience;
+pub(crate) mod fallbacks;
 mod functions;
 pub mod host;
-pub(crate) mod ladder;
 mod null_space;
 mod parts;
 mod plan;
@@ -46,8 +46,8 @@ pub use crate::operator::OriginalSystem;
 pub use crate::profile::{SetupPart, SetupParts};
 pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
+pub use fallbacks::Memory;
 pub use functions::{Function, solve_functions};
-pub use ladder::Memory;
 pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
 pub use request::Request;

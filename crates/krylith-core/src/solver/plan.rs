@@ -1,7 +1,7 @@
 //! The device and the attempts that a solve would use, without solving.
 
 use super::diagnosis::Diagnosis;
-use super::ladder::{self, Memory, Seen};
+use super::fallbacks::{self, Memory, Seen};
 use super::{device, symmetric};
 use crate::device::cpu::Cpu;
 use crate::method::{MethodName, MethodSpec};
@@ -135,14 +135,14 @@ impl Plan {
             let operator =
                 PointBlock::new(&space, local.terms, options.precision.unwrap_or_default(), false)?;
             let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
-            tiles = ladder::tiles_fit(&space, &local)?;
+            tiles = fallbacks::tiles_fit(&space, &local)?;
             found.symmetric && found.one_sign
         };
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         tiles &= symmetric;
-        let costs = ladder::costs(&local, options, symmetric, place.kind != "cpu");
+        let costs = fallbacks::costs(&local, options, symmetric, place.kind != "cpu");
         let seen = Seen::new(symmetric, tiles, diagnosis, costs);
-        let attempts = ladder::ladder(&local, options, place.most_rows, seen);
+        let attempts = fallbacks::attempts(&local, options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let matching = attempts.iter().any(|a| a.matching);
         let planned = attempts.iter().map(|attempt| PlannedAttempt {

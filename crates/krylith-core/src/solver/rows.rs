@@ -8,7 +8,7 @@
 //! solution has a warning.
 
 use super::diagnosis::Indices;
-use super::ladder;
+use super::fallbacks;
 use super::solution::{Event, EventKind, NEXT};
 use super::{OriginalSystem, Solver};
 use crate::Result;
@@ -407,7 +407,7 @@ impl Scaled {
 impl super::Solution {
     /// Appends the result of a solve that followed this one.
     fn follow(&mut self, inner: &Self) {
-        ladder::join(&mut self.history, &inner.history);
+        fallbacks::join(&mut self.history, &inner.history);
         (self.method, self.precond) = (inner.method, inner.precond.clone());
         (self.equilibrated, self.matched) = (inner.equilibrated, inner.matched);
         self.setup_parts.add(inner.setup_parts);

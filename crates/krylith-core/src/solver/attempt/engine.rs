@@ -53,7 +53,7 @@ impl<S: SolverSpace> Rank<S> {
         to: NumbersMut,
     ) -> Result<()> {
         if what == Operand::Preconditioner && self.current.is_none() {
-            self.climb(local, self.rung, None)?;
+            self.climb(local, self.next_attempt, None)?;
         }
         self.lost = true; // a failure from here on may be one of this rank alone
         let (space, on) = (&self.space, &mut self.on);

@@ -108,9 +108,9 @@ impl<S: SolverSpace> Rank<S> {
     /// The first attempt from `from` on with direct factors, unless it is known to be impossible or to have
     /// ended.
     pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
-        let is_direct = |k: &usize| matches!(self.ladder[*k].precond, PrecondSpec::Lu(_));
+        let is_direct = |k: &usize| matches!(self.fallbacks[*k].precond, PrecondSpec::Lu(_));
         let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
-        (from..self.ladder.len()).find(|k| is_direct(k) && known(k))
+        (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
     }
 
     /// Checks whether the matrix is symmetric if CG has failed and that is not known yet. Collective.

@@ -15,22 +15,23 @@ impl<S: SolverSpace> Rank<S> {
     /// choice from the start. Iteration counts decide, because they are the same on every rank and in every
     /// run.
     pub(super) fn climb_if_repaid(&mut self, local: &LocalProblem) -> Result<()> {
-        let Some(stronger) = self.stronger.filter(|s| self.rung == 0 && s.is_repaid(self.spent)) else {
+        let Some(stronger) = self.stronger.filter(|s| self.next_attempt == 0 && s.is_repaid(self.spent))
+        else {
             return Ok(());
         };
         let _setup = profile::begin(SetupPart::Other);
         let [solves, iterations] = self.spent;
         self.stronger = None;
         self.spent = [0; 2];
-        self.climb(local, stronger.rung, None)?;
-        if self.current.is_none() || self.rung != stronger.rung {
+        self.climb(local, stronger.next_attempt, None)?;
+        if self.current.is_none() || self.next_attempt != stronger.next_attempt {
             return self.climb(local, 0, None); // it cannot be built: return to the attempt that solves
         }
         let detail = format!(
             "switched to {}: {solves} solves took {iterations} iterations with {}, which repays the new \
              set-up",
-            self.ladder[self.rung].name(),
-            self.ladder[0].name()
+            self.fallbacks[self.next_attempt].name(),
+            self.fallbacks[0].name()
         );
         self.pending.push(Event::new(EventKind::Choice, None, detail));
         Ok(())
@@ -38,13 +39,13 @@ impl<S: SolverSpace> Rank<S> {
 
     /// Falls back from a preconditioner that new values made impossible: to a stronger one, if `auto` chose
     /// it.
-    pub(super) fn rung_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
+    pub(super) fn attempt_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
         self.current = None;
         if *self.options.precond_or_auto() != PrecondSpec::Auto {
             return Err(error);
         }
-        let name = self.ladder[self.rung].name();
-        let detail = format!("{name}: {error}{NEXT}{}", self.ladder[from].name());
+        let name = self.fallbacks[self.next_attempt].name();
+        let detail = format!("{name}: {error}{NEXT}{}", self.fallbacks[from].name());
         self.pending.push(Event::new(EventKind::Fallback, Some(0), detail));
         self.climb(local, from, None)
     }

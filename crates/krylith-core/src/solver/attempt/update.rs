@@ -97,7 +97,7 @@ impl<S: SolverSpace> Rank<S> {
         }
         match (refresh, &mut self.current) {
             (Refresh::Keep, _) | (_, None) => Ok(()),
-            (Refresh::Rebuild, Some(_)) => self.climb(local, self.rung, None),
+            (Refresh::Rebuild, Some(_)) => self.climb(local, self.next_attempt, None),
             (Refresh::Refresh, Some(current)) => {
                 let _factors = profile::begin(SetupPart::Factors);
                 let p = current.p.as_mut().map_or(Ok(()), |p| p.update_values(space, local.terms, values));
@@ -110,8 +110,8 @@ impl<S: SolverSpace> Rank<S> {
                         Err(e)
                     }
                     Err(e) if !e.is_fatal() => {
-                        let from = (self.rung + 1).min(self.ladder.len() - 1);
-                        self.rung_after(local, e, from)
+                        let from = (self.next_attempt + 1).min(self.fallbacks.len() - 1);
+                        self.attempt_after(local, e, from)
                     }
                     done => done,
                 }

@@ -97,7 +97,7 @@ pub(crate) fn matching_choice(
     local: &LocalProblem,
     options: &Options,
     diagnosis: &Diagnosis,
-    ladder: &[Attempt],
+    fallbacks: &[Attempt],
 ) -> Result<[Option<Event>; 2]> {
     let choice = options.matching.unwrap_or_default();
     if choice == MatchingChoice::On && !can_match(local) {
@@ -111,7 +111,7 @@ pub(crate) fn matching_choice(
     let have = if weak == 1 { "has" } else { "have" };
     let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
     let event = |why: &str| Some(Event::new(EventKind::Choice, None, format!("{why}: {rows}")));
-    if ladder.iter().any(|a| a.matching) {
+    if fallbacks.iter().any(|a| a.matching) {
         Ok([event("rows are matched with columns for the preconditioner"), None])
     } else if weak > FEW_WEAK && choice == MatchingChoice::Auto && !can_match(local) {
         let most = gathered::MOST;
@@ -153,7 +153,7 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stronger {
     /// Its index in the list of attempts.
-    pub rung: usize,
+    pub next_attempt: usize,
     /// Its set-up and one solve take the time of this many iterations of the first attempt.
     iterations: f64,
     /// Upper bound on the time of one further solve, in iterations of the first attempt.
@@ -171,12 +171,12 @@ impl Stronger {
 
 /// The attempt whose set-up repeated solves amortise, if `auto` chooses the preconditioner: direct factors or
 /// algebraic multigrid, whichever is cheaper to set up.
-pub(crate) fn stronger(local: &LocalProblem, seen: Seen, ladder: &[Attempt]) -> Option<Stronger> {
-    let (system, first) = (System::new(local, seen), ladder.first()?);
-    let known = ladder.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
-    let all = known.filter_map(|(rung, a)| {
+pub(crate) fn stronger(local: &LocalProblem, seen: Seen, fallbacks: &[Attempt]) -> Option<Stronger> {
+    let (system, first) = (System::new(local, seen), fallbacks.first()?);
+    let known = fallbacks.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
+    let all = known.filter_map(|(next_attempt, a)| {
         let [iterations, each] = system.iterations_of(&a.precond, first)?;
-        Some(Stronger { rung, iterations, each })
+        Some(Stronger { next_attempt, iterations, each })
     });
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
 }
@@ -221,7 +221,12 @@ impl Attempt {
 
 /// Lists the attempts at a problem, at least one. The device holds subdomains of at most `most_rows` block
 /// rows; subdomains of that size replace a single one that does not fit. Every rank gets the same list.
-pub(crate) fn ladder(local: &LocalProblem, options: &Options, most_rows: usize, seen: Seen) -> Vec<Attempt> {
+pub(crate) fn attempts(
+    local: &LocalProblem,
+    options: &Options,
+    most_rows: usize,
+    seen: Seen,
+) -> Vec<Attempt> {
     let room = Limits { local, most_rows, tiles: seen.tiles };
     let asked = options.method.filter(|m| *m != MethodName::Auto);
     let cg_fits = |precond: &PrecondSpec| seen.symmetric && precond.keeps_symmetry();
@@ -381,10 +386,10 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
 
 /// Lists the attempts that would end as attempt `k` did: itself, and all with CG if it found the matrix
 /// indefinite and other methods remain.
-pub(crate) fn that_end_so(ladder: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
+pub(crate) fn that_end_so(fallbacks: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
     let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
-    let all = indefinite && !ladder.iter().all(|a| a.method.is_cg());
-    (0..ladder.len()).filter(move |&i| i == k || (all && ladder[i].method.is_cg()))
+    let all = indefinite && !fallbacks.iter().all(|a| a.method.is_cg());
+    (0..fallbacks.len()).filter(move |&i| i == k || (all && fallbacks[i].method.is_cg()))
 }
 
 /// Returns true if another attempt may do better.
@@ -398,13 +403,13 @@ pub(crate) fn worth_another(history: &History) -> bool {
 }
 
 /// Lists the attempts with more fill than attempt `k`, which take longer to set up.
-pub(crate) fn deeper(ladder: &[Attempt], k: usize) -> Vec<usize> {
+pub(crate) fn deeper(fallbacks: &[Attempt], k: usize) -> Vec<usize> {
     let fill = |attempt: &Attempt| match attempt.precond {
         PrecondSpec::Ildu(IlduSpec { fill, cut: SubdomainCut::Whole, .. }) => Some(fill),
         _ => None,
     };
-    let Some(own) = fill(&ladder[k]) else { return Vec::new() };
-    (0..ladder.len()).filter(|&k| fill(&ladder[k]).is_some_and(|fill| fill > own)).collect()
+    let Some(own) = fill(&fallbacks[k]) else { return Vec::new() };
+    (0..fallbacks.len()).filter(|&k| fill(&fallbacks[k]).is_some_and(|fill| fill > own)).collect()
 }
 
 /// Appends the history of a later attempt to that of the earlier ones.

@@ -8,11 +8,11 @@ fn names(options: &str, n: usize) -> Vec<String> {
     let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), diagonal).unwrap();
     let options = options.parse::<Options>().unwrap().settled().unwrap();
     let problem = Problem::bsr(&a).unwrap();
-    let ladder =
-        ladder(&problem.part_of_one(), &options, usize::MAX, Seen { spread: 1e9, ..Seen::default() });
+    let fallbacks =
+        attempts(&problem.part_of_one(), &options, usize::MAX, Seen { spread: 1e9, ..Seen::default() });
     let scaled = |a: &Attempt| options.precond.is_none() && !matches!(a.precond, PrecondSpec::Amg(_));
-    assert!(ladder.iter().all(|a| a.equilibrate == scaled(a)));
-    ladder.iter().map(Attempt::name).collect()
+    assert!(fallbacks.iter().all(|a| a.equilibrate == scaled(a)));
+    fallbacks.iter().map(Attempt::name).collect()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn more_fill_than_what_takes_too_long_is_not_tried() {
     let diagonal = Bsr::new(1, 9, 9, (0..=9).collect(), (0..9).collect(), vec![1.0; 9]).unwrap();
     let options = "method=gmres".parse::<Options>().unwrap().settled().unwrap();
     let problem = Problem::bsr(&diagonal).unwrap();
-    let all = ladder(&problem.part_of_one(), &options, usize::MAX, Seen::default());
+    let all = attempts(&problem.part_of_one(), &options, usize::MAX, Seen::default());
     let names = |of: &str| -> Vec<String> {
         let k = all.iter().position(|a| a.precond.to_string() == of).unwrap();
         deeper(&all, k).into_iter().map(|k| all[k].precond.to_string()).collect()
@@ -78,14 +78,18 @@ fn symmetric_systems_begin_with_cg() {
         ("precond=ildu:shift=1e-3", ["ildu:shift=1e-3 with bicgstab", "ildu:shift=1e-3 with gmres(3)"]),
     ] {
         let options = options.parse::<Options>().unwrap().settled().unwrap();
-        let ladder =
-            ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() });
-        assert_eq!([ladder[0].name(), ladder[1].name()], first);
+        let fallbacks = attempts(
+            &problem.part_of_one(),
+            &options,
+            usize::MAX,
+            Seen { symmetric: true, ..Seen::default() },
+        );
+        assert_eq!([fallbacks[0].name(), fallbacks[1].name()], first);
     }
     // CG keeps its directions conjugate although cycles vary.
     let form = |options: &str| {
         let options = options.parse::<Options>().unwrap().settled().unwrap();
-        ladder(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
+        attempts(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
             .method
             .manner()
     };
@@ -103,11 +107,12 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
         let a = Bsr::new(block, nodes, nodes, (0..=nodes).collect(), (0..nodes as u32).collect(), values);
         let (a, options) = (a.unwrap(), Options::new().settled().unwrap());
         let problem = Problem::bsr(&a).unwrap();
-        ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+        attempts(&problem.part_of_one(), &options, 1 << 10, seen)
     };
-    let ladder = |n, block, symmetric| with(n, block, Seen { symmetric, spread: 1e9, ..Seen::default() });
+    let attempts_of =
+        |n, block, symmetric| with(n, block, Seen { symmetric, spread: 1e9, ..Seen::default() });
     let names = |attempts: &[Attempt]| attempts.iter().map(Attempt::name).collect::<Vec<_>>();
-    let many = ladder(1 << 20, 1, true);
+    let many = attempts_of(1 << 20, 1, true);
     assert_eq!(names(&many)[..3], ["amg with cg", "ildu with cg", "jacobi with cg"]);
     assert_eq!(many[0].patience, Patience::CYCLES);
     assert_eq!(many[1].patience, Patience::USUAL);
@@ -115,22 +120,22 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     assert!(!many[0].equilibrate && many[1].equilibrate);
     let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
     assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["ildu with cg", "jacobi with cg"]);
-    assert_eq!(names(&ladder(1 << 18, 4, true))[0], "amg with cg");
-    let some = ladder(1 << 19, 1, true);
+    assert_eq!(names(&attempts_of(1 << 18, 4, true))[0], "amg with cg");
+    let some = attempts_of(1 << 19, 1, true);
     assert_eq!(names(&some)[..4], ["jacobi with cg", "amg with cg", "ildu with cg", "jacobi with cg"]);
     let patience = [Patience::until(250.0), Patience::CYCLES, Patience::USUAL, Patience::USUAL];
     assert!(some.iter().zip(patience).all(|(attempt, patience)| attempt.patience == patience));
-    let nonsymmetric = ladder(1 << 20, 2, false);
+    let nonsymmetric = attempts_of(1 << 20, 2, false);
     assert_eq!(names(&nonsymmetric)[..2], ["ildu with bicgstab", "amg with bicgstab"]);
     assert_eq!(nonsymmetric[0].patience, Patience::until(120.0));
-    assert!(names(&ladder(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
+    assert!(names(&attempts_of(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
 }
 
 /// Returns the attempts at a diagonal matrix with these properties.
 fn of_diagonal(n: usize, seen: Seen) -> Vec<Attempt> {
     let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
     let (problem, options) = (Problem::bsr(&a).unwrap(), Options::new().settled().unwrap());
-    ladder(&problem.part_of_one(), &options, 1 << 10, seen)
+    attempts(&problem.part_of_one(), &options, 1 << 10, seen)
 }
 
 /// Direct factors come after attempts that cost about as much.
@@ -205,9 +210,9 @@ fn a_gpu_begins_with_jacobi() {
 #[test]
 fn an_indefinite_matrix_is_no_more_for_cg() {
     let all = of_diagonal(10_000, Seen { symmetric: true, ..Seen::default() });
-    let ends = |ladder: &[Attempt], k: usize, reason: Reason| -> Vec<usize> {
+    let ends = |fallbacks: &[Attempt], k: usize, reason: Reason| -> Vec<usize> {
         let history = History { reason: Some(reason.text()), ..History::with_capacity(0) };
-        that_end_so(ladder, k, &history).collect()
+        that_end_so(fallbacks, k, &history).collect()
     };
     let with_cg: Vec<usize> = (0..all.len()).filter(|&i| all[i].name().ends_with("with cg")).collect();
     assert!(with_cg.len() > 2 && with_cg.len() < all.len(), "{with_cg:?}");
