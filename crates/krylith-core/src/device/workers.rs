@@ -55,7 +55,7 @@ struct Shared<T: 'static> {
     /// Signals that the last busy thread is done.
     done: Condvar,
     /// Time for which either side spins before it sleeps.
-    patience: Duration,
+    budget: Duration,
     /// Copies of [`Turn::given`] and [`Turn::busy`] that are polled without the lock. The values under the
     /// lock decide.
     given: AtomicU64,
@@ -81,11 +81,11 @@ unsafe impl<T> Send for Shared<T> {}
 impl<T> Shared<T> {
     /// Spins for a short time: waking a thread takes longer than a small solve.
     fn look_out(&self, is_there: impl Fn() -> bool) {
-        if self.patience.is_zero() {
+        if self.budget.is_zero() {
             return;
         }
         let begin = Instant::now();
-        while !is_there() && begin.elapsed() < self.patience {
+        while !is_there() && begin.elapsed() < self.budget {
             std::thread::yield_now(); // on a single core, lets the other side run
         }
     }
@@ -117,13 +117,13 @@ impl<T: 'static> Workers<T> {
         Ok(workers)
     }
 
-    fn none(room: usize, patience: Duration) -> Self {
+    fn none(room: usize, budget: Duration) -> Self {
         let shared = Arc::new(Shared {
             command: UnsafeCell::new(None),
             turn: Mutex::default(),
             begin: Condvar::new(),
             done: Condvar::new(),
-            patience,
+            budget,
             given: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
         });
@@ -143,7 +143,7 @@ impl<T: 'static> Workers<T> {
 
     /// True for a single standby thread.
     pub(crate) fn is_standby(&self) -> bool {
-        !self.shared.patience.is_zero()
+        !self.shared.budget.is_zero()
     }
 
     /// Runs `work` on the first worker, with loops on that worker's threads, and waits. The caller's limits
@@ -184,7 +184,7 @@ impl<T: 'static> Workers<T> {
         self.shared.busy.store(turn.busy, Relaxed);
         self.shared.given.store(turn.given, Relaxed);
         self.shared.begin.notify_all();
-        if !self.shared.patience.is_zero() {
+        if !self.shared.budget.is_zero() {
             drop(turn);
             self.shared.look_out(|| self.shared.busy.load(Relaxed) == 0);
             turn = self.shared.turn();

@@ -574,8 +574,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Returns the outcome by the last true residual, if it ends the solve.
     fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
         let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
-        let patience = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
-        let stuck = c.idle >= patience || reason.is_final();
+        let budget = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
+        let stuck = c.idle >= budget || reason.is_final();
         self.history.reason = None;
         match () {
             () if beta <= c.target => Some(Outcome::Converged),

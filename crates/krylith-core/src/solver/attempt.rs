@@ -394,7 +394,7 @@ impl<S: SolverSpace> Rank<S> {
         self.ended.clear();
         loop {
             let (done, k) = (self.solution.history.iterations, self.next_attempt);
-            let Attempt { method, equilibrate, matching, patience, .. } = self.fallbacks[k];
+            let Attempt { method, equilibrate, matching, budget, .. } = self.fallbacks[k];
             let is_last = self.after(k).is_none();
             let direct = self.direct_from(k).filter(|&d| d > k);
             let left = stop.max_iters - done;
@@ -402,7 +402,7 @@ impl<S: SolverSpace> Rank<S> {
             let own = Stop { max_iters: left, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
-            let pace = (!is_last).then(|| Pace::new(rises, patience));
+            let pace = (!is_last).then(|| Pace::new(rises, budget));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
             let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);

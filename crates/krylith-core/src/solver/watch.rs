@@ -18,7 +18,7 @@ pub(super) struct Run {
 /// alone, so that every rank and every run decides alike, and independently of the iteration limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    patience: Patience,
+    budget: Budget,
     start: f64,
     best: f64,
     /// Iteration and value of the largest residual, if the method's residual may rise.
@@ -33,7 +33,7 @@ pub(super) struct Pace {
 
 /// Iteration budget of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Patience {
+pub(crate) struct Budget {
     /// Minimum number of iterations; doubled if the residual may rise before it falls, unless `left` is set.
     few: usize,
     /// The attempt ends if more iterations than this are estimated to be left. `None`: [`PATIENCE`] times the
@@ -44,7 +44,7 @@ pub(crate) struct Patience {
 /// Largest ratio of estimated iterations left to iterations so far.
 const PATIENCE: f64 = 8.0;
 
-impl Patience {
+impl Budget {
     /// Budget of an attempt whose successor costs about as much.
     pub const USUAL: Self = Self { few: 500, left: None };
     /// Budget of multigrid cycles, each of which costs about ten products.
@@ -67,10 +67,10 @@ const SMALLEST: f64 = 1e-15;
 
 impl Pace {
     /// Creates the check. `rises`: the method's residual may rise while its error falls.
-    pub fn new(rises: bool, patience: Patience) -> Self {
+    pub fn new(rises: bool, budget: Budget) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
-        Self { patience, start, best: f64::INFINITY, peak, mark, next: patience.few / 2, too_slow: None }
+        Self { budget, start, best: f64::INFINITY, peak, mark, next: budget.few / 2, too_slow: None }
     }
 
     fn tell(&mut self, p: Progress) {
@@ -94,7 +94,7 @@ impl Pace {
                 left = left.min((p.relative_residual / target).ln() / since);
             }
         }
-        let Patience { few, left: most } = self.patience;
+        let Budget { few, left: most } = self.budget;
         let few = if self.peak.is_some() && most.is_none() { 2 * few } else { few };
         if p.iteration >= few && !(left <= most.unwrap_or(PATIENCE * p.iteration as f64)) {
             self.too_slow = Some(left);
@@ -158,7 +158,7 @@ mod tests {
 
     /// Returns the iteration at which an attempt with these residuals is abandoned.
     fn given_up(residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
-        slow(Pace::new(false, Patience::USUAL), residual, every)
+        slow(Pace::new(false, Budget::USUAL), residual, every)
     }
 
     fn slow(mut pace: Pace, residual: impl Fn(usize) -> f64, every: usize) -> Option<usize> {
@@ -186,14 +186,14 @@ mod tests {
                     12.0 * 1e-9f64.powf((i - 150) as f64 / 2000.0)
                 }
             };
-            assert_eq!(slow(Pace::new(true, Patience::USUAL), hill, every), None);
+            assert_eq!(slow(Pace::new(true, Budget::USUAL), hill, every), None);
             // The same rise and fall, oscillating by a factor of 9 in the first 700 iterations.
             let jagged = |i: usize| hill(i) * if i.is_multiple_of(2) && i < 700 { 9.0 } else { 1.0 };
-            assert_eq!(slow(Pace::new(true, Patience::USUAL), jagged, every), None);
+            assert_eq!(slow(Pace::new(true, Budget::USUAL), jagged, every), None);
             // Up, down a little, and no further.
             let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
-            assert!(slow(Pace::new(true, Patience::USUAL), ledge, every).is_some_and(|i| i < 2500));
-            assert!(slow(Pace::new(true, Patience::USUAL), |_| f64::NAN, every).is_some());
+            assert!(slow(Pace::new(true, Budget::USUAL), ledge, every).is_some_and(|i| i < 2500));
+            assert!(slow(Pace::new(true, Budget::USUAL), |_| f64::NAN, every).is_some());
             // NaN: no rate can be computed.
             assert!(given_up(|_| f64::NAN, every).is_some());
         }
@@ -203,12 +203,12 @@ mod tests {
     fn what_another_attempt_would_do_sooner_is_left_early() {
         let falling = |total: f64| move |i: usize| 1e-8f64.powf(i as f64 / total).max(1e-9);
         for rises in [false, true] {
-            let until = |left: f64| Pace::new(rises, Patience::until(left));
+            let until = |left: f64| Pace::new(rises, Budget::until(left));
             assert_eq!(slow(until(250.0), falling(250.0), 1), None);
             assert!(slow(until(250.0), falling(1000.0), 1).is_some_and(|i| (60..80).contains(&i)));
             // An attempt that is nearly converged is not abandoned.
             assert_eq!(slow(until(250.0), |i| if i < 50 { 1e-7 } else { 1e-8 }, 1), None);
-            let cycles = Pace::new(rises, Patience::CYCLES);
+            let cycles = Pace::new(rises, Budget::CYCLES);
             assert!(slow(cycles, |_| 0.1, 1).is_some_and(|i| i < 300));
         }
     }

@@ -24,7 +24,7 @@ use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
 use crate::solver::solution::{Event, EventKind};
-use crate::solver::watch::Patience;
+use crate::solver::watch::Budget;
 use crate::space::{History, Outcome, Precision, Reason};
 use crate::text::plural;
 use crate::{Error, Result};
@@ -132,14 +132,14 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
             "lu first: direct factors are estimated to take no longer than incomplete factors and their \
              iterations"
         }
-        (PrecondSpec::Jacobi { .. }, _) if first.patience == rules::AT_ONCE => {
+        (PrecondSpec::Jacobi { .. }, _) if first.budget == rules::AT_ONCE => {
             "jacobi first: on a GPU, some hundred iterations take no longer than the set-up of any other \
              preconditioner"
         }
-        (PrecondSpec::Jacobi { .. }, _) if first.patience == Patience::until(rules::NEEDED[0]) => {
+        (PrecondSpec::Jacobi { .. }, _) if first.budget == Budget::until(rules::NEEDED[0]) => {
             "jacobi first: in every row the diagonal entry exceeds the sum of all others"
         }
-        (PrecondSpec::Jacobi { .. }, _) if first.patience != Patience::USUAL => {
+        (PrecondSpec::Jacobi { .. }, _) if first.budget != Budget::USUAL => {
             "jacobi first: the matrix is symmetric, and some hundred iterations take no longer than the \
              set-up of any other preconditioner"
         }
@@ -198,7 +198,7 @@ pub(crate) struct Attempt {
     /// Rows are matched with columns for the preconditioner, and both are scaled by the matching.
     pub matching: bool,
     /// Iteration budget before the next attempt, if there is one.
-    pub patience: Patience,
+    pub budget: Budget,
 }
 
 impl Attempt {
@@ -230,7 +230,7 @@ pub(crate) fn attempts(
     let room = Limits { local, most_rows, tiles: seen.tiles };
     let asked = options.method.filter(|m| *m != MethodName::Auto);
     let cg_fits = |precond: &PrecondSpec| seen.symmetric && precond.keeps_symmetry();
-    let mut tries: Vec<(PrecondSpec, MethodName, usize, Patience)> = Vec::new();
+    let mut tries: Vec<(PrecondSpec, MethodName, usize, Budget)> = Vec::new();
     match options.precond_or_auto() {
         PrecondSpec::Auto => {
             let system = System::new(local, seen);
@@ -238,18 +238,18 @@ pub(crate) fn attempts(
             tries.extend(rules.map(|rule| {
                 let precond =
                     room.fitted(rule.precond.parse().expect("the table is spelt right"), rule.method);
-                (precond, rule.method, rule.restart, (rule.patience)(&system))
+                (precond, rule.method, rule.restart, (rule.budget)(&system))
             }));
         }
         named => {
             let methods =
                 METHODS.iter().filter(|(m, _)| *m != MethodName::Cg || asked.is_some() || cg_fits(named));
-            tries.extend(methods.map(|&(method, restart)| (named.clone(), method, restart, Patience::USUAL)));
+            tries.extend(methods.map(|&(method, restart)| (named.clone(), method, restart, Budget::USUAL)));
         }
     }
     let most = local.unknowns.min(options.stop().max_iters.max(1));
     let mut attempts: Vec<Attempt> = Vec::new();
-    for (precond, method, restart, patience) in tries {
+    for (precond, method, restart, budget) in tries {
         let name = asked.unwrap_or(match method {
             MethodName::Cg => MethodName::Cg,
             _ if precond.varies() => MethodName::Fgmres,
@@ -258,14 +258,14 @@ pub(crate) fn attempts(
         let method = MethodSpec::of(name, options, restart).at_most(most);
         let method = if precond.varies() && options.form.is_none() { method.flexible() } else { method };
         let (equilibrate, matching) = scales(local, options, seen, &precond, &method);
-        let attempt = Attempt { precond, method, equilibrate, matching, patience };
+        let attempt = Attempt { precond, method, equilibrate, matching, budget };
         // Skip an attempt that an earlier one repeats with the same budget; drop the previous one if it only
         // has a smaller budget.
         let alike = |a: &Attempt| room.are_alike(a, &attempt);
-        if attempts.last().is_some_and(|last| alike(last) && last.patience != Patience::USUAL) {
+        if attempts.last().is_some_and(|last| alike(last) && last.budget != Budget::USUAL) {
             attempts.pop();
         }
-        if !attempts.iter().any(|a| alike(a) && a.patience == attempt.patience) {
+        if !attempts.iter().any(|a| alike(a) && a.budget == attempt.budget) {
             attempts.push(attempt);
         }
     }

@@ -8,7 +8,7 @@ use super::Attempt;
 use super::direct::Costs;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
-use crate::solver::watch::Patience;
+use crate::solver::watch::Budget;
 
 /// Properties of the system that the rules test.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub(super) struct Rule {
     /// Restart length of GMRES.
     pub restart: usize,
     /// Iteration budget before the next attempt, if there is one.
-    pub patience: fn(&System) -> Patience,
+    pub budget: fn(&System) -> Budget,
 }
 
 /// A direct factorisation cannot be interrupted, so its fill is limited to what takes some seconds. With
@@ -61,8 +61,8 @@ const LAST_DIRECT: &str = "lu:most=500000000";
 /// where GMRES applies them twice. In later attempts more fill helps most, and long restarts are the most
 /// robust.
 pub(super) const RULES: [Rule; 26] = [
-    rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Patience::until(NEEDED[0])),
-    rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Patience::until(NEEDED[0])),
+    rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
+    rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Budget::until(NEEDED[0])),
     rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, at_once),
@@ -76,7 +76,7 @@ pub(super) const RULES: [Rule; 26] = [
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
     // In natural order, fill replaces the zero pivots of a saddle point before they are used; if it does not,
     // the attempt fails at once.
-    rule(|s| s.has_holes, "ras", Gmres, 30, |_| Patience::until(UNKNOWN)),
+    rule(|s| s.has_holes, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
@@ -100,21 +100,21 @@ const fn rule(
     precond: &'static str,
     method: MethodName,
     restart: usize,
-    patience: fn(&System) -> Patience,
+    budget: fn(&System) -> Budget,
 ) -> Rule {
-    Rule { when, precond, method, restart, patience }
+    Rule { when, precond, method, restart, budget }
 }
 
-fn usual(_: &System) -> Patience {
-    Patience::USUAL
+fn usual(_: &System) -> Budget {
+    Budget::USUAL
 }
 
-fn at_once(_: &System) -> Patience {
+fn at_once(_: &System) -> Budget {
     AT_ONCE
 }
 
-fn cycles(_: &System) -> Patience {
-    Patience::CYCLES
+fn cycles(_: &System) -> Budget {
+    Budget::CYCLES
 }
 
 /// Symmetric systems of at least this many unknowns start with algebraic multigrid: for nodes of one unknown,
@@ -127,7 +127,7 @@ const LARGE: [usize; 2] = [1 << 20, 1 << 18];
 /// largest grids, and tiles are faster on some.
 const QUICK: usize = 1 << 19;
 /// The budget of that attempt: CG and BiCGSTAB converge more slowly at first than later.
-pub(super) const AT_ONCE: Patience = Patience::of(150, 800.0);
+pub(super) const AT_ONCE: Budget = Budget::of(150, 800.0);
 /// Systems of fewer unknowns do not use algebraic multigrid.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row with more blocks than this is a hub of the graph, which would make coarse levels dense.
@@ -279,14 +279,14 @@ impl System {
     }
 
     /// Budget of incomplete factors: the estimated time of the next attempt.
-    fn until_next(&self, method: MethodName) -> Patience {
+    fn until_next(&self, method: MethodName) -> Budget {
         if self.is_direct_second() {
             let known = Some(self.direct_iterations(method)).filter(|i| i.is_finite());
-            return Patience::until(known.unwrap_or(UNKNOWN));
+            return Budget::until(known.unwrap_or(UNKNOWN));
         }
         if self.is_coarsened() && !self.is_large() {
-            return Patience::until(COARSE[usize::from(method == Bicgstab && !self.stages)]);
+            return Budget::until(COARSE[usize::from(method == Bicgstab && !self.stages)]);
         }
-        Patience::USUAL
+        Budget::USUAL
     }
 }

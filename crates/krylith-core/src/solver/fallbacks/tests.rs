@@ -114,8 +114,8 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     let names = |attempts: &[Attempt]| attempts.iter().map(Attempt::name).collect::<Vec<_>>();
     let many = attempts_of(1 << 20, 1, true);
     assert_eq!(names(&many)[..3], ["amg with cg", "ildu with cg", "jacobi with cg"]);
-    assert_eq!(many[0].patience, Patience::CYCLES);
-    assert_eq!(many[1].patience, Patience::USUAL);
+    assert_eq!(many[0].budget, Budget::CYCLES);
+    assert_eq!(many[1].budget, Budget::USUAL);
     // Constants are smooth only without scaling.
     assert!(!many[0].equilibrate && many[1].equilibrate);
     let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
@@ -123,11 +123,11 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     assert_eq!(names(&attempts_of(1 << 18, 4, true))[0], "amg with cg");
     let some = attempts_of(1 << 19, 1, true);
     assert_eq!(names(&some)[..4], ["jacobi with cg", "amg with cg", "ildu with cg", "jacobi with cg"]);
-    let patience = [Patience::until(250.0), Patience::CYCLES, Patience::USUAL, Patience::USUAL];
-    assert!(some.iter().zip(patience).all(|(attempt, patience)| attempt.patience == patience));
+    let budget = [Budget::until(250.0), Budget::CYCLES, Budget::USUAL, Budget::USUAL];
+    assert!(some.iter().zip(budget).all(|(attempt, budget)| attempt.budget == budget));
     let nonsymmetric = attempts_of(1 << 20, 2, false);
     assert_eq!(names(&nonsymmetric)[..2], ["ildu with bicgstab", "amg with bicgstab"]);
-    assert_eq!(nonsymmetric[0].patience, Patience::until(120.0));
+    assert_eq!(nonsymmetric[0].budget, Budget::until(120.0));
     assert!(names(&attempts_of(1 << 11, 1, true)).iter().all(|name| !name.starts_with("amg")));
 }
 
@@ -146,7 +146,7 @@ fn direct_factors_stand_by_their_cost() {
         let costs = Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, ..Costs::default() };
         let all = of_diagonal(n, Seen { costs, ..seen });
         let at = all.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_)));
-        (at, all[0].patience)
+        (at, all[0].budget)
     };
     let (plain, n) = (Seen::default(), 100_000);
     let (cg, weak) = (Seen { symmetric: true, ..plain }, Seen { weak: 1, ..plain });
@@ -155,14 +155,14 @@ fn direct_factors_stand_by_their_cost() {
     assert!(of_diagonal(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
     // Incomplete factors and 60 iterations take 0.13 s, with CG 0.07 s; matched rows cost more.
     assert_eq!(direct(n, 0.12, plain).0, Some(0));
-    assert_eq!(direct(n, 0.08, cg), (Some(1), Patience::until(80.0)));
+    assert_eq!(direct(n, 0.08, cg), (Some(1), Budget::until(80.0)));
     assert_eq!(direct(n, 0.06, cg).0, Some(0));
     assert_eq!(direct(n, 0.5, weak).0, Some(0));
     assert_eq!(direct(500, 0.06, cg).0, Some(1), "small systems");
     // Before coarse levels, and after them.
-    assert_eq!(direct(n, 0.2, plain), (Some(1), Patience::until(100.0)));
-    assert_eq!(direct(n, 0.3, plain), (Some(2), Patience::until(120.0)));
-    assert_eq!(direct(n, 0.3, cg), (Some(2), Patience::until(250.0)));
+    assert_eq!(direct(n, 0.2, plain), (Some(1), Budget::until(100.0)));
+    assert_eq!(direct(n, 0.3, plain), (Some(2), Budget::until(120.0)));
+    assert_eq!(direct(n, 0.3, cg), (Some(2), Budget::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
     let unknown = of_diagonal(10_000, plain);
     assert_eq!(unknown.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_))), Some(1));
