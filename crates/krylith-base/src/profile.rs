@@ -24,7 +24,7 @@ pub enum SetupPart {
     /// Copies of the system's arrays to the device.
     Upload,
     /// A pass over all entries, the test for symmetry, and scaling if requested.
-    Survey,
+    SystemAnalysis,
     /// Set-up of the operator.
     Product,
     /// Partitioning of the system into subdomains.
@@ -46,7 +46,7 @@ impl SetupPart {
     pub const ALL: [SetupPart; 10] = [
         SetupPart::Device,
         SetupPart::Upload,
-        SetupPart::Survey,
+        SetupPart::SystemAnalysis,
         SetupPart::Product,
         SetupPart::Subdomains,
         SetupPart::Analysis,
@@ -61,7 +61,7 @@ impl SetupPart {
         match self {
             SetupPart::Device => "device",
             SetupPart::Upload => "upload",
-            SetupPart::Survey => "survey",
+            SetupPart::SystemAnalysis => "survey",
             SetupPart::Product => "product",
             SetupPart::Subdomains => "subdomains",
             SetupPart::Analysis => "analysis",

@@ -40,7 +40,7 @@ const COLUMNS: [(&str, &[SetupPart]); 8] = [
     ("device", &[SetupPart::Device]),
     ("upload", &[SetupPart::Upload]),
     ("product", &[SetupPart::Product]),
-    ("survey", &[SetupPart::Survey]),
+    ("survey", &[SetupPart::SystemAnalysis]),
     ("preconditioner", &[SetupPart::Subdomains, SetupPart::Analysis, SetupPart::Factors]),
     ("compile", &[SetupPart::Compile]),
     ("method", &[SetupPart::Method]),

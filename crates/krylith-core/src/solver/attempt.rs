@@ -110,14 +110,14 @@ impl<S: SolverSpace> Rank<S> {
         let made = operator(&space, local, precision, options)
             .and_then(|a| Ok((a, Vectors { b: space.vector()?, x: space.vector()? })));
         let (a, on) = agree(space.comm(), made)?;
-        let survey_part = profile::begin(SetupPart::Survey);
+        let survey_part = profile::begin(SetupPart::SystemAnalysis);
         let _ = space.take_phases();
         let open = matches!(options.method, None | Some(MethodName::Auto));
         let symmetry = singular::symmetry(&space, &a, local, options)?;
         let symmetric = open && symmetry.is_some_and(|found| found.symmetric && found.one_sign);
-        let survey = space.survey(local.terms)?;
+        let survey = space.analyze(local.terms)?;
         let depth = singular::depth(&space, local)?;
-        let diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
+        let diagnosis = Arc::new(Diagnosis::of_analysis(local, survey, depth)?);
         let most_rows = space.most_rows(local.order());
         let tiles = symmetric && fallbacks::tiles_fit(&space, local)?;
         // A definite matrix has no zero diagonal entry.

@@ -54,7 +54,7 @@ pub(crate) fn build<S: SolverSpace>(
         (p, info) = matched::build(space, local, wanted, precision, a, known.matching, notes)?;
     } else if attempt.equilibrate {
         let comm = space.comm();
-        let survey = profile::begin(SetupPart::Survey);
+        let survey = profile::begin(SetupPart::SystemAnalysis);
         let (factors, terms) = space.equilibrate(local.terms)?;
         drop(survey);
         let own = match wanted.multiplies() {

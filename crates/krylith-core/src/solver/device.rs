@@ -275,7 +275,7 @@ mod cuda {
     use crate::operator::Terms;
     use crate::precond::Factors;
     use crate::solver::ahead;
-    use crate::solver::survey::{Survey, survey};
+    use crate::solver::analysis::{SystemAnalysis, analyze};
     use crate::space::Space;
     use crate::text::plural;
     use crate::waiting::join;
@@ -415,10 +415,10 @@ mod cuda {
         fn memory_held(&self) -> Option<u64> {
             Some(self.device().bytes_held())
         }
-        fn survey(&self, terms: &Terms) -> Result<Survey> {
+        fn analyze(&self, terms: &Terms) -> Result<SystemAnalysis> {
             match self.magnitudes(terms)? {
-                Some(found) => Survey::of_magnitudes(terms, &found),
-                None => survey(terms, self.comm()),
+                Some(found) => SystemAnalysis::of_magnitudes(terms, &found),
+                None => analyze(terms, self.comm()),
             }
         }
         fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {

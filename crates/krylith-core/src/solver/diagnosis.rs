@@ -3,8 +3,8 @@
 
 mod range;
 
+use super::analysis::{Extent, NAMED, SystemAnalysis, analyze};
 use super::null_space::{Constants, Depth};
-use super::survey::{Extent, NAMED, Survey, survey};
 use crate::comm::{self, Communicator, gather};
 use crate::matching::MatchingFound;
 use crate::operator::Terms;
@@ -120,14 +120,14 @@ impl Diagnosis {
     /// # Errors
     /// A rank that is gone or failed.
     pub(crate) fn of(local: &LocalProblem) -> Result<Self> {
-        Self::of_survey(local, survey(local.terms, local.comm)?, Depth::Parts)
+        Self::of_analysis(local, analyze(local.terms, local.comm)?, Depth::Parts)
     }
 
     /// Builds the diagnosis from what a device found in this rank's rows. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    pub(super) fn of_survey(local: &LocalProblem, own: Survey, depth: Depth) -> Result<Self> {
+    pub(super) fn of_analysis(local: &LocalProblem, own: SystemAnalysis, depth: Depth) -> Result<Self> {
         let unknown = |&u: &usize| global(local, u);
         let few = |runs: &[Range<usize>]| -> Vec<u64> {
             runs.iter().cloned().flatten().take(NAMED).map(|u| unknown(&u)).collect()

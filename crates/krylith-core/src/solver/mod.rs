@@ -14,6 +14,7 @@
 
 #[cfg(feature = "cuda")]
 mod ahead;
+mod analysis;
 mod apply;
 mod attempt;
 mod bandwidth;
@@ -34,7 +35,6 @@ mod refine;
 mod request;
 mod rows;
 mod solution;
-mod survey;
 mod symmetric;
 mod update;
 mod watch;
@@ -44,6 +44,7 @@ mod zeros;
 pub use crate::interrupt::Cancel;
 pub use crate::operator::OriginalSystem;
 pub use crate::profile::{SetupPart, SetupParts};
+pub use analysis::{Extent, SystemAnalysis};
 pub use device::{Opening, check as check_gpus, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use fallbacks::Memory;
@@ -52,7 +53,6 @@ pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
 pub use request::Request;
 pub use solution::{DeviceUsed, Event, EventKind, Solution};
-pub use survey::{Extent, Survey};
 pub use update::Refresh;
 
 use crate::halo::RowNumbers;
@@ -126,8 +126,8 @@ pub trait SolverSpace:
     ///
     /// # Errors
     /// A rank that is gone or failed.
-    fn survey(&self, terms: &Terms) -> Result<Survey> {
-        survey::survey(terms, self.comm())
+    fn analyze(&self, terms: &Terms) -> Result<SystemAnalysis> {
+        analysis::analyze(terms, self.comm())
     }
     /// Computes scale factors of this rank's rows, and the scaled terms. Collective; every rank gets the same
     /// error.

@@ -79,7 +79,7 @@ pub fn passes_find_what_the_host_finds<S: SolverSpace>(make: Make<S>) {
     for (what, terms) in systems() {
         let (space, host) = (make(terms.rows()), Cpu::new(terms.rows(), 1));
         let placed = space.place(&terms).unwrap();
-        assert!(space.survey(&placed).unwrap() == host.survey(&terms).unwrap(), "{what}: another survey");
+        assert!(space.analyze(&placed).unwrap() == host.analyze(&terms).unwrap(), "{what}: another survey");
         let (scaling, scaled) = space.equilibrate(&placed).unwrap();
         let (expected, by) = host.equilibrate(&terms).unwrap();
         assert!(numbers(&space, &scaling) == numbers(&host, &expected), "{what}: other factors");
@@ -121,7 +121,7 @@ pub fn the_host_finds_what_is_there() {
             most
         };
         let (row, column) = (|e: &(usize, usize, f64)| e.0, |e: &(usize, usize, f64)| e.1);
-        let survey = Cpu::new(terms.rows(), 1).survey(&terms).unwrap();
+        let survey = Cpu::new(terms.rows(), 1).analyze(&terms).unwrap();
         let mut sizes = all.iter().flat_map(|(_, weight, e)| e.iter().map(move |e| weight * e.2.abs()));
         assert_eq!(survey.entries, extent(&mut sizes), "{what}");
         assert_eq!(survey.rows, extent(&mut maxima(row, &|_| 1.0).into_iter()), "{what}");
@@ -187,7 +187,7 @@ pub fn passes_of_ranks<S: SolverSpace>(sizes: &[usize], make: MakeShare<S>) {
                     );
                     let placed = space.place(&part.terms)?;
                     let what = format!("{what}, {ranks} ranks, {shape}");
-                    assert!(space.survey(&placed)? == host.survey(&part.terms)?, "{what}: another survey");
+                    assert!(space.analyze(&placed)? == host.analyze(&part.terms)?, "{what}: another survey");
                     let ((scaling, _), (expected, _)) =
                         (space.equilibrate(&placed)?, host.equilibrate(&part.terms)?);
                     assert!(numbers(&space, &scaling) == numbers(&host, &expected), "{what}: other factors");

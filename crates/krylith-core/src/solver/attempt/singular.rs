@@ -85,7 +85,7 @@ impl<S: SolverSpace> Rank<S> {
         let known = !local.null.is_empty() || !self.diagnosis.constants.is_none();
         let mut found = false;
         if !known {
-            let deeper = Diagnosis::of_survey(local, self.space.survey(local.terms)?, Depth::Parts)?;
+            let deeper = Diagnosis::of_analysis(local, self.space.analyze(local.terms)?, Depth::Parts)?;
             found = !deeper.constants.is_none();
             if found {
                 self.diagnosis = Arc::new(deeper);

@@ -83,9 +83,9 @@ impl<S: SolverSpace> Rank<S> {
         let untouched = self.diagnosis.untouched().map(<[_]>::to_vec);
         // A clean diagnosis is not repeated after an update, so it can only under-report.
         if !self.diagnosis.is_clean() {
-            let survey = self.space.survey(local.terms)?;
+            let survey = self.space.analyze(local.terms)?;
             let depth = singular::depth(space, local)?;
-            self.diagnosis = Arc::new(Diagnosis::of_survey(local, survey, depth)?);
+            self.diagnosis = Arc::new(Diagnosis::of_analysis(local, survey, depth)?);
             self.solution.diagnosis = self.diagnosis.clone();
         }
         let others = space.any(self.diagnosis.untouched().map(<[_]>::to_vec) != untouched)?;

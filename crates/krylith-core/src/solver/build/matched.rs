@@ -83,7 +83,7 @@ pub(super) fn build<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
-    let survey = profile::begin(SetupPart::Survey);
+    let survey = profile::begin(SetupPart::SystemAnalysis);
     let comm = space.comm();
     let numbers = local.numbers.map(|numbers| gathered::unknowns(numbers, local.terms.block()));
     let csr = System::whole(comm, local.terms, numbers.as_deref())?;

@@ -62,7 +62,7 @@ impl Extent {
 /// Findings of the pass, in local numbers of this rank's own unknowns.
 #[derive(Debug, Default, PartialEq)]
 #[doc(hidden)]
-pub struct Survey {
+pub struct SystemAnalysis {
     /// Magnitudes of all entries.
     pub entries: Extent,
     /// Magnitudes of the largest entries of rows.
@@ -101,7 +101,7 @@ const LONG: usize = 256;
 ///
 /// # Errors
 /// A rank that is gone or failed.
-pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
+pub(super) fn analyze(terms: &Terms, comm: &dyn Communicator) -> Result<SystemAnalysis> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();
     let none = || Found {
@@ -129,7 +129,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
         }
     };
     let columns = fold_rows(n * b, Found::default, column, Found::and);
-    Ok(Survey {
+    Ok(SystemAnalysis {
         entries: rows.entries,
         rows: rows.extent,
         columns: columns.extent,
@@ -143,7 +143,7 @@ pub(super) fn survey(terms: &Terms, comm: &dyn Communicator) -> Result<Survey> {
 }
 
 #[cfg(feature = "cuda")]
-impl Survey {
+impl SystemAnalysis {
     /// Creates the survey from what a GPU found. The GPU only counts zero rows, columns and diagonal entries;
     /// their numbers are found here.
     pub(super) fn of_magnitudes(terms: &Terms, found: &crate::device::cuda::Magnitudes) -> Result<Self> {
