@@ -37,7 +37,7 @@ sweeps! {
     /// y = y + w.
     add: () [w] [y] -> [] { y += w; }
     /// r = x − r, where r holds A y.
-    left_over: () [x] [r] -> [] { r = x - r; }
+    residual: () [x] [r] -> [] { r = x - r; }
     /// y = ω y and r = x − ω r, where r holds A y.
     damp: (omega) [x] [y, r] -> [] { y *= omega; r = x - omega * r; }
     /// y = y + ω w.
@@ -195,7 +195,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     /// ```
     pub fn symmetric(space: &S, first: A, second: B, operator: O) -> Result<Self> {
         let mut form = Self::undamped(space, first, second, operator)?;
-        form.damp_again(space)?;
+        form.update_damping(space)?;
         Ok(form)
     }
 
@@ -209,7 +209,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
-    pub fn damp_again(&mut self, space: &S) -> Result<()> {
+    pub fn update_damping(&mut self, space: &S) -> Result<()> {
         let Some(omega) = &mut self.back else { return Ok(()) };
         let (w, z) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
         let (mut v, scalars) = (space.vector()?, &mut *self.scalars.borrow_mut());
@@ -258,14 +258,14 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         self.first.apply(space, x, y)?;
         self.operator.apply(space, y, rest)?;
         match self.back {
-            None => space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?,
+            None => space.sweep(residual, scalars, [], [x], [&mut *rest], [])?,
             Some(_) => space.sweep(damp, scalars, OMEGA, [x], [&mut *y, &mut *rest], [])?,
         }
         self.second.apply(space, rest, correction)?;
         space.sweep(add, scalars, [], [&*correction], [&mut *y], [])?;
         if self.back.is_some() {
             self.operator.apply(space, y, rest)?;
-            space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?;
+            space.sweep(residual, scalars, [], [x], [&mut *rest], [])?;
             self.first.apply(space, rest, correction)?;
             space.sweep(add_damped, scalars, OMEGA, [&*correction], [y], [])?;
         }

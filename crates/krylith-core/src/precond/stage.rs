@@ -27,7 +27,7 @@
 //! Traffic of one application, with N numbers: the factors of s stages; coupled, N more, and s − 1 times a
 //! product and 3 N.
 
-use super::compose::left_over;
+use super::compose::residual;
 use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
@@ -194,7 +194,7 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
         self.stages[0].apply_at(space, Stride::stage(0, s), x, y)?;
         for (k, ildu) in self.stages.iter().enumerate().skip(1) {
             coupling.product.apply(space, y, rest)?;
-            space.sweep(left_over, scalars, [], [x], [&mut *rest], [])?;
+            space.sweep(residual, scalars, [], [x], [&mut *rest], [])?;
             ildu.apply_at(space, Stride::stage(k, s), rest, y)?;
         }
         Ok(())

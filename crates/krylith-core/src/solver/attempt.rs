@@ -521,7 +521,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         }
         self.lost = true; // a failure from here on may be one of this rank alone
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
-            self.on_its_side(local, run, run.stop, rhs, x.reborrow(), observer)?;
+            self.attempts_on_host_if_refining(local, run, run.stop, rhs, x.reborrow(), observer)?;
             let failed = fallbacks::worth_another(&self.solution.history);
             if failed && self.finds_singular_parts(local, x.reborrow())? {
                 self.without_solution(local, run, rhs, x, observer)?;
@@ -569,7 +569,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
 
 impl<S: SolverSpace> Rank<S> {
     /// Runs all attempts; copies vectors to the host first if iterative refinement needs them there.
-    fn on_its_side(
+    fn attempts_on_host_if_refining(
         &mut self,
         local: &LocalProblem,
         run: &Run,

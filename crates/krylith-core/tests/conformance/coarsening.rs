@@ -172,7 +172,7 @@ pub fn galerkin_products_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
             };
             compare(&found, &host().galerkin(&terms, &transfer).unwrap(), &what);
             let again = with_other_values(&mut rng, &terms);
-            space.galerkin_again(&again, &transfer, &mut found).unwrap();
+            space.update_galerkin(&again, &transfer, &mut found).unwrap();
             compare(&found, &host().galerkin(&again, &transfer).unwrap(), &format!("new values of {what}"));
         }
     }
@@ -187,7 +187,7 @@ pub fn other_patterns_are_refused<S: Coarsen>(make: Make<S>) {
             (random_bsr(&mut rng, b, 300, 300, 1, false), random_bsr(&mut rng, b, 300, 300, 9, false));
         let space = make(1);
         let mut coarse = space.galerkin(&Terms::bsr(&one), &transfer).unwrap();
-        let e = space.galerkin_again(&Terms::bsr(&two), &transfer, &mut coarse).unwrap_err().to_string();
+        let e = space.update_galerkin(&Terms::bsr(&two), &transfer, &mut coarse).unwrap_err().to_string();
         assert!(e.contains("set up again"), "{e}");
     }
 }
@@ -248,8 +248,8 @@ pub fn l1_blocks_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
             let values: Vec<f64> = again.terms()[t].1.values().iter().map(|v| 1.5 * v).collect();
             again.update_values(t, &values).unwrap();
         }
-        space.l1_blocks_again(&again, &mut found).unwrap();
-        reference.l1_blocks_again(&again, &mut expected).unwrap();
+        space.update_l1_blocks(&again, &mut found).unwrap();
+        reference.update_l1_blocks(&again, &mut expected).unwrap();
         compare(&found, &expected, &format!("new values of {what}"));
     }
 }
@@ -339,7 +339,7 @@ pub fn galerkin_speed(device: &std::sync::Arc<krylith_core::device::cuda::Device
             };
             let mut coarse = space.galerkin(&terms, &transfer).unwrap();
             time("galerkin", &mut || coarse = space.galerkin(&terms, &transfer).unwrap());
-            time("again", &mut || space.galerkin_again(&terms, &transfer, &mut coarse).unwrap());
+            time("again", &mut || space.update_galerkin(&terms, &transfer, &mut coarse).unwrap());
             eprintln!("; {} weights", transfer.prolongation.blocks());
             terms = coarse;
             if terms.block_rows() < 100 {

@@ -45,7 +45,7 @@ kernels! {
         n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, round: u32, cap: u64,
         label: At<u32>, rows: At<u32>, resting: At<u32>, to: At<u32>, gain: At<i32>,
     );
-    fn weigh_again(
+    fn update_weights(
         n: i64, ptr: At<i64>, col: At<u32>, weight: At<u32>, size: At<u32>, round: u32, label: At<u32>,
         to: At<u32>, gain: At<i32>, keep: At<i32>, moves: At<u32>,
     );
@@ -307,7 +307,7 @@ fn refined(
         on_nodes!(device, refine(wish), level, round, cap, label, own, resting, to, gain);
         device.clear(&mut moves)?;
         let counts = moves.pointer();
-        on_nodes!(device, refine(weigh_again), level, round, label, to, gain, keep, counts);
+        on_nodes!(device, refine(update_weights), level, round, label, to, gain, keep, counts);
         let begin = scan(device, &moves)?;
         device.clear(&mut moves)?;
         on_each!(device, refine(enlist), n, to, keep, begin.pointer(), counts, list);

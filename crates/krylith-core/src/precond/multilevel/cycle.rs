@@ -192,7 +192,7 @@ pub(super) fn cycle<S: Coarsen>(
     let a = level.operator()?;
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)
-    level.left_over(b, x, &mut room.q, &mut room.scalars)?;
+    level.residual(b, x, &mut room.q, &mut room.scalars)?;
     transfer.restrict(on, &room.q, &mut coarse.b)?;
     coarse.solve(coarser, below)?;
     // x ← x + P x_c
@@ -212,7 +212,7 @@ fn two_cycles<S: Coarsen>(
 ) -> Result<()> {
     let level = &levels[0];
     cycle(levels, work, b, x)?;
-    level.left_over(b, x, r, scalars)?;
+    level.residual(b, x, r, scalars)?;
     cycle(levels, work, r, d)?;
     level.space.sweep(add, scalars, [], [d], [x], [])
 }

@@ -23,7 +23,7 @@ use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
 use crate::partition::{self, Subdomains};
 use crate::precond::IlduSpec;
-use crate::precond::compose::left_over;
+use crate::precond::compose::residual;
 use crate::profile::{self, SetupPart};
 use crate::space::{FLAGS, Precision};
 use crate::{Error, Result, sweeps};
@@ -270,7 +270,7 @@ impl<S: Coarsen> Multilevel<S> {
                     to.0 = from.0.clone();
                 }
                 match &transfer.blocks {
-                    None => level.space.galerkin_again(&level.terms, &transfer.matrices, &mut next.terms)?,
+                    None => level.space.update_galerkin(&level.terms, &transfer.matrices, &mut next.terms)?,
                     Some(p) => {
                         let a = near_null::galerkin(&level.space.host_threads(), &level.terms.terms[0].1, p);
                         next.terms.terms[0].1.to_mut().values_mut().copy_from_slice(a.values());
@@ -441,7 +441,7 @@ impl<S: Coarsen> Level<S> {
     }
 
     /// Computes r ← b − A x.
-    pub(super) fn left_over(
+    pub(super) fn residual(
         &self,
         b: &S::Vector,
         x: &S::Vector,
@@ -453,7 +453,7 @@ impl<S: Coarsen> Level<S> {
             return on.fused(a.borrow().product(), x, Fused::LeftOver { b, r });
         }
         a.apply(on, x, r)?;
-        on.sweep(left_over, scalars, [], [b], [r], [])
+        on.sweep(residual, scalars, [], [b], [r], [])
     }
 
     /// Computes x ≈ A⁻¹ b on the last level.

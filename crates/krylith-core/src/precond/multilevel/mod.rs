@@ -267,8 +267,8 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     }
     /// Computes new values for new values of `terms`, in the matrices that [`galerkin`](Self::galerkin)
     /// returned for others of the same patterns.
-    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
-        host::galerkin::terms_again(&self.host_threads(), terms, transfer, coarse)
+    fn update_galerkin(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
+        host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse)
     }
     /// Returns true if this device has its own kernel that applies P ⊗ I for nodes of `order` unknowns.
     fn interpolates(&self, _order: usize) -> bool {
@@ -323,7 +323,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     ///
     /// # Errors
     /// As for [`l1_blocks`](Self::l1_blocks).
-    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
+    fn update_l1_blocks(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
         let new = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.update_blocks(blocks, (&new[..]).into())
     }

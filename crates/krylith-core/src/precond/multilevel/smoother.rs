@@ -16,7 +16,7 @@
 use super::Coarsen;
 use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::partition::Subdomains;
-use crate::precond::compose::{add, left_over};
+use crate::precond::compose::{add, residual};
 use crate::precond::{Ildu, IlduOptions};
 use crate::space::{FLAGS, Precision};
 use crate::{Result, sweeps};
@@ -228,7 +228,7 @@ impl<S: Coarsen> Smoother<S> {
         match self {
             Smoother::Factors { factors, .. } => factors.update_values(on, terms),
             Smoother::Polynomial { blocks, scalar, .. } => {
-                on.l1_blocks_again(terms, blocks)?;
+                on.update_l1_blocks(terms, blocks)?;
                 scalar.as_mut().map_or(Ok(()), |d| diagonal(on, blocks, d))
             }
         }
@@ -401,7 +401,7 @@ fn step<S: Coarsen>(
     let (direction, keeps) = directions(steps, k, from_zero);
     let takes = direction != Direction::None;
     let Some(d) = scalar else {
-        on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
+        on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
         on.multiply_blocks(blocks, q, r)?;
         return match p.as_mut().filter(|_| keeps || takes) {
             None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
@@ -434,7 +434,7 @@ fn solve<S: Coarsen>(
 ) -> Result<()> {
     let LevelWorkspace { q, r, scalars, .. } = room;
     a.apply(on, x, q)?;
-    on.sweep(left_over, scalars, [], [b], [&mut *q], [])?;
+    on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
     factors.apply(on, q, r)?;
     on.sweep(add, scalars, [], [r], [x], [])
 }
@@ -449,7 +449,7 @@ mod tests {
     /// largest at the ends.
     #[test]
     fn steps_are_those_of_chebyshev() {
-        let residual = |degree: usize, lambda: f64| {
+        let residual_of = |degree: usize, lambda: f64| {
             let (mut x, mut p) = (0.0, 0.0);
             for [a, c] in coefficients(Smoothing::Chebyshev { degree }) {
                 p = a * p + c * (1.0 - lambda * x);
@@ -465,7 +465,7 @@ mod tests {
             let map = |lambda: f64| (1.0 + LEFT - 2.0 * lambda) / (1.0 - LEFT);
             for lambda in [0.0, 0.01, LEFT, 0.3, 0.55, 0.9, 1.0] {
                 let want = chebyshev(map(lambda)) / chebyshev(map(0.0));
-                let got = residual(degree, lambda);
+                let got = residual_of(degree, lambda);
                 assert!((got - want).abs() < 1e-12, "degree {degree}, {lambda}: {got} for {want}");
             }
         }

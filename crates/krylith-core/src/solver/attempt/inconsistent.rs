@@ -42,7 +42,7 @@ impl<S: SolverSpace> Rank<S> {
         let mut reached = b.clone();
         range.project(local, &mut reached)?;
         let stop = Stop { rtol: 0.0, atol: target, ..run.stop };
-        self.on_its_side(local, run, stop, Numbers::from(&reached), x.reborrow(), observer)?;
+        self.attempts_on_host_if_refining(local, run, stop, Numbers::from(&reached), x.reborrow(), observer)?;
         let answer = x.as_array().to_vec()?;
         let residual = local.original().norm(&local.original().residual(&b, &answer)?)? / norm;
         let unsolved = self.make_whole(norm, floor.relative, residual);

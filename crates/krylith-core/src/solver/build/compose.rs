@@ -22,7 +22,7 @@ pub(super) fn build<S: SolverSpace>(
         PrecondSpec::Sum(_) => Box::new(agree(comm, Additive::new(space, first, second))?),
         PrecondSpec::Symmetric(_) => {
             let mut p = agree(comm, Multiplicative::undamped(space, first, second, a.clone()))?;
-            p.damp_again(space)?;
+            p.update_damping(space)?;
             if let Some(omega) = p.damping().filter(|omega| *omega < 1.0) {
                 info.parameters.push(("damping".into(), Value::Number(omega)));
                 info.details.push(format!("the first component is damped by a factor of {omega:.3}"));
@@ -94,7 +94,7 @@ impl<S: SolverSpace> Preconditioner<S>
             None => updated,
             Some(_) => {
                 agree(space.comm(), updated)?;
-                self.damp_again(space)
+                self.update_damping(space)
             }
         }
     }

@@ -77,7 +77,7 @@ impl System {
             unknowns: local.unknowns,
             blocks: local.order() > 1,
             stages: local.stages.is_some(),
-            has_holes: seen.weak > FEW_WEAK,
+            has_weak_diagonal: seen.weak > FEW_WEAK,
             weak: seen.weak > FEW_WEAK && can_match(local),
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),

@@ -21,7 +21,7 @@ pub(super) struct System {
     /// True for a Kronecker sum.
     pub stages: bool,
     /// True if some diagonal entries are zero or weak.
-    pub has_holes: bool,
+    pub has_weak_diagonal: bool,
     /// True if the diagonal is weak and rows can be matched with columns first, because incomplete factors do
     /// not pivot.
     pub weak: bool,
@@ -76,7 +76,7 @@ pub(super) const RULES: [Rule; 26] = [
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
     // In natural order, fill replaces the zero pivots of a saddle point before they are used; if it does not,
     // the attempt fails at once.
-    rule(|s| s.has_holes, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
+    rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
@@ -194,13 +194,13 @@ impl System {
     fn is_large(&self) -> bool {
         let most = LARGE[usize::from(self.blocks)];
         let far = self.is_diffusion() && !self.tiles && self.costs.levels >= FAR;
-        let many = self.unknowns >= most || far || self.on_gpu && !self.tiles && !self.has_holes;
+        let many = self.unknowns >= most || far || self.on_gpu && !self.tiles && !self.has_weak_diagonal;
         self.symmetric && self.is_coarsened() && !self.stages && many
     }
 
     fn is_quick(&self) -> bool {
         let few = self.unknowns >= SMALL[0] && self.unknowns <= QUICK;
-        self.on_gpu && few && !self.tiles && !self.has_holes && !self.is_direct_first()
+        self.on_gpu && few && !self.tiles && !self.has_weak_diagonal && !self.is_direct_first()
     }
 
     /// True if a symmetric system starts with Jacobi on a CPU before algebraic multigrid. Incomplete
@@ -208,7 +208,7 @@ impl System {
     /// of 8 grids of 8,000 to 512,000 unknowns with two right-hand sides each (one core).
     fn is_cheap_first(&self) -> bool {
         let known = self.tiles || self.is_large() || self.is_direct_first();
-        let apart = self.on_gpu || self.stages || self.has_holes || known;
+        let apart = self.on_gpu || self.stages || self.has_weak_diagonal || known;
         self.symmetric && self.is_coarsened() && !apart
     }
 

@@ -262,13 +262,13 @@ impl Coarsen for Cuda {
             false => host::galerkin::terms(&self.host_threads(), terms, transfer),
         }
     }
-    fn galerkin_again(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
+    fn update_galerkin(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
         let alike = terms.terms.len() == coarse.terms.len()
             && terms.block() == coarse.block()
             && coarse.block_rows() == transfer.restriction.block_rows();
         match fits(terms) && alike {
             true => self.galerkin_values(terms, transfer, coarse),
-            false => host::galerkin::terms_again(&self.host_threads(), terms, transfer, coarse),
+            false => host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse),
         }
     }
     fn interpolates(&self, _order: usize) -> bool {
@@ -308,7 +308,7 @@ impl Coarsen for Cuda {
         let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), precision)
     }
-    fn l1_blocks_again(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
+    fn update_l1_blocks(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
         if fits(terms) {
             let diagonal = self.l1_diagonal(terms)?;
             if self.invert_new_diagonal(blocks, &TermValues::from(&Terms::bsr(&diagonal)))? {

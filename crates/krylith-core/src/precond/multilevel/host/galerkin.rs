@@ -451,8 +451,8 @@ pub fn terms(pool: &Pool, terms: &Terms, transfer: &Transfer) -> Result<Terms<'s
     Ok(Terms { terms: coarse, halo: None })
 }
 
-/// See [`Coarsen::galerkin_again`](super::super::Coarsen::galerkin_again).
-pub fn terms_again(
+/// See [`Coarsen::update_galerkin`](super::super::Coarsen::update_galerkin).
+pub fn update_terms(
     pool: &Pool,
     terms: &Terms,
     transfer: &Transfer,

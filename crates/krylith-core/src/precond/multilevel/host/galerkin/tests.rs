@@ -174,7 +174,7 @@ fn new_values_and_threads_give_the_same_bits() {
         for threads in [1, 2, 5] {
             let pool = Pool::eager(threads);
             let mut coarse = terms(&pool, &old, &t).unwrap();
-            terms_again(&pool, &new, &t, &mut coarse).unwrap();
+            update_terms(&pool, &new, &t, &mut coarse).unwrap();
             assert!(coarse.terms[0].1.same_pattern(&expected.terms[0].1));
             assert!(bits(&coarse) == bits(&expected), "block {block}, {threads} threads: new values");
             let made = terms(&pool, &new, &t).unwrap();
@@ -189,7 +189,7 @@ fn another_pattern_is_refused() {
     let t = transfer(&pool, 11, 30, 9);
     let (a, b) = (sparse(3, 1, 30, 30, 5), sparse(4, 1, 30, 30, 60));
     let mut coarse = terms(&pool, &Terms::bsr(&a), &t).unwrap();
-    let error = terms_again(&pool, &Terms::bsr(&b), &t, &mut coarse).unwrap_err();
+    let error = update_terms(&pool, &Terms::bsr(&b), &t, &mut coarse).unwrap_err();
     assert!(error.to_string().contains("set up again"), "{error}");
 }
 
