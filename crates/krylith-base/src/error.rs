@@ -199,7 +199,7 @@ pub enum Remedy {
     /// Use a smaller restart of GMRES, or a method without one.
     SmallerRestart,
     /// Store matrix, preconditioner and basis in f32.
-    StoreF32,
+    SinglePrecision,
     /// Use no preconditioner, or another one.
     NoPreconditioner,
     /// Use another block size of the system.
@@ -290,7 +290,7 @@ impl Error {
     /// ```
     pub fn remedies(&self) -> &'static [Remedy] {
         match self {
-            Error::Memory { .. } => &[Remedy::SmallerRestart, Remedy::StoreF32, Remedy::OtherDevice],
+            Error::Memory { .. } => &[Remedy::SmallerRestart, Remedy::SinglePrecision, Remedy::OtherDevice],
             Error::SingularBlock { .. } => &[Remedy::NoPreconditioner, Remedy::OtherBlockSize],
             Error::Pivot { .. } => &[Remedy::PivotShift, Remedy::NoPreconditioner],
             Error::NoDevice { .. } => &[Remedy::OtherDevice],

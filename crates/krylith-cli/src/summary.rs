@@ -79,7 +79,7 @@ pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> Strin
     let mut rows = vec![
         ("system", lines),
         ("device", vec![words::device(solution)]),
-        ("method", words::manner(solution, options)),
+        ("method", words::description(solution, options)),
     ];
     if verbose > 0 {
         rows.push(("chosen", chosen(done)));

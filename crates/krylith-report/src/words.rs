@@ -39,7 +39,7 @@ impl Language {
         let options = error.remedies().iter().filter_map(|remedy| {
             let (key, value) = match remedy {
                 Remedy::SmallerRestart => ("restart", ""),
-                Remedy::StoreF32 => ("precision", "f32"),
+                Remedy::SinglePrecision => ("precision", "f32"),
                 Remedy::NoPreconditioner => ("precond", "none"),
                 Remedy::OtherBlockSize => ("block", ""),
                 Remedy::PivotShift => ("precond", "ildu:shift=1e-3"),
@@ -244,7 +244,7 @@ pub fn device(solution: &Solution) -> String {
 
 /// Returns lines with the method, the preconditioner, the settings that they chose, and the events of the
 /// solve.
-pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
+pub fn description(solution: &Solution, options: &Options) -> Vec<String> {
     let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
     let stored = if options.precision == Some(Precision::F32) { ", stored in f32" } else { "" };
     let by = match solution.format {
@@ -253,7 +253,7 @@ pub fn manner(solution: &Solution, options: &Options) -> Vec<String> {
         Format::Csr | Format::Auto => "",
     };
     let method = &solution.method;
-    let mut lines = vec![format!("{}, {}{stored}{by}{auto}", method.title(), method.manner())];
+    let mut lines = vec![format!("{}, {}{stored}{by}{auto}", method.title(), method.description())];
     let info = &solution.precond;
     let reason = match (options.precond.as_ref(), info.reason.as_str()) {
         (None | Some(PrecondSpec::Auto), "") => " (auto)".into(),
@@ -356,7 +356,7 @@ pub fn text(system: Vec<String>, solution: &Solution, options: &Options) -> Stri
     table(&[
         ("system", system),
         ("device", vec![device(solution)]),
-        ("method", manner(solution, options)),
+        ("method", description(solution, options)),
         ("outcome", vec![outcome(solution)]),
         ("residual", vec![residual(solution)]),
         ("time", time(solution, "set-up:")),

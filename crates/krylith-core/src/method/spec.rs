@@ -109,7 +109,7 @@ impl MethodSpec {
     }
 
     /// Returns a few words on the variant, to follow the title.
-    pub fn manner(&self) -> String {
+    pub fn description(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
             MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),

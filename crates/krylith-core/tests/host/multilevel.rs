@@ -149,7 +149,7 @@ fn a_solver_takes_amg_by_name() {
     assert!(info.details.iter().any(|line| line.starts_with("level 1: ")), "{:?}", info.details);
     assert!(iterations <= 25, "{iterations}");
     let k = solve("precond=amg:coarsen=aggregation");
-    assert_eq!((k.method.name(), k.method.manner()), (MethodName::Cg, "flexible form".into()));
+    assert_eq!((k.method.name(), k.method.description()), (MethodName::Cg, "flexible form".into()));
     assert!(k.precond.details.iter().any(|line| line.contains("flexible CG")), "{:?}", k.precond.details);
     for text in [
         "precond=amg:coarsen=smoothed",

@@ -91,7 +91,7 @@ fn symmetric_systems_begin_with_cg() {
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         attempts(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
             .method
-            .manner()
+            .description()
     };
     assert_eq!(form("precond=amg"), "textbook form");
     assert_eq!(form("precond=amg:cycle=k"), "flexible form");
