@@ -1,8 +1,8 @@
 //! Operators and nonlinear systems that are Python functions.
 
+use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
-use crate::told::{Raised, Told};
 use krylith_core::matrix::{Bsr, Grouping};
 use krylith_core::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
 use krylith_core::solver::{Function, solve_functions};
@@ -34,7 +34,7 @@ impl Raised {
     }
 }
 
-impl Observer for Told<'_> {
+impl Observer for Callback<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
         self.tell(p.iteration, p.relative_residual)
     }
@@ -61,8 +61,8 @@ pub fn solve_operators(
         let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
         let mut inverse = p.as_ref().map(|p| |from: &[f64], to: &mut [f64]| raised.call(p, from, to));
         let inverse = inverse.as_mut().map(|inverse| inverse as &mut Function<'_>);
-        let mut told = Told { callback, raised: &raised };
-        let history = solve_functions(&mut product, inverse, b, x, &options, &mut told)?;
+        let mut callback = Callback { callback, raised: &raised };
+        let history = solve_functions(&mut product, inverse, b, x, &options, &mut callback)?;
         Ok((history.outcome.name(), history.iterations, history.true_relative_residual))
     });
     raised.instead(done)
@@ -97,7 +97,7 @@ impl NonlinearSystem for Functions<'_> {
     }
 }
 
-impl NewtonObserver for Told<'_> {
+impl NewtonObserver for Callback<'_> {
     fn residual(&mut self, steps: usize, norm: f64, _: f64) -> ControlFlow<()> {
         self.tell(steps, norm)
     }
@@ -133,8 +133,8 @@ pub fn newton<'py>(
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
         let options = &options;
         let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised, options };
-        let mut told = Told { callback, raised };
-        Ok(Newton::new(newton, options)?.solve_observed(&mut functions, x, &mut told)?.clone())
+        let mut callback = Callback { callback, raised };
+        Ok(Newton::new(newton, options)?.solve_observed(&mut functions, x, &mut callback)?.clone())
     });
     let report = raised.instead(done)?;
     let answer = PyDict::new(py);

@@ -4,6 +4,7 @@
 //! NumPy arrays on the host, addresses in the memory of a GPU, and options as text.
 
 mod arrays;
+mod callback;
 mod callbacks;
 mod errors;
 mod ranks;
@@ -11,7 +12,6 @@ mod set_up;
 mod solution;
 mod solver;
 mod system;
-mod told;
 
 use krylith_core::options::{Kind, TABLE};
 use krylith_report::process::Memory;

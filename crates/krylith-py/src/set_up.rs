@@ -1,7 +1,7 @@
 //! The set-up of a solver, which Ctrl-C can end.
 
+use crate::callback::Raised;
 use crate::errors::{detached, exception};
-use crate::told::Raised;
 use krylith_core::solver::Cancel;
 use krylith_core::{Error, Options, Problem, Solver};
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ pub fn set_up(
         let made = detached(py, || Solver::new_cancellable(problem, options, cancel, Some(signals)));
         return raised.take().map_or(made, Err);
     }
-    let (tell, told) = channel();
+    let (tell, callback) = channel();
     let (options, token, mut signals) = (options.clone(), cancel.clone(), signals);
     let work = move || {
         let made =
@@ -52,12 +52,12 @@ pub fn set_up(
     })?;
     let (made, signals) = py.detach(move || {
         let made = loop {
-            match told.recv_timeout(EVERY) {
+            match callback.recv_timeout(EVERY) {
                 Err(RecvTimeoutError::Timeout) => signals(),
                 done => break done.ok(),
             }
             if cancel.is_cancelled() {
-                break told.recv_timeout(GRACE).ok();
+                break callback.recv_timeout(GRACE).ok();
             }
         };
         (made, signals)

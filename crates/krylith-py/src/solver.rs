@@ -1,11 +1,11 @@
 //! A system on its device, ready for many solves.
 
 use crate::arrays::{Lent, LentMut};
+use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{System, dense};
-use crate::told::{Raised, Told};
 use krylith_core::solver::host::is_forked;
 use krylith_core::solver::{Cancel, Refresh};
 use krylith_core::{Observer, Options, Progress};
@@ -35,11 +35,11 @@ impl Solver {
         refuse_forked()?;
         let options: Options = options.parse().map_err(exception)?;
         let (cancel, raised, id) = (Cancel::default(), Arc::new(Raised::default()), SolverId::new());
-        let (stop, told) = (cancel.clone(), raised.clone());
+        let (stop, callback) = (cancel.clone(), raised.clone());
         let signals = move || {
             let _called = Callers::and(id).enter();
             if let Err(e) = Python::attach(|py| py.check_signals()) {
-                told.keep(e);
+                callback.keep(e);
                 stop.cancel();
             }
         };
@@ -78,14 +78,14 @@ impl Solver {
             changed.settled().map_err(exception)?;
         }
         let mut watch =
-            Watch { told: Told { callback, raised: &self.raised }, callers: Callers::and(self.id) };
+            Watch { callback: Callback { callback, raised: &self.raised }, callers: Callers::and(self.id) };
         let (solution, raised) = detached(py, || {
             let mut solver = lock(&self.solver);
             let unknowns = solver.problem().unknowns();
             solver.set_stop(options.stop_of(unknowns));
             self.cancel.reset();
             self.raised.take();
-            let solution = match watch.told.callback.is_some() {
+            let solution = match watch.callback.callback.is_some() {
                 true => solver.request(b, x).observer(&mut watch).run()?,
                 false => solver.solve(b, x)?,
             };
@@ -196,14 +196,14 @@ impl Drop for Solver {
 
 /// Reports progress to a Python function, and records the solvers whose callers wait for it.
 struct Watch<'a> {
-    told: Told<'a>,
+    callback: Callback<'a>,
     callers: Callers,
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
         let _called = self.callers.enter();
-        self.told.tell(p.iteration, p.relative_residual)
+        self.callback.tell(p.iteration, p.relative_residual)
     }
 }
 

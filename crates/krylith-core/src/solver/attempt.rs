@@ -527,7 +527,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
                 self.without_solution(local, run, rhs, x, observer)?;
             }
         }
-        self.tell_symmetry(local)?;
+        self.report_symmetry(local)?;
         self.lost = false;
         let solution = &mut self.solution;
         self.spent = [self.spent[0] + 1, self.spent[1] + solution.history.iterations];

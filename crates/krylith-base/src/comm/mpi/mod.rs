@@ -393,7 +393,7 @@ impl Communicator for Mpi {
     /// returns.
     fn fail(&self, reason: &str) {
         if !self.world.is_owned() {
-            return self.world.tell_failure(reason);
+            return self.world.notify_failure(reason);
         }
         // An error of a closed pipe must not keep the others waiting.
         let _ = std::io::stdout().flush();

@@ -216,7 +216,7 @@ impl World {
     }
 
     /// Notifies the other ranks that this one cannot go on, without waiting for any.
-    pub(super) fn tell_failure(&self, reason: &str) {
+    pub(super) fn notify_failure(&self, reason: &str) {
         for q in (0..self.size).filter(|&q| q != self.rank) {
             if self.tell(q, FAILED).is_err() {
                 break; // the others find out at their time limit

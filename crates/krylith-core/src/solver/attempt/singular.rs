@@ -114,7 +114,7 @@ impl<S: SolverSpace> Rank<S> {
     }
 
     /// Checks whether the matrix is symmetric if CG has failed and that is not known yet. Collective.
-    pub(super) fn tell_symmetry(&mut self, local: &LocalProblem) -> Result<()> {
+    pub(super) fn report_symmetry(&mut self, local: &LocalProblem) -> Result<()> {
         let solution = &self.solution;
         let failed = !matches!(solution.history.outcome, Outcome::Converged | Outcome::Interrupted);
         if failed && solution.method.name().needs_symmetry() && solution.symmetric.is_none() {

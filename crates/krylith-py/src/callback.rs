@@ -29,12 +29,12 @@ impl Raised {
 
 /// A callback, if there is one, that receives iterations and residuals. A true return value or an exception
 /// ends the solve.
-pub struct Told<'a> {
+pub struct Callback<'a> {
     pub callback: Option<Py<PyAny>>,
     pub raised: &'a Raised,
 }
 
-impl Told<'_> {
+impl Callback<'_> {
     /// Calls the function.
     pub fn tell(&self, iteration: usize, residual: f64) -> ControlFlow<()> {
         let Some(callback) = &self.callback else { return ControlFlow::Continue(()) };
