@@ -174,15 +174,18 @@ fn options_refuse_what_they_do_not_know() {
     f.write("a.mtx", small());
     for (line, words) in [
         ("--method minres", ["unknown method `minres`", "auto, gmres, fgmres, bicgstab, cg"]),
-        ("--method bicgstab --restart 20", ["--restart is for method gmres", "leave it out"]),
+        ("--method bicgstab --restart 20", ["--restart applies only to method gmres", "leave it out"]),
         (
             "--method bicgstab --orthogonalization mgs",
-            ["--orthogonalization is for method gmres", "leave it out"],
+            ["--orthogonalization applies only to method gmres", "leave it out"],
         ),
-        ("--method cg:s=3", ["--method: s is for method cbcg", "leave it out"]),
+        ("--method cg:s=3", ["--s applies only to method cbcg", "leave it out"]),
         ("--method cbcg:s=17", ["s=17", "from 1 to 16"]),
         ("--method cbcg:basis=newton", ["unknown basis of cbcg `newton`", "chebyshev, monomial"]),
-        ("--method gmres --reductions merged", ["--reductions is for method bicgstab", "leave it out"]),
+        (
+            "--method gmres --reductions merged",
+            ["--reductions applies only to method bicgstab", "leave it out"],
+        ),
         ("--method bicgstab --reductions few", ["unknown way of reductions `few`", "merged, classical"]),
         ("--precond ilu", ["unknown preconditioner `ilu`", "auto, none, jacobi"]),
         ("--precond ilu0", ["unknown preconditioner `ilu0`", "ildu:cut=whole"]),
@@ -236,7 +239,7 @@ fn files_of_a_system_are_checked() {
         ("matrix = 'a.mtx'\n[solver]\nmethod = 'minres'\n", ["s.toml:3", "unknown method `minres`"]),
         (
             "matrix = 'a.mtx'\n[solver]\nmethod = 'bicgstab'\nrestart = 9\n",
-            ["s.toml: `solver.restart`", "for method gmres"],
+            ["s.toml: `solver.restart`", "applies only to method gmres"],
         ),
         ("matrix = 'a.mtx'\n[solver]\nprecond = 'jacobi:k=1'\n", ["s.toml:3", "unknown key"]),
         ("matrix = 'a.mtx'\n[solver]\nrtol = -1.0\n", ["s.toml", "rtol"]),

@@ -90,7 +90,8 @@ fn wrong_requests_are_refused() {
     f.line("newton cavity:9x9 --forcing 2").fails(2, &["between 0 and 1"]);
     f.line("newton cavity:9x9 --report no/r.json").fails(2, &["--report no/r.json"]);
     f.line("newton cavity:9x9 --plot a.svg --picture a.svg").fails(2, &["--picture", "same file"]);
-    f.line("newton cavity:9x9 --method bicgstab --restart 5").fails(2, &["--restart is for method gmres"]);
+    f.line("newton cavity:9x9 --method bicgstab --restart 5")
+        .fails(2, &["--restart applies only to method gmres"]);
     f.line("newton cavity:9x9 --continuation 10,-5 --device cpu").fails(2, &["Reynolds number of -5"]);
     assert!(f.names().is_empty());
     let help = f.run(&["newton", "--help"]).works().out.clone();

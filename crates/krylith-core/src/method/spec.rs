@@ -259,9 +259,9 @@ mod tests {
         }
         assert_eq!("gmres".parse::<MethodSpec>().unwrap(), MethodSpec::Gmres(GmresOptions::default()));
         for (text, words) in [
-            ("auto", "leaves the method open"),
-            ("bicgstab:restart=3", "is for method gmres"),
-            ("fgmres:form=flexible", "is for method cg"),
+            ("auto", "does not name a method"),
+            ("bicgstab:restart=3", "applies only to method gmres"),
+            ("fgmres:form=flexible", "applies only to method cg"),
             ("gmres:restart=0", "from 1"),
         ] {
             let error = text.parse::<MethodSpec>().unwrap_err().to_string();

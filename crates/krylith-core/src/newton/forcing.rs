@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(ew.eta(1e-3, 4e-4, Some((1.0, 0.1))), 0.2);
         assert_eq!(Forcing::Constant(1e-4).eta(0.5, 0.4, Some((1.0, 0.1))), 1e-4);
         for (text, words) in
-            [("2", "between 0 and 1"), ("much", "no forcing term"), ("NaN", "between 0 and 1")]
+            [("2", "between 0 and 1"), ("much", "not a forcing term"), ("NaN", "between 0 and 1")]
         {
             let error = text.parse::<Forcing>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");

@@ -16,7 +16,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
 
 impl Value<'_> {
     fn put<E: de::Error>(self, text: &str) -> Result<(), E> {
-        self.0.set(self.1, text).map_err(|e| E::custom(format!("{}: {e}", self.1)))
+        self.0.set(self.1, text).map_err(|e| E::custom(format!("{} = {text}: {e}", self.1)))
     }
 }
 

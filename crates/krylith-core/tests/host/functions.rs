@@ -71,7 +71,7 @@ fn what_functions_say_ends_the_solve() {
     for (text, said) in [
         ("device=cuda", "run on the CPU"),
         ("precond=ildu", "`precond` needs a matrix"),
-        ("method=cg restart=5", "`restart` is for method gmres"),
+        ("method=cg restart=5", "`restart` applies only to method gmres"),
     ] {
         let error =
             solve_functions(&mut good, None, &b, &mut [0.0; 20], &options(text), &mut ()).unwrap_err();

@@ -254,7 +254,7 @@ fn what_does_not_fit_is_refused() {
             .contains("1000 B are free on the host, by the memory limit")
     );
     assert!(refused("precond=jacobi:block=2").contains("must divide"));
-    assert!(refused("method=cg:form=flexible restart=3").contains("`restart` is for method gmres"));
+    assert!(refused("method=cg:form=flexible restart=3").contains("`restart` applies only to method gmres"));
     let wide = Csr::from_triplets(1, 2, &[(0, 0, 1.0)]).unwrap();
     assert!(text(krylith_core::solve(&wide, &[1.0]).err().unwrap()).contains("1×2"));
     let mut solver = Solver::new(&a, &options("")).unwrap();
