@@ -58,8 +58,8 @@ fn guide() -> String {
         let flag = option.name.replace('_', "-");
         let of = option.method.map(|method| format!(" For `{method}`.")).unwrap_or_default();
         wrapped(&format!(
-            "- **`--{flag}`** `{}` (default {}): {}{of}",
-            option.metavar, option.default, option.help
+            "- **`--{flag} {}`**: {}{of} Default: {}.",
+            option.metavar, option.help, option.default
         ))
     };
     let groups = [

@@ -67,78 +67,85 @@ options! {
     pub struct Options;
 
     method: MethodName = Choice, "auto|NAME[:key=value,…]", Method, default
-        "`auto`: `cg` for symmetric systems, then `bicgstab`, then `gmres` with longer restarts",
-        "Krylov method. `gmres` restarts. `fgmres` allows preconditioners that vary. `bicgstab` has short recurrences and two products an \
-         iteration. `cg` is for symmetric definite systems. `cbcg` is CG with two reductions in s products, for many ranks. \
-         Options of the method may follow its name, such as `gmres:restart=50`.";
+        "`auto`, which tries `cg` for symmetric systems, then `bicgstab`, then `gmres`",
+        "Krylov method. `gmres` restarts. `fgmres` allows preconditioners that vary. `bicgstab` has short \
+         recurrences and two products an iteration. `cg` is for symmetric definite systems. `cbcg` is CG \
+         with two reductions in s products, for many ranks. Options of the method may follow its name, \
+         such as `gmres:restart=50`.";
     restart: usize = Count(1, MOST_RESTART), "M", Method of Gmres, default "30, and more if a solve needs it",
         "Basis vectors of GMRES between restarts. More vectors take more memory and save iterations.";
     orthogonalization: Orthogonalization = Choice, "lowsync|cgs2|mgs", Method of Gmres, default "`lowsync`",
-        "Orthogonalization in GMRES. `lowsync` takes one reduction an iteration, `cgs2` three, `mgs` one for each vector.";
+        "Orthogonalization in GMRES. `lowsync` takes one reduction an iteration, `cgs2` three, `mgs` one \
+         for each vector.";
     reductions: Reductions = Choice, "merged|classical", Method of Bicgstab, default "`merged`",
         "Reductions in BiCGSTAB. `merged` takes two an iteration, `classical` three.";
     form: CgForm = Choice, "textbook|one-reduction|flexible|pipelined", Method of Cg, default "`textbook`",
-        "Recurrence of CG. `textbook` takes two reductions an iteration. `one-reduction` takes one. `flexible` allows \
-         preconditioners that vary. `pipelined` overlaps its reduction with the next product.";
+        "Recurrence of CG. `textbook` takes two reductions an iteration. `one-reduction` takes one. \
+         `flexible` allows preconditioners that vary. `pipelined` overlaps its reduction with the next \
+         product.";
     s: usize = Count(1, MOST_STEPS), "S", Method of Cbcg, default "12",
-        "Products between two pairs of reductions of CBCG, from 1 to 16. CBCG needs memory for 4s + 7 vectors.";
+        "Products between two pairs of reductions of CBCG, from 1 to 16. CBCG needs memory for 4s + 7 \
+         vectors.";
     basis: CbcgBasis = Choice, "chebyshev|monomial", Method of Cbcg, default "`chebyshev`",
         "Polynomials that span the directions of a CBCG step. `monomial` is stable for s up to 3 or 4.";
     precond: PrecondSpec = Text, "auto|NAME[:key=value,…]", Method, default
-        "`auto`: a cheap preconditioner first, stronger ones if it fails",
-        "Preconditioner with its keys. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` inverts each \
-         diagonal entry. `block-jacobi` factors tiles of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). \
-         `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each \
-         stage of a Kronecker system. `ras` is restricted additive Schwarz (overlap=D, parts=N, fill=K, \
-         order=natural|rcm, factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N, fdp=N, deterministic). \
-         `amg` is algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
-         aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, precision=f64|f32). \
-         `coarse` is `amg` without smoothing on the finest level. `lu` computes complete factors. `none` is the \
-         identity. `A+B` adds two preconditioners. `A then B` applies B to the residual that A leaves. \
-         `symmetric(A then B)` applies A once more at the end, as `cg` needs.";
+        "`auto`, which tries a cheap one first and stronger ones if it fails",
+        "Preconditioner with its keys. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` \
+         inverts each diagonal entry. `block-jacobi` factors tiles of a structured grid \
+         (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete factors of subdomains \
+         (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each stage of a Kronecker system. `ras` \
+         is restricted additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, \
+         factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is \
+         algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
+         aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
+         precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes \
+         complete factors. `none` is the identity. `A+B` adds two preconditioners. `A then B` applies B to \
+         the residual that A leaves. `symmetric(A then B)` applies A once more at the end, as `cg` needs.";
 
     rtol: f64 = Tolerance, "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";
     atol: f64 = Tolerance, "TOL", Stop, default "0",
         "Absolute tolerance.";
     max_iters: usize = Count(0, MOST_ITERATIONS), "N", Limit, default
-        "10000, and 20 √n for more than 250,000 unknowns",
+        "10000, or 20 √n for n > 250,000 unknowns",
         "Iteration limit, restarts included.";
     time_limit: f64 = Seconds, "SECONDS", Stop, default "no limit",
         "Time limit of the iterations in seconds. The best x so far is returned.";
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
-        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64, and so is the residual that is \
-         compared with the tolerance. `f32` halves the memory traffic.";
+        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64, and so is \
+         the residual that is compared with the tolerance. `f32` halves the memory traffic.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
-        "`auto`: `dia` if the entries lie on at most 32 diagonals and fill most of them",
-        "Storage of a scalar matrix for products: `csr` by rows, `dia` by diagonals, one half of them if the matrix is symmetric, \
-         `dia-full` all diagonals.";
+        "`auto`, which takes `dia` if the entries fill most of at most 32 diagonals",
+        "Storage of a scalar matrix for products: `csr` by rows, `dia` by diagonals, one half of them if \
+         the matrix is symmetric, `dia-full` all diagonals.";
     device: DeviceSpec = Text, "auto|cpu|cuda[:0,1,…]", Machine, default
-        "`auto`: the first GPU if one is usable and an estimate says that it is faster",
-        "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. Under mpirun each rank takes \
-         one of them.";
+        "`auto`, which takes the first GPU if an estimate says that it is faster",
+        "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. Under \
+         mpirun each rank takes one of them.";
     threads: usize = Count(1, MOST_THREADS), "N", Machine, default "one per core, shared among the ranks of a host",
-        "Threads of the host that each rank uses for reading, set-up and solve. Results do not depend on it.";
+        "Threads of the host that each rank uses for reading, set-up and solve. Results do not depend on \
+         it.";
     deterministic: bool = Flag, "true|false", Machine, default
-        "false; only randomized sweeps of `ras` on a GPU differ from run to run",
+        "false, where only randomized sweeps of `ras` on a GPU differ from run to run",
         "Makes results bitwise equal from run to run.";
     equilibrate: bool = Flag, "true|false", System, default
-        "false; true if the preconditioner is `auto` and entries differ by more than 1e6",
-        "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those of the given \
-         system.";
+        "false, or true if the preconditioner is `auto` and entries differ by more than 1e6",
+        "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those \
+         of the given system.";
     matching: MatchingChoice = Choice, "auto|on|off", System, default
-        "`auto`: on if the preconditioner is `auto` and diagonal entries are zero or small",
-        "Permutes and scales rows before the preconditioner is built, so that the diagonal is large. Residuals and \
-         tolerances stay those of the given system.";
+        "`auto`, which matches if the preconditioner is `auto` and the diagonal is weak",
+        "Permutes and scales rows before the preconditioner is built, so that the diagonal is large. \
+         Residuals and tolerances stay those of the given system.";
     zeros: ZerosChoice = Choice, "auto|keep|drop", System, default "`auto`",
-        "Treatment of stored zeros. `auto` drops zeros off the diagonal if they are more than a tenth of the entries; of a \
-         block matrix it drops whole zero blocks.";
+        "Treatment of stored zeros. `auto` drops zeros off the diagonal if they are more than a tenth of \
+         the entries; of a block matrix it drops whole zero blocks.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
-        "`auto`: contiguous rows unless a graph partition has far fewer ghosts",
-        "Distribution of block rows over several GPUs or ranks. `rows` and `nonzeros` give contiguous rows, `geometric` boxes \
-         in space, `multilevel` parts of the graph, `graph` the same by METIS.";
+        "`auto`, which takes contiguous rows unless a graph partition has far fewer ghosts",
+        "Distribution of block rows over several GPUs or ranks. `rows` and `nonzeros` give contiguous \
+         rows, `geometric` boxes in space, `multilevel` parts of the graph, `graph` the same by METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
-        "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more is refused.";
+        "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
+         is refused.";
 }
 
 /// The option of this name, in any case, with `-` for `_`, or by a name that it had in an earlier version.

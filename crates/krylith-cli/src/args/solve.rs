@@ -23,59 +23,65 @@ Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
 /// `krylith solve`.
 #[derive(Debug, Args)]
 pub struct SolveArgs {
-    /// What to solve: a matrix file (Matrix Market .mtx, .mtx.gz; SciPy .npz; PETSc binary; Harwell–Boeing or
-    /// Rutherford–Boeing .rua, .rsa, .rb, .hb; MATLAB .mat), a system.toml, or a generated problem NAME:SIZE[,key=value…]
-    /// such as stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them)
+    /// System to solve: a matrix file, a system.toml, or a generated problem such as
+    /// stokes:16x16x16,tau=0.125 (`krylith problem --help` lists them). Matrix files: Matrix Market (.mtx,
+    /// .mtx.gz), SciPy (.npz), PETSc binary, Harwell–Boeing and Rutherford–Boeing (.rua, .rsa, .rb, .hb),
+    /// MATLAB (.mat)
     #[arg(value_name = "SYSTEM")]
     pub system: PathBuf,
 
-    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random[:SEED] in (−1, 1), seed 0
-    /// where none is given; shape (N, k) is k right-hand sides, solved one after the other with one set-up [default: the
-    /// system's own, else ones]
-    #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(), help_heading = "System")]
+    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers in
+    /// (−1, 1). An array of shape (N, k) is k right-hand sides, solved one after the other with one set-up.
+    /// [default: the system's own, else ones; SEED 0]
+    #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
+        help_heading = "System")]
     pub rhs: Option<Rhs>,
-    /// First guess, of the same shape as b, or one for all of several [default: zeros]
+    /// Initial guess, of the shape of b, or one for all right-hand sides [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
-    /// Unknowns of one node, 1 to 8: rows are taken B at a time [default: what the file says, else the largest that
-    /// adds at most 20 % stored zeros, or 75 % if the rows of a node have the same neighbours]
+    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that adds at most 20 %
+    /// stored zeros, or 75 % if the rows of a node have the same neighbours]
     #[arg(long, value_name = "B", value_parser = options::block_size, help_heading = "System")]
     pub block: Option<usize>,
-    /// Numbering of your matrix and vectors: interleaved (u1 v1 p1 u2 v2 p2 …) or segregated (u1 u2 … v1 v2 … p1 p2 …,
-    /// needs a block size); x comes back in the same [default: interleaved]
+    /// Numbering of the matrix and the vectors: interleaved (u1 v1 p1 u2 v2 p2 …), or segregated
+    /// (u1 u2 … v1 v2 … p1 p2 …), which needs a block size. x has the same numbering. [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
-    /// Null space of a singular consistent system (enclosed flow, free body, pure Neumann): constant finds the fields
-    /// whose constant A maps to zero; FILE holds one vector a column [default: none, the system is regular]
-    #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(), help_heading = "System")]
+    /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann problem.
+    /// constant takes the constant of each field, if A maps it to zero. FILE has one vector per column.
+    /// [default: none]
+    #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
+        help_heading = "System")]
     pub nullspace: Option<Null>,
-    /// Vectors that the matrix maps nearly to zero, for coarse levels (amg, coarse), which then have an unknown for each at every node: rigid are
-    /// the rigid motions of an elastic body, from the nodes' coordinates; FILE holds one vector a column [default: none]
-    #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(), help_heading = "System")]
+    /// Near-null vectors for the coarse levels of amg and coarse. rigid computes the rigid body modes of an elastic
+    /// body from the coordinates of the nodes. FILE has one vector per column. [default: none]
+    #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(),
+        help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
     #[command(flatten)]
     pub flags: SolveFlags,
 
-    /// Write x as a NumPy array, a Matrix Market array or text, by the name's ending: shape (N,), (N, stages) for a Kronecker system,
-    /// column k being stage k, or (N, k) for k right-hand sides; - is standard output, in NumPy's format [default: x is not written]
+    /// Write x as a NumPy array, a Matrix Market array or text, by the file's extension; - writes NumPy's format to
+    /// standard output. The shape is (N,), (N, k) for k right-hand sides, or (N, stages) for a Kronecker system.
+    /// [default: x is not written]
     #[arg(long, value_name = "x.npy|x.mtx|x.txt|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Write what was done as JSON: choices, outcome, every residual, times; - is standard output [default: none]
+    /// Write a JSON report with choices, outcome, residuals and times; - is standard output [default: none]
     #[arg(long, value_name = "r.json|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Draw the residuals, as SVG or PNG by the name's ending [default: none]
+    /// Draw the residuals as SVG or PNG, by the file's extension [default: none]
     #[arg(long, value_name = "r.svg|r.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub plot: Option<PathBuf>,
-    /// Draw the solution of a generated problem in colours, a section through its grid [default: none]
+    /// Draw a section through the solution of a generated problem in colours [default: none]
     #[arg(long, value_name = "u.svg|u.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub picture: Option<PathBuf>,
-    /// Write x for ParaView, on the mesh of a generated problem or at the `coordinates` of a system.toml [default: none]
+    /// Write x for ParaView, on the mesh of a generated problem or at the coordinates of a system.toml [default: none]
     #[arg(long, value_name = "x.vtu", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub vtu: Option<PathBuf>,
-    /// Say more: -v what happened and what was chosen, -vv the parts of the set-up and the devices too [default: off]
+    /// Print more: -v shows choices and events, -vv also the parts of the set-up and the devices [default: off]
     #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: u8,
-    /// Print errors and nothing else [default: off]
+    /// Print only errors [default: off]
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
