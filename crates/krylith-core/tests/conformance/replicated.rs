@@ -332,7 +332,7 @@ pub fn other_systems_are_refused<S: SharedRows>(ranks: usize, make: MakeShare<S>
         assert!(e.contains("3×4") && e.contains("square"), "{e}");
     }
     for e in refused(5, 5, 4) {
-        assert!(e.contains("5 rows") && e.contains("4 numbers"), "{e}");
+        assert!(e.contains("5 rows") && e.contains("space has 4"), "{e}");
     }
 }
 

@@ -295,7 +295,7 @@ fn rows_with_too_few_columns_are_named(device: &str) {
     let solution = alone.solve(&[1.0; 60], &mut [0.0; 60]).unwrap();
     assert_eq!(solution.outcome(), Outcome::Inconsistent, "{:?}", solution.events);
     let event = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent).unwrap();
-    assert!(event.detail.starts_with("rows 0, 1, 2 have entries in 2 columns alone"), "{}", event.detail);
+    assert!(event.detail.starts_with("rows 0, 1, 2 have entries in only 2 columns"), "{}", event.detail);
 }
 
 /// A zero diagonal: no attempt may make things worse than the first guess.

@@ -328,7 +328,7 @@ fn partitions_that_do_not_fit() {
     let a = Bsr::new(1, 2, 3, vec![0, 0, 0], vec![], vec![]).unwrap();
     let terms = Terms::new(vec![(Dense::identity(1), Cow::Owned(a))]).unwrap();
     let error = split(&terms, &Partition::new(vec![0, 0], 1).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("square"), "{error}");
+    assert!(error.contains("must be 2×2"), "{error}");
 }
 
 /// One result from each of `size` ranks, which are threads.

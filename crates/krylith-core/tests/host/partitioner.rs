@@ -189,7 +189,7 @@ fn what_does_not_fit_is_refused() {
         assert!(error.to_string().contains(words) && error.exit_code() == 2, "{error}");
     };
     for way in ways() {
-        fails(way.partition(&terms, Some(&points), 0), "0 ranks");
+        fails(way.partition(&terms, Some(&points), 0), "ranks, not 0");
     }
     fails(Partitioner::Geometric.partition(&terms, None, 2), "coordinates");
     fails(Partition::geometric(&terms, &points[1..], 2), "7 points for 8 block rows");
