@@ -195,15 +195,7 @@ impl Options {
 
     /// The same with a method and all of its options.
     pub fn method(self, method: MethodSpec) -> Self {
-        let cleared = Self {
-            restart: None,
-            orthogonalization: None,
-            reductions: None,
-            form: None,
-            s: None,
-            basis: None,
-            ..self
-        };
+        let cleared = Self::default().merged(&self, |of| of.is_none());
         method.options().or(&cleared)
     }
 
