@@ -323,7 +323,7 @@ pub extern "C" fn krylith_solver_cancel(solver: *mut Solver) {
 }
 
 /// Writes the relative residuals of the last solve to `residuals`: first that of the initial guess, then one
-/// for each iteration. `allocate` is the length of `residuals`, and `*count` becomes the number of all residuals.
+/// for each iteration. `room` is the length of `residuals`, and `*count` becomes the number of all residuals.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_residuals(
     solver: Option<&Solver>,

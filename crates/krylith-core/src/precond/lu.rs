@@ -67,11 +67,11 @@ struct Assembly {
 }
 
 impl SparseLu {
-    /// Factorises a sum of terms, in at most `allocate` bytes.
+    /// Factorises a sum of terms, in at most `room` bytes.
     ///
     /// # Errors
     /// A matrix that is not square, or has columns of other ranks; a singular matrix; factors that may need
-    /// more than `allocate`.
+    /// more than `room`.
     pub fn new(terms: &Terms, room: Option<u64>) -> Result<Self> {
         Self::with_null_vectors(terms, &[], room)
     }

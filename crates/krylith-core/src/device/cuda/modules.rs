@@ -151,7 +151,7 @@ pub(crate) struct Ahead {
 pub(crate) struct Wanted {
     /// Kernels of shared modules.
     pub shared: Vec<Kernel>,
-    /// Kernels of modules that each operator loads for itself; these are only compiled.
+    /// Kernels that are only compiled. Their first user loads them.
     pub private: Vec<Kernel>,
 }
 

@@ -273,7 +273,7 @@ impl CudaPlan {
         })
     }
 
-    /// True where a device with `allocate` bytes of shared memory per thread block analyses such subdomains
+    /// True where a device with `room` bytes of shared memory per thread block analyses such subdomains
     /// itself.
     pub fn can_analyse(subdomains: &Subdomains, fill: usize, room: usize) -> bool {
         let largest = subdomains.largest();

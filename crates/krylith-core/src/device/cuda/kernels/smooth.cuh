@@ -1,6 +1,6 @@
 // Turns a row's number s of A x into a residual, r = b - s, or a step of a polynomial smoother, in the pass
-// of the product. Included by csr.cu and dia.cu if SMOOTH is defined. `to` of a step must not be x, whose
-// numbers other rows still read.
+// of the product. csr.cu and dia.cu include it if SMOOTH is defined, csr_lanes.cu always. The result of a
+// step must not overwrite x, whose numbers other rows still read.
 //
 // Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
 // read and 8 if it is written.

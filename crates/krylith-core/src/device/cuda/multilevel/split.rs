@@ -174,7 +174,7 @@ impl Part {
         })
     }
 
-    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `allocate` is
+    /// Marks the entries of a graph's matrix in columns of coarse points, and extracts them. `room` is
     /// scratch with one number per row.
     fn of(
         device: &Arc<Device>,
@@ -385,7 +385,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Numbers the coarse points, and counts them; `allocate` is scratch with one number per node.
+/// Numbers the coarse points, and counts them; `room` is scratch with one number per node.
 fn numbers(device: &Arc<Device>, state: &Buffer<u8>, room: &Buffer<u32>) -> Result<(Buffer<i64>, usize)> {
     let staying = device.function(&pmis_staying.plain())?;
     let n = state.len();
