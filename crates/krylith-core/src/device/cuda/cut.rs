@@ -139,7 +139,7 @@ impl Cuda {
     /// `rows` of 0; out of device memory; a missing NVRTC.
     pub fn subdomains(&self, terms: &Terms, rows: usize) -> Result<Option<Subdomains>> {
         if rows == 0 {
-            return Err(Error::invalid("a subdomain cannot have 0 block rows; it needs at least 1"));
+            return Err(Error::invalid("the subdomain size is 0; subdomains need at least 1 block row"));
         }
         let n = terms.block_rows();
         let alike = terms.terms.len() == 1 || terms.shared_pattern();
