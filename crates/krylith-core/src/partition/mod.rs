@@ -60,7 +60,7 @@ use std::sync::Arc;
 /// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (1, 1, 2.0), (1, 2, 1.0), (2, 2, 2.0)])?;
 /// for part in split(&Terms::csr(&a)?, &Partition::by_rows(3, 2)?)? {
 ///     assert_eq!(part.rows.len(), part.halo.own);
-///     let matrix = &part.terms.terms[0].1; // own rows, own and ghost columns
+///     let matrix = &part.terms.terms()[0].1; // own rows, own and ghost columns
 ///     assert_eq!(matrix.block_columns(), part.halo.own + part.halo.ghosts);
 /// }
 /// # Ok::<(), krylith::Error>(())

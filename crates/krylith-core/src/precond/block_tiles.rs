@@ -222,7 +222,11 @@ pub trait TileFactors: Space {
 /// # Examples
 /// ```
 /// use krylith_core::precond::{BlockTilesOptions, TileShape};
-/// let options = BlockTilesOptions { tile: TileShape::Slab, store: krylith::Precision::F32, ..BlockTilesOptions::default() };
+/// let options = BlockTilesOptions {
+///     tile: TileShape::Slab,
+///     precision: krylith::Precision::F32,
+///     ..BlockTilesOptions::default()
+/// };
 /// assert_eq!(options.factor, None); // by the symmetry of the values
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -62,7 +62,7 @@ use std::ops::Range;
 /// ```
 /// use krylith::{Solver, Precision, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.1), (1, 1, 3.0)])?; // 0.1 is rounded
-/// let options = krylith::Options { store: Some(Precision::F32), ..krylith::Options::new().rtol(1e-12) };
+/// let options = krylith::Options::new().rtol(1e-12).precision(Precision::F32);
 /// let solution = Solver::new(&a, &options)?.solve(&[2.1, 3.0], &mut [0.0; 2])?.clone();
 /// assert!(solution.converged()); // against the matrix as given
 /// # Ok::<(), krylith::Error>(())
@@ -161,7 +161,8 @@ pub const fn block_sums(s: usize) -> usize {
 ///     space.write(b, &mut vb)?;
 ///     space.write(q, &mut vq)?;
 ///     let mut scalars = space.scalars(1)?;
-///     space.sweep(residual, &mut scalars, [], [&vb, &vq], [&mut vr], [0])?; // (r, r) goes to slot 0, beside the vectors
+///     // (r, r) goes to slot 0.
+///     space.sweep(residual, &mut scalars, [], [&vb, &vq], [&mut vr], [0])?;
 ///     let (mut rr, mut flags) = ([0.0], [0; FLAGS]);
 ///     space.read_scalars(&scalars, 0, &mut rr, &mut flags)?;
 ///     Ok(rr[0].sqrt())

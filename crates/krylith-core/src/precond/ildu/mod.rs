@@ -184,8 +184,9 @@ pub trait SubdomainFactors: Space {
 /// # Examples
 /// ```
 /// use krylith::precond::IlduOptions;
-/// let options = IlduOptions { fill: 1, shift: Some(1e-3), ..IlduOptions::default() }; // ILDU(1); bad pivots are mended
-/// assert_eq!(options.store, krylith::Precision::F64);
+/// // ILDU(1); pivots that cannot be inverted are shifted.
+/// let options = IlduOptions { fill: 1, shift: Some(1e-3), ..IlduOptions::default() };
+/// assert_eq!(options.precision, krylith::Precision::F64);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IlduOptions {

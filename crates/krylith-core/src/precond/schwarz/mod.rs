@@ -50,8 +50,8 @@ sweeps! {
 /// # Examples
 /// ```
 /// use krylith_core::precond::SchwarzOptions;
-/// let options = SchwarzOptions { store: krylith::Precision::F32, rows: 16, deterministic: true };
-/// assert_eq!(options.store.bytes(), 4); // factors take half the room
+/// let options = SchwarzOptions { precision: krylith::Precision::F32, rows: 16, deterministic: true };
+/// assert_eq!(options.precision.bytes(), 4); // factors take half the memory
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchwarzOptions {
@@ -72,9 +72,14 @@ pub struct SchwarzOptions {
 /// ```
 /// use krylith_core::precond::{Schwarz, SchwarzFactors, SchwarzPlan, SchwarzSettings};
 /// use krylith::{Result, operator::Terms};
-/// fn made<S: SchwarzFactors>(space: &S, plan: SchwarzPlan, terms: &Terms, how: SchwarzSettings) -> Result<Schwarz<S>> {
-///     let mut p = Schwarz::new(space, plan.into(), how)?;
-///     p.update_values(space, terms.terms[0].1.values())?;
+/// fn factorized<S: SchwarzFactors>(
+///     space: &S,
+///     plan: SchwarzPlan,
+///     terms: &Terms,
+///     settings: SchwarzSettings,
+/// ) -> Result<Schwarz<S>> {
+///     let mut p = Schwarz::new(space, plan.into(), settings)?;
+///     p.update_values(space, terms.terms()[0].1.values())?;
 ///     Ok(p)
 /// }
 /// ```
@@ -142,8 +147,8 @@ pub enum SchwarzFactor {
 /// let randomized = SchwarzSettings {
 ///     factor: SchwarzFactor::Random { sweeps: 5 },
 ///     solve: TriangularSolve::Random { sweeps: 5 },
-///     options: SchwarzOptions { store: krylith::Precision::F64, rows: 16, deterministic: false },
-/// }; // another preconditioner in every iteration: it wants FGMRES
+///     options: SchwarzOptions { precision: krylith::Precision::F64, rows: 16, deterministic: false },
+/// }; // the preconditioner differs in every iteration, and so needs FGMRES
 /// assert_ne!(randomized.solve, TriangularSolve::Exact);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -163,7 +168,8 @@ pub struct SchwarzSettings {
 /// use krylith::device::Cpu;
 /// use krylith::operator::{LinearOperator, Terms};
 /// use krylith_core::partition::Subdomains;
-/// use krylith_core::precond::{Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve};
+/// use krylith_core::precond::{Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan};
+/// use krylith_core::precond::{SchwarzSettings, TriangularSolve};
 /// use krylith::{Precision, operator::Space};
 /// use krylith::{comm::Solo, matrix::Csr};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 3.0)])?;
@@ -172,7 +178,7 @@ pub struct SchwarzSettings {
 /// let settings = SchwarzSettings {
 ///     factor: SchwarzFactor::Exact,
 ///     solve: TriangularSolve::Exact,
-///     options: SchwarzOptions { store: Precision::F64, rows: 8, deterministic: false },
+///     options: SchwarzOptions { precision: Precision::F64, rows: 8, deterministic: false },
 /// };
 /// let space = Cpu::new(2, 1);
 /// let mut p = Schwarz::new(&space, plan.into(), settings)?;
