@@ -12,7 +12,8 @@ fn main() {
     println!("cargo::rustc-env=KRYLITH_COMMIT={}", commit().unwrap_or_default());
 }
 
-/// The commit of an optimised build from a clone. While working the command would be compiled anew for every commit.
+/// Returns the commit of an optimised build from a clone. A debug build has none, because each commit would
+/// then recompile the command.
 fn commit() -> Option<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if std::env::var("PROFILE").ok()? != "release" || !top.join("crates/krylith-cli/build.rs").exists() {

@@ -1,7 +1,8 @@
 //! The parts of Krylith: devices, operators, methods, preconditioners, solvers.
 //!
-//! Programs depend on the crate `krylith`, which re-exports the names that are promised to stay. Everything else here may
-//! change in any version. ARCHITECTURE.md in the repository describes the modules and their order.
+//! Programs depend on the crate `krylith`, which re-exports the names that are promised to stay. Everything
+//! else here may change in any version. ARCHITECTURE.md in the repository describes the modules and their
+//! order.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

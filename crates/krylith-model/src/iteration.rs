@@ -32,14 +32,16 @@ const BATCH: f64 = 8.0;
 /// ```
 /// use krylith::operator::Terms;
 /// use krylith_model::{Applied, Load, Machine, Shape};
-/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
+/// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
 /// let jacobi = Applied::of(&"jacobi".parse()?, &terms, 1)?;
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let load = Load { rows: 1e7, blocks: 7e7, ..Load::default() };
 /// let t = machine.iteration(&[load], &Shape::of(&terms, true), true, &"cg".parse()?, &jacobi, 1)?;
-/// assert_eq!(t.preconditioner, machine.passes(24.0 * 1e7, 1.0)); // x, y and the inverse of the diagonal, in one kernel
-/// // Levels of incomplete factors wait for each other, which bytes do not tell.
+/// // One kernel moves x, y and the inverse of the diagonal.
+/// assert_eq!(t.preconditioner, machine.passes(24.0 * 1e7, 1.0));
+/// // Levels of incomplete factors wait for each other, which the bytes do not show.
 /// assert!(jacobi.is_exact() && !Applied::of(&"ildu".parse()?, &terms, 1)?.is_exact());
 /// assert!(Applied::of(&"lu".parse()?, &terms, 1).is_err()); // applied on the host
 /// # Ok::<(), krylith::Error>(())
@@ -150,15 +152,18 @@ impl Applied {
 /// ```
 /// use krylith::{operator::Terms, precond::PrecondSpec};
 /// use krylith_model::{Applied, Load, Machine, Shape};
-/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
+/// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
 /// let none = Applied::of(&PrecondSpec::None, &terms, 1)?;
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let load = Load { rows: 1e6, blocks: 7e6, boundary: 2e4, near: 2e4, far: 0.0 };
-/// let of = |method: &str| machine.iteration(&[load; 4], &Shape::of(&terms, true), true, &method.parse()?, &none, 1);
+/// let shape = Shape::of(&terms, true);
+/// let of = |method: &str| machine.iteration(&[load; 4], &shape, true, &method.parse()?, &none, 1);
 /// let (cg, pipelined, bicgstab) = (of("cg")?, of("cg:form=pipelined")?, of("bicgstab")?);
 /// assert_eq!(bicgstab.product, 2.0 * cg.product);
-/// assert!(pipelined.sums < cg.sums && pipelined.vectors > cg.vectors); // one sum for two, and more recurrences
+/// // Pipelined CG has one sum instead of two, and more recurrences.
+/// assert!(pipelined.sums < cg.sums && pipelined.vectors > cg.vectors);
 /// let parts = cg.product + cg.exchange + cg.preconditioner + cg.vectors + cg.sums;
 /// assert_eq!(cg.all(), parts);
 /// # Ok::<(), krylith::Error>(())

@@ -81,8 +81,10 @@
 //! // The worst placed of eight GPUs on two hosts, each with 100,000 nodes of the Stokes duct.
 //! let load = scaling::load(1e5, 8, 4);
 //! let t = machine.predict(&[load; 8], &scaling::DENSE, true, 30, 2)?;
-//! println!("{:.0} µs: product {:.0}, exchange {:.0}", 1e6 * t.all(), 1e6 * t.product, 1e6 * t.communication);
-//! assert!(t.communication < 0.2 * t.product); // most of it is hidden behind rows that need nothing of other GPUs
+//! let [all, product, exchange] = [t.all(), t.product, t.communication].map(|seconds| 1e6 * seconds);
+//! println!("{all:.0} µs: product {product:.0}, exchange {exchange:.0}");
+//! // Most of the exchange is hidden behind rows that need no ghosts.
+//! assert!(t.communication < 0.2 * t.product);
 //! let alone = machine.predict(&[scaling::load(1e5, 1, 4)], &scaling::DENSE, true, 30, 1)?;
 //! let efficiency = alone.all() / t.all(); // of weak scaling
 //! assert!(efficiency > 0.7 && efficiency < 1.0);

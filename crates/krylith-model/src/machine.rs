@@ -78,7 +78,8 @@ impl Curve {
 /// // Bytes a second of a product that moves `bytes`.
 /// let rate = |bytes: f64| bytes / machine.kernels.dense.at(bytes);
 /// assert!(rate(1e9) > 0.8 * machine.read && rate(1e9) < machine.read);
-/// assert!(rate(4e7) < 0.6 * machine.read); // start and tail of a grid count for more where there is little to do
+/// // In a small product the start and the tail of a grid count for more.
+/// assert!(rate(4e7) < 0.6 * machine.read);
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -28,7 +28,8 @@ use std::time::Instant;
 /// ```
 /// use krylith::operator::Terms;
 /// use krylith_model::multilevel;
-/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
+/// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?; // a 7-point matrix of 12³ points
 /// let options = multilevel::options(&"amg:coarsest=30".parse()?, 1, terms.rows())?;
 /// let levels = multilevel::hierarchy(&terms, options, 1)?.levels;
@@ -59,7 +60,8 @@ pub struct Size {
 /// ```
 /// use krylith::operator::Terms;
 /// use krylith_model::{Machine, multilevel};
-/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
+/// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
 /// let options = multilevel::options(&"amg".parse()?, 1, terms.rows())?;
 /// let hierarchy = multilevel::hierarchy(&terms, options, 1)?;
@@ -163,7 +165,8 @@ impl Machine {
 /// ```
 /// use krylith::operator::Terms;
 /// use krylith_model::{Machine, multilevel};
-/// # let krylith_problems::SystemKind::Csr(a) = krylith_problems::generate("laplace:12x12x12")?.system else { panic!() };
+/// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
+/// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
 /// let options = multilevel::options(&"amg".parse()?, 1, terms.rows())?;
 /// let (hierarchy, here) = multilevel::measure(&terms, options, 1)?; // one thread

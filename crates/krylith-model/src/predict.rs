@@ -27,8 +27,9 @@ use std::collections::HashSet;
 /// use krylith_model::Shape;
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
 /// let shape = Shape::of(&Terms::csr(&a)?, true);
-/// // Two diagonals, and a number of x and of y a row; by rows three numbers with their columns, and each row's place.
+/// // By diagonals: two entries, a number of x and a number of y per row.
 /// assert_eq!(shape.product_bytes(2.0, 3.0), 2.0 * (2.0 * 8.0 + 8.0 + 8.0));
+/// // By rows: three entries with their columns; a row pointer and numbers of x and y per row.
 /// let by_rows = Shape { diagonals: 0, ..shape };
 /// assert_eq!(by_rows.product_bytes(2.0, 3.0), 3.0 * (8.0 + 4.0) + 2.0 * (4.0 + 8.0 + 8.0));
 /// # Ok::<(), krylith::Error>(())
@@ -86,7 +87,10 @@ impl Shape {
 /// One of many GPUs has a cube of n³ points of a 7-point stencil, and a neighbour at each of its six faces.
 /// ```
 /// use krylith_model::{Load, Machine, Shape};
-/// let cube = |n: f64| Load { rows: n.powi(3), blocks: 7.0 * n.powi(3), boundary: 6.0 * n * n, near: 6.0 * n * n, far: 0.0 };
+/// let cube = |n: f64| {
+///     let (rows, surface) = (n.powi(3), 6.0 * n * n);
+///     Load { rows, blocks: 7.0 * rows, boundary: surface, near: surface, far: 0.0 }
+/// };
 /// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1, diagonals: 0 };
 /// assert_eq!(cube(100.0).near * shape.node(), 480e3); // bytes that it sends
 /// let machine = Machine::open("h200-nvlink".as_ref())?;

@@ -13,7 +13,13 @@ use serde_json::{Value, json};
 /// # Examples
 /// ```
 /// use krylith_model::{Machine, Times, report::{About, Row, table}};
-/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
+/// # let about = About {
+/// #     system: "stokes:53x53x54".into(),
+/// #     nodes: 151_686,
+/// #     partition: "rows".into(),
+/// #     restart: 30,
+/// #     command: String::new(),
+/// # };
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
 /// let text = table(&about, &machine, &[Row { gpus: 1, hosts: 1, dense: true, times }]);
@@ -47,7 +53,8 @@ pub struct Row {
 /// };
 /// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
 /// let rows = [Row { gpus: 1, hosts: 1, dense: true, times }];
-/// let json = prediction(&about, &Machine::open("h200-nvlink".as_ref())?, &rows); // what is kept until it is measured
+/// // The prediction as a file, for a later comparison with measurements.
+/// let json = prediction(&about, &Machine::open("h200-nvlink".as_ref())?, &rows);
 /// assert_eq!(json["nodes"], 151_686);
 /// assert_eq!(json["rows"][0]["seconds_per_iteration"], times.all());
 /// # Ok::<(), krylith::Error>(())
@@ -125,8 +132,22 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
 /// # Examples
 /// ```
 /// use krylith_model::{Iteration, Machine, report::{About, Attempt, Line, attempt_json}};
-/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
-/// # let attempt = Attempt { name: "CG with jacobi".into(), before: vec![], behind: 0, auto: false, least: false, structured: false, notes: vec![] };
+/// # let about = About {
+/// #     system: "stokes:53x53x54".into(),
+/// #     nodes: 151_686,
+/// #     partition: "rows".into(),
+/// #     restart: 30,
+/// #     command: String::new(),
+/// # };
+/// # let attempt = Attempt {
+/// #     name: "CG with jacobi".into(),
+/// #     before: vec![],
+/// #     behind: 0,
+/// #     auto: false,
+/// #     least: false,
+/// #     structured: false,
+/// #     notes: vec![],
+/// # };
 /// let times = Iteration { product: 30e-6, vectors: 20e-6, sums: 3e-6, ..Iteration::default() };
 /// let line = Line { gpus: 4, hosts: 1, times };
 /// let json = attempt_json(&about, &Machine::open("h200-nvlink".as_ref())?, &attempt, &[line]);
@@ -148,7 +169,13 @@ pub struct Line {
 /// # Examples
 /// ```
 /// use krylith_model::{Iteration, Machine, report::{About, Attempt, Line, attempt}};
-/// # let about = About { system: "stokes:53x53x54".into(), nodes: 151_686, partition: "rows".into(), restart: 30, command: String::new() };
+/// # let about = About {
+/// #     system: "stokes:53x53x54".into(),
+/// #     nodes: 151_686,
+/// #     partition: "rows".into(),
+/// #     restart: 30,
+/// #     command: String::new(),
+/// # };
 /// let made = Attempt {
 ///     name: "ildu with bicgstab".into(),
 ///     before: vec![("lu".into(), "direct factors are applied on the host".into())],
@@ -159,7 +186,8 @@ pub struct Line {
 ///     notes: Vec::new(),
 /// };
 /// let line = |gpus, product| Line { gpus, hosts: 1, times: Iteration { product, ..Iteration::default() } };
-/// let text = attempt(&about, &Machine::open("h200-nvlink".as_ref())?, &made, &[line(1, 90e-6), line(2, 50e-6)]);
+/// let machine = Machine::open("h200-nvlink".as_ref())?;
+/// let text = attempt(&about, &machine, &made, &[line(1, 90e-6), line(2, 50e-6)]);
 /// assert!(text.contains("1. lu: not predicted") && text.contains("preconditioner, at least"));
 /// assert!(text.contains("times faster") && text.contains("1.80"));
 /// # Ok::<(), krylith::Error>(())

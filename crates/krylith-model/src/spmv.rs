@@ -55,8 +55,9 @@ const SHORT: f64 = 8.0;
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let (mode, seconds) = machine.product(&even, 1)[0];
 /// assert_eq!((mode, seconds), ("nz", (12.0 * 3e8 + 24.0 * 1e8) / machine.read)); // bytes at the bandwidth
-/// let of = |mode: &str| machine.product(&even, 4).into_iter().find(|(name, _)| *name == mode).map(|(_, seconds)| seconds);
-/// assert!(of("fused") < of("nz")); // what travels while the product runs is hidden behind it
+/// let all = machine.product(&even, 4);
+/// let of = |mode: &str| all.iter().find(|(name, _)| *name == mode).map(|(_, seconds)| *seconds);
+/// assert!(of("fused") < of("nz")); // the exchange is hidden behind the product
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone)]

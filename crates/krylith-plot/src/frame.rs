@@ -54,7 +54,7 @@ impl Axis {
         Self::of(name, [low, high], true, ticks::logarithmic(low, high, 8))
     }
 
-    /// An axis of evenly spaced names at 0, 1, 2, …; names are omitted if `allocate` does not suffice.
+    /// An axis of evenly spaced names at 0, 1, 2, …; names are omitted if they need more than `room`.
     pub fn names(name: &str, names: &[String], room: f64) -> Self {
         let widest = names.iter().map(|n| font::width(n, SMALL)).fold(1.0, f64::max) + 12.0;
         let every = (names.len() as f64 * widest / room).ceil().max(1.0) as usize;
@@ -107,7 +107,8 @@ pub fn around(values: impl Iterator<Item = f64>) -> [f64; 2] {
 /// let mut scene = Scene::new("a profile");
 /// frame.draw(&mut scene);
 /// let ([left, top, right, bottom], middle) = (frame.place, frame.at([1.0, 10.0]));
-/// assert!((middle[0] - 0.5 * (left + right)).abs() < 1e-9 && (middle[1] - 0.5 * (top + bottom)).abs() < 1e-9);
+/// let centre = [0.5 * (left + right), 0.5 * (top + bottom)];
+/// assert!((middle[0] - centre[0]).abs() < 1e-9 && (middle[1] - centre[1]).abs() < 1e-9);
 /// ```
 pub struct Frame {
     /// The horizontal axis.

@@ -72,7 +72,8 @@ impl Default for ArteryOptions {
 /// use krylith_problems::{artery::{Artery, ArteryOptions, mesh}, nonlinear::NonlinearProblem};
 /// let mut artery = Artery::new(mesh(300)?, ArteryOptions { re: 50.0, ..ArteryOptions::default() })?;
 /// let mut x = artery.initial();
-/// let report = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?.solve(&mut artery, &mut x)?.clone();
+/// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+/// let report = newton.solve(&mut artery, &mut x)?.clone();
 /// assert!(report.converged());
 /// // What flows in flows out.
 /// let [inlet, outlet] = ["inlet", "outlet"].map(|name| artery.flow().outflow(name, &x));

@@ -18,7 +18,8 @@ use std::f64::consts::PI;
 ///     fn has_sources(&self) -> bool { true }
 ///     fn force(&self, _: [f64; 3], _: f64) -> [f64; 3] { [1.0, 0.0, 0.0] }
 /// }
-/// let duct = StokesDuct::with_data(StokesOptions { nodes: [4; 3], ..StokesOptions::default() }, Arc::new(Pushed))?;
+/// let options = StokesOptions { nodes: [4; 3], ..StokesOptions::default() };
+/// let duct = StokesDuct::with_data(options, Arc::new(Pushed))?;
 /// assert_eq!(duct.mass.rows(), 64 * 4);
 /// # Ok::<(), krylith::Error>(())
 /// ```

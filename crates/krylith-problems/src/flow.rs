@@ -5,8 +5,8 @@
 //! equation inside an element, where the viscous terms of linear functions vanish. The rows are
 //!
 //! ```text
-//! ∫ Nᵢ ρ(u̇ + u·∇u) + μ ∇Nᵢ·∇u − p ∇Nᵢ + τ (u·∇Nᵢ) r + τ_c ∇Nᵢ ∇·u = 0        (SUPG; the last term weighs ∇·u)
-//! ∫ Nᵢ ∇·u + τ/ρ ∇Nᵢ·r = 0                                                     (PSPG)
+//! ∫ Nᵢ ρ(u̇ + u·∇u) + μ ∇Nᵢ·∇u − p ∇Nᵢ + τ (u·∇Nᵢ) r + τ_c ∇Nᵢ ∇·u = 0    (SUPG; the last term weighs ∇·u)
+//! ∫ Nᵢ ∇·u + τ/ρ ∇Nᵢ·r = 0                                                 (PSPG)
 //! ```
 //!
 //! u̇ = c₀u − q, where the time stepping gives c₀ and q: 1/Δt and uₙ/Δt for backward Euler, 3/2Δt and
@@ -59,7 +59,8 @@ pub struct Fluid {
 /// use krylith_problems::{artery::mesh, flow::{Flow, Fluid}};
 /// let mesh = mesh(300)?;
 /// let n = mesh.points().len();
-/// let flow = Flow::new(mesh, Fluid { density: 1.0, viscosity: 0.04 }, vec![[false; 4]; n])?; // nothing is given
+/// let fluid = Fluid { density: 1.0, viscosity: 0.04 };
+/// let flow = Flow::new(mesh, fluid, vec![[false; 4]; n])?; // no unknown is prescribed
 /// assert_eq!((flow.pattern().block(), flow.pattern().block_rows()), (4, n));
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -25,7 +25,8 @@ use crate::ventricle::Ventricle;
 /// use krylith::newton::{Newton, NewtonOptions};
 /// let mut problem = krylith_problems::nonlinear::by_text("cavity:9x9,re=10")?;
 /// let mut x = problem.initial();
-/// let report = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?.solve(&mut *problem, &mut x)?.clone();
+/// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+/// let report = newton.solve(&mut *problem, &mut x)?.clone();
 /// assert!(report.converged());
 /// assert_eq!(x.len(), problem.points().len() * problem.components().len());
 /// # Ok::<(), krylith::Error>(())

@@ -26,8 +26,8 @@
 //! temperatures in one of two ways:
 //!
 //! ```text
-//! newton   X* + 4cσa(T_e*³ (T_e − T_e*) − T_r*³ (T_r − T_r*))         not symmetric; overshoots in long steps
-//! secant   cσa(T_e*² + T_r*²)(T_e* + T_r*)(T_e − T_r)                 symmetric
+//! newton   X* + 4cσa(T_e*³ (T_e − T_e*) − T_r*³ (T_r − T_r*))     not symmetric; overshoots in long steps
+//! secant   cσa(T_e*² + T_r*²)(T_e* + T_r*)(T_e − T_r)             symmetric
 //! ```
 //!
 //! Both conserve energy: column sums of the matrix are the heat capacities over dt (plus the flux through the

@@ -25,13 +25,15 @@ use crate::{DuctData, DuctMesh};
 /// let mut steps = duct.steps(&radau, tau)?;
 /// let system = duct.kronecker(&radau, tau)?;
 /// let mut solver = Solver::new(&system, &"device=cpu".parse()?)?; // once for all steps
-/// let (mut u, mut k, mut rhs) = (vec![0.0; duct.mass.rows()], vec![0.0; system.rows()], vec![0.0; system.rows()]);
+/// let mut u = vec![0.0; duct.mass.rows()];
+/// let (mut k, mut rhs) = (vec![0.0; system.rows()], vec![0.0; system.rows()]);
 /// for n in 0..3 {
 ///     steps.rhs_into(n as f64 * tau, &u, &mut rhs)?;
 ///     assert!(solver.solve(&rhs, &mut k)?.converged());
 ///     steps.advance(&k, &mut u)?;
 /// }
-/// // At the inlet the velocity follows the ramp, 16 y (1 − y) z (1 − z) (1 − cos πt)/2 at y = z = 1/3, t = 3τ.
+/// // At the inlet the velocity follows the ramp 16 y (1 − y) z (1 − z) (1 − cos πt)/2,
+/// // here at y = z = 1/3 and t = 3τ.
 /// let (inlet, pi) = (duct.mesh.node([0, 1, 1]), std::f64::consts::PI);
 /// let ramp = 16.0 * (2.0f64 / 9.0).powi(2) * (1.0 - (pi * 0.375).cos()) / 2.0;
 /// assert!((u[4 * inlet] - ramp).abs() < 1e-3);

@@ -42,7 +42,12 @@ const GAMMA: f64 = 0.5;
 /// # Examples
 /// ```
 /// use krylith_problems::ventricle::{Ventricle, VentricleOptions};
-/// let options = VentricleOptions { cells: 500, pressure: 2000.0, ramp: 0.01, ..VentricleOptions::default() };
+/// let options = VentricleOptions {
+///     cells: 500,
+///     pressure: 2000.0,
+///     ramp: 0.01,
+///     ..VentricleOptions::default()
+/// };
 /// let body = Ventricle::new(options)?;
 /// assert_eq!(body.pressure(0.0), 0.0); // it grows from nothing
 /// # Ok::<(), krylith::Error>(())

@@ -38,10 +38,14 @@ const NOBODY: u64 = u64::MAX;
 /// use krylith::partition::Halo;
 /// // Rows 0 and 1 are rank 0's, row 2 is rank 1's; neighbours couple.
 /// let halos = Team::run(2, |comm| {
-///     let (own, columns) = if comm.rank() == 0 { (vec![0, 1], vec![0, 1, 2]) } else { (vec![2], vec![1, 2]) };
+///     let (own, columns) = match comm.rank() {
+///         0 => (vec![0, 1], vec![0, 1, 2]),
+///         _ => (vec![2], vec![1, 2]),
+///     };
 ///     Ok(Halo::build(&*comm, &own, columns)?.0)
 /// })?;
-/// assert_eq!((halos[0].own, halos[0].ghosts, &halos[0].send[..]), (2, 1, &[1][..])); // its second row goes to rank 1
+/// // Rank 0 sends its second row to rank 1.
+/// assert_eq!((halos[0].own, halos[0].ghosts, &halos[0].send[..]), (2, 1, &[1][..]));
 /// assert_eq!(halos[1].neighbours[0].rank, 0);
 /// # Ok::<(), krylith::Error>(())
 /// ```

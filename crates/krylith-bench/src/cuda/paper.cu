@@ -1,12 +1,12 @@
 // The OKP paper's own kernels, Alg. 2 and Alg. 3, as written there.
 //
-// Constants: B block size, S stages, THREADS threads a block. Vectors lie stage after stage, q numbers each; blocks
-// are stored by columns, as Alg. 3 reads them.
+// Constants: B block size, S stages, THREADS threads per block. Vectors are stored stage after stage, q
+// numbers each. Blocks are stored by columns, as Alg. 3 reads them.
 //
-// What had to be settled: Alg. 3 relies on a warp running in step, so __syncwarp stands between its reduction
-// steps; α starts at 32/(2b) rounded up to a power of two, as its text says (4 where b = 4). The sum of the two
-// terms is folded into the second Alg. 3 (ADD), which is one pass less than a separate addition.
-// Alg. 3 maps 32/b² whole blocks to a warp: it is not defined for b > 5.
+// Alg. 3 assumes that the threads of a warp run in step, so __syncwarp separates its reduction steps here. α
+// starts at 32/(2b) rounded up to a power of two, as its text says (4 where b = 4). The second Alg. 3 also
+// adds the two terms (ADD), which saves the pass of a separate addition. Alg. 3 maps 32/b² whole blocks to a
+// warp, so it is not defined for b > 5.
 //
 // Bytes moved, per product of one term: Alg. 2 reads and writes 8 q S; Alg. 3 reads the matrix once, x̃ once.
 
@@ -29,7 +29,8 @@ stage_combination(int q, const double* __restrict__ a, const double* __restrict_
 }
 
 #if B * B <= 32
-// o = M x̃ (Alg. 3), or o += M x̃; stages of x̃ lie p numbers apart, of o q: they differ in the off-diagonal part
+// o = M x̃ (Alg. 3), or o += M x̃. The stages of x̃ are p numbers apart, those of o are q apart: p and q
+// differ in the off-diagonal part.
 extern "C" __global__ void __launch_bounds__(THREADS)
 warp_per_block_row(int n, const int* __restrict__ rows, const int* __restrict__ columns,
                    const double* __restrict__ values, const double* __restrict__ xt, int p, int q, int add,

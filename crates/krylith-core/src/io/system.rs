@@ -21,7 +21,8 @@ use crate::{Error, Options, Result};
 /// let plain = SystemMatrix::Matrix(Matrix::Csr(a.clone()));
 /// assert_eq!((plain.rows(), plain.stages()), (2, 1));
 /// let (m, l) = (Bsr::from_csr(&a, 1)?, Bsr::from_csr(&a, 1)?);
-/// let stages = SystemMatrix::Kronecker(KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m, l)?);
+/// let sum = KroneckerSum::new(Dense::identity(3), Dense::identity(3), 0.1, m, l)?;
+/// let stages = SystemMatrix::Kronecker(sum);
 /// assert_eq!((stages.rows(), stages.stages()), (6, 3));
 /// # Ok::<(), krylith::Error>(())
 /// ```
@@ -63,7 +64,8 @@ impl SystemMatrix {
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 4.0)])?;
 /// matrix_market::write(folder.join("A.mtx"), &a)?;
 /// std::fs::write(folder.join("b.txt"), "2\n8\n").unwrap();
-/// std::fs::write(folder.join("system.toml"), "matrix = \"A.mtx\"\nrhs = \"b.txt\"\n[solver]\nrtol = 1e-8\n").unwrap();
+/// let text = "matrix = \"A.mtx\"\nrhs = \"b.txt\"\n[solver]\nrtol = 1e-8\n";
+/// std::fs::write(folder.join("system.toml"), text).unwrap();
 ///
 /// let mut system = read_system(folder.join("system.toml"))?;
 /// let b = system.rhs.take().unwrap();
@@ -107,7 +109,8 @@ impl System {
 /// # Examples
 /// ```
 /// use krylith_core::io::system::SystemFile;
-/// let file = SystemFile::parse("system.toml", "matrix = \"A.mtx\"\nblock = 4\n[solver]\nprecond = \"ildu:fill=1\"\n")?;
+/// let text = "matrix = \"A.mtx\"\nblock = 4\n[solver]\nprecond = \"ildu:fill=1\"\n";
+/// let file = SystemFile::parse("system.toml", text)?;
 /// assert_eq!((file.matrix, file.block), (Some("A.mtx".into()), Some(4)));
 /// assert_eq!(file.solver, "precond=ildu:fill=1".parse()?);
 /// let slip = SystemFile::parse("system.toml", "matrx = \"A.mtx\"\n").unwrap_err();
@@ -145,7 +148,7 @@ pub struct SystemFile {
 /// # Examples
 /// ```
 /// use krylith_core::io::system::SystemFile;
-/// let text = "[kronecker]\nM = \"M.mtx\"\nL = \"L.mtx\"\nblock = 4\ntau = 0.125\nscheme = \"radau-iia-2\"\n";
+/// let text = "[kronecker]\nM = 'M.mtx'\nL = 'L.mtx'\nblock = 4\ntau = 0.125\nscheme = 'radau-iia-2'\n";
 /// let step = SystemFile::parse("system.toml", text)?.kronecker.unwrap();
 /// assert_eq!((step.tau, step.scheme.as_deref()), (0.125, Some("radau-iia-2")));
 /// # Ok::<(), krylith::Error>(())

@@ -352,7 +352,8 @@ impl Default for CbcgOptions {
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::{Outcome, Stop, Precision, matrix::Csr, method::{Cbcg, CbcgOptions}, operator::PointBlock};
-/// let entries: Vec<_> = (0..40).flat_map(|i| [(i, i, 3.0), (i, (i + 1) % 40, -1.0), (i, (i + 39) % 40, -1.0)]).collect();
+/// let row = |i: u32| [(i, i, 3.0), (i, (i + 1) % 40, -1.0), (i, (i + 39) % 40, -1.0)];
+/// let entries: Vec<_> = (0..40).flat_map(row).collect();
 /// let space = Cpu::new(40, 1);
 /// let a = PointBlock::csr(&space, &Csr::from_triplets(40, 40, &entries)?, Precision::F64)?;
 /// let mut cbcg = Cbcg::new(&space, CbcgOptions { steps: 4, ..CbcgOptions::default() })?;

@@ -14,7 +14,9 @@ const MOST_BETWEEN: usize = 8;
 /// use krylith::newton::{Continuation, Stage};
 /// /// Log lines for a cavity at growing Reynolds numbers.
 /// fn tell(done: &Continuation) -> Vec<String> {
-///     let line = |s: &Stage| format!("Re {}: {} in {} steps", s.value, s.report.outcome, s.report.steps.len());
+///     let line = |s: &Stage| {
+///         format!("Re {}: {} in {} steps", s.value, s.report.outcome, s.report.steps.len())
+///     };
 ///     done.stages.iter().map(line).collect()
 /// }
 /// ```

@@ -140,8 +140,14 @@ pub struct NewtonEvent {
 /// struct Root(Bsr); // x² = 2
 /// impl NonlinearSystem for Root {
 ///     fn pattern(&self) -> &Bsr { &self.0 }
-///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> { Ok(f[0] = x[0] * x[0] - 2.0) }
-///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> { Ok(values[0] = 2.0 * x[0]) }
+///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+///         f[0] = x[0] * x[0] - 2.0;
+///         Ok(())
+///     }
+///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+///         values[0] = 2.0 * x[0];
+///         Ok(())
+///     }
 /// }
 /// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
 /// let report = newton.solve(&mut Root(Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?), &mut [1.0])?;
@@ -201,8 +207,14 @@ impl NewtonReport {
 /// # struct Root(Bsr); // x² = 2
 /// # impl NonlinearSystem for Root {
 /// #     fn pattern(&self) -> &Bsr { &self.0 }
-/// #     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> { Ok(f[0] = x[0] * x[0] - 2.0) }
-/// #     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> { Ok(values[0] = 2.0 * x[0]) }
+/// #     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+/// #         f[0] = x[0] * x[0] - 2.0;
+/// #         Ok(())
+/// #     }
+/// #     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+/// #         values[0] = 2.0 * x[0];
+/// #         Ok(())
+/// #     }
 /// # }
 /// # let mut root = Root(Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![0.0])?);
 /// struct Log(Vec<f64>);

@@ -50,7 +50,8 @@ impl<'a> Terms<'a> {
     /// use krylith::{matrix::{Bsr, Csr, Dense}, operator::Terms};
     /// use std::borrow::Cow;
     /// let a = Bsr::from_csr(&Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 1, 4.0)])?, 1)?;
-    /// let two = Terms::new(vec![(Dense::identity(2), Cow::Borrowed(&a)), (Dense::identity(2), Cow::Borrowed(&a))])?;
+    /// let term = (Dense::identity(2), Cow::Borrowed(&a));
+    /// let two = Terms::new(vec![term.clone(), term])?;
     /// assert_eq!((two.terms().len(), two.rows()), (2, 4));
     /// assert!(Terms::new(vec![]).is_err());
     /// # Ok::<(), krylith::Error>(())
@@ -74,7 +75,8 @@ impl<'a> Terms<'a> {
         Ok(Self { terms, halo: None })
     }
 
-    /// The same as one rank's rows of a distributed sum. Block columns from the number of block rows on are its ghosts.
+    /// Returns the same terms as one rank's rows of a distributed sum. Block columns from the number of block
+    /// rows on are its ghosts.
     pub fn with_halo(self, halo: Option<Arc<Halo>>) -> Self {
         Self { halo, ..self }
     }
@@ -257,7 +259,8 @@ pub trait PointBlockSum: Space {
 /// use krylith::device::Cpu;
 /// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock, Space}};
 /// let space = Cpu::new(2, 1);
-/// let mut a = PointBlock::csr(&space, &Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?, Precision::F64)?;
+/// let matrix = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let mut a = PointBlock::csr(&space, &matrix, Precision::F64)?;
 /// let (x, mut y) = (vec![1.0, 2.0], space.vector()?);
 /// a.apply(&space, &x, &mut y)?;
 /// assert_eq!(y, [4.0, 6.0]);

@@ -31,7 +31,12 @@ use std::time::Instant;
 /// use krylith::{Result, device::Cpu, matrix::Csr};
 /// use krylith_core::partition::replicated::Mode;
 /// use std::sync::Arc;
-/// fn multiply<S: SharedRows>(space: &S, comm: &Arc<dyn Communicator>, a: &Csr, x: &[f64]) -> Result<Vec<f64>> {
+/// fn multiply<S: SharedRows>(
+///     space: &S,
+///     comm: &Arc<dyn Communicator>,
+///     a: &Csr,
+///     x: &[f64],
+/// ) -> Result<Vec<f64>> {
 ///     let product = Replicated::new(space, comm, a, Mode::Nz)?;
 ///     let (mut v, mut w, mut y) = (space.vector()?, space.vector()?, vec![0.0; x.len()]);
 ///     space.write(x, &mut v)?;
@@ -40,7 +45,10 @@ use std::time::Instant;
 ///     Ok(y)
 /// }
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (1, 1, 3.0)])?;
-/// let all = Team::run(2, |comm| multiply(&Cpu::new(2, 1), &(comm as Arc<dyn Communicator>), &a, &[1.0, 1.0]))?;
+/// let all = Team::run(2, |comm| {
+///     let comm: Arc<dyn Communicator> = comm;
+///     multiply(&Cpu::new(2, 1), &comm, &a, &[1.0, 1.0])
+/// })?;
 /// assert_eq!(all, [[2.0, 3.0], [2.0, 3.0]]);
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -179,7 +179,8 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     /// use krylith::operator::{LinearOperator, PointBlock, Terms};
     /// use krylith::precond::{BlockJacobi, Multiplicative};
     /// use krylith::{Precision, operator::Space};
-    /// let a = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 4.0)])?)?;
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 0.5), (1, 0, 0.5), (1, 1, 4.0)])?;
+    /// let a = Terms::csr(&a)?;
     /// let space = Cpu::new(2, 1);
     /// let operator = PointBlock::new(&space, &a, Precision::F64, false)?;
     /// let jacobi = || BlockJacobi::new(&space, &a, Precision::F64);

@@ -18,7 +18,12 @@ use crate::{Error, Result};
 /// use krylith::{Precision, memory::Numbers};
 /// use krylith_core::precond::BlockDiagonal;
 /// /// y = D x with blocks of 2, wherever `space` is.
-/// fn multiply<S: BlockDiagonal>(space: &S, blocks: &[f64], x: &S::Vector, y: &mut S::Vector) -> krylith::Result<()> {
+/// fn multiply<S: BlockDiagonal>(
+///     space: &S,
+///     blocks: &[f64],
+///     x: &S::Vector,
+///     y: &mut S::Vector,
+/// ) -> krylith::Result<()> {
 ///     let d = space.prepare_blocks(2, Numbers::from(blocks), Precision::F64)?;
 ///     space.multiply_blocks(&d, x, y)
 /// }

@@ -94,7 +94,8 @@ pub struct TileSpec {
 /// ```
 /// use krylith::precond::PrecondSpec;
 /// use krylith_core::precond::IlduSpec;
-/// assert_eq!("ildu:fill=1".parse::<PrecondSpec>()?, PrecondSpec::Ildu(IlduSpec { fill: 1, ..IlduSpec::default() }));
+/// let ildu = IlduSpec { fill: 1, ..IlduSpec::default() };
+/// assert_eq!("ildu:fill=1".parse::<PrecondSpec>()?, PrecondSpec::Ildu(ildu));
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

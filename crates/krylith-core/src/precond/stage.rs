@@ -50,7 +50,8 @@ sweeps! {
 /// ```
 /// use krylith::precond::IlduOptions;
 /// use krylith_core::precond::StageOptions;
-/// let options = StageOptions { ildu: IlduOptions { fill: 1, ..IlduOptions::default() }, ..StageOptions::default() };
+/// let ildu = IlduOptions { fill: 1, ..IlduOptions::default() };
+/// let options = StageOptions { ildu, ..StageOptions::default() };
 /// # let _ = options;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,7 +77,7 @@ impl Default for StageOptions {
 /// use krylith::matrix::{Bsr, Dense, KroneckerSum};
 /// use krylith::operator::{LinearOperator, Terms, Space};
 /// use krylith_core::partition::Subdomains;
-/// // Two stages of one unknown, B lower triangular: stage after stage is then an exact solve of (I + B) x = b.
+/// // Two stages of one unknown. B is lower triangular, so the preconditioner solves (I + B) x = b exactly.
 /// let one = Bsr::new(1, 1, 1, vec![0, 1], vec![0], vec![1.0])?;
 /// let b = Dense::new(2, 2, vec![1.0, 0.0, 2.0, 3.0])?;
 /// let system = KroneckerSum::new(Dense::identity(2), b, 1.0, one.clone(), one)?;

@@ -35,7 +35,8 @@ use std::ops::Range;
 /// // No x makes row 1 of A x anything but zero.
 /// let floor = diagnosis.floor(&problem, &[0.0, 3.0, 4.0])?.unwrap();
 /// assert_eq!((floor.residual, floor.relative), (3.0, 0.6));
-/// assert_eq!(floor.reason, "row 1 has no nonzero entry, and b is not zero there: no x brings ‖b − A x‖/‖b‖ below 6.0e-1");
+/// let why = "row 1 has no nonzero entry, and b is not zero there: no x brings ‖b − A x‖/‖b‖ below 6.0e-1";
+/// assert_eq!(floor.reason, why);
 /// assert!(diagnosis.floor(&problem, &[1.0, 0.0, 4.0])?.is_none());
 /// # Ok::<(), krylith::Error>(())
 /// ```

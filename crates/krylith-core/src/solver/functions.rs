@@ -64,7 +64,8 @@ impl LinearOperator<Cpu> for Called<'_> {
 /// };
 /// let mut p = |x: &[f64], y: &mut [f64]| Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0));
 /// let (b, mut x) = (vec![1.0; 50], vec![0.0; 50]);
-/// let history = solve_functions(&mut a, Some(&mut p), &b, &mut x, &"method=cg rtol=1e-8".parse()?, &mut ())?;
+/// let options = "method=cg rtol=1e-8".parse::<krylith::Options>()?;
+/// let history = solve_functions(&mut a, Some(&mut p), &b, &mut x, &options, &mut ())?;
 /// assert_eq!(history.outcome, krylith::Outcome::Converged);
 /// assert!((x[0] - 25.0).abs() < 1e-5); // x_i = (i + 1)(50 − i)/2
 /// # Ok::<(), krylith::Error>(())

@@ -1,8 +1,8 @@
 //! Complete solves: the entry points of the command line and of Rust programs.
 //!
 //! A [`Solver`] settles the options, picks a device, and distributes block rows to its GPUs, each driven by
-//! its own thread. It then lists the attempts to make (`fallbacks`), and each solve makes as many of them as it
-//! needs (`attempt`).
+//! its own thread. It then lists the attempts to make (`fallbacks`), and each solve makes as many of them as
+//! it needs (`attempt`).
 //!
 //! [`solve`] is for a single solve, [`Solver`] for many; [`Solution`] describes the result of a solve. Before
 //! a solve, [`Diagnosis`] reports defects of a system, [`Plan`] the attempts that would be made, and

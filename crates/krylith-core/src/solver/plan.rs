@@ -53,11 +53,12 @@ pub struct Plan {
 /// use krylith::{Problem, matrix::Csr, solver::Plan};
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
 /// let problem = Problem::csr(&a)?;
-/// let plan = Plan::of(&problem, &problem.diagnosis()?, &"method=gmres:restart=5 precond=jacobi device=cpu".parse()?)?;
+/// let options = "method=gmres:restart=5 precond=jacobi device=cpu".parse::<krylith::Options>()?;
+/// let plan = Plan::of(&problem, &problem.diagnosis()?, &options)?;
 /// for attempt in &plan.attempts {
 ///     println!("{}: {} bytes", attempt.name, attempt.memory.total());
 /// }
-/// assert_eq!(plan.attempts.len(), 1); // all is said
+/// assert_eq!(plan.attempts.len(), 1); // method and preconditioner are given
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

@@ -46,8 +46,9 @@ impl<'a> Solver<'a> {
 }
 
 impl<'s, 'v> Request<'s, '_, 'v> {
-    /// Reports progress to an observer: every iteration on a CPU, every cycle or batch of iterations on a GPU,
-    /// and the last iteration. The observer may end the solve; after the last iteration its answer is ignored.
+    /// Reports progress to an observer: every iteration on a CPU, every cycle or batch of iterations on a
+    /// GPU, and the last iteration. The observer may end the solve. After the last iteration its answer is
+    /// ignored.
     pub fn observer(self, observer: &'v mut (dyn Observer + Send)) -> Self {
         Self { observer: Some(observer), ..self }
     }
@@ -128,8 +129,8 @@ impl Observer for Reported<'_> {
     }
 }
 
-/// Solves, and reports the last iteration too: methods ask an observer whether to continue, so they do not call
-/// it after the last one.
+/// Solves, and reports the last iteration too: methods ask an observer whether to continue, so they do not
+/// call it after the last one.
 fn observed(
     solver: &mut Solver,
     b: Numbers,

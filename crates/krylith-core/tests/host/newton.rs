@@ -260,8 +260,8 @@ fn the_linear_solver_stays_while_the_pattern_does() {
 
 #[test]
 fn continuation_puts_values_between_where_newton_fails() {
-    // The solution is x = p, and F is NaN unless x is within a factor of three of p: Newton's method fails from
-    // farther away.
+    // The solution is x = p. F is NaN unless x is within a factor of three of p, so Newton's method fails
+    // from farther away.
     struct Near(f64, Bsr, f64);
     impl NonlinearSystem for Near {
         fn pattern(&self) -> &Bsr {

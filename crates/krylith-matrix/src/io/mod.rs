@@ -296,7 +296,8 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array> {
 /// ```
 /// # let path = std::env::temp_dir().join(format!("krylith-doc-vector-{}.txt", std::process::id()));
 /// std::fs::write(&path, "1 10\n2 20\n").unwrap();
-/// assert_eq!(krylith_matrix::io::read_vector_of(&path, 2)?.shape(), [2, 2]); // two right-hand sides of two unknowns
+/// // Two right-hand sides of two unknowns.
+/// assert_eq!(krylith_matrix::io::read_vector_of(&path, 2)?.shape(), [2, 2]);
 /// # std::fs::remove_file(&path).ok();
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -18,7 +18,8 @@ use crate::{Error, Result};
 /// // One tetrahedron, its pressure and its velocity.
 /// let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 /// let (p, u) = ([0.0, 1.0, 2.0, 3.0], [[0.0, 0.0, 1.0]; 4]);
-/// write(&path, &points, &[[0, 1, 2, 3]], &[("pressure", Values::Scalar(&p)), ("velocity", Values::Vector(&u))])?;
+/// let fields = [("pressure", Values::Scalar(&p)), ("velocity", Values::Vector(&u))];
+/// write(&path, &points, &[[0, 1, 2, 3]], &fields)?;
 /// assert!(std::fs::read(&path).is_ok_and(|file| file.starts_with(b"<?xml")));
 /// # std::fs::remove_file(&path).ok();
 /// # Ok::<(), krylith::Error>(())

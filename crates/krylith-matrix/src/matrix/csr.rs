@@ -22,7 +22,8 @@ use crate::{Error, Result};
 /// let a = Csr::from_triplets(3, 3, &entries)?;
 /// assert_eq!(a.row(1), (&[0, 1, 2][..], &[-1.0, 2.0, -1.0][..]));
 /// // The same from arrays that an application has.
-/// let b = Csr::new(3, 3, vec![0, 2, 5, 7], vec![0, 1, 0, 1, 2, 1, 2], vec![2.0, -1.0, -1.0, 2.0, -1.0, -1.0, 2.0])?;
+/// let (row_ptr, columns) = (vec![0, 2, 5, 7], vec![0, 1, 0, 1, 2, 1, 2]);
+/// let b = Csr::new(3, 3, row_ptr, columns, vec![2.0, -1.0, -1.0, 2.0, -1.0, -1.0, 2.0])?;
 /// assert_eq!(a, b);
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -9,9 +9,11 @@ use rayon::prelude::*;
 /// # Examples
 /// ```
 /// use krylith::matrix::{Bsr, Csr, Shape};
-/// let a = Csr::from_triplets(3, 3, &[(0, 0, 2.0), (0, 1, -1.0), (1, 0, -0.5), (1, 1, 2.0), (0, 2, 1.0), (2, 2, 1.0)])?;
+/// let entries = [(0, 0, 2.0), (0, 1, -1.0), (1, 0, -0.5), (1, 1, 2.0), (0, 2, 1.0), (2, 2, 1.0)];
+/// let a = Csr::from_triplets(3, 3, &entries)?;
 /// let shape = Shape::of(&Bsr::from_csr(&a, 1)?);
-/// assert_eq!((shape.entries, shape.alone, shape.mismatch), (6, 1, 0.5)); // (0, 2) is alone; −1 and −½ differ by half
+/// // (2, 0) is absent; −1 and −½ differ by half.
+/// assert_eq!((shape.entries, shape.alone, shape.mismatch), (6, 1, 0.5));
 /// assert_eq!((shape.bandwidth, shape.dominant_rows), (2, 3));
 /// assert!(!shape.is_symmetric());
 /// # Ok::<(), krylith::Error>(())

@@ -217,7 +217,8 @@ pub const STEPS: usize = 12;
 /// let t = machine.poisson([1280, 1280, 4608], Method::Cg, 12, 1024)?;
 /// assert_eq!(t.boxes, [8, 8, 16]); // those with the least surface
 /// assert!(t.total(true) < t.total(false)); // with overlap, and without
-/// assert!((t.total(false) - t.total(true) - (t.halo - t.exposed)).abs() < 1e-15); // by what of the halo is hidden
+/// // They differ by the hidden part of the halo.
+/// assert!((t.total(false) - t.total(true) - (t.halo - t.exposed)).abs() < 1e-15);
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -53,7 +53,8 @@ impl Default for PhaseOptions {
 /// # Examples
 /// ```
 /// use krylith_problems::multiphase::{PhaseOptions, Phases};
-/// let phases = Phases::new([16, 8, 32], [1.0; 3], PhaseOptions { bubbles: 0, columns: 0, ..PhaseOptions::default() });
+/// let options = PhaseOptions { bubbles: 0, columns: 0, ..PhaseOptions::default() };
+/// let phases = Phases::new([16, 8, 32], [1.0; 3], options);
 /// let bottom = phases.fractions([8, 4, 0]);
 /// assert!((bottom.iter().sum::<f64>() - 1.0).abs() < 1e-12); // shares of gas, liquid and solid
 /// assert!(bottom[1] > 0.99 && phases.density(bottom) > 990.0); // liquid, a thousand times as dense as gas

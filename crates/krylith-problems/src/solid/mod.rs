@@ -37,11 +37,13 @@ const CHUNK: usize = 1024;
 /// ```
 /// use krylith_problems::{solid::{Material, Solid}, ventricle::mesh};
 /// let mesh = mesh(500)?;
-/// let (n, volume, fibres) = (mesh.points().len(), mesh.volume(), vec![[0.0, 0.0, 1.0]; mesh.tetrahedra().len()]);
+/// let (n, volume) = (mesh.points().len(), mesh.volume());
+/// let fibres = vec![[0.0, 0.0, 1.0]; mesh.tetrahedra().len()];
 /// let free = Solid::new(mesh, Material::default(), fibres, vec![None; n])?; // nothing is held
 /// let moved = [1.0, 2.0, 3.0].repeat(n); // as a whole
 /// assert!((free.deformed_volume(&moved) / volume - 1.0).abs() < 1e-9);
-/// assert!(free.energy(&moved).abs() < 1e-9 * Material::default().kappa * volume); // a rigid motion takes none
+/// // A rigid motion needs no energy.
+/// assert!(free.energy(&moved).abs() < 1e-9 * Material::default().kappa * volume);
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -62,7 +62,8 @@ const PASS_ON: Duration = Duration::from_millis(100);
 /// let (first, n) = (comm.rank() as u32, comm.size());
 /// let own = Csr::from_triplets(1, n, &[(0, first, 2.0)])?; // one row a rank; columns are global
 /// let mut x = [0.0];
-/// Solver::new(Problem::distributed_csr(comm, &own, Some(1))?, &"device=cpu".parse()?)?.solve(&[4.0], &mut x)?;
+/// let problem = Problem::distributed_csr(comm, &own, Some(1))?;
+/// Solver::new(problem, &"device=cpu".parse()?)?.solve(&[4.0], &mut x)?;
 /// assert!((x[0] - 2.0).abs() < 1e-5);
 /// # Ok::<(), krylith::Error>(())
 /// ```

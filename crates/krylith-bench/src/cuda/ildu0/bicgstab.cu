@@ -1,8 +1,11 @@
-// Vector updates and scalars of BiCGSTAB preconditioned from the right, around cuBLAS's dots and cuSPARSE's products:
-// one pass an update instead of an axpy a term, scalars that stay on the device.
+// Vector updates and scalars of BiCGSTAB with right preconditioning; cuBLAS computes the dot products and
+// cuSPARSE the matrix products. Each update is one pass instead of an axpy per term, and the scalars stay on
+// the device.
 //
-// Constants: THREADS threads a block. Vectors of n numbers lie on 8-byte boundaries and belong to the caller; `s` holds
-// the scalars, by the names below. Bytes moved, in vectors of n numbers: direction 4, half 3, finish 7.
+// Constants: THREADS threads per block. The caller owns the vectors of n numbers, aligned to 8 bytes. `s`
+// holds the scalars, by the names below.
+//
+// Bytes moved, in vectors of n numbers: direction 4, half_step 3, finish 7.
 
 enum { RHO, RHO_BEFORE, SHADOW_V, TS, TT, RR, ALPHA, BETA, OMEGA };
 

@@ -2,26 +2,31 @@
 //
 //   dag_ec_no_lds        x = D⁻¹ (I + L)⁻¹ b, edges, vector in global memory, rows divided level by level
 //   dag_ec_lds           the same with the vector in shared memory
-//   dag_ec_lds_ud        the same with a unit diagonal, all rows divided at the end; also the LD of dag_ec_ILD_U0
+//   dag_ec_lds_ud        the same, unit diagonal, all rows divided at the end; also the LD of dag_ec_ILD_U0
 //   dag_ec_U0            x = (I + U)⁻¹ b, edges: the U of dag_ec_ILD_U0
 //   dag_ec_ILDU0_fused   x = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ b, edges
 //   dag_vc_ILDU0_fused   the same, a thread a row: always the same order of summation
 //
-// Constants: B block size, THREADS threads a block. One thread block a subdomain; the vector in shared memory takes
-// (rows of the largest subdomain)·B numbers, sized at the launch.
+// Constants: B block size, THREADS threads per block. Each subdomain has one thread block. The vector in
+// shared memory has (rows of the largest subdomain)·B numbers; the launch sets its size.
 //
-// Arrays, each held by the caller: first[s] row of a subdomain; levels[s] its first level; row_ptr[l] first of a level
-// in rows (16-bit, within the subdomain); entry_ptr[q], columns (16-bit): the entries of the row at place q of rows;
-// edge_ptr[l], pairs (row·2¹⁶ + column): the entries of a level; blocks row-major, in the order of the entries;
-// inverse: D⁻¹ by row. For dag_ec_no_lds and dag_ec_lds the triangle is (I + L) D without its diagonal.
+// Arrays, all owned by the caller. Rows and columns are 16-bit numbers within the subdomain.
+//   first[s]             first row of subdomain s
+//   levels[s]            its first level
+//   row_ptr[l]           position in `rows` of the first row of level l
+//   entry_ptr[q]         first entry of the row at position q of `rows`; `columns` has the columns of entries
+//   edge_ptr[l]          first entry of level l; `pairs` has row·2¹⁶ + column of entries
+//   values               blocks in the order of the entries, row-major
+//   inverse              D⁻¹ by row
+// For dag_ec_no_lds and dag_ec_lds the triangle is (I + L) D without its diagonal.
 //
-// What had to be settled: the text does not say how a thread finds the row of its entry, nor in what order entries lie.
-// Here they lie in the order of the levels, each with its row and column in 4 bytes, and a level's first entries of all
-// rows come before the second ones, so that atomics of a warp seldom meet. A block is read whole by its thread, as the
-// text says for BSR.
+// The paper leaves open how a thread finds the row of its entry, and the order of the entries. Here entries
+// are in the order of levels, each with its row and column in 4 bytes. Within a level, the first entries of
+// all rows precede their second entries, so atomics of a warp seldom collide. A thread reads a whole block,
+// as the paper says for BSR.
 //
-// Bytes moved: every array that is named in a kernel's list once, b and x once; where a kernel uses no shared memory
-// for the vector, also every gather and atomic, which caches may or may not hold.
+// Bytes moved: each array argument of a kernel once, b and x once. Without shared memory for the vector, also
+// each gather and atomic, unless a cache serves it.
 
 // v[i] = inverse · v[i]
 __device__ __forceinline__ void divide(double* v, int i, const double* __restrict__ inverse, size_t row) {
@@ -37,7 +42,8 @@ __device__ __forceinline__ void divide(double* v, int i, const double* __restric
     }
 }
 
-// Level after level, all its edges at once: v[row] −= block · v[column]; with rows, each is divided before the next level
+// For each level, v[row] −= block · v[column] over all its edges at once. DIVIDE divides the rows of a level
+// before the next one.
 template <bool DIVIDE>
 __device__ __forceinline__ void edges(double* v, int level, int last, const int* __restrict__ edge_ptr,
                                       const unsigned* __restrict__ pairs, const double* __restrict__ values,

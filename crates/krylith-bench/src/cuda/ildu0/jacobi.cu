@@ -1,7 +1,9 @@
 // Point Jacobi of a point-block matrix: the inverse of its diagonal, and a product with it.
 //
-// Constants: B rows of a block, THREADS threads a block of threads. Rows of blocks begin at `row_ptr`, block p stands in block
-// column `columns[p]` and has B² numbers, by rows or by columns. Bytes moved by `multiply`: 3 vectors of n numbers.
+// Constants: B block size, THREADS threads per thread block. Block rows begin at `row_ptr`. Block p is in
+// block column `columns[p]` and has B² numbers, by rows or by columns.
+//
+// Bytes moved by `multiply`: 3 vectors of n numbers.
 
 // d[i] = 1 / a[i][i]; infinite where there is none or it is zero. A thread a scalar row.
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -1,13 +1,14 @@
 // Levels of a triangle's rows, all subdomains at once (Alg. 4.2).
 //
-// Constants: THREADS threads a block; UPPER 0 or 1, which triangle. One thread block a subdomain. `columns` are 32-bit
-// and count in the whole matrix, as in the CSR arrays that the factorisation works on. `marked` takes a byte a row of
-// the largest subdomain in shared memory, sized at the launch; `level` is the paper's hmap.
+// Constants: THREADS threads per block; UPPER is 1 for the upper triangle, 0 for the lower one. Each
+// subdomain has one thread block. `columns` are 32-bit columns of the whole matrix, as in the CSR arrays of
+// the factorisation. `marked` has one byte in shared memory per row of the largest subdomain; the launch sets
+// its size. `level` is the paper's hmap.
 //
-// What had to be settled: a row is promoted when all it needs have a level below the present one, so that a promotion in
-// the same round is never seen; Alg. 4.2's comparison with "level" says the same.
+// A row gets the present level if all rows that it needs have a lower one. So it never sees a level that was
+// assigned in the same round. The comparison with "level" in Alg. 4.2 says the same.
 //
-// Bytes moved: row pointers and columns once a level, unless a cache holds them; a level a row.
+// Bytes moved: row pointers and columns once per level, unless a cache holds them; one level per row.
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 assign_levels(const int* __restrict__ first, const int* __restrict__ row_ptr, const int* __restrict__ columns,

@@ -1,15 +1,19 @@
 // The lower triangular solve that waits for single rows (Alg. 4.1, "spin_loop_lds"): x = D⁻¹ (I + L)⁻¹ b.
 //
-// Constants: B block size, THREADS threads a block. One thread block a subdomain, one warp a row, one lane a block of
-// the row; sums of a row in shared memory, (rows of the largest subdomain)·B numbers, sized at the launch.
-// The triangle is stored with its diagonal as the paper's ILU0: L̂ = (I + L) D, CSR or BSR, blocks row-major. Columns
-// are 16-bit and count within the subdomain; the diagonal's inverse is kept apart.
+// Constants: B block size, THREADS threads per block. Each subdomain has one thread block, each row one warp,
+// and each block of the row one lane. The sums of rows are in shared memory: (rows of the largest
+// subdomain)·B numbers; the launch sets the size.
 //
-// What had to be settled: rows go to warps in turn, so that what a warp waits for is always under way; the flags hold
-// the number of the launch, so that nothing clears them in between; x passes from warp to warp by a release and an
-// acquire within the block, which the text calls atomic_store and atomic_load.
+// The triangle is stored with its diagonal as the paper's ILU0: L̂ = (I + L) D in CSR or BSR, blocks
+// row-major. Columns are 16-bit numbers within the subdomain. The inverse of the diagonal is a separate
+// array.
 //
-// Bytes moved: the triangle, its columns and row pointers, the inverse diagonal; b, x; a flag a row read and written.
+// The paper leaves three choices open. Rows go to warps in turn, so a warp only waits for rows in progress.
+// The flags hold the number of the launch, so no kernel has to clear them. x passes from warp to warp by a
+// release and an acquire within the block; the paper says atomic_store and atomic_load.
+//
+// Bytes moved: the triangle, its columns and row pointers, the inverse diagonal, b and x; one flag per row is
+// read and written.
 
 __device__ __forceinline__ unsigned acquire(const unsigned* p) {
     unsigned value;

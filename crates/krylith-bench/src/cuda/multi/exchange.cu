@@ -1,7 +1,7 @@
-// What the baselines run before and after messages between GPUs.
+// Kernels of the baselines before and after messages between GPUs.
 //
-// No macros. Vectors lie stage after stage, q numbers each. Pointers are of f64 and 32-bit integers, owned by the
-// caller; a thread an entry.
+// No macros. Vectors are stored stage after stage, q numbers each. The caller owns the arrays, of f64 and of
+// 32-bit integers. Each entry has a thread.
 //
 // Bytes moved, l numbers: parallel_buffering 16 l and the index array; gather and scatter 20 l.
 

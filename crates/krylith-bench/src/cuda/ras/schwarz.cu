@@ -1,8 +1,10 @@
-// What stands around the vendor's factors of subdomain matrices: values gathered into the filled pattern, and vectors gathered
-// into the order of subdomains and back.
+// Gathers for the vendor's factors of subdomain matrices: values into the filled pattern, and vectors into
+// the order of subdomains and back.
 //
-// Constants: B rows of a block, THREADS threads a block of threads. Bytes: `gather_values` reads what is stored and 4 an entry, and
-// writes all entries; `gather_nodes` reads and writes a vector, and reads 4 a node.
+// Constants: B block size, THREADS threads per thread block.
+//
+// Bytes moved: `gather_values` reads the stored values and 4 bytes per entry, and writes all entries.
+// `gather_nodes` reads and writes a vector, and reads 4 bytes per node.
 
 #define FILL 0xFFFFFFFFu
 

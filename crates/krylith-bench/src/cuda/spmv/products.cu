@@ -1,13 +1,14 @@
-// Products y = A x of CSR matrices as they were published, for comparison: 64-bit row pointers, 32-bit columns, f64.
-// Each reads 12 bytes an entry, 8 to 16 a row, and x by columns; each writes y once.
+// Published products y = A x of CSR matrices, for comparison: 64-bit row pointers, 32-bit columns, f64. Each
+// reads 12 bytes per entry, 8 to 16 per row, and x by columns; each writes y once.
 //
-//   csr_vector       Bell and Garland 2009, as in CUSP: WIDTH threads a row.
-//   merge_*          Merrill and Garland 2016: as many row ends and entries for every thread, ITEMS each; what a block has of its last
-//                    row is added afterwards.
-//   adaptive         Greathouse and Daga 2014, 2015: blocks of whole rows with at most PIECE entries go through shared memory, longer
-//                    rows have blocks of their own, and from GIANT entries on several, which add up by atomics.
+//   csr_vector       Bell and Garland 2009, as in CUSP: WIDTH threads per row.
+//   merge_*          Merrill and Garland 2016: each thread takes ITEMS row ends and entries. A block's part
+//                    of its last row is added afterwards.
+//   adaptive         Greathouse and Daga 2014, 2015: whole rows with at most PIECE entries in total share a
+//                    block and its shared memory. A longer row has a block to itself. A row of more than
+//                    GIANT entries has several, which add their sums by atomics.
 //
-// WIDTH: threads a row of csr_vector. ITEMS: row ends and entries a thread of merge_product.
+// WIDTH: threads per row of csr_vector. ITEMS: row ends and entries per thread of merge_product.
 typedef long long i64;
 #define VECTOR_THREADS 256
 #define MERGE_THREADS 128

@@ -31,7 +31,11 @@ const TIMED: sys::CUevent_flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
 /// # Examples
 /// ```
 /// match krylith_core::device::cuda::devices() {
-///     Ok(all) => all.iter().for_each(|gpu| println!("cuda:{} {} {} GiB", gpu.ordinal, gpu.name, gpu.memory >> 30)),
+///     Ok(all) => {
+///         for gpu in all {
+///             println!("cuda:{} {} {} GiB", gpu.ordinal, gpu.name, gpu.memory >> 30);
+///         }
+///     }
 ///     Err(why) => println!("{why}"), // no driver, an old one, or no GPU, and what to do about it
 /// }
 /// ```

@@ -20,7 +20,8 @@ const CAPACITY: usize = 4096;
 /// # Examples
 /// ```
 /// use krylith_core::device::cuda::Transport;
-/// assert_eq!(Transport::default(), Transport::Auto); // KRYLITH_TRANSPORT=peers or nccl asks a solver for one of them
+/// // KRYLITH_TRANSPORT=peers or nccl selects one of the others for a solver.
+/// assert_eq!(Transport::default(), Transport::Auto);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {

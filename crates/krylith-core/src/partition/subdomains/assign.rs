@@ -22,7 +22,8 @@ use std::borrow::Cow;
 /// use krylith_core::partition::{SubdomainCut, SubdomainSpec, of_whole};
 /// let diagonal: Vec<_> = (0..10).map(|i| (i, i, 1.0)).collect();
 /// let terms = Terms::csr(&Csr::from_triplets(10, 10, &diagonal)?)?;
-/// let (subdomains, _why) = of_whole(&terms, None, None, SubdomainSpec { cut: SubdomainCut::Runs, rows: 5 })?;
+/// let spec = SubdomainSpec { cut: SubdomainCut::Runs, rows: 5 };
+/// let (subdomains, _why) = of_whole(&terms, None, None, spec)?;
 /// assert_eq!(subdomains.count(), 2);
 /// # Ok::<(), krylith::Error>(())
 /// ```

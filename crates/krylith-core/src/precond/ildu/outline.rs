@@ -12,7 +12,8 @@ use crate::operator::TermValues;
 /// use krylith::precond::{Ildu, IlduOptions};
 /// use krylith::{matrix::Csr, operator::Terms};
 /// use krylith_core::partition::Subdomains;
-/// let a = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0), (1, 2, 1.0), (2, 2, 4.0)])?;
+/// let entries = [(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 4.0), (1, 2, 1.0), (2, 2, 4.0)];
+/// let a = Csr::from_triplets(3, 3, &entries)?;
 /// let cut = Subdomains::from_labels(&[0, 0, 1], 2)?; // rows 0 and 1, row 2
 /// let ildu = Ildu::new(&Cpu::new(3, 1), &Terms::csr(&a)?, &cut, IlduOptions::default())?;
 /// let outline = ildu.outline();

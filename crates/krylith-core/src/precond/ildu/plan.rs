@@ -29,7 +29,8 @@ use std::ops::Range;
 /// let terms = Terms::csr(&a)?;
 /// let plan = Plan::new(&terms, &Subdomains::whole(2), 0)?;
 /// assert_eq!((plan.count(), plan.entries()), (1, 4));
-/// let ildu = Ildu::with_plan(&Cpu::new(2, 1), &terms, plan.into(), IlduOptions::default())?; // analyses nothing
+/// // The plan makes another analysis unnecessary.
+/// let ildu = Ildu::with_plan(&Cpu::new(2, 1), &terms, plan.into(), IlduOptions::default())?;
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,8 @@
 //! dense, and partial pivoting may make them so. Without it,
 //!
 //! ```text
-//! A = [A₁₁ A₁₂; A₂₁ A₂₂],   S = A₂₂ − A₂₁ A₁₁⁻¹ A₁₂,   x₂ = S⁻¹ (b₂ − A₂₁ A₁₁⁻¹ b₁),   x₁ = A₁₁⁻¹ b₁ − A₁₁⁻¹ A₁₂ x₂,
+//! A = [A₁₁ A₁₂; A₂₁ A₂₂],         S = A₂₂ − A₂₁ A₁₁⁻¹ A₁₂,
+//! x₂ = S⁻¹ (b₂ − A₂₁ A₁₁⁻¹ b₁),   x₁ = A₁₁⁻¹ b₁ − A₁₁⁻¹ A₁₂ x₂,
 //! ```
 //!
 //! where the order of A₂₂ is the number of dense rows. A₁₁ alone may be singular although A is not. An

@@ -57,7 +57,8 @@ const ROUNDING: f64 = 1e-12;
 /// let a = Terms::csr(&Csr::from_triplets(n, n, &entries)?)?;
 /// let p = Multilevel::new(&Cpu::new(n, 1), &a, MultilevelOptions::default())?;
 /// for (number, level) in p.levels().iter().enumerate() {
-///     println!("{number}: {} nodes, {} entries, solved directly: {}", level.nodes(), level.entries(), level.is_direct());
+///     let (nodes, entries, direct) = (level.nodes(), level.entries(), level.is_direct());
+///     println!("{number}: {nodes} nodes, {entries} entries, solved directly: {direct}");
 /// }
 /// assert_eq!((p.levels()[0].nodes(), p.levels()[0].entries()), (n, 3 * n));
 /// # Ok::<(), krylith::Error>(())

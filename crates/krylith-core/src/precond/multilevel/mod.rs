@@ -59,8 +59,9 @@ const STALLED: f64 = 0.8;
 /// # Examples
 /// ```
 /// use krylith_core::precond::{CoarsenKind, Coarsening};
-/// let smoothed = Coarsening { strength: 0.1, ..Coarsening::of(CoarsenKind::Aggregation { smoothed: true }) };
-/// assert_eq!((smoothed.truncate, smoothed.aggressive), (4, 0)); // what is taken where nothing is said
+/// let kind = CoarsenKind::Aggregation { smoothed: true };
+/// let smoothed = Coarsening { strength: 0.1, ..Coarsening::of(kind) };
+/// assert_eq!((smoothed.truncate, smoothed.aggressive), (4, 0)); // the defaults
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Coarsening {

@@ -28,7 +28,8 @@ pub const FILL: u32 = u32::MAX;
 /// let chain = [(0, 0, 2.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 2.0)];
 /// let terms = Terms::csr(&Csr::from_triplets(2, 2, &chain)?)?;
 /// let halves = Subdomains::from_labels(&[0, 1], 2)?;
-/// let plan = SchwarzPlan::new(&Solo, &terms, None, &halves, SchwarzPattern { overlap: 1, ..SchwarzPattern::default() })?;
+/// let pattern = SchwarzPattern { overlap: 1, ..SchwarzPattern::default() };
+/// let plan = SchwarzPlan::new(&Solo, &terms, None, &halves, pattern)?;
 /// assert_eq!((plan.count(), plan.rows()), (2, 4)); // each half has both rows
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -7,7 +7,7 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 
-/// Returns an error if a later attempt would not fit in `allocate` bytes, which were free before the first one.
+/// Returns an error if a later attempt would not fit in `room` bytes, which were free before the first one.
 ///
 /// The exact fill is known only after a factorisation that takes the memory, so the estimate is on the large
 /// side.
@@ -40,7 +40,8 @@ pub(crate) fn too_large(
 /// use krylith::{Options, matrix::Csr, operator::Terms};
 /// use krylith_core::solver::Memory;
 /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
-/// let memory = Memory::of(&Terms::csr(&a)?, &"gmres:restart=30".parse()?, &"jacobi".parse()?, &Options::new());
+/// let options = Options::new();
+/// let memory = Memory::of(&Terms::csr(&a)?, &"gmres:restart=30".parse()?, &"jacobi".parse()?, &options);
 /// assert_eq!((memory.basis, memory.preconditioner), (2 * 30 * 8, 2 * 16));
 /// # Ok::<(), krylith::Error>(())
 /// ```

@@ -9,7 +9,8 @@ use nalgebra_sparse::{CscMatrix, CsrMatrix};
 /// use krylith::matrix::Csr;
 /// use nalgebra_sparse::{CooMatrix, CsrMatrix};
 ///
-/// let entries = CooMatrix::try_from_triplets(2, 2, vec![0, 0, 1], vec![0, 1, 1], vec![4.0, 1.0, 2.0]).unwrap();
+/// let (rows, columns) = (vec![0, 0, 1], vec![0, 1, 1]);
+/// let entries = CooMatrix::try_from_triplets(2, 2, rows, columns, vec![4.0, 1.0, 2.0]).unwrap();
 /// let a = Csr::try_from(&CsrMatrix::from(&entries))?;
 /// assert_eq!(a.get(0, 1), 1.0);
 /// # Ok::<(), krylith::Error>(())
