@@ -46,7 +46,7 @@ sweeps! {
 /// let terms = Terms::csr(&Csr::from_triplets(2, 2, &[(0, 0, 1048576.0), (1, 1, 1.0)])?)?;
 /// let scaling = Scaling::find(&terms, &Solo)?;
 /// let scaled = scaling.scaled(&terms)?;
-/// let values = scaled.terms[0].1.values();
+/// let values = scaled.terms()[0].1.values();
 /// assert_eq!(values[0], values[1]); // powers of two: nothing is rounded
 /// # Ok::<(), krylith::Error>(())
 /// ```
