@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
 pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer", "multilevel"];
 
-/// What `auto` picks, beside every way that it might have: the rules of `solver/ladder/rules.rs` measured
+/// What `auto` picks, beside every way that it might have: the rules of `solver/fallbacks/rules.rs` measured
 /// again. Systems are hard ones, and those of each kind at a size that one core solves in a second.
 const AUTO: (&str, &[&str]) = (
     "auto",

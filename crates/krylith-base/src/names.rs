@@ -123,7 +123,7 @@ pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     };
     let near = || {
         let distance = |name: &str| strsim::damerau_levenshtein(&wanted, &plain(name));
-        // One typing error in three messages; none in two, or every name would be close.
+        // One typing error in three letters; none in two, or every name would be close.
         let most = wanted.chars().count() / 3;
         known.iter().copied().map(|name| (distance(name), name)).filter(|d| d.0 <= most).min().map(|d| d.1)
     };
@@ -135,7 +135,7 @@ pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     by_us().or_else(elsewhere).or_else(near).or_else(begun)
 }
 
-/// The messages and digits of a name, in lower case.
+/// The letters and digits of a name, in lower case.
 #[doc(hidden)]
 pub fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()

@@ -2,17 +2,17 @@
 
 use krylith_core::operator::Structure;
 
-/// Returns a line for each row of the block: a message for each distinct stored number, a dot for a number
+/// Returns a line for each row of the block: a letter for each distinct stored number, a dot for a number
 /// that is zero in every block.
 pub fn picture(structure: &Structure) -> Vec<String> {
-    let message = |slot: Option<usize>| match slot {
+    let letter = |slot: Option<usize>| match slot {
         None => '.',
         Some(g) if g < 26 => (b'a' + g as u8) as char,
         Some(g) if g < 52 => (b'A' + (g - 26) as u8) as char,
         Some(_) => '*',
     };
-    let messages: Vec<String> = structure.term(0).map(|slot| message(slot).to_string()).collect();
-    messages.chunks(structure.block.max(1)).map(|row| row.join(" ")).collect()
+    let letters: Vec<String> = structure.term(0).map(|slot| letter(slot).to_string()).collect();
+    letters.chunks(structure.block.max(1)).map(|row| row.join(" ")).collect()
 }
 
 #[cfg(test)]

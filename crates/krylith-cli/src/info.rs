@@ -134,7 +134,7 @@ fn structure(a: &Bsr) -> Vec<String> {
             inside.term(0).filter(Option::is_none).count()
         ));
         if !inside.is_dense() {
-            lines.push("(a message for places that are equal in every block, a dot for zero)".into());
+            lines.push("(a letter for places that are equal in every block, a dot for zero)".into());
             lines.extend(picture(&inside).iter().map(|row| format!("  {row}")));
         }
     }

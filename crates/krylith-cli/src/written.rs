@@ -1,5 +1,5 @@
-//! What is written from declarations: the guide's lists and Python's types. Tests compare them with the declarations, and
-//! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes them anew.
+//! What is written from declarations: the guide's lists and Python's types. Tests compare them with the
+//! declarations, and `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes them anew.
 
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};
 use std::path::Path;
@@ -24,7 +24,8 @@ pub fn wrapped(item: &str) -> String {
     lines + "\n"
 }
 
-/// Compares a file of the repository with what it should be, or writes it. A published package has no repository.
+/// Compares a file of the repository with what it should be, or writes it. A published package has no
+/// repository.
 fn file(name: &str, wanted: impl FnOnce(&str) -> String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("xtask").is_dir() {

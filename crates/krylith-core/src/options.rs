@@ -1,11 +1,12 @@
 //! Options of a solve: one struct, which is also a line of text.
 //!
-//! Each option is declared once, below. Its field, parsing, printing and merging come from that line, and so do the
-//! command's flag, Python's keyword, the key in C and the rows of the guide. After a change,
+//! Each option is declared once, below. Its field, parsing, printing and merging come from that line, and so
+//! do the command's flag, Python's keyword, the key in C and the rows of the guide. After a change,
 //! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the guide and Python's types anew.
 //!
-//! An option that is not given is `None`. The solver then decides, or the options that these are merged with do: the
-//! command line comes before the section `[solver]` of a file, and both before the defaults ([`Options::or`]).
+//! An option that is not given is `None`. The solver then decides, or the options that these are merged with
+//! do: the command line comes before the section `[solver]` of a file, and both before the defaults
+//! ([`Options::or`]).
 
 mod declare;
 mod device;
@@ -43,11 +44,13 @@ options! {
     /// Options of a [`Solver`](crate::Solver).
     ///
     /// # Examples
-    /// As text they are `key=value` pairs, separated by spaces; options of a method and of a preconditioner follow its name:
+    /// As text they are `key=value` pairs, separated by spaces; options of a method and of a preconditioner
+    /// follow its name:
     ///
     /// ```
     /// use krylith::Options;
-    /// let options: Options = "method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1".parse()?;
+    /// let text = "method=gmres:restart=50 precond=ildu:fill=1 rtol=1e-8 device=cuda:0,1";
+    /// let options: Options = text.parse()?;
     /// assert_eq!(options.restart, Some(50));
     /// assert_eq!(options.to_string().parse::<Options>()?, options);
     /// // What one leaves open the other may say.
@@ -116,8 +119,8 @@ options! {
          the residual that is compared with the tolerance. `f32` halves the memory traffic.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if the entries fill most of at most 32 diagonals",
-        "Storage of a scalar matrix for products: `csr` by rows, `dia` by diagonals, one half of them if \
-         the matrix is symmetric, `dia-full` all diagonals.";
+        "Storage of a scalar matrix for products. `csr` stores rows and `dia` diagonals, only half of them \
+         if the matrix is symmetric. `dia-full` stores all diagonals.";
     device: DeviceSpec = Text, "auto|cpu|cuda[:0,1,…]", Machine, default
         "`auto`, which takes the first GPU if an estimate says that it is faster",
         "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. Under \
@@ -229,8 +232,8 @@ impl Options {
         Self { memory_limit: Some(bytes), ..self }
     }
 
-    /// These options, and the others where these are not given. A method that is named here drops options of other methods
-    /// there.
+    /// Combines options. These come first, and the others apply if these do not set them. If these name a
+    /// method, options of other methods among the others are dropped.
     pub fn or(&self, other: &Options) -> Options {
         let named = self.method.filter(|method| *method != MethodName::Auto);
         self.merged(other, |of| match (of, named) {
@@ -239,12 +242,13 @@ impl Options {
         })
     }
 
-    /// These options and the others, given together: none is dropped, so that [`settled`](Self::settled) sees which do not fit.
+    /// Combines options that were given together. None is dropped, so [`settled`](Self::settled) finds those
+    /// that contradict each other.
     pub fn and(&self, other: &Options) -> Options {
         self.merged(other, |_| true)
     }
 
-    /// One option by its name, from the text of its value: what a flag or a keyword says.
+    /// Reads one option from its name and the text of its value, as of a flag or a keyword.
     ///
     /// # Errors
     /// An unknown name; a value that the option does not take.
@@ -264,13 +268,13 @@ impl Options {
         self.given().iter().any(|given| given.0 == name)
     }
 
-    /// The same with the method that is meant: the named one, else the one whose options are given.
+    /// Checks the options and sets the method: the named one, else the method whose options are given.
     ///
     /// # Errors
-    /// [`Error::Option`] for an option of another method than the one that is taken; numbers out of their range.
+    /// [`Error::Option`] for an option of another method, or for a value out of range.
     pub fn settled(&self) -> Result<Options> {
         let wrong = |key: &'static str, message: String| Err::<Options, _>(Error::Option { key, message });
-        // Fields may hold what no text could: each value goes through its parser.
+        // A program can set a field to an invalid value, so each value goes through its parser.
         for (key, value) in self.given() {
             if let Err(e) = Options::default().put(key, &value) {
                 return wrong(key, format!("is {value}; {e}"));
@@ -291,7 +295,7 @@ impl Options {
         Ok(Options { method: Some(method), precond, ..self.clone() })
     }
 
-    /// When to stop.
+    /// Returns the tolerances and the iteration limit.
     pub fn stop(&self) -> Stop {
         let default = Stop::default();
         Stop {
@@ -301,7 +305,8 @@ impl Options {
         }
     }
 
-    /// When to stop with so many unknowns: unless it is named, the limit of iterations grows with the diameter of a grid in the plane.
+    /// Returns the tolerances and the iteration limit for a number of unknowns. The default limit grows with
+    /// the diameter of a plane grid of that size.
     ///
     /// ```
     /// let options = krylith::Options::new();
@@ -314,7 +319,8 @@ impl Options {
         Stop { max_iters: self.max_iters.unwrap_or(grown), ..self.stop() }
     }
 
-    /// The subdomains that the preconditioner will want first, if any, for blocks of order b·s: what ranks then own wholly.
+    /// Returns the subdomains that the preconditioner needs, if any, for blocks of order b·s. A rank then
+    /// owns whole subdomains.
     pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
         self.precond_or_auto().subdomains(order)
     }
@@ -369,7 +375,7 @@ impl Options {
     }
 }
 
-/// True if options of one method are options of the other.
+/// Returns true if options of one method are options of the other.
 fn fits(owner: MethodName, method: MethodName) -> bool {
     owner == method || (owner.is_gmres() && method.is_gmres())
 }
@@ -377,7 +383,8 @@ fn fits(owner: MethodName, method: MethodName) -> bool {
 impl FromStr for Options {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        // A word begins an option where `=` comes before any `:`; other words, such as `then`, belong to the value before.
+        // A word begins an option where `=` comes before any `:`; other words, such as `then`, belong to the
+        // value before.
         let begins = |word: &str| word.split_once('=').is_some_and(|(key, _)| !key.contains(':'));
         let mut pairs: Vec<(&str, String)> = Vec::new();
         for word in text.split_whitespace() {

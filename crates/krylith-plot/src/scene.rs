@@ -96,11 +96,11 @@ pub enum Thing {
         at: [f64; 2],
         /// The part of the text at that position.
         anchor: Anchor,
-        /// Size of the messages.
+        /// Size of the letters.
         size: f64,
         /// Their ink.
         ink: Ink,
-        /// True for a background-coloured halo around the messages, to stay legible over lines.
+        /// True for a background-coloured halo around the letters, to stay legible over lines.
         halo: bool,
         /// The text.
         words: String,

@@ -42,8 +42,8 @@ def test_options_by_other_names_are_asked_about():
     for name, ours in [("pc", "precond"), ("tol", "rtol"), ("thread", "threads"), ("gpu", "device"), ("timeout", "time_limit")]:
         refused(f"unknown option `{name}`; did you mean `{ours}`?", A, b, **{name: 5})
     refused("take a preconditioner as `M=`", A, b, M=krylith.Jacobi(A))
-    refused("a preconditioner that is made goes to krylith.gmres", A, b, precond=krylith.Jacobi(A))
-    refused("`method` is a int", A, b, method=3)
+    refused("pass a preconditioner object to krylith.gmres", A, b, precond=krylith.Jacobi(A))
+    refused("`method` is of type int", A, b, method=3)
     refused("written `gmres:restart=30`", A, b, method="gmres(30)")
     refused("expected a name", A, b, precond=" ")
 
@@ -86,7 +86,7 @@ def test_compositions_have_spaces():
         assert s.converged and close(A, s.x, b, 1e-8), precond
         x, info = getattr(krylith, method)(A, b, M=precond, rtol=1e-8)
         assert info == 0 and close(A, x, b, 1e-8), precond
-    refused("options have no spaces: give rtol by itself", A, b, precond="jacobi rtol=1")
+    refused("the value of an option has no spaces: give rtol by itself", A, b, precond="jacobi rtol=1")
     refused("unknown", A, b, precond="jacobi then nothing")
 
 

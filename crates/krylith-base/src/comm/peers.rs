@@ -66,7 +66,7 @@ fn fields_of(pid: u32) -> Option<String> {
     text.rsplit_once(") ").map(|(_, fields)| fields.into())
 }
 
-/// State message and start time of a process, fields 3 and 22; `None` if there is no such process.
+/// State letter and start time of a process, fields 3 and 22; `None` if there is no such process.
 fn state(pid: u32) -> Option<(char, u64)> {
     let fields = fields_of(pid)?;
     let mut fields = fields.split(' ');
@@ -133,7 +133,7 @@ impl Peers {
         self.visible.iter().find_map(|(rank, identity)| {
             let gone = match state(identity.pid) {
                 None => true,
-                Some((message, start)) => matches!(message, 'Z' | 'X') || start != identity.start,
+                Some((letter, start)) => matches!(letter, 'Z' | 'X') || start != identity.start,
             };
             gone.then(|| (*rank, format!("its process {} is gone", identity.pid)))
         })
@@ -142,8 +142,8 @@ impl Peers {
     /// A rank whose process is stopped, with a description.
     pub(super) fn stopped(&self) -> Option<(usize, String)> {
         self.visible.iter().find_map(|(rank, identity)| {
-            let (message, _) = state(identity.pid)?;
-            matches!(message, 'T' | 't').then(|| (*rank, format!("its process {} is stopped", identity.pid)))
+            let (letter, _) = state(identity.pid)?;
+            matches!(letter, 'T' | 't').then(|| (*rank, format!("its process {} is stopped", identity.pid)))
         })
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((peers.host_of(1), peers.host_of(3)), (Some("elsewhere"), None));
         assert_eq!(peers.dead(), None);
         drop(child.stdin.take());
-        while state(child.id()).is_some_and(|(message, _)| message != 'Z') {
+        while state(child.id()).is_some_and(|(letter, _)| letter != 'Z') {
             std::thread::yield_now();
         }
         assert_eq!(due(peers).dead().unwrap().0, 2);

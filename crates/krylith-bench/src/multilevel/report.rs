@@ -180,7 +180,7 @@ fn parts(found: &Found) -> Option<Figure> {
     (!bars.is_empty()).then_some(Figure { file, title, svg })
 }
 
-/// Returns the messages and digits of a name; file names allow no others.
+/// Returns the letters and digits of a name; file names allow no others.
 fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }

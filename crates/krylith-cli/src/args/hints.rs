@@ -21,7 +21,7 @@ const ELSEWHERE: [(&[&str], &str); 10] = [
     (&["monitor", "ksp-monitor", "info", "debug"], "verbose"),
 ];
 
-/// Accepts subcommands in any message case, such as `krylith Solve`.
+/// Accepts subcommands in any letter case, such as `krylith Solve`.
 pub fn any_case(words: &mut [OsString], of: &Command) {
     let Some(word) = words.get(1).and_then(|word| word.to_str()) else { return };
     if let Some(known) = of.get_subcommands().map(Command::get_name).find(|name| same(name, word)) {

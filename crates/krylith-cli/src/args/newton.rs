@@ -39,12 +39,12 @@ pub struct NewtonArgs {
     /// Limit of Newton steps, in each time step and for each value of --continuation
     #[arg(long, value_name = "N", value_parser = options::max_iters, default_value = "50", help_heading = "Newton")]
     pub max_steps: usize,
-    /// Tolerance of the linear solves: ew, the second choice of Eisenstat and Walker (0.1 at first, then as fast
-    /// as ‖F‖ falls), or a constant relative tolerance
+    /// Tolerance of the linear solves: ew, the second choice of Eisenstat and Walker (0.1 at first, then as
+    /// fast as ‖F‖ falls), or a constant relative tolerance
     #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
     pub forcing: Forcing,
-    /// Values of the problem's parameter (re of cavity). Each solve starts from the solution for the previous value.
-    /// If Newton's method fails, values between are inserted. [default: only the problem's own value]
+    /// Values of the problem's parameter (re of cavity). Each solve starts from the solution for the previous
+    /// value. If Newton's method fails, values between are inserted. [default: only the problem's own value]
     #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
     pub continuation: Vec<f64>,
 
@@ -61,13 +61,15 @@ pub struct NewtonArgs {
     /// Draw ‖F‖ and the linear iterations of each step as SVG or PNG, by the file's extension [default: none]
     #[arg(long, value_name = "r.svg|r.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub plot: Option<PathBuf>,
-    /// Write the solution for ParaView; a problem with time steps writes NAME-1.vtu, NAME-2.vtu, … [default: none]
+    /// Write the solution for ParaView; a problem with time steps writes NAME-1.vtu, NAME-2.vtu, … [default:
+    /// none]
     #[arg(long, value_name = "x.vtu", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub vtu: Option<PathBuf>,
     /// Draw the solution in colours as SVG or PNG, by the file's extension [default: none]
     #[arg(long, value_name = "x.svg|x.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub picture: Option<PathBuf>,
-    /// Print more: -v shows choices, -vv also the parts of the last linear set-up and the devices [default: off]
+    /// Print more: -v shows choices, -vv also the parts of the last linear set-up and the devices [default:
+    /// off]
     #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: u8,
     /// Print only errors [default: off]

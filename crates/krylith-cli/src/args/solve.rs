@@ -30,40 +30,40 @@ pub struct SolveArgs {
     #[arg(value_name = "SYSTEM")]
     pub system: PathBuf,
 
-    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers in
-    /// (−1, 1). An array of shape (N, k) is k right-hand sides, solved one after the other with one set-up.
-    /// [default: the system's own, else ones; SEED 0]
+    /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers
+    /// in (−1, 1). An array of shape (N, k) is k right-hand sides, solved one after the other with one
+    /// set-up. [default: the system's own, else ones; SEED 0]
     #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
         help_heading = "System")]
     pub rhs: Option<Rhs>,
     /// Initial guess, of the shape of b, or one for all right-hand sides [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
-    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that adds at most 20 %
-    /// stored zeros, or 75 % if the rows of a node have the same neighbours]
+    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that adds at most 20
+    /// % stored zeros, or 75 % if the rows of a node have the same neighbours]
     #[arg(long, value_name = "B", value_parser = options::block_size, help_heading = "System")]
     pub block: Option<usize>,
     /// Numbering of the matrix and the vectors: interleaved (u1 v1 p1 u2 v2 p2 …), or segregated
     /// (u1 u2 … v1 v2 … p1 p2 …), which needs a block size. x has the same numbering. [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
-    /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann problem.
-    /// constant takes the constant of each field, if A maps it to zero. FILE has one vector per column.
-    /// [default: none]
+    /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann
+    /// problem. constant takes the constant of each field, if A maps it to zero. FILE has one vector per
+    /// column. [default: none]
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
         help_heading = "System")]
     pub nullspace: Option<Null>,
-    /// Near-null vectors for the coarse levels of amg and coarse. rigid computes the rigid body modes of an elastic
-    /// body from the coordinates of the nodes. FILE has one vector per column. [default: none]
+    /// Near-null vectors for the coarse levels of amg and coarse. rigid computes the rigid body modes of an
+    /// elastic body from the coordinates of the nodes. FILE has one vector per column. [default: none]
     #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(),
         help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
     #[command(flatten)]
     pub flags: SolveFlags,
 
-    /// Write x as a NumPy array, a Matrix Market array or text, by the file's extension; - writes NumPy's format to
-    /// standard output. The shape is (N,), (N, k) for k right-hand sides, or (N, stages) for a Kronecker system.
-    /// [default: x is not written]
+    /// Write x as a NumPy array, a Matrix Market array or text, by the file's extension; - writes NumPy's
+    /// format to standard output. The shape is (N,), (N, k) for k right-hand sides, or (N, stages) for a
+    /// Kronecker system. [default: x is not written]
     #[arg(long, value_name = "x.npy|x.mtx|x.txt|-", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Write a JSON report with choices, outcome, residuals and times; - is standard output [default: none]
@@ -75,10 +75,12 @@ pub struct SolveArgs {
     /// Draw a section through the solution of a generated problem in colours [default: none]
     #[arg(long, value_name = "u.svg|u.png", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub picture: Option<PathBuf>,
-    /// Write x for ParaView, on the mesh of a generated problem or at the coordinates of a system.toml [default: none]
+    /// Write x for ParaView, on the mesh of a generated problem or at the coordinates of a system.toml
+    /// [default: none]
     #[arg(long, value_name = "x.vtu", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub vtu: Option<PathBuf>,
-    /// Print more: -v shows choices and events, -vv also the parts of the set-up and the devices [default: off]
+    /// Print more: -v shows choices and events, -vv also the parts of the set-up and the devices [default:
+    /// off]
     #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: u8,
     /// Print only errors [default: off]

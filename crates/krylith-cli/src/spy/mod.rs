@@ -103,7 +103,7 @@ fn quality(terms: &Terms, partition: &Partition) -> Result<String> {
     ))
 }
 
-/// Draws the structure inside blocks: a message for each distinct stored number, a dot for zero.
+/// Draws the structure inside blocks: a letter for each distinct stored number, a dot for zero.
 fn inside(system: &System, terms: &Terms) -> Vec<String> {
     if system.order.block == 1 {
         return Vec::new();

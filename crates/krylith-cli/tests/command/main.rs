@@ -13,6 +13,7 @@ mod info;
 mod matrices;
 mod model;
 mod newton;
+mod null_space;
 mod outputs;
 mod pictures;
 mod places;

@@ -1,6 +1,6 @@
-//! The declaration of options: what the macro `options!` makes of each line, and how values are read and written.
+//! The macro `options!`, which declares options, and the codecs that read and write their values.
 //!
-//! Everything that knows the options reads [`TABLE`](super::TABLE): the command's flags, Python's keywords, the guide.
+//! The command's flags, Python's keywords and the guide are made from [`TABLE`](super::TABLE).
 
 use crate::method::MethodName;
 use crate::names::{Named, tolerance, whole_number};
@@ -9,7 +9,7 @@ use serde::Serializer;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// One option, as its declaration describes it.
+/// The declaration of one option.
 ///
 /// # Examples
 /// ```
@@ -19,7 +19,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct OptionInfo {
-    /// Its name: the key of the text form and of a `system.toml`, the field, Python's keyword; the flag, with `-` for `_`.
+    /// Name of the field, the key in text and in a `system.toml`, and Python's keyword. The flag has `-` for
+    /// `_`.
     pub name: &'static str,
     /// Names of earlier versions, accepted with a warning.
     pub old_names: &'static [&'static str],
@@ -285,7 +286,8 @@ macro_rules! options {
                 given
             }
 
-            /// These values, and the others' where there are none here and `takes` is true of the option's method.
+            /// These values, and the others' where there are none here and `takes` is true of the option's
+            /// method.
             fn merged(&self, other: &Self, takes: impl Fn(Option<MethodName>) -> bool) -> Self {
                 let mut renamed = self.renamed.clone();
                 renamed.extend_from_slice(&other.renamed);

@@ -7,7 +7,8 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 impl MethodSpec {
-    /// The method of this name, as the options describe it; GMRES keeps `restart` basis vectors where they say nothing.
+    /// Returns the method of this name with its options. `restart` is the default number of basis vectors of
+    /// GMRES.
     pub(crate) fn of(name: MethodName, options: &Options, restart: usize) -> Self {
         match name {
             MethodName::Auto | MethodName::Gmres | MethodName::Fgmres => MethodSpec::Gmres(GmresOptions {

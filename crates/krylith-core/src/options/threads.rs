@@ -6,9 +6,10 @@ use crate::interrupt::{self, Limits};
 use crate::threads;
 
 impl Options {
-    /// Does what prepares or follows a solve on at most [`threads`](Self::threads) threads, such as to make a matrix, to read a file or to cut
-    /// a system: a solver sees to that itself, and what is called without options takes rayon's current pool, which is one of all cores
-    /// unless the program has set another. So it does here where no number is given.
+    /// Runs work before or after a solve on at most [`threads`](Self::threads) threads, such as building a
+    /// matrix, reading a file or partitioning a system. A solver limits its threads itself. Functions without
+    /// options use rayon's current pool, which has one thread per core unless the program installed another.
+    /// If `threads` is not set, the work uses that pool too.
     ///
     /// # Errors
     /// The system refuses threads; then nothing was done.

@@ -140,7 +140,7 @@ impl std::str::FromStr for PrecondSpec {
         if let Some((at, then)) = text.rmatch_indices(THEN).find(|(at, _)| outside[*at]) {
             return both(&text[..at], &text[at + then.len()..]).map(PrecondSpec::Multiplicative);
         }
-        // A name begins with a message; the + of a number such as 1e+3 is followed by a digit.
+        // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
         let plus = |at: usize| outside[at] && !text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
         if let Some((at, _)) = text.rmatch_indices('+').find(|(at, _)| plus(*at)) {
             return both(&text[..at], &text[at + 1..]).map(PrecondSpec::Sum);

@@ -10,6 +10,7 @@ mod update;
 pub(super) use engine::{Engine, Operand};
 pub(super) use update::{Coefficients, Update};
 
+use super::build::operator;
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
 use super::fallbacks::{self, Attempt, Seen};
@@ -22,7 +23,7 @@ use crate::interrupt::{self, Bounds};
 use crate::matching::MatchingFound;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::{Format, LinearOperator, PointBlock, Terms};
+use crate::operator::LinearOperator;
 use crate::options::Options;
 use crate::precond::{Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -584,21 +585,5 @@ impl<S: SolverSpace> Rank<S> {
         let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
         self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
         x.write(&own)
-    }
-}
-
-/// Builds the operator on the device; for a Kronecker sum, with what an update of τ needs.
-fn operator<S: SolverSpace>(
-    space: &S,
-    local: &LocalProblem,
-    precision: Precision,
-    options: &Options,
-) -> Result<PointBlock<S>> {
-    let _product = profile::begin(SetupPart::Product);
-    let terms: &Terms = local.terms;
-    let format = options.format.unwrap_or_default();
-    match local.stages {
-        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, precision),
-        _ => PointBlock::with_format(space, terms, precision, format),
     }
 }

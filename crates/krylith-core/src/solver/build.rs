@@ -13,7 +13,8 @@ mod tiles;
 
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
+use crate::options::Options;
 use crate::partition::{self, Subdomains};
 use crate::precond::untouched::{Known, Untouched};
 use crate::precond::{
@@ -504,4 +505,20 @@ fn factors(terms: &Terms, fill: usize, order: u64, width: u64) -> u64 {
     // Assumes that each level of fill adds as many blocks as the matrix has. Counts a working copy in f64
     // with its pattern, and the stream that an application reads.
     blocks * (1 + fill as u64) * (order * order * (8 + width) + 4 + 2)
+}
+
+/// Builds the operator on the device; for a Kronecker sum, with what an update of τ needs.
+pub(super) fn operator<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    precision: Precision,
+    options: &Options,
+) -> Result<PointBlock<S>> {
+    let _product = profile::begin(SetupPart::Product);
+    let terms: &Terms = local.terms;
+    let format = options.format.unwrap_or_default();
+    match local.stages {
+        Some((_, b)) if format == Format::Auto => PointBlock::stages(space, terms, b, precision),
+        _ => PointBlock::with_format(space, terms, precision, format),
+    }
 }

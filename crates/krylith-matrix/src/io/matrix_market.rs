@@ -1,7 +1,7 @@
 //! Matrix Market: the header, dense arrays and writing; `coordinate` reads the sparse body.
 //!
 //! Boisvert, Pozo & Remington, *The Matrix Market Exchange Formats*, NISTIR 5935. The reader also accepts any
-//! message case in the header, blank lines and comments anywhere below it, and symmetric files that hold the
+//! letter case in the header, blank lines and comments anywhere below it, and symmetric files that hold the
 //! upper triangle instead of the lower. It reads `unsigned-integer`, which SciPy writes, as `integer`. Module
 //! `amgx` reads AmgX's additions.
 

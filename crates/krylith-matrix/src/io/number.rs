@@ -1,7 +1,7 @@
 //! Parses numbers in text; all text formats use this module.
 //!
 //! It accepts the spellings of C and Fortran: `1.5`, `-2e3`, `1D0`, `1.5Q-3`, and `3.14-114` or `0.4+1`,
-//! since Fortran omits the message before an exponent of three digits.
+//! since Fortran omits the letter before an exponent of three digits.
 
 /// The number that `text` begins with, and its length. The number must end at white space or at the end of
 /// the text.
@@ -31,7 +31,7 @@ pub(super) fn whole(word: &[u8]) -> Result<f64, String> {
     }
 }
 
-/// The part before the exponent, and the exponent, if there is one. A message without digits gives an empty
+/// The part before the exponent, and the exponent, if there is one. A letter without digits gives an empty
 /// exponent.
 pub(super) fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     let sign = usize::from(matches!(word.first(), Some(b'+' | b'-')));
@@ -49,7 +49,7 @@ fn spelt(word: &[u8]) -> Result<f64, String> {
     let has_letter = word.get(digits.len()).is_some_and(u8::is_ascii_alphabetic);
     if let Some(power) = exponent
         && is_decimal(digits)
-        // Without a point and a message it is more likely two numbers without a separator, or a date.
+        // Without a point and a letter it is more likely two numbers without a separator, or a date.
         && (has_letter || digits.contains(&b'.'))
     {
         if !power

@@ -96,7 +96,7 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
 pub struct Npy<'a> {
     /// Name for errors.
     name: String,
-    /// NumPy's message: `f`, `i`, `u`, `b`, `S`, `U`.
+    /// NumPy's letter: `f`, `i`, `u`, `b`, `S`, `U`.
     kind: u8,
     /// Bytes per item; for `U`, characters of four bytes.
     size: usize,

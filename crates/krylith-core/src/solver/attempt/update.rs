@@ -1,12 +1,13 @@
 //! New values and coefficients on a rank's device: updates its operator and its preconditioner.
 
-use super::{Rank, operator, singular};
+use super::{Rank, singular};
 use crate::Result;
 use crate::comm::agree;
 use crate::memory::Numbers;
 use crate::operator::TermValues;
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
+use crate::solver::build::operator;
 use crate::solver::diagnosis::Diagnosis;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::{Refresh, SolverSpace};

@@ -75,11 +75,11 @@ impl Parser<'_> {
             let minus = self.rest.strip_prefix('-');
             self.rest = minus.unwrap_or(self.rest).trim_start_matches('+');
             let count = digits(&mut self.rest)?;
-            let message = self.take()?;
-            if minus.is_some() && message != 'P' {
+            let letter = self.take()?;
+            if minus.is_some() && letter != 'P' {
                 return None;
             }
-            match (message, count) {
+            match (letter, count) {
                 ('P', Some(n)) => self.scale = if minus.is_some() { -n } else { n },
                 ('(', repeat) if depth < DEEPEST => self.group(repeat.unwrap_or(1), depth)?,
                 ('/', repeat) => (0..repeat.unwrap_or(1)).try_for_each(|_| self.step(Step::Line))?,
@@ -108,7 +108,7 @@ impl Parser<'_> {
                 // Signs and `:` only affect output.
                 ('S', None) => self.rest = self.rest.trim_start_matches(['P', 'S']),
                 (':', None) => {}
-                ('I' | 'E' | 'D' | 'F' | 'G', repeat) => self.numbers(message, repeat.unwrap_or(1))?,
+                ('I' | 'E' | 'D' | 'F' | 'G', repeat) => self.numbers(letter, repeat.unwrap_or(1))?,
                 _ => return None,
             }
         }
@@ -127,8 +127,8 @@ impl Parser<'_> {
         (repeat > 0).then_some(())
     }
 
-    fn numbers(&mut self, message: char, repeat: i32) -> Option<()> {
-        if message == 'E' {
+    fn numbers(&mut self, letter: char, repeat: i32) -> Option<()> {
+        if letter == 'E' {
             self.rest = self.rest.trim_start_matches(['S', 'N']); // ES and EN read as E does
         }
         let width = digits(&mut self.rest)?.filter(|&w| w > 0)? as usize;
@@ -141,7 +141,7 @@ impl Parser<'_> {
             self.rest = after; // digits of the exponent, which reading does not need
             digits(&mut self.rest)??;
         }
-        let (decimals, scale) = if message == 'I' { (0, 0) } else { (decimals, self.scale) };
+        let (decimals, scale) = if letter == 'I' { (0, 0) } else { (decimals, self.scale) };
         (0..repeat).try_for_each(|_| self.step(Step::Number { width, decimals, scale }))
     }
 
