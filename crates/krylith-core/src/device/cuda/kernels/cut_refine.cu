@@ -3,7 +3,7 @@
 //
 // Macros: LINKS, the groups that a thread lists; for a node with more groups it reads the neighbours again
 // for each group. A thread processes a node. A round consists of `wish` (the move that each node prefers),
-// `weigh_again` (its gain if better wishes are granted first), `enlist` (moves by group) and `admit` (the
+// `update_weights` (its gain if better wishes are granted first), `enlist` (moves by group) and `admit` (the
 // best moves that fit).
 // Bytes moved: the edges, 4 or 8 each, and a label for each, twice.
 
@@ -100,7 +100,7 @@ __device__ bool better(int gain, u32 node, int other_gain, u32 other, u32 round)
 
 // The gain of a move once neighbours with better wishes have moved, or 0; and the number of moves into each
 // group.
-extern "C" __global__ void weigh_again(GRAPH, const u32 round, const u32* __restrict__ label, const u32* __restrict__ to, const int* __restrict__ gain, int* __restrict__ keep, u32* __restrict__ moves) {
+extern "C" __global__ void update_weights(GRAPH, const u32 round, const u32* __restrict__ label, const u32* __restrict__ to, const int* __restrict__ gain, int* __restrict__ keep, u32* __restrict__ moves) {
     THE_GRAPH;
     for EACH (i, n) {
         const u32 v = (u32)i, target = to[v];
