@@ -1,4 +1,4 @@
-//! Values of options that only the command has; the options of a solve are [`krylith::Options`].
+//! Values of options that only the command has; the options of a solve are [`krylith_core::Options`].
 
 use crate::failure::{Failure, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};

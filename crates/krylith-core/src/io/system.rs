@@ -363,7 +363,6 @@ fn check_solver(solver: &Options) -> Result<(), String> {
 }
 
 /// Returns A and B.
-
 pub(super) fn coefficients(path: &Path, parts: &KroneckerFile) -> Result<(Dense, Dense)> {
     match (&parts.scheme, &parts.a, &parts.b) {
         (Some(scheme), None, None) => {

@@ -8,6 +8,7 @@ use crate::{Error, Result, sweeps};
 
 sweeps! {
     /// Passes over pairs of vectors.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // devices with kernels compile them
     pub(crate) const SWEEPS;
     /// (x, y).
     dot: () [x, y] [] -> [sum] { sum += x * y; }

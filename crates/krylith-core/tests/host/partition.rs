@@ -147,7 +147,7 @@ fn parts_multiply_as_the_whole_does() {
 
 /// Terms without a block have one pattern whatever they were cut from; so may few rows.
 fn both_empty(part: &Part) -> bool {
-    let [(_, m), (_, l)] = &part.terms.terms()[..] else { return false };
+    let [(_, m), (_, l)] = part.terms.terms() else { return false };
     m.col() == l.col() && m.row_ptr() == l.row_ptr()
 }
 

@@ -354,7 +354,6 @@ impl Subdomains {
     }
 
     /// Returns the number of subdomains.
-
     pub fn count(&self) -> usize {
         match &self.boxes {
             Some(boxes) => boxes.counts().iter().product(),

@@ -4,7 +4,7 @@
 //!
 //! The inverse comes from LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all
 //! threads. Rows and columns are first scaled by powers of two, the same for both, so that diagonals are near
-//! 1. A pivot that then vanishes belongs to a singular system, such as a pressure without a boundary. Its
+//! one. A pivot that then vanishes belongs to a singular system, such as a pressure without a boundary. Its
 //! unknown stays 0 and its equation is left out, which gives a generalised inverse. For a symmetric matrix
 //! the symmetric part of that is used, which is a generalised inverse too.
 
