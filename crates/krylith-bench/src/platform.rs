@@ -188,7 +188,7 @@ pub(crate) trait Platform {
         })?;
         Ok((made.ok_or_else(|| Error::invalid("the clock did not run the work"))?, seconds))
     }
-    /// Returns the bandwidth that shares relate to: its name and bytes a second.
+    /// Returns the bandwidth that is the reference for percentages: its name and bytes a second.
     fn bandwidth(&self) -> Result<(&'static str, f64)>;
     /// Returns the peak f64 flops a second, for the roofline, if known.
     fn peak(&self) -> Option<f64>;

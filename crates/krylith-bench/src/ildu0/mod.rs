@@ -62,7 +62,7 @@ fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Res
         iterations: options.iterations.unwrap_or(MOST),
         rtol: RTOL,
     };
-    progress("measuring the bandwidth that shares relate to");
+    progress("measuring the bandwidth, the reference for the percentages");
     let bandwidth = p.bandwidth()?;
     let more = json!({
         "scale": scale, "repetitions": plan.repetitions, "solves": plan.solves, "most_iterations": plan.iterations,

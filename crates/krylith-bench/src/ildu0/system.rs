@@ -79,7 +79,9 @@ impl SubdomainSystem {
     fn gather(a: &Bsr, rows: Vec<u32>, ptr: Vec<usize>, labels: Option<&[u32]>) -> Result<Self> {
         let (n, b) = (a.block_rows(), a.block());
         if a.block_columns() != n || rows.len() != n {
-            return Err(Error::invalid("subdomains need a square matrix and every row exactly once"));
+            return Err(Error::invalid(
+                "subdomains need a square matrix, and each row in exactly one subdomain",
+            ));
         }
         let mut new = vec![0u32; n];
         for (i, &row) in rows.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Several devices, one rank each: cost of sums and exchanges beyond the same kernels alone.
+//! Several devices, one rank each: the additional cost of sums and exchanges, compared with the same kernels
+//! on one device.
 
 use super::ring::{BLOCK, NODE, STAGES, neighbours, ring, source, value};
 use super::{Ground, Make, Plan, RESTART, Way, per_step};
@@ -11,13 +12,16 @@ use krylith_model::{Curve, Host};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Measurements of one rank.
+/// Measurements of one rank, in seconds.
 #[derive(Default)]
 struct Seen {
     all_reduce: f64,
-    meeting: f64,
+    /// A sum over the ranks' host threads.
+    host_sum: f64,
+    /// Exchanges that no product hides, one per message size.
     exchange: Vec<f64>,
-    hidden: Vec<f64>,
+    /// Exchanges during a product of interior rows, one per message size.
+    overlapped: Vec<f64>,
 }
 
 /// Measures everything on `gpus` devices by one transport; the slowest rank counts. Also returns notes on
@@ -35,13 +39,13 @@ pub(super) fn measure<G: Ground>(
     let all = Team::run(gpus, |comm| {
         let comm: Arc<dyn Communicator> = comm;
         let make = ground.join(&comm, way)?;
-        let mut seen = Seen { meeting: meeting(&*comm, plan)?, ..Seen::default() };
-        seen.all_reduce = all_reduce(ground, &make, plan, &comm)?;
+        let mut seen = Seen { host_sum: host_sum(&*comm, plan)?, ..Seen::default() };
+        seen.all_reduce = time_all_reduce(ground, &make, plan, &comm)?;
         for &message in &plan.messages {
             seen.exchange.push(exchange(ground, &make, plan, &comm, message, 0)?);
         }
         for &message in &plan.hidden {
-            seen.hidden.push(exchange(ground, &make, plan, &comm, message, plan.interior)?);
+            seen.overlapped.push(exchange(ground, &make, plan, &comm, message, plan.interior)?);
         }
         Ok(seen)
     })?;
@@ -49,7 +53,10 @@ pub(super) fn measure<G: Ground>(
     let mut notes = Vec::new();
     let mut cost = |what: String, seconds: f64| {
         if seconds < 0.0 {
-            notes.push(format!("{gpus} GPUs, {what}: {seconds:e} s less than one GPU alone; recorded as 0"));
+            notes.push(format!(
+                "{gpus} GPUs, {what}: {:e} s less than one GPU alone; recorded as 0",
+                -seconds
+            ));
         }
         seconds.max(0.0)
     };
@@ -64,14 +71,14 @@ pub(super) fn measure<G: Ground>(
             )
         };
     let exchange = curve(&plan.messages, &|s, i| s.exchange[i], &mut cost);
-    let hidden = curve(&plan.hidden, &|s, i| s.hidden[i], &mut cost);
+    let hidden = curve(&plan.hidden, &|s, i| s.overlapped[i], &mut cost);
     let all_reduce = cost("all-reduce".into(), most(&|s| s.all_reduce));
-    let host = Host { gpus, all_reduce, meeting: most(&|s| s.meeting), exchange, hidden };
+    let host = Host { gpus, all_reduce, meeting: most(&|s| s.host_sum), exchange, hidden };
     Ok((host, notes))
 }
 
 /// Returns the seconds of a sum over the ranks' host threads.
-fn meeting(comm: &dyn Communicator, plan: &Plan) -> Result<f64> {
+fn host_sum(comm: &dyn Communicator, plan: &Plan) -> Result<f64> {
     let mut begin = Instant::now();
     for i in 0..2 * plan.meetings {
         if i == plan.meetings {
@@ -82,9 +89,9 @@ fn meeting(comm: &dyn Communicator, plan: &Plan) -> Result<f64> {
     Ok(begin.elapsed().as_secs_f64() / plan.meetings as f64)
 }
 
-/// Returns the additional seconds of a projection on 15 columns, which gives 33 numbers, over one device
-/// alone. Collective.
-fn all_reduce<G: Ground>(
+/// Returns how much longer a projection on 15 columns (33 sums) takes on all ranks than on one device alone,
+/// in seconds. Collective.
+fn time_all_reduce<G: Ground>(
     ground: &G,
     make: &Make<'_, G::Space>,
     plan: &Plan,
@@ -122,8 +129,8 @@ fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Returns the additional seconds of a product that copies `message` nodes of each neighbour over one that
-/// copies own nodes, with `interior` further rows. Collective.
+/// Returns how much longer, in seconds, a product takes that copies `message` nodes from each neighbour than
+/// one that copies only own nodes. Both have `interior` further rows. Collective.
 pub(super) fn exchange<G: Ground>(
     ground: &G,
     make: &Make<'_, G::Space>,
@@ -137,15 +144,15 @@ pub(super) fn exchange<G: Ground>(
     let len = (rows * message + interior) * BLOCK * STAGES;
     let alone = {
         let terms = ring(0, 1, rows, message, interior)?;
-        copy(&ground.alone(rank, len)?, plan, terms, rank, &|i| (rank, i))?
+        time_copy(&ground.alone(rank, len)?, plan, terms, rank, &|i| (rank, i))?
     };
     let terms = ring(rank, size, rows, message, interior)?;
-    let together = copy(&make(len)?, plan, terms, rank, &|i| source(rank, size, message, i))?;
+    let together = time_copy(&make(len)?, plan, terms, rank, &|i| source(rank, size, message, i))?;
     Ok(together - alone)
 }
 
 /// Returns the seconds of a product that copies nodes; its result is checked after the last one.
-fn copy<S: krylith_core::operator::PointBlockSum>(
+fn time_copy<S: krylith_core::operator::PointBlockSum>(
     space: &S,
     plan: &Plan,
     terms: krylith_core::operator::Terms<'static>,
@@ -153,7 +160,7 @@ fn copy<S: krylith_core::operator::PointBlockSum>(
     from: &dyn Fn(usize) -> (usize, usize),
 ) -> Result<f64> {
     let run = BLOCK * STAGES;
-    // Dense blocks, as in the kernels of a solve without structure.
+    // `true`: blocks are stored densely, as in a solve that uses no structure inside them.
     let operator = PointBlock::new(space, &terms, Precision::F64, true)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     let numbers: Vec<f64> = (0..space.len()).map(|k| value(rank, k / run, k % run)).collect();

@@ -46,7 +46,7 @@ pub fn okp(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     ))
 }
 
-/// The options with the device's defaults.
+/// The options, with the device's defaults where none was given.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     nodes: [usize; 3],
@@ -66,7 +66,7 @@ fn run<P: Platform>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> R
     };
     let mut found = report::Findings::default();
 
-    progress("measuring the bandwidth that shares relate to");
+    progress("measuring the bandwidth, the reference for the percentages");
     found.bandwidth = p.bandwidth()?;
     found.peak = p.peak();
     let grid = sizes(plan.nodes);

@@ -33,7 +33,7 @@ options::parts! {
         Ventricle = "ventricle",
         /// The artery.
         Artery = "artery",
-        /// Independent runs on the first of these.
+        /// Repeated independent runs on the cavity of 600² nodes.
         Repeat = "repeat",
         /// Scaling from one GPU to several, on the artery.
         Scaling = "scaling",
@@ -43,12 +43,13 @@ options::parts! {
         Vendor = "vendor",
         /// Krylith's solves of each problem: exact RAS, the default of `ras`, and other preconditioners.
         Ours = "ours",
-        /// The paper's numbers of randomized sweeps, for each problem.
+        /// Solves with randomized sweeps, in the numbers of sweeps that the paper uses, for each problem.
         Sweeps = "sweeps",
     }
 }
 
-/// η, γ and f_dp of the repeated runs: the paper's Fig. 10, and with more sweeps.
+/// Sweeps of the factorisation (η), sweeps of the triangular solves (γ) and rows per warp (f_dp) of the
+/// repeated runs: first those of the paper's Fig. 10, then with more triangular sweeps.
 const REPEATED: [[usize; 3]; 2] = [[10, 5, 8], [10, 8, 8]];
 /// η, γ and f_dp of the runs on several GPUs.
 const SCALED: [usize; 3] = [8, 5, 8];
@@ -132,8 +133,8 @@ fn found(case: &Case, solves: Vec<Row>) -> Found {
     }
 }
 
-/// Iteration limit of sweeps, as a multiple of the iterations of exact solves.
-const LOST: usize = 10;
+/// Iteration limit of a solve with randomized sweeps, as a multiple of the iterations of an exact solve.
+const SWEEP_ITERATION_FACTOR: usize = 10;
 
 fn problem<P: Platform>(
     p: &P,
@@ -147,7 +148,7 @@ fn problem<P: Platform>(
     let mut solves = Vec::new();
     let exact = |row: &&Row| matches!(row.way.kind, Kind::Exact | Kind::Vendor) && row.failure.is_none();
     if wanted(Part::Vendor) {
-        progress(&format!("{}: the vendor's", case.setting.name));
+        progress(&format!("{}: exact RAS by cuSPARSE", case.setting.name));
         let rows = p.schwarz(case, effort)?;
         rows.iter().for_each(|row| progress(&row.line()));
         solves.extend(rows);
@@ -161,10 +162,12 @@ fn problem<P: Platform>(
             let warm =
                 effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
             kinds.push(way.kind);
-            // Sweeps so far off are useless, and would each take half a minute.
+            // A solve that needs so many times the iterations of the exact solve is useless; without this
+            // limit each would take half a minute.
             let exact = solves.iter().filter(exact).map(|row| row.median() as usize).max();
-            let most =
-                exact.filter(|_| way.sweeps.is_some()).map_or(effort.most, |n| effort.most.min(LOST * n));
+            let most = exact
+                .filter(|_| way.sweeps.is_some())
+                .map_or(effort.most, |n| effort.most.min(SWEEP_ITERATION_FACTOR * n));
             let rows = measure::ours(case, &way, &Effort { warm, most, ..effort.clone() });
             rows.iter().for_each(|row| progress(&row.line()));
             solves.extend(rows);
@@ -197,7 +200,7 @@ fn repeated(case: &Case, repeats: usize, effort: &Effort, progress: &mut dyn FnM
     found(case, solves)
 }
 
-/// Measures the system of the first kept step on 1, 2, … GPUs, with the same parts.
+/// Measures the first of the case's systems on 1, 2, … GPUs, always with the same number of subdomains.
 fn scaling(case: &Case, options: &Asked, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
     let all = [Kind::Random, Kind::Exact];

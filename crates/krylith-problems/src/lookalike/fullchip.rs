@@ -2,8 +2,8 @@
 //!
 //! Six rows and columns are long: the longest has the original's length, the other five from a tenth to a
 //! two-hundredth of the rows. A row holds its diagonal, the columns of the long nets that reach it, and
-//! nearby columns; the density of row lengths falls as the cube. The long rows and columns have the same
-//! positions, except in the shortest row; the rest of the pattern is not symmetric.
+//! nearby columns; the density of row lengths falls as the length to the power −3. The long rows and columns
+//! have the same positions, except in the shortest row; the rest of the pattern is not symmetric.
 
 use super::Shape;
 use super::build::{Pattern, distinct};

@@ -42,10 +42,10 @@ impl Tail {
     /// Returns the length for u in (0, 1].
     #[inline]
     pub fn length(&self, u: f64) -> u32 {
-        (self.low + self.scale * (fall(u, self.heavy) - 1.0)).min(self.high) as u32
+        (self.low + self.scale * (inverse_power(u, self.heavy) - 1.0)).min(self.high) as u32
     }
 
-    /// Computes the mean by midpoints between powers of two.
+    /// Integrates the length over u by the midpoint rule, on each interval between successive powers of 1/2.
     fn mean(&self) -> f64 {
         const POINTS: usize = 64;
         let mut mean = 0.0;
@@ -63,19 +63,20 @@ impl Tail {
 
 /// Returns u to the power −1/2, or −3/4.
 #[inline]
-fn fall(u: f64, heavy: bool) -> f64 {
+fn inverse_power(u: f64, heavy: bool) -> f64 {
     let root = u.sqrt();
     if heavy { 1.0 / (root * root.sqrt()) } else { 1.0 / root }
 }
 
-/// Draws a distance of at least 1, half of them below `scale`/2; the density falls as the cube.
+/// Draws a distance of at least 1. The median is about 1 + 0.4 `scale`; far out, the density falls as the
+/// distance to the power −3.
 #[inline]
 pub(super) fn distance(random: &mut Random, scale: f64) -> usize {
-    1 + (scale * (fall(1.0 - random.unit(), false) - 1.0)).min(1e12) as usize
+    1 + (scale * (inverse_power(1.0 - random.unit(), false) - 1.0)).min(1e12) as usize
 }
 
-/// Returns the index at `distance` before or after `i` in 0..n. It is after `i` if there is none before, and
-/// at most n − 1.
+/// Returns the index `distance` before `i` if `before`, else after it. If that index lies outside 0..n, the
+/// one on the other side of `i` is returned; if that lies outside too, 0.
 #[inline]
 pub(super) fn beside(i: usize, distance: usize, before: bool, n: usize) -> usize {
     match (before, i.checked_sub(distance)) {
@@ -91,15 +92,15 @@ pub(super) fn draw(n: usize, length: &(dyn Fn(usize) -> u32 + Sync)) -> Vec<u32>
 }
 
 /// Returns power-law lengths with the sum, minimum and maximum of the shape; one row, at a random index, has
-/// the maximum. If the minimum is 0, `empty` is the share of empty rows.
+/// the maximum. `empty` is the share of empty rows; it must be 0 unless the minimum is 0.
 pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Vec<u32> {
     let (n, min, max) = (shape.rows as usize, shape.min, shape.max);
     let longest = below(mix(seed), n);
     let shortest = (longest + n / 2) % n;
-    let rest = (shape.nonzeros - u64::from(min + max)) as f64 / ((n - 2) as f64 * (1.0 - empty));
-    // Few rows come near the maximum.
-    let high = (max / 2).max((2.0 * rest) as u32).min(max - 1);
-    let tail = Tail::new(rest, 1, high, heavy);
+    let mean_of_others = (shape.nonzeros - u64::from(min + max)) as f64 / ((n - 2) as f64 * (1.0 - empty));
+    // In the real matrices few rows come near the maximum, so the tail ends at half of it.
+    let high = (max / 2).max((2.0 * mean_of_others) as u32).min(max - 1);
+    let tail = Tail::new(mean_of_others, 1, high, heavy);
     let mut lengths = draw(n, &|i| {
         let mut random = Random::new(seed, 1, i as u64);
         match i {
@@ -116,15 +117,22 @@ pub(super) fn power_law(shape: &Shape, empty: f64, heavy: bool, seed: u64) -> Ve
     lengths
 }
 
-/// Lengthens or shortens rows that `may` change by one, evenly spread, until the lengths add up to `total`.
-pub(super) fn settle(lengths: &mut [u32], total: u64, may: &(dyn Fn(usize, u32, bool) -> bool + Sync)) {
+/// Lengthens or shortens rows until the lengths add up to `total`, or no row can change. Each pass changes
+/// evenly spread rows by one, of those for which `can_change(row, length, longer)` is true.
+pub(super) fn settle(
+    lengths: &mut [u32],
+    total: u64,
+    can_change: &(dyn Fn(usize, u32, bool) -> bool + Sync),
+) {
     loop {
         let sum: u64 = lengths.par_chunks(CHUNK).map(|c| c.iter().map(|&l| u64::from(l)).sum::<u64>()).sum();
         let longer = sum < total;
         let counts: Vec<usize> = lengths
             .par_chunks(CHUNK)
             .enumerate()
-            .map(|(c, rows)| rows.iter().enumerate().filter(|&(k, &l)| may(c * CHUNK + k, l, longer)).count())
+            .map(|(c, rows)| {
+                rows.iter().enumerate().filter(|&(k, &l)| can_change(c * CHUNK + k, l, longer)).count()
+            })
             .collect();
         let able: usize = counts.iter().sum();
         let wanted = sum.abs_diff(total).min(able as u64);
@@ -135,7 +143,7 @@ pub(super) fn settle(lengths: &mut [u32], total: u64, may: &(dyn Fn(usize, u32, 
         lengths.par_chunks_mut(CHUNK).enumerate().zip(before).for_each(|((c, rows), mut rank)| {
             let share = |rank: usize| rank as u128 * u128::from(wanted) / able as u128;
             for (k, length) in rows.iter_mut().enumerate() {
-                if may(c * CHUNK + k, *length, longer) {
+                if can_change(c * CHUNK + k, *length, longer) {
                     if share(rank + 1) > share(rank) {
                         *length = if longer { *length + 1 } else { *length - 1 };
                     }

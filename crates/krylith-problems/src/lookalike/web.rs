@@ -1,9 +1,9 @@
 //! `web`: crawls of the web, with pages numbered by address.
 //!
-//! The density of row lengths falls as the cube. One row in ten is empty: a page that was not read. A page
-//! links to itself. Of its other links, three of five go to nearby pages, in runs; one of five to the first
-//! pages of its host, which has 512 pages; one of seven to popular pages anywhere, rank r in proportion to
-//! r^(−1/2); and one of thirty to any page. The pattern is not symmetric.
+//! The density of row lengths falls as the length to the power −3. One row in ten is empty: a page that was
+//! not read. A page links to itself. Of its other links, three of five go to nearby pages, in runs; one of
+//! five to the first pages of its host, which has 512 pages; one of seven to popular pages anywhere, the page
+//! of rank r in proportion to r^(−1/2); and one of thirty to any page. The pattern is not symmetric.
 
 use super::Shape;
 use super::build::{Pattern, distinct};
