@@ -473,11 +473,19 @@ impl<'a> Problem<'a> {
     /// # Errors
     /// A problem without two terms; A or B of another order than the number of stages.
     pub fn with_stages(self, a: Dense, b: Dense) -> Result<Self> {
-        let s = self.stages();
-        if self.terms.terms.len() != 2 || [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
+        let (s, terms) = (self.stages(), self.terms.terms.len());
+        if terms != 2 {
             return Err(Error::invalid(format!(
-                "A and B need two terms and order {s}, the number of stages; the number of terms is {}",
-                self.terms.terms.len()
+                "coefficients A and B need a problem with two terms; this one has {terms}"
+            )));
+        }
+        if [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
+            return Err(Error::invalid(format!(
+                "A and B must be {s}×{s}, for {s} stages; they are {}×{} and {}×{}",
+                a.rows(),
+                a.columns(),
+                b.rows(),
+                b.columns()
             )));
         }
         Ok(Self { stages: Some((a, b)), ..self })

@@ -74,8 +74,8 @@ impl Cavity {
     /// Builds the cavity on a grid of `nodes` in x and y, walls included, at Reynolds number `re`.
     ///
     /// # Errors
-    /// Returns an error for fewer than 4 nodes along a side, for more unknowns than 32-bit numbers count, for
-    /// a Reynolds number that is not positive, and if memory is not sufficient.
+    /// Returns an error for fewer than 4 nodes along a side, for more unknowns than 32-bit numbers can
+    /// count, for a Reynolds number that is not positive, and if memory is not sufficient.
     pub fn new(nodes: [usize; 2], re: f64) -> Result<Self> {
         let [nx, ny] = nodes;
         if nx < 4 || ny < 4 {
@@ -84,7 +84,9 @@ impl Cavity {
             )));
         }
         let n = nx.checked_mul(ny).filter(|n| *n < u32::MAX as usize / B).ok_or_else(|| {
-            Error::invalid(format!("a cavity of {nx}x{ny} nodes has more unknowns than 32-bit numbers count"))
+            Error::invalid(format!(
+                "a cavity of {nx}x{ny} nodes has more unknowns than 32-bit numbers can count"
+            ))
         })?;
         memory::check("the cavity's Jacobian", (n * 5 * (BB * 8 + 4) + n * (24 + 8)) as u64)?;
         let [hx, hy] = [1.0 / (nx - 1) as f64, 1.0 / (ny - 1) as f64];

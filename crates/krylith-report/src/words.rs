@@ -118,10 +118,10 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::Interrupted => "; x is the best so far".into(),
         Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
-        // Rounding of x explains the residual up to a small factor; the rest comes from underflow.
+        // Rounding of x explains the residual within a small factor; the rest comes from underflow.
         Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
-            "; rounding of x explains only {:.1e} of the residual; numbers of x, or products with them, are \
-             too small for double precision (below 2.2e-308): scale the system",
+            "; rounding of x alone explains a relative residual of only {:.1e}; numbers of x, or products with \
+             them, are too small for double precision (below 2.2e-308): scale the system",
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
@@ -133,7 +133,7 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::NotFinite if options.precision == Some(Precision::F32) => {
             "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
         }
-        _ if is_cg_astray(solution) => {
+        _ if is_cg_on_unsymmetric(solution) => {
             let others = ["bicgstab", "gmres"].map(|method| language.option("method", method));
             let method = solution.method.name();
             format!(
@@ -153,22 +153,24 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
             format!("; the matrix is singular: give its {nullspace} if the system is consistent")
         }
         Outcome::Stagnated => format!("; raise {restart}, or try a {precond} with more fill"),
-        Outcome::Diverged => format!("; try another {precond}, or none"),
+        Outcome::Diverged => format!("; try another preconditioner ({precond}), or none"),
     }
 }
 
 /// Returns true if a solve used CG or CB-CG on a matrix that is not symmetric.
-fn is_cg_astray(solution: &Solution) -> bool {
+fn is_cg_on_unsymmetric(solution: &Solution) -> bool {
     let is_cg = matches!(solution.method.name(), MethodName::Cg | MethodName::Cbcg);
     is_cg && solution.symmetric == Some(false)
 }
 
-/// Describes the part of b that no A x has, and the option that declares it in advance.
+/// Describes the component of b outside the range of A, and the option that declares the null vectors in
+/// advance.
 fn inconsistent(solution: &Solution, language: Language) -> String {
     let why = solution.events.iter().find(|e| e.kind == EventKind::Inconsistent);
     let mut text = why.map(|e| format!("; {}", e.detail)).unwrap_or_default();
     if solution.null_vectors == 0 && solution.diagnosis.constants.named {
-        text += &format!("; {} declares them in advance", language.option("nullspace", "constant"));
+        text +=
+            &format!("; {} declares these null vectors in advance", language.option("nullspace", "constant"));
     }
     text
 }
@@ -176,21 +178,18 @@ fn inconsistent(solution: &Solution, language: Language) -> String {
 /// Describes a singular matrix after a failed solve.
 fn singular(solution: &Solution, language: Language) -> String {
     let found = &solution.diagnosis.constants;
-    let part = "b may have a part that no A x has";
+    let outside = "b may have a component outside the range of A";
     match (solution.null_vectors, found.named) {
         (0, true) => format!(
-            "; A maps {found} to zero: the matrix is singular, and {part}; {} projects them out",
+            "; A maps {found} to zero: the matrix is singular, and {outside}; {} projects them out",
             language.option("nullspace", "constant")
         ),
         (0, false) => format!(
-            "; A maps {found} to zero: the matrix is singular, and {part}; give them as {}",
+            "; A maps {found} to zero: the matrix is singular, and {outside}; give them as {}",
             language.option("nullspace", "")
         ),
         _ => {
-            format!(
-                "; the matrix is singular and not symmetric, and {part}, \
-                 along a null vector of the transposed matrix"
-            )
+            format!("; the matrix is singular and not symmetric, and {outside}, along a null vector of Aᵀ")
         }
     }
 }
@@ -307,9 +306,9 @@ pub fn rate_text(rate: f64) -> String {
     if rate >= 100.0 { count(rate.round() as usize) } else { format!("{rate:.1}") }
 }
 
-/// Returns lines with the times: set-up and solve, the parts of the set-up after `first`, and the shares of
-/// an iteration.
-pub fn time(solution: &Solution, first: &str) -> Vec<String> {
+/// Returns lines with the times: set-up and solve, the parts of the set-up with `prefix` before them, and the
+/// shares of an iteration.
+pub fn time(solution: &Solution, prefix: &str) -> Vec<String> {
     let pace = match solution.history.iterations {
         0 => String::new(),
         _ => format!("; {} iterations/s", rate_text(rate(solution))),
@@ -319,7 +318,7 @@ pub fn time(solution: &Solution, first: &str) -> Vec<String> {
         seconds(solution.setup_seconds),
         seconds(solution.solve_seconds),
     )];
-    lines.push(set_up(first, &solution.setup_parts));
+    lines.push(set_up(prefix, &solution.setup_parts));
     if let Some(p) = solution.phases.filter(|_| solution.history.iterations > 0) {
         let share = |t: f64| 100.0 * t / solution.solve_seconds.max(1e-12);
         lines.push(format!(
@@ -366,18 +365,18 @@ pub fn text(system: Vec<String>, solution: &Solution, options: &Options) -> Stri
 /// Largest width, in columns, of the line with the parts of a set-up.
 const PARTS_WIDTH: usize = 60;
 
-/// Returns `first` and the longest parts of a set-up, as many as fit in a line, such as
+/// Returns `prefix` and the longest parts of a set-up, as many as fit in a line, such as
 /// `loaded in 41.0 ms; product 3.1 ms, factors 2.0 ms`.
-fn set_up(first: &str, parts: &SetupParts) -> String {
+fn set_up(prefix: &str, parts: &SetupParts) -> String {
     let mut all: Vec<(&str, f64)> = parts.iter().map(|(part, seconds)| (part.name(), seconds)).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut line = first.to_string();
+    let mut line = prefix.to_string();
     for (i, (name, t)) in all.into_iter().filter(|(_, t)| *t > 0.02 * parts.total()).enumerate() {
         let next = format!(
             "{} {name} {}",
             if i > 0 {
                 ","
-            } else if first.ends_with(':') {
+            } else if prefix.ends_with(':') {
                 ""
             } else {
                 ";"

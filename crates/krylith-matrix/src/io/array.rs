@@ -145,7 +145,7 @@ pub fn points_columns(shape: &[usize]) -> Result<usize> {
     match shape.get(1).copied().unwrap_or(1) {
         d @ 1..=3 => Ok(d),
         _ => Err(Error::invalid(format!(
-            "coordinates have shape {shape:?}; expected one point a row and one to three columns"
+            "coordinates have shape {shape:?}; expected one row per point, and one to three columns"
         ))),
     }
 }
