@@ -115,7 +115,7 @@ pub fn same(a: &str, b: &str) -> bool {
 /// ```
 pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     let wanted = plain(text);
-    let by_us = || known.iter().copied().find(|name| plain(name) == wanted);
+    let exact = || known.iter().copied().find(|name| plain(name) == wanted);
     let elsewhere = || {
         let words = ELSEWHERE.iter().find(|(of, _)| *of == what)?.1;
         let ours = words.iter().find(|(theirs, _)| theirs.iter().any(|name| plain(name) == wanted))?.1;
@@ -123,16 +123,17 @@ pub fn meant<'k>(what: &str, text: &str, known: &[&'k str]) -> Option<&'k str> {
     };
     let near = || {
         let distance = |name: &str| strsim::damerau_levenshtein(&wanted, &plain(name));
-        // One typing error in three letters; none in two, or every name would be close.
+        // One typing error is allowed per three letters, and none in a name of two letters: otherwise every
+        // name would be close.
         let most = wanted.chars().count() / 3;
         known.iter().copied().map(|name| (distance(name), name)).filter(|d| d.0 <= most).min().map(|d| d.1)
     };
-    let begun = || {
-        let mut begun =
+    let prefix = || {
+        let mut longer =
             known.iter().copied().filter(|name| wanted.len() > 2 && plain(name).starts_with(&wanted));
-        begun.next().filter(|_| begun.next().is_none())
+        longer.next().filter(|_| longer.next().is_none())
     };
-    by_us().or_else(elsewhere).or_else(near).or_else(begun)
+    exact().or_else(elsewhere).or_else(near).or_else(prefix)
 }
 
 /// The letters and digits of a name, in lower case.
@@ -171,7 +172,7 @@ pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
     let bare = known.iter().map(|known| known.split(['[', '=', '`']).next().unwrap_or(known));
     let bare: Vec<&str> = bare.filter(|name| !name.is_empty()).collect();
     let hint = did_you_mean(what.strip_prefix("key of ").map_or(what, |_| "key"), name, &bare);
-    // With a suggestion, the values of the other names are not needed.
+    // With a suggestion, the names alone are enough.
     let all = if hint.is_empty() { known.join(", ") } else { bare.join(", ") };
     Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
 }

@@ -42,7 +42,8 @@ typedef enum {
     KRYLITH_CALLBACK = 4,
     /// A bug in Krylith; please report it.
     KRYLITH_INTERNAL = 5,
-    /// krylith_solver_cancel ended an update of values or a set-up before the first iteration.
+    /// krylith_solver_cancel ended an update of values, or a set-up before the first iteration of a solve. A
+    /// solve that it ends later returns KRYLITH_OK.
     KRYLITH_CANCELLED = 6,
 } krylith_status;
 

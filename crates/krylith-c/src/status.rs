@@ -22,7 +22,8 @@ pub enum Status {
     KrylithCallback = 4,
     /// A bug in Krylith; please report it.
     KrylithInternal = 5,
-    /// krylith_solver_cancel ended an update of values or a set-up before the first iteration.
+    /// krylith_solver_cancel ended an update of values, or a set-up before the first iteration of a solve. A
+    /// solve that it ends later returns KRYLITH_OK.
     KrylithCancelled = 6,
 }
 
@@ -43,7 +44,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
-    static SAID: RefCell<CString> = RefCell::default();
+    static TEXT: RefCell<CString> = RefCell::default();
 }
 
 fn keep(place: &'static std::thread::LocalKey<RefCell<CString>>, text: String) -> *const c_char {
@@ -57,7 +58,7 @@ fn keep(place: &'static std::thread::LocalKey<RefCell<CString>>, text: String) -
 /// Stores a text for this thread and returns its address, which is valid until the thread asks for another
 /// text.
 pub fn say(text: String) -> *const c_char {
-    keep(&SAID, text)
+    keep(&TEXT, text)
 }
 
 /// Does the work of a call. An error or a panic becomes a status, and an error text for this thread.

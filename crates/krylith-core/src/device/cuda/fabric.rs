@@ -58,7 +58,7 @@ pub struct Fabric {
     links: Links,
     /// The reason for the choice of these links.
     reason: String,
-    /// Checked by the device's waits while this fabric lives.
+    /// Checked whenever the host waits for the device, as long as this fabric exists.
     watch: Option<Arc<Watch>>,
 }
 

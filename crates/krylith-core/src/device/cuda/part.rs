@@ -1,5 +1,5 @@
-//! A run of a matrix's block rows, cut out in local columns on the GPU that will hold it (`kernels/part.cu`).
-//! This is how several GPUs of one process get their rows.
+//! Cuts consecutive block rows (a run) out of a matrix on the GPU that will hold them, and renumbers their
+//! columns locally (`kernels/part.cu`). This is how several GPUs of one process get their rows.
 //!
 //! Only the run itself is copied, from the host, from this GPU or from another. Its columns are renumbered on
 //! this GPU, and only the numbers of its ghosts come back to the host.
@@ -36,7 +36,7 @@ kernels! {
 /// First row and end of a run, number of entries before it in the whole matrix, number of ghosts before it.
 type Run = [i64; 4];
 
-/// Purpose of its buffers, in errors.
+/// What this module's buffers are for, as errors say it.
 const WHAT: &str = "one GPU's rows of a matrix";
 /// Words of 32 bits that a thread block counts at a time.
 const WORDS: usize = 1024;
@@ -46,23 +46,23 @@ pub(crate) struct RunOnDevice {
     device: Arc<Device>,
     run: Range<usize>,
     /// Number of ghosts whose global number is below the run.
-    low: usize,
+    ghosts_before: usize,
     /// Global numbers of the ghosts, ascending.
     pub ghosts: Vec<u32>,
     /// Range of the run's entries in each term.
     entries: Vec<Range<usize>>,
 }
 
-/// Addresses of the run's arrays in global numbers, and the owners of that memory.
+/// Addresses of the run's arrays, in global numbering, and the owners of that memory.
 struct Raw {
     row_ptr: u64,
     col: u64,
     values: u64,
-    kept: (Option<Arc<Resident>>, Vec<Buffer<u8>>),
+    owners: (Option<Arc<Resident>>, Vec<Buffer<u8>>),
 }
 
 impl RunOnDevice {
-    /// Cuts rows `run` of the terms and returns them in local numbers, without a halo.
+    /// Cuts rows `run` of the terms and returns them in local numbering, without a halo.
     ///
     /// # Errors
     /// Out of device memory; a failure of the GPU.
@@ -87,8 +87,8 @@ impl RunOnDevice {
         let grid = |n: usize| n.div_ceil(256).clamp(1, 32 * device.multiprocessors());
         let mark = device.function(&part_mark.plain())?;
         for t in 0..patterns {
-            let (count, described) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
-            mark.on(&device, grid(count), 256).run(count as i64, described, raw[t].col, &bits)?;
+            let (count, kernel_run) = (entries[t].len(), [run.start as i64, run.end as i64, 0, 0]);
+            mark.on(&device, grid(count), 256).run(count as i64, kernel_run, raw[t].col, &bits)?;
         }
         let (count, scan) = (device.function(&part_words.plain())?, device.function(&scan_columns::of(1))?);
         for pass in 0..2i32 {
@@ -110,13 +110,13 @@ impl RunOnDevice {
         if !ghosts.is_empty() {
             device.read(&list, 0, &mut ghosts)?;
         }
-        let low = ghosts.partition_point(|&j| (j as usize) < run.start);
+        let ghosts_before = ghosts.partition_point(|&j| (j as usize) < run.start);
         let square = terms.block() * terms.block();
         let mut own: Vec<(_, Cow<'static, Bsr>)> = Vec::with_capacity(terms.terms.len());
         let nodes = run.len() + ghosts.len();
         let rows = run.len();
         let mut first: Option<Arc<Resident>> = None;
-        let made = Self { device: device.clone(), run, low, ghosts, entries };
+        let made = Self { device: device.clone(), run, ghosts_before, ghosts, entries };
         for (t, (c, a)) in terms.terms.iter().enumerate() {
             let count = made.entries[t].len();
             if t >= patterns {
@@ -129,13 +129,13 @@ impl RunOnDevice {
                 continue;
             }
             let to = Resident::allocate(&device, rows, count, square)?;
-            let described = made.described(made.entries[t].start);
+            let kernel_run = made.kernel_run(made.entries[t].start);
             device
                 .function(&part_rows.plain())?
                 .on(&device, (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors()), 256)
                 .run(
                     rows as i64,
-                    described,
+                    kernel_run,
                     square as i32,
                     raw[t].row_ptr,
                     raw[t].col,
@@ -151,8 +151,8 @@ impl RunOnDevice {
             let storage = Storage::device(rows, nodes, count, to);
             own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
         }
-        // Later users of the new arrays work in streams and pools of their own, so the unmodified copy is
-        // freed here.
+        // Free copies in global numbering here and return their memory to the driver: later users of the new
+        // arrays have other streams and memory pools, and could not reuse it.
         drop(raw);
         device.wait()?;
         device.trim_pool();
@@ -194,16 +194,16 @@ impl RunOnDevice {
         Ok(own.with_storage(own.storage().with_device_values(Arc::new(old.with_values(values)))))
     }
 
-    /// Returns `Run` of the kernels; `base` entries stand before the run in the whole matrix.
-    fn described(&self, base: usize) -> [i64; 4] {
-        [self.run.start as i64, self.run.end as i64, base as i64, self.low as i64]
+    /// Returns the kernels' `Run`; `base` entries stand before the run in the whole matrix.
+    fn kernel_run(&self, base: usize) -> [i64; 4] {
+        [self.run.start as i64, self.run.end as i64, base as i64, self.ghosts_before as i64]
     }
 
     /// Reorders values of the run from global order to the local order of a pattern.
     fn reorder(&self, pattern: &Resident, values: u64, square: usize) -> Result<Buffer<f64>> {
         let (device, rows) = (&self.device, self.run.len());
         let to = device.allocate::<f64>(pattern.col.len() * square, WHAT)?;
-        let run = self.described(0);
+        let run = self.kernel_run(0);
         let grid = (8 * rows).div_ceil(256).clamp(1, 32 * device.multiprocessors());
         let function = device.function(&part_values.plain())?;
         let square = square as i32;
@@ -228,7 +228,7 @@ pub(crate) fn pointer(a: &Bsr, i: usize) -> Result<usize> {
     }
 }
 
-/// Returns the arrays of a run of rows where this GPU can read them: in place, or copied.
+/// Returns the arrays of a run of rows, where this GPU can read them: in their place, or as copies.
 fn bring(
     device: &Arc<Device>,
     a: &Bsr,
@@ -245,7 +245,7 @@ fn bring(
                 row_ptr: resident.row_ptr.at(run.start),
                 col: resident.col.at(first),
                 values: resident.values.at(numbers.start),
-                kept: (Some(resident), Vec::new()),
+                owners: (Some(resident), Vec::new()),
             });
         }
         let copy = |from: u64, bytes: usize| -> Result<Buffer<u8>> {
@@ -258,26 +258,26 @@ fn bring(
         resident.settled()?;
         // GPUs that cannot reach each other exchange data through the host.
         if let Ok(values) = copy(resident.values.at(numbers.start), 8 * numbers.len()) {
-            let (mut raw, mut kept) = (
-                Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) },
+            let (mut raw, mut buffers) = (
+                Raw { row_ptr: 0, col: 0, values: values.pointer(), owners: (None, Vec::new()) },
                 vec![values],
             );
             if pattern {
                 let pointers = copy(resident.row_ptr.at(run.start), 8 * (run.len() + 1))?;
                 let col = copy(resident.col.at(first), 4 * entries.len())?;
                 (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
-                kept.extend([pointers, col]);
+                buffers.extend([pointers, col]);
             }
-            raw.kept = (Some(resident), kept);
+            raw.owners = (Some(resident), buffers);
             return Ok(raw);
         }
     }
     let send = |bytes: usize| device.allocate::<u8>(bytes, WHAT);
     let values = send(8 * numbers.len())?;
-    // SAFETY: allocated for as many numbers, here and below; offsets are below 2⁶³.
+    // SAFETY: allocated for as many numbers, here and below; offsets fit i64, the kernels' type.
     unsafe { device.send(&a.values()[numbers], values.pointer())? };
-    let (mut raw, mut kept) =
-        (Raw { row_ptr: 0, col: 0, values: values.pointer(), kept: (None, Vec::new()) }, vec![values]);
+    let (mut raw, mut buffers) =
+        (Raw { row_ptr: 0, col: 0, values: values.pointer(), owners: (None, Vec::new()) }, vec![values]);
     if pattern {
         let (pointers, col) = (send(8 * (run.len() + 1))?, send(4 * entries.len())?);
         // SAFETY: as above.
@@ -286,16 +286,16 @@ fn bring(
             device.send(&a.col()[entries.clone()], col.pointer())?;
         }
         (raw.row_ptr, raw.col) = (pointers.pointer(), col.pointer());
-        kept.extend([pointers, col]);
+        buffers.extend([pointers, col]);
     }
-    raw.kept = (None, kept);
+    raw.owners = (None, buffers);
     Ok(raw)
 }
 
 impl Drop for Raw {
     /// Waits for copies from another GPU's memory before that memory can be freed.
     fn drop(&mut self) {
-        if let (Some(_), Some(copy)) = (&self.kept.0, self.kept.1.first()) {
+        if let (Some(_), Some(copy)) = (&self.owners.0, self.owners.1.first()) {
             let _ = copy.device().wait(); // a failed device reports its error at its next use
         }
     }
