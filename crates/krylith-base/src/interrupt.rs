@@ -1,8 +1,8 @@
 //! Interrupts of long work by a cancel token or a time limit.
 //!
 //! A solver's thread [`enter`](Limits::enter)s the limits of its task: a set-up, new values, a solve. Code
-//! under it calls [`check`] every few milliseconds, at points where it may return an error. Threads that work
-//! for it take a copy of [`limits`]. A check costs a load, and with a deadline a reading of the clock.
+//! under it calls [`check`] every few milliseconds, at points where it may return an error. Threads that
+//! help the solver's thread take a copy of [`limits`]. A check reads a flag and, with a deadline, the clock.
 //!
 //! An interrupt reaches one rank before another, so it spreads like every error of a single rank. Parts of a
 //! set-up end in [`agree`]; before that, [`check`] may end a rank's own work. Between collective calls the
@@ -155,8 +155,8 @@ impl Lookout {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[doc(hidden)]
 pub struct Bounds {
-    /// Largest number of operations on the pattern, such as finding fill. A count, so that ranks and runs
-    /// decide alike.
+    /// Largest number of operations on the pattern, such as finding fill. It is not a time, so that all ranks
+    /// and all runs decide alike.
     pub operations: Option<u64>,
     /// Largest predicted time of another library's work, in seconds.
     pub seconds: Option<f64>,

@@ -3,8 +3,8 @@
 //!
 //! * T_Kx: the product, as measured on one GPU at the rank's size. Tiles without ghosts run during the halo
 //!   exchange.
-//! * T_c: the exposed part of an exchange: the fixed cost of a hidden exchange, plus its own time minus that
-//!   of the interior rows.
+//! * T_c: the exposed part of an exchange: the cost that remains if it is hidden, plus the time by which it
+//!   outlasts the product of the interior rows.
 //! * T_Gn: projection and update, as measured on one GPU at the rank's size, and one all-reduce.
 //! * The rest, once per cycle: a product, the passes at its end, an all-reduce and a synchronisation of the
 //!   ranks' hosts.
@@ -98,7 +98,7 @@ impl Shape {
 ///     let t = machine.predict(&[cube(n); 4], &shape, true, 30, 1)?;
 ///     Ok::<_, krylith::Error>(t.communication / t.all())
 /// };
-/// assert!(share(200.0)? < share(100.0)?); // the surface grows more slowly than what is inside
+/// assert!(share(200.0)? < share(100.0)?); // the surface grows more slowly than the volume
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -161,8 +161,8 @@ pub(super) fn levels(n: usize) -> f64 {
 }
 
 impl Machine {
-    /// Returns the times of `gpus` GPUs of one host: measured for as many, else for the next larger number,
-    /// else for the largest.
+    /// Returns the times of `gpus` GPUs of one host: those measured for this number, else for the next larger
+    /// one, else for the largest one.
     fn together(&self, gpus: usize, hosts: usize) -> Result<&Host> {
         let list = if hosts == 1 && !self.peers.is_empty() { &self.peers } else { &self.nccl };
         list.iter().find(|h| h.gpus >= gpus).or(list.last()).ok_or_else(|| {
@@ -192,7 +192,7 @@ impl Machine {
         })
     }
 
-    /// Returns the exposed part of an exchange: seconds beyond the product's own.
+    /// Returns the exposed part of an exchange: the seconds that it adds to the product.
     fn exposed(&self, load: &Load, shape: &Shape, product: f64, gpus: usize, hosts: usize) -> Result<f64> {
         if gpus == 1 || load.near + load.far == 0.0 {
             return Ok(0.0);
@@ -202,7 +202,7 @@ impl Machine {
         let mut arrival = if near > 0.0 { host.exchange.at(near) } else { 0.0 };
         if far > 0.0 {
             let network = self.network()?;
-            // The host's curve at zero bytes: the launches of an exchange, which occur anywhere.
+            // The host's curve at zero bytes is the cost of launching an exchange, over a network too.
             let start = host.exchange.at(0.0);
             arrival = arrival.max(start + network.latency + far / network.bandwidth);
         }
@@ -227,7 +227,7 @@ impl Machine {
         self.predict_on(loads, loads.len(), shape, dense, m, hosts)
     }
 
-    /// Like [`predict`](Self::predict), with the loads of some of the `gpus` ranks that represent all.
+    /// Like [`predict`](Self::predict), with the loads of a few ranks that represent all `gpus` ranks.
     ///
     /// # Errors
     /// Returns the errors of [`predict`](Self::predict).

@@ -74,7 +74,7 @@ pub fn launched() -> bool {
     Launch::here().is_some()
 }
 
-/// Refuses to do `what` on every rank of several, if it is the work of one process.
+/// Returns an error if this process is one of several ranks, because `what` is work for one process.
 ///
 /// # Errors
 /// [`Error::Unsupported`] in a process that a launcher started as one of several.

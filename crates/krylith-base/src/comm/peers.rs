@@ -89,7 +89,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Creates it from all identities, ordered by rank.
+    /// Creates the peers from the identities of all ranks, ordered by rank.
     pub(super) fn new(rank: usize, identities: Vec<Identity>) -> Self {
         let own = identities[rank].clone();
         let ranks_on_host: Vec<usize> =

@@ -116,7 +116,7 @@ mod tests {
         let found = Team::run(3, |comm| {
             let rank = comm.rank();
             let (halo, numbering) = Halo::build(&*comm, own[rank], columns[rank])?;
-            // Rank r says 10 r + g of node g.
+            // Rank r sends 10 r + g for node g.
             let said = |&g: &u64| [10.0 * rank as f64 + g as f64, -(rank as f64)];
             let mut all: Vec<f64> = numbering.global().iter().flat_map(said).collect();
             to_owners(&*comm, &halo, 2, &mut all, f64::max)?;

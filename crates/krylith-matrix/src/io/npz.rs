@@ -252,7 +252,7 @@ fn bsr(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
 /// SciPy stores entry (j − o, j) of diagonal o at column j; Krylith at its row.
 fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let path = file.path;
-    // More diagonals than these lie outside the matrix or repeat. SciPy's diagonals may be longer than the
+    // Any further diagonals would lie outside the matrix or repeat. SciPy's diagonals may be longer than the
     // matrix is wide.
     let offsets = file.integers("offsets", at_most(2 * (rows + columns)))?;
     let longest = 2 * rows.max(columns).max(1);
@@ -281,7 +281,7 @@ fn dia(file: &mut Npz, rows: usize, columns: usize) -> Result<Matrix> {
     let inside = |o: i64| o > -(rows as i64) && o < columns as i64;
     let mut order: Vec<usize> = (0..diagonals).filter(|&d| inside(offsets[d])).collect();
     order.sort_by_key(|&d| offsets[d]);
-    let size = believable(path, "places on diagonals", order.len().checked_mul(rows), file.unpacked)?;
+    let size = believable(path, "entries on diagonals", order.len().checked_mul(rows), file.unpacked)?;
     let mut values = vec![0.0; size];
     for (to, &from) in order.iter().enumerate() {
         let o = offsets[from];

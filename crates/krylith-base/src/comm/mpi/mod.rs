@@ -6,7 +6,7 @@
 //! or the time limit is reached ([`World::wait`]). The buffers of a failed operation are never freed, since
 //! MPI may still write to them.
 //!
-//! A rank that waits looks once a second whether the processes of its host still live. The launcher watches
+//! A rank that waits checks once a second whether the processes of its host still run. The launcher watches
 //! other hosts. A rank that cannot go on aborts the job, if Krylith started MPI.
 //!
 //! A new function of MPI is a line in `functions.rs`. A new constant is a line for each binary interface in
@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use world::{World, count};
 
-/// Up to this many ranks a sum gathers all numbers and adds them in rank order; beyond, MPI reduces.
+/// With up to this many ranks a sum gathers all numbers and adds them in rank order; with more, MPI reduces.
 const GATHERED: usize = 64;
 /// Longest message passed to MPI at once, in bytes: MPI's counts are 32-bit.
 const PIECE: usize = 1 << 30;
@@ -97,7 +97,7 @@ struct Sums {
 
 impl Mpi {
     /// Starts MPI, once in a process; `None` if no launcher started this process. In a program that has
-    /// started MPI itself, joins it, and leaves its end to the program.
+    /// started MPI itself, uses that MPI, and leaves its finalisation to the program.
     ///
     /// The library is one that is already in the process, the one that `KRYLITH_MPI` names (a path, or a name
     /// that the system finds), or the launcher's. It may be Open MPI, MPICH or a library with its ABI, or
@@ -192,8 +192,8 @@ impl Mpi {
         self.world.finish()
     }
 
-    /// As [`Communicator::sum`], in an order that MPI chooses; `sum` uses it beyond 64 ranks. All ranks get
-    /// the same bits. From run to run the result is as reproducible as the MPI library's reduction.
+    /// As [`Communicator::sum`], in an order that MPI chooses; `sum` does so with more than 64 ranks. All
+    /// ranks get the same bits. From run to run the result is as reproducible as the MPI library's reduction.
     ///
     /// # Errors
     /// As [`Communicator::sum`].
@@ -281,7 +281,7 @@ impl Communicator for Mpi {
         self.world.size
     }
 
-    /// Beyond 64 ranks MPI chooses the order, see [`Mpi::reduce`].
+    /// With more than 64 ranks MPI chooses the order, see [`Mpi::reduce`].
     fn sum(&self, values: &mut [f64]) -> Result<()> {
         if self.size() > GATHERED {
             return self.reduce(values);
@@ -294,7 +294,7 @@ impl Communicator for Mpi {
         Ok(())
     }
 
-    /// Beyond 64 ranks the whole sum is done here, see [`Mpi::reduce`].
+    /// With more than 64 ranks the whole sum is done here, see [`Mpi::reduce`].
     fn start_sum(&self, values: &mut [f64]) -> Result<()> {
         if self.size() > GATHERED {
             return self.reduce(values);
