@@ -26,7 +26,7 @@ pub fn product(k: &KroneckerSum, precision: Precision, structured: bool) -> Cost
     let (s, blocks) = (k.stages() as u64, (k.m.blocks() + k.l.blocks()) as u64);
     let shape = Shape::of(&Terms::kronecker(k), !structured);
     let bytes = shape.product_bytes(k.m.block_rows() as f64, blocks as f64);
-    // The model counts 8 bytes per number; narrower storage saves the rest.
+    // The model counts 8 bytes per number; subtract what narrower storage saves.
     let narrower = (8 - precision.bytes() as u64) * shape.slots as u64 * blocks / 2;
     // The paper's M and L share a pattern; 4s·nnz·b² is 2 flops per entry and stage, for both.
     let flops = flops(k.m.rows() as u64, s, blocks.div_ceil(2), k.block() as u64);

@@ -54,7 +54,7 @@ impl System {
         }
     }
 
-    /// Returns the system with other matrices in the same places.
+    /// Returns the system with `matrix(0)` instead of its matrix or M, and `matrix(1)` instead of L.
     pub fn with(&self, mut matrix: impl FnMut(usize) -> Result<Bsr>) -> Result<SystemKind> {
         Ok(match &self.matrix {
             SystemKind::Kronecker(k) => SystemKind::Kronecker(KroneckerSum::new(
@@ -172,12 +172,13 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
     Ok(all)
 }
 
-/// Generates or reads a system; grids and graphs have `scale` times their size. Returns `None` for a file of
-/// a folder without a square matrix, such as a right-hand side. `rock` is the folder of SPE10's
+/// Generates or reads a system; grids and graphs have `scale` times their size. Returns `None` for a file
+/// that cannot be read as a square matrix, such as a right-hand side. `rock` is the folder of SPE10's
 /// permeabilities.
 ///
 /// # Errors
-/// Returns an error for an unknown problem, for a file that cannot be read, and if memory is not sufficient.
+/// Returns an error for an unknown problem, for permeabilities that cannot be read, and if memory is not
+/// sufficient.
 pub(crate) fn make(wanted: &Wanted, scale: f64, rock: Option<&Path>) -> Result<Option<System>> {
     let begin = Instant::now();
     let generate = |name: &str, spec: &str| {

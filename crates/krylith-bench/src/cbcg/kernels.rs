@@ -1,6 +1,6 @@
 //! Table III: each kernel of an iteration, compared with its roofline.
 //!
-//! Flops and bytes are counted per cell; for a kernel that serves s products of a step, per product. They
+//! Flops and bytes are counted per cell, and per product if a kernel serves the s products of a step. They
 //! count what must be computed, and what must be read from memory or written to it once. The roofline is the
 //! paper's, f/F + b/B, with B measured in the same run. On a CPU F is unknown, and its term is omitted.
 

@@ -140,7 +140,8 @@ where
         order: Some((order.rows, order.ptr)),
         ours: true,
         bytes: preconditioner.ildu.bytes(),
-        // Rounding a factor to f32 changes it by up to 6e-8 of its size, along every chain of levels.
+        // Rounding to f32 changes each factor by up to 6e-8 of its size, and these errors add up along a
+        // chain of levels.
         tolerance: if precision == Precision::F32 { 1e-5 } else { TOLERANCE },
         vectors: OnSpace::new(shared, vec![Box::new(preconditioner.ildu.clone())])?,
     });

@@ -178,8 +178,8 @@ impl Factors {
         }
         y
     }
-    /// Returns Λ⁻¹ x with the unit lower triangles of D = Λ V; vendors that factor blocks, too, keep them in
-    /// L.
+    /// Returns Λ⁻¹ x, where Λ has the unit lower triangles of D = Λ V. Libraries that factor the diagonal
+    /// blocks, too, include Λ in L.
     pub fn lower_in_blocks(&self, s: &SubdomainSystem, x: &[f64]) -> Vec<f64> {
         let (n, mut y) = (s.a.block(), x.to_vec());
         for i in 0..s.block_rows() {

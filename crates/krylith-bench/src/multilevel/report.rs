@@ -23,7 +23,7 @@ pub(super) struct OneCore {
     pub whole: bool,
 }
 
-/// A system on some GPUs.
+/// A system on a number of GPUs.
 pub(super) struct Scaled {
     /// The series: `weak` or `strong`.
     pub series: &'static str,
@@ -213,7 +213,7 @@ fn over_size(series: &[Found]) -> Vec<Figure> {
     let sides: Vec<usize> = series.iter().map(|found| found.side).collect();
     let name = &series[0].name;
     let figure = |short: &str, what: &str, of: &dyn Fn(&Found, &Row) -> f64| {
-        // Variants that stopped earlier keep the sizes that they have.
+        // Variants that stopped at a smaller size have shorter lines.
         let lines: Vec<(String, Vec<f64>)> = series[0]
             .rows
             .iter()

@@ -17,21 +17,21 @@ pub(super) struct Updates {
     pub name: String,
     pub spec: String,
     pub way: String,
-    /// The reason if there are no times, or fewer.
+    /// The reason if some or all times are missing.
     pub failure: Option<String>,
     /// Seconds of each `update_values` and of the set-up that it requires before the next solve.
     pub seconds: Vec<f64>,
     /// Seconds of each update with its solve.
     pub together: Vec<f64>,
     pub iterations: Vec<usize>,
-    /// Bytes in use after each: on the GPU, or of this process if the system reports it.
+    /// Bytes in use after each update: on the GPU, or of this process if the system reports it.
     pub memory: Vec<u64>,
     /// The largest ‖b − A x‖/‖b‖, computed on the host.
     pub residual: f64,
 }
 
 impl Updates {
-    /// Returns the median seconds of the last tenth over those of the first.
+    /// Returns the median seconds of the last tenth of the updates, divided by those of the first tenth.
     pub fn slower(&self) -> f64 {
         let n = self.together.len();
         let tenth = n.div_ceil(10);
@@ -43,7 +43,7 @@ impl Updates {
         }
     }
 
-    /// Returns the bytes after the last over bytes after the first tenth.
+    /// Returns the bytes in use after the last update, divided by those after the first tenth.
     pub fn larger(&self) -> f64 {
         let n = self.memory.len();
         match self.memory.get(n.div_ceil(10)) {

@@ -134,7 +134,7 @@ fn pictures(e: &Experiment, pages: &mut Pages) {
     over("times faster than CU-Solver on as many GPUs", &|p, name| {
         of(&e.runs, p, &first) / of(&e.runs, p, name)
     });
-    // If the system grows, so does the work done in the time of one GPU.
+    // In weak scaling the work grows with the number of GPUs.
     let work = |p: usize| if e.weak { p as f64 } else { 1.0 };
     over("speed-up over one GPU", &|p, name| work(p) * of(&e.runs, 1, name) / of(&e.runs, p, name));
 }

@@ -18,7 +18,7 @@ pub(super) struct Row {
     pub ours: bool,
     /// Seconds of whole solves without instrumentation, on the slowest rank.
     pub samples: Samples,
-    /// Seconds of each part in separate solves, maxima over ranks; per solve.
+    /// Seconds of each part per solve, from separate instrumented solves; the largest over the ranks.
     pub times: Vec<Times>,
     /// ‖r‖/‖b‖.
     pub residuals: Vec<f64>,

@@ -85,7 +85,8 @@ impl NewtonObserver for After {
     }
 }
 
-/// Makes steps of Newton's method from x, which becomes the last iterate. The last kept system is not solved.
+/// Makes steps of Newton's method from x, and writes the last iterate to x. The last kept system is not
+/// solved.
 ///
 /// # Errors
 /// Returns an error if the system cannot be evaluated, or if the solution of a linear system does not reduce
@@ -97,7 +98,7 @@ pub(crate) fn steps(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Step>> {
     let keep = how.keep.clone();
-    // All steps but the last kept one, or as many as convergence needs.
+    // All steps but the last kept one; if none is kept, as many as convergence needs.
     let taken = if keep.is_empty() { usize::MAX } else { keep.end - 2 };
     let mut keeping = Keeping { system, keep, kept: Vec::new(), progress, number: 0, f: Default::default() };
     let linear: Options = how.linear.parse()?;
@@ -112,7 +113,7 @@ pub(crate) fn steps(
         }
         outcome => {
             let step = keeping.number;
-            return Err(Error::invalid(format!("Newton step {step} leads no further: {}", outcome.name())));
+            return Err(Error::invalid(format!("Newton's method ended at step {step}: {}", outcome.name())));
         }
     }
     Ok(keeping.kept)

@@ -78,7 +78,8 @@ fn seconds(rows: &[&Row]) -> f64 {
     rows.iter().map(|row| row.both().mean).sum()
 }
 
-/// Returns the fastest overlapping variant within the limit on iterations, all steps together.
+/// Returns the speed-up over cuSPARSE's RAS, over all Newton steps together, of the fastest RAS whose
+/// iterations stay within the limit; and a description of that RAS.
 fn over_vendor(found: &Found) -> (f64, String) {
     let first = found.assembly.first().map_or(0, |a| a.0);
     let all = |kind| found.first(first, kind).and_then(|row| over_steps(found, row));

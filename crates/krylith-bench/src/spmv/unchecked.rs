@@ -13,24 +13,24 @@ pub(super) type UncheckedCg<S> = Krylov<S, Unchecked<S>>;
 steps! {
     /// The scalars of CG.
     pub(super) struct Scalars {
-        /// (r, r) as it was summed last, and (p, A p).
+        /// (r, r) of the newest r, and (p, A p).
         rho_next, pq,
-        /// (r, r) that the iteration works with.
+        /// (r, r) that the present iteration uses; α and β.
         rho, alpha, beta,
-        /// Share of p that x still lacks where the batch ended, else 0.
+        /// The multiple of p that x still lacks after the last iteration; 0 before.
         pending
     }
-    /// Its array.
+    /// The array of these scalars.
     arrays Arrays(m) { history: m + 1 }
     constants [];
     functions {}
-    /// Every step.
+    /// All steps of the recurrence.
     pub(super) const STEPS;
     /// A restart: there is no last direction.
     adopt(s, _) { s.rho = s.rho_next; s.beta = 0.0; }
     /// α = ρ/(p, q).
     find_alpha(s, _) { s.alpha = s.rho / s.pq; s.pending = 0.0; }
-    /// β = ρ/ρ₋₁; nothing but the limit ends a batch.
+    /// β = ρ/ρ₋₁; a batch ends only at the iteration limit.
     find_beta(s, _) {
         s.beta = s.rho_next / s.rho;
         s.rho = s.rho_next;
@@ -56,7 +56,7 @@ sweeps! {
     settle: (pending) [p] [x] -> [] { x += pending * p; }
 }
 
-/// Its vectors.
+/// The vectors of this CG.
 pub(super) struct Unchecked<S: Space> {
     r: S::Vector,
     p: S::Vector,

@@ -14,7 +14,7 @@ use krylith_core::device::cuda::Buffer;
 use krylith_core::{Error, Result};
 use std::rc::Rc;
 
-/// The only algorithm.
+/// The only algorithm of SpSV.
 const ALGORITHM: sparse::cusparseSpSVAlg_t = sparse::cusparseSpSVAlg_t::CUSPARSE_SPSV_ALG_DEFAULT;
 
 /// α, at an address that stays valid.
@@ -46,7 +46,7 @@ macro_rules! bsr {
 pub(super) struct Factors {
     lower: Solve,
     upper: Solve,
-    /// Policy of the factorisation for scalar matrices, otherwise of the solves.
+    /// For scalar matrices the policy of the factorisation, else that of the solves.
     policy: Policy,
     arrays: Rc<Blocks>,
 }
@@ -119,8 +119,8 @@ impl Factors {
     }
 }
 
-/// Replaces A by its factors with the faster policy; returns that policy, and the times of its analysis and
-/// factorisation.
+/// Replaces A by its factors, computed with the faster policy. Returns that policy, and the times of its
+/// analysis and factorisation.
 fn factorize(vendor: &Rc<Vendor>, a: &Blocks, s: &SubdomainSystem) -> Result<(Policy, Samples, Samples)> {
     let given = vendor.zeros(a.values.len())?;
     vendor.copy(a.values.pointer(), given.pointer(), given.len())?;

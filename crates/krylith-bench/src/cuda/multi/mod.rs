@@ -26,9 +26,9 @@ use std::time::Instant;
 /// A baseline solver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Baseline {
-    /// As published: x̃ through the host, stage by stage, and MGS with scalars on the host.
+    /// As published: x̃ goes through the host, stage by stage, and MGS has its scalars on the host.
     CuSolver,
-    /// The same, but the device gathers what neighbours need before it goes to the host.
+    /// The same, but the device packs what neighbours need before the copy to the host.
     CuSolverPacked,
     /// CU's kernels, one exchange per product by NCCL, CGS2 by gemv with NCCL's all-reduce.
     CuNccl,
