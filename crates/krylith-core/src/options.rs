@@ -4,9 +4,9 @@
 //! do the command's flag, Python's keyword, the key in C and the rows of the guide. After a change,
 //! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the guide and Python's types anew.
 //!
-//! An option that is not given is `None`. The solver then decides, or the options that these are merged with
-//! do: the command line comes before the section `[solver]` of a file, and both before the defaults
-//! ([`Options::or`]).
+//! An option that is not given is `None`. [`Options::or`] then takes it from other options: the command line
+//! comes before the section `[solver]` of a file, and both before the defaults. If none gives it, the solver
+//! decides.
 
 mod declare;
 mod device;
@@ -53,7 +53,7 @@ options! {
     /// let options: Options = text.parse()?;
     /// assert_eq!(options.restart, Some(50));
     /// assert_eq!(options.to_string().parse::<Options>()?, options);
-    /// // What one leaves open the other may say.
+    /// // Options that one does not set come from the other.
     /// let file: Options = "rtol=1e-4 max_iters=500".parse()?;
     /// let both = options.or(&file);
     /// assert_eq!((both.rtol, both.max_iters), (Some(1e-8), Some(500)));
@@ -151,7 +151,7 @@ options! {
          is refused.";
 }
 
-/// The option of this name, in any case, with `-` for `_`, or by a name that it had in an earlier version.
+/// The option of this name, in upper or lower case, with `-` or `_`. Names of earlier versions work, too.
 ///
 /// ```
 /// use krylith_core::options::info;
@@ -282,11 +282,11 @@ impl Options {
         }
         let method = MethodSpec::meant(self)?;
         if let (MethodName::Cg | MethodName::Cbcg, Some(part)) = (method, self.precond_or_auto().one_way()) {
-            let needs = "which is not symmetric: take symmetric(A then B), which goes back by A, or method bicgstab or gmres";
-            return wrong(
-                "precond",
-                format!("has `{part}`, {needs}; {method} needs a symmetric preconditioner"),
+            let text = format!(
+                "has `{part}`, which is not symmetric, but {method} needs a symmetric preconditioner; use \
+                 symmetric(A then B), or the method bicgstab or gmres"
             );
+            return wrong("precond", text);
         }
         let mut precond = self.precond.clone();
         if self.deterministic == Some(true) {
@@ -325,7 +325,7 @@ impl Options {
         self.precond_or_auto().subdomains(order)
     }
 
-    /// Planes of a grid that a tile of the preconditioner has, where it wants ranks to hold whole planes.
+    /// Returns how many planes of a grid a tile of the preconditioner has, if ranks must have whole planes.
     pub fn planes(&self) -> Option<usize> {
         self.precond_or_auto().planes()
     }

@@ -177,7 +177,7 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 /// A device that can store and multiply sums of point-block terms.
 ///
 /// # Examples
-/// A bound for code that multiplies by matrices on any device.
+/// This bound lets code multiply by matrices on any device.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock}};
@@ -296,7 +296,7 @@ impl<S: PointBlockSum> PointBlock<S> {
     pub fn stages(space: &S, terms: &Terms, b: &Dense, precision: Precision) -> Result<Self> {
         if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
             return Err(Error::invalid(format!(
-                "{} terms of {} stages do not match a B of {}×{}; expected two terms and a B of order equal to their stages",
+                "{} terms of {} stages do not match a B of {}×{}; expected two terms, and a B with a row and a column per stage",
                 terms.terms.len(),
                 terms.stages(),
                 b.rows(),

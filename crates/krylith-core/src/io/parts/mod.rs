@@ -10,7 +10,7 @@
 //!
 //! Values are bit for bit those of the whole-file readers, and errors are the same on every rank. If the
 //! block size is to be detected from the pattern, rows are first cut at multiples of all sizes, then blocks
-//! move to their final owners. With a cut by rows, these are at most a few hundred rows per rank.
+//! move to their final owners. With [`Partitioner::Rows`], at most a few hundred rows per rank move.
 
 mod blocks;
 mod entries;
@@ -151,7 +151,7 @@ fn read_in_batches(
 ) -> Result<ReadRows> {
     if !matches!(cut, Partitioner::Rows | Partitioner::Nonzeros) {
         let message =
-            format!("a partition by {} needs the whole system; by rows and by nonzeros do not", cut.name());
+            format!("a partition by {} needs the whole system; use one by rows or by nonzeros", cut.name());
         return Err(Error::Unsupported(message));
     }
     // Checked first, so that all ranks take the same steps afterwards.
