@@ -480,12 +480,9 @@ impl<'a> Problem<'a> {
             )));
         }
         if [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
+            let [a, b] = [&a, &b].map(|c| format!("{}×{}", c.rows(), c.columns()));
             return Err(Error::invalid(format!(
-                "A and B must be {s}×{s}, for {s} stages; they are {}×{} and {}×{}",
-                a.rows(),
-                a.columns(),
-                b.rows(),
-                b.columns()
+                "A and B must be {s}×{s}, for {s} stages; they are {a} and {b}"
             )));
         }
         Ok(Self { stages: Some((a, b)), ..self })

@@ -1,8 +1,8 @@
 //! Methods to distribute block rows to ranks.
 //!
-//! Methods weight a row by its stored blocks over all terms, the cost of a product; `rows` and `multilevel`
-//! count rows. Results do not depend on the number of threads. No rank is left without rows if there are at
-//! least as many rows as ranks.
+//! The weight of a row is the number of its stored blocks over all terms, because the cost of a product
+//! follows that number. `rows` and `multilevel` give all rows the same weight. Results do not depend on the
+//! number of threads. No rank is left without rows if there are at least as many rows as ranks.
 
 use super::adjacency::Adjacency;
 use super::multilevel;
@@ -76,11 +76,12 @@ impl Partition {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partitioner {
-    /// Runs of consecutive rows, equal in rows.
+    /// Runs of consecutive rows, with about equally many rows.
     Rows,
-    /// Runs of consecutive rows, equal in stored blocks.
+    /// Runs of consecutive rows, with about equally many stored blocks.
     Nonzeros,
-    /// Recursive coordinate bisection: boxes in space, equal in stored blocks. Needs coordinates.
+    /// Recursive coordinate bisection: boxes in space, with about equally many stored blocks. Needs
+    /// coordinates.
     Geometric,
     /// Parts of the graph with few blocks between them, by Krylith's own multilevel cut on all threads.
     Multilevel,
@@ -183,8 +184,8 @@ impl Partition {
         Ok(partition)
     }
 
-    /// Cuts the graph of A + Aᵀ, over all terms, into parts of about equal rows with few blocks between them.
-    /// It is the multilevel cut of subdomains
+    /// Cuts the graph of A + Aᵀ, over all terms, into parts with about equally many rows, and few blocks
+    /// between them. It is the multilevel cut of subdomains
     /// ([`SubdomainCut::Multilevel`](super::SubdomainCut::Multilevel)), on all threads. The result is the
     /// same on every run and for any number of threads. The number of edges is not limited to 32 bits.
     ///
@@ -241,8 +242,8 @@ pub fn contiguous(rows: usize, rank: usize, ranks: usize) -> Range<usize> {
     begin(rank)..begin(rank + 1)
 }
 
-/// Returns the start of each rank's run of `n` rows, and the end: as near to `wanted(1)`, …, `wanted(ranks −
-/// 1)` as possible without leaving a rank empty, if there are enough rows.
+/// Cuts `n` rows into one run per rank and returns the bounds 0, …, `n`. They are as near to `wanted(1)`, …,
+/// `wanted(ranks − 1)` as possible without leaving a rank empty, if there are enough rows.
 pub(crate) fn runs(n: usize, ranks: usize, wanted: impl Fn(usize) -> usize) -> Vec<usize> {
     let mut bounds = vec![0; ranks + 1];
     for rank in 0..ranks {

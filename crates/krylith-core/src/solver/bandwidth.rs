@@ -1,15 +1,15 @@
 //! Measures the memory read bandwidth of this machine, the reference for `bandwidth_fraction` in reports.
 //!
 //! The solver's threads repeatedly read a buffer a few times the size of the last-level cache, for at most
-//! about a third of a second; the best pass counts. A buffer of ten caches would be stricter, but takes
-//! seconds if caches are large.
+//! about a third of a second; the best pass counts. A buffer of ten times the cache would be stricter,
+//! but takes seconds if caches are large.
 
 use crate::threads::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Time for the passes; filling the buffer comes on top.
+/// Time for the passes, without the time to fill the buffer.
 const BUDGET: Duration = Duration::from_millis(200);
 /// Smallest and largest buffer, bytes.
 const SIZES: (u64, u64) = (32 << 20, 256 << 20);

@@ -1,5 +1,5 @@
-//! Diagnosis of a system before it is solved: zero rows, columns and diagonal entries, null vectors, and the
-//! residual that no x can go below.
+//! Diagnosis of a system before it is solved: zero rows, columns and diagonal entries, null vectors, and a
+//! lower bound on the residual of any x.
 
 mod range;
 
@@ -32,7 +32,7 @@ use std::ops::Range;
 /// assert_eq!(diagnosis.empty_columns.to_string(), "2");
 /// assert_eq!(diagnosis.missing_diagonal.to_string(), "1, 2");
 /// assert_eq!((diagnosis.entries.largest, diagnosis.entries.smallest), (4.0, 1e-3));
-/// // No x makes row 1 of A x anything but zero.
+/// // Row 1 of A x is zero for every x.
 /// let floor = diagnosis.floor(&problem, &[0.0, 3.0, 4.0])?.unwrap();
 /// assert_eq!((floor.residual, floor.relative), (3.0, 0.6));
 /// let why = "row 1 has no nonzero entry, and b is not zero there: no x brings ‖b − A x‖/‖b‖ below 6.0e-1";
@@ -52,7 +52,7 @@ pub struct Diagnosis {
     /// unless the system is a single matrix with scalar rows.
     pub weak_diagonal: usize,
     /// Magnitudes of all entries. In a Kronecker sum Σ Cₜ⊗Aₜ, entries of Aₜ are multiplied by max|Cₜ|, here
-    /// and below.
+    /// and in the next two fields.
     pub entries: Extent,
     /// Range of the largest magnitudes of rows, without empty rows.
     pub rows: Extent,
@@ -175,7 +175,7 @@ impl Diagnosis {
         self.range.is_partly_unknown()
     }
 
-    /// Returns true if nothing is known that bounds the residual from below or that a solve must leave
+    /// Returns true if no lower bound on the residual is known, and no component of x that a solve must leave
     /// unchanged.
     pub(crate) fn is_clean(&self) -> bool {
         self.range.is_whole() && self.constants.is_none() && self.empty_columns.count == 0

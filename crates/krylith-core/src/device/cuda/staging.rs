@@ -23,7 +23,7 @@ const PIECE: usize = 1 << 20;
 const SHORT: usize = 2 << 20;
 /// Copies of at most this size reach the host through pinned memory, so that no thread blocks in the driver.
 const LANDING: usize = 64 << 10;
-/// Most threads; more gain nothing.
+/// Largest number of threads; more do not increase the speed.
 const THREADS: usize = 8;
 /// Chunks per thread: one is filled while the other is copied.
 const OWN: usize = 2;
@@ -80,15 +80,15 @@ impl Staging {
 
     fn lane(&self, i: usize) -> (MutexGuard<'_, [sys::CUevent; OWN]>, *mut u8) {
         let events = self.lanes[i].lock().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: within the allocation: there are OWN pieces a lane.
+        // SAFETY: within the allocation: there are OWN chunks per lane.
         (events, unsafe { self.memory.add(i * OWN * PIECE) })
     }
 }
 
-/// Memory that several threads use, each its own chunks.
+/// Memory that several threads use. No two use the same chunk.
 #[derive(Clone, Copy)]
 struct Shared(*mut u8);
-// SAFETY: pieces do not overlap, and each is taken by one thread.
+// SAFETY: chunks do not overlap, and each is taken by one thread.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -107,7 +107,7 @@ impl Device {
         self.check("cuMemHostAlloc", Staging::of(&self.context, self.info.ordinal))
     }
 
-    /// Starts a copy from the host in stream order. The host's numbers may be changed when this returns.
+    /// Starts a copy from the host in stream order. The caller may change `host` once this returns.
     ///
     /// # Safety
     /// `to` must be valid for the bytes of `host` until the stream has done the copy.
@@ -119,7 +119,7 @@ impl Device {
         self.bind()?;
         let from = Shared(host.as_ptr().cast_mut().cast());
         let copy = |to: u64, from: *const u8, bytes: usize| {
-            // SAFETY: the caller's promise, and bytes of `host` or of a piece.
+            // SAFETY: the caller's promise, and bytes of `host` or of a chunk.
             let code =
                 unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, self.stream().cu_stream()) };
             self.driver("cuMemcpyHtoDAsync", code)
@@ -149,7 +149,7 @@ impl Device {
         unsafe { self.fetch_by(from, host, Self::pieces) }
     }
 
-    /// Does the same with threads outside rayon, for arrays fetched within a
+    /// Copies as [`fetch`](Self::fetch) does, but with threads outside rayon, for arrays fetched within a
     /// [`OnceLock`](std::sync::OnceLock). A rayon thread that waits for a loop may start other work that
     /// needs the same array, and deadlock.
     ///
@@ -175,7 +175,7 @@ impl Device {
         self.bind()?;
         let to = Shared(host.as_mut_ptr().cast());
         let copy = |to: *mut u8, from: u64, bytes: usize| {
-            // SAFETY: the caller's promise, and bytes of `host` or of a piece.
+            // SAFETY: the caller's promise, and bytes of `host` or of a chunk.
             let code = unsafe {
                 sys::cuMemcpyDtoHAsync_v2(to.cast::<c_void>(), from, bytes, self.stream().cu_stream())
             };
@@ -192,8 +192,8 @@ impl Device {
             return Ok(());
         }
         if bytes <= SHORT || is_pinned(to.0) {
-            // A copy to pageable memory waits in the driver without a time limit, so the work before it is
-            // waited for first.
+            // A copy to pageable memory waits in the driver without a time limit. First wait for the earlier
+            // work, with one.
             self.wait()?;
             copy(to.0, from, bytes)?;
             return self.wait();
@@ -230,7 +230,7 @@ impl Device {
         lanes.try_for_each(|i| self.pieces_of_lane(&staging, i, &next, bytes, work))
     }
 
-    /// Does the same on as many threads of its own, one of which is the calling thread.
+    /// Does the same outside rayon, on the calling thread and new ones.
     fn pieces_apart(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE)).min(rayon::current_num_threads());
@@ -262,7 +262,7 @@ impl Device {
                 break;
             }
             let own = turn % OWN;
-            // SAFETY: one of the lane's pieces.
+            // SAFETY: one of the lane's chunks.
             let piece = unsafe { memory.add(own * PIECE) };
             let lane = Lane { device: self, piece, event: events[own] };
             work(lane, at, PIECE.min(bytes - at))?;

@@ -16,11 +16,11 @@
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod testing;
 
-/// Most rows of a window; the twin of the kernel's constant.
+/// Largest number of rows of a window; the kernel has the same constant.
 pub(super) const WINDOW: usize = 1024;
-/// Runs of rows that form a window where rows are clustered.
+/// Number of runs of rows that form a window, if rows are clustered.
 const PLANES: usize = 4;
-/// Number of rows that are sampled for the stride; the twin of the kernel's constant.
+/// Number of rows that are sampled to find the stride; the kernel has the same constant.
 pub(super) const SAMPLES: usize = 256;
 /// Bytes of a record's header: position, blocks, nodes, rows.
 pub(super) const HEADER: usize = 16;
@@ -60,7 +60,7 @@ impl Windows {
     }
 }
 
-/// Most distinct columns of a tile, which bounds its shared memory.
+/// Largest number of distinct columns of a tile, which bounds its shared memory.
 pub(super) fn most_nodes(tile: usize) -> usize {
     let share = match tile {
         0..=32 => 0.8,

@@ -14,7 +14,7 @@ pub(in crate::precond) const NONE: u32 = u32::MAX;
 pub(in crate::precond) struct Pattern {
     pub row_ptr: Vec<usize>,
     pub col: Vec<u32>,
-    /// Entry of the matrix's own pattern for each entry here, or [`NONE`].
+    /// Number of each entry in the matrix's pattern; [`NONE`] for fill.
     pub from: Vec<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Pattern {
     /// (Saad 2003, Alg. 10.5).
     ///
     /// # Errors
-    /// This thread's limits are reached, or more operations than its bounds allow.
+    /// This thread's limits are reached, or its bound on operations is exceeded.
     pub fn filled(&self, k: usize, allowance: &Allowance) -> Result<Self> {
         let n = self.len();
         let mut out = Self { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };

@@ -1,6 +1,6 @@
 //! The solve on the last level, by a dense inverse: computed on the host once per set-up, and applied as one
-//! product on the device. A larger last level, which cannot be coarsened further or is set so (`coarsest`,
-//! `levels`), is solved by sparse direct factors on the host, if these are small.
+//! product on the device. The last level may be larger, if it cannot be coarsened further or if `coarsest` or
+//! `levels` says so. Then sparse direct factors on the host solve it, if they are small.
 //!
 //! The inverse comes from LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all
 //! threads. Rows and columns are first scaled by powers of two, the same for both, so that diagonals are near
@@ -19,9 +19,9 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Most unknowns of a dense inverse.
+/// Largest number of unknowns of a dense inverse.
 const MOST: usize = 2000;
-/// Most numbers of sparse factors, all of which each cycle moves on the host.
+/// Largest size of sparse factors, in numbers; each cycle moves all of them on the host.
 #[cfg(feature = "lu")]
 const MOST_NUMBERS: usize = 10_000_000;
 /// Largest pivot that counts as zero, in a matrix with diagonals near 1.
@@ -41,8 +41,8 @@ pub(super) enum Inverse<S: Coarsen> {
 }
 
 impl<S: Coarsen> Inverse<S> {
-    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. Returns none for a large matrix if `sparse` factors are not wanted,
-    /// would be large too, or find it singular.
+    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. For a large matrix returns `None` if `sparse` is false, or if sparse
+    /// factors would be too large or cannot be computed.
     ///
     /// # Errors
     /// A matrix whose inverse overflows; out of device memory.
@@ -217,7 +217,7 @@ impl Lu {
         if to == n {
             return;
         }
-        // The panel's rows of U, each after those above it, then all rows below.
+        // Update the panel's rows of U, each after those above it, then all rows below.
         for k in from..to {
             let (above, below) = lu.split_at_mut(k * n);
             take(&mut below[..n], &above[from * n..], n, (from, to));
@@ -271,7 +271,8 @@ impl Lu {
     }
 }
 
-/// Subtracts the panel's rows from a row that has its factors for them, in the columns after the panel.
+/// Subtracts multiples of the panel's rows from a later row, in the columns after the panel. The factors are
+/// the later row's numbers in the panel's columns.
 fn take(row: &mut [f64], panel: &[f64], n: usize, (from, to): (usize, usize)) {
     let (factors, rest) = row.split_at_mut(to);
     for (l, u) in factors[from..].iter().zip(panel.chunks_exact(n)) {

@@ -41,7 +41,7 @@ const RESIDENT: f64 = 24.0;
 const CACHE: f64 = 200e3;
 /// Ratio of iterations with five sweeps to those with substitution.
 const MORE_ITERATIONS: f64 = 1.4;
-/// A row without an own node.
+/// Marks a row that writes no result, because another subdomain owns its node.
 const NONE: u32 = u32::MAX;
 
 /// One of the two triangles; the upper one is stored from the end.
@@ -132,7 +132,7 @@ pub(super) fn kernel<K: Entry>(entry: K, block: usize, precision: Precision) -> 
     entry.with(defines(block, precision))
 }
 
-/// Returns prefix sums of the lengths of rows, which come in order.
+/// Returns where each row begins, and the end of the last one, from the lengths of the rows in order.
 fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
     let mut sum = 0;
     let add = |length| {
@@ -243,7 +243,7 @@ impl Solves {
         Ok(faulty != [0])
     }
 
-    /// Solves from w of the lower triangle to y on own nodes.
+    /// Solves with both triangles: reads the lower triangle's w, and writes y on own nodes.
     pub fn solve(&self, space: &Cuda, how: TriangularSolve, deterministic: bool, y: u64) -> Result<()> {
         let (lower, upper) = (&self.lower, &self.upper);
         let rows = self.target.len() as i32;
@@ -329,10 +329,10 @@ impl Solves {
         function.on(device, grid, 32 * WARPS).shared(shared).run(sweep)
     }
 
-    /// True if substitution is expected to be faster than randomized sweeps. A level costs the latency of a
-    /// number between two multiprocessors. Sweeps read factors again where the rows of all warps do not fit
-    /// the first-level cache. Measured on an H200: 4.4 ms against 0.34 ms on a plane of 600² nodes, 8 ms
-    /// against 17 ms on 1.5 million nodes in space.
+    /// True if substitution is expected to be faster than randomized sweeps. A level costs the time in which
+    /// a number goes from one multiprocessor to another. If the rows of all warps do not fit the first-level
+    /// cache, every sweep reads the factors again. Measured on an H200: substitution takes 4.4 ms and sweeps
+    /// 0.34 ms on a plane of 600² nodes, and 8 ms and 17 ms on 1.5 million nodes in space.
     pub fn exact_is_faster(&self, sweeps: usize) -> bool {
         let rows = self.target.len().max(1);
         let bytes = (self.lower.values.len() + self.upper.values.len()) as f64;

@@ -1,11 +1,11 @@
 //! Smoothed aggregation from near-null vectors (Vaněk, Mandel and Brezina 1996).
 //!
-//! The rows of the k vectors that belong to an aggregate form a matrix B = Q R. Q is the aggregate's part of
-//! the tentative T, whose range contains the vectors, and R gives its rows of the coarser level's vectors. P
-//! = (I − ω D⁻¹A) T with the diagonal blocks D, and ω = 4/3 divided by the largest eigenvalue of D⁻¹A. A
-//! coarse node has k unknowns. If the vectors are linearly dependent on an aggregate, as the six rigid modes
-//! are on one node, columns of Q are zero, and so are rows and columns of R A P. Their diagonal entries are
-//! filled, so that these unknowns stay 0.
+//! The rows of the k vectors that belong to an aggregate form a matrix B = Q R. Q gives the aggregate's rows
+//! of the tentative interpolation T, whose range contains the vectors. R gives the aggregate's rows of the
+//! coarser level's vectors. P = (I − ω D⁻¹A) T with the diagonal blocks D of A. ω is 4/3 divided by the
+//! largest eigenvalue of D⁻¹A. A coarse node has k unknowns. If the vectors are linearly dependent on an
+//! aggregate, as the six rigid modes are on one node, columns of Q are zero, and so are rows and columns of
+//! R A P. Their diagonal entries are filled, so that these unknowns stay 0.
 //!
 //! Sums have a fixed order, so results are the same on any number of threads.
 
@@ -37,7 +37,7 @@ const DEPENDENT: f64 = 1e-10;
 const OMEGA: f64 = 4.0 / 3.0;
 /// Power iterations for that eigenvalue.
 const ITERATIONS: usize = 12;
-/// Bytes that a piece of work reads for each number of its result.
+/// Bytes that a chunk of work reads for each number of its result.
 const TRAFFIC: usize = 16;
 
 impl Blocks {
@@ -46,7 +46,7 @@ impl Blocks {
         self.columns
     }
 
-    /// Joins rows that were computed in pieces.
+    /// Joins rows that were computed in chunks.
     fn joined(parts: Vec<Rows>, shape: [usize; 2], columns: usize) -> Self {
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
         for part in parts {
@@ -67,8 +67,8 @@ impl Blocks {
         &self.values[p * size..][..size]
     }
 
-    /// Returns a list of the rows and positions of blocks by block column, rows ascending, and the beginning
-    /// of each column in it.
+    /// Returns where each block column begins in a list of all blocks, and that list: the row and position of
+    /// each block, by block column with rows ascending.
     fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let mut begin = vec![0usize; self.columns + 1];
         self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
@@ -125,11 +125,11 @@ impl Blocks {
     }
 }
 
-/// Computes P of a level and the vectors of the coarser one; `None` if that would have as many nodes, or
-/// none.
+/// Computes P of a level and the vectors of the coarser level; `None` if the coarser level would have no
+/// nodes, or as many as this one.
 ///
 /// # Errors
-/// Classical coarsening, which does not use vectors; errors of the products of pairs.
+/// Classical coarsening, which does not use vectors; errors of matching nodes in pairs.
 pub fn prolongation(
     pool: &Pool,
     a: &Bsr,
@@ -248,8 +248,8 @@ fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64
     }
 }
 
-/// Returns D⁻¹, row-major. It is 0 if a diagonal block cannot be inverted, so that these rows of P stay those
-/// of T.
+/// Returns D⁻¹, row-major. It is 0 if a diagonal block cannot be inverted, so that these rows of P equal
+/// those of T.
 fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
     let (n, b) = (a.block_rows(), a.block());
     let mut inverse = vec![0.0; n * b * b];
