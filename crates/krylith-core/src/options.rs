@@ -176,64 +176,64 @@ impl Options {
         Self::default()
     }
 
-    /// The same with a relative tolerance.
+    /// Returns these options with a relative tolerance.
     pub fn rtol(self, rtol: f64) -> Self {
         Self { rtol: Some(rtol), ..self }
     }
 
-    /// The same with an absolute tolerance.
+    /// Returns these options with an absolute tolerance.
     pub fn atol(self, atol: f64) -> Self {
         Self { atol: Some(atol), ..self }
     }
 
-    /// The same with a limit of iterations.
+    /// Returns these options with an iteration limit.
     pub fn max_iters(self, iterations: usize) -> Self {
         Self { max_iters: Some(iterations), ..self }
     }
 
-    /// The same with a limit of seconds.
+    /// Returns these options with a time limit in seconds.
     pub fn time_limit(self, seconds: f64) -> Self {
         Self { time_limit: Some(seconds), ..self }
     }
 
-    /// The same with a method and all of its options.
+    /// Returns these options with a method and all of its options.
     pub fn method(self, method: MethodSpec) -> Self {
         let cleared = Self::default().merged(&self, |of| of.is_none());
         method.options().or(&cleared)
     }
 
-    /// The same with a preconditioner.
+    /// Returns these options with a preconditioner.
     pub fn precond(self, precond: PrecondSpec) -> Self {
         Self { precond: Some(precond), ..self }
     }
 
-    /// The same on a device.
+    /// Returns these options with a device.
     pub fn device(self, device: DeviceSpec) -> Self {
         Self { device: Some(device), ..self }
     }
 
-    /// The same with a number of threads.
+    /// Returns these options with a number of threads.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// The same with a precision of what is stored.
+    /// Returns these options with a precision of storage.
     pub fn precision(self, precision: Precision) -> Self {
         Self { precision: Some(precision), ..self }
     }
 
-    /// The same with a format of the product.
+    /// Returns these options with a storage format for products.
     pub fn format(self, format: Format) -> Self {
         Self { format: Some(format), ..self }
     }
 
-    /// The same with a limit of bytes on each device.
+    /// Returns these options with a memory limit on each device, in bytes.
     pub fn memory_limit(self, bytes: u64) -> Self {
         Self { memory_limit: Some(bytes), ..self }
     }
 
-    /// Combines options. These come first, and the others apply if these do not set them. If these name a
-    /// method, options of other methods among the others are dropped.
+    /// Combines two sets of options: an option that is not set here comes from `other`. If a method is named
+    /// here, options of `other` that belong to other methods are dropped.
     pub fn or(&self, other: &Options) -> Options {
         let named = self.method.filter(|method| *method != MethodName::Auto);
         self.merged(other, |of| match (of, named) {

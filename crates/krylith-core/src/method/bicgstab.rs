@@ -51,7 +51,7 @@ steps! {
         /// Factor of v in r̂ at a restart.
         shift
     }
-    /// Its array.
+    /// The array of these scalars.
     arrays Arrays(m) { history: m + 1 }
     constants [VANISHES, GROWTH, TRUSTED];
     functions {

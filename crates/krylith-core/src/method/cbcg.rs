@@ -70,7 +70,7 @@ pub const LANCZOS: usize = 24;
 /// Relative size below which the space of Lanczos' method is exhausted.
 const EXHAUSTED: f64 = 1e-10;
 const _: () = assert!(2 * LANCZOS <= 48);
-/// Most directions of a step, s.
+/// Largest number of directions of a step, s.
 pub const MOST_STEPS: usize = crate::space::MOST_COLUMNS;
 
 steps! {

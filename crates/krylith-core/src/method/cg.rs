@@ -79,7 +79,7 @@ steps! {
         /// ±1, the signs of (p, A p) and of (r, z); 0 if not known yet.
         sign_a, sign_p
     }
-    /// Its array.
+    /// The array of these scalars.
     arrays Arrays(m) { history: m + 1 }
     constants [];
     functions {

@@ -120,12 +120,13 @@ sweeps! {
     keep: () [x] [x_best] -> [] { x_best = x; }
 }
 
-/// Most launches of a recorded batch: a graph costs 5.2 µs a launch to build and 0.5 µs to replay (measured,
-/// H200).
+/// Largest number of launches of a recorded batch. A graph costs 5.2 µs a launch to build and 0.5 µs to
+/// replay (measured on an H200).
 const LAUNCHES: usize = 128;
-/// Most launches of a batch without a restart, where short batches cost little.
+/// Largest number of launches of a batch without a restart, where short batches cost little.
 const LAZY_LAUNCHES: usize = 64;
-/// Most iterations of a batch: those after the last one that the solve needs are launched in vain.
+/// Largest number of iterations of a batch. Those after the last one that the solve needs are launched in
+/// vain.
 const MOST: usize = 8;
 /// Growth of the residual since the start that counts as divergence.
 const DIVERGED: f64 = 1e4;
@@ -141,8 +142,8 @@ const DIGITS: f64 = 1e-3;
 /// Multiple of the rounding effect on ‖r‖ that counts as the limit. Below it only halving the residual is
 /// progress.
 pub(crate) const LIMIT: f64 = 4.0;
-/// Most consecutive batches that take no iteration. No solve needs as many; the bound prevents an endless
-/// wait.
+/// Largest number of consecutive batches that take no iteration. No solve needs as many; the bound prevents
+/// an endless wait.
 const EMPTY: usize = 8;
 /// Multiple of the rounding effect on ‖r‖ by which a plain residual may be wrong.
 const NEAR: f64 = 64.0;

@@ -37,7 +37,7 @@ impl Format {
 
 krylith_base::names! { Format, "format": Auto => "auto", Csr => "csr", Dia => "dia", DiaFull => "dia-full" }
 
-/// Most diagonals of a matrix that is stored by diagonals: a 32-bit word per row marks them.
+/// Largest number of diagonals of a matrix that is stored by diagonals: a 32-bit word per row marks them.
 pub(crate) const MOST_DIAGONALS: usize = 32;
 
 /// Returns true if storage by diagonals pays for this many entries: a place takes 8 bytes, an entry stored by

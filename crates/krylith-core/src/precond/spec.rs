@@ -102,7 +102,7 @@ pub struct TileSpec {
 pub struct IlduSpec {
     /// Level of fill.
     pub fill: usize,
-    /// Most block rows of a subdomain; by default depends on the order of blocks.
+    /// Largest number of block rows of a subdomain; by default depends on the order of blocks.
     pub rows: Option<usize>,
     /// Method of cutting subdomains.
     pub cut: SubdomainCut,
@@ -114,14 +114,15 @@ pub struct IlduSpec {
 /// its factors in some 50 µs; more unknowns would be worth several threads.
 const AS_ONE: usize = 1 << 12;
 
-/// Most levels of fill. A higher number is a mistake, and with `cut=whole` it would make a slow direct
-/// solver.
+/// Largest number of levels of fill. A higher number is a mistake, and with `cut=whole` it would make a slow
+/// direct solver.
 const MOST_FILL: usize = 1000;
 
-/// Most cells of a tile in one direction; a higher number is a mistake.
+/// Largest number of cells of a tile in one direction; a higher number is a mistake.
 const MOST_CELLS: usize = 1 << 20;
 
-/// Most parts of a combined preconditioner. More are a mistake, or an attempt to overflow the stack.
+/// Largest number of parts of a combined preconditioner. More are a mistake, or an attempt to overflow the
+/// stack.
 const MOST_PARTS: usize = 64;
 
 impl std::str::FromStr for PrecondSpec {

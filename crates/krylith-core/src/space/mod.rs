@@ -122,7 +122,7 @@ pub const BATCH: usize = 7;
 /// Number of flag slots.
 pub const FLAGS: usize = 8;
 
-/// Most vectors of a block, as in [`Space::block_products`].
+/// Largest number of vectors of a block, as in [`Space::block_products`].
 pub const MOST_COLUMNS: usize = 16;
 
 /// Refuses a block of more than [`MOST_COLUMNS`] vectors.

@@ -19,7 +19,7 @@ pub(crate) use slice::slice;
 
 /// Tetrahedra, or faces, per task.
 const CHUNK: usize = 4096;
-/// Most tetrahedra of a mesh: corner k of tetrahedron t is stored as 4 t + k in 32 bits.
+/// Largest number of tetrahedra of a mesh: corner k of tetrahedron t is stored as 4 t + k in 32 bits.
 const MOST: usize = 1 << 30;
 
 /// A named set of boundary faces.

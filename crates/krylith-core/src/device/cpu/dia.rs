@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// Rows that a pass sums in parallel lanes.
 const WIDTH: usize = 16;
-/// Most diagonals of one pass.
+/// Largest number of diagonals of one pass.
 const PASS: usize = 9;
 /// Rows whose residuals are summed in parallel lanes.
 const LANES: usize = 8;

@@ -39,7 +39,7 @@ use std::time::Instant;
 
 /// Numbers per chunk: the chunks of a few vectors fit the first-level cache.
 const CHUNK: usize = 1024;
-/// Most strips of a vector; each is a run of chunks that are summed in order.
+/// Largest number of strips of a vector; each is a run of chunks that are summed in order.
 const STRIPS: usize = 256;
 
 /// Vectors of one length in host memory, which a team of threads processes.

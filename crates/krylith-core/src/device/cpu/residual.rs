@@ -14,7 +14,7 @@ use crate::twofold::Twofold;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Most numbers of a node whose sums are on the stack.
+/// Largest number of unknowns of a node whose sums are on the stack.
 const SMALL: usize = 64;
 
 /// The vector that a product is subtracted from, and the results for its rows.

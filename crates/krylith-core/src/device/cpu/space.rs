@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Elements that a sweep processes in parallel lanes, so that sums vectorise.
 const LANES: usize = 8;
-/// Most sums of a sweep that needs no allocation.
+/// Largest number of sums of a sweep that needs no allocation.
 pub(super) const MAX_SUMS: usize = 8;
 
 impl Space for Cpu {

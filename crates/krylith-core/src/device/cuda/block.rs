@@ -24,7 +24,7 @@ kernels! {
 const THREADS: usize = 256;
 /// Fewest rows that a thread block processes at a time; it sets the grid of a short vector.
 const ROWS: usize = 128;
-/// Most thread blocks of `block_products` that are resident on a multiprocessor.
+/// Largest number of thread blocks of `block_products` that are resident on a multiprocessor.
 const MOST_RESIDENT: usize = 3;
 
 /// Mapping of blocks to threads: constants of `kernels/block.cu`, tuned on an H200.

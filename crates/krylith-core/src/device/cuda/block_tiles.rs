@@ -31,7 +31,7 @@ kernels! {
 
 /// Lanes of a warp; each processes one line of a tile.
 const LANES: usize = 32;
-/// Most warps per thread block; the twin of the kernel's constant.
+/// Largest number of warps per thread block; the kernel has the same constant.
 const MOST_WARPS: usize = 20;
 /// Tile shapes with kernels of their own, and their most warps, which the registers limit.
 const SHAPES: [([usize; 3], usize); 2] = [([16, 8, 4], 10), ([32, 8, 4], 8)];
@@ -108,7 +108,7 @@ fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
     (lx..lx + 16).min_by_key(|&pitch| (conflicts(pitch), pitch)).unwrap_or(lx)
 }
 
-/// Most warps per thread block.
+/// Largest number of warps per thread block.
 fn most_warps(tile: [usize; 3]) -> usize {
     SHAPES.iter().find(|shape| shape.0 == tile).map_or(MOST_WARPS, |shape| shape.1)
 }

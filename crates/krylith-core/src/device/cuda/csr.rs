@@ -60,7 +60,7 @@ kernels! {
 pub(crate) struct CsrShape {
     /// Threads per thread block.
     pub threads: usize,
-    /// Most entries of a tile.
+    /// Largest number of entries of a tile.
     capacity: usize,
     /// Thread blocks per multiprocessor, as far as the registers suffice.
     resident: usize,
@@ -195,7 +195,7 @@ struct Lanes {
     shift: u32,
 }
 
-/// Most entries of a matrix whose product is bound by launch latency.
+/// Largest number of entries of a matrix whose product is bound by launch latency.
 const FEW: usize = 3 << 20;
 /// Approximate number of entries of a row per lane.
 const EACH: usize = 2;

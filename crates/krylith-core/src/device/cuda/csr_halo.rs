@@ -76,7 +76,7 @@ pub(super) struct CsrHalo {
 struct GhostPart {
     product: CsrProduct,
     rows: Buffer<u32>,
-    /// Most entries of a row.
+    /// Largest number of entries of a row.
     longest: i64,
     /// A_ghost g, or for a residual: the part to subtract, its rounding error, and its magnitude.
     sums: [Buffer<f64>; 3],

@@ -12,7 +12,7 @@ use crate::comm::{Communicator, Solo, agree, time_limit};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Most values of one all-reduce by peer stores; GMRES(m) sums 2m + 3.
+/// Largest number of values of one all-reduce by peer stores; GMRES(m) sums 2m + 3.
 const CAPACITY: usize = 4096;
 
 /// Transport of data between the GPUs of several ranks.

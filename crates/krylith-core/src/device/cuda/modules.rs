@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 
-/// Most threads that fetch kernels ahead; a solve uses some twenty kernels.
+/// Largest number of threads that fetch kernels ahead; a solve uses some twenty kernels.
 const THREADS: usize = 8;
 
 /// Identity of a module: the file and its constants, for all functions of the file.

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::sync::Arc;
 
-/// Most ranks that store into each other's memory; the twin of `MAX_RANKS` in `kernels/peers.cuh`.
+/// Largest number of ranks that store into each other's memory; `MAX_RANKS` in `kernels/peers.cuh` is equal.
 pub(super) const MAX_RANKS: usize = 16;
 
 /// One buffer on every rank, with the address at which this rank's GPU finds each.

@@ -49,11 +49,11 @@ kernels! {
 type Rows = [i64; POINTERS];
 type Searches = [[i64; 6]; SEARCHES];
 
-/// Purpose of its buffers, in errors.
+/// What this module's buffers are for, as errors say it.
 const WHAT: &str = "rows of a shared product";
-/// Row pointers per launch; the twin of the kernel's constant.
+/// Row pointers per launch; the kernel has the same constant.
 const POINTERS: usize = 8;
-/// Searches per launch; the twin of the kernel's constant.
+/// Searches per launch; the kernel has the same constant.
 const SEARCHES: usize = 32;
 
 /// The twin of `struct Meeting` in the kernels.

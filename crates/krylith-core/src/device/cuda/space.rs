@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Columns start on multiples of this many numbers, so that 16-byte loads are aligned.
 const ALIGN: usize = 16;
-/// Most sums of one sweep.
+/// Largest number of sums of one sweep.
 const MAX_SUMS: usize = 8;
 /// Threads per thread block of a sweep.
 const SWEEP_THREADS: usize = 256;

@@ -10,9 +10,9 @@ kernels! {
     fn structure(entries: i32, blocks: i64, values: At<f64>, found: At<u64>);
 }
 
-/// Most entries of a block that the kernel supports.
+/// Largest number of entries of a block that the kernel supports.
 const MOST: usize = 64;
-/// Numbers that a thread block reads together; the twin of the kernel's constant.
+/// Numbers that a thread block reads together; the kernel has the same constant.
 const ROOM: usize = 2048;
 
 impl Cuda {

@@ -169,7 +169,8 @@ impl SubdomainCut {
 /// METIS makes parts up to 3 % larger than the mean.
 #[cfg(feature = "metis")]
 const UNEVEN: f64 = 0.97;
-/// Most parts that METIS cuts for [`SubdomainCut::TwoLevel`]; fewer if subdomains would become uneven.
+/// Largest number of parts that METIS cuts for [`SubdomainCut::TwoLevel`]. It cuts fewer if subdomains would
+/// become uneven.
 #[cfg(feature = "metis")]
 const COARSE: usize = 16;
 

@@ -21,7 +21,7 @@ use crate::precond::invert::eliminate;
 const DENSE: f64 = 10.0;
 /// Rows and columns with at most this many entries never count as dense.
 const FEW: usize = 200;
-/// Most unknowns of a border.
+/// Largest number of unknowns of a border.
 const MOST: usize = 64;
 
 /// The border around the factors of A₁₁ + δ.

@@ -26,7 +26,7 @@ pub struct NearNull {
 }
 
 impl NearNull {
-    /// Most unknowns of a coarse node: the largest block that operators support.
+    /// Largest number of unknowns of a coarse node: the largest block that operators support.
     pub const MOST: usize = crate::matrix::MAX_BLOCK;
     /// Default of θ: in the 27-point rows of an elastic body hardly any entry exceeds a larger threshold.
     pub const STRENGTH: f64 = 0.02;

@@ -25,7 +25,7 @@ pub struct MultilevelOptions {
     pub smooth_finest: bool,
     /// Number of unknowns at which coarsening ends.
     pub coarsest: usize,
-    /// Most levels.
+    /// Largest number of levels.
     pub levels: usize,
     /// Number of unknowns of a shared level up to which every rank continues with the whole level.
     pub gather: usize,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 /// Rows below which a second thread costs more than it saves.
 const FEW: usize = 1 << 12;
-/// Most stages that a GPU's products support.
+/// Largest number of stages that a GPU's products support.
 const STAGES: usize = 4;
 
 /// P and R between two levels, as operators.

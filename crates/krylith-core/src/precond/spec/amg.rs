@@ -29,7 +29,7 @@ pub struct AmgSpec {
     pub coarsen: Option<CoarsenKind>,
     /// Threshold θ of strong couplings; the default depends on the method of coarsening.
     pub strength: Option<f64>,
-    /// Most weights in a row of P.
+    /// Largest number of weights in a row of P.
     pub truncate: Option<usize>,
     /// Number of levels with aggressive coarsening; the default depends on the method of coarsening.
     pub aggressive: Option<usize>,
@@ -39,7 +39,7 @@ pub struct AmgSpec {
     pub smoother: Smoothing,
     /// Number of unknowns of the last level.
     pub coarsest: usize,
-    /// Most levels.
+    /// Largest number of levels.
     pub levels: usize,
     /// Precision of everything that is stored; by default that of the solver.
     pub precision: Option<Precision>,
@@ -47,7 +47,7 @@ pub struct AmgSpec {
 
 /// Default number of sweeps of a smoother.
 const SWEEPS: usize = 1;
-/// Most weights, sweeps and levels; higher numbers are a mistake.
+/// Largest numbers of weights, sweeps and levels; higher numbers are a mistake.
 const MOST_WEIGHTS: usize = 1000;
 const MOST_SWEEPS: usize = 1000;
 const MOST_LEVELS: usize = 100;

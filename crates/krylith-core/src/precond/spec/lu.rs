@@ -17,7 +17,7 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LuSpec {
-    /// Most numbers of the factors; the default depends on the free memory.
+    /// Largest size of the factors, in numbers; the default depends on the free memory.
     pub most: Option<usize>,
 }
 

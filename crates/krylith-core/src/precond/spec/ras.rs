@@ -47,7 +47,7 @@ const SWEEPS: usize = 5;
 /// Default number of rows of a warp. With 8, five sweeps do not solve a ventricle at all. With 16 they take a
 /// third more iterations than exact solves (H200, 200,000 tetrahedra).
 const ROWS: usize = 16;
-/// Most layers, sweeps and rows of a run; higher numbers are a mistake.
+/// Largest numbers of layers, sweeps and rows of a run; higher numbers are a mistake.
 const MOST_OVERLAP: usize = 100;
 const MOST_SWEEPS: usize = 100_000;
 const MOST_ROWS: usize = 1 << 20;

@@ -17,7 +17,7 @@ use crate::threads::zeros;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Most rows in parallel lanes.
+/// Largest number of rows in parallel lanes.
 pub(super) const LANES: usize = 8;
 
 /// Rows of a level that are solved in parallel lanes.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Rows whose defect is summed in order.
 const ROWS: usize = 256;
 
-/// Most numbers of a block.
+/// Largest number of entries of a block.
 const SQUARE: usize = 64;
 
 /// Inputs of the rows.

@@ -63,7 +63,7 @@ kernels! {
 /// Mapping of products by diagonals: constants of `kernels/dia.cu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::device::cuda) struct DiaShape {
-    /// Most diagonals that are stored.
+    /// Largest number of diagonals that are stored.
     most: usize,
     /// True where exactly that many are stored.
     exact: bool,

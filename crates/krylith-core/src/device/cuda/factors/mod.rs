@@ -35,7 +35,7 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Most block rows of a subdomain, as positions have 16 bits.
+/// Largest number of block rows of a subdomain, as positions have 16 bits.
 const MOST_ROWS: usize = (1 << 16) - 1;
 /// Row pointers and columns of a matrix, as kernels take them; 0 for a missing array.
 type Matrix = [u64; 2];
@@ -71,14 +71,14 @@ struct Functions {
     solve: Function<ildu_solve>,
 }
 
-/// Most block rows of a subdomain, if a thread block may have `shared` bytes of shared memory.
+/// Largest number of block rows of a subdomain, if a thread block may have `shared` bytes of shared memory.
 pub(crate) fn most_rows(order: usize, shared: usize) -> usize {
     let shape = IlduShape::choose(order, usize::MAX);
     (shared.saturating_sub(shape.ring()) / (8 * order)).min(MOST_ROWS)
 }
 
 impl Device {
-    /// Most block rows of a subdomain on this GPU.
+    /// Largest number of block rows of a subdomain on this GPU.
     pub(crate) fn most_rows(&self, order: usize) -> usize {
         most_rows(order, self.shared_memory())
     }

@@ -5,7 +5,7 @@
 pub struct IlduShape {
     /// Warps per subdomain in the solve.
     pub(in crate::device::cuda) warps: usize,
-    /// Most bytes of a chunk.
+    /// Largest size of a chunk in bytes.
     pub(in crate::device::cuda) stage: usize,
     /// Chunks in flight.
     pub(in crate::device::cuda) depth: usize,

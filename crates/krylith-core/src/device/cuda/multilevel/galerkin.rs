@@ -59,12 +59,12 @@ const SHORT: usize = 8;
 /// Products with at most this many columns count all rows with one table size, without computing bounds.
 const FEW_COLUMNS: usize = 2048;
 
-/// Most columns of a row, and the slots of its table, where columns are counted.
+/// Largest number of columns of a row, and number of slots of its table, where columns are counted.
 const COUNTED: &[(u32, usize)] =
     &[(32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (2048, 2048), (8192, 8192)];
-/// The same where scalars are summed.
+/// These numbers where scalars are summed.
 const SUMMED: &[(u32, usize)] = &[(24, 32), (48, 64), (96, 128), (192, 256), (384, 512), (1536, 2048)];
-/// The same where blocks are summed.
+/// These numbers where blocks are summed.
 const BLOCKS: &[(u32, usize)] = &[(96, 128), (384, 512), (1536, 2048)];
 
 /// Constants of the kernels of a product.
@@ -165,7 +165,7 @@ impl From<&Resident> for Matrix {
     }
 }
 
-/// Most columns of the rows in each bin.
+/// Largest number of columns of the rows in each bin.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::device::cuda) struct Limits([u32; BINS]);

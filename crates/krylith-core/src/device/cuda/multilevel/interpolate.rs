@@ -30,10 +30,10 @@ kernels! {
     );
 }
 
-/// Most weights per row that are first written with a fixed stride and then moved together. Longer rows are
-/// counted before they are computed.
+/// Largest number of weights per row that are first written with a fixed stride and then moved together.
+/// Longer rows are counted before they are computed.
 pub(super) const STRIDE: usize = 8;
-/// Most bytes of all tables of long rows, unless a single table is larger.
+/// Largest size in bytes of all tables of long rows, unless a single table is larger.
 const LONG_BYTES: usize = 256 << 20;
 const WHAT: &str = "interpolation weights";
 

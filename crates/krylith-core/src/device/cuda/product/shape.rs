@@ -38,7 +38,7 @@ pub struct Shape {
     pub(crate) slices: usize,
     /// Threads that share a matrix block; with `by_rows`, lanes that share a row and component.
     pub(crate) shares: usize,
-    /// Most matrix blocks of a tile.
+    /// Largest number of matrix blocks of a tile.
     pub(crate) tile: usize,
     /// True if lanes process rows and components instead of blocks.
     pub(crate) by_rows: bool,

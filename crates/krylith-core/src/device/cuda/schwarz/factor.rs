@@ -24,7 +24,7 @@ kernels! {
     fn schwarz_total(count: i32, partial: At<f64>, total: At<f64>);
 }
 
-/// Most warps per thread block.
+/// Largest number of warps per thread block.
 const MOST_WARPS: usize = 8;
 /// Shared memory of a thread block, where rows allow it: four blocks fit on a multiprocessor.
 const SHARED: usize = 56 << 10;

@@ -39,7 +39,7 @@ pub struct Tiling {
     pub part_starts: Vec<i64>,
     /// Blocks of storage, padding included.
     pub positions: usize,
-    /// Most distinct columns of a tile.
+    /// Largest number of distinct columns of a tile.
     pub nodes: usize,
     /// Longest record, in bytes.
     pub record: usize,
