@@ -58,10 +58,11 @@ fn guide() -> String {
     let item = |option: &OptionInfo| {
         let flag = option.name.replace('_', "-");
         let of = option.method.map(|method| format!(" For `{method}`.")).unwrap_or_default();
-        wrapped(&format!(
-            "- **`--{flag} {}`**: {}{of} Default: {}.",
-            option.metavar, option.help, option.default
-        ))
+        let value = match option.kind {
+            Kind::Flag => format!("[={}]", option.metavar),
+            _ => format!(" {}", option.metavar),
+        };
+        wrapped(&format!("- **`--{flag}{value}`**: {}{of} Default: {}.", option.help, option.default))
     };
     let groups = [
         (Group::Method, "Method and preconditioner"),

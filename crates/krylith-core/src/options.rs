@@ -73,8 +73,8 @@ options! {
         "`auto`, which tries `cg` for symmetric systems, then `bicgstab`, then `gmres`",
         "Krylov method. `gmres` restarts. `fgmres` allows preconditioners that vary. `bicgstab` has short \
          recurrences and two products an iteration. `cg` is for symmetric definite systems. `cbcg` is CG \
-         with two reductions in s products, for many ranks. Options of the method may follow its name, \
-         such as `gmres:restart=50`.";
+         for many ranks: it needs only two reductions for every `s` products. Options of the method may \
+         follow its name, such as `gmres:restart=50`.";
     restart: usize = Count(1, MOST_RESTART), "M", Method of Gmres, default "30, and more if a solve needs it",
         "Basis vectors of GMRES between restarts. More vectors take more memory and save iterations.";
     orthogonalization: Orthogonalization = Choice, "lowsync|cgs2|mgs", Method of Gmres, default "`lowsync`",
@@ -87,23 +87,24 @@ options! {
          `flexible` allows preconditioners that vary. `pipelined` overlaps its reduction with the next \
          product.";
     s: usize = Count(1, MOST_STEPS), "S", Method of Cbcg, default "12",
-        "Products between two pairs of reductions of CBCG, from 1 to 16. CBCG needs memory for 4s + 7 \
-         vectors.";
+        "Number s of products in a step of CBCG, from 1 to 16. A step has two reductions. CBCG needs memory \
+         for 4s + 7 vectors.";
     basis: CbcgBasis = Choice, "chebyshev|monomial", Method of Cbcg, default "`chebyshev`",
-        "Polynomials that span the directions of a CBCG step. `monomial` is stable for s up to 3 or 4.";
+        "Polynomials that span the directions of a CBCG step. `monomial` is stable only for s up to 5.";
     precond: PrecondSpec = Text, "auto|NAME[:key=value,…]", Method, default
         "`auto`, which tries a cheap one first and stronger ones if it fails",
         "Preconditioner with its keys. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` \
-         inverts each diagonal entry. `block-jacobi` factors tiles of a structured grid \
-         (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete factors of subdomains \
-         (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each stage of a Kronecker system. `ras` \
-         is restricted additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, \
+         inverts each diagonal entry. `block-jacobi` computes incomplete factors of each tile, a box of \
+         cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete \
+         factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each stage of a \
+         Kronecker system. `ras` is restricted additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, \
          factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is \
          algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
-         aggressive=N, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
-         precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes \
-         complete factors. `none` is the identity. `A+B` adds two preconditioners. `A then B` applies B to \
-         the residual that A leaves. `symmetric(A then B)` applies A once more at the end, as `cg` needs.";
+         aggressive=N, border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, \
+         coarsest=N, levels=N, precision=f64|f32). `coarse` is `amg` without smoothing on the finest \
+         level. `lu` computes complete factors (most=N). `none` is the identity. `P+Q` adds two \
+         preconditioners. `P then Q` applies Q to the residual that P leaves. `symmetric(P then Q)` \
+         applies P once more at the end, as `cg` needs. The guide explains all keys.";
 
     rtol: f64 = Tolerance, "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";
@@ -118,21 +119,21 @@ options! {
         "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64, and so is \
          the residual that is compared with the tolerance. `f32` halves the memory traffic.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
-        "`auto`, which takes `dia` if the entries fill most of at most 32 diagonals",
-        "Storage of a scalar matrix for products. `csr` stores rows and `dia` diagonals, only half of them \
-         if the matrix is symmetric. `dia-full` stores all diagonals.";
+        "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
+        "Storage of a scalar matrix for products. `csr` stores rows. `dia` stores diagonals, and only half \
+         of them if the matrix is symmetric. `dia-full` stores all diagonals.";
     device: DeviceSpec = Text, "auto|cpu|cuda[:0,1,…]", Machine, default
         "`auto`, which takes the first GPU if an estimate says that it is faster",
         "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. Under \
-         mpirun each rank takes one of them.";
-    threads: usize = Count(1, MOST_THREADS), "N", Machine, default "one per core, shared among the ranks of a host",
-        "Threads of the host that each rank uses for reading, set-up and solve. Results do not depend on \
-         it.";
+         mpirun, each rank takes one of them.";
+    threads: usize = Count(1, MOST_THREADS), "N", Machine, default "one per core",
+        "Threads of the host for reading, set-up and solve. Results do not depend on their number. Under \
+         mpirun, each rank has this number, and by default the ranks of a host share its cores.";
     deterministic: bool = Flag, "true|false", Machine, default
-        "false, where only randomized sweeps of `ras` on a GPU differ from run to run",
+        "false, where randomized sweeps of `ras` on a GPU differ, and `auto` may choose a device by measured times",
         "Makes results bitwise equal from run to run.";
     equilibrate: bool = Flag, "true|false", System, default
-        "false, or true if the preconditioner is `auto` and entries differ by more than 1e6",
+        "false, or true if the preconditioner is `auto` and entries differ by a factor of more than 1e6",
         "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those \
          of the given system.";
     matching: MatchingChoice = Choice, "auto|on|off", System, default
@@ -143,9 +144,10 @@ options! {
         "Treatment of stored zeros. `auto` drops zeros off the diagonal if they are more than a tenth of \
          the entries; of a block matrix it drops whole zero blocks.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
-        "`auto`, which takes contiguous rows unless a graph partition has far fewer ghosts",
-        "Distribution of block rows over several GPUs or ranks. `rows` and `nonzeros` give contiguous \
-         rows, `geometric` boxes in space, `multilevel` parts of the graph, `graph` the same by METIS.";
+        "`auto`, which takes ranges of rows unless a graph partition needs far fewer copies of remote unknowns",
+        "Distribution of block rows over several GPUs. Under mpirun, it applies to the ranks. The values \
+         `rows` and `nonzeros` take ranges of consecutive rows, `geometric` takes boxes in space, \
+         `multilevel` takes Krylith's graph partitioner, and `graph` takes METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
          is refused.";
@@ -284,7 +286,7 @@ impl Options {
         if let (MethodName::Cg | MethodName::Cbcg, Some(part)) = (method, self.precond_or_auto().one_way()) {
             let text = format!(
                 "has `{part}`, which is not symmetric, but {method} needs a symmetric preconditioner; use \
-                 symmetric(A then B), or the method bicgstab or gmres"
+                 symmetric(P then Q), or the method bicgstab or gmres"
             );
             return wrong("precond", text);
         }

@@ -16,7 +16,7 @@ use krylith_core::{Error, Result};
 pub struct Problem {
     /// The problem's name, written before the colon.
     pub name: &'static str,
-    /// Form of the size: `NXxNYxNZ` or `N`, in nodes, or `NAME`.
+    /// Form of the size: `NXxNYxNZ` or `N`, in nodes unless the help says otherwise, `NAME` or `N|FILE.msh`.
     pub size: &'static str,
     /// One-line description.
     pub help: &'static str,

@@ -163,7 +163,7 @@ static CATALOGUE: [Problem; 3] = [
         name: "ventricle",
         size: "N",
         help: "elastodynamics of a left ventricle under pressure, fibre-reinforced, P1 tetrahedra, Newmark steps: 3 \
-               unknowns a node; about N tetrahedra",
+               unknowns a node; the mesh has about N tetrahedra",
         example: "ventricle:6000,dt=0.001,steps=3",
         keys: &[
             key("dt", "0.001", "s", "step length"),
@@ -179,10 +179,10 @@ static CATALOGUE: [Problem; 3] = [
     },
     Problem {
         name: "artery",
-        size: "NAME",
+        size: "N|FILE.msh",
         help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile \
-               inflow: 4 unknowns a node; NAME is a number of nodes (met within a few per cent) or a Gmsh file \
-               (.msh as text, in cm, with surfaces inlet, wall and outlet)",
+               inflow: 4 unknowns a node; N is the number of nodes (met within a few per cent), FILE.msh a Gmsh file \
+               (text, in cm, with surfaces inlet, wall and outlet)",
         example: "artery:5000,re=300,steps=3",
         keys: &[
             key("re", "300", "", "Reynolds number of the mean flow, by the diameter"),

@@ -5,8 +5,8 @@ use krylith_core::{Error, Result};
 
 use crate::catalogue::{Problem, find};
 
-/// The size of a problem that is selected by a name.
-const NAME: &str = "NAME";
+/// The sizes of problems that are selected by a name.
+const NAMES: [&str; 2] = ["NAME", "N|FILE.msh"];
 
 /// A parsed problem text: every key of the problem with its given value or default.
 #[derive(Debug, Clone)]
@@ -43,13 +43,14 @@ impl Spec {
         let wrong = |message: String| Error::invalid(format!("problem `{text}`: {message}"));
 
         let shape = problem.size;
-        let label = if shape == NAME { size.trim().to_string() } else { String::new() };
-        let size: Option<Vec<usize>> = match shape {
-            NAME => (!label.is_empty()).then(Vec::new),
-            _ => size.split(['x', 'X']).map(|n| n.trim().parse().ok()).collect(),
+        let named = NAMES.contains(&shape);
+        let label = if named { size.trim().to_string() } else { String::new() };
+        let size: Option<Vec<usize>> = match named {
+            true => (!label.is_empty()).then(Vec::new),
+            false => size.split(['x', 'X']).map(|n| n.trim().parse().ok()).collect(),
         };
         let size = size
-            .filter(|size| shape == NAME || size.len() == shape.split('x').count())
+            .filter(|size| named || size.len() == shape.split('x').count())
             .ok_or_else(|| wrong(format!("expected {name}:{shape}, such as `{}`", problem.example)))?;
         if size.iter().any(|&n| n < 2) {
             return Err(wrong("sizes count nodes and must be at least 2 each way".into()));

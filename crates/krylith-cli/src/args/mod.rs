@@ -45,7 +45,7 @@ pub enum Command {
     /// Solve A x = b for a matrix from a file, or for a generated problem
     #[command(after_help = solve::EXAMPLES)]
     Solve(Box<SolveArgs>),
-    /// Solve a nonlinear problem F(x) = 0 by an inexact Newton method: NAME:SIZE[,key=value…], see below
+    /// Solve a nonlinear problem F(x) = 0 by an inexact Newton method (`krylith newton` lists the problems)
     Newton(Box<NewtonArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),

@@ -53,8 +53,9 @@ pub struct SolveArgs {
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
         help_heading = "System")]
     pub nullspace: Option<Null>,
-    /// Near-null vectors for the coarse levels of amg and coarse. rigid computes the rigid body modes of an
-    /// elastic body from the coordinates of the nodes. FILE has one vector per column. [default: none]
+    /// Near-null vectors, from which the preconditioners amg and coarse build their coarse levels. rigid
+    /// computes the rigid body modes of an elastic body from the coordinates of the nodes. FILE has one vector
+    /// per column. [default: none]
     #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(),
         help_heading = "System")]
     pub near_nullspace: Option<NearNull>,

@@ -186,7 +186,7 @@ pub struct Parameters {
 }
 /// A preconditioner.
 pub struct Preconditioner {
-    /// Its name in `--precond`. `direct` means factors with more than five times the numbers of the matrix.
+    /// Its name in `--precond`.
     pub name: String,
     /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels`, `dropped` (the share of dropped
     /// blocks) and `shifted`.
@@ -242,7 +242,7 @@ pub struct Seconds {
     /// `compile`, `method` and `other`. Their sum is `setup`.
     #[serde(default)]
     pub setup_parts: Map<String, serde_json::Value>,
-    /// Set-up and iterations, without the time to read and to write files.
+    /// The time of set-up and iterations, without that to read and to write files.
     pub total: f64,
     /// Transfers between host and device, T_dt in the papers; 0 on the CPU. This field and the four fields
     /// below are null if the device does not time them.

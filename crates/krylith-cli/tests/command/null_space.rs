@@ -92,6 +92,6 @@ fn near_null_vectors_make_coarse_levels_of_elasticity() {
         .fails(2, &["unknown preconditioner"]);
     let cg = ["solve", "laplace:4x4x4", "--device", "cpu", "--method", "cg", "--precond"];
     let of = |precond: &str| f.run(&[&cg[..], &[precond]].concat());
-    of("jacobi then coarse").fails(2, &["symmetric(A then B)"]);
+    of("jacobi then coarse").fails(2, &["symmetric(P then Q)"]);
     of("symmetric(jacobi then coarse)").works();
 }

@@ -11,7 +11,7 @@
 //! | [`Multilevel`] | `amg` | algebraic multigrid |
 //! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
 //! | `SparseLu` | `lu` | direct factors (feature `lu`) |
-//! | [`Additive`], [`Multiplicative`] | `A+B`, `A then B` | a combination of two preconditioners |
+//! | [`Additive`], [`Multiplicative`] | `P+Q`, `P then Q` | a combination of two preconditioners |
 //! | [`Equilibrated`], [`NullSpace`] | | wrappers: scaled rows and columns; null vectors projected out |
 
 mod block_tiles;

@@ -1,5 +1,5 @@
-//! The text form of preconditioners: NAME[:key=value,…], `A+B` for a sum, `A then B` for one after the other,
-//! and `symmetric(A then B)`, which ends with A again. `+` binds closer than `then`; both associate to the
+//! The text form of preconditioners: NAME[:key=value,…], `P+Q` for a sum, `P then Q` for one after the other,
+//! and `symmetric(P then Q)`, which ends with P again. `+` binds closer than `then`; both associate to the
 //! left.
 //!
 //! A new variant of [`PrecondSpec`] needs its name in `from_str`, in the list of known names and in
@@ -217,7 +217,7 @@ impl std::str::FromStr for PrecondSpec {
                      smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
                     "coarse[:the same keys]",
                     "lu[:most=N]",
-                    "`A+B`, `A then B` and `symmetric(A then B)` of them",
+                    "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
                 ],
             ),
         }
@@ -263,7 +263,7 @@ fn symmetric(inside: &str) -> Result<PrecondSpec> {
     match parts.iter().find(|part| !part.keeps_symmetry()) {
         None => Ok(PrecondSpec::Symmetric(parts)),
         Some(part) => Err(Error::invalid(format!(
-            "symmetric({}): {part} may be unsymmetric although the matrix is symmetric; use a plain `A then B`, and a method other \
+            "symmetric({}): {part} may be unsymmetric although the matrix is symmetric; use a plain `P then Q`, and a method other \
              than cg",
             inside.trim()
         ))),
@@ -330,7 +330,7 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns a plain `A then B` that it is or contains, which methods for symmetric systems cannot use.
+    /// Returns a plain `P then Q` that it is or contains, which methods for symmetric systems cannot use.
     pub(crate) fn one_way(&self) -> Option<&Self> {
         match self {
             PrecondSpec::Multiplicative(_) => Some(self),

@@ -181,7 +181,7 @@ fn a_solver_takes_amg_by_name() {
         Solver::new(&a, &options).err().unwrap().to_string()
     };
     let said = refused("method=cg precond=jacobi + ildu then coarse");
-    assert!(said.contains("use symmetric(A then B)"), "{said}");
+    assert!(said.contains("use symmetric(P then Q)"), "{said}");
     // Ranks that are threads have a hierarchy each.
     let options: Options = "device=cpu threads=2 rtol=1e-8 precond=amg".parse().unwrap();
     assert!(Solver::new(&a, &options).unwrap().solve(&b, &mut x).unwrap().converged());
