@@ -149,8 +149,8 @@
 //!
 //! (I⊗M + τB⊗L) k = −(L u, …, L u)
 //!
-//! [`KroneckerSum`](matrix::KroneckerSum) stores M and L only. The sum, which would be s² times as large, is
-//! never formed.
+//! B is the matrix of the Butcher tableau (`radau.a` below). [`KroneckerSum`](matrix::KroneckerSum) stores M
+//! and L only. The sum, which would be s² times as large, is never formed.
 //!
 //! ```
 //! use krylith::{Solver, matrix::{Bsr, Butcher, Dense, KroneckerSum}};

@@ -54,8 +54,8 @@ pub struct SolveArgs {
         help_heading = "System")]
     pub nullspace: Option<Null>,
     /// Near-null vectors, from which the preconditioners amg and coarse build their coarse levels. rigid
-    /// computes the rigid body modes of an elastic body from the coordinates of the nodes. FILE has one vector
-    /// per column. [default: none]
+    /// computes the rigid body modes of an elastic body from the coordinates of the nodes. FILE has one
+    /// vector per column. [default: none]
     #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(),
         help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
