@@ -186,7 +186,7 @@ fn options_refuse_what_they_do_not_know() {
             "--method gmres --reductions merged",
             ["--reductions applies only to method bicgstab", "leave it out"],
         ),
-        ("--method bicgstab --reductions few", ["unknown way of reductions `few`", "merged, classical"]),
+        ("--method bicgstab --reductions few", ["unknown reductions `few`", "merged, classical"]),
         ("--precond ilu", ["unknown preconditioner `ilu`", "auto, none, jacobi"]),
         ("--precond ilu0", ["unknown preconditioner `ilu0`", "ildu:cut=whole"]),
         ("--precond ildu0:rows=0", ["ildu0:rows=0", "from 1"]),

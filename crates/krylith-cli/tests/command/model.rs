@@ -47,7 +47,7 @@ fn a_prediction_is_written_and_compared() {
     f.write("bad.json", bench(1.5));
     f.line("model --compare p/prediction.json bad.json").fails(1, &["33.3 % off", "15 %"]);
     f.line("model --compare p/prediction.json bad.json --within 40").works();
-    f.line("model --compare good.json bad.json").fails(2, &["no prediction"]);
+    f.line("model --compare good.json bad.json").fails(2, &["must be a prediction"]);
     f.line("model --compare missing.json bad.json").fails(2, &["missing.json"]);
     f.write("text.json", "hello");
     f.line("model --compare text.json bad.json").fails(2, &["text.json", "not JSON"]);
