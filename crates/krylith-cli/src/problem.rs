@@ -20,8 +20,9 @@ Write one and solve it from its files:
 
 /// Returns a list of problems with their keys, defaults and units, for the help of a command.
 pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
+    // Lines of at most 60 columns.
     let mut out = String::from(
-        "Problems (sizes count nodes unless a text says otherwise; keys follow as ,key=value):\n",
+        "Problems. Sizes count nodes unless a text says otherwise.\nKeys follow the size as ,key=value.\n",
     );
     for problem in of {
         // Writing to a String cannot fail.

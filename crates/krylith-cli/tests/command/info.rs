@@ -32,7 +32,10 @@ fn a_geometric_cut_needs_coordinates() {
     let f = Folder::new();
     f.write("a.mtx", mtx(90, 90, &chain(30, 3, |i, c| i * 3 + c)));
     let ran = f.line("info a.mtx --ranks 3");
-    assert!(line(&ran.works().out, "geometric").join(" ").contains("the coordinates of the nodes"), "{ran:#?}");
+    assert!(
+        line(&ran.works().out, "geometric").join(" ").contains("the coordinates of the nodes"),
+        "{ran:#?}"
+    );
     assert_eq!(line(&ran.out, "rows")[..4], ["rows", "1.000", "1.023", "4"]);
     // With points, one for each node, it is there; both numberings have the same nodes.
     let points: String = (0..30).map(|i| format!("{i} 0 0\n")).collect();
