@@ -468,26 +468,6 @@ impl<'a> Problem<'a> {
         Self { subdomains, ..self }
     }
 
-    /// Adds A and B of the terms A⊗M and τB⊗L, so that τ can be changed later.
-    ///
-    /// # Errors
-    /// A problem without two terms; A or B of another order than the number of stages.
-    pub fn with_stages(self, a: Dense, b: Dense) -> Result<Self> {
-        let (s, terms) = (self.stages(), self.terms.terms.len());
-        if terms != 2 {
-            return Err(Error::invalid(format!(
-                "coefficients A and B need a problem with two terms; this one has {terms}"
-            )));
-        }
-        if [&a, &b].iter().any(|c| c.rows() != s || c.columns() != s) {
-            let [a, b] = [&a, &b].map(|c| format!("{}×{}", c.rows(), c.columns()));
-            return Err(Error::invalid(format!(
-                "A and B must be {s}×{s}, for {s} stages; they are {a} and {b}"
-            )));
-        }
-        Ok(Self { stages: Some((a, b)), ..self })
-    }
-
     /// Copies borrowed data, so that the problem borrows nothing.
     pub fn into_owned(self) -> Problem<'static> {
         let terms = self.terms.terms.into_iter().map(|(c, a)| (c, Cow::Owned(a.into_owned())));

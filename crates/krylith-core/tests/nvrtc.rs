@@ -42,7 +42,7 @@ fn kind(kernel: &Kernel, flags: &HashSet<(&'static str, String)>) -> (&'static s
     (kernel.file, kernel.defines.iter().map(part).collect())
 }
 
-/// Reported as ignored, and never as passed, if NVRTC is not installed. `cargo xtask test` installs it; if
+/// Reported as ignored, and never as passed, if NVRTC is not installed. `cargo xtask ci` installs it; if
 /// `KRYLITH_NVRTC` is set, NVRTC is required. `KRYLITH_KERNELS` selects kernels whose file name or macros
 /// contain a text, to compile a few while working on them.
 fn main() {

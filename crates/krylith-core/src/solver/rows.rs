@@ -173,8 +173,10 @@ impl Solver<'_> {
             let inner = &solver.solution;
             if first {
                 let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
+                let first_name =
+                    format!("{} with {}", self.solution.precond.name, self.solution.method.short());
                 let detail = format!(
-                    "{who} ‖b‖: the relative residual is {:.1e}, and {:.1e} with every row scaled to norm \
+                    "{first_name}: {who} ‖b‖; the relative residual is {:.1e}, and {:.1e} with every row scaled to norm \
                      1{NEXT}{name}",
                     before.plain, before.by_rows
                 );
