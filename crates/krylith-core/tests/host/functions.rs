@@ -78,7 +78,7 @@ fn what_functions_say_ends_the_solve() {
         assert!(error.to_string().contains(said), "{text}: {error}");
     }
     let error = solve_functions(&mut good, None, &b, &mut [0.0; 19], &options(""), &mut ()).unwrap_err();
-    assert_eq!(error.to_string(), "b has 20 numbers and x has 19");
+    assert_eq!(error.to_string(), "b has 20 numbers and x has 19; both need the same length, at least 1");
     let mut x = [5.0; 20];
     let history = solve_functions(&mut good, None, &[0.0; 20], &mut x, &options(""), &mut ()).unwrap();
     assert_eq!((history.outcome, x), (Outcome::Converged, [0.0; 20]));
