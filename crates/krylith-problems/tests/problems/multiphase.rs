@@ -212,7 +212,7 @@ fn what_does_not_fit_is_named() {
         assert!(message.contains(named), "{message}");
     };
     fails(Projection::new([3, 0, 5], [1.0; 3], TOP).map(|_| ()), "at least one cell");
-    fails(Projection::new([3, 4, 5], [1.0, -1.0, 1.0], TOP).map(|_| ()), "-1 along y");
+    fails(Projection::new([3, 4, 5], [1.0, -1.0, 1.0], TOP).map(|_| ()), "along y is -1");
     fails(projection.matrix(&[1.0; 59]).map(|_| ()), "density: 59 numbers for 60 cells");
     let mut density = vec![1.0; 60];
     density[7] = 0.0;
