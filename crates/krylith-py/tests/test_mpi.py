@@ -254,4 +254,4 @@ def test_a_solver_may_outlive_mpi(ranks):
         """,
         count=2,
     )
-    assert len(said) >= 4 and all("ended" in line for line in said), said
+    assert len(said) >= 4 and all("inalize" in line for line in said), said

@@ -210,7 +210,7 @@ impl World {
     fn usable(&self) -> Result<()> {
         // A program may end its MPI and drop its solvers later.
         if self.is_finished() || self.library.is_finalised() {
-            return Err(Error::invalid("MPI was already finalised in this process"));
+            return Err(Error::invalid("MPI was already finalized in this process"));
         }
         self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
     }
