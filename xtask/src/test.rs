@@ -48,22 +48,22 @@ const STEPS: [Step; 14] = [
     step(Ci, "licences", 10, |_| licenses::check().into()),
     step(Desk, "MPI", 60, launchers),
     // Features of the workspace together: each other set of them builds the library again.
-    step(Desk, "lints", 140, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
-    step(Ci, "lints without cuda", 95, |_| {
+    step(Desk, "lints", 220, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
+    step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
     }),
-    step(Desk, "documentation", 50, |_| rustdoc::build().into()),
-    step(Ci, "site", 50, |_| docs::step()),
-    step(Desk, "tests", 1500, |run| {
+    step(Desk, "documentation", 80, |_| rustdoc::build().into()),
+    step(Ci, "site", 80, |_| docs::step()),
+    step(Desk, "tests", 1800, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
     // With the features of the tests before, so that the wheel is made of what was built for them.
-    step(Desk, "Python package", 365, |run| {
+    step(Desk, "Python package", 230, |run| {
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
-    step(Ci, "C library", 75, |run| c::step(&run.launchers, missing)),
-    step(Ci, "kernels through NVRTC", 300, |_| kernels()),
+    step(Ci, "C library", 90, |run| c::step(&run.launchers, missing)),
+    step(Ci, "kernels through NVRTC", 400, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
         false => Verdict::Skipped(
