@@ -32,7 +32,7 @@ use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, r
 /// ```
 #[derive(Debug, Clone)]
 pub struct GeneratedRows {
-    /// The rows, a range of consecutive numbers, for [`distribute`](krylith::partition::distribute).
+    /// The rows, a range of consecutive numbers, for [`distribute`](krylith_core::partition::distribute).
     pub rows: Rows,
     /// Their right-hand side in Krylith's order: own row i, component c, stage k at (i·b + c)·s + k.
     pub rhs: Vec<f64>,
@@ -49,7 +49,7 @@ pub struct GeneratedRows {
 /// Generates the rows of `rank` among `ranks` of the system that [`generate`](crate::generate) makes from
 /// `spec`, bit for bit.
 ///
-/// Rows are distributed as by [`Partition::by_rows`](krylith::partition::Partition::by_rows). Memory and time
+/// Rows are distributed as by [`Partition::by_rows`](krylith_core::partition::Partition::by_rows). Memory and time
 /// are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Ranks do not
 /// communicate.
 ///
@@ -109,7 +109,7 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     })
 }
 
-/// Returns the terms of A⊗M + τB⊗L, rounded as in [`Terms::kronecker`](krylith::operator::Terms::kronecker).
+/// Returns the terms of A⊗M + τB⊗L, rounded as in [`Terms::kronecker`](krylith_core::operator::Terms::kronecker).
 pub(crate) fn kronecker_terms(
     a: Dense,
     b: &Dense,

@@ -153,7 +153,7 @@ impl Projection {
     }
 
     /// Writes only the values of [`matrix`](Self::matrix), for
-    /// [`Solver::update_values`](krylith::Solver::update_values).
+    /// [`Solver::update_values`](krylith_core::Solver::update_values).
     ///
     /// # Errors
     /// Returns the errors of `matrix`, and one if the number of values differs from the matrix's.
