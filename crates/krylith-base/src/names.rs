@@ -198,7 +198,21 @@ pub trait Named {
     const NAMES: &'static [&'static str];
 }
 
-/// Declares the names of an enum's variants once: from them `ALL`, `name`, parsing, printing and [`Named`].
+/// Declares the names of an enum's variants once, and derives `ALL`, `name`, parsing, printing and
+/// [`Named`](crate::names::Named) from them.
+///
+/// # Examples
+/// ```
+/// #[derive(Debug, Clone, Copy, PartialEq)]
+/// enum Side {
+///     Left,
+///     Right,
+/// }
+/// krylith_base::names! { Side, "side": Left => "left", Right => "right" }
+/// let error = "lift".parse::<Side>().unwrap_err().to_string();
+/// assert!(error.contains("did you mean `left`?"), "{error}");
+/// assert_eq!(Side::ALL, [Side::Left, Side::Right]);
+/// ```
 #[macro_export]
 macro_rules! names {
     ($type:ident, $what:literal: $($variant:ident => $name:literal),* $(,)?) => {
