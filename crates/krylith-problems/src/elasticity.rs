@@ -273,9 +273,11 @@ mod tests {
     fn a_stretched_bar_has_the_length_of_theory() {
         let (a, rhs, points) = bar("elasticity:9x3x3,length=2,poisson=1e-9,young=5");
         let weight: f64 = rhs.iter().sum();
-        // The weight but for the half of the first layer that the clamped nodes carry.
+        // All of the weight is in the right-hand side, except half of the first layer's, which the clamped
+        // nodes carry.
         assert!((weight + 2.0 - 0.125).abs() < 1e-12, "{weight}");
-        // u = x (F / E A) along x solves A u = F at the end and A u = 0 elsewhere.
+        // A force of 1 on the end face (area 1) gives the displacement x/E along the axis. The matrix maps
+        // this displacement to each node's share of the force on the end face, and to 0 on other free nodes.
         let u = |i: usize, c: usize| if c == 0 { points[i][0] / 5.0 } else { 0.0 };
         for i in (0..a.block_rows()).filter(|&i| points[i][0] > 0.0) {
             let mut sum = [0.0; B];

@@ -18,9 +18,9 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Timeout of the wait for a cancelled set-up.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Sets up a solver, without the interpreter's lock. An exception of a Python signal ends the set-up. Work
-/// that does not check the cancellation token, such as a factorization of another library, is left to its
-/// thread, which ends when the work is done.
+/// Sets up a solver, without the interpreter's lock. If a Python signal handler raises an exception, the
+/// set-up ends. Work that does not check the cancellation token, such as a factorisation of another library,
+/// is left to its thread, which ends when the work is done.
 pub fn set_up(
     py: Python<'_>,
     problem: Problem<'static>,

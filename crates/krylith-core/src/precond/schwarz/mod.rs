@@ -3,17 +3,19 @@
 //!
 //! Randomized factors are checked before they are used. If they are not finite, or their defect is above
 //! [`MOST_DEFECT`], exact factors replace them, and an event reports it. The first factors of ILU(2) and
-//! higher are exact, as in §6.1 of the paper; later factorisations start from the last factors.
+//! higher are exact, as in §6.1 of Ma, Le and Cai (paper 5 in docs/papers.md); later factorisations start
+//! from the last factors.
 //!
 //! Sweeps on trial ([`Schwarz::try_sweeps`]) are compared with substitution on one random vector after every
 //! factorisation. If their distance from it is above [`MOST_DISTANCE`], substitution replaces them.
 //!
-//! Subdomains are as large as a rank's share, which no shared memory holds. All A_k of a rank are diagonal
-//! blocks of one matrix, so a device knows no subdomains. It has one block matrix with its ILU(k), a list of
-//! nodes to read and a list of rows to keep.
+//! A subdomain can have all rows of a rank, too many for the on-chip shared memory of a GPU. All A_k of a
+//! rank are diagonal blocks of one matrix, so a device knows no subdomains. It has one block matrix with its
+//! ILU(k), a list of nodes to read and a list of rows to keep.
 //!
-//! Two halos serve it: one of nodes before every application, one of stored blocks before every
-//! factorization. A block counts as a node of b² numbers, so both use the exchange of products.
+//! The preconditioner needs two halos: one of nodes before every application, and one of stored blocks before
+//! every factorisation. In the second one a block counts as a node of b² numbers, so both use the halo
+//! exchange of matrix-vector products.
 
 mod overlap;
 mod pattern;
@@ -35,7 +37,7 @@ use std::sync::Arc;
 /// Largest defect ‖(A − LU)_S‖_F / ‖A‖_F of randomized factors that are used.
 pub const MOST_DEFECT: f64 = 1e-2;
 
-/// Largest distance ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ of the result y of sweeps on trial that are used.
+/// Sweeps on trial, with the result y, are used if ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ is at most this.
 pub const MOST_DISTANCE: f64 = 0.25;
 
 sweeps! {
@@ -57,11 +59,12 @@ sweeps! {
 pub struct SchwarzOptions {
     /// Precision in which factors are stored for solves; arithmetic is in f64.
     pub precision: Precision,
-    /// Consecutive rows that one warp (on a CPU: one turn of a thread) processes, f_dp.
+    /// Number of consecutive rows that one warp processes in a sweep: `fdp` in options, f_dp in the paper. On
+    /// a CPU, a thread takes this number of rows at a time.
     pub rows: usize,
-    /// True for randomized sweeps in a fixed order, which are bitwise reproducible. A sweep then reads the
-    /// results of the sweep before outside its own `rows` consecutive rows, and its newest results inside
-    /// them.
+    /// True for randomized sweeps in a fixed order, which are bitwise reproducible. Each run of `rows`
+    /// consecutive rows then reads its own newest results, and from all other rows the results of the
+    /// previous sweep.
     pub deterministic: bool,
 }
 
@@ -88,13 +91,14 @@ pub trait SchwarzFactors: Space {
     type Factors;
     /// Allocates the factors of a plan; no values yet. Collective if the plan's halos have neighbours.
     fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self::Factors>;
-    /// Gathers the values of the subdomain matrices from `values`, those of the own rows, after an exchange
-    /// of blocks of the overlap (`SchwarzPlan::blocks`). Collective.
+    /// Gathers the values of the subdomain matrices: takes those of this rank's own rows from `values`, and
+    /// brings the blocks of overlap rows from other ranks (`SchwarzPlan::blocks`). Collective.
     fn gather_schwarz(&self, factors: &mut Self::Factors, values: Numbers) -> Result<()>;
-    /// Factorises the gathered values. The defect of exact factors is not computed, and is 0. Exact pivots
-    /// that cannot be inverted are counted by node ([`SchwarzPlan::node`]), as
-    /// [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) does by row; for randomized
-    /// factors `finite` is false. The diagonal blocks of U are inverted once here.
+    /// Factorises the gathered values. The defect of exact factors is not computed, and is 0. In exact
+    /// factors, pivots that cannot be inverted are counted by node ([`SchwarzPlan::node`]), as
+    /// [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) counts them by row. In randomized
+    /// factors they are not counted, but make `finite` false. The diagonal blocks of U are inverted once
+    /// here.
     fn factorize_schwarz(
         &self,
         factors: &mut Self::Factors,
@@ -111,8 +115,8 @@ pub trait SchwarzFactors: Space {
     ) -> Result<()>;
     /// Returns the bytes that one application must move at least.
     fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
-    /// Returns true if substitution is expected to make solves faster than these sweeps, which need more
-    /// iterations.
+    /// Returns true if the whole iterative solve is expected to be faster with substitution than with these
+    /// sweeps, which cost extra iterations.
     fn exact_is_faster(_factors: &Self::Factors, _sweeps: TriangularSolve) -> bool {
         true
     }
@@ -218,7 +222,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
     /// Collective.
     ///
     /// # Errors
-    /// No sweeps, or no rows in a run; out of device memory.
+    /// A number of sweeps or of `rows` that is 0; a plan that does not fit the space, or is too large for the
+    /// device; out of device memory.
     pub fn new(space: &S, plan: Arc<SchwarzPlan>, settings: SchwarzSettings) -> Result<Self> {
         let solves = match settings.solve {
             TriangularSolve::Exact => 1,

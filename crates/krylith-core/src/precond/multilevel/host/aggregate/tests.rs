@@ -4,7 +4,8 @@ use super::*;
 use crate::matrix::Csr;
 use crate::space::random;
 
-/// Couplings `k` of a 7-point grid in its three directions; `shift` is added to the diagonal.
+/// Returns the matrix of a 7-point grid. `k(d, i, j)` is the coupling of nodes i and j, neighbours in
+/// direction d; `shift` is added to the diagonal.
 fn grid(cells: [usize; 3], k: impl Fn(usize, usize, usize) -> f64, shift: f64) -> Bsr {
     let at = |x: usize, y: usize, z: usize| x + cells[0] * (y + cells[1] * z);
     let n = cells.iter().product();
@@ -193,7 +194,8 @@ fn smoothed_rows_are_the_dense_ones_and_sum_to_one_where_those_of_a_sum_to_zero(
         let p = smoothed(&pool, &a, &strong, &aggregates);
         assert!(smoothed(&Pool::eager(3), &a, &strong, &aggregates) == p);
         for i in 0..n {
-            // Row i of A_F, then of (I − ω L⁻¹ A_F) T.
+            // Row i of A_F, whose diagonal includes the weak entries; then row i of (I − ω L⁻¹ A_F) T. L is
+            // diagonal, with the ℓ1 norms of the rows of A_F.
             let mut filtered = vec![0.0; n];
             for q in a.row_ptr()[i]..a.row_ptr()[i + 1] {
                 let j = a.col()[q] as usize;
