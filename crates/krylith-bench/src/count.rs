@@ -15,8 +15,9 @@ pub struct Cost {
     pub bytes: u64,
 }
 
-/// Returns the flops of a product by the OKP paper's count (its Fig. 14): X Aᵀ and X Bᵀ, the blocks, the
-/// sums.
+/// Returns the flops of a product by the OKP paper's count (its Fig. 14). With x as a matrix X of q rows and
+/// s columns, it counts 4qs² for X Aᵀ and X Bᵀ, 4s·nnz·b² for the products with the blocks of M and L, and
+/// 3qs for the sums.
 pub fn flops(rows: u64, stages: u64, blocks: u64, block: u64) -> u64 {
     4 * rows * stages * stages + 4 * stages * blocks * block * block + 3 * rows * stages
 }

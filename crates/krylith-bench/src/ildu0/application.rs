@@ -10,7 +10,8 @@ use krylith_core::matrix::Bsr;
 /// The result of an application, for the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Solves {
-    /// (I + L)⁻¹ x; if blocks of D are factored further, Λ⁻¹ (I + L)⁻¹ x.
+    /// Λ⁻¹ (I + L)⁻¹ x, where Λ has the unit lower triangles of D = Λ V: libraries that factor the diagonal
+    /// blocks, too, include Λ in L. With b = 1, Λ is the identity.
     LowerInBlocks,
     /// D⁻¹ (I + L)⁻¹ x.
     LowerScaled,
@@ -28,7 +29,7 @@ pub(crate) enum Of {
 }
 
 pub(crate) struct Application<'a> {
-    /// Name in tables; the paper's name for its algorithms.
+    /// Name in tables. The paper's algorithms keep the paper's names.
     pub name: String,
     /// Settings chosen by measurement.
     pub notes: String,
@@ -105,7 +106,8 @@ pub(crate) struct Case {
     pub decomposed: SubdomainSystem,
     /// Reference factors of the decomposed matrix.
     pub factors: Factors,
-    /// Seconds of Alg. 3.1, and of Alg. 3.2 with the dropping, on the host.
+    /// Seconds on the host: to label rows by subdomain (the paper's Alg. 3.1), and to group them by label
+    /// (Alg. 3.2) and drop the entries that couple subdomains.
     pub partition: [f64; 2],
 }
 

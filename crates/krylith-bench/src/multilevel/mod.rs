@@ -1,10 +1,10 @@
 //! Algebraic multigrid: time from arrays to x with the hierarchies of `amg`, compared with `ildu` and with
 //! the choice of `auto`.
 //!
-//! Measurement and check are those of the suite `answer` ([`crate::answer()`]): set-up and solve by part,
-//! from arrays in a GPU's memory and in the host's, with every x checked by b − A x on the host. The
-//! right-hand side is ones. This suite compares many ways of setting up a hierarchy, on single systems and on
-//! series of growing ones.
+//! This suite measures and checks as the suite `answer` ([`crate::answer()`]) does: times are split into the
+//! parts of set-up and solve, and start from arrays in GPU memory or in host memory. Every x is checked by
+//! b − A x on the host. The right-hand side is ones. The suite compares many ways of setting up a hierarchy,
+//! on single systems and on series of growing ones.
 
 mod measure;
 mod report;
@@ -131,7 +131,7 @@ impl<P: Platform> Suite<'_, P> {
         }
     }
 
-    /// Returns the requested variants, or those of a list.
+    /// Returns the variants that the user requested, or `otherwise` if there are none.
     fn ways(&self, otherwise: Vec<String>) -> Vec<String> {
         if self.options.ways.is_empty() { otherwise } else { self.options.ways.clone() }
     }
@@ -179,7 +179,8 @@ impl<P: Platform> Suite<'_, P> {
 
     fn one_core(&self, name: &str, progress: &mut dyn FnMut(&str)) -> Result<Option<OneCore>> {
         let rock = self.options.rock.as_deref();
-        // Sizes of the comparison, reduced only on request.
+        // The figures of other libraries are for the full size, so the default scale here is 1, not the
+        // suite's.
         let scale = self.options.scale.unwrap_or(1.0);
         let Some(system) = systems::one_core(name, scale, rock)? else { return Ok(None) };
         let repeats = Repeats { rounds: self.rounds.min(3), budget: BUDGET };
@@ -189,7 +190,8 @@ impl<P: Platform> Suite<'_, P> {
         Ok(Some(OneCore { found, product, whole: scale == 1.0 }))
     }
 
-    /// Measures the same number of rows on each GPU, and on all GPUs together.
+    /// Measures weak scaling (a fixed number of rows per GPU) and strong scaling (a fixed total) on `count`
+    /// GPUs.
     fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
         let how = self.on(&self.options.device.options(count, 0));
         let mut all = Vec::new();

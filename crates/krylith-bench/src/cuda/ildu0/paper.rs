@@ -1,4 +1,5 @@
-//! The paper's kernels of Tables 5.2 and 5.3, with the fastest number of threads per block on this GPU.
+//! The kernels in Tables 5.2 and 5.3 of the paper (named in `ildu0/mod.rs`), each with the number of threads
+//! per block that is fastest on this GPU.
 
 use super::kernels::{Arg, File, Kernel, Loaded};
 use super::{sampled, seconds};
@@ -54,8 +55,8 @@ impl Variant {
             _ => Solves::All,
         }
     }
-    /// Returns the kernels in the order of their launches, with the arrays that each takes; a triangle's DAG
-    /// is `l` or `u`.
+    /// Returns the kernels in the order of their launches, each with the names of its arguments. Names of
+    /// arrays begin with `l.` for the DAG of the lower triangle, and with `u.` for that of the upper one.
     fn kernels(self) -> (File, &'static [(&'static str, &'static str)]) {
         match self {
             SpinLoopLds => {
@@ -94,7 +95,7 @@ impl Variant {
     }
 }
 
-/// Arguments of kernels that scale level by level.
+/// Arguments of the kernels that multiply by D⁻¹ level by level.
 const BY_LEVELS: &str = "first l.levels l.edge_ptr l.pairs scaled_edges l.row_ptr l.rows inverse x y";
 
 /// Arrays on the device, by the names of the kernels' arguments.
@@ -144,7 +145,8 @@ pub(super) struct Arrays {
     bytes: [u64; 7],
     length: usize,
     arrays: Named,
-    /// Number of launches of the spin loop, which identifies the flags of a launch.
+    /// Number of runs so far, of all variants. The spin loop marks rows as done with this number, so its
+    /// flags need no clearing between launches.
     launches: Cell<u32>,
     /// The modules compiled so far.
     modules: RefCell<Vec<Compiled>>,
@@ -198,7 +200,8 @@ impl Arrays {
         let first: Vec<i32> = s.ptr.iter().map(|&p| p as i32).collect();
 
         let (edges, vectors, diagonal) = (count::edges(s, &lower), count::vectors(s), count::diagonal(s));
-        // The spin loop: pointers, 2-byte columns, numbers; one flag per row that is written and read.
+        // The spin loop: row pointers, 2-byte columns, values, and one flag per row, counted as one write and
+        // one read.
         let spin = 8 * values.len() as u64 + 2 * columns.len() as u64 + 12 * (s.block_rows() as u64 + 1);
         let level_by_level =
             edges + count::rows(&lower) + 4 * lower.row_ptr.len() as u64 + diagonal + vectors;
@@ -278,7 +281,7 @@ pub(super) fn device_levels(vendor: &Rc<Vendor>, case: &Case, setups: &mut Vec<S
 enum Taken {
     X,
     Y,
-    /// The number of the launch, which identifies the spin loop's flags.
+    /// The number with which the spin loop marks rows as done.
     Launch,
     At(u64),
 }
@@ -297,7 +300,8 @@ impl Paper {
     /// Creates the implementation with the fastest number of threads.
     ///
     /// # Errors
-    /// Returns an error for failures of NVRTC, and if no number of threads runs.
+    /// Returns an error if NVRTC fails, if a kernel fails with any of the numbers in `THREADS`, or if memory
+    /// is not sufficient.
     pub fn best(vendor: &Rc<Vendor>, arrays: &Rc<Arrays>, variant: Variant) -> Result<Self> {
         let (x, y) = (vendor.zeros(arrays.length)?, vendor.zeros(arrays.length)?);
         let new = |threads| Self::new(vendor, arrays, variant, threads);
