@@ -49,9 +49,9 @@ pub struct GeneratedRows {
 /// Generates the rows of `rank` among `ranks` of the system that [`generate`](crate::generate) makes from
 /// `spec`, bit for bit.
 ///
-/// Rows are distributed as by [`Partition::by_rows`](krylith_core::partition::Partition::by_rows). Memory and time
-/// are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Ranks do not
-/// communicate.
+/// Rows are distributed as by [`Partition::by_rows`](krylith_core::partition::Partition::by_rows). Memory and
+/// time are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Ranks do
+/// not communicate.
 ///
 /// # Errors
 /// Returns the errors of [`generate`](crate::generate), except that only node numbers, not unknowns, must fit
@@ -109,7 +109,8 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     })
 }
 
-/// Returns the terms of A⊗M + τB⊗L, rounded as in [`Terms::kronecker`](krylith_core::operator::Terms::kronecker).
+/// Returns the terms of A⊗M + τB⊗L, rounded as in
+/// [`Terms::kronecker`](krylith_core::operator::Terms::kronecker).
 pub(crate) fn kronecker_terms(
     a: Dense,
     b: &Dense,

@@ -288,8 +288,8 @@ pub mod matrix {
 
 /// Input and output of matrices, vectors, systems and meshes.
 ///
-/// [`read_matrix`](io::read_matrix), [`read_vector`](io::read_vector) and [`read_system`](io::read_system) recognise
-/// the format of a file by its content.
+/// [`read_matrix`](io::read_matrix), [`read_vector`](io::read_vector) and [`read_system`](io::read_system)
+/// recognise the format of a file by its content.
 pub mod io {
     pub use krylith_core::io::{
         Array, Matrix, ReadMatrix, System, SystemMatrix, VectorFormat, parse_matrix, parse_vector,
