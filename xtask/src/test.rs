@@ -52,7 +52,7 @@ const STEPS: [Step; 14] = [
     step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
     }),
-    step(Desk, "documentation", 80, |_| rustdoc::build().into()),
+    step(Desk, "documentation", 110, |_| rustdoc::build().into()),
     step(Ci, "site", 80, |_| docs::step()),
     step(Desk, "tests", 1800, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);

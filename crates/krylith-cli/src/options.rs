@@ -3,21 +3,14 @@
 use crate::failure::{Failure, Result};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use krylith_core::matrix::MAX_BLOCK;
-use krylith_core::names::{did_you_mean, same};
+use krylith_core::names::same;
 use krylith_core::options::whole_number;
-use krylith_core::partition::Partitioner;
 use krylith_core::{Error, Options};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A parsed value, or an error that says what is wrong with the text.
 pub type Parsed<T> = krylith_core::Result<T>;
-
-/// Returns an error for an unknown name, with the known names.
-fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Parsed<T> {
-    let (all, hint) = (known.join(", "), did_you_mean(what, name, known));
-    Err(Error::invalid(format!("unknown {what} `{name}`; the known ones are {all}{hint}")))
-}
 
 /// The numbering of the user's matrix and vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,16 +22,7 @@ pub enum Ordering {
     Segregated,
 }
 
-impl FromStr for Ordering {
-    type Err = Error;
-    fn from_str(text: &str) -> Parsed<Self> {
-        match text {
-            _ if same(text, "interleaved") => Ok(Ordering::Interleaved),
-            _ if same(text, "segregated") => Ok(Ordering::Segregated),
-            _ => unknown("ordering", text, &["interleaved", "segregated"]),
-        }
-    }
-}
+krylith_core::names! { Ordering, "ordering": Interleaved => "interleaved", Segregated => "segregated" }
 
 /// A right-hand side.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,13 +125,6 @@ pub fn block_size(text: &str) -> Parsed<usize> {
 /// Parses a number of ranks; each rank is a process with its own device.
 pub fn ranks(text: &str) -> Parsed<usize> {
     whole_number(text, 1, 1_000_000)
-}
-
-/// Parses the name of a partitioner.
-pub fn partitioner(text: &str) -> Parsed<Partitioner> {
-    let names = Partitioner::ALL.map(Partitioner::name);
-    let known = Partitioner::ALL.into_iter().find(|way| same(way.name(), text));
-    known.map_or_else(|| unknown("partition", text, &names), Ok)
 }
 
 /// Parses a method with its options.

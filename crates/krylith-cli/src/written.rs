@@ -1,6 +1,7 @@
 //! What is written from declarations: the guide's lists and Python's types. Tests compare them with the
 //! declarations, and `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes them anew.
 
+use krylith_core::method::MethodName;
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};
 use std::path::Path;
 use std::sync::Mutex;
@@ -57,7 +58,11 @@ pub fn section(document: &str, mark: &str, text: &str) {
 fn guide() -> String {
     let item = |option: &OptionInfo| {
         let flag = option.name.replace('_', "-");
-        let of = option.method.map(|method| format!(" For `{method}`.")).unwrap_or_default();
+        let of = match option.method {
+            Some(MethodName::Gmres) => " For `gmres` and `fgmres`.".into(),
+            Some(method) => format!(" For `{method}`."),
+            None => String::new(),
+        };
         let value = match option.kind {
             Kind::Flag => format!("[={}]", option.metavar),
             _ => format!(" {}", option.metavar),

@@ -28,7 +28,7 @@ use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Precision, Stop};
 use crate::{Error, Result};
-use declare::{Bytes, Choice, Codec, Count, Flag, Seconds, Text, Tolerance, options};
+use declare::{Bytes, Choice, Codec, Count, Flag, Real, Text, options, seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
@@ -71,7 +71,7 @@ options! {
 
     method: MethodName = Choice, "auto|NAME[:key=value,…]", Method, default
         "`auto`, which tries `cg` for symmetric systems, then `bicgstab`, then `gmres`",
-        "Krylov method. `gmres` restarts. `fgmres` allows preconditioners that vary. `bicgstab` has short \
+        "Krylov method. `gmres` is restarted GMRES. `fgmres` is its form for preconditioners that vary. `bicgstab` has short \
          recurrences and two products an iteration. `cg` is for symmetric definite systems. `cbcg` is CG \
          for many ranks: it needs only two reductions for every `s` products. Options of the method may \
          follow its name, such as `gmres:restart=50`.";
@@ -98,7 +98,7 @@ options! {
          cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete \
          factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each stage of a \
          Kronecker system. `ras` is restricted additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, \
-         factor=random|exact, eta=N, solve=random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is \
+         factor=random|exact, eta=N, solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is \
          algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
          aggressive=N, border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, \
          coarsest=N, levels=N, precision=f64|f32). `coarse` is `amg` without smoothing on the finest \
@@ -106,46 +106,48 @@ options! {
          preconditioners. `P then Q` applies Q to the residual that P leaves. `symmetric(P then Q)` \
          applies P once more at the end, as `cg` needs. The guide explains all keys.";
 
-    rtol: f64 = Tolerance, "TOL", Stop, default "1e-6",
+    rtol: f64 = Real(tolerance), "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";
-    atol: f64 = Tolerance, "TOL", Stop, default "0",
+    atol: f64 = Real(tolerance), "TOL", Stop, default "0",
         "Absolute tolerance.";
     max_iters: usize = Count(0, MOST_ITERATIONS), "N", Limit, default
         "10000, or 20 √n for n > 250,000 unknowns",
-        "Iteration limit, restarts included.";
-    time_limit: f64 = Seconds, "SECONDS", Stop, default "no limit",
+        "Limit of the iterations in all, over all restarts and attempts.";
+    time_limit: f64 = Real(seconds), "SECONDS", Stop, default "no limit",
         "Time limit of the iterations in seconds. The best x so far is returned.";
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
         "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64, and so is \
          the residual that is compared with the tolerance. `f32` halves the memory traffic.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
-        "Storage of a scalar matrix for products. `csr` stores rows. `dia` stores diagonals, and only half \
+        "Storage of a matrix of block size 1 for products. `csr` stores rows. `dia` stores diagonals, and only half \
          of them if the matrix is symmetric. `dia-full` stores all diagonals.";
     device: DeviceSpec = Text, "auto|cpu|cuda[:0,1,…]", Machine, default
         "`auto`, which takes the first GPU if an estimate says that it is faster",
-        "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. Under \
-         mpirun, each rank takes one of them.";
+        "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. If \
+         `krylith solve` runs under mpirun, each rank takes one of them.";
     threads: usize = Count(1, MOST_THREADS), "N", Machine, default "one per core",
-        "Threads of the host for reading, set-up and solve. Results do not depend on their number. Under \
-         mpirun, each rank has this number, and by default the ranks of a host share its cores.";
+        "Threads of the host for reading, set-up and solve. Results do not depend on their number. If \
+         `krylith solve` runs under mpirun, each rank has this number. The default shares the cores of a \
+         host among its ranks.";
     deterministic: bool = Flag, "true|false", Machine, default
         "false, where randomized sweeps of `ras` on a GPU differ, and `auto` may choose a device by measured times",
         "Makes results bitwise equal from run to run.";
     equilibrate: bool = Flag, "true|false", System, default
-        "false, or true if the preconditioner is `auto` and entries differ by a factor of more than 1e6",
+        "false, or true if the preconditioner is `auto` and the largest entries of rows or columns differ by a factor of \
+         more than 1e6",
         "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those \
          of the given system.";
     matching: MatchingChoice = Choice, "auto|on|off", System, default
         "`auto`, which matches if the preconditioner is `auto` and the diagonal is weak",
-        "Permutes and scales rows before the preconditioner is built, so that the diagonal is large. \
+        "Permutes rows, and scales rows and columns, before the preconditioner is built, so that the diagonal is large. \
          Residuals and tolerances stay those of the given system.";
     zeros: ZerosChoice = Choice, "auto|keep|drop", System, default "`auto`",
-        "Treatment of stored zeros. `auto` drops zeros off the diagonal if they are more than a tenth of \
-         the entries; of a block matrix it drops whole zero blocks.";
+        "Treatment of stored zeros. `auto` removes zeros outside the diagonal if they are more than a tenth of \
+         the entries. From a block matrix it removes only blocks that are all zero.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
         "`auto`, which takes ranges of rows unless a graph partition needs far fewer copies of remote unknowns",
-        "Distribution of block rows over several GPUs. Under mpirun, it applies to the ranks. The values \
+        "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. The values \
          `rows` and `nonzeros` take ranges of consecutive rows, `geometric` takes boxes in space, \
          `multilevel` takes Krylith's graph partitioner, and `graph` takes METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",

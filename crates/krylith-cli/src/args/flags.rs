@@ -41,15 +41,9 @@ fn parser(name: &'static str) -> ValueParser {
     ValueParser::new(move |text: &str| Options::one(name, text))
 }
 
-/// The help of an option. Newton's method runs in one process, so its help leaves out the sentences on ranks.
-fn help(option: &OptionInfo, whole: bool) -> String {
-    let fits = |sentence: &&str| whole || !sentence.starts_with("Under mpirun");
-    let help: String = option.help.split_inclusive(". ").filter(fits).collect();
-    format!("{} [default: {}]", help.trim_end(), option.default).replace('`', "")
-}
-
 /// The flag of an option, by its present name or an old one.
-fn arg(option: &OptionInfo, name: &'static str, heading: &'static str, help: String) -> Arg {
+fn arg(option: &OptionInfo, name: &'static str, heading: &'static str) -> Arg {
+    let help = format!("{} [default: {}]", option.help, option.default).replace('`', "");
     let arg = Arg::new(name).long(flag(name)).value_name(option.metavar).help(help).help_heading(heading);
     let arg = match option.kind {
         Kind::Flag => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
@@ -63,7 +57,7 @@ impl<const WHOLE: bool> Args for Flags<WHOLE> {
     fn augment_args(command: Command) -> Command {
         Self::options().fold(command, |command, option| {
             let heading = Self::heading(option.group);
-            let arg = |name: &'static str| arg(option, name, heading, help(option, WHOLE));
+            let arg = |name: &'static str| arg(option, name, heading);
             command.arg(arg(option.name)).args(option.old_names.iter().map(|name| arg(name).hide(true)))
         })
     }

@@ -63,7 +63,7 @@ pub enum Command {
     /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]
     Spy(SpyArgs),
-    /// Print a script for a shell that completes the words of this command
+    /// Print a shell script for completion of this command
     #[command(after_help = COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Print the manual as a man page: krylith man | man -l -

@@ -46,7 +46,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
     /// Partition of the block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
-    #[arg(long, value_name = "NAME", value_parser = options::partitioner, requires = "system")]
+    #[arg(long, value_name = "NAME", requires = "system")]
     pub partition: Option<Partitioner>,
     /// Unknowns of one node, 1 to 8 [default: the file's]
     #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]

@@ -39,8 +39,8 @@ pub struct NewtonArgs {
     /// Limit of Newton steps, in each time step and for each value of --continuation
     #[arg(long, value_name = "N", value_parser = options::max_iters, default_value = "50", help_heading = "Newton")]
     pub max_steps: usize,
-    /// Tolerance of the linear solves: ew, the second choice of Eisenstat and Walker (0.1 at first, then as
-    /// fast as ‖F‖ falls), or a constant relative tolerance
+    /// Tolerance of the linear solves: ew, the second choice of Eisenstat and Walker (0.1 at first,
+    /// then smaller as ‖F‖ falls), or a constant relative tolerance
     #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
     pub forcing: Forcing,
     /// Values of the problem's parameter (re of cavity). Each solve starts from the solution for the previous

@@ -32,15 +32,16 @@ pub struct SolveArgs {
 
     /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers
     /// in (−1, 1). An array of shape (N, k) is k right-hand sides, solved one after the other with one
-    /// set-up. [default: the system's own, else ones; SEED 0]
+    /// set-up. For a Kronecker system of s stages, shape (N, s) is one right-hand side. [default: the
+    /// system's own, else ones; SEED 0]
     #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
         help_heading = "System")]
     pub rhs: Option<Rhs>,
     /// Initial guess, of the shape of b, or one for all right-hand sides [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
-    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that adds at most 20
-    /// % stored zeros, or 75 % if the rows of a node have the same neighbours]
+    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that needs at most
+    /// 20 % more entries, or 75 % if the rows of a node have the same neighbours and the diagonal is full]
     #[arg(long, value_name = "B", value_parser = options::block_size, help_heading = "System")]
     pub block: Option<usize>,
     /// Numbering of the matrix and the vectors: interleaved (u1 v1 p1 u2 v2 p2 …), or segregated
@@ -48,8 +49,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
     /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann
-    /// problem. constant takes the constant of each field, if A maps it to zero. FILE has one vector per
-    /// column. [default: none]
+    /// problem. constant takes the vector of ones of each field, if A maps it to zero. FILE has one vector
+    /// per column. [default: none]
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
         help_heading = "System")]
     pub nullspace: Option<Null>,

@@ -3,7 +3,7 @@
 //! The command's flags, Python's keywords and the guide are made from [`TABLE`](super::TABLE).
 
 use crate::method::MethodName;
-use crate::names::{Named, tolerance, whole_number};
+use crate::names::{Named, whole_number};
 use crate::{Error, Result};
 use serde::Serializer;
 use std::fmt::Display;
@@ -115,15 +115,15 @@ impl Codec<usize> for Count {
     }
 }
 
-/// Finite numbers that are not negative.
-pub(super) struct Tolerance;
+/// Floating-point numbers that this function reads.
+pub(super) struct Real(pub fn(&str) -> Result<f64>);
 
-impl Codec<f64> for Tolerance {
+impl Codec<f64> for Real {
     fn kind(&self) -> Kind {
         Kind::Real
     }
     fn read(&self, text: &str) -> Result<f64> {
-        tolerance(text)
+        (self.0)(text)
     }
     fn write(&self, value: &f64) -> String {
         format!("{value:e}")
@@ -133,23 +133,10 @@ impl Codec<f64> for Tolerance {
     }
 }
 
-/// A positive number of seconds.
-pub(super) struct Seconds;
-
-impl Codec<f64> for Seconds {
-    fn kind(&self) -> Kind {
-        Kind::Real
-    }
-    fn read(&self, text: &str) -> Result<f64> {
-        let number = text.parse().ok().filter(|t: &f64| *t > 0.0 && t.is_finite());
-        number.ok_or_else(|| Error::invalid("expected a positive number of seconds, such as 60"))
-    }
-    fn write(&self, value: &f64) -> String {
-        format!("{value:e}")
-    }
-    fn serialize<S: Serializer>(&self, value: &f64, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(*value)
-    }
+/// Reads a positive number of seconds.
+pub(super) fn seconds(text: &str) -> Result<f64> {
+    let number = text.parse().ok().filter(|t: &f64| *t > 0.0 && t.is_finite());
+    number.ok_or_else(|| Error::invalid("expected a positive number of seconds, such as 60"))
 }
 
 /// `true` or `false`.
@@ -249,10 +236,7 @@ macro_rules! options {
         }
 
         /// All options, in the order in which help lists them.
-        pub const COUNT: usize = [$(stringify!($name)),*].len();
-
-        /// All options, in the order in which help lists them.
-        pub static TABLE: std::sync::LazyLock<[OptionInfo; COUNT]> = std::sync::LazyLock::new(|| [$(
+        pub static TABLE: std::sync::LazyLock<[OptionInfo; [$(stringify!($name)),*].len()]> = std::sync::LazyLock::new(|| [$(
             OptionInfo {
                 name: stringify!($name),
                 old_names: &[$($old),*],

@@ -1,7 +1,7 @@
 //! Automatic choice of a partition.
 
 use super::{Partition, Partitioner, Quality};
-use crate::names::{Named, unknown};
+use crate::names::{Named, same, unknown};
 use crate::operator::Terms;
 use crate::{Error, Result};
 
@@ -47,11 +47,11 @@ impl Named for PartitionSpec {
 impl std::str::FromStr for PartitionSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let all: Vec<_> =
-            [PartitionSpec::Auto].into_iter().chain(Partitioner::ALL.map(PartitionSpec::By)).collect();
-        let names: Vec<_> = all.iter().map(|p| p.name()).collect();
-        let known = names.iter().position(|name| crate::names::same(name, text));
-        known.map_or_else(|| unknown("partition", text, &names), |i| Ok(all[i]))
+        match Self::NAMES.iter().position(|name| same(name, text)) {
+            None => unknown("partition", text, Self::NAMES),
+            Some(0) => Ok(PartitionSpec::Auto),
+            Some(i) => Ok(PartitionSpec::By(Partitioner::ALL[i - 1])),
+        }
     }
 }
 
