@@ -5,7 +5,7 @@ use crate::steps::Verdict;
 use crate::tidy::commits::BASE;
 use std::process::ExitCode;
 
-/// What the site is made of, and made by.
+/// Sources of the site, and of the program that builds it.
 const INPUTS: [&str; 4] = ["docs", "README.md", "xtask/book", "xtask/src/docs.rs"];
 
 /// `cargo xtask docs`: target/docs/index.html.
@@ -22,7 +22,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Builds the site, if anything that it is made of has changed since a commit that CI has built it of.
+/// Builds the site if its sources changed since the last commit for which CI built it.
 pub fn step() -> Verdict {
     match base().filter(|base| !changed_since(base)) {
         Some(base) => Verdict::Skipped(format!("{} are as in {base}", INPUTS.join(", "))),
@@ -30,8 +30,8 @@ pub fn step() -> Verdict {
     }
 }
 
-/// The newest commit that CI has seen before this one: where it parts from origin/main, else the last tag
-/// before it, else the first commit of all that rules apply to. `None` where git knows none of them.
+/// Returns the newest commit that CI has seen before this one: the merge base with origin/main, else the last
+/// tag before it, else the commit from which the rules apply. `None` if git knows none of them.
 fn base() -> Option<String> {
     let said = |args: &[&str]| {
         let output = git(args).output().ok().filter(|output| output.status.success())?;
@@ -44,7 +44,7 @@ fn base() -> Option<String> {
     parting.or_else(tag).or_else(first)
 }
 
-/// Whether what the site is made of differs from that of a commit, in new files too.
+/// Returns true if the sources of the site differ from those of a commit, or if there are new ones.
 fn changed_since(base: &str) -> bool {
     let with_inputs = |args: &[&str]| git(&[args, &["--"], &INPUTS].concat());
     let is_new = |names: Result<String, String>| names.is_ok_and(|names| !names.is_empty());

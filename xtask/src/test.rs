@@ -14,8 +14,8 @@ const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-cor
 /// Who runs a step.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Who {
-    /// Anyone, with `cargo xtask test`: it needs no administrator, and at most 15 minutes on two cores in
-    /// all.
+    /// Anyone, with `cargo xtask test`, which needs no administrator. It takes about 20 minutes on two cores.
+    /// The goal is 15.
     Desk,
     /// CI alone, with `cargo xtask ci`: it installs what only an administrator can, or takes long.
     Ci,
@@ -33,14 +33,14 @@ struct Step {
     work: fn(&mut Run) -> Verdict,
 }
 
-/// What steps have to know.
+/// State that steps share.
 struct Run {
     who: Who,
     /// Folders of MPI libraries beside that of the system.
     launchers: Vec<PathBuf>,
 }
 
-/// All that is built is built once. MPI comes before the tests, whose ranks run under it.
+/// Everything is built once. MPI comes before the tests, whose ranks run under it.
 const STEPS: [Step; 14] = [
     step(Desk, "tidy", 10, |_| tidy::check().into()),
     step(Desk, "format", 10, |_| format()),

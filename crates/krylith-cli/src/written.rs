@@ -1,5 +1,5 @@
-//! What is written from declarations: the guide's lists and Python's types. Tests compare them with the
-//! declarations, and `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes them anew.
+//! Generates the guide's lists and Python's types from declarations. Tests compare them with the files, and
+//! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the files again.
 
 use krylith_core::method::MethodName;
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};

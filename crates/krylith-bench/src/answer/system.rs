@@ -163,8 +163,8 @@ pub(crate) fn wanted(words: &[String]) -> Result<Vec<Wanted>> {
             all.push(Wanted::Spec(word.clone()));
         } else {
             return Err(Error::invalid(format!(
-                "{word}: neither a file nor a system of this suite; it has {} and {HARD}, and accepts generated \
-                 problems NAME:SIZE",
+                "{word}: no file and no system of this suite has this name; name {}, {HARD} for all hard \
+                 matrices, a file, or a generated problem NAME:SIZE",
                 names().join(", ")
             )));
         }

@@ -223,7 +223,9 @@ fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<K
     };
     let fused = {
         let State { vectors, scalars, .. } = &mut *held.borrow_mut();
-        let [x, y] = &mut vectors[..] else { return Err(Error::invalid("two vectors")) };
+        let [x, y] = &mut vectors[..] else {
+            return Err(Error::invalid("the kernels of a case expect two vectors"));
+        };
         run(space, [x, y], scalars)?
     };
     let (name, more) = if fused { ("SpMV with its dot", 0.0) } else { ("SpMV, then its dot", 16.0) };

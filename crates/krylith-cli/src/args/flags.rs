@@ -5,10 +5,10 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use krylith_core::Options;
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};
 
-/// What the flags of a solve say.
+/// Flags of a whole solve.
 pub type SolveFlags = Flags<true>;
 
-/// What the flags of the linear solves in Newton's method say, which sets their tolerances itself.
+/// Flags of the linear solves in Newton's method, which sets their tolerances itself.
 pub type LinearFlags = Flags<false>;
 
 /// Options as flags: those of a whole solve, or of linear solves within another method.
@@ -73,7 +73,7 @@ impl<const WHOLE: bool> FromArgMatches for Flags<WHOLE> {
         Ok(flags)
     }
     fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), Error> {
-        // A method comes last: a flag for one of its options stands for more than the words behind its name.
+        // The method comes last, so that a flag for one of its options overrides the options after its name.
         let names = Self::options().flat_map(|option| std::iter::once(&option.name).chain(option.old_names));
         let (method, others): (Vec<&str>, Vec<&str>) = names.partition(|name| **name == "method");
         for name in others.into_iter().chain(method) {

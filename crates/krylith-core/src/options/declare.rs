@@ -230,7 +230,7 @@ macro_rules! options {
                 #[doc = concat!("The default is ", $default, ".")]
                 pub $name: Option<$type>,
             )*
-            /// Old names that were used, with their new ones; a solve warns of them.
+            /// Old names that were used, with the new ones. A solve warns of them.
             #[doc(hidden)]
             pub renamed: Vec<(&'static str, &'static str)>,
         }
@@ -250,7 +250,7 @@ macro_rules! options {
         )*]);
 
         impl $Options {
-            /// Takes a value by an option's name, for which the old names were replaced.
+            /// Sets an option by its present name.
             fn put(&mut self, name: &str, value: &str) -> Result<()> {
                 match name {
                     $(stringify!($name) => self.$name = Some(Codec::<$type>::read(&$codec, value)?),)*
@@ -259,7 +259,7 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// The values that are given, as text, by name.
+            /// Returns the options that are set, by name, with their values as text.
             fn given(&self) -> Vec<(&'static str, String)> {
                 let mut given = Vec::new();
                 $(
@@ -270,8 +270,8 @@ macro_rules! options {
                 given
             }
 
-            /// These values, and the others' where there are none here and `takes` is true of the option's
-            /// method.
+            /// Returns these options. An option that is not set here comes from `other`, if `takes` accepts
+            /// the method that uses it.
             fn merged(&self, other: &Self, takes: impl Fn(Option<MethodName>) -> bool) -> Self {
                 let mut renamed = self.renamed.clone();
                 renamed.extend_from_slice(&other.renamed);
@@ -288,7 +288,7 @@ macro_rules! options {
 
         impl serde::Serialize for $Options {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                /// A value with what writes it.
+                /// A value and its codec.
                 struct Value<'a, T, C>(&'a T, C);
                 impl<T, C: Codec<T>> serde::Serialize for Value<'_, T, C> {
                     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! Options out of a file, where a value may be text, a number, or true and false.
+//! Reads options from a file, in which a value is text, a number, or true or false.
 
 use super::{Options, TABLE, canonical};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};

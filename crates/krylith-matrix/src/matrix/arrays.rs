@@ -108,7 +108,7 @@ impl Bsr {
                 }
                 if p == places.end || self.col()[p] != j / b as u32 {
                     return Err(Error::invalid(format!(
-                        "entry ({i}, {j}) lies in no stored block; use the pattern from which this matrix was made"
+                        "the new values have an entry ({i}, {j}) that lies in no stored block; use the pattern of the first values"
                     )));
                 }
                 self.values_mut()[p * b * b + i % b * b + j as usize % b] = v;

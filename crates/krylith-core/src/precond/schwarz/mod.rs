@@ -233,7 +233,9 @@ impl<S: SchwarzFactors> Schwarz<S> {
             || settings.factor == (SchwarzFactor::Random { sweeps: 0 })
             || settings.options.rows == 0
         {
-            return Err(Error::invalid("ras: the number of sweeps and the rows of a run must be at least 1"));
+            return Err(Error::invalid(
+                "ras: the numbers of sweeps (eta, gamma) and of rows per warp (fdp) must be at least 1",
+            ));
         }
         if plan.nodes.own * plan.block != space.len() {
             return Err(Error::invalid(format!(
