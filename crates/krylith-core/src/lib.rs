@@ -7,6 +7,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod device;
+pub mod fields;
 pub mod io;
 pub mod matching;
 pub mod method;
@@ -25,6 +26,7 @@ pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
 pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
 #[doc(inline)]
 pub use krylith_matrix::{matrix, memory};
+pub use fields::Field;
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};

@@ -390,9 +390,12 @@ impl FromStr for Options {
         // A word begins an option where `=` comes before any `:`; other words, such as `then`, belong to the
         // value before.
         let begins = |word: &str| word.split_once('=').is_some_and(|(key, _)| !key.contains(':'));
+        let is_open = |value: &str| value.matches('(').count() > value.matches(')').count();
         let mut pairs: Vec<(&str, String)> = Vec::new();
         for word in text.split_whitespace() {
             match (word.split_once('='), pairs.last_mut()) {
+                // In parentheses every word belongs to the value.
+                (_, Some((_, value))) if is_open(value) => *value += &format!(" {word}"),
                 (Some((key, value)), _) if begins(word) => pairs.push((key, value.into())),
                 (_, Some((_, value))) => *value += &format!(" {word}"),
                 _ => return Err(Error::invalid(format!("`{word}` is not key=value"))),

@@ -2,6 +2,7 @@
 //! coordinates.
 
 use crate::comm::{Communicator, Solo};
+use crate::fields::{Field, Fields};
 use crate::io::parts::{run_of_rows, suited_block};
 use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum, first_not_finite};
 use crate::memory::Numbers;
@@ -43,6 +44,7 @@ pub struct Problem<'a> {
     pub(crate) near: Cow<'a, [Vec<f64>]>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
+    pub(crate) fields: Arc<Fields>,
     /// For each term, the order in which new values are given; a missing term, or `None`, has the storage
     /// order.
     pub(crate) given: Vec<Option<Arc<Given>>>,
@@ -81,6 +83,8 @@ pub(crate) struct LocalProblem<'a> {
     pub subdomains: Option<&'a LocalSubdomains>,
     /// A and B of a Kronecker sum.
     pub stages: Option<&'a (Dense, Dense)>,
+    /// Fields of the whole system, and matrices by name.
+    pub fields: &'a Fields,
 }
 
 impl LocalProblem<'_> {
@@ -118,6 +122,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
+            fields: Arc::default(),
             given: Vec::new(),
         };
         problem.square()
@@ -326,6 +331,7 @@ impl<'a> Problem<'a> {
             near: Cow::Borrowed(&[]),
             subdomains: None,
             stages: None,
+            fields: Arc::default(),
             given: Vec::new(),
         }
         .square()
@@ -463,6 +469,41 @@ impl<'a> Problem<'a> {
         })
     }
 
+    /// Adds the fields of the system, for preconditioners that treat each on its own. Each unknown belongs to
+    /// one field.
+    ///
+    /// # Errors
+    /// An overlap, a gap, a number out of range, two fields of one name, a field whose vectors have another
+    /// length; a system with stages or over several ranks.
+    pub fn with_fields(self, fields: Vec<Field>) -> Result<Self> {
+        if self.stages() > 1 || self.terms.terms.len() > 1 || self.numbers.is_some() {
+            return Err(Error::Unsupported(
+                "fields need one matrix that one process holds as a whole; Kronecker sums and distributed \
+                 systems have none yet"
+                    .into(),
+            ));
+        }
+        let mut all = (*self.fields).clone();
+        all.set(fields, self.unknowns)?;
+        Ok(Self { fields: Arc::new(all), ..self })
+    }
+
+    /// Adds a matrix that a preconditioner refers to by name, such as the mass matrix of the pressure in
+    /// `split(u: amg, p: jacobi; S=Mp)`.
+    ///
+    /// # Errors
+    /// A value that is not finite.
+    pub fn with_matrix(self, name: &str, matrix: Csr) -> Result<Self> {
+        let mut all = (*self.fields).clone();
+        all.add_matrix(name, matrix)?;
+        Ok(Self { fields: Arc::new(all), ..self })
+    }
+
+    /// Returns the fields of the system.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.all()
+    }
+
     /// Adds subdomains of these rows that were cut from the whole system.
     pub fn with_subdomains(self, subdomains: Option<LocalSubdomains>) -> Self {
         Self { subdomains, ..self }
@@ -482,6 +523,7 @@ impl<'a> Problem<'a> {
             near: Cow::Owned(self.near.into_owned()),
             subdomains: self.subdomains,
             stages: self.stages,
+            fields: self.fields,
             given: self.given,
         }
     }
@@ -533,6 +575,7 @@ impl<'a> Problem<'a> {
             near: &self.near,
             subdomains: self.subdomains.as_ref(),
             stages: self.stages.as_ref(),
+            fields: &self.fields,
         }
     }
 }
@@ -552,6 +595,7 @@ impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
             near: Cow::Borrowed(&problem.near),
             subdomains: problem.subdomains.clone(),
             stages: problem.stages.clone(),
+            fields: problem.fields.clone(),
             given: problem.given.clone(),
         }
     }

@@ -9,7 +9,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{csr, singular, solver};
+use conformance::{csr, fields, singular, solver};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -228,6 +228,20 @@ fn main() {
             |_| on_gpus(solver::products_and_preconditioners_stand_by_themselves),
             false,
         ),
+        test("fields::splits_match_dense_algebra", |_| fields::splits_match_dense_algebra("cuda:0"), false),
+        test(
+            "fields::schur_complements_match_dense_algebra",
+            |_| fields::schur_complements_match_dense_algebra("cuda:0"),
+            false,
+        ),
+        test("fields::cpr_matches_dense_algebra", |_| fields::cpr_matches_dense_algebra("cuda:0"), false),
+        test(
+            "fields::inner_solves_match_dense_algebra",
+            |_| fields::inner_solves_match_dense_algebra("cuda:0"),
+            false,
+        ),
+        test("fields::saddle_points_are_solved", |_| fields::saddle_points_are_solved("cuda:0"), false),
+        test("fields::wrong_fields_are_named", |_| fields::wrong_fields_are_named("cuda:0"), false),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(
             "the_limit_of_iterations_decides_nothing",

@@ -38,6 +38,7 @@ pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
             "precond",
             "device",
             "options",
+            "fields",
             "io",
             "problem",
             "solver",

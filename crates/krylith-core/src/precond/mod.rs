@@ -11,13 +11,17 @@
 //! | [`Multilevel`] | `amg` | algebraic multigrid |
 //! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
 //! | `SparseLu` | `lu` | direct factors (feature `lu`) |
+//! | `Split`, `Cpr` | `split(…)`, `cpr(…)` | a preconditioner for each field of a coupled system |
+//! | `Inner` | `cg(…)`, `chebyshev(…)` | a fixed number of iterations of a method |
 //! | [`Additive`], [`Multiplicative`] | `P+Q`, `P then Q` | a combination of two preconditioners |
 //! | [`Equilibrated`], [`NullSpace`] | | wrappers: scaled rows and columns; null vectors projected out |
 
 mod block_tiles;
 mod compose;
+mod cpr;
 mod equilibrated;
 mod ildu;
+mod inner;
 mod invert;
 mod jacobi;
 #[cfg(feature = "lu")]
@@ -27,6 +31,7 @@ mod null_space;
 mod preconditioner;
 mod schwarz;
 pub(crate) mod spec;
+pub(crate) mod split;
 mod stage;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -40,9 +45,12 @@ pub use block_tiles::{
     BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
+pub(crate) use cpr::Cpr;
 pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
+pub(crate) use inner::Inner;
+pub use inner::{STEPS as INNER_STEPS, SWEEPS as INNER_SWEEPS};
 pub(crate) use invert::eliminate;
 #[cfg(feature = "cuda")]
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
@@ -62,16 +70,21 @@ pub use schwarz::{
     SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,
     SchwarzSettings, TriangularSolve,
 };
-pub use spec::{AmgSpec, IlduSpec, LuSpec, PrecondSpec, RasSpec, TileSpec};
+pub use spec::{
+    AmgSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec, SchurSpec, SplitForm,
+    SplitSpec, TileSpec,
+};
+pub use split::SWEEPS as SPLIT_SWEEPS;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 pub(crate) use untouched::Known;
 
 /// The vector passes of every preconditioner: the kernels that a device compiles.
-pub const ALL_SWEEPS: [&[SweepSource]; 8] = {
+pub const ALL_SWEEPS: [&[SweepSource]; 10] = {
     let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
     let [equilibrated, compose, stage, schwarz] =
         [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
-    [equilibrated, compose, stage, schwarz, untouched::SWEEPS, smoothers, cycles, set_ups]
+    let [inner, split] = [INNER_SWEEPS, SPLIT_SWEEPS];
+    [equilibrated, compose, stage, schwarz, untouched::SWEEPS, smoothers, cycles, set_ups, inner, split]
 };
 
 #[cfg(test)]

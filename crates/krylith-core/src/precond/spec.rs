@@ -10,6 +10,7 @@
 mod amg;
 mod lu;
 mod ras;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ pub(crate) use amg::kind_name;
 pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
+pub use split::{CprSpec, Decouple, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
 
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
@@ -66,6 +68,12 @@ pub enum PrecondSpec {
     Multiplicative(Box<[PrecondSpec; 2]>),
     /// The first, the second, and the first again: symmetric if both are.
     Symmetric(Box<[PrecondSpec; 2]>),
+    /// A preconditioner for each field of a coupled system.
+    Split(SplitSpec),
+    /// A correction of one field, decoupled from the others: the first stage of CPR.
+    Cpr(CprSpec),
+    /// An inner solve with a fixed number of iterations.
+    Inner(InnerSpec),
 }
 
 /// Parameters of `block-jacobi`.
@@ -151,6 +159,9 @@ impl std::str::FromStr for PrecondSpec {
         if let Some(inside) = inside.and_then(|rest| rest.strip_suffix(')')) {
             return symmetric(inside);
         }
+        if let Some(of_fields) = split::parse(text) {
+            return of_fields;
+        }
         let (name, parameters) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
         let parameters: Vec<(&str, &str)> = parameters
             .map(|list| {
@@ -218,6 +229,10 @@ impl std::str::FromStr for PrecondSpec {
                     "coarse[:the same keys]",
                     "lu[:most=N]",
                     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
+                    "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
+                    "cpr(FIELD: P[; decouple=quasi-impes|row-sums|none])",
+                    "cg(P[; iterations=N])",
+                    "chebyshev(P[; degree=N])",
                 ],
             ),
         }
@@ -300,6 +315,9 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::Sum(parts) => write!(f, "{}+{}", parts[0], parts[1]),
             PrecondSpec::Multiplicative(parts) => write!(f, "{} then {}", parts[0], parts[1]),
             PrecondSpec::Symmetric(parts) => write!(f, "symmetric({} then {})", parts[0], parts[1]),
+            PrecondSpec::Split(split) => write!(f, "{split}"),
+            PrecondSpec::Cpr(cpr) => write!(f, "{cpr}"),
+            PrecondSpec::Inner(inner) => write!(f, "{inner}"),
         }
     }
 }
@@ -312,8 +330,21 @@ impl PrecondSpec {
             | PrecondSpec::Symmetric(_)
             | PrecondSpec::Amg(_)
             | PrecondSpec::Coarse(_)
+            | PrecondSpec::Inner(_)
             | PrecondSpec::Lu(_) => true,
             PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
+            _ => false,
+        }
+    }
+
+    /// Returns true if it names fields of the system.
+    pub(crate) fn names_fields(&self) -> bool {
+        match self {
+            PrecondSpec::Split(_) | PrecondSpec::Cpr(_) => true,
+            PrecondSpec::Inner(inner) => inner.precond.names_fields(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().any(Self::names_fields)
+            }
             _ => false,
         }
     }
@@ -326,6 +357,17 @@ impl PrecondSpec {
             PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
             PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
             PrecondSpec::Symmetric(parts) => PrecondSpec::Symmetric(both(parts)),
+            PrecondSpec::Split(mut split) => {
+                let parts = split.parts.into_iter();
+                split.parts = parts.map(|(label, part)| (label, part.in_fixed_order())).collect();
+                PrecondSpec::Split(split)
+            }
+            PrecondSpec::Cpr(cpr) => {
+                PrecondSpec::Cpr(CprSpec { precond: Box::new(cpr.precond.in_fixed_order()), ..cpr })
+            }
+            PrecondSpec::Inner(inner) => {
+                PrecondSpec::Inner(InnerSpec { precond: Box::new(inner.precond.in_fixed_order()), ..inner })
+            }
             other => other,
         }
     }
@@ -352,7 +394,19 @@ impl PrecondSpec {
             // With shifted pivots the factors need not be definite if the matrix is.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
-            PrecondSpec::Multiplicative(_) | PrecondSpec::Stage(_) | PrecondSpec::Ras(_) => false,
+            // A Schur complement makes the preconditioner of a symmetric matrix indefinite.
+            PrecondSpec::Split(split) => {
+                matches!(split.form, SplitForm::Diagonal | SplitForm::Full)
+                    && split.schur.is_none()
+                    && split.parts.iter().all(|(_, part)| part.keeps_symmetry())
+            }
+            PrecondSpec::Inner(inner) => {
+                inner.method == InnerMethod::Chebyshev && inner.precond.keeps_symmetry()
+            }
+            PrecondSpec::Multiplicative(_)
+            | PrecondSpec::Stage(_)
+            | PrecondSpec::Ras(_)
+            | PrecondSpec::Cpr(_) => false,
         }
     }
 
@@ -365,6 +419,9 @@ impl PrecondSpec {
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().any(Self::varies)
             }
+            PrecondSpec::Split(split) => split.parts.iter().any(|(_, part)| part.varies()),
+            PrecondSpec::Cpr(cpr) => cpr.precond.varies(),
+            PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg || inner.precond.varies(),
             _ => false,
         }
     }
@@ -398,7 +455,10 @@ impl PrecondSpec {
             | PrecondSpec::Jacobi { .. }
             | PrecondSpec::BlockJacobi(_)
             | PrecondSpec::Coarse(_)
+            | PrecondSpec::Split(_)
+            | PrecondSpec::Cpr(_)
             | PrecondSpec::Lu(_) => None,
+            PrecondSpec::Inner(inner) => inner.precond.subdomains(order),
         }
     }
 }

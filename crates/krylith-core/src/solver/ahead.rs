@@ -22,7 +22,8 @@ use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
-    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec, SCHWARZ_SWEEPS,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec,
+    SPLIT_SWEEPS, SCHWARZ_SWEEPS,
     STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
@@ -213,6 +214,19 @@ fn add_preconditioner(
                 add_preconditioner(part, terms, precision, all);
             }
             all.extend(sweeps(COMPOSE_SWEEPS));
+        }
+        PrecondSpec::Split(split) => {
+            split.parts.iter().for_each(|(_, part)| add_preconditioner(part, terms, precision, all));
+            all.extend(sweeps(SPLIT_SWEEPS));
+        }
+        PrecondSpec::Cpr(cpr) => {
+            add_preconditioner(&cpr.precond, terms, precision, all);
+            all.extend(sweeps(SPLIT_SWEEPS));
+        }
+        PrecondSpec::Inner(inner) => {
+            add_preconditioner(&inner.precond, terms, precision, all);
+            all.extend(sweeps(INNER_SWEEPS));
+            all.extend(INNER_STEPS.iter().map(|source| step::of(source).into()));
         }
     }
 }

@@ -4,11 +4,13 @@
 //! scaling and in the projection of null vectors.
 
 mod compose;
+mod cpr;
 #[cfg(feature = "lu")]
 mod lu;
 mod matched;
 mod multilevel;
 mod schwarz;
+mod split;
 mod tiles;
 
 use crate::comm::{self, Communicator, agree};
@@ -18,7 +20,8 @@ use crate::options::Options;
 use crate::partition::{self, Subdomains};
 use crate::precond::untouched::{Known, Untouched};
 use crate::precond::{
-    BlockJacobi, BlockTiles, Boxed, Equilibrated, Ildu, IlduOptions, IlduSpec, NullSpace, Outline,
+    BlockJacobi, BlockTiles, Boxed, Equilibrated, Ildu, IlduOptions, IlduSpec, Inner, InnerMethod, InnerSpec,
+    NullSpace, Outline,
     PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage, StageOptions, TileFactor, Value,
 };
 use crate::problem::LocalProblem;
@@ -48,6 +51,12 @@ pub(crate) fn build<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let wanted = &attempt.precond;
+    if wanted.names_fields() && (attempt.matching || attempt.equilibrate) {
+        let option = if attempt.matching { "matching" } else { "equilibrate" };
+        return Err(Error::Unsupported(format!(
+            "{option}=true changes the rows that {wanted} takes by field; leave {option} out"
+        )));
+    }
     let (mut p, info);
     let given = local.null;
     let local = &LocalProblem { null: if given.is_empty() { known.null } else { given }, ..*local };
@@ -130,8 +139,52 @@ fn by_name<S: SolverSpace>(
             let parts = [part(&parts[0])?, part(&parts[1])?];
             compose::build(space, wanted, parts, a)
         }
+        PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, notes),
+        PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
+        PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),
         PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }
+}
+
+/// Builds an inner solve with a fixed number of iterations.
+fn inner<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: &InnerSpec,
+    precision: Precision,
+    a: &SharedOperator<S>,
+    notes: &mut Vec<String>,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let (method, iterations) = (spec.method, spec.iterations);
+    let (inverse, info) = by_name(space, terms, local, &spec.precond, precision, a, notes)?;
+    let name = method.name();
+    let inverse = inverse
+        .ok_or_else(|| Error::invalid(format!("{name}(…) needs a preconditioner, such as {name}(jacobi)")))?;
+    if method == InnerMethod::Cg && !info.keeps_symmetry {
+        return Err(Error::invalid(format!(
+            "cg({}): {} may be unsymmetric although the matrix is symmetric; inner CG needs a symmetric part, such as amg",
+            spec.precond, spec.precond
+        )));
+    }
+    let inner = agree(space.comm(), Inner::new(space, method, iterations, a.clone(), inverse))?;
+    let (word, key) = match method {
+        InnerMethod::Cg => (format!("{iterations} iterations of CG with"), "iterations"),
+        InnerMethod::Chebyshev => (format!("a Chebyshev polynomial of degree {iterations} with"), "degree"),
+    };
+    let own = [("name".to_string(), Value::Text(info.name))].into_iter().chain(info.parameters).collect();
+    let mut parameters =
+        vec![(key.to_string(), Value::Count(iterations as u64)), ("precond".into(), Value::Parameters(own))];
+    let mut details = info.details;
+    if method == InnerMethod::Chebyshev {
+        let [low, high] = inner.spectrum();
+        parameters.extend([("low".into(), Value::Number(low)), ("high".into(), Value::Number(high))]);
+        details.push(format!("Chebyshev polynomial of the eigenvalues from {low:.3} to {high:.3}"));
+    }
+    let keeps_symmetry = method == InnerMethod::Chebyshev && info.keeps_symmetry;
+    let text = format!("{word} {}", info.text);
+    let info = PrecondInfo { name: name.into(), parameters, text, details, keeps_symmetry, ..info };
+    Ok((Some(Box::new(inner)), info))
 }
 
 fn none<S: SolverSpace>(reason: &str) -> (Boxed<S>, PrecondInfo) {
@@ -494,6 +547,14 @@ impl PrecondSpec {
             }
             PrecondSpec::Sum(parts) => both(parts) + 8 * n,
             PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => both(parts) + 16 * n,
+            // The blocks of the matrix again; a part takes the share of its field, at most all.
+            PrecondSpec::Split(split) => {
+                let parts = split.parts.iter().map(|(_, part)| part.memory(terms, precision));
+                let stored: u64 = terms.terms.iter().map(|t| t.1.stored() as u64).sum();
+                parts.max().unwrap_or(0) + stored * (width + 4) + 40 * n
+            }
+            PrecondSpec::Cpr(cpr) => cpr.precond.memory(terms, precision) / order.max(1) + 24 * n,
+            PrecondSpec::Inner(inner) => inner.precond.memory(terms, precision) + 32 * n,
         }
     }
 }

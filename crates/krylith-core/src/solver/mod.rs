@@ -63,7 +63,7 @@ use crate::options::{DeviceSpec, Options};
 use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
 use crate::problem::Problem;
 use crate::profile;
-use crate::space::Transfer;
+use crate::space::{Gather, Transfer};
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use apply::on_parts;
@@ -107,6 +107,7 @@ pub trait SolverSpace:
     + SchwarzFactors
     + Coarsen
     + Transfer
+    + Gather
     + Sized
     + 'static
 {

@@ -35,6 +35,7 @@
 //! `(i·b + c)·s + k`. One neighbour in a product is then one run of b·s numbers. `io` translates files of
 //! other orders.
 
+mod gather;
 mod monitor;
 pub(crate) mod plain;
 mod reason;
@@ -44,6 +45,7 @@ mod sweep;
 mod transfer;
 mod unit;
 
+pub use gather::Gather;
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub use reason::{HUGE, REASONS, Reason};
 pub use schedule::{Clock, Phase, Phases, Schedule};

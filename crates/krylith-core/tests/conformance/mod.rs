@@ -14,6 +14,7 @@ pub mod csr;
 pub mod cut;
 pub mod dia;
 pub mod distributed;
+pub mod fields;
 pub mod gathered;
 pub mod ildu;
 #[cfg(feature = "cuda")]

@@ -16,6 +16,7 @@ mod comm;
 mod cpu;
 mod diagnosis;
 mod distributed;
+mod fields;
 mod functions;
 mod gmres;
 mod ildu;

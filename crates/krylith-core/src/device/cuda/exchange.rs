@@ -21,6 +21,7 @@ use std::sync::Arc;
 kernels! {
     GATHER in "gather.cu", |_| vec![gather_runs.plain().into()];
     fn gather_runs(halt: At<i32>, count: i32, run: i32, nodes: At<i32>, x: At<f64>, packed: At<f64>);
+    fn scatter_runs(halt: At<i32>, count: i32, run: i32, nodes: At<i32>, packed: At<f64>, x: At<f64>);
 }
 
 /// The exchange of one halo, for nodes of `run` numbers.

@@ -30,6 +30,7 @@ mod embedded;
 mod exchange;
 mod fabric;
 pub(crate) mod factors;
+mod gather;
 mod ghosts;
 mod graph;
 pub(crate) mod launch;

@@ -5,7 +5,7 @@ use super::driver::TextKey;
 use super::launch::{Address, At, Entry, File, Of, Reals, kernels};
 use super::specialisations::{STORES, define, value};
 use crate::method::{KERNELS, gmres};
-use crate::precond::{ALL_SWEEPS, CYCLE_STEPS};
+use crate::precond::{ALL_SWEEPS, CYCLE_STEPS, INNER_STEPS};
 use crate::space::step::HEADER;
 use crate::space::{self, Precision, REASONS, SmallStep, StepSource, SweepSource};
 
@@ -161,7 +161,7 @@ impl step {
 
 /// Iterates over the small steps of every method.
 fn all_steps() -> impl Iterator<Item = &'static StepSource> {
-    KERNELS.iter().flat_map(|(steps, _)| *steps).chain(CYCLE_STEPS)
+    KERNELS.iter().flat_map(|(steps, _)| *steps).chain(CYCLE_STEPS).chain(INNER_STEPS)
 }
 
 /// Iterates over the sweeps of every method.

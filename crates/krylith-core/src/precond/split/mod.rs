@@ -1,0 +1,184 @@
+//! Preconditioners of coupled systems that treat each field on its own.
+//!
+//! Let A_fg be the block of the matrix that couples field g to the equations of field f, and M_f an approximate
+//! inverse of A_ff. With x and y cut into fields, [`Split`] computes
+//!
+//! * diagonal: y_f = M_f x_f;
+//! * lower: y_f = M_f (x_f − Σ_{g<f} A_fg y_g), in the order of the fields (block Gauss–Seidel);
+//! * upper: the same in the opposite order, with the sum over g > f;
+//! * full: forwards as in lower, with result z and right-hand sides r_f = x_f − Σ_{g<f} A_fg z_g; then backwards
+//!   y_f = M_f (r_f − Σ_{g>f} A_fg y_g), where the last field keeps z. It is symmetric if A and all M_f are.
+//!
+//! For a saddle point [[A, B], [C, −D]] the last part approximates the inverse of the Schur complement S = −D − C
+//! A⁻¹ B instead, and these forms are the factors of the block LDU decomposition (Murphy, Golub and Wathen 2000;
+//! Benzi, Golub and Liesen 2005). [`Around`] has the approximations of S⁻¹ that are products of several operators.
+//!
+//! Vectors of a field live in a space of their own, beside that of the system, so every method and preconditioner
+//! works on a field. Entries are gathered and scattered on the device ([`Gather`]).
+//!
+//! Traffic of one application, with n_f numbers in field f: M_f, the blocks A_fg that the form uses, and 40 to 60
+//! bytes per unknown for gathering, residuals and scattering.
+
+mod around;
+pub(crate) mod blocks;
+pub(crate) mod product;
+
+pub(crate) use around::{Around, Lsc, Pcd};
+
+use super::spec::SplitForm;
+use super::{Preconditioner, SharedOperator};
+use crate::operator::{LinearOperator, PointBlockSum, fresh_key, joined_key};
+use crate::space::Gather;
+use crate::{Result, sweeps};
+use std::cell::RefCell;
+
+sweeps! {
+    /// The vector passes of splits.
+    pub const SWEEPS;
+    /// r = r − q.
+    split_subtract: () [q] [r] -> [] { r -= q; }
+    /// y = −y.
+    split_negate: () [] [y] -> [] { y = -y; }
+    /// y = d y.
+    split_scale: () [d] [y] -> [] { y *= d; }
+    /// y = 0.
+    split_clear: () [] [y] -> [] { y = 0.0; }
+}
+
+/// One part of a split: a field with its space and its approximate inverse.
+pub(crate) struct Part<S: PointBlockSum + Gather> {
+    /// Vectors of the field.
+    pub space: S,
+    /// Numbers of the field's unknowns.
+    pub entries: S::Entries,
+    /// Approximate inverse of the part's matrix, in `space`.
+    pub inverse: Box<dyn Preconditioner<S>>,
+    /// The operators around the inverse, if it is one factor of several.
+    pub around: Option<Around<S>>,
+    /// True if the sign of the inverse is opposite to that of the matrix that it stands for.
+    pub negative: bool,
+    /// r, y and workspace.
+    work: RefCell<[S::Vector; 3]>,
+    scalars: RefCell<S::Scalars>,
+}
+
+impl<S: PointBlockSum + Gather> Part<S> {
+    /// Creates a part of a system whose vectors are in `whole`.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn new(whole: &S, space: S, unknowns: &[u32], inverse: Box<dyn Preconditioner<S>>) -> Result<Self> {
+        let vector = || space.vector();
+        let work = RefCell::new([vector()?, vector()?, vector()?]);
+        let scalars = RefCell::new(space.scalars(1)?);
+        let entries = whole.entries(unknowns)?;
+        Ok(Self { space, entries, inverse, around: None, negative: false, work, scalars })
+    }
+
+    /// Computes y ← M r.
+    fn solve(&self, r: &S::Vector, y: &mut S::Vector, scalars: &mut S::Scalars) -> Result<()> {
+        match &self.around {
+            None => self.inverse.apply(&self.space, r, y)?,
+            Some(around) => around.apply(&self.space, &*self.inverse, r, y)?,
+        }
+        match self.negative {
+            true => self.space.sweep(split_negate, scalars, [], [], [y], []),
+            false => Ok(()),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let around = self.around.as_ref().map_or(0, |around| around.bytes(self.inverse.bytes()));
+        self.inverse.bytes() + around + 60 * self.space.len() as u64
+    }
+
+    fn key(&self) -> u64 {
+        joined_key([self.inverse.key(), self.around.as_ref().map_or(0, Around::key)])
+    }
+
+    fn recordable(&self) -> bool {
+        self.inverse.recordable() && self.around.as_ref().is_none_or(Around::recordable)
+    }
+}
+
+/// A preconditioner for each field, and the couplings between them.
+pub(crate) struct Split<S: PointBlockSum + Gather> {
+    /// The parts, in order.
+    pub parts: Vec<Part<S>>,
+    /// A_fg for f ≠ g; `None` if the form does not use it or if it is zero.
+    couplings: Vec<Vec<Option<SharedOperator<S>>>>,
+    form: SplitForm,
+    key: u64,
+}
+
+impl<S: PointBlockSum + Gather> Split<S> {
+    /// Combines parts whose unknowns together are all unknowns of the system.
+    pub fn new(
+        parts: Vec<Part<S>>,
+        couplings: Vec<Vec<Option<SharedOperator<S>>>>,
+        form: SplitForm,
+    ) -> Self {
+        Self { parts, couplings, form, key: fresh_key() }
+    }
+
+    /// Returns true if a form multiplies by A_fg.
+    pub fn uses(form: SplitForm, f: usize, g: usize) -> bool {
+        match form {
+            SplitForm::Diagonal => false,
+            SplitForm::Lower => g < f,
+            SplitForm::Upper => g > f,
+            SplitForm::Full => g != f,
+        }
+    }
+
+    /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are known.
+    fn turn(&self, f: usize, others: impl Iterator<Item = usize>) -> Result<()> {
+        let part = &self.parts[f];
+        let (space, scalars) = (&part.space, &mut *part.scalars.borrow_mut());
+        let [r, y, q] = &mut *part.work.borrow_mut();
+        for g in others {
+            let Some(coupling) = &self.couplings[f][g] else { continue };
+            coupling.apply(space, &self.parts[g].work.borrow()[1], q)?;
+            space.sweep(split_subtract, scalars, [], [&*q], [&mut *r], [])?;
+        }
+        part.solve(r, y, scalars)
+    }
+}
+
+impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let count = self.parts.len();
+        for part in &self.parts {
+            space.gather(&part.entries, x, &mut part.work.borrow_mut()[0])?;
+        }
+        match self.form {
+            SplitForm::Diagonal => (0..count).try_for_each(|f| self.turn(f, 0..0))?,
+            SplitForm::Lower => (0..count).try_for_each(|f| self.turn(f, 0..f))?,
+            SplitForm::Upper => (0..count).rev().try_for_each(|f| self.turn(f, f + 1..count))?,
+            SplitForm::Full => {
+                (0..count).try_for_each(|f| self.turn(f, 0..f))?;
+                (0..count - 1).rev().try_for_each(|f| self.turn(f, f + 1..count))?;
+            }
+        }
+        for part in &self.parts {
+            space.scatter(&part.entries, &part.work.borrow()[1], y)?;
+        }
+        Ok(())
+    }
+    fn key(&self) -> u64 {
+        let couplings = self.couplings.iter().flatten().flatten().map(|coupling| coupling.key());
+        joined_key(self.parts.iter().map(Part::key).chain(couplings).chain([self.key]))
+    }
+    fn bytes(&self) -> u64 {
+        let couplings = self.couplings.iter().flatten().flatten().map(|coupling| coupling.bytes());
+        let again = match self.form {
+            SplitForm::Full => self.parts[..self.parts.len() - 1].iter().map(Part::bytes).sum(),
+            _ => 0,
+        };
+        self.parts.iter().map(Part::bytes).chain(couplings).sum::<u64>() + again
+    }
+    fn recordable(&self) -> bool {
+        self.parts.iter().all(Part::recordable)
+            && self.couplings.iter().flatten().flatten().all(|coupling| coupling.recordable())
+    }
+}

@@ -1,0 +1,162 @@
+//! Products of sparse matrices with a fixed pattern: D + C W B, for approximate Schur complements and for
+//! decoupled blocks.
+
+use crate::Result;
+use crate::matrix::Csr;
+use rayon::prelude::*;
+
+/// Fewest rows that a thread takes at a time.
+const FEW: usize = 1 << 9;
+/// Marks a column that has not occurred in a row.
+const NONE: usize = usize::MAX;
+
+/// Rows of a piece of work. Each piece has a workspace of one number per column, so pieces are few.
+fn piece(rows: usize) -> usize {
+    rows.div_ceil(4 * rayon::current_num_threads()).max(FEW)
+}
+
+/// The inner diagonal W of a product, and the sign of the product.
+#[derive(Clone, Copy)]
+pub(crate) struct Weight<'w> {
+    /// Diagonal of W; the identity without it.
+    pub diagonal: Option<&'w [f64]>,
+    /// +1 or −1.
+    pub sign: f64,
+}
+
+/// Returns D + s C W B, with the union of the patterns and with every diagonal entry stored if the result is
+/// square.
+///
+/// # Errors
+/// An internal error of Krylith.
+pub(crate) fn product(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr) -> Result<Csr> {
+    let (rows, columns) = (c.rows(), b.columns());
+    let pattern = |range: std::ops::Range<usize>| {
+        let (mut seen, mut col, mut counts) = (vec![NONE; columns], Vec::new(), Vec::new());
+        for i in range {
+            let start = col.len();
+            let mut add = |j: u32| {
+                if seen[j as usize] != i {
+                    seen[j as usize] = i;
+                    col.push(j);
+                }
+            };
+            if rows == columns {
+                add(i as u32);
+            }
+            d.iter().flat_map(|d| d.row(i).0).for_each(|&j| add(j));
+            for &k in c.row(i).0 {
+                b.row(k as usize).0.iter().for_each(|&j| add(j));
+            }
+            col[start..].sort_unstable();
+            counts.push(col.len() - start);
+        }
+        (col, counts)
+    };
+    let few = piece(rows);
+    let ranges: Vec<_> = (0..rows).step_by(few).map(|first| first..rows.min(first + few)).collect();
+    let pieces: Vec<(Vec<u32>, Vec<usize>)> = ranges.into_par_iter().map(pattern).collect();
+    let mut row_ptr = vec![0];
+    for count in pieces.iter().flat_map(|piece| &piece.1) {
+        row_ptr.push(row_ptr[row_ptr.len() - 1] + count);
+    }
+    let col = pieces.into_iter().map(|piece| piece.0).collect::<Vec<_>>().concat();
+    let values = vec![0.0; col.len()];
+    let mut result = Csr::new(rows, columns, row_ptr, col, values)?;
+    update(d, c, w, b, &mut result);
+    Ok(result)
+}
+
+/// Computes the values for new values of D, C, W and B, in the result of [`product`] for others of the same
+/// patterns.
+pub(crate) fn update(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut Csr) {
+    let (row_ptr, col) = (result.row_ptr().to_vec(), result.col().to_vec());
+    let (rows, columns) = (result.rows(), result.columns());
+    let mut rest = result.values_mut();
+    let few = piece(rows);
+    let mut pieces = Vec::with_capacity(rows.div_ceil(few));
+    for first in (0..rows).step_by(few) {
+        let last = rows.min(first + few);
+        let (own, others) = rest.split_at_mut(row_ptr[last] - row_ptr[first]);
+        pieces.push((first..last, own));
+        rest = others;
+    }
+    pieces.into_par_iter().for_each(|(range, values)| {
+        let mut sums = vec![0.0; columns];
+        let start = row_ptr[range.start];
+        for i in range {
+            let own = row_ptr[i]..row_ptr[i + 1];
+            col[own.clone()].iter().for_each(|&j| sums[j as usize] = 0.0);
+            if let Some(d) = d {
+                let (col, values) = d.row(i);
+                col.iter().zip(values).for_each(|(&j, v)| sums[j as usize] += v);
+            }
+            let (inner, factors) = c.row(i);
+            for (&k, c) in inner.iter().zip(factors) {
+                let c = w.sign * c * w.diagonal.map_or(1.0, |w| w[k as usize]);
+                let (col, values) = b.row(k as usize);
+                col.iter().zip(values).for_each(|(&j, v)| sums[j as usize] += c * v);
+            }
+            for (v, &j) in values[own.start - start..own.end - start].iter_mut().zip(&col[own]) {
+                *v = sums[j as usize];
+            }
+        }
+    });
+}
+
+/// Returns the inverse of the diagonal of a matrix, or with `rows` of the sums of absolute values of its rows,
+/// with the sign of the diagonal. Entries that are zero become zero.
+pub(crate) fn inverse_diagonal(a: &Csr, rows: bool) -> Vec<f64> {
+    let of = |i: usize| {
+        let (diagonal, (_, values)) = (a.get(i, i), a.row(i));
+        let d = match rows {
+            true => values.iter().map(|v| v.abs()).sum::<f64>().copysign(diagonal),
+            false => diagonal,
+        };
+        if d == 0.0 { 0.0 } else { 1.0 / d }
+    };
+    (0..a.rows()).into_par_iter().with_min_len(FEW).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::random;
+
+    fn sparse(rows: usize, columns: usize, seed: u64) -> Csr {
+        let all = (0..rows * columns).map(|k| ((k / columns) as u32, (k % columns) as u32, random(seed, k as u64)));
+        Csr::from_triplets(rows, columns, &all.filter(|e| e.2 > 0.4).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn products_are_those_of_dense_matrices() {
+        let (d, c, b) = (sparse(40, 40, 1), sparse(40, 60, 2), sparse(60, 40, 3));
+        let w: Vec<f64> = (0..60).map(|k| random(4, k)).collect();
+        let weight = Weight { diagonal: Some(&w), sign: -1.0 };
+        let mut s = product(Some(&d), &c, weight, &b).unwrap();
+        let same = |s: &Csr, factor: f64| {
+            for i in 0..40 {
+                for j in 0..40 {
+                    let sum: f64 = (0..60).map(|k| c.get(i, k) * w[k] * b.get(k, j)).sum();
+                    assert!((s.get(i, j) - factor * (d.get(i, j) - sum)).abs() < 1e-13, "({i}, {j})");
+                }
+            }
+        };
+        same(&s, 1.0);
+        let twice = |a: &Csr| {
+            let mut a = a.clone();
+            a.values_mut().iter_mut().for_each(|v| *v *= 2.0);
+            a
+        };
+        update(Some(&twice(&d)), &twice(&c), weight, &b, &mut s);
+        same(&s, 2.0);
+        assert!((0..40).all(|i| s.row(i).0.contains(&(i as u32))), "the diagonal is stored");
+    }
+
+    #[test]
+    fn diagonals_are_inverted_with_their_signs() {
+        let a = Csr::from_triplets(3, 3, &[(0, 0, -2.0), (0, 1, 3.0), (1, 1, 4.0), (2, 0, 1.0)]).unwrap();
+        assert_eq!(inverse_diagonal(&a, false), [-0.5, 0.25, 0.0]);
+        assert_eq!(inverse_diagonal(&a, true), [-0.2, 0.25, 1.0]);
+    }
+}

@@ -1,0 +1,33 @@
+//! Preconditioners of coupled systems on the CPU.
+
+use crate::conformance::fields;
+
+#[test]
+fn splits_match_dense_algebra() {
+    fields::splits_match_dense_algebra("cpu");
+}
+
+#[test]
+fn schur_complements_match_dense_algebra() {
+    fields::schur_complements_match_dense_algebra("cpu");
+}
+
+#[test]
+fn cpr_matches_dense_algebra() {
+    fields::cpr_matches_dense_algebra("cpu");
+}
+
+#[test]
+fn inner_solves_match_dense_algebra() {
+    fields::inner_solves_match_dense_algebra("cpu");
+}
+
+#[test]
+fn saddle_points_are_solved() {
+    fields::saddle_points_are_solved("cpu");
+}
+
+#[test]
+fn wrong_fields_are_named() {
+    fields::wrong_fields_are_named("cpu");
+}
