@@ -124,7 +124,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// Not enough memory on the host or a device.
-    #[error("{what} needs {} and {} are free on {place}; {remedy}", crate::text::bytes(*needed), crate::text::bytes(*free))]
+    #[error("{what} needs {}, but only {} are free on {place}; {remedy}", crate::text::bytes(*needed), crate::text::bytes(*free))]
     Memory {
         /// The data to allocate.
         what: String,
@@ -219,7 +219,7 @@ impl Error {
     #[doc(hidden)]
     pub fn narrow_column() -> Self {
         Error::Unsupported(
-            "a basis stored in f32 has no columns that operators can write to; store it in f64".into(),
+            "an operator cannot write into a basis that is stored in f32; use precision=f64".into(),
         )
     }
 

@@ -69,7 +69,7 @@ impl Limits {
         if self.cancel.is_cancelled() {
             Some("cancelled")
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            Some("the time limit is over")
+            Some("the time limit was reached")
         } else {
             None
         }
@@ -298,7 +298,7 @@ mod tests {
         {
             let _inner = of(Some(Instant::now())).enter();
             let e = check().unwrap_err();
-            assert!(e.is_interrupt() && e.to_string().contains("the time limit is over"), "{e}");
+            assert!(e.is_interrupt() && e.to_string().contains("the time limit was reached"), "{e}");
         }
         check().unwrap();
         let _later = of(Some(Instant::now() + Duration::from_secs(3600))).enter();

@@ -187,7 +187,7 @@ impl<T: Clone> Once<T> {
             }
             let Some(maker) = &state.maker else { break };
             let Some(left) = limit.checked_sub(begin.elapsed()) else {
-                return Err(late(&format!("{}, which thread `{maker}` has begun", what()), limit));
+                return Err(late(&format!("{}, which thread `{maker}` is still making", what()), limit));
             };
             listed.get_or_insert_with(|| list(what(), begin));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
@@ -377,7 +377,7 @@ mod tests {
             let late = once.within(SHORT, &what, || unreachable!("another thread makes it")).unwrap_err();
             assert_eq!(
                 late.to_string(),
-                "waited 0.02 s for the compilation of a.cu, which thread `maker` has begun; \
+                "waited 0.02 s for the compilation of a.cu, which thread `maker` is still making; \
                  KRYLITH_TIMEOUT sets the limit in seconds"
             );
             assert_eq!(late.exit_code(), 3);

@@ -196,7 +196,7 @@ fn stopped(launcher: &Launcher) -> Result<(), Failed> {
     end.must(!end.output.status.success() && end.took < GONE, "expected an end")?;
     end.must(end.took >= Duration::from_secs(3), "expected no end before the limit")?;
     end.must(end.text().contains("rank 1: its process"), "expected the rank's name")?;
-    end.must(end.text().contains("is stopped"), "expected the cause")
+    end.must(end.text().contains("is suspended"), "expected the cause")
 }
 
 fn slow(launcher: &Launcher) -> Result<(), Failed> {
@@ -244,7 +244,7 @@ fn mismatched(launcher: &Launcher, library: &Path) -> Result<(), Failed> {
 
 fn missing(launcher: &Launcher) -> Result<(), Failed> {
     for (library, reason) in
-        [("/nowhere/libmpi.so", "cannot open"), ("libm.so.6", "no MPI_Get_library_version")]
+        [("/nowhere/libmpi.so", "cannot open"), ("libm.so.6", "no function MPI_Get_library_version")]
     {
         let mut command = launcher.command(2);
         command.env("KRYLITH_MPI", library);

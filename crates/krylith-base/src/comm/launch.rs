@@ -81,7 +81,8 @@ pub fn launched() -> bool {
 pub fn check_alone(what: &str) -> Result<()> {
     match Launch::here() {
         Some(launch) if launch.is_one_of_several() => Err(Error::Unsupported(format!(
-            "{what} works in one process, but this one was started as {}; start it without mpirun",
+            "{what} works only in a single process, but this process was started as {}; start it without \
+             mpirun",
             launch.describe()
         ))),
         _ => Ok(()),

@@ -26,8 +26,8 @@ pub(super) fn check(comm: &dyn Communicator, messages: &[Message]) -> Result<Len
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "halo: rank {q} sends {sent} numbers to rank {rank}, which expects {expected}; build both ends from one \
-             partition"
+            "halo: rank {q} sends {sent} numbers to rank {rank}, which expects {expected}; build the halos \
+             of all ranks from the same partition"
         )))
     });
     agree(comm, fit)?;
@@ -47,13 +47,16 @@ fn alone(size: usize, rank: usize, messages: &[Message]) -> Result<Lengths> {
         }
         if i > 0 && messages[i - 1].rank >= m.rank {
             return wrong(format!(
-                "rank {} follows rank {}; expected ascending ranks",
+                "rank {} is listed after rank {}; list ranks in ascending order",
                 m.rank,
                 messages[i - 1].rank
             ));
         }
         if m.send.start > m.send.end || m.receive.start > m.receive.end {
-            return wrong(format!("range {:?} or {:?} ends before it starts", m.send, m.receive));
+            return wrong(format!(
+                "the send range {:?} or the receive range {:?} ends before it starts",
+                m.send, m.receive
+            ));
         }
         // An empty range may lie anywhere.
         if !m.send.is_empty() {

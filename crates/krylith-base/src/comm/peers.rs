@@ -135,7 +135,7 @@ impl Peers {
                 None => true,
                 Some((letter, start)) => matches!(letter, 'Z' | 'X') || start != identity.start,
             };
-            gone.then(|| (*rank, format!("its process {} is gone", identity.pid)))
+            gone.then(|| (*rank, format!("its process {} has ended", identity.pid)))
         })
     }
 
@@ -143,7 +143,7 @@ impl Peers {
     pub(super) fn stopped(&self) -> Option<(usize, String)> {
         self.visible.iter().find_map(|(rank, identity)| {
             let (letter, _) = state(identity.pid)?;
-            matches!(letter, 'T' | 't').then(|| (*rank, format!("its process {} is stopped", identity.pid)))
+            matches!(letter, 'T' | 't').then(|| (*rank, format!("its process {} is suspended", identity.pid)))
         })
     }
 }

@@ -134,7 +134,8 @@ impl<'a> Reader<'a> {
     fn stretch(&mut self, bytes: usize) -> Result<&'a [u8]> {
         if self.rest.len() < bytes {
             return Err(Error::invalid(format!(
-                "rank {} sent {} bytes where {bytes} were expected",
+                "a message from rank {} has {} bytes left, but {bytes} more were expected; start the same \
+                 version of Krylith on every rank",
                 self.rank,
                 self.rest.len()
             )));

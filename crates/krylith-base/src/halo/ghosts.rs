@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]) -> Result<Vec<f64>> {
     if own.len() != halo.own * run {
         return Err(Error::invalid(format!(
-            "{} numbers for {} nodes with {run} numbers each; {} were expected",
+            "a vector has {} numbers, but {} nodes of this rank with {run} numbers each need {}",
             own.len(),
             halo.own,
             halo.own * run
@@ -52,8 +52,11 @@ pub fn to_owners(
 ) -> Result<()> {
     let nodes = halo.own + halo.ghosts;
     if all.len() != nodes * run {
-        let message =
-            format!("{} numbers for {nodes} nodes with {run} each; {} were expected", all.len(), nodes * run);
+        let message = format!(
+            "a vector has {} numbers, but {nodes} own and ghost nodes with {run} numbers each need {}",
+            all.len(),
+            nodes * run
+        );
         return Err(Error::invalid(message));
     }
     let mut out = vec![Vec::new(); comm.size()];
@@ -66,7 +69,7 @@ pub fn to_owners(
         let (nodes, bytes) = (&halo.send[n.send.clone()], &received[n.rank]);
         if bytes.len() != 8 * nodes.len() * run {
             return Err(Error::invalid(format!(
-                "rank {} sent {} bytes for {} nodes with {run} numbers each; {} were expected",
+                "rank {} sent {} bytes for {} nodes with {run} numbers each; expected {} bytes",
                 n.rank,
                 bytes.len(),
                 nodes.len(),
@@ -94,7 +97,7 @@ pub fn to_bytes(numbers: &[f64]) -> Vec<u8> {
 pub fn from_bytes(bytes: &[u8], rank: usize, to: &mut [f64]) -> Result<()> {
     if bytes.len() != 8 * to.len() {
         return Err(Error::invalid(format!(
-            "rank {rank} sent {} bytes of ghost values; {} were expected",
+            "rank {rank} sent {} bytes of ghost values; expected {} bytes",
             bytes.len(),
             8 * to.len()
         )));

@@ -263,7 +263,8 @@ impl Numbering {
 pub fn check_local(rank: usize, nodes: usize) -> Result<()> {
     if nodes > u32::MAX as usize {
         return Err(Error::invalid(format!(
-            "rank {rank} has {nodes} own and ghost block rows; local numbers are 32-bit: use more ranks"
+            "rank {rank} has {nodes} own and ghost block rows, more than 32-bit numbers can count; use more \
+             ranks"
         )));
     }
     Ok(())

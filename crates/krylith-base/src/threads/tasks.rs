@@ -137,9 +137,9 @@ impl Threads {
 pub fn refused(threads: usize, why: &dyn std::fmt::Display) -> Error {
     Error::Device {
         device: "the host".into(),
-        call: format!("a team of {}", crate::text::plural(threads, "thread")),
+        call: format!("start {}", crate::text::plural(threads, "thread")),
         message: format!(
-            "the system refuses to start them ({why}); use fewer, or raise the process limit (ulimit -u)"
+            "the operating system refused ({why}); use fewer threads, or raise the process limit (ulimit -u)"
         ),
     }
 }

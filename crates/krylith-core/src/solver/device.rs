@@ -246,7 +246,7 @@ fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str)
     };
     let what = format!("a solve of {} unknowns with {}", local.terms.rows(), first.method.title());
     let place = match options.memory_limit {
-        Some(limit) if limit == free => format!("{place}, by the memory limit"),
+        Some(limit) if limit == free => format!("{place} within the memory limit"),
         _ => place.into(),
     };
     Err(Error::Memory { what, needed, free, place, remedy })

@@ -138,7 +138,7 @@ fn a_rank_that_leaves_early_is_named() {
         others_get(size, bad, drop, |name, e| match e {
             Error::Rank { rank, message, exit_code: 3, .. } => {
                 assert_eq!(rank, bad, "{name}");
-                assert!(message.contains("ended while others"), "{name}: {message}");
+                assert!(message.contains("ended while other ranks"), "{name}: {message}");
             }
             other => panic!("{name}: {other:?}"),
         });

@@ -157,7 +157,7 @@ fn limits_and_watchers_stop_a_solve() {
     solver.set_stop(unreachable);
     solver.set_time_limit(Some(Duration::from_micros(300)));
     let stopped = why(solver.solve(&b, &mut x).unwrap());
-    assert_eq!(stopped, (Outcome::Interrupted, "the time limit is over".into()));
+    assert_eq!(stopped, (Outcome::Interrupted, "the time limit was reached".into()));
     solver.set_time_limit(None);
     let mut count = 0;
     let mut watch = |_: Progress| {
@@ -251,7 +251,7 @@ fn what_does_not_fit_is_refused() {
     let refused = |given: &str| text(Solver::new(&a, &options(given)).err().unwrap());
     assert!(
         refused("method=gmres memory_limit=1000")
-            .contains("1000 B are free on the host, by the memory limit")
+            .contains("1000 B are free on the host within the memory limit")
     );
     assert!(refused("precond=jacobi:block=2").contains("must divide"));
     assert!(refused("method=cg:form=flexible restart=3").contains("`restart` applies only to method gmres"));

@@ -29,7 +29,7 @@ impl MpiChannel {
         let room = |n: usize| {
             let mut numbers = Vec::new();
             crate::alloc::reserve(&mut numbers, n).map_err(|_| Error::Memory {
-                what: "a halo's buffer".into(),
+                what: "the send and receive buffer of a halo".into(),
                 needed: 8 * n as u64,
                 free: 0,
                 place: "the host".into(),

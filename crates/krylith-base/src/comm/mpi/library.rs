@@ -64,7 +64,9 @@ impl Library {
             let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
             return Err(Error::Library {
                 library: "MPI".into(),
-                message: format!("a communicator was given, but no MPI library is in this process{why}"),
+                message: format!(
+                    "a communicator was passed, but no MPI library is loaded in this process{why}"
+                ),
                 remedy: "link the program with a shared MPI library, or import mpi4py first".into(),
             });
         }
@@ -86,7 +88,7 @@ impl Library {
         let library = find(Some(launch)).map_err(|tried| Error::Library {
             library: "MPI".into(),
             message: format!("this process was started as {}, but {tried}", launch.describe()),
-            remedy: format!("install the launcher's library, or name it: {VARIABLE}=PATH"),
+            remedy: format!("install the MPI library of the launcher, or give its file: {VARIABLE}=PATH"),
         })?;
         Ok(CHOSEN.get_or_init(|| library))
     }
@@ -181,7 +183,10 @@ impl Library {
                 "this process was started as {}, but this library belongs to another launcher: {why}",
                 launch.describe()
             ),
-            remedy: format!("use this library's own mpirun, or name the launcher's library: {VARIABLE}=PATH"),
+            remedy: format!(
+                "start with the mpirun of this library, or give the file of the launcher's library: \
+                 {VARIABLE}=PATH"
+            ),
         }
     }
 
@@ -189,7 +194,9 @@ impl Library {
     fn of(symbols: Symbols) -> std::result::Result<Self, String> {
         // The version may be queried at any time; a library without this function is older than MPI 3.
         let name = c"MPI_Get_library_version";
-        let version = symbols.find(name).ok_or("it has no MPI_Get_library_version")?;
+        let version = symbols
+            .find(name)
+            .ok_or("it has no function MPI_Get_library_version, which MPI libraries have since version 3")?;
         // SAFETY: the signature is that of MPI 3.0.
         let ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
             unsafe { std::mem::transmute(version) };
@@ -202,7 +209,7 @@ impl Library {
         let abi = Abi::of(symbols, &text).ok_or_else(|| {
             format!("{version}: its ABI is not that of Open MPI, MPICH or the MPI standard")
         })?;
-        let missing = |name: &str| format!("{version}: it has no {name}");
+        let missing = |name: &str| format!("{version}: the library does not define {name}");
         let table = match abi {
             Abi::Mpich => Functions::find(symbols).map(Table::Integers),
             Abi::OpenMpi | Abi::Standard => Functions::find(symbols).map(Table::Pointers),
@@ -326,15 +333,18 @@ fn other_sizes(sizes: Option<Sizes>, found: &[&Library]) -> Error {
     let (handle, status) = sizes.unwrap_or_default();
     let found = found.iter().map(|library| {
         let (handle, status) = library.sizes();
-        format!("{} has {handle} and {status}", library.describe())
+        format!("{} has {handle}-byte handles and {status}-byte statuses", library.describe())
     });
     Error::Library {
         library: "MPI".into(),
         message: format!(
-            "the communicator's library has handles of {handle} bytes and statuses of {status}, but {}",
+            "the communicator comes from an MPI library with {handle}-byte handles and {status}-byte \
+             statuses, which is not the one found: {}",
             found.collect::<Vec<_>>().join(", ")
         ),
-        remedy: "use one MPI library in the process; for example, build mpi4py for the library above".into(),
+        remedy: "use only one MPI library in this process; for example, build mpi4py for the library that \
+                 was found"
+            .into(),
     }
 }
 
@@ -368,7 +378,7 @@ mod tests {
     #[test]
     fn libraries_without_mpi_are_refused_with_the_reason() {
         let refused = |file| Library::open(file).err().unwrap_or_default();
-        assert!(refused("libm.so.6").contains("libm.so.6: it has no MPI_Get_library_version"));
+        assert!(refused("libm.so.6").contains("libm.so.6: it has no function MPI_Get_library_version"));
         assert!(refused("/nowhere/libmpi.so").contains("/nowhere/libmpi.so"));
         assert!(refused("a\0b").contains("NUL character"));
     }

@@ -160,7 +160,7 @@ impl Mpi {
         Library::probe().map_err(|message| Error::Library {
             library: "MPI".into(),
             message,
-            remedy: "install one, or name it: KRYLITH_MPI=PATH".into(),
+            remedy: "install an MPI library, or give its file: KRYLITH_MPI=PATH".into(),
         })
     }
 
@@ -324,7 +324,7 @@ impl Communicator for Mpi {
         let (rank, size, world) = (self.rank(), self.size(), &*self.world);
         if out.len() != size {
             return Err(Error::invalid(format!(
-                "{} messages for {size} ranks; expected one for each",
+                "all_to_all got {} messages for {size} ranks; expected one message for each rank",
                 out.len()
             )));
         }

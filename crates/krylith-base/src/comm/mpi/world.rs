@@ -56,7 +56,10 @@ pub(super) struct World {
 /// A length as MPI's type for counts.
 pub(super) fn count(n: usize) -> Result<c_int> {
     c_int::try_from(n).map_err(|_| {
-        Error::Unsupported(format!("a message has {n} numbers; MPI takes at most {}", c_int::MAX))
+        Error::Unsupported(format!(
+            "a message has {n} numbers, but MPI supports at most {}; use more ranks",
+            c_int::MAX
+        ))
     })
 }
 
@@ -66,7 +69,10 @@ impl World {
         let owned = !library.is_initialised();
         launch.filter(|_| owned).map_or(Ok(()), |launch| library.speaks_with(launch))?;
         if STARTED.swap(true, Ordering::SeqCst) {
-            return Err(Error::invalid("MPI was already started in this process; share its communicator"));
+            return Err(Error::invalid(
+                "Krylith has already started MPI in this process; share that communicator instead of \
+                 starting another",
+            ));
         }
         if owned {
             let (wanted, null, mut provided) = (library.constants.thread_serialized, std::ptr::null_mut(), 0);
@@ -93,11 +99,14 @@ impl World {
     ) -> Result<Self> {
         if !library.is_initialised() {
             return Err(Error::invalid(
-                "the communicator's program has not started MPI; call MPI_Init first",
+                "a communicator was passed, but the program has not started MPI; call MPI_Init first",
             ));
         }
         if library.is_finalised() {
-            return Err(Error::invalid("the communicator's program has already called MPI_Finalize"));
+            return Err(Error::invalid(
+                "a communicator was passed, but the program has already called MPI_Finalize; solve before \
+                 that call",
+            ));
         }
         usable(library, launch)?;
         Self::of(library, comm(), limit, false)
@@ -183,7 +192,8 @@ impl World {
         let tag = self.tags.fetch_add(1, Ordering::SeqCst);
         c_int::try_from(tag).ok().filter(|&t| t <= largest).ok_or_else(|| {
             Error::Unsupported(format!(
-                "this run needs halo number {tag}, but this MPI library has only {largest} tags; create fewer solvers"
+                "the new halo needs the message tag {tag}, but this MPI library allows tags only up to \
+                 {largest}; create fewer solvers"
             ))
         })
     }
@@ -210,7 +220,9 @@ impl World {
     fn usable(&self) -> Result<()> {
         // A program may end its MPI and drop its solvers later.
         if self.is_finished() || self.library.is_finalised() {
-            return Err(Error::invalid("MPI was already finalized in this process"));
+            return Err(Error::invalid(
+                "this solver needs MPI, which the program has already finalized; solve before MPI_Finalize",
+            ));
         }
         self.failure.get().map_or(Ok(()), |(rank, message)| Err(fault(*rank, message)))
     }
@@ -290,7 +302,7 @@ impl World {
 
     /// A rank that has sent a notice of its failure.
     fn heard(&self) -> Option<(usize, String)> {
-        self.probe(FAILED).map(|rank| (rank, "failed; its own error says why".into()))
+        self.probe(FAILED).map(|rank| (rank, "failed; the error of that rank names the cause".into()))
     }
 
     /// A rank that is gone or has failed, with a description.
@@ -463,7 +475,9 @@ fn usable(library: &Library, launch: Option<&Launch>) -> Result<()> {
     library.checked("MPI_Query_thread", unsafe { library.table.MPI_Query_thread(&mut provided) })?;
     if provided < library.constants.thread_serialized {
         return Err(Error::Unsupported(
-            "this MPI lets only one thread call it; start or build it with MPI_THREAD_SERIALIZED".into(),
+            "MPI was started so that only one thread may call it; start it with MPI_THREAD_SERIALIZED, or \
+             build a library with threads"
+                .into(),
         ));
     }
     let Some(launch) = launch else { return Ok(()) };

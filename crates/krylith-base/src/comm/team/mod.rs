@@ -171,7 +171,7 @@ impl Shared {
 
     /// The error of a wait for a rank that makes no more calls.
     fn gone(&self, rank: usize) -> Error {
-        let message = "ended while others still waited for it".into();
+        let message = "ended while other ranks still waited for it".into();
         self.check().err().unwrap_or(Error::Rank { rank, message, exit_code: 3, memory: false })
     }
 
@@ -312,7 +312,7 @@ impl Communicator for TeamRank {
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         if out.len() != self.size() {
             return Err(Error::invalid(format!(
-                "{} messages for {} ranks; expected one for each",
+                "all_to_all got {} messages for {} ranks; expected one message for each rank",
                 out.len(),
                 self.size()
             )));

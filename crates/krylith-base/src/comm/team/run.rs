@@ -49,7 +49,7 @@ impl Team {
                     let rank = comm.member.rank;
                     let thread = std::thread::Builder::new().name(format!("rank-{rank}"));
                     thread.spawn_scoped(scope, move || one(comm)).map_err(|e| {
-                        let message = format!("the system refused to start its thread: {e}");
+                        let message = format!("the operating system refused to start its thread: {e}");
                         shared.fail(rank, &message);
                         Error::Rank { rank, message, exit_code: 3, memory: false }
                     })
