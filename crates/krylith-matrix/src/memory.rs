@@ -480,5 +480,5 @@ pub fn check_len(from: usize, to: usize) -> Result<()> {
     if from == to {
         return Ok(());
     }
-    Err(Error::invalid(format!("an array of {from} numbers cannot be copied to one of {to}")))
+    Err(Error::invalid(format!("an array of {from} numbers cannot be copied to an array of {to} numbers")))
 }

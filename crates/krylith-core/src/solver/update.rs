@@ -150,7 +150,7 @@ impl Solver<'_> {
         let count = whole.grouping(term)?.map_or(matrix.stored(), |grouping| grouping.entries());
         if values.len() != count {
             return Err(Error::invalid(format!(
-                "{} new values for a matrix that stores {count}",
+                "{} new values for a matrix that stores {count}; expected one value per stored entry",
                 values.len()
             )));
         }

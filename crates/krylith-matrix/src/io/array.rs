@@ -110,7 +110,11 @@ impl Array {
         match stages {
             1 => Ok(Self::vector(values)),
             s if s > 0 && values.len().is_multiple_of(s) => Self::new(vec![values.len() / s, s], values),
-            _ => Err(Error::invalid(format!("{} unknowns cannot be cut into {stages} stages", values.len()))),
+            _ => Err(Error::invalid(format!(
+                "{} unknowns cannot be cut into {stages} stages; the number of unknowns must be a multiple \
+                 of the stages",
+                values.len()
+            ))),
         }
     }
 
@@ -154,10 +158,10 @@ pub fn points_columns(shape: &[usize]) -> Result<usize> {
 #[doc(hidden)]
 pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
     let expected = if stages == 1 {
-        format!("{rows} numbers, or shape ({rows}, k) where k vectors are taken")
+        format!("{rows} numbers, or shape ({rows}, k) for k vectors where several are accepted")
     } else {
         let total = rows.saturating_mul(stages);
-        format!("shape ({rows}, {stages}), or {total} numbers flat, stage after stage")
+        format!("shape ({rows}, {stages}), or one dimension with {total} numbers, stage after stage")
     };
     Error::invalid(format!("{what} has shape {shape:?}; expected {expected}"))
 }

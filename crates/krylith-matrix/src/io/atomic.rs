@@ -97,7 +97,7 @@ pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
             Err(_) => return Ok(place),
         }
     }
-    Err(io::Error::other("this link leads back to itself"))
+    Err(io::Error::other("this symbolic link leads back to itself; give a file name"))
 }
 
 impl Pending {

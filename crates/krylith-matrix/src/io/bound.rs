@@ -51,7 +51,8 @@ pub(super) fn read(
                     return Ok(content);
                 }
                 let message = format!(
-                    "it goes on beyond {}, which is more than {why} can need; it is damaged or in another format",
+                    "the file has more than {}, the most that {why} can need; it is damaged or in another \
+                     format",
                     bytes(most as u64)
                 );
                 return Err(Error::format(path, message));
@@ -84,19 +85,19 @@ impl Bound {
                 Err(_) => incomplete(),
             },
             Kind::HarwellBoeing => match harwell_boeing::announced(head) {
-                Some(n) => most(numbers(Some(n)), format!("its {n} numbers")),
+                Some(n) => most(numbers(Some(n)), format!("{n} numbers")),
                 None => incomplete(),
             },
             Kind::Npy => match numpy::announced(path, head) {
-                Ok(n) => most(n.checked_add(BEGINNING), "the array of its header".into()),
+                Ok(n) => most(n.checked_add(BEGINNING), "the array that its header announces".into()),
                 Err(_) => incomplete(),
             },
             Kind::Petsc => {
                 let n = petsc::announced(head);
-                most(n.and_then(|n| n.checked_add(FREE)), "the first object and a vector".into())
+                most(n.and_then(|n| n.checked_add(FREE)), "its first object with a vector".into())
             }
             // These formats give their length only inside.
-            Kind::Npz | Kind::Matlab => most(Some(ARCHIVE), "an archive in a stream".into()),
+            Kind::Npz | Kind::Matlab => most(Some(ARCHIVE), "an archive from a pipe".into()),
             Kind::Unknown if head[..BEGINNING.min(head.len())].contains(&0) => Self::NoFile,
             Kind::Unknown => {
                 let bytes = wanted.map(|n| n.saturating_mul(WANTED).saturating_add(FREE));
@@ -123,20 +124,20 @@ mod tests {
         let mtx = "%%MatrixMarket matrix coordinate real general\n20 20 58\n1 1 1\n";
         let more = endless(mtx, b'\n', None);
         assert!(
-            more.contains("x: it goes on beyond 16.0 MiB, which is more than a 20×20 matrix with 58 entries"),
+            more.contains("x: the file has more than 16.0 MiB, the most that a 20×20 matrix with 58 entries"),
             "{more}"
         );
         assert!(endless("%%MatrixMarket matrix array real general\n9 1\n1\n", b' ', None).contains("9×1"));
-        assert!(endless("%%MatrixMarket ", b'x', None).contains("more than a header can need"));
+        assert!(endless("%%MatrixMarket ", b'x', None).contains("most that a header can need"));
         let rua = "t\n 3 1 1 1\nRUA 3 3 3 0\n(4I2) (4I2) (3F4.1)\n 1 2";
         assert!(
-            endless(rua, b'\n', None).contains("more than its 12 numbers can need"),
+            endless(rua, b'\n', None).contains("most that 12 numbers can need"),
             "{}",
             endless(rua, b'\n', None)
         );
         let npy = "\u{1}";
         assert_eq!(endless(npy, 0, Some(10)), format!("{BEGINNING} bytes")); // no format: its reader says so
-        assert!(endless("1\n", b'\n', Some(10)).contains("more than 10 numbers can need"));
+        assert!(endless("1\n", b'\n', Some(10)).contains("most that 10 numbers can need"));
     }
 
     #[test]

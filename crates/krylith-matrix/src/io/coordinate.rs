@@ -112,8 +112,8 @@ pub(super) fn read(body: &Coordinates) -> Result<Csr> {
 
 pub fn two_triangles(text: &[u8], at: usize) -> String {
     format!(
-        "found an entry on the other side of the diagonal, {}: a symmetric file holds only one triangle; \
-         declare it `general` if both are stored",
+        "the header declares symmetry, but the file has entries on both sides of the diagonal, here {}; \
+         store one triangle only, or declare the matrix `general`",
         excerpt(text, at)
     )
 }
@@ -304,7 +304,7 @@ fn index(text: &[u8], at: &mut usize, what: &str, limit: usize) -> Result<u32, S
         return Err(format!("the {what} index is missing or not a whole number"));
     }
     if end - begin > 19 || n > limit as u64 {
-        return Err(format!("the {what} index is out of range (there are {limit})"));
+        return Err(format!("the {what} index is out of range (expected 1 to {limit})"));
     }
     if n == 0 {
         return Err(format!("the {what} index is 0; Matrix Market counts from 1"));
@@ -335,7 +335,7 @@ fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
     let (v, length) = number::first(&text[*at..]).map_err(|why| format!("the value {why}"))?;
     *at += length;
     if field == Field::Integer && !is_whole(v) {
-        return Err("expected an integer (declared in the header)".into());
+        return Err("the value is not an integer (the header declares `integer`)".into());
     }
     Ok(v)
 }

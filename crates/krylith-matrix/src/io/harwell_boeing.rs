@@ -73,10 +73,13 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
         let wrong = |why: &str| format!("{} {why}", quoted(text));
         let pointer = integer(text)
             .and_then(|p| usize::try_from(p).ok())
-            .ok_or_else(|| wrong("is not a column pointer"))?;
+            .ok_or_else(|| wrong("is not a column pointer (a whole number from 1)"))?;
         // Pointers count from 1.
         if pointer < before || pointer > entries + 1 || (col_ptr.is_empty() && pointer != 1) {
-            return Err(wrong("is a column pointer out of order; pointers start at 1, never decrease, and end at entries + 1"));
+            return Err(wrong(
+                "is not a valid column pointer (pointers start at 1, never decrease, and end at the number \
+                 of entries + 1)",
+            ));
         }
         col_ptr.push(pointer - 1);
         Ok(())
@@ -92,9 +95,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
     let (mut column, mut triangles) = (0, [false; 2]);
     lines.numbers(&header.indices, entries, "row indices", |_, text| {
         let wrong = |why: &str| format!("{} {why}", quoted(text));
-        let i = integer(text).ok_or_else(|| wrong("is not a row index"))?;
+        let i = integer(text).ok_or_else(|| wrong("is not a row index (a whole number)"))?;
         let i = i.checked_sub(1).and_then(|i| usize::try_from(i).ok()).filter(|&i| i < rows);
-        let i = i.ok_or_else(|| wrong("is a row index that is out of range"))?;
+        let i = i.ok_or_else(|| wrong(&format!("is not a row index from 1 to {rows}")))?;
         if symmetry != Symmetry::General {
             while col_ptr[column + 1] <= row.len() {
                 column += 1;
@@ -106,7 +109,8 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(Csr, Option<Vec<f64>>)>
             }
             if triangles == [true; 2] {
                 return Err(wrong(
-                    "is an entry on the other side of the diagonal: a symmetric file holds only one triangle",
+                    "is the row of an entry on the other side of the diagonal than earlier ones (a \
+                     symmetric file may hold only one triangle)",
                 ));
             }
         }
@@ -168,7 +172,12 @@ impl Header {
         match field {
             b'R' | b'P' | b'I' => {}
             b'C' => return Err(lines.wrong(format!("the type is `{kind}`: {COMPLEX}"))),
-            b'Q' => return Err(lines.wrong(format!("the type is `{kind}`: its values are in another file"))),
+            b'Q' => {
+                return Err(lines.wrong(format!(
+                    "the type is `{kind}`, whose values are in another file; give a file that contains the \
+                     values"
+                )));
+            }
             _ => {
                 return Err(lines.wrong(format!("the type `{kind}` is not known; try RUA, RSA or PUA")));
             }
@@ -221,9 +230,8 @@ impl Header {
         let known = |lines: &Lines, at: Option<usize>, what: &str| {
             let text = at.and_then(|at| formats.get(at)).copied();
             let Some(text) = text else {
-                return Err(
-                    lines.wrong(format!("there is no format for the {what}; expected one such as (16I5)"))
-                );
+                return Err(lines
+                    .wrong(format!("the header has no format for the {what}; expected one such as (16I5)")));
             };
             LineFormat::parse(text).ok_or_else(|| {
                 lines.wrong(format!(

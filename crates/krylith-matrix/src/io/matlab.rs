@@ -59,12 +59,13 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Csr, Option<Vec<f64>>)
             (name, array)
         }
         0 => {
-            let message = "no sparse matrix in this MAT-file: convert it with A = sparse(A), then save('A.mat', 'A', '-v7')";
+            let message = "this MAT-file has no sparse matrix; convert the matrix with A = sparse(A), then \
+                           save('A.mat', 'A', '-v7')";
             return Err(Error::format(path, message));
         }
         n => {
             let message =
-                format!("{n} sparse matrices in this MAT-file ({}): save only one", names(&found.sparse));
+                format!("this MAT-file has {n} sparse matrices ({}); save only one", names(&found.sparse));
             return Err(Error::format(path, message));
         }
     };
@@ -110,12 +111,12 @@ pub(super) fn parse_array(path: &Path, bytes: &[u8]) -> Result<Array> {
                 _ => Array::new(vec![n, m], transpose(&values, m)),
             }
         }
-        0 => Err(Error::format(path, "no dense array of numbers in this MAT-file: save one with -v7")),
+        0 => Err(Error::format(path, "this MAT-file has no dense array of numbers; save one with -v7")),
         n => {
             let names = dense.iter().map(|d| d.name.clone()).collect::<Vec<_>>().join(", ");
             Err(Error::format(
                 path,
-                format!("{n} arrays in this MAT-file ({names}): save only one, or name it `b`"),
+                format!("this MAT-file has {n} arrays ({names}); save only one, or name the right one `b`"),
             ))
         }
     }

@@ -300,7 +300,8 @@ fn dense(path: &Path, text: &[u8], header: &Header) -> Result<Vec<f64>> {
         };
         for i in first..n {
             let Some((at, line)) = lines.content() else {
-                let message = format!("the file ends after {read} of {} numbers", header.entries);
+                let message =
+                    format!("the file ends after {read} of {} numbers: it is cut short", header.entries);
                 return Err(Error::parse(path, line_of(text, text.len()), message));
             };
             let v = coordinate::number(line, header.field).map_err(|message| {

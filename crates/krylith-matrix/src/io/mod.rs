@@ -249,7 +249,7 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
             let Some(petsc::Object::Matrix(a)) = objects.next() else {
                 return Err(Error::format(
                     path,
-                    "expected a matrix, found a PETSc vector; write the Mat first",
+                    "expected a matrix, but the file begins with a PETSc vector; write the Mat first",
                 ));
             };
             let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
@@ -269,8 +269,8 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
         }
         Kind::Unknown => Err(Error::format(
             path,
-            "no matrix format is recognised: give Matrix Market (.mtx, .mtx.gz), SciPy (.npz), PETSc binary, \
-             Harwell–Boeing (.rua, .rb) or MATLAB (.mat, saved with -v7)",
+            "the format of this matrix is not recognised; give Matrix Market (.mtx, .mtx.gz), SciPy (.npz), \
+             PETSc binary, Harwell–Boeing (.rua, .rb) or MATLAB (.mat, saved with -v7)",
         )),
     }
 }

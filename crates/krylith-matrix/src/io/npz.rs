@@ -63,14 +63,14 @@ fn product(shape: &[usize]) -> usize {
 fn exactly(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
     move |shape| match product(shape) {
         n if n == count => Ok(()),
-        n => Err(format!("{n} entries; expected {count}")),
+        n => Err(format!("it has {n} entries; expected {count}")),
     }
 }
 
 fn at_most(count: usize) -> impl FnOnce(&[usize]) -> Result<(), String> {
     move |shape| match product(shape) {
         n if n <= count => Ok(()),
-        n => Err(format!("{n} entries; expected at most {count}")),
+        n => Err(format!("it has {n} entries; expected at most {count}")),
     }
 }
 

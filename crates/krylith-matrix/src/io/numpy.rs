@@ -57,7 +57,7 @@ pub fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<Npy<'a>> {
 pub(super) fn announced(path: &Path, head: &[u8]) -> Result<usize> {
     Npy::header(path, "the array", head)?
         .needed()
-        .ok_or_else(|| Error::format(path, "the array is too large"))
+        .ok_or_else(|| Error::format(path, "the header announces an array of more than 2⁶⁴ bytes"))
 }
 
 /// Writes an array; the file appears whole or not at all.

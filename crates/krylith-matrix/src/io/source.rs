@@ -172,7 +172,8 @@ pub(super) fn believable(path: &Path, what: &str, count: Option<usize>, len: usi
         _ => Err(Error::format(
             path,
             format!(
-                "the header announces {} {what}, which {len} bytes of data cannot fill: the file is damaged or cut short",
+                "the header announces {} {what}, but {len} bytes of data cannot hold so many: the file is \
+                 damaged or cut short",
                 count.map_or("more than 2⁶⁴".into(), |n| n.to_string())
             ),
         )),
@@ -192,7 +193,12 @@ pub fn name_file(path: &Path, error: Error) -> Error {
 
 /// The error for a column beyond the matrix.
 pub fn no_such_column(path: &Path, column: impl std::fmt::Display, row: usize, columns: usize) -> Error {
-    Error::format(path, format!("column {column} in row {row} is out of range; there are {columns}"))
+    Error::format(
+        path,
+        format!(
+            "column {column} in row {row} is out of range; the matrix has {columns} columns, counted from 0"
+        ),
+    )
 }
 
 /// Compressed rows with `width` values per entry: pointers, columns, values.
@@ -208,7 +214,10 @@ pub fn tidy_rows(path: &Path, columns: usize, width: usize, rows: Rows) -> Resul
         return bad(format!("the row pointers do not run from 0 to the {} stored entries", col.len()));
     }
     if let Some(i) = row_ptr.windows(2).position(|w| w[0] > w[1]) {
-        return bad(format!("the pointers of row {i} decrease"));
+        return bad(format!(
+            "row pointer {} is smaller than the pointer before it; row pointers must not decrease",
+            i + 1
+        ));
     }
     if Some(values.len()) != col.len().checked_mul(width) {
         return bad(format!(

@@ -12,8 +12,8 @@ use crate::{Error, Result};
 /// Parses numbers separated by blanks, tabs or commas; lines that begin with `#` or `%` are comments.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
     if text[..text.len().min(4096)].contains(&0) {
-        let message =
-            "no vector format is recognised: give .npy, Matrix Market, a PETSc Vec, or numbers as text";
+        let message = "the format of this vector is not recognised; give .npy, Matrix Market, a PETSc Vec, \
+                       or numbers as text";
         return Err(Error::format(path, message));
     }
     let (mut values, mut columns, mut at) = (Vec::new(), None, mark(text));
@@ -32,7 +32,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
         let here = values.len() - before;
         let expected = *columns.get_or_insert(here);
         if here != expected {
-            return Err(bad(format!("{here} numbers in this line, but {expected} in the lines before")));
+            return Err(bad(format!(
+                "this line has {here} numbers, but the lines before it have {expected}"
+            )));
         }
     }
     let columns = columns.unwrap_or(1).max(1);
@@ -70,7 +72,7 @@ mod tests {
             ("1\n1D\n", "x.txt:2: `1D` is not a number: its exponent has no digits"),
             ("1\n\n1 2\n", "x.txt:3: 2 numbers"),
             ("nan", "x.txt:1: `nan` is NaN"),
-            ("1\0", "no vector format"),
+            ("1\0", "the format of this vector"),
             (",\n,\n1\n", "x.txt:3"),
         ] {
             let message = read(text).unwrap_err().to_string();

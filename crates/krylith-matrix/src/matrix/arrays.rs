@@ -108,7 +108,8 @@ impl Bsr {
                 }
                 if p == places.end || self.col()[p] != j / b as u32 {
                     return Err(Error::invalid(format!(
-                        "the new values have an entry ({i}, {j}) that lies in no stored block; use the pattern of the first values"
+                        "the new values have an entry ({i}, {j}) that lies in no stored block; use the \
+                         pattern with which this matrix was built"
                     )));
                 }
                 self.values_mut()[p * b * b + i % b * b + j as usize % b] = v;
@@ -182,7 +183,7 @@ impl Bsr {
             }
             if values.as_ref().len() != bb {
                 return Err(Error::invalid(format!(
-                    "block ({i}, {j}) has {} numbers; {bb} were expected",
+                    "block ({i}, {j}) has {} numbers; expected {bb}",
                     values.as_ref().len()
                 )));
             }
@@ -422,7 +423,7 @@ mod tests {
         };
         refused(Bsr::from_block_triplets(2, 3, 4, &[(3, 0, block(1.0))]), "block (3, 0) is outside");
         refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 4, block(1.0))]), "block (0, 4) is outside");
-        refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 0, [1.0])]), "has 1 numbers; 4 were expected");
+        refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 0, [1.0])]), "has 1 numbers; expected 4");
         refused(Bsr::from_block_triplets(2, 3, 4, &[(0, 0, block(f64::NAN))]), "NaN");
         refused(Bsr::from_block_triplets(0, 3, 4, &none), "block size must be at least 1");
     }

@@ -51,9 +51,10 @@ impl Bsr {
         check_pattern("BSR matrix", block_rows, block_columns, &row_ptr, &col)?;
         if values.len() != col.len() * block * block {
             return Err(Error::invalid(format!(
-                "BSR matrix: {} values for {} blocks of {block}×{block}",
+                "BSR matrix: {} values for {} blocks of {block}×{block}; expected {}",
                 values.len(),
-                col.len()
+                col.len(),
+                col.len() * block * block
             )));
         }
         let storage = Storage::host(block_rows, block_columns, row_ptr, col, values);

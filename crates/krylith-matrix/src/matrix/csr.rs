@@ -48,7 +48,7 @@ impl Csr {
         check_pattern("CSR matrix", rows, columns, &row_ptr, &col)?;
         if values.len() != col.len() {
             return Err(Error::invalid(format!(
-                "CSR matrix: {} values for {} column indices",
+                "CSR matrix: {} values for {} column indices; expected one value per index",
                 values.len(),
                 col.len()
             )));
@@ -67,7 +67,9 @@ impl Csr {
         let mut count = vec![0usize; rows + 1];
         for &(i, j, _) in entries {
             if i as usize >= rows || j as usize >= columns {
-                return Err(Error::invalid(format!("entry ({i}, {j}) is outside a {rows}×{columns} matrix")));
+                return Err(Error::invalid(format!(
+                    "entry ({i}, {j}) is outside a {rows}×{columns} matrix; rows and columns count from 0"
+                )));
             }
             count[i as usize + 1] += 1;
         }
@@ -208,7 +210,8 @@ impl Csr {
         let mut seen = vec![false; n];
         if n != self.columns() || new.len() != n {
             return Err(Error::invalid(format!(
-                "cannot permute a {}×{} matrix by a permutation of length {}",
+                "cannot permute a {}×{} matrix by a permutation of length {}; expected a square matrix and \
+                 one number per row",
                 n,
                 self.columns(),
                 new.len()
@@ -216,7 +219,10 @@ impl Csr {
         }
         for &p in new {
             if p as usize >= n || std::mem::replace(&mut seen[p as usize], true) {
-                return Err(Error::invalid(format!("not a permutation: {p} repeats or is out of range")));
+                return Err(Error::invalid(format!(
+                    "{p} repeats in the permutation or is out of range; expected each of 0 to {} once",
+                    n - 1
+                )));
             }
         }
         let mut entries = Vec::with_capacity(self.nonzeros());

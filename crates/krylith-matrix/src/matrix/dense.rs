@@ -27,7 +27,11 @@ impl Dense {
     /// A length that is not `rows · columns`, or a value that is not finite.
     pub fn new(rows: usize, columns: usize, values: Vec<f64>) -> Result<Self> {
         if values.len() != rows * columns {
-            return Err(Error::invalid(format!("{} numbers for a {rows}×{columns} matrix", values.len())));
+            return Err(Error::invalid(format!(
+                "{} numbers for a {rows}×{columns} matrix; expected {}",
+                values.len(),
+                rows * columns
+            )));
         }
         if let Some(p) = values.iter().position(|v| !v.is_finite()) {
             return Err(Error::NotFinite {

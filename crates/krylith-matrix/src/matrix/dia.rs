@@ -33,13 +33,16 @@ impl Dia {
     pub fn new(rows: usize, columns: usize, offsets: Vec<i64>, values: Vec<f64>) -> Result<Self> {
         if values.len() != offsets.len() * rows {
             return Err(Error::invalid(format!(
-                "DIA matrix: {} values for {} diagonals of {rows} rows",
+                "DIA matrix: {} values for {} diagonals of {rows} rows; expected {}",
                 values.len(),
-                offsets.len()
+                offsets.len(),
+                offsets.len() * rows
             )));
         }
         if offsets.windows(2).any(|w| w[0] >= w[1]) {
-            return Err(Error::invalid("DIA matrix: the offsets must be sorted and distinct"));
+            return Err(Error::invalid(
+                "DIA matrix: the offsets of the diagonals must ascend, without repetition",
+            ));
         }
         for (d, &o) in offsets.iter().enumerate() {
             for i in 0..rows {
@@ -50,7 +53,8 @@ impl Dia {
                 }
                 if v != 0.0 && (j < 0 || j >= columns as i64) {
                     return Err(Error::invalid(format!(
-                        "DIA matrix: diagonal {o} holds {v} in row {i}, outside the {columns} columns"
+                        "DIA matrix: diagonal {o} holds {v} in row {i}, outside the {columns} columns; \
+                         expected 0 there"
                     )));
                 }
             }
@@ -70,7 +74,9 @@ impl Dia {
                 if let Err(at) = offsets.binary_search(&o) {
                     offsets.insert(at, o);
                     if offsets.len() > most {
-                        return Err(Error::invalid(format!("the matrix has more than {most} diagonals")));
+                        return Err(Error::invalid(format!(
+                            "the matrix has more than {most} diagonals; store it as CSR"
+                        )));
                     }
                 }
             }

@@ -111,7 +111,7 @@ impl Grouping {
     pub fn gather(&self, entries: &[f64], numbers: &mut [f64]) -> Result<()> {
         if entries.len() != self.entries || numbers.len() != self.sources.len() * self.unit {
             return Err(Error::invalid(format!(
-                "{} new values for a matrix that stores {}",
+                "{} new values for a matrix that stores {}; expected one value per stored entry",
                 entries.len(),
                 self.entries
             )));

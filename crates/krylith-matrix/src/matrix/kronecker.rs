@@ -66,7 +66,7 @@ impl KroneckerSum {
         }
         if blocks[0] != blocks[1] {
             return Err(Error::invalid(format!(
-                "M has {0}×{0} blocks and L has {1}×{1}; both need the same block size",
+                "M has blocks of {0}×{0} and L has blocks of {1}×{1}; both need the same block size",
                 blocks[0], blocks[1]
             )));
         }
@@ -82,7 +82,7 @@ impl KroneckerSum {
         if let Some(p) = b.values().iter().position(|v| !(tau * v).is_finite()) {
             let (i, j) = (p / s, p % s);
             return Err(Error::invalid(format!(
-                "tau is {tau:e} and B({i}, {j}) is {:e}; their product overflows: scale the system",
+                "tau is {tau:e} and B({i}, {j}) is {:e}, and their product overflows; scale the system",
                 b[(i, j)]
             )));
         }

@@ -78,7 +78,10 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
         runs.find_map_first(|run| (run * ROWS..rows.min((run + 1) * ROWS)).find(|&i| wrong(i)))
     };
     if let Some(i) = first(&|i| row_ptr[i] > row_ptr[i + 1]) {
-        return Err(Error::invalid(format!("{what}: the pointers of row {i} decrease")));
+        return Err(Error::invalid(format!(
+            "{what}: the pointer after row {i} is smaller than the pointer of the row; row pointers must \
+             not decrease"
+        )));
     }
     let wrong = |i: usize| {
         let row = &col[row_ptr[i]..row_ptr[i + 1]];
@@ -86,10 +89,12 @@ fn check_pattern(what: &str, rows: usize, columns: usize, row_ptr: &[usize], col
     };
     let Some(i) = first(&wrong) else { return Ok(()) };
     match col[row_ptr[i]..row_ptr[i + 1]].iter().find(|&&j| j as usize >= columns) {
-        Some(j) => {
-            Err(Error::invalid(format!("{what}: column {j} in row {i} is out of range; there are {columns}")))
-        }
-        None => Err(Error::invalid(format!("{what}: the columns of row {i} are not sorted or repeat"))),
+        Some(j) => Err(Error::invalid(format!(
+            "{what}: column {j} in row {i} is out of range; the matrix has {columns} columns, counted from 0"
+        ))),
+        None => Err(Error::invalid(format!(
+            "{what}: the columns of row {i} are not sorted or repeat; sort them and add duplicates"
+        ))),
     }
 }
 

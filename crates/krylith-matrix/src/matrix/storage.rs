@@ -54,7 +54,7 @@ impl Storage {
         let Some(lent) = values.lent() else { return Ok(None) };
         if values.len() != stored {
             return Err(Error::invalid(format!(
-                "{} new values for a matrix that stores {stored}",
+                "{} new values for a matrix that stores {stored}; expected one value per stored entry",
                 values.len()
             )));
         }

@@ -213,7 +213,7 @@ fn errors_say_what() {
         (HDF5.to_vec(), "-v7.3"),
         (w.file(&[]), "no sparse matrix"),
         (w.file(&[w.dense("D", &[2, 2], &[1.0; 4])]), "sparse(A)"),
-        (w.file(&[w.a("K"), w.a("M")]), "2 sparse matrices in this MAT-file (K, M)"),
+        (w.file(&[w.a("K"), w.a("M")]), "this MAT-file has 2 sparse matrices (K, M)"),
         (
             w.file(&[w.a("A"), w.dense("b", &[2, 1], &[1.0; 2])]),
             "`b` is 2×1, but a right-hand side of `A` has 3 numbers",

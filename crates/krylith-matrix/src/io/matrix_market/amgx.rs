@@ -48,7 +48,8 @@ impl AmgX {
                 (_, Ok(size)) if (1..=32).contains(&size) && sizes.len() < 2 => sizes.push(size),
                 _ => {
                     return Some(Err(format!(
-                        "the AmgX line has the unknown word `{}`; expected block sizes, `rhs`, `solution` or `sorted`",
+                        "the AmgX header line has the unknown word `{}`; expected block sizes, `rhs`, \
+                         `solution` or `sorted`",
                         word.escape_debug()
                     )));
                 }
@@ -103,7 +104,10 @@ impl AmgX {
                     };
                     values.push(number::whole(word).map_err(bad)?);
                     if values.len() > header.rows {
-                        return Err(bad(format!("there are more than the {} expected numbers", header.rows)));
+                        return Err(bad(format!(
+                            "the line has more than the {} expected numbers",
+                            header.rows
+                        )));
                     }
                 }
             }
