@@ -385,7 +385,7 @@ impl<'a> Problem<'a> {
         match x.checked_mul(y).and_then(|plane| plane.checked_mul(z)) {
             Some(count) if count == nodes => Ok(Self { grid: Some(grid), ..self }),
             _ => Err(Error::invalid(format!(
-                "a grid of {x}×{y}×{z} nodes; the system has {nodes} nodes with {} each",
+                "the grid has {x}×{y}×{z} nodes, but the system has {nodes} nodes with {} each",
                 plural(order, "unknown")
             ))),
         }
@@ -450,7 +450,10 @@ impl<'a> Problem<'a> {
     /// No coordinates; nodes without 2 or 3 components; several stages.
     pub fn rigid_modes(&self) -> Result<Vec<Vec<f64>>> {
         let Some(points) = self.coordinates.as_deref() else {
-            return Err(Error::invalid("rigid modes need the coordinates of nodes, and none are known"));
+            return Err(Error::invalid(
+                "rigid modes need the coordinates of the nodes, which this system does not have; add \
+                 coordinates",
+            ));
         };
         let own: Vec<[f64; 3]> = match self.numbers.as_deref() {
             Some(numbers) if points.len() != self.terms.block_rows() => {

@@ -250,7 +250,7 @@ static void what_is_known_beside_the_numbers(void) {
     REFUSED(krylith_problem_set_near_null_vectors(problem, 0, NULL), KRYLITH_INVALID, "rigid modes");
     REFUSED(krylith_problem_set_coordinates(problem, 4, N, plane), KRYLITH_INVALID, "points of 4 numbers");
     REFUSED(krylith_problem_set_coordinates(problem, 2, 2, plane), KRYLITH_INVALID, "2 points");
-    REFUSED(krylith_problem_set_grid(problem, 2, 2, 1), KRYLITH_INVALID, "a grid of 2×2×1 nodes; the system has 6 nodes");
+    REFUSED(krylith_problem_set_grid(problem, 2, 2, 1), KRYLITH_INVALID, "the grid has 2×2×1 nodes, but the system has 6 nodes");
     plane[3] = NAN;
     REFUSED(krylith_problem_set_coordinates(problem, 2, N, plane), KRYLITH_INVALID, "coordinates: point 1");
     memset(x, 0, sizeof x);

@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     /* What is wrong on one rank is an error of all. */
     krylith_problem *none = NULL;
     REFUSED(krylith_problem_distributed_csr(comm, own, n + 1, entries, row_ptr, col, values, 0, &none), KRYLITH_INVALID,
-            "the total number of rows");
+            "all ranks together have");
     col[1] = rank == 0 ? -5 : col[1];
     REFUSED(krylith_problem_distributed_bsr(comm, 1, own, entries, NULL, row_ptr, col, values, &none), KRYLITH_INVALID, "-5");
     REFUSED(krylith_problem_distributed_csr(comm, own, n, entries, row_ptr, col, values, 0, &none), KRYLITH_INVALID, "-5");

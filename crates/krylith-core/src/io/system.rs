@@ -341,7 +341,10 @@ pub(super) fn check_points(name: &Path, n: usize, rows: usize, block: Option<usi
         return Ok(());
     }
     let block = block.map_or("any block size".into(), |b| format!("a block size of {b}"));
-    Err(Error::format(name, format!("{n} points do not fit {rows} rows with {block}")))
+    Err(Error::format(
+        name,
+        format!("{n} points do not fit {rows} rows with {block}; expected one point per node"),
+    ))
 }
 
 /// Returns an error for invalid numbers. Options of other methods are accepted here: they are ignored once

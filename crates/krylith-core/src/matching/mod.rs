@@ -175,7 +175,7 @@ impl Matching {
         if (a.rows(), a.columns()) != (n, n) {
             let (rows, columns) = (a.rows(), a.columns());
             return Err(Error::invalid(format!(
-                "the matrix is {rows}×{columns}; the matching has order {n}"
+                "the matrix is {rows}×{columns}, but the matching was computed for a {n}×{n} matrix"
             )));
         }
         let mut row_ptr = Vec::with_capacity(n + 1);

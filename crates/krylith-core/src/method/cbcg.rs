@@ -512,7 +512,10 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     fn remark(&self) -> Option<String> {
         let (dropped, s) = (self.dropped, self.options.steps);
         (dropped > 0).then(|| {
-            format!("cbcg dropped {dropped} directions that were linearly dependent to working precision; an s below {s} avoids their products")
+            format!(
+                "cbcg dropped {dropped} directions that were linearly dependent in working precision; an s \
+                 below {s} saves their products"
+            )
         })
     }
 

@@ -133,7 +133,7 @@ impl Newton {
     ) -> Result<&NewtonReport> {
         let n = system.pattern().rows();
         if x.len() != n {
-            return Err(Error::invalid(format!("x has {} numbers; the system has {n}", x.len())));
+            return Err(Error::invalid(format!("x has {} numbers; the system has {n} unknowns", x.len())));
         }
         for vector in [&mut self.f, &mut self.trial, &mut self.direction] {
             vector.resize(n, 0.0);
@@ -216,8 +216,8 @@ impl Newton {
         if !exact {
             details.push(format!(
                 "the linear solve ended as {linear} after {iterations} iterations, with residual \
-                 {linear_residual:.1e} above its tolerance {forcing:.1e}; its best direction is used if ‖F‖ \
-                 decreases along it"
+                 {linear_residual:.1e} above its tolerance {forcing:.1e}; Newton uses its best direction if \
+                 that decreases ‖F‖"
             ));
         }
         for detail in details {

@@ -226,7 +226,7 @@ impl Cuts {
     pub(crate) fn find(on: &impl RowPointers, mode: &Mode, ranks: usize) -> Result<Self> {
         mode.check()?;
         if ranks == 0 {
-            return Err(Error::invalid("rows cannot be shared among 0 ranks"));
+            return Err(Error::invalid("rows cannot be shared among 0 ranks; give at least 1 rank"));
         }
         let fold = Fold::none(on.rows(), on.entries());
         let whole = Block { from: (0, 0), to: (on.rows(), on.entries()), fold, redundant: false };

@@ -108,9 +108,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     let (mut offsets, mut entries) = (Vec::new(), 0);
     for (p, part) in parts.into_iter().enumerate() {
         let many = |row| {
-            format!(
-                "an entry of row {row} lies on one diagonal too many; at most {MOST_DIAGONALS} are supported"
-            )
+            format!("row {row} has an entry on more diagonals than the {MOST_DIAGONALS} that are supported")
         };
         let (more, count) = part.map_err(many)?;
         entries += count;
@@ -128,7 +126,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     if !worth_diagonals(rows, offsets.len(), entries) {
         let (count, places) = (offsets.len(), rows * offsets.len());
         return Err(format!(
-            "{entries} entries on {count} diagonals fill less than 70 % of their {places} places"
+            "{entries} entries fill less than 70 % of the {places} places on their {count} diagonals"
         ));
     }
     Ok(offsets)

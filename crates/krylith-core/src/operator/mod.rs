@@ -253,7 +253,7 @@ pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> 
         return Ok(());
     }
     Err(crate::Error::invalid(format!(
-        "the operator is {rows}×{columns}; it cannot multiply {x} numbers into {y}"
+        "the operator is {rows}×{columns}, but x has {x} numbers and y has {y}"
     )))
 }
 

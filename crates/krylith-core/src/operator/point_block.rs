@@ -67,8 +67,8 @@ impl<'a> Terms<'a> {
         let (first, last) = (shape(&terms[0]), shape(&terms[count - 1]));
         if first != last || first.0 != first.1 {
             return Err(Error::invalid(format!(
-                "the terms of a sum have coefficients of {}×{} and {}×{}, and blocks of {} and {} in {}×{} and {}×{} block \
-                 rows and columns; expected square coefficients and equal shapes",
+                "the terms of a sum have {}×{} and {}×{} coefficients, block sizes {} and {}, and {}×{} and {}×{} \
+                 blocks; expected square coefficients and equal shapes",
                 first.0, first.1, last.0, last.1, first.2, last.2, first.3, first.4, last.3, last.4
             )));
         }
@@ -119,7 +119,9 @@ impl<'a> Terms<'a> {
         let terms = self.terms.len();
         match self.terms.get_mut(t) {
             Some((_, a)) => a.to_mut().update_values(values),
-            None => Err(Error::invalid(format!("there is no term {t}; the operator has {terms}"))),
+            None => Err(Error::invalid(format!(
+                "there is no term {t}; the operator has {terms} terms, counted from 0"
+            ))),
         }
     }
 
@@ -296,7 +298,8 @@ impl<S: PointBlockSum> PointBlock<S> {
     pub fn stages(space: &S, terms: &Terms, b: &Dense, precision: Precision) -> Result<Self> {
         if terms.terms.len() != 2 || b.rows() != terms.stages() || b.columns() != terms.stages() {
             return Err(Error::invalid(format!(
-                "{} terms of {} stages do not match a B of {}×{}; expected two terms, and a B with a row and a column per stage",
+                "{} terms with {} stages do not match a {}×{} matrix B; expected two terms, and one row and \
+                 column of B per stage",
                 terms.terms.len(),
                 terms.stages(),
                 b.rows(),
@@ -360,7 +363,9 @@ impl<S: PointBlockSum> PointBlock<S> {
     ) -> Result<()> {
         let terms = self.coefficients.len();
         if term >= terms {
-            return Err(Error::invalid(format!("there is no term {term}; the operator has {terms}")));
+            return Err(Error::invalid(format!(
+                "there is no term {term}; the operator has {terms} terms, counted from 0"
+            )));
         }
         space.update_values(&mut self.product, term, values.into())
     }
@@ -392,7 +397,7 @@ impl<S: PointBlockSum> PointBlock<S> {
             return Err(Error::invalid("A and B must be square matrices of the same order"));
         }
         if !b.values().iter().all(|v| (tau * v).is_finite()) {
-            return Err(Error::invalid(format!("tau is {tau}, but tau times B must be finite")));
+            return Err(Error::invalid(format!("tau is {tau}; tau times B must be finite")));
         }
         for (to, from, factor) in [(0, a, 1.0), (1, b, tau)] {
             let to = &mut self.coefficients[to];

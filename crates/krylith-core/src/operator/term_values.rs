@@ -125,7 +125,8 @@ impl<'a> TermValues<'a> {
             return Ok(());
         }
         Err(Error::invalid(
-            "the new values do not match the terms, stages and entries that the preconditioner was built for; build it anew",
+            "the new values do not match the terms, stages and entries that the preconditioner was built \
+             for; build a new one",
         ))
     }
 }

@@ -110,7 +110,7 @@ pub fn enough_rows(nodes: usize, ranks: usize) -> Result<()> {
     }
     let rows = if nodes == 1 { "block row" } else { "block rows" };
     Err(Error::invalid(format!(
-        "{ranks} ranks for {nodes} {rows}; each rank needs a block row: use at most {nodes}"
+        "{ranks} ranks for {nodes} {rows}, but each rank needs a block row; use at most {nodes} ranks"
     )))
 }
 

@@ -136,16 +136,26 @@ impl Rows {
             }
             if a.row_ptr.len() != n + 1 || a.row_ptr[0] != 0 || a.row_ptr[n] != a.col.len() {
                 return wrong(format!(
-                    "row pointers must be {} numbers from 0 to {}, for {n} rows and as many columns",
+                    "the row pointers do not match {n} rows and the column indices; expected {} pointers, \
+                     from 0 to {}",
                     n + 1,
                     a.col.len()
                 ));
             }
             if let Some(i) = (0..n).find(|&i| a.row_ptr[i] > a.row_ptr[i + 1]) {
-                return wrong(format!("the pointers of block row {} decrease", self.numbers[i]));
+                return wrong(format!(
+                    "the pointer after block row {} is smaller than that of the row; row pointers must not \
+                     decrease",
+                    self.numbers[i]
+                ));
             }
             if a.values.len() != a.col.len() * b * b {
-                return wrong(format!("got {} values for {} blocks of {b}×{b}", a.values.len(), a.col.len()));
+                return wrong(format!(
+                    "got {} values for {} blocks of {b}×{b}; expected {}",
+                    a.values.len(),
+                    a.col.len(),
+                    a.col.len() * b * b
+                ));
             }
             if let Some(e) = a.values.iter().position(|v| !v.is_finite()) {
                 let i = a.row_ptr.partition_point(|&p| p <= e / (b * b)) - 1;

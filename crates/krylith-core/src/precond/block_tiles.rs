@@ -332,7 +332,8 @@ impl<S: TileFactors> BlockTiles<S> {
         values.check(1, [self.stored].into_iter())?;
         if terms.block_rows() != self.tiling.len() {
             return Err(Error::invalid(
-                "the new values have another number of rows than the preconditioner was built for; build it anew",
+                "the new values have another number of rows than the preconditioner was built for; build a \
+                 new one",
             ));
         }
         let _factors = profile::begin_inside(SetupPart::Factors);

@@ -139,7 +139,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         let lower = lower_factors(&values)?;
         if values.stages() != self.stages.len() {
             return Err(Error::invalid(format!(
-                "the new values have {} stages, but the preconditioner was built for {}",
+                "the new values have {} stages, but the preconditioner was built for {}; build a new one",
                 values.stages(),
                 self.stages.len()
             )));
@@ -155,7 +155,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         let had: &[usize] = self.coupling.as_ref().map_or(&[], |c| &c.terms);
         if let Some(t) = (0..below.len()).find(|t| !is_zero(&below[*t]) && !had.contains(t)) {
             return Err(Error::invalid(format!(
-                "term {t} couples stages now, but did not when the preconditioner was built; build it anew"
+                "term {t} couples stages now, but did not when the preconditioner was built; build a new one"
             )));
         }
         let Some(Coupling { product, terms: kept }) = &mut self.coupling else { return Ok(()) };

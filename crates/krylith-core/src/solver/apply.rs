@@ -147,7 +147,9 @@ impl Solver<'_> {
     pub(super) fn check_vectors(&self, vectors: [(&str, usize); 2]) -> Result<()> {
         let n = self.problem.own_len();
         match vectors.into_iter().find(|(_, len)| *len != n) {
-            Some((name, len)) => Err(Error::invalid(format!("{name} has {len} numbers; the system has {n}"))),
+            Some((name, len)) => {
+                Err(Error::invalid(format!("{name} has {len} numbers; the system has {n} unknowns")))
+            }
             None => Ok(()),
         }
     }

@@ -383,8 +383,8 @@ mod cuda {
             return Err(Error::NoDevice {
                 device: "cuda".into(),
                 message: format!(
-                    "{} on this host for {}: give each rank one of its own, or let one process drive several \
-                     (cuda:0,1)",
+                    "{} on this host share {}; give each rank a GPU of its own, or let one process drive \
+                     several GPUs (cuda:0,1)",
                     plural(ranks, "rank"),
                     plural(count, "GPU")
                 ),

@@ -205,7 +205,7 @@ impl Diagnosis {
     pub fn floor(&self, problem: &Problem, b: &[f64]) -> Result<Option<Floor>> {
         let n = problem.own_len();
         if b.len() != n {
-            return Err(Error::invalid(format!("b has {} numbers; the system has {n}", b.len())));
+            return Err(Error::invalid(format!("b has {} numbers; the system has {n} unknowns", b.len())));
         }
         self.range.floor(&problem.part_of_one(), b)
     }

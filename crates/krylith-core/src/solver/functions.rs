@@ -81,7 +81,7 @@ pub fn solve_functions<'f>(
     let options = options.settled()?;
     if matches!(options.device, Some(DeviceSpec::Cuda(_))) {
         return Err(Error::invalid(
-            "operators given as functions run on the CPU: use device=cpu or leave the device out",
+            "operators given as functions run only on the CPU; use device=cpu or omit the device",
         ));
     }
     if !matches!(options.precond, None | Some(PrecondSpec::Auto | PrecondSpec::None)) {

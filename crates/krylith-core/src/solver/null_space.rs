@@ -49,7 +49,7 @@ impl Problem<'_> {
         }
         if found.is_empty() {
             return Err(Error::invalid(
-                "constant vectors are not in the null space, neither of one field nor of all; do not \
+                "A does not map constant vectors to zero, neither of one field nor of all fields; do not \
                  request them",
             ));
         }
@@ -65,7 +65,10 @@ impl Problem<'_> {
         if share <= 100.0 * NULL {
             return Ok(());
         }
-        Err(Error::invalid(format!("not a null vector of the system: ‖A n‖ is {share:.1e} of ‖|A| |n|‖")))
+        Err(Error::invalid(format!(
+            "not a null vector of the system: ‖A n‖ is {share:.1e} of ‖|A| |n|‖, but should be zero up to \
+             rounding"
+        )))
     }
 }
 

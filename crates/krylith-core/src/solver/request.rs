@@ -97,7 +97,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         let n = solver.problem.own_len();
         if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(
-                "B has {} numbers and X has {}; both must consist of whole columns of {n}",
+                "B has {} numbers and X has {}; both need the same whole number of columns with {n} numbers",
                 b.len(),
                 x.len()
             )));

@@ -123,7 +123,7 @@ impl Solver<'_> {
         if before.by_rows > rtol && !open {
             let who = self.carriers(b)?;
             let detail = format!(
-                "{who} ‖b‖: with every row scaled to norm 1 the relative residual is {:.1e}; use \
+                "{who} ‖b‖, and with every row scaled to norm 1 the relative residual is {:.1e}; use \
                  method=auto, which also solves the scaled system, or lower rtol",
                 before.by_rows
             );

@@ -57,7 +57,9 @@ impl Solver<'_> {
     pub fn update_values<'v>(&mut self, values: impl Into<Numbers<'v>>) -> Result<()> {
         match self.problem.terms.terms.len() {
             1 => self.update_term(0, values),
-            n => Err(Error::invalid(format!("the problem has {n} terms; choose one with update_term"))),
+            n => Err(Error::invalid(format!(
+                "the problem has {n} terms; name the term to change with update_term"
+            ))),
         }
     }
 
@@ -143,7 +145,7 @@ impl Solver<'_> {
         let terms = &whole.terms.terms;
         let Some((_, matrix)) = terms.get(term) else {
             return Err(Error::invalid(format!(
-                "there is no term {term}; the number of terms is {}",
+                "there is no term {term}; the problem has {} terms, counted from 0",
                 terms.len()
             )));
         };
@@ -268,7 +270,9 @@ impl Solver<'_> {
 }
 
 fn no_sum() -> Error {
-    Error::invalid("τ is defined only for a Kronecker sum A⊗M + τB⊗L, and this problem is none")
+    Error::invalid(
+        "tau can change only in a Kronecker sum A⊗M + tau B⊗L, and this problem is a plain matrix or sum",
+    )
 }
 
 /// Returns an error if τB is not finite.

@@ -142,5 +142,5 @@ fn runs_of_rows_that_do_not_fit_are_refused_on_every_rank() {
     assert!(others.unwrap().iter().flatten().filter(|e| e.contains("different block sizes")).count() == 2);
     assert!(refused([0, 19, 40], 40, 2).iter().all(|e| e.contains("not a multiple")));
     assert!(refused([0, 20, 40], 40, 9).iter().all(|e| e.contains("block sizes are 1 to 8")));
-    assert!(refused([0, 20, 40], 41, 1).iter().all(|e| e.contains("the total number of rows is 40")));
+    assert!(refused([0, 20, 40], 41, 1).iter().all(|e| e.contains("all ranks together have 40 rows")));
 }

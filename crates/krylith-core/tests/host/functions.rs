@@ -69,7 +69,7 @@ fn what_functions_say_ends_the_solve() {
         solve_functions(&mut good, None, &b, &mut [0.0; 20], &options("method=cg"), &mut stops).unwrap();
     assert_eq!((history.outcome, history.iterations), (Outcome::Interrupted, 2));
     for (text, said) in [
-        ("device=cuda", "run on the CPU"),
+        ("device=cuda", "run only on the CPU"),
         ("precond=ildu", "`precond` needs a matrix"),
         ("method=cg restart=5", "`restart` applies only to method gmres"),
     ] {

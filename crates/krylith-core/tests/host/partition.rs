@@ -299,7 +299,11 @@ fn wrong_rows_are_named_on_every_rank() {
     assert!(on_ranks(2, with(|_| ())).iter().all(Result::is_ok));
     all_fail(2, &["block row 3", "block column 3", "NaN"], with(|r| r.terms[0].1.values[1] = f64::NAN));
     all_fail(2, &["row pointers", "2 rows"], with(|r| r.terms[0].1.row_ptr = vec![0, 2]));
-    all_fail(2, &["block row 3 decrease"], with(|r| r.terms[0].1.row_ptr = vec![0, 3, 2]));
+    all_fail(
+        2,
+        &["the pointer after block row 3 is smaller"],
+        with(|r| r.terms[0].1.row_ptr = vec![0, 3, 2]),
+    );
     all_fail(
         2,
         &["block column 0", "twice", "block row 3"],

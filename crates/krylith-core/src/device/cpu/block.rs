@@ -151,7 +151,8 @@ impl Cpu {
         let s = blocks[0].len();
         if s > MOST_COLUMNS || blocks.iter().any(|b| b.len() != s || b.iter().any(|v| v.len() != self.len)) {
             return Err(Error::invalid(format!(
-                "blocks must have the same number of vectors, at most {MOST_COLUMNS}, of {} numbers",
+                "two blocks do not match; expected the same number of vectors in both, at most \
+                 {MOST_COLUMNS}, with {} numbers each",
                 self.len
             )));
         }

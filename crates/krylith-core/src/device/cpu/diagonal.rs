@@ -53,8 +53,10 @@ impl BlockDiagonal for Cpu {
         let n = count / (m * m);
         if x.len() != n * m || y.len() != n * m {
             return Err(Error::invalid(format!(
-                "{n} diagonal blocks of order {m} cannot multiply a vector of {} numbers",
-                x.len()
+                "{n} diagonal blocks of order {m} cannot multiply a vector of {} numbers; expected {} \
+                 numbers",
+                x.len(),
+                n * m
             )));
         }
         let (y, pool) = (Disjoint::new(y), self.pool());

@@ -198,7 +198,8 @@ impl PointBlockSum for Cpu {
         match &mut p.own {
             Own::Rows(rows) => rows.update_coefficients(coefficients)?,
             Own::Diagonals(_) if coefficients.len() != 1 || coefficients[0].rows() != 1 => {
-                let what = "a product of scalar rows cannot change to several coefficients or stages; build the operator with them";
+                let what = "this operator was built for one matrix of scalar rows; build a new operator for \
+                            several terms or stages";
                 return Err(Error::Unsupported(what.into()));
             }
             Own::Diagonals(d) => d.set_coefficient(coefficients[0][(0, 0)]),
@@ -350,7 +351,7 @@ impl Rows {
         let p = self;
         if coefficients.len() != p.coefficients.len() {
             return Err(Error::invalid(format!(
-                "{} coefficients for {} terms",
+                "{} coefficients for {} terms; expected one per term",
                 coefficients.len(),
                 p.coefficients.len()
             )));

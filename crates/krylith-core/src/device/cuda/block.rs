@@ -95,7 +95,8 @@ impl Cuda {
         let len = self.vector_len();
         if block.len() != s || s > MOST_COLUMNS || block.iter().any(|v| v.len() != len) {
             return Err(Error::invalid(format!(
-                "every block must have the same number of vectors, at most {MOST_COLUMNS}, and every vector {len} numbers"
+                "two blocks do not match; expected the same number of vectors in both, at most \
+                 {MOST_COLUMNS}, with {len} numbers each"
             )));
         }
         Ok(std::array::from_fn(|i| block.get(i).map_or(0, |v| v.pointer())))

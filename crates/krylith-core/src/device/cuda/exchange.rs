@@ -120,7 +120,8 @@ impl Exchange {
             let place = theirs[1..].chunks_exact(2).position(|p| p[0] as usize == comm.rank());
             let place = place.ok_or_else(|| {
                 Error::invalid(format!(
-                    "rank {} lists rank {} as a neighbour, but not the other way round; halos must be symmetric",
+                    "rank {} lists rank {} as a neighbour, but that rank does not list it in return; both \
+                     must list each other",
                     comm.rank(),
                     n.rank
                 ))

@@ -133,7 +133,7 @@ impl Fabric {
         }
         let seconds = time_limit()?.as_secs_f64();
         let reach = match wanted {
-            Transport::Nccl => Err("asked for".to_string()),
+            Transport::Nccl => Err("as requested".to_string()),
             _ => reachable(device, &**comm)?,
         };
         let (links, reason, watch) = match reach {

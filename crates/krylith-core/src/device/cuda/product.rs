@@ -210,7 +210,7 @@ impl PointBlockSum for Cuda {
         }
         if (p.by_rows() || p.dia.is_some()) && s != 1 {
             let what = format!(
-                "a product of scalar rows cannot change to {s} stages; build the operator with that number of stages"
+                "this operator was built for one matrix of scalar rows; build a new operator for {s} stages"
             );
             return Err(Error::Unsupported(what));
         }

@@ -139,7 +139,8 @@ pub(crate) fn run_of_rows(
     let common = counts.iter().fold(0, |a, &b| common_divisor(a, b));
     let checked = match block {
         _ if own.columns() != all => Err(Error::invalid(format!(
-            "rank {} has rows of {} columns; the total number of rows is {all}, and both must agree",
+            "the rows of rank {} have {} columns, but all ranks together have {all} rows; a system needs as \
+             many columns as rows",
             comm.rank(),
             own.columns()
         ))),
@@ -150,7 +151,8 @@ pub(crate) fn run_of_rows(
             Err(Error::invalid(format!("block sizes are 1 to {MAX_BLOCK}, not {b}")))
         }
         Some(b) if !common.is_multiple_of(b) => Err(Error::invalid(format!(
-            "the block size is {b}, and the number of rows of some rank is not a multiple of it"
+            "the block size is {b}, but the number of rows of some rank is not a multiple of it; give whole \
+             blocks to every rank"
         ))),
         _ => Ok(()),
     };

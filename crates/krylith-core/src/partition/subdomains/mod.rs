@@ -189,7 +189,7 @@ impl Subdomains {
     pub fn from_labels(labels: &[u32], count: usize) -> Result<Self> {
         if let Some(i) = labels.iter().position(|&p| p as usize >= count) {
             return Err(Error::invalid(format!(
-                "block row {i} is given to subdomain {}; there are {count}",
+                "block row {i} is given to subdomain {}; there are {count} subdomains, counted from 0",
                 labels[i]
             )));
         }
@@ -312,7 +312,7 @@ impl Subdomains {
         let n = terms.block_rows();
         if parts == 0 || parts > n {
             return Err(Error::invalid(format!(
-                "{parts} parts of {n} block rows; each part needs at least one"
+                "{n} block rows cannot be cut into {parts} parts; expected 1 to {n} parts"
             )));
         }
         let mut nodes: Vec<u32> = (0..n as u32).collect();

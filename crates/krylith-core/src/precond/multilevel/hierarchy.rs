@@ -236,7 +236,8 @@ impl<S: Coarsen> Multilevel<S> {
         let rows = finest.terms.block_rows();
         if values.len() != count || terms.terms.len() != count || terms.block_rows() != rows {
             return Err(Error::invalid(
-                "the new values do not match the terms and rows that amg was built for; build it anew",
+                "the new values do not match the terms and rows that amg was built for; build a new \
+                 preconditioner",
             ));
         }
         if self.distributed {

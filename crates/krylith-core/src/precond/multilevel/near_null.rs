@@ -40,7 +40,8 @@ impl NearNull {
         let count = vectors.len();
         if !(1..=Self::MOST).contains(&count) {
             return Err(Error::invalid(format!(
-                "got {count} near-null vectors, but a coarse node can have 1 to {} unknowns, one per vector",
+                "got {count} near-null vectors; expected 1 to {}, because a coarse node has one unknown per \
+                 vector",
                 Self::MOST
             )));
         }
@@ -48,7 +49,8 @@ impl NearNull {
         for (j, vector) in vectors.iter().enumerate() {
             if vector.len() != rows {
                 return Err(Error::invalid(format!(
-                    "near-null vector {j} has {} numbers, but vector 0 has {rows}",
+                    "near-null vector {j} has {} numbers, but vector 0 has {rows}; all need one number per \
+                     row",
                     vector.len()
                 )));
             }
@@ -145,7 +147,7 @@ mod tests {
     fn other_vectors_are_refused() {
         for (vectors, words) in [
             (vec![], "0 near-null vectors"),
-            (vec![vec![1.0]; 9], "9 near-null vectors, but a coarse node can have 1 to 8 unknowns"),
+            (vec![vec![1.0]; 9], "9 near-null vectors; expected 1 to 8"),
             (vec![vec![1.0], vec![1.0, 2.0]], "near-null vector 1 has 2 numbers, but vector 0 has 1"),
             (vec![vec![1.0, f64::NAN]], "near-null vector 0: row 1 is NaN"),
         ] {

@@ -310,7 +310,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
             true => *sweeps,
             false => {
                 self.events.push(format!(
-                    "ras uses exact solves; randomized sweeps differ from them by {:.0} %",
+                    "ras uses exact solves, because randomized sweeps differ from them by {:.0} %",
                     100.0 * distance
                 ));
                 TriangularSolve::Exact
@@ -337,7 +337,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
                 };
                 let start = if warm { "from the last factors" } else { "from A" };
                 self.events.push(format!(
-                    "ras uses exact factors; randomized ones {why} after {sweeps} sweeps {start}"
+                    "ras uses exact factors, because randomized factors {why} after {sweeps} sweeps that \
+                     start {start}"
                 ));
             }
             _ => {}

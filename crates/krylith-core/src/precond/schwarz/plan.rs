@@ -262,7 +262,10 @@ fn check(
         )));
     }
     if let Some(numbers) = numbers.filter(|numbers| numbers.len() != n) {
-        return Err(Error::invalid(format!("ras: got {} row numbers for {n} block rows", numbers.len())));
+        return Err(Error::invalid(format!(
+            "ras: got {} row numbers for {n} block rows; expected one per block row",
+            numbers.len()
+        )));
     }
     if comm.size() > 1 && (numbers.is_none() || terms.halo.is_none()) {
         return Err(Error::invalid("ras: a rank's share of the rows needs global row numbers and a halo"));

@@ -115,12 +115,12 @@ impl AmgSpec {
             }
             (Smoothing::Chebyshev { .. }, Some(given), _) => {
                 return Err(Error::invalid(format!(
-                    "{name}:sweeps={given}: smoother=chebyshev has a degree; sweeps are for jacobi and ildu"
+                    "{name}:sweeps={given}: smoother=chebyshev has no sweeps; give its degree instead"
                 )));
             }
             (other, _, Some(given)) => {
                 return Err(Error::invalid(format!(
-                    "{name}:degree={given}: smoother={} has sweeps; a degree is for chebyshev",
+                    "{name}:degree={given}: smoother={} has no degree; give sweeps instead",
                     other.name()
                 )));
             }
@@ -287,13 +287,13 @@ mod tests {
             ("amg:strength=nan", "expected a number from 0 to 1"),
             ("amg:truncate=-1", "amg:truncate=-1: expected a whole number from 0"),
             ("amg:smoother=sor", "unknown smoother `sor`; the known ones are jacobi, chebyshev, ildu"),
-            ("amg:sweeps=2", "amg:sweeps=2: smoother=chebyshev has a degree"),
-            ("amg:degree=2,smoother=ildu", "amg:degree=2: smoother=ildu has sweeps"),
+            ("amg:sweeps=2", "amg:sweeps=2: smoother=chebyshev has no sweeps"),
+            ("amg:degree=2,smoother=ildu", "amg:degree=2: smoother=ildu has no degree"),
             ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
             ("amg:coarsest=0", "expected a whole number from 1"),
             ("amg:precision=f16", "amg:precision=f16"),
             ("coarse:theta=1", "unknown key of coarse `theta`"),
-            ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has a degree"),
+            ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has no sweeps"),
             ("amg:theta=1", "unknown key of amg `theta`; the known ones are cycle, coarsen, strength"),
         ] {
             let error = text.parse::<PrecondSpec>().unwrap_err().to_string();

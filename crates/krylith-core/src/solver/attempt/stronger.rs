@@ -28,8 +28,8 @@ impl<S: SolverSpace> Rank<S> {
             return self.climb(local, 0, None); // it cannot be built: return to the attempt that solves
         }
         let detail = format!(
-            "switched to {}: {solves} solves took {iterations} iterations with {}, which repays the new \
-             set-up",
+            "switched to {}: {solves} solves took {iterations} iterations with {}, so that the new set-up \
+             pays off",
             self.fallbacks[self.next_attempt].name(),
             self.fallbacks[0].name()
         );

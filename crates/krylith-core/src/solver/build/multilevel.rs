@@ -131,7 +131,8 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         ));
     }
     if near > 0 {
-        details.push(format!("{}: so many unknowns a coarse node", plural(near, "near-null vector")));
+        details
+            .push(format!("{}: each adds an unknown to every coarse node", plural(near, "near-null vector")));
     }
     if p.options().cycle == Cycle::K {
         let steps = if p.is_symmetric() { "flexible CG" } else { "GCR" };

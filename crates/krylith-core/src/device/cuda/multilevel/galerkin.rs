@@ -464,7 +464,8 @@ impl super::super::Cuda {
         self.device().read(&triple.wrong, 0, &mut wrong)?;
         if wrong[0] != 0 {
             return Err(Error::invalid(format!(
-                "coarse level: the pattern of {} rows differs from the pattern of R A P; the level must be set up again",
+                "amg: the pattern of a coarse level with {} rows does not match R A P; set up again after \
+                 the pattern of A changes",
                 triple.rows
             )));
         }

@@ -270,8 +270,8 @@ impl Group {
 
 pub(super) fn breaks_structure(t: usize) -> Error {
     Error::invalid(format!(
-        "the new values of term {t} break the structure found at set-up (entries that were zero or equal to others in \
-         every block); build the operator with dense blocks (PointBlock::new(…, dense = true))"
+        "the new values of term {t} are nonzero or unequal where the first values were zero or equal in \
+         every block; build the operator with PointBlock::new(…, dense = true)"
     ))
 }
 

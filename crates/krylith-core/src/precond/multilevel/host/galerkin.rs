@@ -426,7 +426,8 @@ pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut B
     match differs.into_inner() {
         false => Ok(()),
         true => Err(Error::invalid(format!(
-            "amg: the pattern of a coarse level with {} rows is not that of R A P; set up again after a pattern changes",
+            "amg: the pattern of a coarse level with {} rows does not match R A P; set up again after the \
+             pattern of A changes",
             coarse.block_rows()
         ))),
     }
@@ -460,7 +461,7 @@ pub fn update_terms(
 ) -> Result<()> {
     if terms.terms.len() != coarse.terms.len() {
         return Err(Error::invalid(format!(
-            "amg: the new values have {} terms, but the coarse level was built with {}",
+            "amg: the new values have {} terms, but the coarse level was built with {}; set up again",
             terms.terms.len(),
             coarse.terms.len()
         )));
