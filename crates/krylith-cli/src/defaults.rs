@@ -72,8 +72,8 @@ fn check_below(system: &Path, option: &str, path: &Path) -> Result<()> {
     }
     let key = option.trim_start_matches('-');
     Err(Failure::usage(format!(
-        "{}: `solver.{key}` is {path}, outside the folder of the file; give {option} {path} on the command \
-         line to write there",
+        "{}: `solver.{key}` is {path}, outside the folder of the file; to write there, give {option} \
+         {path} on the command line",
         name(system),
         path = name(path)
     )))
@@ -97,8 +97,8 @@ pub fn check_own(system: &Path, named: &[Named]) -> Result<()> {
         }
         let key = option.trim_start_matches('-');
         return Err(Failure::usage(format!(
-            "{}: `solver.{key}` is {path}, an existing file that was not written by Krylith; \
-             give {option} {path} on the command line to replace it",
+            "{}: `solver.{key}` is {path}, an existing file that was not written by Krylith; to replace it, give \
+             {option} {path} on the command line",
             name(system),
             path = name(path)
         )));

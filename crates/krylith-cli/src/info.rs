@@ -80,7 +80,7 @@ fn cuda() -> Vec<String> {
     let cache = cache_state();
     lines.push(match &cache.folder {
         Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), name(folder)),
-        None => "kernels are not cached: no folder of the user is writable".into(),
+        None => "compiled kernels are not cached: no folder of the user is writable".into(),
     });
     lines
 }
@@ -128,13 +128,15 @@ fn structure(a: &Bsr) -> Vec<String> {
     if b > 1 {
         let inside = Structure::find(&Terms::bsr(a));
         lines.push(format!(
-            "inside the blocks: {} of {} places are distinct, {} are always zero",
+            "inside the blocks: {} of {} positions hold different values, {} are always zero",
             count(inside.slots),
             b * b,
             inside.term(0).filter(Option::is_none).count()
         ));
         if !inside.is_dense() {
-            lines.push("(a letter for places that are equal in every block, a dot for zero)".into());
+            lines.push(
+                "(the same letter marks positions that are equal in every block; a dot marks zero)".into(),
+            );
             lines.extend(picture(&inside).iter().map(|row| format!("  {row}")));
         }
     }

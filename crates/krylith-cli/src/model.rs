@@ -32,8 +32,8 @@ pub fn model(args: ModelArgs) -> Result<u8> {
     if args.machine.is_empty() {
         let names: Vec<&str> = machines::ALL.iter().map(|m| m.name).collect();
         return Err(Failure::usage(format!(
-            "no machine is given; use --machine with {}, or with a file that `krylith bench links` wrote \
-             (--machines describes them)",
+            "no machine is given; use --machine with {}, or with a file from `krylith bench links` \
+             (--machines describes the machines)",
             names.join(", ")
         )));
     }
@@ -359,7 +359,10 @@ fn compare(files: &[PathBuf], within: f64) -> Result<u8> {
     if worst <= within / 100.0 {
         return Ok(DONE);
     }
-    output::error(&format!("a prediction is {:.1} % off, more than {within} %", 100.0 * worst));
+    output::error(&format!(
+        "the worst prediction is {:.1} % off, more than the {within} % of --within",
+        100.0 * worst
+    ));
     Ok(NOT_CONVERGED)
 }
 

@@ -97,11 +97,11 @@ fn diagonal(system: &System, d: &Diagnosis, shapes: &[Shape]) -> Vec<String> {
     }];
     if d.weak_diagonal > d.missing_diagonal.count {
         let small = d.weak_diagonal - d.missing_diagonal.count;
-        lines.push(format!("{} below 1e-3 of the largest of its row", entries(small)));
+        lines.push(format!("{} smaller than 1e-3 times the largest entry of the row", entries(small)));
     }
     if let (Operator::Matrix(_), [shape]) = (&system.operator, shapes) {
         lines.push(match shape.dominant_rows {
-            all if all == n => "dominant in every row (no less than the others of its row together)".into(),
+            all if all == n => "dominant in every row (no smaller than the sum of the other entries)".into(),
             0 => "dominant in no row".into(),
             some => format!("dominant in {} of {}", count(some), plural(n, "row")),
         });
@@ -127,12 +127,16 @@ fn empty(system: &System, d: &Diagnosis) -> Vec<String> {
 fn rank(system: &System, terms: &Terms, d: &Diagnosis) -> Vec<String> {
     let n = system.len();
     if d.missing_diagonal.count == 0 {
-        return vec![format!("structural rank {} of {}, by the diagonal", count(n), count(n))];
+        return vec![format!(
+            "structural rank {} of {}, because the diagonal has no zero",
+            count(n),
+            count(n)
+        )];
     }
     let stages = terms.stages() * terms.stages();
     let stored: usize = terms.terms().iter().map(|(_, a)| a.values().len() * stages).sum();
     let Some(found) = terms.structural_rank(stored.saturating_mul(LOOKS)) else {
-        return vec!["structural rank not known: the search was stopped at its limit".into()];
+        return vec!["structural rank not known: the search reached its limit of operations".into()];
     };
     let mut lines = vec![format!("structural rank {} of {}", count(found.rank), count(n))];
     if found.rank < n {
@@ -195,7 +199,7 @@ fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
     lines.extend(plan.dropped.clone());
     for (k, attempt) in plan.attempts.iter().take(ATTEMPTS).enumerate() {
         let why = match k {
-            0 if plan.symmetric && attempt.name.ends_with("with cg") => ", for it is symmetric",
+            0 if plan.symmetric && attempt.name.ends_with("with cg") => ", because the matrix is symmetric",
             _ => "",
         };
         lines.push(format!("{}. {}{why}", k + 1, attempt.name));
@@ -237,11 +241,11 @@ fn memory(plan: &Plan) -> Vec<String> {
     if let Some(most) =
         plan.attempts.iter().max_by_key(|a| a.memory.total()).filter(|a| a.memory != first.memory)
     {
-        lines.push(format!("about {} for the largest: {}", bytes(most.memory.total()), most.name));
+        lines.push(format!("about {} for the largest attempt: {}", bytes(most.memory.total()), most.name));
     }
     if let Some(free) = plan.free {
         let short = if first.memory.total() > free {
-            ": the first attempt does not fit, see --precision f32"
+            ": the first attempt does not fit; try --precision f32"
         } else {
             ""
         };

@@ -72,8 +72,7 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
         None => Ok(()),
         Some(rank) => {
             let failure = Failure::usage(format!(
-                "rank {rank} was given other input than rank 0 ({what}); start all ranks with the same \
-                 command"
+                "rank {rank} was given another input than rank 0 ({what}); start all ranks with the same command"
             ));
             // Only rank 0 prints it.
             Err(Failure { agreed: true, rank: (comm().rank() > 0).then_some(0), ..failure })
@@ -86,8 +85,8 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
 pub fn alone(command: &str) -> Failure {
     let (rank, ranks) = (comm().rank(), comm().size());
     let message = format!(
-        "{command} works only in one process, but {ranks} were started: start it without mpirun \
-         (`krylith solve` can distribute a system over ranks)"
+        "{command} works only in one process, but {ranks} were started: start it without mpirun (only \
+         `krylith solve` runs on several ranks)"
     );
     Failure { agreed: true, rank: (rank > 0).then_some(0), ..Failure::usage(message) }
 }

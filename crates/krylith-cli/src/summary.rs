@@ -101,7 +101,7 @@ pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> Strin
     if done.wanted > 1 {
         let all: f64 = done.solved.iter().map(|s| s.solution.setup_seconds + s.solution.solve_seconds).sum();
         let of = plural(done.solved.len(), "right-hand side");
-        lines.insert(0, format!("{} for {of} with one set-up; of one:", seconds(all)));
+        lines.insert(0, format!("{} for {of} with one set-up; the one shown took:", seconds(all)));
     }
     if let Some(b) = done.bandwidth.filter(|_| history.iterations > 0) {
         let moved = solution.bytes_per_iteration * words::rate(solution);

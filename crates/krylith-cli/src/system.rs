@@ -447,13 +447,15 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
         SystemMatrix::Kronecker(k) => k.m.values().len() + k.l.values().len(),
     };
     if rows == 0 || stored == 0 {
-        return refuse(format!("the matrix is empty ({rows} rows, {stored} entries)"));
+        return refuse(format!(
+            "the matrix is empty ({rows} rows, {stored} entries); a solve needs at least one entry"
+        ));
     }
     // A block size above the kernels' limit is replaced by another one.
     let hint =
         hint.filter(|(b, _)| (1..=MAX_BLOCK).contains(b) || matches!(matrix, SystemMatrix::Kronecker(_)));
     if user == Ordering::Segregated && block.is_none() && hint.is_none() {
-        return refuse("--ordering segregated needs --block, the number of fields".into());
+        return refuse("--ordering segregated needs --block, the number of unknowns per node".into());
     }
     let stages = matrix.stages();
     let within = |e: krylith_core::Error| Failure::from(e).within(text);
@@ -463,7 +465,9 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             let b = k.block();
             if block.is_some_and(|block| block != b) {
                 let asked = block.unwrap_or_default();
-                return refuse(format!("M and L have {b}×{b} blocks; --block {asked} does not match them"));
+                return refuse(format!(
+                    "M and L have {b}×{b} blocks; --block {asked} does not match them, so omit it"
+                ));
             }
             let order = Order { block: b, nodes: rows / b, stages, user };
             let KroneckerSum { a, b: coefficients, tau, m, l } = k;
@@ -536,7 +540,10 @@ pub fn detected(found: SuitedBlock) -> String {
     match found {
         SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
         SuitedBlock { block: 1, alike, .. } => {
-            format!("rows in groups of {alike} have the same neighbours: --block {alike} makes them nodes")
+            format!(
+                "groups of {alike} rows have the same neighbours: --block {alike} would make each group a \
+                 node"
+            )
         }
         SuitedBlock { added, .. } => {
             format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)

@@ -26,7 +26,10 @@ impl SolverId {
     /// This thread runs a callback of the solver, or of another solver that such a callback uses.
     pub fn check(self, callback: &str) -> Result<()> {
         match CALLERS.with_borrow(|callers| callers.0.contains(&self)) {
-            true => Err(Error::invalid(format!("a {callback} cannot use the solver that calls it"))),
+            true => Err(Error::invalid(format!(
+                "a {callback} cannot use the solver that calls it; use another solver, or wait until this \
+                 solve ends"
+            ))),
             false => Ok(()),
         }
     }

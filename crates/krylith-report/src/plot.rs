@@ -52,7 +52,8 @@ pub fn encode(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
 fn png(scene: &Scene, path: &Path) -> Result<Vec<u8>> {
     let (width, height) = (scene.width, scene.height);
     scene.png().ok_or_else(|| {
-        let message = format!("{}: not enough memory for a PNG of {width} by {height} units", name(path));
+        let message =
+            format!("{}: not enough memory for a PNG image of {width} by {height} units", name(path));
         Error::invalid(message + "; give a name that ends in .svg")
     })
 }

@@ -74,8 +74,8 @@ fn out_of_memory(bytes: usize) -> ! {
     let mut rest = &mut line[..];
     let _ = writeln!(
         rest,
-        "error: out of memory, {} {} more could not be allocated; use f32 storage, a smaller restart or a \
-         machine with more memory (--precision f32, --restart)",
+        "error: out of memory: an allocation of {} {} failed; use f32 storage (--precision f32), a smaller \
+         --restart or a machine with more memory",
         if bytes >> 20 > 0 { bytes >> 20 } else { bytes.div_ceil(1024) },
         if bytes >> 20 > 0 { "MiB" } else { "KiB" }
     );

@@ -120,18 +120,18 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
         // Rounding of x explains the residual within a small factor; the rest comes from underflow.
         Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
-            "; rounding of x alone explains a relative residual of only {:.1e}; numbers of x, or products with \
-             them, are too small for double precision (below 2.2e-308): scale the system",
+            "; rounding of x alone causes a relative residual of only {:.1e}; numbers of x, or products \
+             with them, are too small for double precision (below 2.2e-308): scale the system",
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
-            "; rounding x to double precision makes {:.1e} of the residual, so x is as good as a direct \
-             solve's: loosen {rtol}",
+            "; rounding of x alone causes a relative residual of up to {:.1e}, so x is as good as that of a \
+             direct solve: loosen {rtol}",
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
         Outcome::NotFinite if options.precision == Some(Precision::F32) => {
-            "; numbers overflow, or vanish in f32: store them in f64, or scale the system".into()
+            "; numbers are too large or too small for f32: store them in f64, or scale the system".into()
         }
         _ if is_cg_on_unsymmetric(solution) => {
             let others = ["bicgstab", "gmres"].map(|method| language.option("method", method));
@@ -150,7 +150,9 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::MaxIterations if !restarts => format!("; raise {max_iters}, or try {gmres}"),
         Outcome::MaxIterations => format!("; raise {max_iters} or {restart}"),
         Outcome::Breakdown => {
-            format!("; the matrix is singular: give its {nullspace} if the system is consistent")
+            format!(
+                "; the matrix is singular: give its null vectors with {nullspace} if the system is consistent"
+            )
         }
         Outcome::Stagnated => format!("; raise {restart}, or try a {precond} with more fill"),
         Outcome::Diverged => format!("; try another preconditioner ({precond}), or none"),
@@ -211,8 +213,8 @@ fn structure(solution: &Solution, language: Language) -> Option<String> {
     }
     let rows = if found.missing_diagonal.count == 1 { "row" } else { "rows" };
     Some(format!(
-        "; the diagonal is zero in {rows} {}: give unknowns of one node as a block ({}), permute rows to a \
-         zero-free diagonal, or raise {}",
+        "; the diagonal is zero in {rows} {}: group the unknowns of a node into a block ({}), permute rows \
+         until the diagonal is nonzero, or raise {}",
         found.missing_diagonal,
         language.option("block", ""),
         language.option("max_iters", "")
@@ -247,8 +249,8 @@ pub fn description(solution: &Solution, options: &Options) -> Vec<String> {
     let auto = if matches!(options.method, None | Some(MethodName::Auto)) { " (auto)" } else { "" };
     let stored = if options.precision == Some(Precision::F32) { ", stored in f32" } else { "" };
     let by = match solution.format {
-        Format::Dia => ", products by half the diagonals",
-        Format::DiaFull => ", products by diagonals",
+        Format::Dia => ", products with half of the diagonals by symmetry",
+        Format::DiaFull => ", products with all diagonals",
         Format::Csr | Format::Auto => "",
     };
     let method = &solution.method;
@@ -291,7 +293,7 @@ pub fn residual(solution: &Solution) -> String {
     );
     // With b = 0 the share of rounding is not defined.
     match history.rounding.is_finite() {
-        true => format!("{text}; rounding of x makes up to {:.1e}", history.rounding),
+        true => format!("{text}; rounding of x adds at most {:.1e}", history.rounding),
         false => text,
     }
 }

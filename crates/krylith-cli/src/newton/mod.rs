@@ -296,13 +296,16 @@ fn verdict(done: &Finished) -> String {
         NewtonOutcome::Converged => "",
         NewtonOutcome::MaxSteps => "; raise --max-steps",
         NewtonOutcome::LineSearch if done.parameter.is_some() => {
-            "; approach it with --continuation, or give --newton-atol if rounding prevents a smaller ‖F‖"
+            "; raise the parameter in steps with --continuation, or give --newton-atol if rounding prevents \
+             a smaller ‖F‖"
         }
         NewtonOutcome::LineSearch => "; give --newton-atol if rounding prevents a smaller ‖F‖",
         NewtonOutcome::LinearSolve => {
             "; try a --precond with more fill, a longer --restart or more --max-iters"
         }
-        NewtonOutcome::NotFinite => "; F of the initial guess is not finite",
+        NewtonOutcome::NotFinite => {
+            "; F of the initial guess is NaN or infinite: give another initial guess or parameter"
+        }
         NewtonOutcome::Interrupted => "; x is that of the last step",
     };
     let (last, target) =

@@ -87,7 +87,7 @@ pub struct Linear {
 }
 /// A run of Newton's method.
 pub struct Run {
-    /// Outcome of this run, with the same names as above.
+    /// Outcome of this run, by the names of `outcome`.
     pub outcome: String,
     /// ‖F(x₀)‖ at the start.
     pub first: Option<f64>,

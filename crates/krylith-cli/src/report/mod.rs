@@ -206,20 +206,20 @@ pub struct Choice {
 }
 /// One of several right-hand sides.
 pub struct Column {
-    /// As above, for this column.
+    /// The outcome for this right-hand side, by the names of `outcome`.
     pub outcome: String,
-    /// As above; absent without a breakdown.
+    /// The cause of a breakdown; absent for other outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// As above.
+    /// The number of iterations for this right-hand side.
     pub iterations: usize,
-    /// As above.
+    /// ‖r‖/‖b‖ of every iteration, as in `residuals`.
     pub residuals: Vec<Option<f64>>,
-    /// As above.
+    /// ‖b − A x‖/‖b‖, recomputed at the end.
     pub true_relative_residual: Option<f64>,
-    /// As above.
+    /// The attainable residual, as in `rounding`.
     pub rounding: Option<f64>,
-    /// As above.
+    /// ‖r_c‖/‖b‖ for each component c of r = b − A x.
     pub field_residuals: Vec<Option<f64>>,
     /// ‖b‖₂ for this column.
     pub rhs_norm: Option<f64>,
@@ -228,7 +228,7 @@ pub struct Column {
     /// The time of its iterations and of the set-up that it needed. The first column includes the first
     /// set-up.
     pub seconds: f64,
-    /// As above.
+    /// The events of this solve.
     pub events: Vec<Event>,
 }
 /// Seconds.

@@ -111,7 +111,7 @@ fn inside(system: &System, terms: &Terms) -> Vec<String> {
     let found = Structure::find(terms);
     let places = found.block * found.block;
     if found.is_dense() {
-        return vec![format!("all {} places differ", count(places))];
+        return vec![format!("all {} positions differ", count(places))];
     }
     blocks::picture(&found)
 }

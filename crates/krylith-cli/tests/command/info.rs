@@ -82,14 +82,14 @@ fn a_good_system_is_told_in_short_lines() {
         beside(out, "diagonal"),
         [
             "complete: no entry is missing or zero",
-            "dominant in every row (no less than the others of its row together)"
+            "dominant in every row (no smaller than the sum of the other entries)"
         ]
     );
-    assert_eq!(beside(out, "rank"), ["structural rank 6 of 6, by the diagonal"]);
+    assert_eq!(beside(out, "rank"), ["structural rank 6 of 6, because the diagonal has no zero"]);
     assert_eq!(beside(out, "symmetry"), ["symmetric", "bandwidth 1"]);
     assert_eq!(
         beside(out, "a solve")[2..4],
-        ["1. ildu with cg, for it is symmetric", "2. lu:most=40000000 with bicgstab"]
+        ["1. ildu with cg, because the matrix is symmetric", "2. lu:most=40000000 with bicgstab"]
     );
     let memory = beside(out, "memory");
     assert!(memory[0].contains(" for the first attempt: matrix 248 B, preconditioner"), "{memory:?}");

@@ -192,7 +192,10 @@ fn block_sizes_are_detected() {
     let ran = f.line("info a.mtx");
     assert!(ran.works().out.contains("88 blocks of 3×3 in 30 block rows: 2 to 3 a row"), "{ran:#?}");
     let ran = f.line("info stokes:4x4x4");
-    assert!(ran.works().out.contains("8 of 16 places are distinct, 6 are always zero"), "{ran:#?}");
+    assert!(
+        ran.works().out.contains("8 of 16 positions hold different values, 6 are always zero"),
+        "{ran:#?}"
+    );
 }
 
 #[test]
@@ -393,8 +396,8 @@ fn bicgstab_says_when_and_why_it_restarts() {
 fn the_format_of_a_product_is_chosen_and_told() {
     let f = Folder::new();
     for (given, taken, words) in [
-        ("", "dia", "products by half the diagonals"),
-        (" --format dia-full", "dia-full", "products by diagonals"),
+        ("", "dia", "products with half of the diagonals by symmetry"),
+        (" --format dia-full", "dia-full", "products with all diagonals"),
         (" --format csr", "csr", ""),
     ] {
         let ran = f.line(&format!("solve laplace:9x8x7 --device cpu --report r.json{given}"));
@@ -432,7 +435,8 @@ fn other_outcomes_are_named_and_x_is_written() {
     assert!(ran.out.contains("not converged (max-iterations) after 3 iterations"), "{ran:#?}");
     assert_eq!(array(f.path("x.npy")).shape(), [500, 2]);
     assert_eq!(report(&f, "r.json")["outcome"], "max-iterations");
-    f.line("solve stokes:5x5x5 --rtol 1e-30").fails(1, &["rounding-limit", "as good as a direct solve's"]);
+    f.line("solve stokes:5x5x5 --rtol 1e-30")
+        .fails(1, &["rounding-limit", "as good as that of a direct solve"]);
     // Singular and inconsistent.
     f.write("s.mtx", mtx(2, 2, &[(1, 1, 1.0), (2, 1, 1.0)]));
     f.write("b.txt", "1\n2\n");

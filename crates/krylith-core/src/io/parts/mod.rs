@@ -314,7 +314,9 @@ fn check_square(system: &Path, rows: usize, columns: usize, stored: usize) -> Re
         return refuse(format!("the matrix is {rows}×{columns}; a solve needs a square one"));
     }
     if stored == 0 {
-        return refuse(format!("the matrix is empty ({rows} rows, {stored} entries)"));
+        return refuse(format!(
+            "the matrix is empty ({rows} rows, {stored} entries); a solve needs at least one entry"
+        ));
     }
     Ok(())
 }
