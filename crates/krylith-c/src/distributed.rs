@@ -47,9 +47,11 @@ pub fn bsr(
     let read = || {
         let [b, n, blocks] =
             [length(block, "block")?, length(block_rows, "block_rows")?, length(blocks, "blocks")?];
-        let entries = blocks
-            .checked_mul(b * b)
-            .ok_or_else(|| Error::invalid(format!("{blocks} blocks have too many entries")))?;
+        let entries = blocks.checked_mul(b * b).ok_or_else(|| {
+            Error::invalid(format!(
+                "{blocks} blocks of order {b} have more entries than 64-bit numbers count"
+            ))
+        })?;
         let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;
         // The first row pointer gives the base of all indices: 0, or 1 in Fortran.
         let base = i64::from(row_ptr[0] == 1);

@@ -77,9 +77,9 @@ where
 {
     let (n, blocks, b) =
         (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
-    let numbers = blocks
-        .checked_mul(b * b)
-        .ok_or_else(|| Error::invalid(format!("{blocks} blocks have too many entries")))?;
+    let numbers = blocks.checked_mul(b * b).ok_or_else(|| {
+        Error::invalid(format!("{blocks} blocks of order {b} have more entries than 64-bit numbers count"))
+    })?;
     let (row_ptr, col): (Array<I>, Array<J>) =
         (array(row_ptr, n + 1, memory, "row_ptr")?, array(col, blocks, memory, "col")?);
     let a = Bsr::from_arrays(b, n, n, row_ptr, col, array(values, numbers, memory, "values")?)?;
@@ -253,7 +253,7 @@ pub extern "C" fn krylith_problem_set_coordinates(
     guard(|| {
         let (d, n) = (dimensions as usize, length(nodes, "nodes")?);
         if !(2..=3).contains(&dimensions) {
-            let message = format!("points of {dimensions} numbers; expected 2 or 3 numbers a point");
+            let message = format!("the points have {dimensions} coordinates each; expected 2 or 3");
             return Err(Error::invalid(message).into());
         }
         let points = slice(points, n * d, "points")?.chunks_exact(d);
@@ -337,7 +337,9 @@ pub extern "C" fn krylith_problem_free(problem: *mut Problem) {
 
 /// Reads a dense s × s matrix of the caller.
 pub fn dense(s: usize, from: *const f64, what: &str) -> krylith_core::Result<Dense> {
-    let count = s.checked_mul(s).ok_or_else(|| Error::invalid(format!("{s} stages are too many")))?;
+    let count = s.checked_mul(s).ok_or_else(|| {
+        Error::invalid(format!("{what} has {s} stages, whose square exceeds 64-bit numbers"))
+    })?;
     Dense::new(s, s, slice(from, count, what)?.to_vec())
 }
 

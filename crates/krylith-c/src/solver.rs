@@ -57,9 +57,9 @@ impl Solver {
         mut each: impl FnMut(usize, Solution),
     ) -> Result<()> {
         let n = self.unknowns;
-        let len = n
-            .checked_mul(columns)
-            .ok_or_else(|| Error::invalid(format!("{columns} columns are too many")))?;
+        let len = n.checked_mul(columns).ok_or_else(|| {
+            Error::invalid(format!("{columns} columns of {n} numbers are more than 64-bit numbers count"))
+        })?;
         let (b, mut x) = (array(b, len, memory, "b")?, array_mut(x, len, memory, "x")?);
         let state = &mut **self.lock()?;
         self.cancel.reset();

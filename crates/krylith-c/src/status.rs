@@ -94,7 +94,7 @@ pub fn text<'a>(text: *const c_char, what: &str) -> krylith_core::Result<&'a str
     }
     // SAFETY: the caller promises that the text ends with a zero and is valid during the call.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8")))
+    text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8 text")))
 }
 
 /// Returns the target of a pointer of the caller; a null pointer is an error.

@@ -118,11 +118,13 @@ impl Applied {
                 Self { levels, ..moves(0.0, 0.0, 0.0, true) }
             }
             PrecondSpec::Lu(_) => {
-                return Err(Error::Unsupported("direct factors are applied on the host".into()));
+                return Err(Error::Unsupported(
+                    "direct factors are applied on the host, which the model does not cover".into(),
+                ));
             }
             other => {
                 return Err(Error::Unsupported(format!(
-                    "the time of {other} does not follow from its memory traffic"
+                    "the time of {other} depends on more than its memory traffic, which alone is modelled"
                 )));
             }
         })

@@ -64,7 +64,7 @@ impl Curve {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{what}: points must be [bytes, seconds], finite and not negative, with ascending bytes"
+            "{what}: expected a list of [bytes, seconds] with ascending bytes, all finite and not negative"
         )))
     }
 }
@@ -268,7 +268,9 @@ impl Machine {
         }
         for (name, hosts) in [("peers", &self.peers), ("nccl", &self.nccl)] {
             if hosts.windows(2).any(|w| w[0].gpus >= w[1].gpus) || hosts.iter().any(|h| h.gpus < 2) {
-                return Err(Error::invalid(format!("[[{name}]]: `gpus` must be at least 2 and ascending")));
+                return Err(Error::invalid(format!(
+                    "[[{name}]]: `gpus` must be at least 2 and ascending from one [[{name}]] to the next"
+                )));
             }
             for h in hosts {
                 time(&format!("{name}.all_reduce"), h.all_reduce)?;

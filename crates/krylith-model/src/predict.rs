@@ -167,7 +167,11 @@ impl Machine {
         let list = if hosts == 1 && !self.peers.is_empty() { &self.peers } else { &self.nccl };
         list.iter().find(|h| h.gpus >= gpus).or(list.last()).ok_or_else(|| {
             let kind = if hosts == 1 { "[[peers]] or [[nccl]]" } else { "[[nccl]]" };
-            Error::invalid(format!("machine `{}` has no {kind}; several GPUs cannot be predicted", self.name))
+            Error::invalid(format!(
+                "machine `{}` has no {kind}, which the prediction of several GPUs needs; measure it with \
+                 `krylith bench links`",
+                self.name
+            ))
         })
     }
 
@@ -186,7 +190,8 @@ impl Machine {
     fn network(&self) -> Result<&super::Network> {
         self.network.as_ref().ok_or_else(|| {
             Error::invalid(format!(
-                "machine `{}` has no [network]; several hosts cannot be predicted",
+                "machine `{}` has no section [network], which the prediction of several hosts needs; add \
+                 it, or use one host",
                 self.name
             ))
         })
@@ -242,8 +247,8 @@ impl Machine {
     ) -> Result<Times> {
         if loads.is_empty() || m == 0 || hosts == 0 || hosts > gpus {
             return Err(Error::invalid(format!(
-                "{gpus} GPUs on {hosts} hosts, restart {m}: expected at least 1 each, and no \
-                 more hosts than GPUs"
+                "{gpus} GPUs on {hosts} hosts with restart {m}: each number must be at least 1, and each \
+                 host needs a GPU"
             )));
         }
         let (name, curve) = match dense {
@@ -253,7 +258,7 @@ impl Machine {
         for (name, curve) in [(name, curve), ("orthogonalization", &self.kernels.orthogonalization)] {
             if curve.0.is_empty() {
                 return Err(Error::invalid(format!(
-                    "machine `{}` has no kernels.{name}; measure them with `krylith bench links`",
+                    "machine `{}` has no times kernels.{name}; measure them with `krylith bench links`",
                     self.name
                 )));
             }

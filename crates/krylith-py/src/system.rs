@@ -114,7 +114,7 @@ impl System {
             2 => view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect(),
             n => {
                 return Err(exception(Error::invalid(format!(
-                    "points of {n} numbers; expected 2 or 3 numbers a point"
+                    "the points have {n} coordinates each; expected 2 or 3"
                 ))));
             }
         };

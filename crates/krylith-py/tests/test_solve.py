@@ -161,7 +161,7 @@ def test_wrong_input_is_refused_in_words():
         (dict(method="cg rtol=1"), "no spaces"),
         (dict(nullspace="rigid"), "expected 'constant'"),
         (dict(nullspace=np.ones(9)), "9"),
-        (dict(coordinates=np.ones((10, 4))), "points of 4"),
+        (dict(coordinates=np.ones((10, 4))), "the points have 4"),
         (dict(coordinates=np.ones((9, 3))), "9 points for 10 nodes"),
     ]
     for options, text in cases:

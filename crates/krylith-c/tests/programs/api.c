@@ -248,7 +248,7 @@ static void what_is_known_beside_the_numbers(void) {
     constant[2] = 5.0;
     REFUSED(krylith_problem_set_null_vectors(problem, 1, constant), KRYLITH_INVALID, "null vector");
     REFUSED(krylith_problem_set_near_null_vectors(problem, 0, NULL), KRYLITH_INVALID, "rigid modes");
-    REFUSED(krylith_problem_set_coordinates(problem, 4, N, plane), KRYLITH_INVALID, "points of 4 numbers");
+    REFUSED(krylith_problem_set_coordinates(problem, 4, N, plane), KRYLITH_INVALID, "the points have 4 coordinates");
     REFUSED(krylith_problem_set_coordinates(problem, 2, 2, plane), KRYLITH_INVALID, "2 points");
     REFUSED(krylith_problem_set_grid(problem, 2, 2, 1), KRYLITH_INVALID, "the grid has 2×2×1 nodes, but the system has 6 nodes");
     plane[3] = NAN;

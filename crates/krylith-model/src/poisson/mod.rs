@@ -302,8 +302,8 @@ impl Poisson {
             let sized = p.gpus > 0 && !p.grid.contains(&0) && p.value.is_finite() && p.value > 0.0;
             if !sized || (p.part == Part::SpeedUp) != p.over.is_some_and(|over| over > 0) {
                 return Err(Error::invalid(format!(
-                    "[[poisson.published]] {}, {} GPUs: grid, gpus and value must be positive, and `over` \
-                     belongs to a speed-up alone",
+                    "[[poisson.published]] {}, {} GPUs: `grid`, `gpus` and `value` must be positive, and \
+                     only a speed-up may have `over`",
                     p.source, p.gpus
                 )));
             }
@@ -354,11 +354,14 @@ impl Machine {
     /// GPUs than boxes fit, and for `s` = 0.
     pub fn poisson(&self, grid: [usize; 3], method: Method, s: usize, gpus: usize) -> Result<Iteration> {
         let of = self.poisson.as_ref().ok_or_else(|| {
-            Error::invalid(format!("machine `{}` has no [poisson]; use `summit` or `abci`", self.name))
+            Error::invalid(format!(
+                "machine `{}` has no section [poisson]; use `summit` or `abci`",
+                self.name
+            ))
         })?;
         let [nx, ny, nz] = grid;
         if gpus == 0 || s == 0 {
-            return Err(Error::invalid("expected at least 1 GPU and a basis of at least 1 vector"));
+            return Err(Error::invalid("the numbers of GPUs and of basis vectors must be at least 1"));
         }
         let (boxes, surface) = boxes(grid, gpus).ok_or_else(|| {
             Error::invalid(format!("{nx}x{ny}x{nz} points cannot be cut into {gpus} boxes; take fewer GPUs"))
@@ -390,7 +393,8 @@ impl Machine {
         if gpus > 1 {
             let network = self.network.as_ref().ok_or_else(|| {
                 Error::invalid(format!(
-                    "machine `{}` has no [network]; several GPUs cannot be predicted",
+                    "machine `{}` has no section [network], which the prediction of several GPUs needs; add \
+                     it, or predict 1 GPU",
                     self.name
                 ))
             })?;
@@ -481,7 +485,7 @@ mod tests {
         };
         fails(&round(), 1, "[poisson]");
         fails(&machine(), 11, "11 boxes");
-        fails(&machine(), 0, "at least 1 GPU");
+        fails(&machine(), 0, "must be at least 1");
         let mut alone = machine();
         alone.network = None;
         fails(&alone, 3, "[network]");
