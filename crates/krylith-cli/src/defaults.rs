@@ -97,8 +97,8 @@ pub fn check_own(system: &Path, named: &[Named]) -> Result<()> {
         }
         let key = option.trim_start_matches('-');
         return Err(Failure::usage(format!(
-            "{}: `solver.{key}` is {path}, an existing file that was not written by Krylith; to replace it, give \
-             {option} {path} on the command line",
+            "{}: `solver.{key}` is {path}, an existing file that was not written by Krylith; to replace it, \
+             give {option} {path} on the command line",
             name(system),
             path = name(path)
         )));

@@ -72,7 +72,8 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
         None => Ok(()),
         Some(rank) => {
             let failure = Failure::usage(format!(
-                "rank {rank} was given another input than rank 0 ({what}); start all ranks with the same command"
+                "rank {rank} was given another input than rank 0 ({what}); start all ranks with the same \
+                 command"
             ));
             // Only rank 0 prints it.
             Err(Failure { agreed: true, rank: (comm().rank() > 0).then_some(0), ..failure })

@@ -477,7 +477,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 Operator::Kronecker(KroneckerSum::new(a, coefficients, tau, m, l).map_err(within)?);
             let own_rhs = rhs.map(|all| all.into_iter().map(|b| order.into_solver(b)).collect());
             let block_detected = false;
-            let block_reason = hint.map_or("M and L have it", |h| h.1).to_string();
+            let block_reason = hint.map_or("that of M and L", |h| h.1).to_string();
             Ok(System {
                 label: krylith_core::text::shown(text),
                 name,

@@ -204,7 +204,7 @@ impl NonlinearProblem for Artery {
 
     fn next_step(&mut self, x: &mut [f64]) -> Result<bool> {
         if x.len() != self.last.len() {
-            return Err(Error::invalid(format!("{} unknowns of {}", x.len(), self.last.len())));
+            return Err(Error::invalid(format!("x has {} numbers; expected {}", x.len(), self.last.len())));
         }
         if self.step == self.options.steps {
             return Ok(false);

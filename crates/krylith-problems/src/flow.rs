@@ -109,7 +109,7 @@ impl Flow {
         }
         if let Some(x) = [fluid.density, fluid.viscosity].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
             return Err(Error::invalid(format!(
-                "a fluid with a constant {x}; density and viscosity must be positive"
+                "the density or viscosity of the fluid is {x}; it must be positive and finite"
             )));
         }
         let rows = Rows::new(&mesh, B)?;

@@ -179,7 +179,10 @@ pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Res
     let grid = problem.grid();
     let (n, given, total) = (grid.len(), values.len(), grid.links_before(grid.len()));
     if given != total {
-        return Err(Error::invalid(format!("{}: {given} values for a matrix of {total}", P::NAME)));
+        return Err(Error::invalid(format!(
+            "{}: {given} values for a matrix with {total} stored entries; expected one value per entry",
+            P::NAME
+        )));
     }
     let (mut tasks, mut more) = (Vec::with_capacity(n.div_ceil(CHUNK)), values);
     for first in (0..n).step_by(CHUNK) {

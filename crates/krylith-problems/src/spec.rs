@@ -53,7 +53,7 @@ impl Spec {
             .filter(|size| named || size.len() == shape.split('x').count())
             .ok_or_else(|| wrong(format!("expected {name}:{shape}, such as `{}`", problem.example)))?;
         if size.iter().any(|&n| n < 2) {
-            return Err(wrong("sizes count nodes and must be at least 2 each way".into()));
+            return Err(wrong("sizes count nodes and must be at least 2 in each direction".into()));
         }
 
         let mut values: Vec<_> = problem.keys.iter().map(|key| (key.name, key.default.to_string())).collect();

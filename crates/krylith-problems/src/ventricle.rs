@@ -230,7 +230,11 @@ impl NonlinearProblem for Ventricle {
 
     fn next_step(&mut self, x: &mut [f64]) -> Result<bool> {
         if x.len() != self.displacement.len() {
-            return Err(Error::invalid(format!("{} displacements of {}", x.len(), self.displacement.len())));
+            return Err(Error::invalid(format!(
+                "x has {} numbers; expected {}",
+                x.len(),
+                self.displacement.len()
+            )));
         }
         if self.step == self.options.steps {
             return Ok(false);

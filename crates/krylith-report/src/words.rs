@@ -125,8 +125,8 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
-            "; rounding of x alone causes a relative residual of up to {:.1e}, so x is as good as that of a \
-             direct solve: loosen {rtol}",
+            "; rounding of x causes a residual of up to {:.1e}, so x is as good as that of a direct solve: \
+             loosen {rtol}",
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),

@@ -403,7 +403,7 @@ fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<Kronec
 fn dense(path: &Path, name: &str, rows: &[Vec<f64>]) -> Result<Dense> {
     let columns = rows.first().map_or(0, Vec::len);
     if let Some(i) = rows.iter().position(|row| row.len() != columns) {
-        let message = format!("row {i} of `{name}` has {} numbers, and row 0 has {columns}", rows[i].len());
+        let message = format!("row {i} of `{name}` has {} numbers, but row 0 has {columns}", rows[i].len());
         return Err(Error::format(path, message));
     }
     Dense::new(rows.len(), columns, rows.concat()).map_err(|e| name_file(path, e))

@@ -67,8 +67,8 @@ impl<'a> Terms<'a> {
         let (first, last) = (shape(&terms[0]), shape(&terms[count - 1]));
         if first != last || first.0 != first.1 {
             return Err(Error::invalid(format!(
-                "the terms of a sum have {}×{} and {}×{} coefficients, block sizes {} and {}, and {}×{} and {}×{} \
-                 blocks; expected square coefficients and equal shapes",
+                "the terms of a sum have {}×{} and {}×{} coefficients, block sizes {} and {}, and {}×{} and \
+                 {}×{} blocks; expected square coefficients and equal shapes",
                 first.0, first.1, last.0, last.1, first.2, last.2, first.3, first.4, last.3, last.4
             )));
         }

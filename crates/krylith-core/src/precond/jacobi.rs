@@ -142,7 +142,8 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
         let stages = values.stages();
         if stages == 0 || self.order % stages != 0 {
             return Err(Error::invalid(format!(
-                "the new values have {stages} stages, which do not fit the preconditioner's blocks of order {}",
+                "the new values have {stages} stages, which do not fit the preconditioner's blocks of order \
+                 {}; build a new one",
                 self.order
             )));
         }

@@ -381,7 +381,10 @@ fn factors_info(
     if let Some(shift) = spec.shift {
         parameters.push(("shift".into(), Value::Number(shift)));
         parameters.push(("shifted".into(), counted(shifted as usize)));
-        details.push(format!("{} shifted by {shift:e} of their row", plural(shifted as usize, "pivot")));
+        details.push(format!(
+            "{} shifted by {shift:e} times the largest entry of the row",
+            plural(shifted as usize, "pivot")
+        ));
     }
     let square = (plan.order * plan.order * times) as f64;
     let (numbers, matrix) = (entries * square, stored * square);

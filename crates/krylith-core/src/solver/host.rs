@@ -48,9 +48,9 @@ pub fn refuse_forked() -> Result<()> {
             device: "the host".into(),
             call: "fork".into(),
             message: format!(
-                "process {here} was forked from process {home} after Krylith had been used there, and has \
-                 none of its threads; use Krylith only after the fork, or start processes without fork (in \
-                 Python, multiprocessing.get_context(\"spawn\") or \"forkserver\")"
+                "process {here} was forked from process {home} after Krylith had started threads there, \
+                 which a fork does not copy; use Krylith only after the fork, or start processes without \
+                 fork (in Python, multiprocessing.get_context(\"spawn\") or \"forkserver\")"
             ),
         }),
     }

@@ -150,8 +150,10 @@ pub(super) fn refined<S: Transfer>(
         let done = history.iterations;
         let stop = Stop { rtol: 0.0, atol: share * target, max_iters: parts.stop.max_iters - done };
         if count > 0 {
-            observer
-                .restarted(done, "the residual with the matrix in f64 was larger than with the rounded one");
+            observer.restarted(
+                done,
+                "the residual with the matrix in f64 was larger than with the matrix in f32",
+            );
         }
         let mut shifted =
             Shifted { observer: &mut *observer, done, share: beta / norm_b, target: target / norm_b };

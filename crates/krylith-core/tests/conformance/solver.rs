@@ -341,7 +341,7 @@ pub fn the_limit_of_iterations_decides_nothing(device: &str) {
     assert_eq!(solve(iterations + 1), (outcome, iterations));
 }
 
-/// New values that where the first values were zero or equal found inside the blocks: the operator is set up again, this is
+/// New values that break the structure found inside the blocks: the operator is set up again, this is
 /// reported, and the solution is correct.
 pub fn values_may_break_a_structure(device: &str) {
     let mut rng = Random(14);

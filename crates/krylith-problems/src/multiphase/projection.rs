@@ -264,7 +264,10 @@ impl Projection {
         if found == self.cells() {
             return Ok(());
         }
-        Err(Error::invalid(format!("{what}: {found} numbers for {} cells", self.cells())))
+        Err(Error::invalid(format!(
+            "{what}: {found} numbers for {} cells; expected one per cell",
+            self.cells()
+        )))
     }
 
     fn check(&self, density: &[f64]) -> Result<()> {
@@ -283,7 +286,9 @@ impl Projection {
             return Ok(());
         }
         let ([nx, ny, nz], [mx, my, mz]) = (velocity.cells, self.sizes());
-        Err(Error::invalid(format!("velocities of {nx}x{ny}x{nz} cells do not fit a grid of {mx}x{my}x{mz}")))
+        Err(Error::invalid(format!(
+            "velocities of {nx}x{ny}x{nz} cells do not fit this grid of {mx}x{my}x{mz} cells"
+        )))
     }
 }
 

@@ -108,7 +108,8 @@ impl Solid {
         let n = mesh.points().len();
         if fibres.len() != mesh.tetrahedra().len() || given.len() != n {
             return Err(Error::invalid(format!(
-                "got {} fibres and {} displacements for {} tetrahedra and {n} nodes; expected one each",
+                "got {} fibres and {} displacements for {} tetrahedra and {n} nodes; expected a fibre per \
+                 tetrahedron and a displacement per node",
                 fibres.len(),
                 given.len(),
                 mesh.tetrahedra().len()
@@ -117,7 +118,7 @@ impl Solid {
         let Material { a, b, a_f, b_f, kappa } = material;
         if let Some(x) = [a, b, a_f, b_f, kappa].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
             return Err(Error::invalid(format!(
-                "a material with a constant {x}; constants must be positive"
+                "a constant of the material is {x}; it must be positive and finite"
             )));
         }
         let rows = Rows::new(&mesh, B)?;

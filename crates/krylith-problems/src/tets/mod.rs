@@ -76,7 +76,7 @@ impl TetMesh {
         let n = points.len();
         if tetrahedra.is_empty() || tetrahedra.len() > MOST || n > MOST {
             return Err(Error::invalid(format!(
-                "a mesh of {n} nodes and {} tetrahedra: expected 1 to {MOST} of them",
+                "a mesh of {n} nodes and {} tetrahedra; expected 1 to {MOST} of each",
                 tetrahedra.len()
             )));
         }
@@ -90,8 +90,11 @@ impl TetMesh {
             if volume < 0.0 {
                 corners.swap(2, 3);
             }
-            (!(volume.abs() > 0.0 && volume.is_finite()))
-                .then(|| format!("tetrahedron {t}, of the nodes {corners:?}, has a volume of {volume}"))
+            (!(volume.abs() > 0.0 && volume.is_finite())).then(|| {
+                format!(
+                    "tetrahedron {t}, of the nodes {corners:?}, has the volume {volume}; it must not be zero"
+                )
+            })
         });
         if let Some(message) = bad {
             return Err(Error::invalid(message));

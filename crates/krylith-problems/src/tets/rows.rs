@@ -166,7 +166,7 @@ impl Rows {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{what} of {len} numbers for {} unknowns; expected one per unknown",
+            "{what} with {len} numbers for {} unknowns; expected one number per unknown",
             self.pattern.rows()
         )))
     }
@@ -176,7 +176,7 @@ impl Rows {
         if len == self.pattern.stored() {
             return Ok(());
         }
-        Err(Error::invalid(format!("got {len} values; the Jacobian has {}", self.pattern.stored())))
+        Err(Error::invalid(format!("got {len} values for the Jacobian; expected {}", self.pattern.stored())))
     }
 }
 

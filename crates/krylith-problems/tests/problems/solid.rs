@@ -135,10 +135,10 @@ fn what_does_not_fit_is_refused() {
     assert!(error.contains("2 fibres and 27 displacements for 48 tetrahedra and 27 nodes"), "{error}");
     let bad = Material { kappa: -1.0, ..SOFT };
     let error = Solid::new(mesh.clone(), bad, fibres.clone(), vec![None; nodes]).unwrap_err().to_string();
-    assert!(error.contains("constant -1"), "{error}");
+    assert!(error.contains("material is -1"), "{error}");
     let mut solid = Solid::new(mesh, SOFT, fibres, vec![None; nodes]).unwrap();
     let error = solid.press("inside", 1.0).unwrap_err().to_string();
     assert!(error.contains("no surface `inside`"), "{error}");
     let error = solid.residual(&[0.0; 4], &mut [0.0; 81]).unwrap_err().to_string();
-    assert!(error.contains("displacements of 4 numbers for 81 unknowns"), "{error}");
+    assert!(error.contains("displacements with 4 numbers for 81 unknowns"), "{error}");
 }

@@ -79,7 +79,7 @@ fn meshes_that_are_wrong_are_refused() {
     for (points, tetrahedra, surfaces, named) in [
         (four.clone(), vec![], vec![], "0 tetrahedra"),
         (four.clone(), vec![[0, 1, 2, 4]], vec![], "tetrahedron 0 has a corner 4; there are 4 nodes"),
-        (four.clone(), vec![[0, 1, 2, 2]], vec![], "has a volume of 0"),
+        (four.clone(), vec![[0, 1, 2, 2]], vec![], "has the volume 0"),
         (POINTS.to_vec(), tetrahedron.clone(), vec![], "node 4 belongs to no tetrahedron"),
         (four.clone(), tetrahedron.clone(), surface(&[[0, 1, 9]]), "surface `wall`"),
         (four.clone(), tetrahedron.clone(), surface(&[[0, 1, 1]]), "two equal corners"),
@@ -146,7 +146,7 @@ fn bad_gmsh_files_are_named() {
             "20 30 40 51",
             "mesh.msh:24: a corner refers to node 51, which the file does not have",
         ),
-        ("20 30 40 50", "20 30 40 40", "has a volume of 0"),
+        ("20 30 40 50", "20 30 40 40", "has the volume 0"),
         ("10 30 40\n", "20 30 40\n", "surface `surface 8`: the face of the nodes [1, 2, 3] lies between"),
         ("$EndElements\n", "", "the file ends; expected $EndElements"),
         (

@@ -31,7 +31,7 @@ def _function(operator: Any, n: int, name: str) -> Any:
         return _Once(operator, method="bicgstab", precond="none", device="cpu").multiply
     shape = getattr(operator, "shape", (n, n))
     if tuple(shape) != (n, n):
-        raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}; b has {n} numbers")
+        raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}, but b has {n} numbers")
     multiply = getattr(operator, "matvec", operator if callable(operator) else None)
     if multiply is None:
         raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
@@ -72,7 +72,7 @@ def _krylov(
     if _is_matrix(A) and (M is None or isinstance(M, str)):
         solver = _Once(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), max_iters=maxiter, **options)
         if solver.shape[0] != n:
-            raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}; b has {n} numbers")
+            raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}, but b has {n} numbers")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=tell)
@@ -84,7 +84,7 @@ def _krylov(
     b = float64(b).reshape(-1)
     x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
     if x.shape != b.shape:
-        raise InvalidInput(f"x0 has {x.size} numbers; b has {n}")
+        raise InvalidInput(f"x0 has {x.size} numbers, but b has {n}")
     named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
     outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell)
     return x, _info(outcome, iterations)

@@ -70,7 +70,7 @@ class Order:
         stored, count = int(np.prod(self.shape)), block * block * len(pattern[1])
         # The array may lack the unused space after the last row.
         if len(numbers) != stored and not (self.same and len(numbers) == count):
-            raise InvalidInput(f"{len(numbers)} new values for a matrix that stores {stored}")
+            raise InvalidInput(f"{len(numbers)} new values for a matrix that stores {stored}; expected one value per stored entry")
         if self.same:
             return numbers[:count]
         if self._index is None:

@@ -198,7 +198,7 @@ class Solver:
 
     def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
         if b.shape[-1] == 0:
-            raise InvalidInput("b has no columns")
+            raise InvalidInput(f"b has shape {tuple(b.shape)}; expected at least one column")
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
             raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")

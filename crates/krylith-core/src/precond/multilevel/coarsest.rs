@@ -131,7 +131,8 @@ fn invert(terms: &Terms) -> Result<(Vec<f64>, usize)> {
     let mut inverse = Lu::new(n, dense(terms)).inverse();
     if inverse.0.par_iter().any(|v| !v.is_finite()) {
         return Err(Error::invalid(format!(
-            "amg: the inverse of the coarsest level ({n} unknowns) overflows; scale the system, or use another preconditioner"
+            "amg: numbers overflow in the inverse of the coarsest level ({n} unknowns); scale the system, \
+             or use another preconditioner"
         )));
     }
     inverse.0.truncate(n * n);
