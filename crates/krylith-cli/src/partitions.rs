@@ -71,12 +71,12 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     lines.extend(table.lines());
     lines.extend(missing);
     lines.push(
-        "rows, blocks: the largest share over the mean; cut: blocks whose column belongs to another rank"
+        "rows, blocks: the largest number on a rank over the mean; cut: blocks whose column belongs to \
+         another rank"
             .into(),
     );
     lines.push(
-        "sent: bytes for one product, by the busiest rank and by all; boundary: rows with such a block"
-            .into(),
+        "sent: bytes for one product, by the busiest rank and by all; boundary: rows with a cut block".into(),
     );
     Ok(lines)
 }

@@ -96,7 +96,7 @@ pub fn spy(args: SpyArgs) -> Result<u8> {
 fn quality(terms: &Terms, partition: &Partition) -> Result<String> {
     let quality = Quality::of(terms, partition)?;
     Ok(format!(
-        "{} cut, {} sent for a product, largest share {:.3} of the mean",
+        "{} cut, {} sent for a product, the largest rank has {:.3} times the mean number of rows",
         plural(quality.cut(), "block"),
         bytes(quality.bytes()),
         quality.rows_over_mean()

@@ -258,10 +258,11 @@ impl BlockDiagonal for Cuda {
     fn multiply_blocks(&self, d: &CudaBlocks, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
         if x.len() != d.nodes * d.order || y.len() != x.len() {
             return Err(Error::invalid(format!(
-                "{} diagonal blocks of order {} cannot multiply a vector of {} numbers",
+                "{} diagonal blocks of order {} cannot multiply a vector of {} numbers; expected {} numbers",
                 d.nodes,
                 d.order,
-                x.len()
+                x.len(),
+                d.nodes * d.order
             )));
         }
         if d.nodes == 0 {
