@@ -70,37 +70,38 @@ options! {
     pub struct Options;
 
     method: MethodName = Choice, "auto|NAME[:key=value,…]", Method, default
-        "`auto`, which tries `cg` for symmetric systems, then `bicgstab`, then `gmres`",
-        "Krylov method. `gmres` is restarted GMRES. `fgmres` is its form for preconditioners that vary. `bicgstab` has short \
-         recurrences and two products an iteration. `cg` is for symmetric definite systems. `cbcg` is CG \
-         for many ranks: it needs only two reductions for every `s` products. Options of the method may \
-         follow its name, such as `gmres:restart=50`.";
-    restart: usize = Count(1, MOST_RESTART), "M", Method of Gmres, default "30, and more if a solve needs it",
-        "Basis vectors of GMRES between restarts. More vectors take more memory and save iterations.";
+        "`auto`, which prefers `cg` for symmetric systems and `bicgstab` for others, and tries `gmres` later",
+        "Krylov method. `gmres` is restarted GMRES. `fgmres` is flexible GMRES, for preconditioners that vary \
+         from iteration to iteration. `bicgstab` has short recurrences and two products per iteration. `cg` \
+         is for symmetric positive definite systems. `cbcg` is CG for many ranks: it needs only two \
+         reductions for every `s` products. Options of the method may follow its name, such as \
+         `gmres:restart=50`.";
+    restart: usize = Count(1, MOST_RESTART), "M", Method of Gmres, default "30, and 100 to 300 in later attempts",
+        "Number of basis vectors before GMRES restarts. More vectors take more memory and save iterations.";
     orthogonalization: Orthogonalization = Choice, "lowsync|cgs2|mgs", Method of Gmres, default "`lowsync`",
-        "Orthogonalization in GMRES. `lowsync` takes one reduction an iteration, `cgs2` three, `mgs` one \
-         for each vector.";
+        "Orthogonalization in GMRES. `lowsync` takes one reduction per iteration, `cgs2` three, and `mgs` one \
+         for each basis vector.";
     reductions: Reductions = Choice, "merged|classical", Method of Bicgstab, default "`merged`",
-        "Reductions in BiCGSTAB. `merged` takes two an iteration, `classical` three.";
+        "Reductions in BiCGSTAB. `merged` takes two per iteration, `classical` three.";
     form: CgForm = Choice, "textbook|one-reduction|flexible|pipelined", Method of Cg, default "`textbook`",
-        "Recurrence of CG. `textbook` takes two reductions an iteration. `one-reduction` takes one. \
+        "Recurrence of CG. `textbook` takes two reductions per iteration. `one-reduction` takes one. \
          `flexible` allows preconditioners that vary. `pipelined` overlaps its reduction with the next \
          product.";
     s: usize = Count(1, MOST_STEPS), "S", Method of Cbcg, default "12",
-        "Number s of products in a step of CBCG, from 1 to 16. A step has two reductions. CBCG needs memory \
-         for 4s + 7 vectors.";
+        "Number s of products in a step of CBCG, from 1 to 16. A step has two reductions. CBCG stores 4s + 7 \
+         vectors.";
     basis: CbcgBasis = Choice, "chebyshev|monomial", Method of Cbcg, default "`chebyshev`",
-        "Polynomials that span the directions of a CBCG step. `monomial` is stable only for s up to 5.";
+        "Polynomials that span the search directions of a CBCG step. `monomial` is stable only for s up to 5.";
     precond: PrecondSpec = Text, "auto|NAME[:key=value,…]", Method, default
-        "`auto`, which tries a cheap one first and stronger ones if it fails",
-        "Preconditioner with its keys. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` \
+        "`auto`, which tries a cheap preconditioner first, and stronger ones if it fails",
+        "Preconditioner, with its keys in parentheses. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` \
          inverts each diagonal entry. `block-jacobi` computes incomplete factors of each tile, a box of \
          cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete \
-         factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` does so for each stage of a \
-         Kronecker system. `ras` is restricted additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, \
-         factor=random|exact, eta=N, solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is \
-         algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
-         aggressive=N, border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, \
+         factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` computes such factors for each \
+         stage of a Kronecker system, with the same keys. `ras` is restricted additive Schwarz (overlap=D, \
+         parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=auto|random|jacobi|exact, \
+         gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, \
+         strength=T, truncate=N, aggressive=N, border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, \
          coarsest=N, levels=N, precision=f64|f32). `coarse` is `amg` without smoothing on the finest \
          level. `lu` computes complete factors (most=N). `none` is the identity. `P+Q` adds two \
          preconditioners. `P then Q` applies Q to the residual that P leaves. `symmetric(P then Q)` \
@@ -112,44 +113,44 @@ options! {
         "Absolute tolerance.";
     max_iters: usize = Count(0, MOST_ITERATIONS), "N", Limit, default
         "10000, or 20 √n for n > 250,000 unknowns",
-        "Limit of the iterations in all, over all restarts and attempts.";
+        "Limit of the total number of iterations, over all restarts and attempts.";
     time_limit: f64 = Real(seconds), "SECONDS", Stop, default "no limit",
-        "Time limit of the iterations in seconds. The best x so far is returned.";
+        "Time limit of a solve in seconds. The set-up before the first iteration does not count. At the \
+         limit, the solve returns the best x so far.";
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
-        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64, and so is \
-         the residual that is compared with the tolerance. `f32` halves the memory traffic.";
+        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is always in f64. \
+         `f32` halves the memory traffic, and the solve meets the same tolerance.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
-        "Storage of a matrix of block size 1 for products. `csr` stores rows. `dia` stores diagonals, and only half \
-         of them if the matrix is symmetric. `dia-full` stores all diagonals.";
+        "Format in which a matrix of block size 1 is stored for products. `csr` stores rows. `dia` stores \
+         diagonals, and only half of them if the matrix is symmetric. `dia-full` stores all diagonals.";
     device: DeviceSpec = Text, "auto|cpu|cuda[:0,1,…]", Machine, default
-        "`auto`, which takes the first GPU if an estimate says that it is faster",
-        "Device of the solve. `cuda:0,1` names GPUs by number, and several GPUs solve together. If \
-         `krylith solve` runs under mpirun, each rank takes one of them.";
-    threads: usize = Count(1, MOST_THREADS), "N", Machine, default "one per core",
-        "Threads of the host for reading, set-up and solve. Results do not depend on their number. If \
-         `krylith solve` runs under mpirun, each rank has this number. The default shares the cores of a \
-         host among its ranks.";
-    deterministic: bool = Flag, "true|false", Machine, default
-        "false, where randomized sweeps of `ras` on a GPU differ, and `auto` may choose a device by measured times",
-        "Makes results bitwise equal from run to run.";
+        "`auto`, which takes the first GPU if it is estimated to be faster than the CPU",
+        "Device of the solve. `cuda:0,1` names GPUs by number, and these GPUs solve together. Under \
+         mpirun, each rank of `krylith solve` takes one GPU.";
+    threads: usize = Count(1, MOST_THREADS), "N", Machine, default
+        "one per core; under mpirun, the ranks of a host share its cores",
+        "Number of host threads for reading, set-up and solve. Results do not depend on this number. Under \
+         mpirun, each rank of `krylith solve` has this number of threads.";
+    deterministic: bool = Flag, "true|false", Machine, default "false",
+        "Makes results bitwise equal from run to run, on a GPU too. Randomized sweeps of `ras` then run in a \
+         fixed order, and `auto` chooses the device without measured times.";
     equilibrate: bool = Flag, "true|false", System, default
-        "false, or true if the preconditioner is `auto` and the largest entries of rows or columns differ by a factor of \
-         more than 1e6",
+        "false, but if `auto` chooses the preconditioner, it may scale a badly scaled system",
         "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those \
          of the given system.";
     matching: MatchingChoice = Choice, "auto|on|off", System, default
-        "`auto`, which matches if the preconditioner is `auto` and the diagonal is weak",
-        "Permutes rows, and scales rows and columns, before the preconditioner is built, so that the diagonal is large. \
-         Residuals and tolerances stay those of the given system.";
+        "`auto`, which may match if `auto` chooses the preconditioner and the diagonal is weak",
+        "Matches rows with columns before the preconditioner is built: permutes rows, and scales rows and \
+         columns, so that the diagonal is large. Residuals and tolerances stay those of the given system.";
     zeros: ZerosChoice = Choice, "auto|keep|drop", System, default "`auto`",
-        "Treatment of stored zeros. `auto` removes zeros outside the diagonal if they are more than a tenth of \
-         the entries. From a block matrix it removes only blocks that are all zero.";
+        "Treatment of stored zeros outside the diagonal. `drop` removes them. `auto` removes them if they are \
+         more than a tenth of the entries. From a block matrix, both remove only blocks that are all zero.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
-        "`auto`, which takes ranges of rows unless a graph partition needs far fewer copies of remote unknowns",
-        "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. The values \
-         `rows` and `nonzeros` take ranges of consecutive rows, `geometric` takes boxes in space, \
-         `multilevel` takes Krylith's graph partitioner, and `graph` takes METIS.";
+        "`auto`, which takes ranges of rows, or `multilevel` if ranges need many copies of remote unknowns",
+        "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. `rows` \
+         and `nonzeros` are ranges of consecutive rows, and `geometric` is boxes in space. `multilevel` and \
+         `graph` partition the graph of the matrix: the first by Krylith itself, the second by METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
          is refused.";

@@ -169,11 +169,11 @@ static CATALOGUE: [Problem; 3] = [
             key("dt", "0.001", "s", "step length"),
             key("steps", "3", "", "time steps"),
             key("pressure", "1000", "Pa", "final pressure on the inner surface"),
-            key("ramp", "0.02", "s", "time at which it is reached"),
+            key("ramp", "0.02", "s", "time at which the pressure is final"),
             key("a", "59", "Pa", "stiffness between the fibres"),
-            key("b", "8.023", "", "exponent of that stiffness"),
+            key("b", "8.023", "", "exponent of stiffness a"),
             key("af", "18472", "Pa", "stiffness of the fibres"),
-            key("bf", "16.026", "", "exponent of the fibres' stiffness"),
+            key("bf", "16.026", "", "exponent of stiffness af"),
             key("kappa", "2e4", "Pa", "penalty on changes of volume"),
         ],
     },
@@ -181,11 +181,11 @@ static CATALOGUE: [Problem; 3] = [
         name: "artery",
         size: "N|FILE.msh",
         help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile \
-               inflow: 4 unknowns a node; N is the number of nodes (met within a few per cent), FILE.msh a Gmsh file \
+               inflow: 4 unknowns a node; the mesh has N nodes within a few per cent, or is the Gmsh file FILE.msh \
                (text, in cm, with surfaces inlet, wall and outlet)",
         example: "artery:5000,re=300,steps=3",
         keys: &[
-            key("re", "300", "", "Reynolds number of the mean flow, by the diameter"),
+            key("re", "300", "", "Reynolds number based on mean velocity and diameter"),
             key("dt", "0.005", "s", "step length"),
             key("steps", "3", "", "time steps"),
         ],

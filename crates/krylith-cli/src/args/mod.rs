@@ -28,7 +28,7 @@ Then with your matrix:
   krylith solve A.mtx --block 4 --ordering segregated --precond jacobi
 
 Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
-            3 memory, driver or device · 130 interrupted (the best x so far is written)";
+            3 memory, driver or device · 130 interrupted (x so far is written)";
 
 /// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
 #[derive(Debug, Parser)]
@@ -49,21 +49,20 @@ pub enum Command {
     Newton(Box<NewtonArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
-    /// Repeat an experiment of a paper on this machine, and compare it with the vendor's library and the
-    /// paper's algorithm
+    /// Run a benchmark suite, such as the experiments of a paper, and compare Krylith with baselines
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
-    /// Predict the time of an iteration on many GPUs and hosts, for the choice of `auto` or for a given
-    /// method
+    /// Predict the time per iteration on many GPUs and hosts, for a method that you name or for the one that
+    /// `krylith solve` would choose
     #[command(after_help = model::EXAMPLES)]
     Model(Box<ModelArgs>),
-    /// Show the devices and libraries of this machine; with SYSTEM, also its properties and how a solve would
-    /// run
+    /// Show the devices and libraries of this machine; with SYSTEM, also the properties of the system and the
+    /// attempts of a solve
     Info(InfoArgs),
     /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]
     Spy(SpyArgs),
-    /// Print a shell script for completion of this command
+    /// Print a shell script for tab completion of this command
     #[command(after_help = COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Print the manual as a man page: krylith man | man -l -
@@ -134,11 +133,11 @@ pub struct InfoArgs {
     /// machine]
     #[arg(value_name = "SYSTEM")]
     pub system: Option<PathBuf>,
-    /// Unknowns of one node, 1 to 8 [default: the file's, else the largest that adds at most 20 % stored
-    /// zeros, or 75 % if the rows of a node have the same neighbours]
+    /// Block size: the number of unknowns per node, 1 to 8 [default: that of the file, else found from the
+    /// pattern]
     #[arg(long, value_name = "B", value_parser = options::block_size)]
     pub block: Option<usize>,
-    /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
+    /// Numbering of the matrix: interleaved, or segregated, which needs a block size [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
     /// Compare the partitions of the system's block rows among P ranks [default: none]

@@ -48,19 +48,19 @@ pub struct ModelArgs {
     /// Partition of the block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
     #[arg(long, value_name = "NAME", requires = "system")]
     pub partition: Option<Partitioner>,
-    /// Unknowns of one node, 1 to 8 [default: the file's]
+    /// Block size, 1 to 8 [default: that of the file]
     #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]
     pub block: Option<usize>,
-    /// Method, as for `krylith solve` [default: auto, the first choice of a solve on such a GPU]
+    /// Method, as for `krylith solve` [default: auto, the method of the first attempt on such a GPU]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", value_parser = options::method, requires = "system")]
     pub method: Option<Options>,
-    /// Basis vectors that GMRES keeps before it restarts [default: 30]
+    /// Number of basis vectors before GMRES restarts [default: 30]
     #[arg(long, value_name = "M", value_parser = options::restart, requires = "system")]
     pub restart: Option<usize>,
     /// Preconditioner, as for `krylith solve`. `--method gmres --precond none` predicts `krylith bench okp`,
-    /// with dense blocks and with structured blocks. amg and coarse without --method print the levels, the
-    /// bytes that set-up and cycle move, and the time of a cycle on this host, predicted and measured
-    /// [default: auto]
+    /// with dense blocks and with structured blocks. For amg and coarse without --method, the command prints
+    /// the levels, the bytes that set-up and cycle move, and the predicted and the measured time of a cycle
+    /// on this host [default: auto]
     #[arg(long, value_name = "auto|NAME[:key=value,…]", requires = "system")]
     pub precond: Option<PrecondSpec>,
     /// Weak scaling: NODES of the Stokes duct (b = 4, s = 2) on every GPU
@@ -69,16 +69,16 @@ pub struct ModelArgs {
     /// Strong scaling: UNKNOWNS of the Stokes duct shared by all GPUs
     #[arg(long, value_name = "UNKNOWNS", conflicts_with_all = ["system", "compare"])]
     pub strong: Option<f64>,
-    /// Predict P-CG and P-CBCG for a 7-point Poisson equation on a grid NXxNYxNZ that is partitioned into
-    /// boxes, with and without overlap. The error against published times of the machine is printed (summit,
-    /// abci: 1280x1280x4608)
+    /// Predict preconditioned CG and CBCG (P-CG, P-CBCG) for a 7-point Poisson equation on a grid NXxNYxNZ
+    /// that is partitioned into boxes. One prediction overlaps messages with computation, the other does not.
+    /// If times of the machine are published, the error is printed (summit, abci: 1280x1280x4608)
     #[arg(long, value_name = "NXxNYxNZ", conflicts_with_all = ["system", "weak", "strong", "compare", "to"])]
     pub poisson: Option<String>,
     /// Predict products with the matrices in a file of `krylith bench spmv`, for each way to distribute a
-    /// matrix over GPUs that hold whole vectors. The error against the file's measurements is printed
+    /// matrix over GPUs that store whole vectors. Also print the error against the measurements in the file
     #[arg(long, value_name = "SPMV.json", conflicts_with_all = ["system", "weak", "strong", "poisson", "compare", "to"])]
     pub spmv: Option<PathBuf>,
-    /// Number of basis vectors of P-CBCG, 1 to 64 [default: 12]
+    /// Number s of products in a step of P-CBCG, 1 to 64 [default: 12]
     #[arg(long = "s", value_name = "S", value_parser = clap::value_parser!(u8).range(1..=64), requires = "poisson")]
     pub steps: Option<u8>,
     /// Largest number of GPUs of --weak and --strong [default: 8192]

@@ -16,7 +16,7 @@ Examples:
   krylith newton cavity:128x128 --method fgmres:restart=100 --forcing 1e-4 --report r.json
 
 Newton's method stops when ‖F(x)‖ ≤ max(newton-rtol·‖F(x₀)‖, newton-atol).
-It does so in each time step and for each value of --continuation.
+This test applies to each time step and each value of --continuation.
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
             130 interrupted, the x of the last step is written";
@@ -28,23 +28,24 @@ pub struct NewtonArgs {
     #[arg(value_name = "PROBLEM")]
     pub problem: Option<String>,
 
-    /// Relative tolerance: Newton's method stops when ‖F(x)‖ ≤ max(rtol·‖F(x₀)‖, atol)
+    /// Relative tolerance of Newton's method; the rule that uses it is below
     #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "1e-8", allow_negative_numbers = true,
         help_heading = "Newton")]
     pub newton_rtol: f64,
-    /// Absolute tolerance
+    /// Absolute tolerance of Newton's method
     #[arg(long, value_name = "TOL", value_parser = tolerance, default_value = "0", allow_negative_numbers = true,
         help_heading = "Newton")]
     pub newton_atol: f64,
-    /// Limit of Newton steps, in each time step and for each value of --continuation
+    /// Limit of the number of Newton steps, for each time step and each value of --continuation
     #[arg(long, value_name = "N", value_parser = options::max_iters, default_value = "50", help_heading = "Newton")]
     pub max_steps: usize,
     /// Tolerance of the linear solves: ew, the second choice of Eisenstat and Walker (0.1 at first,
     /// then smaller as ‖F‖ falls), or a constant relative tolerance
     #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
     pub forcing: Forcing,
-    /// Values of the problem's parameter (re of cavity). Each solve starts from the solution for the previous
-    /// value. If Newton's method fails, values between are inserted. [default: only the problem's own value]
+    /// Values that the parameter of the problem takes in turn, instead of its key (only cavity has one: re).
+    /// Each solve starts from the solution for the previous value. If it fails, Krylith inserts values between
+    /// the previous value and this one. [default: only the value of the key]
     #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
     pub continuation: Vec<f64>,
 

@@ -13,7 +13,7 @@ Examples:
   krylith solve system.toml --report r.json --plot r.svg
   krylith solve stokes:16x16x16,scheme=radau-iia-2,tau=0.125
 
-The solve stops when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), in the 2-norm of the system as given.
+The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol), where A and b are not scaled.
 A system.toml may hold defaults for these options in its section [solver], outputs included.
 
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
@@ -31,17 +31,17 @@ pub struct SolveArgs {
     pub system: PathBuf,
 
     /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers
-    /// in (−1, 1). An array of shape (N, k) is k right-hand sides, solved one after the other with one
-    /// set-up. For a Kronecker system of s stages, shape (N, s) is one right-hand side. [default: the
-    /// system's own, else ones; SEED 0]
+    /// in (−1, 1) from a SEED (0 if it is not given). For N unknowns, an array of shape (N, k) is k right-hand
+    /// sides, solved one after the other with one set-up. For a Kronecker system of s stages, shape (N, s) is
+    /// one right-hand side, where N is the number of rows of M. [default: that of the system, else ones]
     #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
         help_heading = "System")]
     pub rhs: Option<Rhs>,
     /// Initial guess, of the shape of b, or one for all right-hand sides [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
-    /// Unknowns per node, 1 to 8. [default: the block size of the file, else the largest that needs at most
-    /// 20 % more entries, or 75 % if the rows of a node have the same neighbours and the diagonal is full]
+    /// Block size: the number of unknowns per node, 1 to 8 [default: that of the file, else found from the
+    /// pattern]
     #[arg(long, value_name = "B", value_parser = options::block_size, help_heading = "System")]
     pub block: Option<usize>,
     /// Numbering of the matrix and the vectors: interleaved (u1 v1 p1 u2 v2 p2 …), or segregated
@@ -49,8 +49,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
     /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann
-    /// problem. constant takes the vector of ones of each field, if A maps it to zero. FILE has one vector
-    /// per column. [default: none]
+    /// problem. constant tests, for each field, the vector that is one on this field and zero elsewhere, and
+    /// takes it if it is a null vector. FILE has one vector per column. [default: none]
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
         help_heading = "System")]
     pub nullspace: Option<Null>,

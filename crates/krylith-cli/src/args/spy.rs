@@ -17,14 +17,14 @@ pub struct SpyArgs {
     /// A matrix file, a system.toml or a generated problem, as for `krylith solve`
     #[arg(value_name = "SYSTEM", value_hint = ValueHint::FilePath)]
     pub system: PathBuf,
-    /// Unknowns of one node, 1 to 8; a dot is a block [default: as for `krylith solve`]
+    /// Block size, 1 to 8; a dot of the picture is a block [default: as for `krylith solve`]
     #[arg(long, value_name = "B", value_parser = options::block_size)]
     pub block: Option<usize>,
-    /// Numbering of the matrix: interleaved or segregated (needs a block size) [default: interleaved]
+    /// Numbering of the matrix: interleaved, or segregated, which needs a block size [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
-    /// Draw the rows of P ranks in different colours, one rank after the other, and the entries that couple
-    /// ranks [default: none]
+    /// Draw the rows of P ranks, sorted by rank, each rank in its own colour; entries that couple two ranks
+    /// have another colour [default: none]
     #[arg(long, value_name = "P", value_parser = options::ranks)]
     pub ranks: Option<usize>,
     /// Partition of the rows among ranks: rows, nonzeros, geometric, multilevel or graph, as for `krylith
