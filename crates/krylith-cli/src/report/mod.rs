@@ -20,8 +20,8 @@ pub const SCHEMA: u32 = 2;
 described! {
 /// A whole report.
 pub struct Report {
-    /// The version of these fields. It changes when a field, or a name in a field, is renamed or removed.
-    /// Schema 1 had the name `ildu0` for `ildu`.
+    /// The version of these fields. It changes when a field, or a name in a field, is renamed or removed. In
+    /// schema 1, `ildu` was called `ildu0`.
     pub schema: u32,
     /// Krylith's version.
     pub krylith: String,
@@ -62,12 +62,13 @@ pub struct Report {
     pub reason: Option<String>,
     /// The number of iterations. An iteration has one product with the operator; in BiCGSTAB it has two.
     pub iterations: usize,
-    /// The `iterations` + 1 values of ‖r‖/‖b‖, unscaled, in the 2-norm. A value that is not finite is null.
+    /// ‖r‖/‖b‖ in the 2-norm, unscaled: one value before the first iteration and one after each. A value that
+    /// is not finite is null.
     pub residuals: Vec<Option<f64>>,
     /// ‖b − A x‖/‖b‖, recomputed at the end with twice the working precision.
     pub true_relative_residual: Option<f64>,
-    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D has the 1-norms of the rows. The field is absent unless the solve
-    /// converged and the rows differ in scale by more than 10⁶.
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where the diagonal matrix D has the 1-norms of the rows of A. The field is
+    /// absent unless the solve converged and the rows differ in scale by more than 10⁶.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_scaled_residual: Option<f64>,
     /// The attainable residual u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³. Its cause is the rounding of x to double
@@ -83,10 +84,10 @@ pub struct Report {
     pub columns: Vec<Column>,
     /// The time, in seconds.
     pub seconds: Seconds,
-    /// The number of bytes that an average iteration must move, by count.
+    /// The number of bytes that an average iteration moves, counted from the algorithm and not measured.
     pub bytes_per_iteration: u64,
-    /// The achieved share of the device's measured read bandwidth, by those bytes. It is null for solves too
-    /// short to justify a measurement (0.25 s on a CPU, 10 ms on a GPU).
+    /// The bytes per second, by `bytes_per_iteration`, as a share of the device's measured read bandwidth.
+    /// Null for solves too short to justify a measurement (0.25 s on a CPU, 10 ms on a GPU).
     pub bandwidth_fraction: Option<f64>,
     /// The events of the solve.
     pub events: Vec<Event>,
@@ -171,7 +172,7 @@ pub struct Parameters {
     /// The form: `textbook`, `one-reduction`, `flexible` or `pipelined` (CG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
-    /// The number of directions of a step (CBCG).
+    /// The number of products of a step (CBCG).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<usize>,
     /// The basis: `chebyshev` or `monomial` (CBCG).
@@ -191,7 +192,7 @@ pub struct Preconditioner {
     /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels`, `dropped` (the share of dropped
     /// blocks) and `shifted`.
     pub parameters: Map<String, serde_json::Value>,
-    /// The quotient of the numbers in the preconditioner and the numbers in the matrix; null without a
+    /// The number of entries of the preconditioner, divided by that of the matrix; null without a
     /// preconditioner.
     pub fill: Option<f64>,
 }
@@ -206,29 +207,30 @@ pub struct Choice {
 }
 /// One of several right-hand sides.
 pub struct Column {
-    /// The outcome for this right-hand side, by the names of `outcome`.
+    /// The outcome of this column. This field and the next six have the meaning of the fields of the same
+    /// names above.
     pub outcome: String,
     /// The cause of a breakdown; absent for other outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of iterations for this right-hand side.
+    /// The number of iterations.
     pub iterations: usize,
-    /// ‖r‖/‖b‖ of every iteration, as in `residuals`.
+    /// The residuals.
     pub residuals: Vec<Option<f64>>,
-    /// ‖b − A x‖/‖b‖, recomputed at the end.
+    /// The recomputed residual.
     pub true_relative_residual: Option<f64>,
-    /// The attainable residual, as in `rounding`.
+    /// The attainable residual.
     pub rounding: Option<f64>,
-    /// ‖r_c‖/‖b‖ for each component c of r = b − A x.
+    /// The residuals of the components.
     pub field_residuals: Vec<Option<f64>>,
     /// ‖b‖₂ for this column.
     pub rhs_norm: Option<f64>,
-    /// The method and the preconditioner of the last attempt.
+    /// The method and the preconditioner of the last attempt for this column.
     pub method: String,
-    /// The time of its iterations and of the set-up that it needed. The first column includes the first
-    /// set-up.
+    /// The time of the iterations of this column, and of the set-up that it needed. The first column includes
+    /// the first set-up.
     pub seconds: f64,
-    /// The events of this solve.
+    /// The events of this column.
     pub events: Vec<Event>,
 }
 /// Seconds.
@@ -242,7 +244,7 @@ pub struct Seconds {
     /// `compile`, `method` and `other`. Their sum is `setup`.
     #[serde(default)]
     pub setup_parts: Map<String, serde_json::Value>,
-    /// The time of set-up and iterations, without that to read and to write files.
+    /// The time of set-up and iterations, without the time to read and to write files.
     pub total: f64,
     /// Transfers between host and device, T_dt in the papers; 0 on the CPU. This field and the four fields
     /// below are null if the device does not time them.
@@ -258,7 +260,8 @@ pub struct Seconds {
 }
 /// An event.
 pub struct Event {
-    /// The kind of event: `restart`, `fallback`, `refinement`, `choice`, `inconsistent` or `interrupted`.
+    /// The kind of event: `restart`, `fallback`, `refinement`, `choice`, `inconsistent`, `warning` or
+    /// `interrupted`.
     pub event: String,
     /// The iteration; null for an event outside the iterations.
     pub iteration: Option<usize>,
@@ -289,8 +292,9 @@ impl Event {
 impl From<&krylith_core::solver::Event> for Event {
     fn from(event: &krylith_core::solver::Event) -> Self {
         let krylith_core::solver::Event { kind, iteration, detail } = event;
-        // Nothing but a signal stops the command's solves.
-        let detail = if *kind == EventKind::Interrupted { "by Ctrl-C or a signal" } else { detail };
+        // Nothing but a signal cancels the command's solves. A time limit has its own detail.
+        let cancelled = *kind == EventKind::Interrupted && detail == "cancelled";
+        let detail = if cancelled { "by Ctrl-C or a signal" } else { detail };
         Self { event: kind.name().into(), iteration: *iteration, detail: detail.into() }
     }
 }
