@@ -94,18 +94,19 @@ options! {
         "Polynomials that span the search directions of a CBCG step. `monomial` is stable only for s up to 5.";
     precond: PrecondSpec = Text, "auto|NAME[:key=value,…]", Method, default
         "`auto`, which tries a cheap preconditioner first, and stronger ones if it fails",
-        "Preconditioner, with its keys in parentheses. `jacobi` inverts the diagonal block of each node; `jacobi:block=1` \
-         inverts each diagonal entry. `block-jacobi` computes incomplete factors of each tile, a box of \
-         cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` computes incomplete \
-         factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` computes such factors for each \
-         stage of a Kronecker system, with the same keys. `ras` is restricted additive Schwarz (overlap=D, \
-         parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, solve=auto|random|jacobi|exact, \
-         gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, \
-         strength=T, truncate=N, aggressive=N, border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, \
-         coarsest=N, levels=N, precision=f64|f32). `coarse` is `amg` without smoothing on the finest \
-         level. `lu` computes complete factors (most=N). `none` is the identity. `P+Q` adds two \
-         preconditioners. `P then Q` applies Q to the residual that P leaves. `symmetric(P then Q)` \
-         applies P once more at the end, as `cg` needs. The guide explains all keys.";
+        "Preconditioner, with its keys in parentheses. `jacobi` inverts the diagonal block of each node. \
+         `jacobi:block=B` inverts blocks of B unknowns of a node. `block-jacobi` computes incomplete factors \
+         of each tile, a box of cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` \
+         computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` computes \
+         such factors for each stage of a Kronecker system, with the same keys. `ras` is restricted additive \
+         Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
+         solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid \
+         (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, \
+         border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
+         precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
+         factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
+         the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
+         The guide explains all keys.";
 
     rtol: f64 = Real(tolerance), "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";

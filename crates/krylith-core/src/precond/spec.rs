@@ -222,7 +222,7 @@ impl std::str::FromStr for PrecondSpec {
                     "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
                     "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
                     "stage[:the same keys]",
-                    "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=random|jacobi|exact,gamma=N,fdp=N,\
+                    "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=auto|random|jacobi|exact,gamma=N,fdp=N,\
                      deterministic]",
                     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,border=auto|global|local,\
                      smoother=jacobi|chebyshev|ildu,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
