@@ -44,8 +44,8 @@ pub struct NewtonArgs {
     #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
     pub forcing: Forcing,
     /// Values that the parameter of the problem takes in turn, instead of its key (only cavity has one: re).
-    /// Each solve starts from the solution for the previous value. If it fails, Krylith inserts values between
-    /// the previous value and this one. [default: only the value of the key]
+    /// Each solve starts from the solution for the previous value. If it fails, Krylith inserts values
+    /// between the previous value and this one. [default: only the value of the key]
     #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
     pub continuation: Vec<f64>,
 

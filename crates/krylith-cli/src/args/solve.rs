@@ -31,9 +31,10 @@ pub struct SolveArgs {
     pub system: PathBuf,
 
     /// Right-hand side b: a file (.npy, .mtx, PETSc Vec, MATLAB .mat, text), ones, zeros, or random numbers
-    /// in (−1, 1) from a SEED (0 if it is not given). For N unknowns, an array of shape (N, k) is k right-hand
-    /// sides, solved one after the other with one set-up. For a Kronecker system of s stages, shape (N, s) is
-    /// one right-hand side, where N is the number of rows of M. [default: that of the system, else ones]
+    /// in (−1, 1) from a SEED (0 if it is not given). For N unknowns, an array of shape (N, k) is k
+    /// right-hand sides, solved one after the other with one set-up. For a Kronecker system of s stages,
+    /// shape (N, s) is one right-hand side, where N is the number of rows of M. [default: that of the
+    /// system, else ones]
     #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
         help_heading = "System")]
     pub rhs: Option<Rhs>,
