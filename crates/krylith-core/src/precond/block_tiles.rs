@@ -2,18 +2,19 @@
 //! tile's part of the matrix gets an incomplete factorisation without fill, IC(0) or ILU(0). After Ali,
 //! Onodera, Idomura, Ina and Imamura (2019), §IV-B.
 //!
-//! For a 7-point matrix (5-point and 3-point ones are thin boxes) such a factorisation changes only the
-//! diagonal, because no two neighbours of a cell are neighbours of each other: M = (D̃ + L) D̃⁻¹ (D̃ + U)
-//! with the matrix's own L and U inside the tile, and d̃ᵢ = aᵢᵢ − Σ aᵢⱼ aⱼᵢ / d̃ⱼ over the lower neighbours j
-//! of cell i in its tile. So only four numbers per cell are stored if the values are symmetric, else seven.
+//! A 7-point matrix couples a cell to its six neighbours; 5-point and 3-point matrices are boxes one cell
+//! thick. Without fill the factorisation of such a matrix changes only the diagonal, because no two
+//! neighbours of a cell are neighbours of each other. So M = (D̃ + L) D̃⁻¹ (D̃ + U), where L and U are the
+//! matrix's own triangles inside the tile. Here d̃ᵢ = aᵢᵢ − Σ aᵢⱼ aⱼᵢ / d̃ⱼ over the lower neighbours j of
+//! cell i in its tile. Only four numbers per cell are stored if the values are symmetric, else seven.
 //!
 //! The preconditioner leaves out the entries that couple tiles. A tile never crosses ranks, because tiles are
-//! counted from the corner of a rank's own box. So they are the same on any number of ranks if every box is a
-//! multiple of the tile, and otherwise depend on the partition. Results do not depend on the number of
-//! threads.
+//! counted from the corner of a rank's own box. If every box is a multiple of the tile, the tiles are the
+//! same on any number of ranks. Otherwise they depend on the partition. Results do not depend on the number
+//! of threads.
 //!
-//! Traffic of one application in f64: 48 bytes per cell, 72 with both halves; sums over x and y cost nothing
-//! extra.
+//! One application in f64 moves 48 bytes per cell, or 72 with both triangles. The sums over x and y that a
+//! method requests move nothing extra.
 
 use super::ildu::PivotKind;
 use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
@@ -24,7 +25,7 @@ use crate::{Error, Result};
 /// Relative difference above which mirrored entries of a matrix count as unsymmetric.
 pub(crate) const DIFFERS: f64 = 1e-12;
 
-/// A box of grid cells, x fastest, and the tiles that it is cut into from its first corner.
+/// A box of grid cells, numbered with x fastest, and its tiles, which are counted from the first corner.
 ///
 /// # Examples
 /// ```
@@ -69,14 +70,14 @@ impl Tiling {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TileFactor {
-    /// IC(0): for symmetric values only; one half is stored.
+    /// IC(0), for symmetric values only. One triangle is stored.
     Ic0,
-    /// ILU(0): for any values; both halves are stored.
+    /// ILU(0), for any values. Both triangles are stored.
     Ilu0,
 }
 
 impl TileFactor {
-    /// Returns its name in options.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             TileFactor::Ic0 => "ic0",
@@ -107,13 +108,14 @@ pub enum TileShape {
     Box([usize; 3]),
 }
 
-/// Report of a factorisation; rows are own rows.
+/// Report of a factorisation. Rows are numbered as this rank's own rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(hidden)]
 pub struct TileReport {
-    /// The first row with an entry among own columns that does not belong to a neighbour on the grid.
+    /// The first row that couples its cell to another cell of the box that is not a neighbour on the grid.
     pub off_stencil: Option<usize>,
-    /// The first row whose entries differ from the mirrored ones in its tile, if they had to be symmetric.
+    /// The first row with an entry a_ij in its tile that differs from a_ji, if the values had to be
+    /// symmetric.
     pub unsymmetric: Option<usize>,
     /// The first pivot that cannot be corrected.
     pub bad: Option<(usize, PivotKind)>,
@@ -169,10 +171,10 @@ impl TileReport {
 pub trait TileFactors: Space {
     /// The factors on the device.
     type Tiles;
-    /// Returns the tile that a shape means in a box of these cells.
+    /// Returns the number of cells in x, y and z of a tile of this shape, in a box of these cells.
     ///
     /// # Errors
-    /// A tile that this device does not support; the error lists those that it does.
+    /// A tile that this device does not support; the error lists the supported tiles.
     fn tile(
         &self,
         shape: TileShape,
@@ -181,7 +183,7 @@ pub trait TileFactors: Space {
         precision: Precision,
     ) -> Result<[usize; 3]>;
     /// Factorises every tile's part of one scalar matrix, whose own rows are the cells of the box. If the
-    /// report finds a defect, the factors are unusable.
+    /// report names a defect, the factors are unusable.
     ///
     /// # Errors
     /// As [`tile`](Self::tile); out of device memory.
@@ -192,7 +194,7 @@ pub trait TileFactors: Space {
         factor: TileFactor,
         precision: Precision,
     ) -> Result<(Self::Tiles, TileReport)>;
-    /// Factorises again for new values of that matrix.
+    /// Factorises the matrix again after its values changed.
     ///
     /// # Errors
     /// Errors of the device.
@@ -202,7 +204,7 @@ pub trait TileFactors: Space {
         terms: &Terms,
         values: &TermValues,
     ) -> Result<TileReport>;
-    /// Computes `y ← M⁻¹ x`, with sums if requested.
+    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
     ///
     /// # Errors
     /// Vectors of a wrong length; a rank that has failed.
@@ -280,7 +282,7 @@ impl<S: TileFactors> BlockTiles<S> {
         let made = Self::factorize(space, terms, cells, factor, options);
         let unsymmetric =
             options.factor.is_none() && made.as_ref().is_ok_and(|(_, r)| r.unsymmetric.is_some());
-        // All ranks must store the same halves.
+        // All ranks must use the same factorisation.
         let (tiles, report) = match space.any(unsymmetric)? {
             false => made?,
             true => Self::factorize(space, terms, cells, TileFactor::Ilu0, options)?,
@@ -317,7 +319,7 @@ impl<S: TileFactors> BlockTiles<S> {
         Ok((Self { tiles, tiling, factor, shifted, stored, key: fresh_key() }, report))
     }
 
-    /// Factorises again for new values under the same pattern: those of `terms`, or `values` in their place.
+    /// Factorises again for new values with the same pattern: `values` if given, else those of `terms`.
     /// Nothing is analysed. After an error the factors must not be applied.
     ///
     /// # Errors

@@ -1,30 +1,28 @@
 //! Combinations of two preconditioners: additive, or one after the other.
 //!
-//! * [`Additive`]: y = M₁x + M₂x. Each gets all of x, as subdomains and a coarse level of additive Schwarz
-//!   do.
-//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). The second is applied to the residual of the
-//!   first: I − A M = (I − A M₂)(I − A M₁), so errors are reduced in turn. It costs one more product.
-//! * [`Multiplicative::symmetric`] ends with another step of M₁: I − M A = (I − M₁A)(I − M₂A)(I − M₁A), for
-//!   another M₁ and another product.
+//! * [`Additive`]: y = M₁x + M₂x, like the subdomains and the coarse level of additive Schwarz.
+//! * [`Multiplicative`]: y = M₁x, then y ← y + M₂(x − A y). M₂ is applied to the residual that M₁ leaves: I −
+//!   A M = (I − A M₂)(I − A M₁). This costs one product with A more than the additive form.
+//! * [`Multiplicative::symmetric`] ends with another step of M₁: I − M A = (I − M₁A)(I − M₂A)(I − M₁A). This
+//!   costs another application of M₁ and another product.
 //!
-//! M₁ and M₂ are any linear operators, combinations too, so they nest: `Additive<S, Multiplicative<…>,
-//! Box<dyn …>>`. A combination communicates where its parts do and, if multiplicative, in its one product
-//! with A: one halo exchange.
+//! M₁ and M₂ can be any linear operators. Combinations can be nested: `Additive<S, Multiplicative<…>, Box<dyn
+//! …>>`. A combination communicates where its parts do. Each of its products with A adds a halo exchange.
 //!
-//! If A, M₁ and M₂ are symmetric, then so are the sum and the symmetric multiplicative form; the form of two
-//! steps is not. M₁ does not reduce errors at eigenvalues of M₁A near 2, and with eigenvalues beyond 2 the
-//! symmetric form is indefinite. So M₁ is damped in that form: it is multiplied by a number that brings the
-//! largest eigenvalue, found by power iterations, to 4/3. Subdomains with jumping coefficients come near 2,
-//! and so does point Jacobi.
+//! If A, M₁ and M₂ are symmetric, then the sum and the symmetric form are symmetric, but the form of two
+//! steps is not. M₁ hardly reduces error components whose eigenvalue of M₁A is near 2. With eigenvalues above
+//! 2 the symmetric form is indefinite. So the symmetric form damps M₁: it multiplies M₁ by a number that
+//! brings the largest eigenvalue, found by power iterations, down to 4/3. Eigenvalues near 2 occur for
+//! subdomains with jumping coefficients, and for point Jacobi.
 //!
-//! New values are given to the parts ([`Additive::first_mut`] and so on). An operator that the method uses
+//! To set new values, update the parts ([`Additive::first_mut`] and so on). An operator that the method uses
 //! too can be shared by reference, or by a `RefCell` if it changes between solves.
 //!
-//! Traffic of one application, with N numbers: M₁, M₂ and 3 N; multiplicative, A and 3 N more; symmetric, M₁,
-//! A and 7 N more than that.
+//! Traffic of one application, for vectors of N numbers: that of M₁ and M₂, and 3 N numbers. The
+//! multiplicative form adds A and 3 N. The symmetric form adds M₁, A and 7 N to that.
 //!
-//! A new composition is generic over its parts, makes its workspace once, and joins the keys of its parts
-//! (`joined_key`). Its spelling stands in `precond/spec.rs`.
+//! A new combination is generic over its parts, allocates its workspace once, and computes its key from the
+//! keys of its parts (`joined_key`). `precond/spec.rs` parses and prints its text form.
 
 use crate::operator::{LinearOperator, fresh_key, joined_key};
 use crate::space::{FLAGS, Space};
@@ -32,7 +30,7 @@ use crate::{Result, sweeps};
 use std::cell::RefCell;
 
 sweeps! {
-    /// The vector passes of combinations; algebraic multigrid uses them too.
+    /// The vector passes of combinations, which algebraic multigrid uses too.
     pub const SWEEPS;
     /// y = y + w.
     add: () [w] [y] -> [] { y += w; }
@@ -42,15 +40,15 @@ sweeps! {
     damp: (omega) [x] [y, r] -> [] { y *= omega; r = x - omega * r; }
     /// y = y + ω w.
     add_damped: (omega) [w] [y] -> [] { y += omega * w; }
-    /// (w, z), (w, v).
+    /// The dot products (w, z) and (w, v).
     largest: () [v, w, z] [] -> [wz, wv] { wz += w * z; wv += w * v; }
 }
 
-/// Largest eigenvalue of M₁A without damping.
+/// Largest eigenvalue of M₁A at which M₁ is not damped.
 const LARGEST: f64 = 4.0 / 3.0;
-/// Power iterations. They approach the eigenvalue from below; LARGEST is far enough from 2 to allow for that.
+/// Number of power iterations. They approach the eigenvalue from below, so LARGEST is well below 2.
 const ITERATIONS: usize = 12;
-/// Slots of ω and of the sums.
+/// The slot of ω among the scalars, then the slots of the sums.
 const OMEGA: [usize; 1] = [0];
 const SUMS: [usize; 2] = [1, 2];
 
@@ -149,7 +147,7 @@ pub struct Multiplicative<
     rest: RefCell<S::Vector>,
     correction: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
-    /// The damping ω of M₁ in the symmetric form.
+    /// The damping ω of M₁ in the symmetric form; `None` in the form of two steps.
     back: Option<f64>,
     len: u64,
     key: u64,
@@ -167,8 +165,8 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         Ok(Self { first, second, operator, rest, correction, scalars, back: None, len, key })
     }
 
-    /// Builds M₁, then M₂, then M₁ again, each applied to the residual of the steps before: symmetric if A,
-    /// M₁ and M₂ are. Damps M₁ if eigenvalues of M₁A come near 2. Collective.
+    /// Builds the symmetric form: M₁, then M₂, then M₁ again, each applied to the residual of the steps
+    /// before. It is symmetric if A, M₁ and M₂ are. Damps M₁ if M₁A has an eigenvalue above 4/3. Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -200,7 +198,7 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
         Ok(form)
     }
 
-    /// Builds the symmetric form without damping yet; not collective.
+    /// Builds the symmetric form, whose damping is still to be computed. Not collective.
     pub(crate) fn undamped(space: &S, first: A, second: B, operator: O) -> Result<Self> {
         Ok(Self { back: Some(1.0), ..Self::new(space, first, second, operator)? })
     }

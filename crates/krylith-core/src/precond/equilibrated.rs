@@ -1,17 +1,18 @@
 //! Equilibration as a right preconditioner.
 //!
-//! Let Â = R A C, with R and C diagonal, powers of two (so that scaling rounds nothing), and such that the
-//! largest entry of every row and column of Â is near 1 (Ruiz 2001). With P̂ ≈ Â, the right preconditioner of
-//! A is C P̂⁻¹ R. A C P̂⁻¹ R = R⁻¹ (Â P̂⁻¹) R is similar to Â P̂⁻¹, so the spectrum is that of the
-//! equilibrated matrix. Residuals, and with them tolerances, stay those of A x = b in the unscaled 2-norm.
-//! Without P̂ the preconditioner is C R.
+//! Let Â = R A C, where R and C are diagonal and the largest entry of every row and column of Â is near 1
+//! (Ruiz 2001). The entries of R and C are powers of two, so scaling rounds nothing. Let P̂ be a
+//! preconditioner of Â. Then C P̂⁻¹ R is the right preconditioner of A. A C P̂⁻¹ R = R⁻¹ (Â P̂⁻¹) R is
+//! similar to Â P̂⁻¹, so both have the same spectrum. Residuals and tolerances remain those of A x = b in the
+//! unscaled 2-norm. Without P̂ the preconditioner is C R.
 //!
 //! Limits: a row a million times smaller than the others still contributes only a millionth to the residual.
-//! A right-hand side that is not in the units of its rows (b / row factors of very different sizes) converges
-//! slowly, because R⁻¹ (·) R is then far from normal.
+//! The similarity R⁻¹ (·) R can make the operator far from normal. Convergence is therefore slow if the
+//! entries of b do not scale with their rows, that is, if the sizes of bᵢ rᵢ differ greatly.
 //!
-//! For a Kronecker sum the scalar rows of M and L are scaled, alike for all stages: (I⊗R)(A⊗M + τB⊗L)(I⊗C) =
-//! A⊗(R M C) + τB⊗(R L C). Traffic of one application, with N numbers: P̂ and 6 N.
+//! In a Kronecker sum the scalar rows and columns of M and L are scaled, by the same factors in all stages:
+//! (I⊗R)(A⊗M + τB⊗L)(I⊗C) = A⊗(R M C) + τB⊗(R L C). One application moves P̂ and 6 N numbers, for vectors of
+//! N numbers.
 
 use crate::comm::{Communicator, agree};
 use crate::halo::{to_owners, with_ghosts};
@@ -36,7 +37,8 @@ sweeps! {
     scale_twice: () [c, r, x] [y] -> [] { y = c * (r * x); }
 }
 
-/// Scale factors, powers of two: one per scalar row and one per scalar column of the terms' matrices.
+/// Scale factors, which are powers of two: one per scalar row and one per scalar column of the terms'
+/// matrices.
 ///
 /// # Examples
 /// ```
@@ -59,7 +61,8 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Passes of Ruiz' iteration; each divides by the square root of the current maxima.
+    /// Number of passes of Ruiz' iteration. Each pass divides rows and columns by the square roots of their
+    /// maxima.
     pub(crate) const PASSES: usize = 8;
 
     /// Computes the factors from the largest entries of rows and columns of Σ max|Cₜ| |Aₜ|, on all threads of
@@ -80,7 +83,8 @@ impl Scaling {
                     with_block!(b, raise_row, a, i, weight, [&r[..], &c[..]], row_max, &column_max);
                 }
             });
-            // Owners receive the maxima of other ranks in a column, and send back the factor.
+            // The owner of a column receives the maxima that other ranks found in it, and sends back the
+            // factor.
             let mut column_max = column_max.take();
             if let Some(halo) = &terms.halo {
                 to_owners(comm, halo, b, &mut column_max, f64::max)?;
@@ -104,7 +108,7 @@ impl Scaling {
     pub fn scaled(&self, terms: &Terms) -> Result<Terms<'static>> {
         let b = terms.block();
         let scaled = |a: &Bsr| {
-            // The pattern is shared.
+            // This clone shares the pattern.
             let mut scaled = a.clone();
             for_blocks_mut(a, scaled.values_mut(), &|i, j, block| {
                 with_block!(b, scale_block, block, &self.rows[i * b..], &self.columns[j * b..]);
@@ -117,8 +121,8 @@ impl Scaling {
     }
 }
 
-/// Raises the maxima of block row `i` and its columns to those of weight·|A|, scaled by the current row and
-/// column factors.
+/// Raises the maxima of block row `i` and of its columns to the entries of weight·|A| in that row, scaled by
+/// the current row and column factors.
 #[inline(always)]
 fn raise_row(
     b: usize,
@@ -151,18 +155,18 @@ fn scale_block(b: usize, block: &mut [f64], r: &[f64], c: &[f64]) {
     }
 }
 
-/// Numbers below which a second thread costs more than it saves.
+/// Number of factors below which a second thread costs more time than it saves.
 const FEW: usize = 1 << 14;
 
-/// Divides factors by the square roots of maxima that are positive and finite.
+/// Divides each factor by the square root of its maximum if the maximum is positive and finite.
 fn divide(factors: &mut [f64], maxima: &[f64]) {
     let both = factors.par_iter_mut().zip(maxima).with_min_len(FEW);
     both.filter(|(_, max)| **max > 0.0 && max.is_finite()).for_each(|(factor, max)| *factor /= max.sqrt());
 }
 
 /// Returns the power of two that is nearest to a positive number on a logarithmic scale. Its exponent is
-/// limited so that products of two factors and an entry stay finite. Computed from the bits of the number, so
-/// that every device finds the same.
+/// limited so that products of two factors and an entry stay finite. It is computed from the bits of the
+/// number, so that every device gets the same result.
 fn power_of_two(v: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     let above = v.to_bits() & FRACTION >= std::f64::consts::SQRT_2.to_bits() & FRACTION;
@@ -260,7 +264,7 @@ impl<S: Space> Equilibrated<S> {
 }
 
 impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
-    /// Uploads the factors; each serves all stages of its row.
+    /// Uploads the factors. Each factor scales all stages of its row.
     ///
     /// # Errors
     /// Fewer columns than rows; factors that do not divide the length of a vector.
@@ -315,7 +319,7 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
     }
     fn bytes(&self) -> u64 {
-        // R, x, C and y, and the vector between them.
+        // R, x, C and y; the intermediate vector is written and read.
         let vectors = if self.inner.is_some() { 6 } else { 4 };
         8 * vectors * self.len as u64 + self.inner.as_ref().map_or(0, |p| p.bytes())
     }

@@ -2,8 +2,9 @@
 
 use super::{PivotKind, TINY_PIVOT};
 
-/// Gauss–Jordan elimination with row pivoting of a row-major `a` of order `m`, whose rows are scaled to
-/// entries of at most 1. `inverse` holds the scaled identity before, and the inverse after. Overwrites `a`.
+/// Inverts a row-major matrix `a` of order `m` by Gauss–Jordan elimination with row pivoting. The caller has
+/// scaled the rows of `a` to entries of at most 1. `inverse` holds the identity with the same row scaling
+/// before, and the inverse after. Overwrites `a`.
 #[inline(always)]
 pub(crate) fn eliminate(m: usize, a: &mut [f64], inverse: &mut [f64]) -> Result<(), PivotKind> {
     for c in 0..m {

@@ -1,7 +1,8 @@
 //! Point-block Jacobi: the inverse of every diagonal block.
 //!
 //! For a Kronecker operator the block of a node couples all its components and stages: its order is b·s.
-//! Point Jacobi is the case of 1×1 blocks. Traffic of one application: (b·s)² numbers per node, x and y once.
+//! Point Jacobi is the case of 1×1 blocks. One application reads (b·s)² numbers per node, reads x once and
+//! writes y once.
 
 use super::invert::eliminate;
 use crate::matrix::Bsr;
@@ -43,7 +44,8 @@ pub trait BlockDiagonal: Space {
     fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
     /// Returns the bytes that one application must move.
     fn blocks_bytes(blocks: &Self::Blocks) -> u64;
-    /// Computes and inverts the diagonal blocks of a sum of terms on the device; `None` if the host has to.
+    /// Computes and inverts the diagonal blocks of a sum of terms on the device; `None` if the host must do
+    /// it.
     ///
     /// # Errors
     /// A missing, zero or singular diagonal block, with its row.
@@ -51,8 +53,9 @@ pub trait BlockDiagonal: Space {
         let _ = (terms, precision);
         Ok(None)
     }
-    /// Does the same for new values, in blocks that [`invert_diagonal`](Self::invert_diagonal) made. After an
-    /// error the blocks are unchanged. False if the host has to.
+    /// Computes and inverts the blocks again for new values, in blocks that
+    /// [`invert_diagonal`](Self::invert_diagonal) returned. Returns false if the host must do it. After an
+    /// error the blocks are unchanged.
     ///
     /// # Errors
     /// As [`invert_diagonal`](Self::invert_diagonal).
@@ -62,7 +65,7 @@ pub trait BlockDiagonal: Space {
     }
 }
 
-/// y = D⁻¹x with D the diagonal blocks of an operator.
+/// The preconditioner y = D⁻¹x, where D consists of the diagonal blocks of an operator.
 ///
 /// # Examples
 /// ```
@@ -80,7 +83,7 @@ pub trait BlockDiagonal: Space {
 pub struct BlockJacobi<S: BlockDiagonal> {
     blocks: S::Blocks,
     diagonals: Vec<Diagonal>,
-    /// Scratch of the host, for devices that do not invert: values copied from a GPU, inverses, one block.
+    /// Scratch for values copied from a GPU. Like `inverse` and `work`, it is used only if the host inverts.
     scratch: [Vec<f64>; 2],
     inverse: Vec<f64>,
     work: Vec<f64>,
@@ -90,13 +93,13 @@ pub struct BlockJacobi<S: BlockDiagonal> {
 
 /// Positions of the diagonal blocks of one term.
 struct Diagonal {
-    /// Number of numbers in the term's matrix.
+    /// Number of stored numbers in the term's matrix.
     numbers: usize,
-    /// Block row → number of its diagonal block, or [`NONE`]; empty if the device has that.
+    /// For each block row the position of its diagonal block, or [`NONE`]. It is empty if the device inverts.
     blocks: Vec<usize>,
 }
 
-/// "No diagonal block in this row."
+/// Marks a row without a diagonal block.
 const NONE: usize = usize::MAX;
 
 impl<S: BlockDiagonal> BlockJacobi<S> {
@@ -253,7 +256,8 @@ fn invert_entries(diagonals: &[Diagonal], terms: &HostTerms, inverse: &mut [f64]
 
 /// Inverts a row-major matrix by Gauss–Jordan elimination with row pivoting; returns false if it is singular.
 ///
-/// Rows are first scaled by their largest entry, so that a block of small numbers does not count as singular.
+/// Rows are first scaled by their largest entry, so that a block is not taken for singular because its
+/// numbers are small.
 pub fn invert_block(n: usize, a: &mut [f64], inverse: &mut [f64]) -> bool {
     inverse.fill(0.0);
     for r in 0..n {

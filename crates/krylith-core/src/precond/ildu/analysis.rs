@@ -1,9 +1,9 @@
-//! The analysis of one subdomain: the union of its terms' patterns, the order of elimination, fill and
-//! levels.
+//! The analysis of one subdomain: the union of the terms' patterns inside it, the order of elimination, the
+//! fill and the levels.
 //!
-//! Every pass reads a subdomain's rows once, in memory that a thread reuses for all its subdomains. The first
-//! pass counts the entries inside the subdomain, the second gathers them with their levels, and the last
-//! writes them by level directly to their place in the plan.
+//! The analysis makes three passes over a subdomain's rows. The first pass counts the entries inside the
+//! subdomain. The second gathers them and computes the levels. The third writes them by level into the plan.
+//! A thread reuses the same scratch memory for all its subdomains.
 
 use super::fill::{NONE, Pattern};
 use super::order;
@@ -20,7 +20,8 @@ pub(super) struct Analysis<'a> {
     /// The different patterns of the terms.
     matrices: Vec<&'a Bsr>,
     subdomains: &'a Subdomains,
-    /// The subdomain of each own row in the upper 32 bits, and its position there in the lower ones.
+    /// For each own row its subdomain in the upper 32 bits, and its position in that subdomain in the lower
+    /// 32 bits.
     home: Vec<AtomicU64>,
     fill: usize,
     allowance: Allowance,
@@ -29,27 +30,27 @@ pub(super) struct Analysis<'a> {
 /// Counts for the union of a subdomain's patterns, without fill.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Count {
-    /// Entries inside the subdomain, with every diagonal one.
+    /// Number of entries inside the subdomain; every diagonal entry counts, stored or not.
     pub entries: usize,
-    /// Stored blocks that couple to other subdomains.
+    /// Number of stored blocks that couple to other subdomains.
     pub dropped: usize,
-    /// Stored blocks.
+    /// Number of stored blocks in the subdomain's rows.
     pub stored: usize,
 }
 
-/// The slices of the plan that one subdomain's part is written to.
+/// The slices of the plan into which the part of one subdomain is written.
 pub(super) struct Places<'a> {
     pub rows: &'a mut [u32],
     /// The end of each row.
     pub row_ptr: &'a mut [usize],
     pub diagonal: &'a mut [usize],
     pub columns: &'a mut [u32],
-    /// A slice for each term.
+    /// One slice for each term.
     pub sources: Vec<&'a mut [u32]>,
 }
 
 impl<'a> Places<'a> {
-    /// Splits the slices for this many rows and entries off the front.
+    /// Splits off the front of every slice: the parts for this many rows and entries.
     pub fn split_off(&mut self, rows: usize, entries: usize) -> Places<'a> {
         fn take<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
             from.split_off_mut(..count).expect("the slices hold all counted entries")
@@ -68,12 +69,12 @@ impl<'a> Places<'a> {
 #[derive(Default)]
 pub(super) struct Found {
     pattern: Pattern,
-    /// For each pattern, the block of each entry of the union. Empty if there is only one pattern, whose
-    /// blocks `pattern.from` already lists.
+    /// For each pattern, the number of the block at each entry of the union. It is empty if there is only one
+    /// pattern, because `pattern.from` then lists the blocks.
     sources: Vec<Vec<u32>>,
-    /// The order of elimination; empty for the natural one.
+    /// The order of elimination; empty for the natural order.
     order: Vec<u32>,
-    /// Rows in the order of elimination, by level.
+    /// Positions in the order of elimination, sorted by level.
     by_level: Vec<u32>,
     /// The beginning of each level.
     pub levels: Vec<u32>,
@@ -85,7 +86,7 @@ pub(super) struct Scratch {
     pub found: Found,
     level: Vec<u32>,
     diagonal: Vec<usize>,
-    /// Row in the order of elimination → position.
+    /// For each position in the order of elimination, the position in the plan.
     pub place: Vec<u32>,
 }
 
@@ -171,7 +172,7 @@ impl<'a> Analysis<'a> {
         Ok(())
     }
 
-    /// Gathers the entries of one matrix inside subdomain `p`, and adds missing diagonal ones.
+    /// Gathers the entries of one matrix inside subdomain `p`, and adds missing diagonal entries.
     fn inside(&self, a: &Bsr, p: usize, scratch: &mut Scratch) {
         let (pattern, diagonal) = (&mut scratch.found.pattern, &mut scratch.diagonal);
         let (row_ptr, col) = (a.row_ptr(), a.col());
@@ -189,7 +190,7 @@ impl<'a> Analysis<'a> {
             let range = row_ptr[i as usize]..row_ptr[i as usize + 1];
             for (e, &j) in (range.start as u32..).zip(&col[range]) {
                 let local = self.local(p, j);
-                // Written in any case; incrementing `at` keeps the entry.
+                // The entry is always written, without a branch. It is kept only if `at` is incremented.
                 pattern.col[at] = local.unwrap_or(0);
                 pattern.from[at] = e;
                 at += usize::from(local.is_some());
@@ -209,7 +210,7 @@ impl<'a> Analysis<'a> {
         pattern.from.truncate(at);
     }
 
-    /// Does the same for the union of several patterns.
+    /// Does the same as [`inside`](Self::inside) for the union of several patterns.
     fn union(&self, p: usize, scratch: &mut Scratch) -> Count {
         let Scratch { found: Found { pattern, sources, .. }, diagonal, .. } = scratch;
         sources.resize(self.matrices.len(), Vec::new());
@@ -229,7 +230,7 @@ impl<'a> Analysis<'a> {
                 pattern.col.push(k as u32);
                 sources.iter_mut().for_each(|s| s.push(NONE));
             };
-            // The lowest remaining column of any term.
+            // j is the lowest remaining column of any term.
             while let Some(j) = next.iter().zip(&self.matrices).filter_map(left).min() {
                 count.stored += 1;
                 let local = self.local(p, j);
@@ -305,8 +306,8 @@ impl<'a> Analysis<'a> {
             row_ptr[position] = first + end;
             at = end;
         }
-        // Converts entries of the union to blocks of each matrix; terms that share a pattern share those
-        // blocks.
+        // Converts numbers of entries of the union to numbers of blocks of each matrix. Terms that share a
+        // pattern share these numbers.
         let (one, others) = to_sources.split_at_mut(1);
         for (t, other) in others.iter_mut().enumerate() {
             if several {

@@ -1,15 +1,15 @@
-//! Patterns of one subdomain: union of the terms, permutation, and the fill of ILU(k).
+//! The pattern of one subdomain: its permutation, its levels, and the fill of ILU(k).
 
 use crate::Result;
 use crate::interrupt::Allowance;
 
-/// Operations between two checks of the limits: about a millisecond.
+/// Number of operations between two checks of the limits, which take about a millisecond.
 const LOOK: u64 = 1 << 18;
 
 /// Marks fill: an entry that the matrix does not have.
 pub(in crate::precond) const NONE: u32 = u32::MAX;
 
-/// A square pattern in compressed rows; columns ascend, and every diagonal entry is there.
+/// A square pattern in compressed rows. Columns ascend in each row, and every diagonal entry is present.
 #[derive(Default)]
 pub(in crate::precond) struct Pattern {
     pub row_ptr: Vec<usize>,
@@ -50,7 +50,7 @@ impl Pattern {
         (ptr, neighbours)
     }
 
-    /// Returns the same entries with row and column `order[k]` renumbered to k.
+    /// Returns the pattern with row and column `order[k]` renumbered to k.
     pub fn permuted(&self, order: &[u32]) -> Self {
         let mut place = vec![0u32; order.len()];
         order.iter().enumerate().for_each(|(k, &i)| place[i as usize] = k as u32);
@@ -73,9 +73,9 @@ impl Pattern {
         out
     }
 
-    /// Returns the pattern of ILU(k) in this order. Entry (i, j) is kept if its level of fill is at most `k`;
-    /// entries of the matrix have level 0, and lev(i, j) = min over pivots p of lev(i, p) + lev(p, j) + 1
-    /// (Saad 2003, Alg. 10.5).
+    /// Returns the pattern of ILU(k) for elimination in the order of the rows. Entry (i, j) is kept if its
+    /// level of fill is at most `k`; entries of the matrix have level 0, and lev(i, j) = min over pivots p of
+    /// lev(i, p) + lev(p, j) + 1 (Saad 2003, Alg. 10.5).
     ///
     /// # Errors
     /// This thread's limits are reached, or its bound on operations is exceeded.
@@ -84,7 +84,7 @@ impl Pattern {
         let mut out = Self { row_ptr: vec![0], col: Vec::new(), from: Vec::new() };
         let mut levels: Vec<u32> = Vec::new();
         let mut diagonal = vec![0usize; n];
-        // Row i as a linked list of ascending columns, with the level and origin of each.
+        // Row i is a linked list of ascending columns, with the level and the origin of each entry.
         const END: u32 = u32::MAX;
         let (mut next, mut level, mut from) = (vec![END; n + 1], vec![u32::MAX; n], vec![NONE; n]);
         let mut operations = 0;
@@ -104,8 +104,8 @@ impl Pattern {
             next[last] = END;
             let mut p = next[head];
             while (p as usize) < i {
-                // The columns of row p after its diagonal ascend, so one pass along the list inserts them
-                // all.
+                // The columns of row p after its diagonal ascend, so one pass along the list inserts all of
+                // them.
                 let mut at = p as usize;
                 let pivot = p as usize;
                 operations += 1 + (out.row_ptr[pivot + 1] - diagonal[pivot]) as u64;
@@ -146,7 +146,7 @@ impl Pattern {
         Ok(out)
     }
 
-    /// Returns the diagonal entry of row `i`.
+    /// Returns the position of the diagonal entry of row `i`.
     pub fn diagonal(&self, i: usize) -> usize {
         self.row_ptr[i] + self.row(i).partition_point(|&j| (j as usize) < i)
     }
@@ -172,7 +172,7 @@ impl Pattern {
         width
     }
 
-    /// Returns only the levels.
+    /// Returns the level of each row, as [`levels_into`](Self::levels_into) computes it.
     pub fn levels(&self) -> Vec<u32> {
         let diagonal: Vec<usize> = (0..self.len()).map(|i| self.diagonal(i)).collect();
         let mut levels = Vec::new();

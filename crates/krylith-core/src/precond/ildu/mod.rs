@@ -7,15 +7,15 @@
 //! of any order b·s.
 //!
 //! [`Subdomains`] lists the rows of each subdomain. A device that implements [`SubdomainFactors`] analyses
-//! their patterns (into its own plan, or the host's [`Plan`]), computes factors and applies them. Results do
-//! not depend on how many threads or ranks share the subdomains, because each is computed alone and in a
-//! fixed order.
+//! their patterns, computes factors and applies them. The analysis fills the host's [`Plan`], or a plan of
+//! the device's own. Results do not depend on the number of threads or ranks, because each subdomain is
+//! computed alone and in a fixed order.
 //!
-//! Traffic of one application: every factor and its column once, x and y once.
+//! One application reads every entry of the factors and its column once, reads x once and writes y once.
 //!
-//! The local number of a row is its place in level order. So a device needs no permutation inside a
-//! subdomain, and a level is a range of rows. Both triangles have the same levels, because these come from
-//! the symmetrized pattern with its fill.
+//! Rows of a subdomain are numbered by level. So a device needs no permutation inside a subdomain, and a
+//! level is a range of rows. Both triangles have the same levels, because levels are computed from the
+//! symmetrized pattern with its fill.
 
 mod analysis;
 pub(super) mod fill;
@@ -46,16 +46,17 @@ pub const TINY_PIVOT: f64 = 1e-14;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PivotKind {
-    /// Zero, or a block that is exactly singular.
+    /// The pivot is zero, or a block that is exactly singular.
     Zero,
-    /// Below [`TINY_PIVOT`] times the largest entry of its row in the subdomain's part of the matrix.
+    /// The pivot is below [`TINY_PIVOT`] times the largest entry of its row in the subdomain's part of the
+    /// matrix.
     Tiny,
-    /// NaN or infinite, or with an inverse that is.
+    /// The pivot or its inverse is NaN or infinite.
     NotFinite,
 }
 
 impl PivotKind {
-    /// Returns its name in messages.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             PivotKind::Zero => "zero",
@@ -84,7 +85,7 @@ impl Pivots {
         self.first = Some(self.first.map_or((row, kind), |first| first.min((row, kind))));
     }
 
-    /// Returns the combination of both, in any order.
+    /// Returns the statistics of both together. The order does not matter.
     pub fn with(self, other: Self) -> Self {
         let first = match (self.first, other.first) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -94,8 +95,8 @@ impl Pivots {
     }
 }
 
-/// Positions of a vector on which factors work: component r of block row i of order m is number (i·m +
-/// r)·step + offset.
+/// Positions in a vector that factors read and write. Component r of block row i, for blocks of order m, is
+/// number (i·m + r)·step + offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Stride {
@@ -106,10 +107,10 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Every number: for vectors of m numbers per block row.
+    /// All numbers of a vector, which has m numbers per block row.
     pub const ALL: Self = Self { offset: 0, step: 1 };
 
-    /// Stage k of s, in vectors of b·s numbers per block row, stages fastest.
+    /// Returns the positions of stage k of s, in vectors of b·s numbers per block row, with stages fastest.
     pub fn stage(k: usize, s: usize) -> Self {
         assert!(k < s, "stage {k} of {s}");
         Self { offset: k, step: s }
@@ -130,7 +131,7 @@ impl Stride {
 /// }
 /// ```
 pub trait SubdomainFactors: Space {
-    /// All data of the factors of all subdomains that do not depend on values, in this device's form.
+    /// The data of the factors of all subdomains that do not depend on values, in this device's form.
     type Plan;
     /// Factors on the device, with the workspace for computing them.
     type Factors;
@@ -147,17 +148,18 @@ pub trait SubdomainFactors: Space {
     fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<Self::Plan>>;
     /// Returns the outline of a plan.
     fn outline(plan: &Self::Plan) -> Outline;
-    /// Returns the most block rows of a subdomain that this device supports, for blocks of a given order.
+    /// Returns the largest number of block rows in a subdomain that this device supports, for blocks of this
+    /// order.
     fn most_rows(&self, order: usize) -> usize;
-    /// Allocates the factors of a plan; no values yet.
+    /// Allocates the factors of a plan, without computing values.
     fn prepare_factors(&self, plan: &Arc<Self::Plan>, precision: Precision) -> Result<Self::Factors>;
     /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a
     /// block is Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is in f64 whatever the precision. Analyses and allocates
     /// nothing.
     ///
-    /// A pivot that cannot be inverted is counted, and its row and column are left out of the rest of the
-    /// factorisation. With `shift`, such a pivot first gets shift times the largest entry of its row added to
-    /// its diagonal.
+    /// With `shift`, a pivot that cannot be inverted gets shift times the largest entry of its row added to
+    /// its diagonal. A pivot that still cannot be inverted is counted, and its row and column are left out of
+    /// the rest of the factorisation.
     ///
     /// The caller has checked the values with [`Outline::check`].
     fn factorize(
@@ -167,7 +169,8 @@ pub trait SubdomainFactors: Space {
         shift: Option<f64>,
     ) -> Result<Pivots>;
     /// Computes `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, on the positions `at` of both vectors.
-    /// They have `at.step` numbers for each one of the factors; the other numbers of y do not change.
+    /// Both vectors are `at.step` times as long as the factors have rows. The other numbers of y do not
+    /// change.
     fn solve_factors(
         &self,
         factors: &Self::Factors,
@@ -235,7 +238,7 @@ impl<S: SubdomainFactors> Ildu<S> {
         Self::with_plan(space, terms, space.analyse(terms, subdomains, options.fill)?, options)
     }
 
-    /// Factorises on a plan that was made for terms of this pattern; the fill is that of the plan, not
+    /// Factorises with a plan that was made for terms of this pattern. The plan determines the fill, not
     /// `options.fill`.
     ///
     /// # Errors
@@ -279,16 +282,16 @@ impl<S: SubdomainFactors> Ildu<S> {
         Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
     }
 
-    /// Does the same as [`apply`](LinearOperator::apply) on a part of longer vectors; the rest of y does not
-    /// change.
+    /// Does the same as [`apply`](LinearOperator::apply) on the positions `at` of longer vectors. The rest of
+    /// y does not change.
     ///
     /// # Errors
-    /// Vectors that do not have `at.step` times the rows of the factors.
+    /// Vectors that are not `at.step` times as long as the factors have rows.
     pub fn apply_at(&self, space: &S, at: Stride, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         space.solve_factors(&self.factors, at, x, y)
     }
 
-    /// Returns the patterns and the order of the factors.
+    /// Returns the plan: the patterns and the order of elimination.
     pub fn plan(&self) -> &S::Plan {
         &self.plan
     }

@@ -1,36 +1,35 @@
 //! The order in which a subdomain's rows are eliminated.
 //!
-//! Incomplete factors depend on this order. The natural order, ascending own numbers, is kept if it is good:
-//! for grids and meshes numbered along a direction, rows wait for few others and the factors are close to
-//! those of a direct method. A numbering without locality costs a quarter to seven tenths more iterations
-//! (shuffled 64³ Laplacian, subdomains of 512 rows and whole). One that winds through the subdomain puts
-//! every row on its own level. In these cases the reverse Cuthill–McKee order is better. Colourings would
-//! have even fewer levels, but far worse factors.
+//! Incomplete factors depend on this order. The natural order (rows by ascending number) is kept if it is
+//! good. It is good for grids and meshes numbered along a direction: there are few levels, and the factors
+//! are accurate. A numbering without locality costs more iterations. A shuffled 64³ Laplacian takes a quarter
+//! more in subdomains of 512 rows, and seven tenths more as one subdomain. A numbering that winds through the
+//! subdomain puts every row on its own level. In these cases the reverse Cuthill–McKee order is better.
+//! Colourings would have even fewer levels, but far worse factors.
 //!
 //! # The rule
 //!
-//! For n rows, E entries off the diagonal, and the natural order's profile P and number of levels L, all for
-//! the pattern without fill and in integers:
+//! Let n be the number of rows, E the number of entries off the diagonal, P the profile of the natural order
+//! and L its number of levels. All belong to the pattern without fill, and the rule uses integer arithmetic:
 //!
 //! 1. With fewer than 8 rows the natural order is kept.
 //! 2. The order is suspect by its profile if 6 P > n². Boxes numbered along an axis have P ≤ n²/8, shuffled
 //!    rows n²/4 (two neighbours each) to n²/2 (very many).
-//! 3. The order is suspect by its levels if L³ > 64 n and L n > 2 d · max(n, E − 5 n). Here d is the number
-//!    of rows on the longest of the shortest paths from the lowest row of the last level, found by one
-//!    breadth-first search. Rows numbered along a direction have d levels in a 5-point or 7-point grid and
-//!    less than 2 d in a triangular one; no breadth-first order from that row has fewer than d. Rows of many
-//!    neighbours need more levels in any order, so d counts more if E/n is above 6.
-//! 4. An order that is not suspect is kept, and no other is tried. For a suspect one the reverse
-//!    Cuthill–McKee order is computed, and used if it has less than half the profile or less than half the
-//!    levels.
+//! 3. The order is suspect by its levels if L³ > 64 n and L n > 2 d · max(n, E − 5 n). Here d is the depth of
+//!    a breadth-first search from the lowest row of the last level, in rows. Rows numbered along a direction
+//!    have d levels in a 5-point or 7-point grid, and fewer than 2 d in a triangular grid. No breadth-first
+//!    order from that row has fewer than d levels. Rows with many neighbours need more levels in any order,
+//!    so the bound grows if E/n is above 6.
+//! 4. An order that is not suspect is kept, and no other order is tried. If it is suspect, the reverse
+//!    Cuthill–McKee order is computed. It is used if it halves the profile or the number of levels.
 
 use super::fill::Pattern;
 
-/// Returns the order of elimination, or `None` for the natural one. `levels` are those of the natural order;
-/// no entry is farther than `width` from the diagonal.
+/// Returns the order of elimination, or `None` for the natural order. `levels` belong to the natural order,
+/// and no entry is farther than `width` from the diagonal.
 pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
     let n = pattern.len();
-    // Too few rows for the order to matter.
+    // There are too few rows for the order to matter.
     if n < 8 {
         return None;
     }
@@ -49,7 +48,7 @@ pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<
     better.then_some(order)
 }
 
-/// Returns true if another order is worth a try: points 2 and 3 of the rule.
+/// Returns true if the natural order is suspect: points 2 and 3 of the rule.
 fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> bool {
     let (n, l) = (pattern.len() as u128, count as u128);
     let entries = pattern.col.len() as u128 - n;
@@ -60,7 +59,7 @@ fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> b
         && l * n > 2 * depth(pattern, levels, count) as u128 * n.max(entries.saturating_sub(5 * n))
 }
 
-/// Returns the number of rows on the longest of the shortest paths from the lowest row of the last level.
+/// Returns d: the depth of a breadth-first search from the lowest row of the last level.
 fn depth(pattern: &Pattern, levels: &[u32], count: usize) -> usize {
     let start = levels.iter().position(|&l| l as usize + 1 == count).expect("the last level has rows");
     let (ptr, neighbours) = pattern.neighbours();
@@ -101,8 +100,8 @@ fn profile(pattern: &Pattern) -> usize {
     first.iter().enumerate().map(|(i, first)| i - first).sum()
 }
 
-/// Returns the reverse Cuthill–McKee order: breadth-first from a node far from others, neighbours by degree,
-/// component by component, and then reversed (George and Liu 1981).
+/// Returns the reverse Cuthill–McKee order (George and Liu 1981). In each connected component a breadth-first
+/// search starts far from the other rows and visits neighbours by degree. Then the order is reversed.
 pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     let n = pattern.len();
     let (ptr, mut neighbours) = pattern.neighbours();
@@ -118,8 +117,8 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
             continue;
         }
         let (begin, mut start) = (order.len(), root);
-        // The last node of a search is far from its start: the second search starts there, and so does the
-        // third, whose order is kept.
+        // The last node of a search is far from its start. So the second and third searches start at the last
+        // node of the search before, and the order of the third is kept.
         for mark in 1..=DONE {
             order.truncate(begin);
             order.push(start);
@@ -142,12 +141,13 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     order
 }
 
-/// Sorts rows by level, keeping their order within each, and returns where each level begins.
+/// Writes the rows to `order`, sorted by level and in their old order within each level. Writes the beginning
+/// of each level to `begin`.
 pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32>) {
     let count = level_count(levels);
     begin.clear();
     begin.resize(count + 1, 0);
-    // The position of a level's next row is stored one slot further on; it ends up as the level's end.
+    // Slot l + 1 holds the position of the next row of level l, so that it ends up as the end of level l.
     levels.iter().filter(|&&l| (l as usize) + 1 < count).for_each(|&l| begin[l as usize + 2] += 1);
     (2..=count).for_each(|l| begin[l] += begin[l - 1]);
     order.resize(levels.len(), 0);
@@ -163,8 +163,8 @@ pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32
 mod tests {
     use super::*;
 
-    /// Returns the pattern of a grid's couplings to neighbours by `offsets`, where point i has the number
-    /// `name(i)`.
+    /// Returns the pattern of a grid whose points are coupled to the neighbours at `offsets`. Point i has the
+    /// number `name(i)`.
     fn grid(n: [usize; 3], offsets: &[[isize; 3]], name: impl Fn([usize; 3]) -> usize) -> Pattern {
         let at = |i: usize| [i % n[0], i / n[0] % n[1], i / (n[0] * n[1])];
         let total = n.iter().product();

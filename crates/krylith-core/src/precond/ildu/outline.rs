@@ -1,4 +1,4 @@
-//! The outline of subdomain factors: counts that are known without their arrays, which may be on a device.
+//! The outline of subdomain factors: counts that the host knows even if the arrays are on a device.
 
 use super::Plan;
 use crate::Result;
@@ -36,7 +36,7 @@ pub struct Outline {
     pub entries: usize,
     /// Number of stored blocks in the union of the terms' patterns, ghost columns included.
     pub stored: usize,
-    /// Number of those blocks that couple subdomains and are left out.
+    /// Number of these stored blocks that couple subdomains and are left out.
     pub dropped: usize,
     /// Number of stored blocks of each term's matrix.
     pub blocks: Vec<usize>,
@@ -48,13 +48,14 @@ impl Outline {
         if self.stored > 0 { self.entries as f64 / self.stored as f64 } else { 1.0 }
     }
 
-    /// Rejects values of another shape than those of the terms that the plan was made for.
+    /// Rejects values whose shape differs from that of the terms that the plan was made for.
     ///
     /// # Errors
-    /// Another order of blocks, number of terms, or number of stored blocks.
+    /// A different order of blocks, number of terms, or number of stored blocks.
     pub fn check(&self, values: &TermValues) -> Result<()> {
         let (stages, block) = (values.stages(), self.block(values));
-        // If the stages do not divide the order, there is no block size, and no number of values fits.
+        // If the number of stages does not divide the order, there is no block size. `usize::MAX` then
+        // matches no number of values.
         let size = if block * stages == self.order { block * block } else { usize::MAX };
         values.check(stages, self.blocks.iter().map(|&blocks| blocks.saturating_mul(size)))
     }

@@ -11,11 +11,12 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// All data of the factors of all subdomains that do not depend on values.
+/// The data of the factors of all subdomains that do not depend on values.
 ///
-/// Inside a subdomain rows are numbered by level: the local numbers, called positions here, are consecutive
-/// in each level. Levels come from the symmetrised pattern with its fill, so the same levels serve L and U.
-/// Elimination by position equals elimination in the chosen order, because coupled rows keep that order.
+/// Inside a subdomain rows are numbered by level. These local numbers, called positions here, are consecutive
+/// in each level. Levels are computed from the symmetrised pattern with its fill, so L and U have the same
+/// levels. Elimination by position gives the same factors as elimination in the chosen order, because coupled
+/// rows keep that order.
 ///
 /// # Examples
 /// One plan for many matrices of the same pattern:
@@ -37,7 +38,7 @@ use std::ops::Range;
 pub struct Plan {
     /// Order of a block, b·s.
     pub order: usize,
-    /// Own block rows.
+    /// Number of own block rows.
     pub block_rows: usize,
     /// Subdomain p holds positions `ptr[p]..ptr[p + 1]`.
     pub ptr: Vec<usize>,
@@ -48,14 +49,16 @@ pub struct Plan {
     /// First position of each level, relative to the subdomain's first position. A level ends where the next
     /// begins, and the last one with its subdomain.
     pub levels: Vec<u32>,
-    /// Position → entries; `block_rows + 1` long.
+    /// First entry of the row at each position, and the number of entries at the end: `block_rows + 1`
+    /// numbers.
     pub row_ptr: Vec<usize>,
-    /// Column of each entry as a position relative to its subdomain's first; ascending in a row, with the
-    /// diagonal.
+    /// Column of each entry, as a position relative to the subdomain's first. Columns ascend in a row, and
+    /// the diagonal is always present.
     pub columns: Vec<u32>,
-    /// Position → its diagonal entry.
+    /// Diagonal entry of the row at each position.
     pub diagonal: Vec<usize>,
-    /// For each term: entry → number of its block in that matrix's values, or `u32::MAX` if it has none.
+    /// For each term and each entry, the number of the block in that term's matrix, or `u32::MAX` if the
+    /// matrix has none there.
     pub sources: Vec<Vec<u32>>,
     /// Number of stored blocks in the union of the patterns that couple subdomains, ghost columns included.
     pub dropped: usize,
@@ -67,10 +70,10 @@ pub struct Plan {
     pub(crate) patterns: Vec<SharedPattern>,
 }
 
-/// Block rows that one task analyses, if its subdomains allow.
+/// Number of block rows that one task analyses, unless a single subdomain is larger.
 const TASK: usize = 16384;
 
-/// One task's part of a plan: the counts, and the fill, which must be computed in order to be counted.
+/// One task's part of a plan: the counts, and the fill, because fill can be counted only by computing it.
 struct Task {
     subdomains: Range<usize>,
     counts: Vec<Count>,
@@ -119,7 +122,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Rejects terms and subdomains that no plan can be made of: see [`new`](Self::new).
+    /// Rejects terms and subdomains for which there is no plan; see [`new`](Self::new).
     pub(crate) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
         let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
         check_count(terms.terms.len())?;
@@ -147,7 +150,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Analyses the subdomains that were only counted so far, and writes all parts to their places.
+    /// Analyses the subdomains that were only counted so far, and writes all parts into the plan.
     fn write(&mut self, analysis: &Analysis, tasks: Vec<Task>) -> Result<()> {
         let mut rest = Places {
             rows: &mut self.rows,
@@ -164,7 +167,7 @@ impl Plan {
             shares.push((first, rest.split_off(rows, entries), task));
             first += entries;
         }
-        // Levels are few, so they are counted only when they are found.
+        // Levels are few, so they are collected per task and joined afterwards.
         let levels: Vec<(Vec<u32>, Vec<u32>)> = shares
             .into_par_iter()
             .map_init(Scratch::default, |scratch, (mut first, mut places, task)| {

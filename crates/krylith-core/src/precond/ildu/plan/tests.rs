@@ -1,4 +1,4 @@
-//! Plans against their specification, entry by entry.
+//! Tests that compare plans with their specification, entry by entry.
 
 use super::*;
 use crate::matrix::{Bsr, Dense};
@@ -14,7 +14,8 @@ impl Random {
     }
 }
 
-/// A matrix of 1×1 blocks with about `width` entries a row near the diagonal; few have the diagonal one.
+/// Returns a matrix of 1×1 blocks with about `width` entries a row near the diagonal. Few rows have a
+/// diagonal entry.
 fn matrix(rng: &mut Random, n: usize, width: usize) -> Bsr {
     let (mut row_ptr, mut col) = (vec![0], Vec::new());
     for i in 0..n {
