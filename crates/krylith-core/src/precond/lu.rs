@@ -1,12 +1,13 @@
 //! Sparse direct factors: Q A Qᵀ = L Lᵀ if A is symmetric and positive definite, L B Lᵀ if it is symmetric,
 //! else P A Q = L U with partial pivoting.
 //!
-//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), symmetric systems by AMD (Amestoy,
-//! Davis and Duff 1996). The factors are computed by the crate `faer` on one thread, so that they are the
-//! same on any number of threads. Fill is bounded before anything is factorised: for L Lᵀ it is known, for L
-//! U it is at most that of a QR factorisation (George and Ng 1987), which may be several times the actual
-//! fill. Rows and columns with many entries form a border around the factors of the rest. Iterations of a
-//! Krylov method refine the rounding errors of a solve. An application moves L and U once, on the host.
+//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), and symmetric systems by AMD
+//! (Amestoy, Davis and Duff 1996). The crate `faer` computes the factors on one thread, so the factors are
+//! the same on any number of threads. Fill is bounded before the factorisation begins. For L Lᵀ the fill is
+//! known. For L U it is at most that of a QR factorisation (George and Ng 1987), which may be several times
+//! the actual fill. Rows and columns with many entries form a border around the factors of the rest. The
+//! Krylov method around the factors corrects the rounding errors of a solve. An application reads L and U
+//! once, on the host.
 
 mod border;
 mod factors;
@@ -21,10 +22,11 @@ use factors::{Columns, Factors, Work};
 use pins::pins;
 use std::cell::RefCell;
 
-/// Up to this many blocks, factors are computed so fast that nobody would interrupt them.
+/// Number of blocks up to which factors are computed on the solver's thread, because that takes too little
+/// time to be interrupted.
 const AT_ONCE: usize = 1 << 13;
 
-/// The inverse A⁻¹ by sparse direct factors of Σ Cₜ ⊗ Aₜ.
+/// The inverse of Σ Cₜ ⊗ Aₜ, applied by sparse direct factors.
 ///
 /// # Examples
 /// ```
@@ -46,7 +48,7 @@ const AT_ONCE: usize = 1 << 13;
 pub struct SparseLu {
     assembly: Assembly,
     matrix: Columns,
-    /// One unknown for each null vector; its row and column are left out.
+    /// One unknown for each null vector. Its row and column are left out of the factors.
     pinned: Vec<usize>,
     factors: Factors,
     /// Bytes that the factors may take, if known.
@@ -62,7 +64,8 @@ struct Assembly {
     stages: usize,
     /// First block of each block column.
     col_ptr: Vec<usize>,
-    /// For each term, the block column of each block and its position among the blocks by columns.
+    /// For each term and each of its blocks, the block column and the position among the blocks sorted by
+    /// column.
     places: Vec<Vec<(u32, usize)>>,
 }
 
@@ -76,10 +79,11 @@ impl SparseLu {
         Self::with_null_vectors(terms, &[], room)
     }
 
-    /// Factorises a singular system with these null vectors. For each of them one unknown, at which the
-    /// vectors are large and independent, is fixed: y = 0 there, and A y = x in all rows but theirs. If x is
-    /// in the range of A, this is A⁻¹ x up to a null vector. It requires that the vectors n with nᵀA = 0 are
-    /// independent in those rows too, as they are for a symmetric matrix.
+    /// Factorises a singular system with these null vectors. For each vector one unknown is pinned, at which
+    /// the vectors are large and linearly independent. The result y is 0 at pinned unknowns, and A y = x
+    /// holds in all rows except those of pinned unknowns. If x is in the range of A, then A y = x holds in
+    /// these rows too. This requires that the left null vectors n, with nᵀA = 0, are linearly independent in
+    /// the rows of pinned unknowns. For a symmetric matrix they are.
     ///
     /// # Errors
     /// As [`new`](Self::new); vectors of a wrong length or linearly dependent ones.
@@ -112,9 +116,9 @@ impl SparseLu {
         Ok(lu)
     }
 
-    /// Factorises new values under the same patterns. The orderings and the analysis are kept, unless a
-    /// symmetric matrix is no longer symmetric or needs other pivots. After an error there are no factors
-    /// until new values can be factorised.
+    /// Factorises new values under the same patterns. The orderings and the analysis are reused, unless the
+    /// matrix has lost its symmetry or now needs other pivots. After an error there are no factors until new
+    /// values can be factorised.
     ///
     /// # Errors
     /// As [`new`](Self::new); values of another shape.
@@ -129,8 +133,8 @@ impl SparseLu {
         self.matrix.pin(&self.pinned);
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
-            // The code of `faer` cannot be interrupted. If this thread's work ends earlier, there are no
-            // factors.
+            // `faer` cannot be interrupted, so it factorises larger matrices on another thread. If this
+            // thread stops waiting for it, there are no factors.
             let (matrix, mut work) = (std::mem::take(&mut self.matrix), self.work.take());
             let room = self.room;
             let make = move || {
@@ -151,8 +155,8 @@ impl SparseLu {
         self.factors.kind()
     }
 
-    /// Returns the number of numbers in the factors: those of L if the matrix is symmetric, else the most
-    /// that pivoting can make of L and U, with those of a border of dense rows and columns.
+    /// Returns the number of numbers in the factors, including a border of dense rows and columns. For a
+    /// symmetric matrix this is the size of L, else the largest size that L and U can have with any pivots.
     pub fn numbers(&self) -> usize {
         self.factors.numbers()
     }
@@ -182,21 +186,21 @@ impl<S: Space> LinearOperator<S> for SparseLu {
     fn bytes(&self) -> u64 {
         (16 * self.factors.moved() + 16 * self.matrix.order()) as u64
     }
-    /// It works on the host.
+    /// The solve runs on the host.
     fn recordable(&self) -> bool {
         false
     }
 }
 
 impl Assembly {
-    /// Computes the pattern of the sum, with blocks by columns, and sets its numbers to 0. Pinned unknowns
-    /// get a diagonal block.
+    /// Computes the pattern of the sum, with blocks sorted by column, and sets all values to 0. Pinned
+    /// unknowns get a diagonal block.
     fn new(terms: &Terms, pinned: &[usize]) -> (Self, Columns) {
         let (block, stages, nodes) = (terms.block(), terms.stages(), terms.block_rows());
         let order = block * stages;
         let mut added = vec![false; if pinned.is_empty() { 0 } else { nodes }];
         pinned.iter().for_each(|u| added[u / order] = true);
-        // A block that two terms have is counted once: both visit it in the same block row.
+        // A block that two terms have is counted once, because both terms visit it in the same block row.
         let sweep = |visit: &mut dyn FnMut(Option<(usize, usize)>, usize, usize, bool)| {
             let mut last = vec![usize::MAX; nodes];
             for i in 0..nodes {

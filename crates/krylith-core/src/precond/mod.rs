@@ -1,6 +1,8 @@
-//! Preconditioners: linear operators that approximate an inverse and can be refreshed with new values.
+//! Preconditioners: linear operators that approximate the inverse of a matrix and can be refreshed with new
+//! values.
 //!
-//! A [`Solver`](crate::Solver) takes them by name ([`PrecondSpec`], as in `precond=ildu:fill=1`). By hand:
+//! A [`Solver`](crate::Solver) chooses its preconditioner by name ([`PrecondSpec`], as in
+//! `precond=ildu:fill=1`). These types can also be used without a solver:
 //!
 //! | type | name | description |
 //! |---|---|---|
@@ -100,7 +102,7 @@ mod tests {
         all.map(of).sum()
     }
 
-    /// A missing list would be compiled by no test and shipped with no release.
+    /// If a list were missing here, no test would compile its kernels, and releases would lack them.
     #[test]
     fn every_block_of_sweeps_is_listed() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/precond");

@@ -1,12 +1,12 @@
 //! Projection for singular, consistent systems: enclosed flow, free bodies, pure Neumann problems.
 //!
-//! y = (I − N Nᵀ) P⁻¹ x with N an orthonormal basis of the null space of A. The product A y does not change,
-//! since A N = 0. The iterates stay orthogonal to N, where A is invertible, instead of drifting along it. The
-//! projection is applied from the right: x gets no component in N beyond its initial guess. The right-hand
-//! side must lie in the range of A; otherwise GMRES ends in a breakdown.
+//! The preconditioner is y = (I − N Nᵀ) P⁻¹ x, where N is an orthonormal basis of the null space of A. The
+//! projection does not change the product A y, because A N = 0. It keeps corrections of the solution
+//! orthogonal to N, so that iterates do not drift along N. The solution gets no component in N beyond that of
+//! the initial guess. The right-hand side must be in the range of A. Otherwise GMRES ends in a breakdown.
 //!
-//! Traffic of one application, with k null vectors of N numbers: P, then N read twice and y twice, written
-//! once, and one reduction of k sums.
+//! One application moves P, reads the null vectors and y twice, writes y once, and sums the k dot products
+//! over ranks.
 
 use crate::operator::{LinearOperator, fresh_key};
 use crate::space::{FLAGS, Precision, Space};
@@ -28,13 +28,13 @@ use std::cell::RefCell;
 /// let p = NullSpace::new(&space, &[vec![1.0, 1.0]], Some(jacobi))?;
 /// let mut y = space.vector()?;
 /// p.apply(&space, &vec![3.0, 1.0], &mut y)?;
-/// assert!((y[0] + y[1]).abs() < 1e-15); // nothing of the constant
+/// assert!((y[0] + y[1]).abs() < 1e-15); // y has no constant component
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>> {
     basis: S::Basis,
     count: usize,
-    // Dot products are stored beside the vectors, so that nothing is copied to the host.
+    // Dot products stay on the device with the vectors, so that nothing is copied to the host.
     scalars: RefCell<S::Scalars>,
     inner: Option<P>,
     bytes: u64,
@@ -52,7 +52,7 @@ impl<S: Space> NullSpace<S> {
 }
 
 impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
-    /// Orthonormalises the vectors, each as long as those of the space.
+    /// Orthonormalises the vectors, each of which must be as long as vectors of the space.
     ///
     /// # Errors
     /// No vector; a vector of the wrong length, not finite, zero, or linearly dependent on earlier ones.
@@ -68,7 +68,8 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
             space.write(vector, &mut x)?;
             let mut norms = [0.0; 3];
             for (pass, norm) in norms.iter_mut().enumerate() {
-                // The first pass only measures; two more make the vector orthogonal to the earlier ones.
+                // The first pass only computes the norm. Two more passes make the vector orthogonal to
+                // earlier vectors.
                 let columns = 0..if pass == 0 { 0 } else { j };
                 if !columns.is_empty() {
                     space.project(&basis, columns.clone(), &x, &mut scalars, 0)?;

@@ -34,7 +34,7 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
     /// analysed again. `values` are those of `terms`, possibly in device memory.
     ///
     /// # Errors
-    /// Values of another shape; values that it cannot be built from.
+    /// Values of another shape; values from which the preconditioner cannot be built.
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
 
     /// Returns the events of the updates since the last call, such as a fallback that replaced the requested
@@ -44,10 +44,10 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
     }
 }
 
-/// P⁻¹ on the device; `None` is the identity.
+/// The preconditioner P⁻¹ on the device; `None` is the identity.
 pub(crate) type Boxed<S> = Option<Box<dyn Preconditioner<S>>>;
 
-/// The operator, which some preconditioners multiply by as well.
+/// The operator of the system, which some preconditioners also apply.
 pub(crate) type SharedOperator<S> = Rc<RefCell<PointBlock<S>>>;
 
 /// Value of a parameter.
@@ -95,13 +95,14 @@ pub enum Value {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PrecondInfo {
-    /// Its name in options.
+    /// Name in options.
     pub name: String,
-    /// Its parameters, by their names in options.
+    /// Parameters, by their names in options.
     pub parameters: Vec<(String, Value)>,
-    /// Number of numbers that it stores, on all ranks.
+    /// Number of numbers that the preconditioner stores, on all ranks.
     pub numbers: f64,
-    /// Number of numbers of the assembled matrix that it was made from, if it keeps a pattern.
+    /// Number of numbers in the assembled matrix that corresponds to it, if it is a factorisation on a
+    /// pattern.
     pub matrix: f64,
     /// Description in words, such as `point-block Jacobi 3×3`.
     pub text: String,
@@ -109,6 +110,6 @@ pub struct PrecondInfo {
     pub details: Vec<String>,
     /// Reason for this preconditioner, if the solver chose it.
     pub reason: String,
-    /// True if it is symmetric for a symmetric matrix.
+    /// True if the preconditioner is symmetric for a symmetric matrix.
     pub keeps_symmetry: bool,
 }

@@ -1,35 +1,35 @@
-//! Borders: rows and columns with many entries, such as that of a mean value, around factors of the rest.
+//! Borders: dense rows and columns, such as the row of a mean value, around factors of the rest.
 //!
 //! A dense row couples all columns. COLAMD and the bounds of George and Ng (1987) then treat the factors as
-//! dense, and partial pivoting may make them so. Without it,
+//! dense, and partial pivoting may fill them. So dense rows and columns are taken out of the factors:
 //!
 //! ```text
 //! A = [A₁₁ A₁₂; A₂₁ A₂₂],         S = A₂₂ − A₂₁ A₁₁⁻¹ A₁₂,
 //! x₂ = S⁻¹ (b₂ − A₂₁ A₁₁⁻¹ b₁),   x₁ = A₁₁⁻¹ b₁ − A₁₁⁻¹ A₁₂ x₂,
 //! ```
 //!
-//! where the order of A₂₂ is the number of dense rows. A₁₁ alone may be singular although A is not. An
-//! example is a Laplacian without boundary values, which the row of its mean makes regular. So A₁₁ gets δ
-//! added to one diagonal entry of each of its connected parts. For each of these entries the border gets an
-//! unknown y = x_p that takes δ away again: the whole system is the given one.
+//! where A₂₂ has the dense rows and columns. A₁₁ alone may be singular although A is not. An example is a
+//! Laplacian without boundary values, which becomes regular by a row for the mean value. So δ is added to one
+//! diagonal entry p of each connected part of A₁₁. For each such entry the border gets an unknown y = x_p,
+//! whose column −δ cancels the addition. So the whole system remains the given one.
 
 use super::factors::{Columns, Factors, Work};
 use crate::Result;
 use crate::precond::invert::eliminate;
 
-/// Rows and columns of more entries than this many times √n are dense, as in COLAMD.
+/// A row or column with more than this number times √n entries is dense, as in COLAMD.
 const DENSE: f64 = 10.0;
 /// Rows and columns with at most this many entries never count as dense.
 const FEW: usize = 200;
 /// Largest number of unknowns of a border.
 const MOST: usize = 64;
 
-/// The border around the factors of A₁₁ + δ.
+/// The border around the factors of A₁₁ + δ, where δ stands for all additions to the diagonal.
 pub(super) struct Border {
-    /// Unknowns of the border, and the other unknowns.
+    /// Unknowns of the border. `inner` lists the other unknowns.
     outer: Vec<usize>,
     inner: Vec<usize>,
-    /// A₂₁ and the rows of y, by rows: the position among the inner unknowns, and the value.
+    /// A₂₁ and the rows of y, row by row: each entry's position among the inner unknowns, and its value.
     rows: Vec<Vec<(usize, f64)>>,
     /// (A₁₁ + δ)⁻¹ [A₁₂, −δ], column by column.
     columns: Vec<f64>,
@@ -37,7 +37,7 @@ pub(super) struct Border {
     inverse: Vec<f64>,
 }
 
-/// Returns the dense unknowns, if there are some but not too many.
+/// Returns the unknowns with a dense row or column; `None` if there are none or more than [`MOST`].
 pub(super) fn dense(a: &Columns) -> Option<Vec<usize>> {
     let n = a.order();
     let many = ((DENSE * (n as f64).sqrt()) as usize).max(FEW);
@@ -48,7 +48,7 @@ pub(super) fn dense(a: &Columns) -> Option<Vec<usize>> {
     (!outer.is_empty() && outer.len() <= MOST && outer.len() < n).then_some(outer)
 }
 
-/// A₁₁ + δ, with the unknowns of the border and the pinned positions among the inner ones.
+/// A₁₁ + δ, with the unknowns of the border and the positions of δ among the inner unknowns.
 pub(super) struct Split {
     pub inner: Columns,
     outer: Vec<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Takes the dense unknowns out; `None` if the rest splits into too many parts.
+    /// Separates the dense unknowns from the rest; `None` if the rest has too many connected parts.
     pub fn new(a: &Columns, outer: Vec<usize>) -> Option<Self> {
         let n = a.order();
         let mut place = vec![0usize; n];
@@ -68,7 +68,7 @@ impl Split {
         for &j in &places {
             let mut has_diagonal = false;
             for (i, v) in a.column(j).filter(|(i, _)| place[*i] != usize::MAX) {
-                // Every column gets a position on the diagonal, because one of each part is pinned.
+                // Every column gets a diagonal entry, because δ is added to one of each part.
                 if !has_diagonal && i >= j {
                     has_diagonal = true;
                     if i > j {
@@ -154,8 +154,8 @@ fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
     eliminate(m, &mut a, &mut inverse).is_ok().then_some(inverse)
 }
 
-/// Returns one position in each connected part, where its diagonal is largest, and the number to add there;
-/// `None` if there are too many parts.
+/// Returns for each connected part the position of its largest diagonal entry and the δ to add there; `None`
+/// if there are too many parts.
 fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
     let n = a.order();
     let mut part: Vec<usize> = (0..n).collect();
@@ -188,7 +188,7 @@ fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
 }
 
 impl Border {
-    /// Returns the number of numbers that it stores beside the factors.
+    /// Returns the number of numbers that the border stores in addition to the factors.
     pub fn numbers(&self) -> usize {
         self.columns.len() + self.rows.iter().map(Vec::len).sum::<usize>()
     }
@@ -233,7 +233,8 @@ mod tests {
     use crate::precond::SparseLu;
     use crate::precond::lu::tests::{hold, random_blocks};
 
-    /// A Laplacian without boundary values on a square, and `dense` rows and columns that make it regular.
+    /// Returns a Laplacian without boundary values on a square, with `dense` rows and columns that make it
+    /// regular.
     fn with_means(side: usize, dense: usize, mirrored: bool) -> Csr {
         let n = side * side;
         let mut entries: Vec<(u32, u32, f64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The choice among kinds of factors, and the test whether they solve the system.
+//! Kinds of factors, the choice among them, and the test whether they solve the system.
 
 use super::SparseLu;
 use super::border::{self, Border, Split};
@@ -15,17 +15,18 @@ use faer::sparse::linalg::{LuError, SupernodalThreshold, qr};
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
 use faer::{Conj, MatMut, Par, Side};
 
-/// Two mirrored entries count as equal up to this, relative to the largest entries of their rows.
+/// Largest difference of a_ij and a_ji, relative to the largest entries of their rows, at which they count as
+/// equal.
 const EQUAL: f64 = 1e-13;
-/// Share of a random right-hand side that may remain as the residual of a solve. Factors that leave more are
-/// those of a singular system.
+/// Largest residual of a solve with a random right-hand side, relative to it. If factors leave a larger
+/// residual, the system counts as singular.
 const LEFT: f64 = 0.5;
-/// The same share for L B Lᵀ, whose pivots come only from within supernodes. If more remains, the factors of
-/// L U are better.
+/// Largest such residual for L B Lᵀ, whose pivots come only from within supernodes. If the residual is
+/// larger, L U replaces these factors.
 const LEFT_SYMMETRIC: f64 = 1e-6;
-/// Operations per number of a factor from which supernodes are made, as a share of the default of `faer`.
-/// Column by column, systems of 200 to 6,000 unknowns take three to five times as long (one core). Without
-/// real supernodes, as in an arrow matrix, supernodes take a thousand times as long.
+/// Number of operations per number of a factor above which `faer` builds supernodes, as a share of its
+/// default. Without supernodes, systems of 200 to 6,000 unknowns take three to five times as long on one
+/// core. Supernodes do not always pay: for an arrow matrix they take a thousand times as long.
 const SUPERNODES: SupernodalThreshold = SupernodalThreshold(0.12);
 /// Remedy for a system without an inverse.
 const SINGULAR: &str = "try incomplete factors, such as ildu:cut=whole,shift=1e-6, or give all null vectors";
@@ -33,8 +34,8 @@ const SINGULAR: &str = "try incomplete factors, such as ildu:cut=whole,shift=1e-
 /// One right-hand side, and the workspace of a solve.
 pub(super) struct Work {
     pub x: Vec<f64>,
-    /// Workspace of a border: all unknowns, and those of the border before and after multiplying by its
-    /// inverse.
+    /// Workspace of a border: all unknowns, then the unknowns of the border before and after the
+    /// multiplication by S⁻¹.
     pub whole: Vec<f64>,
     pub border: [Vec<f64>; 2],
     stack: MemBuffer,
@@ -47,20 +48,20 @@ impl Default for Work {
     }
 }
 
-/// Factors of the latest values.
+/// Factors for the latest values.
 pub(super) enum Factors {
-    /// No factors: they could not be computed, or there are no rows.
+    /// There are no factors: they could not be computed, or there are no rows.
     None,
     Cholesky {
         symbolic: SymbolicCholesky<usize>,
         values: Vec<f64>,
     },
-    /// B has blocks of order 1 and 2.
+    /// Factors L B Lᵀ, where B has diagonal blocks of order 1 and 2.
     Symmetric {
         symbolic: SymbolicCholesky<usize>,
         values: Vec<f64>,
         subdiagonal: Vec<f64>,
-        /// The permutation of the pivots: forward and inverse.
+        /// The permutation of the pivots, and its inverse.
         perm: [Vec<usize>; 2],
     },
     Lu {
@@ -75,7 +76,7 @@ pub(super) enum Factors {
     },
 }
 
-/// A matrix by columns, with the rows of each in order.
+/// A matrix stored by columns, with ascending rows in each column.
 #[derive(Default)]
 pub(super) struct Columns {
     pub col_ptr: Vec<usize>,
@@ -110,8 +111,8 @@ impl Factors {
         }
     }
 
-    /// Returns the number of numbers in the factors: those of L if the matrix is symmetric, else the most
-    /// that pivoting can make of L and U.
+    /// Returns the number of numbers in the factors. For a symmetric matrix this is the size of L, else the
+    /// largest size that L and U can have with any pivots.
     pub fn numbers(&self) -> usize {
         match self {
             Factors::None => 0,
@@ -181,22 +182,22 @@ impl Columns {
         self.rows[range.clone()].iter().copied().zip(self.values[range].iter().copied())
     }
 
-    /// r ← r − A x.
+    /// Computes r ← r − A x.
     fn subtract_product(&self, x: &[f64], r: &mut [f64]) {
         x.iter().enumerate().for_each(|(j, x)| self.column(j).for_each(|(i, v)| r[i] -= v * x));
     }
 
-    /// Returns whether the diagonal of a symmetric matrix is positive; `None` if the matrix is not symmetric
+    /// Returns true if the diagonal of a symmetric matrix is positive; `None` if the matrix is not symmetric
     /// or has a zero on the diagonal.
     ///
-    /// Mirrored entries may differ by rounding, relative to the largest entries of their rows, and one of
-    /// them may then be missing: assembly causes both.
+    /// a_ij and a_ji may differ by rounding errors, relative to the largest entries of their rows. If one of
+    /// them is that small, the other may be missing. Assembly of a matrix causes both.
     fn symmetry(&self) -> Option<bool> {
         let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
         let sizes: Vec<f64> = (0..self.order()).map(largest).collect();
         let is_rounding = |i: usize, j: usize, v: f64| v.abs() <= EQUAL * sizes[i].min(sizes[j]);
-        // Columns are traversed in order, so the mirror of the next entry in column j is the next entry of
-        // its own column.
+        // Columns are traversed in order. So if a_ij is the next entry in column j, a_ji is the next entry in
+        // column i.
         let mut next = self.col_ptr.clone();
         let step = |next: &mut [usize], j: usize, i: usize| {
             let left = |next: &[usize]| next[j] < self.col_ptr[j + 1];
@@ -225,10 +226,10 @@ impl Columns {
         Some(positive)
     }
 
-    /// Factorises the values. Uses the analysis of `old` factors if they are of the same kind, and allocates
-    /// the workspace of a solve in `work`.
+    /// Factorises the values. Reuses the analysis of `old` factors if they are of the same kind, and
+    /// allocates the workspace of a solve in `work`.
     pub fn factors(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Factors> {
-        // A matrix that needed pivots before keeps them.
+        // A matrix that needed pivoting before is factorised with pivoting again.
         let analysis = match old {
             Factors::Lu { symbolic, numeric, most } => {
                 let factors = self.lu(symbolic, numeric, most)?;
@@ -292,8 +293,8 @@ impl Columns {
         }
     }
 
-    /// Returns the factors if the residual of a solve with a random right-hand side is at most this share of
-    /// it.
+    /// Returns the factors if a solve with a random right-hand side leaves a residual of at most `left` times
+    /// its norm.
     fn solving(&self, factors: Factors, left: f64, work: &mut Work) -> Result<Option<Factors>> {
         let n = self.order();
         let mut r: Vec<f64> = (0..n).map(|i| crate::space::random(1, i as u64)).collect();
@@ -370,8 +371,8 @@ impl Columns {
         }
     }
 
-    /// Returns the most numbers that L and U can have for any pivots (George and Ng 1987): those of
-    /// Householder vectors and R.
+    /// Returns the largest number of numbers that L and U can have with any pivots (George and Ng 1987): that
+    /// of the Householder vectors and of R.
     fn most_fill(&self, symbolic: &SymbolicLu<usize>) -> Result<usize> {
         let n = self.order();
         let rows = self.transposed();
@@ -384,8 +385,8 @@ impl Columns {
         let tree = qr::col_etree(self.pattern(), perm, &mut tree, stack);
         qr::postorder(&mut post, tree, stack);
         qr::column_counts_ata(&mut counts, &mut first, rows, perm, tree, &post, stack);
-        // Rows of a Householder vector: those that begin in its column, and those of its children except one
-        // each.
+        // The rows of a Householder vector are those that begin in its column, and all but one row of each of
+        // its children.
         let mut vectors = vec![0usize; n];
         first.iter().filter(|&&j| j < n).for_each(|&j| vectors[j] += 1);
         for (j, &parent) in tree.into_inner().iter().enumerate() {
@@ -437,16 +438,16 @@ fn no_room(why: String) -> Error {
     Error::invalid(format!("lu: out of memory for factors ({why}); use incomplete factors, such as ildu"))
 }
 
-/// Bytes of a number of a factor, with its row.
+/// Bytes of a number of a factor together with its row number.
 pub(super) const ENTRY: u64 = 16;
 
 /// Seconds per number of L, measured on one core with grids, Stokes, Helmholtz and elasticity systems of 400
 /// to 160,000 unknowns.
 const SECONDS: f64 = 25e-9;
-/// Share that pivots typically fill of the most numbers that L and U can have.
+/// Typical size of L and U, as a share of the largest size that they can have.
 const LESS: f64 = 0.5;
 
-/// Rejects factors that would take longer than the time limit, before the factorisation begins.
+/// Returns an error, before the factorisation begins, if it would take longer than the time limit.
 fn is_soon(numbers: usize, share: f64) -> Result<()> {
     let seconds = SECONDS * share * numbers as f64 * (numbers as f64 / 1e7).max(1.0).powf(1.0 / 3.0);
     match Bounds::here().seconds.filter(|most| seconds > *most) {

@@ -1,20 +1,21 @@
-//! Pins for singular systems with known null vectors: for each vector one unknown is fixed, and its row is
-//! left out.
+//! Pinned unknowns of singular systems with known null vectors: one unknown for each vector is fixed at 0,
+//! and its row is left out.
 
 use super::factors::Columns;
 use crate::operator::Terms;
 use crate::{Error, Result};
 
-/// A vector of which elimination leaves less than this depends on the earlier ones.
+/// Relative size below which the rest of a vector after elimination means that it is linearly dependent on
+/// earlier vectors.
 const DEPENDENT: f64 = 1e-10;
-/// Among the unknowns where a vector has at least this share of its largest entry, the one whose row has the
-/// largest entry is pinned. An unknown that is coupled only by small entries would leave the rest nearly
-/// singular.
+/// Candidates for pinning are the unknowns at which a vector has at least this share of its largest entry.
+/// The candidate whose row has the largest entry is pinned. An unknown with only weak couplings would leave
+/// the remaining matrix nearly singular.
 const LARGE: f64 = 0.5;
 
-/// Returns one unknown for each vector, such that the square matrix of the vectors' entries there has an
-/// inverse of moderate size. This is elimination with complete pivoting, except for the choice among large
-/// entries ([`LARGE`]).
+/// Returns one unknown for each vector. The vectors' entries at these unknowns form a well-conditioned square
+/// matrix. The method is elimination with complete pivoting, except for the choice among large entries
+/// ([`LARGE`]).
 ///
 /// # Errors
 /// Vectors of a wrong length, or linearly dependent ones.
@@ -73,8 +74,8 @@ fn sizes(terms: &Terms) -> Vec<f64> {
 }
 
 impl Columns {
-    /// Turns the rows and columns of these unknowns into those of a diagonal matrix, with numbers of the size
-    /// of their columns.
+    /// Replaces the rows and columns of these unknowns by those of a diagonal matrix. Each diagonal entry is
+    /// as large as the largest entry of its column was.
     pub(super) fn pin(&mut self, pinned: &[usize]) {
         if pinned.is_empty() {
             return;

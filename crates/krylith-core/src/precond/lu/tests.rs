@@ -9,7 +9,7 @@ fn csr(rows: usize, columns: usize, entries: &[(usize, usize, f64)]) -> crate::R
     Csr::from_triplets(rows, columns, &entries)
 }
 
-/// Σ Cₜ ⊗ Aₜ entry by entry, row-major.
+/// Returns Σ Cₜ ⊗ Aₜ as a dense matrix, row-major.
 fn dense(terms: &Terms) -> Vec<f64> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.rows());
     let mut out = vec![0.0; n * n];
@@ -29,7 +29,7 @@ fn dense(terms: &Terms) -> Vec<f64> {
     out
 }
 
-/// x of A x = b by elimination with the largest pivot of each column.
+/// Solves A x = b by elimination with partial pivoting.
 fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
     for k in 0..n {
         let pivot = (k..n).max_by(|&i, &j| a[i * n + k].abs().total_cmp(&a[j * n + k].abs())).unwrap();
@@ -48,7 +48,7 @@ fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// Factors solve as elimination does.
+/// Checks that the factors give the same solution as elimination.
 pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     let n = terms.rows();
     let b: Vec<f64> = (0..n).map(|i| random(9, i as u64)).collect();
@@ -64,8 +64,8 @@ pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     }
 }
 
-/// A matrix with some blocks a row at random positions and one given by a permutation, so that diagonals are
-/// mostly zero; `shift` rotates the permutation.
+/// Returns a matrix with some blocks per row at random positions, and one at the position given by a
+/// permutation. Most diagonal entries are zero. `shift` rotates the permutation.
 pub(super) fn random_blocks(seed: u64, block: usize, nodes: usize, shift: usize) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     for i in 0..nodes {
@@ -160,7 +160,7 @@ fn symmetry_up_to_rounding_is_symmetry() {
     assert_eq!(with(1e-10), "LU");
 }
 
-/// Large enough for dense blocks within the factors.
+/// The system is large enough for dense blocks within the factors.
 #[test]
 fn wide_factors_hold_too() {
     let n = 150;
@@ -229,7 +229,8 @@ fn no_rows_are_solved_and_too_little_room_is_refused() {
     }
 }
 
-/// The bound of the fill is never below the actual fill: a dense row and column at the worst end.
+/// The bound of the fill is never below the actual fill. The dense row and column are at the end where they
+/// cause the most fill.
 #[test]
 fn fill_is_bounded() {
     let n = 30;
@@ -250,7 +251,8 @@ fn product(terms: &Terms, x: &[f64]) -> Vec<f64> {
     dense(terms).chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
-/// A y equals x for every x in the range of A, and y is zero at one unknown for each null vector.
+/// Checks that A y = x for random x in the range of A, and that y is zero at one unknown for each null
+/// vector.
 fn hold_singular(terms: &Terms, null: &[Vec<f64>], kind: &str) {
     let n = terms.rows();
     assert!(null.iter().all(|v| product(terms, v).iter().all(|p| p.abs() < 1e-12)), "{kind}: no null vector");
@@ -264,7 +266,7 @@ fn hold_singular(terms: &Terms, null: &[Vec<f64>], kind: &str) {
     assert_eq!(y.iter().filter(|y| **y == 0.0).count(), null.len(), "{kind}");
 }
 
-/// A path with free ends, from `first` on.
+/// Returns the Laplacian of a path of `n` nodes with free ends, numbered from `first` on.
 fn free(first: usize, n: usize, below: f64) -> Vec<(usize, usize, f64)> {
     let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -below), (i + 1, i + 1, below)];
     (first..first + n - 1).flat_map(spring).collect()

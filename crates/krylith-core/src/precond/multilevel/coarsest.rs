@@ -1,12 +1,14 @@
-//! The solve on the last level, by a dense inverse: computed on the host once per set-up, and applied as one
-//! product on the device. The last level may be larger, if it cannot be coarsened further or if `coarsest` or
-//! `levels` says so. Then sparse direct factors on the host solve it, if they are small.
+//! The solve on the last level. The host computes a dense inverse once per set-up, and the device applies it
+//! as one product. The last level can be too large for that, because coarsening stalled or because of the
+//! options `coarsest` and `levels`. Then sparse direct factors on the host solve it, if the factors are small
+//! enough.
 //!
-//! The inverse comes from LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels, on all
-//! threads. Rows and columns are first scaled by powers of two, the same for both, so that diagonals are near
-//! one. A pivot that then vanishes belongs to a singular system, such as a pressure without a boundary. Its
-//! unknown stays 0 and its equation is left out, which gives a generalised inverse. For a symmetric matrix
-//! the symmetric part of that is used, which is a generalised inverse too.
+//! The inverse comes from LU factors with partial pivoting (Golub and Van Loan 2013, §3.4), in panels of
+//! columns, on all threads. Row i and column i are first scaled by the same power of two, so that diagonal
+//! entries are near one. A pivot that then vanishes means that the system is singular, such as a pressure
+//! without boundary values. The unknown of that pivot stays 0 and its equation is left out, which gives a
+//! generalised inverse. For a symmetric matrix its symmetric part is used, which is a generalised inverse
+//! too.
 
 use super::Coarsen;
 use crate::matrix::Bsr;
@@ -19,30 +21,30 @@ use crate::space::Precision;
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// Largest number of unknowns of a dense inverse.
+/// Largest number of unknowns for a dense inverse.
 const MOST: usize = 2000;
-/// Largest size of sparse factors, in numbers; each cycle moves all of them on the host.
+/// Largest size of sparse factors, in numbers. The host reads all of them in each cycle.
 #[cfg(feature = "lu")]
 const MOST_NUMBERS: usize = 10_000_000;
 /// Largest pivot that counts as zero, in a matrix with diagonals near 1.
 const TINY: f64 = 1e-12;
 /// Largest difference at which two mirrored entries count as equal.
 const EQUAL: f64 = 1e-12;
-/// Number of columns of a panel, and of right-hand sides that are solved together.
+/// Number of columns of a panel, and number of right-hand sides that are solved together.
 const PANEL: usize = 32;
 
-/// The inverse A⁻¹ as an operator.
+/// The inverse A⁻¹ of the last level, as an operator.
 pub(super) enum Inverse<S: Coarsen> {
-    /// The matrix, and the number of linearly dependent equations that were left out.
+    /// The dense inverse, and the number of linearly dependent equations that were left out.
     Dense(PointBlock<S>, usize),
-    /// L and U.
+    /// Sparse direct factors.
     #[cfg(feature = "lu")]
     Sparse(Box<SparseLu>),
 }
 
 impl<S: Coarsen> Inverse<S> {
-    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. For a large matrix returns `None` if `sparse` is false, or if sparse
-    /// factors would be too large or cannot be computed.
+    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. If the matrix is too large for a dense inverse, returns `None` if
+    /// `sparse` is false, or if sparse factors are too large or cannot be computed.
     ///
     /// # Errors
     /// A matrix whose inverse overflows; out of device memory.
@@ -162,11 +164,11 @@ pub(super) fn dense(terms: &Terms) -> Vec<f64> {
 /// The factorisation P S A S = L U.
 struct Lu {
     n: usize,
-    /// L below the diagonal (its own diagonal is 1), and U.
+    /// L below the diagonal, without its unit diagonal, and U on and above it.
     lu: Vec<f64>,
-    /// Reciprocals of the pivots; 0 for those that vanish.
+    /// Reciprocals of the pivots; 0 for pivots that vanish.
     pivots: Vec<f64>,
-    /// The row of A in each row of the factors.
+    /// For each row of the factors, its row of A.
     order: Vec<usize>,
     scale: Vec<f64>,
     symmetric: bool,
@@ -189,7 +191,7 @@ impl Lu {
         lu
     }
 
-    /// Eliminates columns `from..to`, and updates the later ones.
+    /// Eliminates columns `from..to`, and updates the later columns.
     fn eliminate(&mut self, from: usize, to: usize) {
         let (n, lu) = (self.n, &mut self.lu);
         for k in from..to {
@@ -218,7 +220,7 @@ impl Lu {
         if to == n {
             return;
         }
-        // Update the panel's rows of U, each after those above it, then all rows below.
+        // Update the panel's rows of U from top to bottom, then all rows below.
         for k in from..to {
             let (above, below) = lu.split_at_mut(k * n);
             take(&mut below[..n], &above[from * n..], n, (from, to));
@@ -252,7 +254,7 @@ impl Lu {
         (inverse, self.pivots.iter().filter(|p| **p == 0.0).count())
     }
 
-    /// Computes U⁻¹ L⁻¹ for unit vectors, side by side: [`PANEL`] numbers a row.
+    /// Computes U⁻¹ L⁻¹ for these unit vectors. The results stand side by side, with [`PANEL`] numbers a row.
     fn solve(&self, units: &[usize]) -> Vec<f64> {
         let (n, lu) = (self.n, &self.lu);
         let mut x = vec![0.0; n * PANEL];
@@ -272,8 +274,8 @@ impl Lu {
     }
 }
 
-/// Subtracts multiples of the panel's rows from a later row, in the columns after the panel. The factors are
-/// the later row's numbers in the panel's columns.
+/// Subtracts multiples of the panel's rows from a later row, in the columns after the panel. The later row's
+/// numbers in the panel's columns are the multipliers.
 fn take(row: &mut [f64], panel: &[f64], n: usize, (from, to): (usize, usize)) {
     let (factors, rest) = row.split_at_mut(to);
     for (l, u) in factors[from..].iter().zip(panel.chunks_exact(n)) {
@@ -297,7 +299,7 @@ mod tests {
     use super::*;
     use crate::space::random;
 
-    /// max|A G − I|, by plain loops.
+    /// Returns max|A G − I|, by plain loops.
     fn defect(n: usize, a: &[f64], g: &[f64]) -> f64 {
         let product = |i: usize, j: usize| (0..n).map(|k| a[i * n + k] * g[k * n + j]).sum::<f64>();
         let at = |e: usize| (product(e / n, e % n) - f64::from(u8::from(e / n == e % n))).abs();
@@ -307,7 +309,8 @@ mod tests {
     #[test]
     fn inverses_of_any_size_and_scale() {
         for n in [0, 1, 2, 31, 32, 33, 100] {
-            // Not diagonally dominant, so that rows are exchanged; rows and columns scaled from 1e-6 to 1e6.
+            // The matrix is not diagonally dominant, so that rows are exchanged. Its rows and columns are
+            // scaled by 1e-6 to 1e6.
             let size = |i: usize| 10f64.powi((i * 7 % 13) as i32 - 6);
             let a: Vec<f64> = (0..n * n).map(|e| random(1, e as u64) * size(e / n) * size(e % n)).collect();
             let (g, dropped) = Lu::new(n, a.clone()).inverse();
@@ -318,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A Laplacian without a boundary: A G A = A, G symmetric, one equation left out.
+    /// For a Laplacian without boundary values, A G A = A, G is symmetric, and one equation is left out.
     #[test]
     fn singular_systems_have_generalised_inverses() {
         let n = 60;

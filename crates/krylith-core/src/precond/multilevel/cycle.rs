@@ -1,16 +1,16 @@
 //! Cycles over the levels of a hierarchy.
 //!
-//! A cycle is x ← B b from x = 0: smooth, correct from the coarser level, smooth. Cycles differ in how they
-//! solve the coarser system:
+//! A cycle computes x = B b from x = 0: smooth, add a correction from the coarser level, smooth again. Cycles
+//! differ in how they solve the coarser system:
 //!
-//! * V: by one cycle on the coarser level.
-//! * W: by two, the second one for the residual of the first.
-//! * K: by two steps of a Krylov method with these cycles as preconditioner (Notay and Vassilevski 2008):
-//!   flexible CG if A is symmetric, else GCR. So B is not linear, and a method around it must be flexible.
+//! * V: one cycle on the coarser level.
+//! * W: two cycles, the second one for the residual of the first.
+//! * K: two steps of a Krylov method whose preconditioner is a cycle (Notay and Vassilevski 2008). The method
+//!   is flexible CG if A is symmetric, else GCR. So B is not linear, and the outer method must be flexible.
 //!
-//! All scalars stay on the device, and the control flow does not depend on values: a cycle is recorded like
-//! anything else. Two steps on each of l levels make 2ˡ visits of the last one. So W and K turn into V below
-//! [`BRANCHING`] levels, and above a level that is solved directly.
+//! All scalars stay on the device, and the control flow does not depend on values, so a cycle can be recorded
+//! in a graph. Two visits on each of l levels make 2ˡ visits of the last level. So W and K visit only the
+//! first [`BRANCHING`] coarse levels twice, and a level that is solved directly once.
 
 use super::Coarsen;
 use super::hierarchy::Level;
@@ -19,7 +19,7 @@ use crate::precond::compose::add;
 use crate::space::{BoundSweep, SmallStep, Space};
 use crate::{Error, Result, steps, sweeps};
 
-/// Levels that W and K visit twice for each visit of the level above.
+/// Number of coarse levels that W and K visit twice for each visit of the level above.
 const BRANCHING: usize = 4;
 
 /// Method of solving a coarser system.
@@ -31,12 +31,12 @@ const BRANCHING: usize = 4;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cycle {
-    /// By one cycle.
+    /// One cycle on the coarser level.
     #[default]
     V,
-    /// By two cycles.
+    /// Two cycles on the coarser level.
     W,
-    /// By two steps of a Krylov method.
+    /// Two steps of a Krylov method on the coarser level.
     K,
 }
 
@@ -55,13 +55,13 @@ impl Cycle {
 }
 
 steps! {
-    /// The scalars of two Krylov steps.
+    /// The scalars of two Krylov steps (see `two_steps`): c = B b, v = A c, d = B r and w = A d.
     pub struct Scalars {
-        /// (c, v) and (c, b), or (v, v) and (v, b).
+        /// First step: (c, v) and (c, b) in flexible CG, (v, v) and (v, b) in GCR.
         vv, vb,
-        /// (d, v), (d, w) and (d, r), or (w, v), (w, w) and (w, r).
+        /// Second step: (d, v), (d, w) and (d, r) in flexible CG, (w, v), (w, w) and (w, r) in GCR.
         wv, ww, wb,
-        /// (c, v) or (v, v) of the first step; factors of c and d in x.
+        /// (c, v) or (v, v) of the first step, and the factors of c and d in x.
         rho, first, second
     }
     /// No arrays.
@@ -76,7 +76,7 @@ steps! {
         s.first = 0.0;
         if (s.vv != 0.0) { s.first = s.vb / s.vv; }
     }
-    /// The factors of both; only that of c if d adds nothing new.
+    /// The factors of c and d; only that of c if d is linearly dependent on c.
     take_both(s, _) {
         s.second = 0.0;
         if (s.rho != 0.0) {
@@ -92,24 +92,24 @@ steps! {
 sweeps! {
     /// The vector passes of two Krylov steps.
     pub const SWEEPS for Scalars;
-    /// (c, v), (c, b).
+    /// The dot products (c, v) and (c, b).
     cycle_energy: () [c, v, b] [] -> [vv, vb] { vv += c * v; vb += c * b; }
-    /// (v, v), (v, b).
+    /// The dot products (v, v) and (v, b).
     cycle_minimal: () [v, b] [] -> [vv, vb] { vv += v * v; vb += v * b; }
     /// r = b − α v.
     cycle_left_over: (first) [b, v] [r] -> [] { r = b - first * v; }
-    /// (d, v), (d, w), (d, r).
+    /// The dot products (d, v), (d, w) and (d, r).
     cycle_energy_of_both: () [d, v, w, r] [] -> [wv, ww, wb] { wv += d * v; ww += d * w; wb += d * r; }
-    /// (w, v), (w, w), (w, r).
+    /// The dot products (w, v), (w, w) and (w, r).
     cycle_minimal_of_both: () [v, w, r] [] -> [wv, ww, wb] { wv += w * v; ww += w * w; wb += w * r; }
     /// x = α x + β d.
     cycle_combine: (first, second) [d] [x] -> [] { x = first * x + second * d; }
 }
 
-/// Workspace of a level during a cycle.
+/// Workspace of a level for a cycle.
 pub(super) struct Work<S: Coarsen> {
     pub room: LevelWorkspace<S>,
-    /// The system on the next coarser level; none on the last.
+    /// The system on the next coarser level; `None` on the last level.
     pub coarse: Option<Coarse<S>>,
 }
 
@@ -124,14 +124,15 @@ pub(super) struct Coarse<S: Coarsen> {
 enum Again<S: Coarsen> {
     /// There is no second visit.
     Once,
-    /// Two cycles: r and d.
+    /// Two cycles, with the residual r and the second correction d.
     Twice { r: S::Vector, d: S::Vector, scalars: S::Scalars },
-    /// Two Krylov steps: r, d, v = A c and w = A d.
+    /// Two Krylov steps, with the vectors r, d, v = A c and w = A d.
     Krylov { r: S::Vector, d: S::Vector, v: S::Vector, w: S::Vector, scalars: S::Scalars, symmetric: bool },
 }
 
 impl<S: Coarsen> Coarse<S> {
-    /// Allocates vectors for the system of `level`, number `depth`; `last` means that it is solved directly.
+    /// Allocates vectors for the system of level number `depth`. `last` is true if that level is solved
+    /// directly.
     ///
     /// # Errors
     /// Out of device memory.
@@ -152,7 +153,7 @@ impl<S: Coarsen> Coarse<S> {
         Ok(Self { b: on.vector()?, x: on.vector()?, again })
     }
 
-    /// Returns how many cycles one visit of the level above makes here.
+    /// Returns the number of cycles on this level for one visit of the level above.
     pub fn visits(&self) -> u64 {
         if matches!(self.again, Again::Once) { 1 } else { 2 }
     }
@@ -229,7 +230,7 @@ fn two_steps<S: Coarsen>(
     symmetric: bool,
 ) -> Result<()> {
     let (level, on) = (&levels[0], &levels[0].space);
-    // c = B b, v = A c; c stays in x.
+    // Compute c = B b and v = A c. x holds c.
     cycle(levels, work, b, x)?;
     level.multiply(x, v)?;
     match symmetric {
@@ -238,7 +239,7 @@ fn two_steps<S: Coarsen>(
     }
     step(on, take_first, scalars)?;
     sweep(on, cycle_left_over, scalars, [b, v], [&mut *r])?;
-    // d = B r, w = A d.
+    // Compute d = B r and w = A d.
     cycle(levels, work, r, d)?;
     level.multiply(d, w)?;
     match symmetric {

@@ -1,12 +1,12 @@
-//! The levels of a hierarchy: built, refreshed, and applied as one preconditioner.
+//! The levels of a hierarchy, which are built, refreshed and applied as one preconditioner.
 //!
-//! Level 0 is the system. Each next level is R A P of the one before. If several ranks have a system, all of
-//! them share the finer levels (`ranks/`), and from the first small level on every rank has all rows of each.
-//! With near-null vectors each rank builds a hierarchy of the couplings among its own nodes: block Jacobi
-//! over ranks.
+//! Level 0 is the system. The operator of each following level is R A P of the level before. If several ranks
+//! have a system, they share the finer levels (`ranks/`). From the first small level on, every rank has all
+//! rows of every level. With near-null vectors each rank instead builds a hierarchy from the couplings among
+//! its own nodes, which is block Jacobi over ranks.
 //!
-//! Traffic of a V-cycle: on each level two applications of the smoother, its products and one more with A, P
-//! and R once, 6 N numbers.
+//! Traffic of a V-cycle on each level of N unknowns: two applications of the smoother with their products,
+//! one more product with A, P and R once, and 6 N numbers.
 
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
@@ -34,13 +34,13 @@ use std::rc::Rc;
 sweeps! {
     /// The vector pass of set-ups.
     pub const SWEEPS;
-    /// (u, A v), (v, A u), ‖A v‖², ‖u‖².
+    /// The sums (u, A v), (v, A u), ‖A v‖² and ‖u‖².
     look_for_symmetry: () [u, v, au, av] [] -> [uav, vau, avav, uu] {
         uav += u * av; vau += v * au; avav += av * av; uu += u * u;
     }
 }
 
-/// Sweeps of smoothing on the last level if it is too large for a direct solve.
+/// Number of smoothing sweeps on the last level if it is too large for a direct solve.
 const SMOOTHED: usize = 10;
 /// Largest |uᵀAv − vᵀAu|, relative to ‖Av‖‖u‖, at which A counts as symmetric.
 const ROUNDING: f64 = 1e-12;
@@ -66,13 +66,13 @@ const ROUNDING: f64 = 1e-12;
 pub struct Level<S: Coarsen> {
     pub(super) space: S,
     pub(super) terms: Terms<'static>,
-    /// None if only the inverse is applied.
+    /// A; `None` if only the inverse is applied.
     pub(super) operator: Option<Rc<RefCell<PointBlock<S>>>>,
     /// True if the operator belongs to the solver, which refreshes its values.
     pub(super) shared: bool,
-    /// None if the inverse is applied, or if the level only restricts and interpolates.
+    /// The smoother; `None` if the inverse is applied, or if the level only restricts and interpolates.
     pub(super) smoother: Option<Smoother<S>>,
-    /// Transfers to and from the next level; none on the last.
+    /// Transfers to and from the next level; `None` on the last level.
     pub(super) transfer: Option<Transfers<S>>,
     pub(super) inverse: Option<Inverse<S>>,
 }
@@ -97,14 +97,14 @@ pub struct Level<S: Coarsen> {
 pub struct Multilevel<S: Coarsen> {
     levels: Vec<Level<S>>,
     work: RefCell<Vec<Work<S>>>,
-    /// True if each rank has a hierarchy of its own nodes.
+    /// True if each rank has a separate hierarchy for its own nodes.
     distributed: bool,
     symmetric: bool,
     options: MultilevelOptions,
     key: u64,
 }
 
-/// Parts of a system's set-up that a hierarchy reuses.
+/// Parts of the solver's set-up that a hierarchy reuses.
 pub(crate) struct Finest<S: Coarsen> {
     /// The operator of the same terms and ranks.
     pub operator: Option<Rc<RefCell<PointBlock<S>>>>,
@@ -133,7 +133,7 @@ impl<S: Coarsen> Multilevel<S> {
         Self::with(space, terms, options, Finest::default())
     }
 
-    /// Builds a hierarchy from near-null vectors by smoothed or plain aggregation: each coarse node has an
+    /// Builds a hierarchy from near-null vectors by smoothed or plain aggregation. Each coarse node has one
     /// unknown for each vector.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl<S: Coarsen> Multilevel<S> {
         Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
     }
 
-    /// Builds the levels that ranks share, and returns the next one, which every rank has whole.
+    /// Builds the levels that ranks share, and returns the first level of which every rank has all rows.
     fn joint(
         space: &S,
         terms: &Terms,
@@ -216,7 +216,8 @@ impl<S: Coarsen> Multilevel<S> {
             };
             let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
             let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
-            // A rank with a singular diagonal block must not leave the others waiting at the next level.
+            // If a diagonal block is singular on one rank, the other ranks must not wait for it at the next
+            // level.
             let made = made.map_err(|e| on_level(depth, e));
             let made = agree(space.comm(), interrupt::check().and(made));
             let (level, coarse) = made?;
@@ -225,8 +226,8 @@ impl<S: Coarsen> Multilevel<S> {
         }
     }
 
-    /// Refreshes the hierarchy for new values and coefficients of terms with the same patterns. P is kept,
-    /// and everything else is recomputed in place.
+    /// Refreshes the hierarchy for new values and coefficients of terms with the same patterns. P is kept.
+    /// Everything else is recomputed in place.
     ///
     /// # Errors
     /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
@@ -313,7 +314,7 @@ impl<S: Coarsen> Multilevel<S> {
         self.symmetric
     }
 
-    /// Returns how many numbers it stores, without the system itself.
+    /// Returns the number of numbers that the hierarchy stores, without the system itself.
     pub fn numbers(&self) -> f64 {
         let level = |(depth, level): (usize, &Level<S>)| {
             let own = if depth > 0 || !level.shared { level.stored() as f64 } else { 0.0 };
@@ -341,7 +342,7 @@ fn on_level(depth: usize, e: Error) -> Error {
 type Coarser = (Terms<'static>, Option<NearNull>);
 
 impl<S: Coarsen> Level<S> {
-    /// Builds a level, and returns the terms and near-null vectors of the next one, if there is one.
+    /// Builds a level. Also returns the terms and near-null vectors of the next level, if there is one.
     fn new(
         beside: &S,
         terms: Terms<'static>,
@@ -350,7 +351,7 @@ impl<S: Coarsen> Level<S> {
         finest: Finest<S>,
     ) -> Result<(Self, Option<Coarser>)> {
         let space = beside.beside(terms.rows())?;
-        // On a GPU everything starts from one copy there.
+        // On a GPU all steps start from one copy of the terms in its memory.
         let terms = space.place(&terms)?;
         let analysis = profile::begin_inside(SetupPart::Analysis);
         let (mut matrices, mut blocks) = (None, None);
@@ -379,7 +380,8 @@ impl<S: Coarsen> Level<S> {
             coarse = Some((space.galerkin(&terms, matrices)?, None));
         }
         let last = matrices.is_none();
-        // Never solve directly without being asked if nothing could be coarsened.
+        // If the finest level cannot be coarsened, sparse direct factors must not silently replace the
+        // hierarchy.
         let inverse = if last { Inverse::new(&space, &terms, options.precision, depth > 0)? } else { None };
         drop(factors);
         let product = profile::begin_inside(SetupPart::Product);
@@ -418,7 +420,8 @@ impl<S: Coarsen> Level<S> {
                 let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
                 space.update_coefficients(a.product_mut(), &coefficients)
             };
-            // Values that break the structure found inside the blocks need a new operator.
+            // New values may break the pattern that was found inside the blocks. Then a new operator is
+            // built.
             if update().is_err() {
                 *a = PointBlock::new(space, terms, precision, false)?;
             }
@@ -431,7 +434,7 @@ impl<S: Coarsen> Level<S> {
         inverse.as_mut().map_or(Ok(()), |inverse| inverse.update_values(space, terms))
     }
 
-    /// Returns A, on a level that is not solved only by its inverse.
+    /// Returns A; an error on a level where only the inverse is applied.
     pub(super) fn operator(&self) -> Result<&RefCell<PointBlock<S>>> {
         let lost = || Error::Internal("the last level has no operator, only its inverse".into());
         self.operator.as_deref().ok_or_else(lost)
@@ -495,9 +498,9 @@ impl<S: Coarsen> Level<S> {
         &self.terms
     }
 
-    /// Returns P and R between this level and the next; none on the last. If made from near-null vectors,
-    /// they are matrices of components, in square blocks. Otherwise they are matrices of nodes, whose scalars
-    /// apply to all components of a node.
+    /// Returns P and R between this level and the next; `None` on the last level. Built from near-null
+    /// vectors, P and R act on single components and are stored in square blocks. Otherwise they have one
+    /// scalar per pair of nodes, which applies to all components.
     pub fn transfer(&self) -> Option<&Transfer> {
         self.transfer.as_ref().map(|t| &t.matrices)
     }
@@ -518,7 +521,7 @@ impl<S: Coarsen> Level<S> {
         self.terms.terms.iter().map(|t| t.1.stored()).sum()
     }
 
-    /// Returns the number of linearly dependent equations of the last level that its inverse leaves out.
+    /// Returns the number of linearly dependent equations that the inverse of the last level leaves out.
     pub fn dropped(&self) -> usize {
         self.inverse.as_ref().map_or(0, Inverse::dropped)
     }
@@ -528,7 +531,7 @@ impl<S: Coarsen> Level<S> {
         self.inverse.is_some()
     }
 
-    /// Returns the bytes that one visit moves at least.
+    /// Returns the fewest bytes that one visit can move.
     fn bytes(&self) -> u64 {
         let (len, a) = (self.terms.rows(), self.operator.as_ref().map_or(0, |a| a.bytes()));
         let (smoothing, products) = self.smoother.as_ref().map_or((0, 0), |s| s.bytes(len));
@@ -553,7 +556,7 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
     }
-    /// Nothing is recorded if the last level is solved on the host.
+    /// A cycle cannot be recorded if the last level is solved on the host.
     fn recordable(&self) -> bool {
         self.levels.iter().all(|level| level.inverse.as_ref().is_none_or(Inverse::recordable))
     }

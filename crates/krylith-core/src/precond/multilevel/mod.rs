@@ -1,22 +1,22 @@
-//! Algebraic multigrid: a hierarchy of smaller and smaller systems, each the Galerkin product of the one
-//! before.
+//! Algebraic multigrid: a hierarchy of smaller and smaller systems. The matrix of each is the Galerkin
+//! product R A P of the one before.
 //!
-//! All coarsening works on one scalar matrix, the couplings of the nodes ([`Coarsen::couplings`]). A node
-//! interpolates all of its components and stages with the same weights, so P is n × n_c scalars and acts as P
-//! ⊗ I. The coarse operator keeps the block size, the stages and the coefficients of the fine one: A⊗M + τB⊗L
-//! becomes A⊗(RMP) + τB⊗(RLP).
+//! Coarsening works on one scalar matrix, the couplings of the nodes ([`Coarsen::couplings`]). A node
+//! interpolates all of its components and stages with the same weights. So P is a scalar matrix of n fine by
+//! n_c coarse nodes, and acts as P ⊗ I. The coarse operator has the block size, the stages and the
+//! coefficients of the fine operator: A⊗M + τB⊗L becomes A⊗(RMP) + τB⊗(RLP).
 //!
-//! If near-null vectors are known, such as the rigid modes of an elastic body ([`NearNull`]), coarse nodes
-//! have one unknown for each of them instead, and P has blocks.
+//! If near-null vectors are given, such as the rigid modes of an elastic body ([`NearNull`]), coarse nodes
+//! instead have one unknown for each vector. P then has blocks.
 //!
-//! The steps of a set-up are functions in `host/` that use all threads; a GPU has its own versions with the
-//! same results. Each step is a pure function of its input: random numbers come from a hash of a node's
-//! number, and nothing depends on the order of execution.
+//! The steps of a set-up are functions in `host/` that use all threads. A GPU has its own versions with the
+//! same results. Each step is a pure function of its input. Random numbers come from a hash of a node's
+//! number, and no result depends on the order of execution.
 //!
-//! A new way to coarsen is a [`CoarsenKind`] with its function in `host/`, and one in
-//! `device/cuda/multilevel` if a GPU is to do it. A new smoother is a variant of [`Smoothing`]. Names stand
-//! in `precond/spec/amg.rs`, what reports say in `solver/build/multilevel.rs`, and predicted products in
-//! `krylith-model/src/multilevel.rs`.
+//! To add a method of coarsening, add a [`CoarsenKind`] and its function in `host/`, and optionally a
+//! function in `device/cuda/multilevel`. To add a smoother, add a variant of [`Smoothing`].
+//! `precond/spec/amg.rs` has the names, `solver/build/multilevel.rs` describes hierarchies for reports, and
+//! `krylith-model/src/multilevel.rs` predicts their products.
 
 mod coarsest;
 mod cycle;
@@ -50,8 +50,8 @@ use std::sync::Arc;
 /// The vector passes of hierarchies and cycles.
 pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
 
-/// Share of nodes kept above which coarsening has stalled and the level is the last, on one rank and on
-/// several.
+/// If a coarser level would have more than this share of the nodes, coarsening has stalled and the level is
+/// the last.
 const STALLED: f64 = 0.8;
 
 /// Settings of coarsening: the choice of coarse points, and interpolation from them.
@@ -67,21 +67,21 @@ const STALLED: f64 = 0.8;
 pub struct Coarsening {
     /// Method of choosing coarse points and interpolation weights.
     pub kind: CoarsenKind,
-    /// Threshold θ of strong connections: node i depends strongly on j if −a_ij ≥ θ max_k(−a_ik), with the
-    /// sign of a_ii divided out; for aggregation, if a_ij² ≥ θ² |a_ii a_jj|.
+    /// Threshold θ of strong connections. Node i depends strongly on j if −a_ij ≥ θ max_k(−a_ik), after row i
+    /// is multiplied by the sign of a_ii. For aggregation the condition is a_ij² ≥ θ² |a_ii a_jj|.
     pub strength: f64,
-    /// Number of weights kept in a row of interpolation, the largest ones; 0 keeps all.
+    /// Number of the largest weights that a row of interpolation keeps; 0 keeps all.
     pub truncate: usize,
-    /// Number of levels, from the finest on, with aggressive coarsening. For classical coarsening: PMIS
-    /// twice, multipass interpolation and one step of Jacobi's method. For aggregation without smoothing:
-    /// aggregates of up to eight nodes instead of four.
+    /// Number of levels with aggressive coarsening, from the finest level on. Classical coarsening then runs
+    /// PMIS twice, and uses multipass interpolation with one step of Jacobi's method. Aggregation without
+    /// smoothing then forms aggregates of up to eight nodes instead of four.
     pub aggressive: usize,
-    /// Treatment of couplings between ranks by coarsening.
+    /// Treatment of couplings between ranks during coarsening.
     pub border: Border,
 }
 
-/// Treatment of couplings between ranks by coarsening. Coarse operators, residuals and solutions include
-/// these couplings in each case.
+/// Treatment of couplings between ranks during coarsening. With every value, coarse operators, residuals and
+/// solutions include these couplings.
 ///
 /// # Examples
 /// ```
@@ -91,16 +91,16 @@ pub struct Coarsening {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Border {
-    /// [`Local`](Self::Local) on levels with long borders that hold few of the nodes,
-    /// [`Global`](Self::Global) on others.
+    /// [`Local`](Self::Local) on levels where borders between ranks are long but have only a small share of
+    /// the nodes, else [`Global`](Self::Global).
     #[default]
     Auto,
-    /// Coarsening uses them: the coarse points and P are those of one rank. This exchanges rows of up to four
-    /// layers of nodes around the own ones.
+    /// Coarsening uses these couplings, and gives the coarse points and P that a single rank would compute.
+    /// Ranks exchange the rows of up to four layers of nodes around their own.
     Global,
-    /// Coarsening ignores them: each rank coarsens and interpolates only among its own nodes. The dropped
-    /// couplings are added to the diagonal, so that P still reproduces constants. Only the rows of P that
-    /// belong to ghosts are exchanged.
+    /// Coarsening ignores these couplings: each rank coarsens and interpolates only among its own nodes. The
+    /// dropped couplings are added to the diagonal, so that P still reproduces constants. Only the rows of P
+    /// that belong to ghosts are exchanged.
     Local,
 }
 
@@ -108,7 +108,7 @@ impl Border {
     /// All three values.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Global, Self::Local];
 
-    /// Returns its name in options.
+    /// Returns the name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -133,8 +133,9 @@ pub enum CoarsenKind {
     /// Classical coarsening: PMIS chooses coarse points (De Sterck, Yang and Heys 2006), and fine points
     /// interpolate from them by extended+i (De Sterck, Falgout, Nolting and Yang 2008).
     Classical,
-    /// Aggregation: strongly coupled nodes are joined by pairwise matching, two or three times (Notay 2010).
-    /// With `smoothed`, P gets a step of damped Jacobi (Vaněk, Mandel and Brezina 1996).
+    /// Aggregation. Unsmoothed aggregates come from pairwise matching of strongly coupled nodes, two or three
+    /// times (Notay 2010). With `smoothed`, aggregates grow around root nodes, and P gets a step of damped
+    /// Jacobi (Vaněk, Mandel and Brezina 1996).
     Aggregation {
         /// True for a smoothed P.
         smoothed: bool,
@@ -144,9 +145,9 @@ pub enum CoarsenKind {
 impl Coarsening {
     /// Returns the default settings of a family.
     pub fn of(kind: CoarsenKind) -> Self {
-        // One aggressive level halves the operator complexity of 7-point stencils, for two more iterations on
-        // twelve. A second one makes set-ups a tenth to a quarter shorter. With two, θ = 0.4 solves SPE10 in
-        // 22 iterations, 0.25 in 27.
+        // One aggressive level halves the operator complexity of 7-point stencils, and adds two iterations to
+        // twelve. A second aggressive level makes set-ups a tenth to a quarter shorter. With two of them,
+        // SPE10 takes 22 iterations with θ = 0.4, and 27 with θ = 0.25.
         let (strength, aggressive) = if kind == CoarsenKind::Classical { (0.4, 2) } else { (0.08, 0) };
         Self { kind, strength, truncate: 4, aggressive, border: Border::Auto }
     }
@@ -158,7 +159,7 @@ impl Default for Coarsening {
     }
 }
 
-/// P, n × n_c scalars, and R = Pᵀ; both as matrices of 1×1 blocks.
+/// P, of n fine by n_c coarse nodes, and R = Pᵀ. Both are matrices of 1×1 blocks.
 ///
 /// # Examples
 /// ```
@@ -193,13 +194,13 @@ pub struct Transfer {
 /// }
 /// ```
 pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
-    /// Returns a space of vectors with `len` numbers on this device and its queue, for this rank alone.
+    /// Returns a space on this device and its queue, for vectors of `len` numbers of this rank alone.
     ///
     /// # Errors
     /// Out of device memory.
     fn beside(&self, len: usize) -> Result<Self>;
-    /// Returns the threads of the host, for steps that this device leaves to them. It is the same pool at
-    /// every call, because starting one takes longer than many a step.
+    /// Returns the host's pool of threads, for steps that this device leaves to the host. Every call returns
+    /// the same pool, because starting a pool takes longer than some of the steps.
     fn host_threads(&self) -> Arc<Pool>;
     /// Returns the scalar matrix that coarsening works on. For one scalar term it is that matrix times its
     /// coefficient. Otherwise it has the union of the patterns, with every diagonal entry stored, a_ij = −Σ_t
@@ -207,20 +208,20 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         host::galerkin::couplings(&self.host_threads(), terms)
     }
-    /// Returns P and R between level `level` (0 is the finest) and a coarser one; `None` if that would have
-    /// as many nodes, or none.
+    /// Returns P and R between level `level` (0 is the finest) and a coarser level; `None` if the coarser
+    /// level would have as many nodes, or none.
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
         host::transfer(&self.host_threads(), couplings, how, level)
     }
-    /// Returns a space of vectors with this rank's share of `len` numbers on this device and its queue, for
-    /// the same ranks.
+    /// Returns a space on this device and its queue that the same ranks share. Vectors have `len` numbers on
+    /// this rank.
     ///
     /// # Errors
     /// Out of device memory.
     fn among(&self, len: usize) -> Result<Self>;
     /// Returns P for own nodes of a level that all ranks share. `couplings` has the rows of own nodes and of
-    /// `near` ones; rows that are not known are empty. Returns `None` on all ranks if the coarser level would
-    /// have as many nodes, or none. Collective.
+    /// the nodes in `near`. Rows that are not known are empty. Returns `None` on all ranks if the coarser
+    /// level would have as many nodes, or none. Collective.
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
@@ -242,7 +243,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn transposed(&self, a: &Bsr) -> Result<Bsr> {
         host::galerkin::transpose(&self.host_threads(), a)
     }
-    /// Returns these rows, on the host.
+    /// Copies the rows of these nodes to the host.
     fn rows_of(&self, a: &Bsr, nodes: &[u32]) -> Result<RowsOfMatrix> {
         Ok(ranks::rows::rows_of(a, nodes))
     }
@@ -250,7 +251,8 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::with_rows(a, below, columns))
     }
-    /// Returns the first `rows` rows with only their columns below `columns`.
+    /// Returns the first `rows` rows as a matrix with `columns` columns, which must include all of their
+    /// entries.
     fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::first_rows(a, rows, columns))
     }
@@ -258,7 +260,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn renumbered(&self, a: &Bsr, numbers: &[u32], columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::renumbered(a, numbers, columns))
     }
-    /// Returns S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+    /// Returns S A for a matrix S of zeros and ones: sums of rows of A, with every diagonal entry stored.
     fn sums_of_rows(&self, s: &Bsr, a: &Bsr) -> Result<Bsr> {
         Ok(ranks::rows::sums_of_rows(s, a))
     }
@@ -266,8 +268,8 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         host::galerkin::terms(&self.host_threads(), terms, transfer)
     }
-    /// Computes new values for new values of `terms`, in the matrices that [`galerkin`](Self::galerkin)
-    /// returned for others of the same patterns.
+    /// Recomputes R Aₜ P for new values of `terms`, in the matrices that [`galerkin`](Self::galerkin)
+    /// returned for the same patterns.
     fn update_galerkin(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
         host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse)
     }
@@ -290,23 +292,23 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     ) -> Result<()> {
         Err(crate::Error::Internal("the device has no kernel for P".into()))
     }
-    /// Builds the operator of a matrix of scalar rows that only cycles multiply by: of a coarser level, or
-    /// the inverse on the last.
+    /// Builds an operator that only cycles use, from a matrix of scalar rows: that of a coarser level, or the
+    /// dense inverse on the last level.
     fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
         PointBlock::with_format(self, terms, precision, Format::Csr)
     }
-    /// Returns true if this device computes residuals and smoother steps in the pass of this product.
+    /// Returns true if this device computes residuals and smoother steps in the same pass as this product.
     fn fuses(&self, _product: &Self::Product) -> bool {
         false
     }
-    /// Returns true if it also computes the first two steps from zero in one pass.
+    /// Returns true if this device also computes the first two smoother steps from x = 0 in one pass.
     fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
         false
     }
     /// Computes A x and applies `pass` to it. Asynchronous on a GPU; allocates nothing.
     ///
     /// # Errors
-    /// A device or a product that cannot; see [`fuses`](Self::fuses).
+    /// A device or a product that does not support it; see [`fuses`](Self::fuses).
     fn fused(&self, _product: &Self::Product, _x: &Self::Vector, _pass: Fused<Self>) -> Result<()> {
         Err(crate::Error::Internal("the product cannot fuse a smoother step".into()))
     }
@@ -320,7 +322,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         let blocks = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.prepare_blocks(terms.block() * terms.stages(), (&blocks[..]).into(), precision)
     }
-    /// Computes the inverses for new values, in place.
+    /// Recomputes the inverses for new values, in place.
     ///
     /// # Errors
     /// As for [`l1_blocks`](Self::l1_blocks).

@@ -1,13 +1,13 @@
-//! Near-null vectors of a system, which its coarse levels must be able to represent.
+//! Near-null vectors of a system, which coarse levels must be able to represent.
 
 use crate::operator::Terms;
 use crate::{Error, Result};
 
-/// Near-null vectors of a level: for each scalar row the numbers of all vectors, side by side.
+/// Near-null vectors of a level. Storage is by scalar rows: each row has the numbers of all vectors.
 ///
-/// Smooth errors of a scalar system are nearly constant, and P interpolates constants. Those of an elastic
-/// body are nearly rigid motions, three translations and three rotations. A P that reproduces only constants
-/// needs many more iterations there.
+/// Smooth errors of a scalar system are nearly constant, and P reproduces constants. Smooth errors of an
+/// elastic body are nearly rigid motions: three translations and three rotations. With a P that reproduces
+/// only constants, a solve needs many more iterations there.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ pub struct NearNull {
 impl NearNull {
     /// Largest number of unknowns of a coarse node: the largest block that operators support.
     pub const MOST: usize = crate::matrix::MAX_BLOCK;
-    /// Default of θ: in the 27-point rows of an elastic body hardly any entry exceeds a larger threshold.
+    /// Default of θ. In the 27-point rows of an elastic body hardly any entry exceeds a larger threshold.
     pub const STRENGTH: f64 = 0.02;
 
     /// Builds near-null vectors from vectors with a number for every scalar row.
@@ -88,7 +88,7 @@ impl NearNull {
 }
 
 /// Returns the rigid modes of nodes with two or three components: translations, then rotations about the
-/// centre of all points (in a plane, one). `None` for other numbers of components.
+/// centre of all points. In a plane there is one rotation. Returns `None` for other numbers of components.
 pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> {
     let middle = |axis: usize| {
         let ends = points
@@ -98,7 +98,7 @@ pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> 
         0.5 * (ends[0] + ends[1])
     };
     let middle = [0, 1, 2].map(middle);
-    // The planes of the rotations.
+    // The planes of the rotations, as pairs of axes.
     let planes: &[[usize; 2]] = match block {
         2 => &[[0, 1]],
         3 => &[[0, 1], [1, 2], [2, 0]],
@@ -122,8 +122,8 @@ pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> 
 mod tests {
     use super::*;
 
-    /// The displacement x + t u keeps all distances to first order: (x − y) · (u(x) − u(y)) = 0 for each pair
-    /// of points.
+    /// The displacement x + t u keeps all distances to first order in t: (x − y) · (u(x) − u(y)) = 0 for each
+    /// pair of points x and y.
     #[test]
     fn rigid_modes_keep_distances() {
         let points = [[0.0, 0.0, 0.0], [2.0, 1.0, -1.0], [0.5, 4.0, 1.0], [3.0, -2.0, 7.0]];

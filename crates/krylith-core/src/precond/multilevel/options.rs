@@ -3,7 +3,7 @@
 use super::{Coarsening, Cycle, Smoothing};
 use crate::space::Precision;
 
-/// Options for building and visiting the levels.
+/// Options for building the levels of a hierarchy and for cycles over them.
 ///
 /// # Examples
 /// ```
@@ -14,20 +14,20 @@ use crate::space::Precision;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MultilevelOptions {
-    /// Cycle, which solves the coarser systems.
+    /// Kind of cycle, which determines how coarser systems are solved.
     pub cycle: Cycle,
-    /// Coarsening.
+    /// Settings of coarsening.
     pub coarsening: Coarsening,
-    /// Smoother.
+    /// Kind of smoother.
     pub smoothing: Smoothing,
-    /// True to smooth the finest level. Otherwise a cycle is x = P A_c⁻¹ R b with a cycle of the levels below
-    /// for A_c⁻¹: the coarse part of a combination, singular by itself.
+    /// True to smooth on the finest level. Otherwise a cycle is x = P A_c⁻¹ R b, where a cycle over the
+    /// coarser levels approximates A_c⁻¹. That is singular, and is meant as the coarse part of a combination.
     pub smooth_finest: bool,
-    /// Number of unknowns at which coarsening ends.
+    /// Number of unknowns at or below which a level is the last.
     pub coarsest: usize,
     /// Largest number of levels.
     pub levels: usize,
-    /// Number of unknowns of a shared level up to which every rank continues with the whole level.
+    /// If a level that ranks share has at most this many unknowns, every rank gathers it and continues alone.
     pub gather: usize,
     /// Precision of everything that is stored; arithmetic is in f64.
     pub precision: Precision,

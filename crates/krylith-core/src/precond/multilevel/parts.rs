@@ -1,4 +1,5 @@
-//! Parts of systems for levels: the operator of some terms, owned copies, and the couplings of own nodes.
+//! Helpers for levels: the operator of terms, owned copies of terms, and the part of terms that couples own
+//! nodes.
 
 use super::Coarsen;
 use crate::Result;
@@ -8,10 +9,11 @@ use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Rows below which a second thread costs more than it saves.
+/// Number of rows below which a second thread costs more time than it saves.
 const FEW: usize = 1 << 12;
 
-/// Builds the operator of a level. Coarse scalar rows never lie on a few diagonals, so none are looked for.
+/// Builds the operator of a level. Coarse matrices of scalar rows never consist of a few diagonals, so there
+/// is no search for these.
 pub(super) fn operator<S: Coarsen>(
     space: &S,
     terms: &Terms,

@@ -1,17 +1,19 @@
-//! Smoothers, which reduce the errors that a coarser level cannot represent.
+//! Smoothers, which reduce errors that the coarser level cannot represent.
 //!
-//! * ℓ1-Jacobi and Chebyshev: polynomials in D⁻¹A, where D is the diagonal (of nodes, in blocks) plus the
-//!   rest of each row's ℓ1 norm. So the spectrum of D⁻¹A lies in (0, 1] for every symmetric definite A
-//!   (Baker, Falgout, Kolev and Yang 2011), and nothing has to be estimated.
-//! * ILDU(0) of subdomains: costs little more than a product and is as effective as several sweeps.
+//! * ℓ1-Jacobi and Chebyshev are polynomials in D⁻¹A. D has the diagonal blocks of A, and adds to each
+//!   diagonal entry the ℓ1 norm of its row outside the block. So the spectrum of D⁻¹A lies in (0, 1] for
+//!   every symmetric positive definite A (Baker, Falgout, Kolev and Yang 2011), and no eigenvalue has to be
+//!   estimated.
+//! * ILDU(0) of subdomains costs little more than a product and is as effective as several sweeps.
 //!
-//! All are symmetric if A is, and the same before and after the coarse correction, so that a cycle is
+//! All of them are symmetric if A is, and are the same before and after the coarse correction. So a cycle is
 //! symmetric too.
 //!
-//! Traffic of k steps of a polynomial from x = 0, with N numbers: k − 1 products with A, and with scalar
-//! nodes 3 N + 7 N (k − 1). For a given x it is k products and 7 N each, or 5 N for a single one. Blocks add
-//! 4 N and their own numbers per step. If a device fuses a step with its product ([`Coarsen::fused`]), 3 N
-//! remain, or 5 N if a direction is written or read.
+//! Traffic of k steps of a polynomial, for vectors of N numbers and scalar nodes: from x = 0, k − 1 products
+//! with A and 3 N + 7 N (k − 1) numbers. From a given x, k products and 7 N for each step, or 5 N if k = 1.
+//! Blocks add 4 N and their own numbers per step. If a device fuses a step with its product
+//! ([`Coarsen::fused`]), the step moves only 3 N beside the product, or 5 N if it reads or writes a
+//! direction.
 
 use super::Coarsen;
 use crate::operator::{LinearOperator, PointBlock, Terms};
@@ -25,11 +27,11 @@ use std::cell::RefCell;
 sweeps! {
     /// The vector passes of smoothers.
     pub const SWEEPS;
-    /// x = c D⁻¹ b: the first step from x = 0.
+    /// The first step from x = 0: x = c D⁻¹ b.
     smooth_first: (c) [d, b] [x] -> [] { x = c * d * b; }
     /// The second step, whose previous direction is x: p = a x + c D⁻¹ (b − q), x += p, where q holds A x.
     smooth_second: (a, c) [d, b, q] [p, x] -> [] { p = a * x + c * d * (b - q); x += p; }
-    /// p = a p + c D⁻¹ (b − q), x += p.
+    /// A further step: p = a p + c D⁻¹ (b − q), x += p.
     smooth_next: (a, c) [d, b, q] [p, x] -> [] { p = a * p + c * d * (b - q); x += p; }
     /// The first step from a given x: p = c D⁻¹ (b − q), x += p.
     smooth_start: (c) [d, b, q] [p, x] -> [] { p = c * d * (b - q); x += p; }
@@ -39,13 +41,13 @@ sweeps! {
     smooth_last: (a, c) [d, b, q, p] [x] -> [] { x += a * p + c * d * (b - q); }
     /// x = c x.
     smooth_scale: (c) [] [x] -> [] { x *= c; }
-    /// With blocks, z = D⁻¹ (b − A x): p = a x + c z, x += p.
+    /// The steps with blocks, where z holds D⁻¹ (b − A x). The second step from x = 0: p = a x + c z, x += p.
     smooth_blocks_second: (a, c) [z] [p, x] -> [] { p = a * x + c * z; x += p; }
-    /// p = a p + c z, x += p.
+    /// A further step: p = a p + c z, x += p.
     smooth_blocks_next: (a, c) [z] [p, x] -> [] { p = a * p + c * z; x += p; }
-    /// p = c z, x += p.
+    /// The first step from a given x: p = c z, x += p.
     smooth_blocks_start: (c) [z] [p, x] -> [] { p = c * z; x += p; }
-    /// x += c z.
+    /// A step without a previous or next direction: x += c z.
     smooth_blocks_alone: (c) [z] [x] -> [] { x += c * z; }
     /// x = 1.
     smooth_ones: () [] [x] -> [] { x = 1.0; }
@@ -63,14 +65,14 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Smoothing {
-    /// x ← x + D⁻¹ (b − A x).
+    /// ℓ1-Jacobi sweeps: x ← x + D⁻¹ (b − A x).
     Jacobi {
         /// Sweeps before and after the coarse correction.
         sweeps: usize,
     },
-    /// The Chebyshev polynomial that is smallest on the upper part of the spectrum of D⁻¹A.
+    /// The Chebyshev polynomial of the upper part of the spectrum of D⁻¹A.
     Chebyshev {
-        /// Degree of the polynomial: products before and after the coarse correction.
+        /// Degree of the polynomial: number of steps before, and after, the coarse correction.
         degree: usize,
     },
     /// Incomplete factors of subdomains.
@@ -81,7 +83,8 @@ pub enum Smoothing {
 }
 
 impl Smoothing {
-    /// The part of the spectrum (0, 1] that Chebyshev polynomials leave to the coarser level.
+    /// Chebyshev polynomials act on [`LEFT`](Self::LEFT), 1], and leave smaller eigenvalues to the coarser
+    /// level.
     pub const LEFT: f64 = 0.1;
 
     /// Returns the name in options.
@@ -94,8 +97,8 @@ impl Smoothing {
     }
 }
 
-/// Returns the coefficients `[a, c]` of each step k of a polynomial smoother: direction p ← aₖ p + cₖ D⁻¹ r
-/// (Saad 2003, Alg. 12.1).
+/// Returns the coefficients `[a, c]` of each step k of a polynomial smoother, whose direction is p ← aₖ p +
+/// cₖ D⁻¹ r (Saad 2003, Alg. 12.1).
 pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     match how {
         Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => vec![[0.0, 1.0]; sweeps],
@@ -113,25 +116,25 @@ pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     }
 }
 
-/// Operation on A x that a device fuses with the product.
+/// Operation on A x that a device fuses with the product A x.
 #[doc(hidden)]
 pub enum Fused<'a, S: Coarsen> {
-    /// r = b − A x.
+    /// The residual r = b − A x.
     LeftOver {
         /// Right-hand side.
         b: &'a S::Vector,
         /// The result r.
         r: &'a mut S::Vector,
     },
-    /// p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
+    /// A step of a smoother: p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
     Step {
         /// D⁻¹.
         d: &'a S::Vector,
         /// Right-hand side.
         b: &'a S::Vector,
-        /// The vector p, if it is the last direction or if the new direction is kept in it.
+        /// The vector p, if the last direction is in it or if the new direction is written to it.
         p: Option<&'a mut S::Vector>,
-        /// True if the new direction is kept in p.
+        /// True if the new direction is written to p.
         keeps: bool,
         /// The last direction.
         last: Direction,
@@ -139,7 +142,8 @@ pub enum Fused<'a, S: Coarsen> {
         scalars: &'a S::Scalars,
         /// The slots of a and c.
         at: [usize; 2],
-        /// The slot of c of a first step from zero, for which x is c D⁻¹ b and is not stored; else `None`.
+        /// The slot of the first step's c if this pass also makes the first step from x = 0. Then x is c D⁻¹
+        /// b and is not stored. Otherwise `None`.
         first: Option<usize>,
         /// The new x, in another vector.
         to: &'a mut S::Vector,
@@ -152,7 +156,7 @@ pub enum Fused<'a, S: Coarsen> {
 pub enum Direction {
     /// There is no last direction.
     None,
-    /// x, after a step from zero.
+    /// The last direction is x, after the first step from x = 0.
     X,
     /// p.
     P,
@@ -254,7 +258,7 @@ impl<S: Coarsen> Smoother<S> {
                     if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
                         return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
                     }
-                    // The last of the steps that follow writes to x.
+                    // The steps that follow alternate between two vectors, and the last one must write to x.
                     let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
                     on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
                     return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
@@ -289,7 +293,7 @@ impl<S: Coarsen> Smoother<S> {
             Smoother::Polynomial { blocks, scalar, steps } => {
                 let mut plain = 0..steps.len();
                 if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
-                    // Steps alternate between two vectors; if their number is odd, the first one works in
+                    // Steps alternate between two vectors. If their number is odd, the first step works in
                     // place.
                     plain.end %= 2;
                     plain
@@ -302,8 +306,8 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Returns the bytes that both applications around a coarse correction move, without products with A, and
-    /// the number of those products.
+    /// Returns the bytes that both applications around a coarse correction move without their products with
+    /// A, and the number of these products.
     pub fn bytes(&self, len: usize) -> (u64, u64) {
         let n = 8 * len as u64;
         match self {
@@ -319,7 +323,7 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Returns how many numbers it stores.
+    /// Returns the number of numbers that the smoother stores.
     pub fn numbers(&self, order: usize, len: usize) -> f64 {
         match self {
             Smoother::Factors { factors, .. } => {
@@ -330,23 +334,23 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Returns a key that changes when its buffers change.
+    /// Returns a key that changes when the smoother's buffers change.
     pub fn key(&self) -> u64 {
         match self {
             Smoother::Factors { factors, .. } => factors.key(),
-            Smoother::Polynomial { .. } => 0, // new values are in the same place
+            Smoother::Polynomial { .. } => 0, // new values keep the same buffers
         }
     }
 }
 
-/// Writes the inverses of order 1 to a vector, which sweeps multiply by.
+/// Writes inverses of order 1 to a vector, by which vector passes multiply.
 fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Result<()> {
     let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
     on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
     on.multiply_blocks(blocks, &ones, to)
 }
 
-/// Returns the last direction that step k uses, and whether the next step uses that of step k. With
+/// Returns the last direction that step k uses, and true if the next step uses the direction of step k. With
 /// `from_zero`, step 0 has left its direction in x.
 fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool) {
     let last = match (k, steps[k][0] != 0.0) {
@@ -357,9 +361,10 @@ fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool
     (last, steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0))
 }
 
-/// Takes steps `from` to the last of a polynomial, each in the pass of its product, alternating between x and
-/// `room.r`, so that the last writes to x. If their number is odd, the first reads its x from `room.r`,
-/// unless `first` is the slot of c of a step from zero that is made in the same pass.
+/// Makes the steps of a polynomial from number `from` on, each in the pass of its product. Steps alternate
+/// between x and `room.r`, so that the last one writes to x. If their number is odd, the first one reads x
+/// from `room.r`. If `first` is the slot of the first step's c, the first pass also makes that step from x =
+/// 0, and reads no x.
 fn fused_steps<S: Coarsen>(
     on: &S,
     d: &S::Vector,
@@ -383,7 +388,7 @@ fn fused_steps<S: Coarsen>(
     Ok(())
 }
 
-/// Takes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
+/// Makes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
 fn step<S: Coarsen>(
     on: &S,
     blocks: &S::Blocks,
@@ -445,8 +450,8 @@ mod tests {
 
     const LEFT: f64 = Smoothing::LEFT;
 
-    /// For these steps 1 − λ p(λ) is the Chebyshev polynomial scaled to 1 at 0: small on [LEFT, 1], and
-    /// largest at the ends.
+    /// The steps give x = p(D⁻¹A) D⁻¹ b. Then 1 − λ p(λ) must be the Chebyshev polynomial of [LEFT, 1],
+    /// scaled to 1 at λ = 0.
     #[test]
     fn steps_are_those_of_chebyshev() {
         let residual_of = |degree: usize, lambda: f64| {

@@ -1,4 +1,4 @@
-//! P and R between two levels as operators.
+//! P and R between two levels, as operators that cycles apply.
 
 use super::host::near_null::Blocks;
 use super::ranks::{Joint, Route};
@@ -12,27 +12,28 @@ use crate::space::Precision;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Rows below which a second thread costs more than it saves.
+/// Number of rows below which a second thread costs more time than it saves.
 const FEW: usize = 1 << 12;
 /// Largest number of stages that a GPU's products support.
 const STAGES: usize = 4;
 
-/// P and R between two levels, as operators.
+/// P and R between two levels.
 pub(super) struct Transfers<S: Coarsen> {
     pub matrices: Transfer,
     /// Number of unknowns of a node.
     order: usize,
     /// P ⊗ I and R ⊗ I as products, if the device has no kernel for them.
     products: Option<[PointBlock<S>; 2]>,
-    /// The part that several ranks share.
+    /// The part of the transfer that several ranks share.
     pub joint: Option<Joint<S>>,
-    /// P by nodes, if it was made from near-null vectors. It then has blocks, and the matrices are not
-    /// applied as ⊗ I.
+    /// P by nodes, if it was built from near-null vectors. P then has blocks, and P and R are applied as they
+    /// are, not as P ⊗ I and R ⊗ I.
     pub blocks: Option<Blocks>,
 }
 
 impl<S: Coarsen> Transfers<S> {
-    /// Builds P and R for the components and stages of the terms; with `blocks` they include those already.
+    /// Builds P and R for the components and stages of the terms. With `blocks`, P and R already act on
+    /// components.
     ///
     /// # Errors
     /// Out of device memory.
@@ -58,8 +59,8 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { matrices, order, products, joint: None, blocks })
     }
 
-    /// Builds P and R of own rows between levels that ranks share, or between the last shared level and the
-    /// first that each rank has whole.
+    /// Builds own rows of P and R between two levels that ranks share, or between the last shared level and
+    /// the first level of which each rank has all rows.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -78,7 +79,7 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { joint: Some(joint), ..own })
     }
 
-    /// Returns the route of vectors, if other ranks take part.
+    /// Returns the transfer of vectors, if it needs other ranks.
     fn route(&self) -> Option<&Route<S>> {
         self.joint.as_ref().and_then(Joint::route)
     }
@@ -123,7 +124,7 @@ impl<S: Coarsen> Transfers<S> {
         on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
     }
 
-    /// Returns the bytes that both move at least.
+    /// Returns the fewest bytes that one application of P and one of R can move.
     pub fn bytes(&self) -> u64 {
         if let Some(route) = self.route() {
             return route.bytes();
@@ -145,8 +146,8 @@ impl<S: Coarsen> Transfers<S> {
     }
 }
 
-/// Returns P ⊗ I of this order as a product that every device supports: as many stages as possible, the rest
-/// in diagonal blocks.
+/// Returns P ⊗ I, where I has this order, as terms that every device supports: I becomes as many stages as
+/// possible, and the rest of the order becomes diagonal blocks.
 pub(super) fn widened(p: &Bsr, order: usize) -> Result<Terms<'static>> {
     let stages = (1..=STAGES).rev().find(|s| order.is_multiple_of(*s)).unwrap_or(1);
     let b = order / stages;

@@ -1,5 +1,7 @@
 //! Restricted additive Schwarz with overlap (Cai and Sarkis 1999): M⁻¹ = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ with A_k =
-//! R_k^δ A (R_k^δ)ᵀ. The subdomain solves are point-block ILU(k) with exact, Jacobi or randomized sweeps.
+//! R_k^δ A (R_k^δ)ᵀ. R_k^δ restricts a vector to subdomain k with δ layers of overlap, and R_k⁰ to the rows
+//! that only subdomain k keeps. Each A_k is replaced by point-block ILU factors. Triangular solves are exact
+//! substitution, Jacobi sweeps or randomized sweeps.
 //!
 //! Randomized factors are checked before they are used. If they are not finite, or their defect is above
 //! [`MOST_DEFECT`], exact factors replace them, and an event reports it. The first factors of ILU(2) and
@@ -10,8 +12,8 @@
 //! factorisation. If their distance from it is above [`MOST_DISTANCE`], substitution replaces them.
 //!
 //! A subdomain can have all rows of a rank, too many for the on-chip shared memory of a GPU. All A_k of a
-//! rank are diagonal blocks of one matrix, so a device knows no subdomains. It has one block matrix with its
-//! ILU(k), a list of nodes to read and a list of rows to keep.
+//! rank are diagonal blocks of one matrix, so a device need not know subdomains. It has one block matrix with
+//! its ILU factors, a list of nodes to read and a list of rows to keep.
 //!
 //! The preconditioner needs two halos: one of nodes before every application, and one of stored blocks before
 //! every factorisation. In the second one a block counts as a node of b² numbers, so both use the halo
@@ -34,7 +36,7 @@ use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result, sweeps};
 use std::sync::Arc;
 
-/// Largest defect ‖(A − LU)_S‖_F / ‖A‖_F of randomized factors that are used.
+/// Randomized factors are used if their defect ‖(A − LU)_S‖_F / ‖A‖_F on the pattern S is at most this.
 pub const MOST_DEFECT: f64 = 1e-2;
 
 /// Sweeps on trial, with the result y, are used if ‖y − (LU)⁻¹x‖ / ‖(LU)⁻¹x‖ is at most this.
@@ -43,7 +45,7 @@ pub const MOST_DISTANCE: f64 = 0.25;
 sweeps! {
     /// The vector pass of randomized Schwarz.
     pub const SWEEPS;
-    /// The squared distance of y from z, and the squared size of z.
+    /// ‖y − z‖² and ‖z‖².
     apart: () [y, z] [] -> [distance2, size2] { let d = y - z; distance2 += d * d; size2 += z * z; }
 }
 
@@ -89,7 +91,8 @@ pub struct SchwarzOptions {
 pub trait SchwarzFactors: Space {
     /// Plan, factors and all workspace for computing and applying them, on the device.
     type Factors;
-    /// Allocates the factors of a plan; no values yet. Collective if the plan's halos have neighbours.
+    /// Allocates the factors of a plan, without computing values. Collective if the plan's halos have
+    /// neighbours.
     fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self::Factors>;
     /// Gathers the values of the subdomain matrices: takes those of this rank's own rows from `values`, and
     /// brings the blocks of overlap rows from other ranks (`SchwarzPlan::blocks`). Collective.
@@ -113,7 +116,7 @@ pub trait SchwarzFactors: Space {
         x: &Self::Vector,
         y: &mut Self::Vector,
     ) -> Result<()>;
-    /// Returns the bytes that one application must move at least.
+    /// Returns the fewest bytes that one application can move.
     fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
     /// Returns true if the whole iterative solve is expected to be faster with substitution than with these
     /// sweeps, which cost extra iterations.
@@ -134,9 +137,9 @@ pub trait SchwarzFactors: Space {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchwarzFactor {
-    /// Row by row, exactly.
+    /// Computes the factors exactly, row by row.
     Exact,
-    /// By this many randomized sweeps (η), if the factors are good enough.
+    /// Computes the factors by η randomized sweeps; exact factors replace them if they are not good enough.
     Random {
         /// η, at least 1.
         sweeps: usize,
@@ -165,7 +168,7 @@ pub struct SchwarzSettings {
     pub options: SchwarzOptions,
 }
 
-/// The preconditioner y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors for A_k.
+/// The preconditioner y = Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x, with incomplete factors in place of A_k.
 ///
 /// # Examples
 /// ```
@@ -200,7 +203,7 @@ pub struct Schwarz<S: SchwarzFactors> {
     trial: Option<Trial<S>>,
     /// Distance of the sweeps on trial from substitution.
     distance: Option<f64>,
-    /// True if the last factors were used, so that sweeps may start from them.
+    /// True if the last factors are good enough, so that sweeps may start from them.
     good: bool,
     last: Option<Factorization>,
     defect: f64,
@@ -208,7 +211,7 @@ pub struct Schwarz<S: SchwarzFactors> {
     key: u64,
 }
 
-/// A random right-hand side, and two results of solves.
+/// Sweeps on trial, with a random right-hand side and the results of two solves.
 struct Trial<S: Space> {
     x: S::Vector,
     y: S::Vector,
@@ -283,8 +286,9 @@ impl<S: SchwarzFactors> Schwarz<S> {
         self.settle_solve(space)
     }
 
-    /// Uses `sweeps` for solves as long as they are close enough to substitution, which is checked after
-    /// every factorisation. Call it before values are given. Collective.
+    /// Puts `sweeps` on trial: solves use them if they are close enough to substitution, which is checked
+    /// after every factorisation. Call this function before [`update_values`](Self::update_values).
+    /// Collective.
     ///
     /// # Errors
     /// Out of device memory.
@@ -369,7 +373,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
         (self.good, self.last) = (true, Some(how));
     }
 
-    /// Returns the defect over all ranks.
+    /// Returns the defect of the factors of all ranks.
     fn total(&self, space: &S, quality: FactorQuality) -> Result<f64> {
         let mut sums = quality.defect2;
         space.comm().sum(&mut sums)?;

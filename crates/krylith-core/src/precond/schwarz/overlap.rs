@@ -1,8 +1,9 @@
-//! The rows of each subdomain with its overlap, and the halos for them.
+//! The rows of each subdomain with its overlap, and the halos that bring the vectors and blocks of these
+//! rows.
 //!
-//! A layer of overlap consists of the columns of the rows in the layer before. Columns of own rows are known.
-//! Rows of other ranks are requested from their owners, layer by layer, so after δ rounds a rank knows the
-//! rows of all nodes that its subdomains reach.
+//! A layer of overlap consists of the nodes that are columns of the rows in the layer before. A rank knows
+//! the columns of its own rows. It requests the rows of other ranks from their owners, layer by layer. After
+//! δ rounds it knows the rows of all nodes in its subdomains.
 
 use crate::Error;
 use crate::Result;
@@ -13,20 +14,22 @@ use crate::partition::{Halo, RowNumbers, Subdomains, with_ghosts};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Fewest rows that a thread reads.
+/// Smallest number of rows for a thread.
 const ROWS: usize = 4096;
 
-/// Result of [`find`]. Nodes are own ones, followed by imported ones, by owner and then by number.
+/// Result of [`find`]. Nodes are numbered with own nodes first, followed by imported nodes by owner and
+/// number.
 pub(super) struct Overlap {
     /// Halo of vectors: the nodes imported from other ranks.
     pub nodes: Halo,
-    /// Halo of blocks: those of imported rows that some subdomain uses.
+    /// Halo of blocks: the blocks of imported rows that some subdomain uses.
     pub blocks: Halo,
     /// Global number of each node.
     pub global: Vec<u64>,
     /// Nodes of each subdomain by global number.
     pub rows: Vec<Vec<u32>>,
-    /// For each imported node, the columns that are used, as nodes, and the positions of their blocks.
+    /// For each imported node, the columns that some subdomain uses, as nodes, and the positions of their
+    /// blocks.
     pub imported: Vec<Vec<(u32, u32)>>,
     own: usize,
     /// The node of each ghost of the matrix, or `u32::MAX` if no subdomain uses it.
@@ -43,16 +46,16 @@ impl Overlap {
     }
 }
 
-/// A node of another rank. Such nodes are numbered after the own ones in the order in which they are met,
-/// ghosts first.
+/// A node of another rank. Such nodes follow own nodes in the order in which the search meets them, ghosts
+/// first.
 struct Far {
     global: u64,
     owner: usize,
-    /// Its row, once it was fetched: the number of its first block at its owner, and its columns.
+    /// The row, once it is fetched: the number of its first block on its owner, and its columns.
     row: Option<(u64, Vec<u32>)>,
 }
 
-/// This rank's knowledge of the system.
+/// The part of the system that this rank knows.
 struct Known<'a> {
     a: &'a Bsr,
     own: usize,
@@ -91,7 +94,7 @@ pub(super) fn find(
                     label.get(j as usize).is_some_and(|&q| q as usize == p) || overlap[p].contains(&j)
                 };
                 let outside = |&i: &u32| known.row(i).iter().copied().filter(|&j| !inside(j));
-                // Parallel, because a rank may have a single subdomain.
+                // The search is parallel inside a subdomain, because a rank may have only one.
                 let mut new: Vec<u32> = rows.par_iter().with_min_len(ROWS).flat_map_iter(outside).collect();
                 new.par_sort_unstable();
                 new.dedup();
@@ -249,7 +252,7 @@ impl<'a> Known<'a> {
         imported.iter().enumerate().for_each(|(k, &node)| name[node as usize - own] = (own + k) as u32);
         let named = |j: u32| (j as usize).checked_sub(own).map_or(j, |far| name[far]);
 
-        // Blocks by owner and by number there, which may differ from the order of rows.
+        // Sort blocks by owner and by number on that rank, which may differ from the order of rows.
         let mut blocks: Vec<(usize, u64, u32, usize)> = Vec::new();
         for &node in &imported {
             let used = &used[node as usize - own];

@@ -1,10 +1,10 @@
-//! Patterns of one subdomain: the entries of the matrix inside it, and the fill of ILU(k).
+//! The pattern of one subdomain: the entries of the matrix inside it, and the fill of ILU(k).
 //!
-//! Hysom and Pothen (2002): ILU(k) keeps entry (i, j) if the graph of A has a path from i to j of at most k +
-//! 1 edges whose inner nodes are all numbered below min(i, j). A search from its node finds a row
-//! independently of other rows, so threads find rows in parallel. For each node the search keeps the lowest
-//! limit that the inner nodes of any path so far have. That distinguishes an entry below the diagonal, where
-//! the limit is j, from one above, where it is i.
+//! The method is that of Hysom and Pothen (2002). ILU(k) keeps entry (i, j) if the graph of A has a path from
+//! i to j of at most k + 1 edges whose inner nodes are all numbered below min(i, j). A search from node i
+//! finds row i independently of other rows, so threads find rows in parallel. For each node j the search
+//! keeps the smallest value that the highest inner node of a path to j can have. Entry (i, j) exists if that
+//! value is below min(i, j).
 
 use super::super::ildu::fill::{NONE, Pattern};
 use super::overlap::Overlap;
@@ -14,14 +14,14 @@ use crate::matrix::Bsr;
 use rayon::prelude::*;
 use std::sync::OnceLock;
 
-/// Rows of one task.
+/// Number of rows of one task.
 const ROWS: usize = 1024;
 
-/// Not visited.
+/// Marks a node that the search has not reached.
 const FAR: u32 = u32::MAX;
 
-/// Returns the pattern that `a` and the imported rows have inside a subdomain, whose nodes are `rows` in
-/// order; missing diagonal entries are added. `place` must hold [`NONE`] for every node, and does so again
+/// Returns the pattern that `a` and the imported rows have inside a subdomain, whose nodes in order are
+/// `rows`. Adds missing diagonal entries. `place` must hold [`NONE`] for every node before, and does so
 /// afterwards.
 pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) -> Pattern {
     rows.iter().enumerate().for_each(|(k, &node)| place[node as usize] = k as u32);
@@ -58,11 +58,11 @@ pub(super) fn inside(a: &Bsr, found: &Overlap, rows: &[u32], place: &mut [u32]) 
     pattern
 }
 
-/// Returns the pattern of ILU(`k`) of a pattern in its order; entries that the pattern does not have come
-/// from [`NONE`].
+/// Returns the pattern of ILU(`k`) for elimination in the order of the rows. In `from`, entries that `a` does
+/// not have are [`NONE`].
 ///
 /// # Errors
-/// This thread's limits are reached, or more operations than its bounds allow.
+/// This thread's limits are reached, or its bound on operations is exceeded.
 pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Pattern> {
     if k == 0 {
         return Ok(a);
@@ -84,8 +84,8 @@ pub(super) fn filled(a: Pattern, k: usize, allowance: &Allowance) -> Result<Patt
     ended.into_inner().map_or(Ok(found), Err)
 }
 
-/// Builds a pattern from the entries that `write` appends for each of `n` rows, by ascending column; `init`
-/// makes a thread's memory.
+/// Builds a pattern from the entries that `write` appends for each of `n` rows, by ascending column. `init`
+/// creates the memory of a thread.
 fn by_rows<S>(
     n: usize,
     init: impl Fn() -> S + Sync + Send,
@@ -127,12 +127,12 @@ fn by_rows<S>(
 
 /// Reusable memory of a thread.
 struct Search {
-    /// One more than the highest inner node of the best path to each node: 0 for an edge, [`FAR`] if there is
-    /// no path.
+    /// For each node, one more than the highest inner node of the best path to it: 0 for an edge, [`FAR`] if
+    /// there is no path.
     limit: Vec<u32>,
     queued: Vec<bool>,
     reached: Vec<u32>,
-    /// Nodes to which the last round found a better path, with its limit.
+    /// Nodes to which the last round found a better path, with the `limit` of that path.
     front: Vec<(u32, u32)>,
     next: Vec<u32>,
 }
@@ -148,7 +148,7 @@ impl Search {
         }
     }
 
-    /// Finds row `i` of ILU(`k`); returns the number of entries that were read.
+    /// Appends row `i` of ILU(`k`) to `row`. Returns the number of entries that the search read.
     fn row(&mut self, a: &Pattern, i: usize, k: usize, row: &mut Vec<(u32, u32)>) -> u64 {
         let Self { limit, queued, reached, front, next } = self;
         let own = i as u32;
@@ -183,7 +183,7 @@ impl Search {
                     }
                 }
             }
-            // A path grows by one edge per round, so the next round starts from the present limits.
+            // A path may grow by only one edge per round, so the next round starts from the present limits.
             front.clear();
             for j in next.drain(..) {
                 queued[j as usize] = false;
@@ -237,7 +237,7 @@ mod tests {
             let mut row_ptr = vec![0];
             let (mut col, mut from) = (Vec::new(), Vec::new());
             for i in 0..n {
-                // Unsymmetric, and without any order.
+                // The pattern is unsymmetric and random.
                 let mut row: Vec<u32> = (0..per_row)
                     .map(|e| ((random(seed, (i * per_row + e) as u64) + 1.0) / 2.0 * n as f64) as u32)
                     .chain([i as u32])

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// In [`SchwarzPlan::source`]: an entry that the matrix does not store, and that is zero before the
+/// In [`SchwarzPlan::source`]: marks an entry of S that the matrix does not store. It is zero before the
 /// factorisation.
 pub const FILL: u32 = u32::MAX;
 
@@ -106,7 +106,7 @@ impl SchwarzOrder {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchwarzPattern {
-    /// Layers δ of overlap in the graph of A; 0 is block Jacobi.
+    /// Number δ of layers of overlap in the graph of A; 0 is block Jacobi.
     pub overlap: usize,
     /// Level k of ILU(k).
     pub fill: usize,
@@ -115,10 +115,10 @@ pub struct SchwarzPattern {
 }
 
 impl SchwarzPlan {
-    /// Builds the plan of one rank: its subdomains, each of which belongs to one rank as a whole, with δ
-    /// layers of overlap. Rows of other ranks are exchanged, so the subdomains are the same on any number of
-    /// ranks. `numbers` are the global numbers of the own rows, or `None` if this rank has all rows.
-    /// Collective; an error occurs on every rank.
+    /// Builds the plan of one rank, for its subdomains with δ layers of overlap. A subdomain belongs to one
+    /// rank as a whole. Ranks exchange rows, so the subdomains are the same on any number of ranks. `numbers`
+    /// are the global numbers of the own rows, or `None` if this rank has all rows. Collective; an error
+    /// occurs on every rank.
     ///
     /// ```
     /// use krylith::comm::Solo;
@@ -226,18 +226,18 @@ impl SchwarzPlan {
         self.subdomains.len() - 1
     }
 
-    /// Returns the number of rows of all subdomains together, with the overlap counted in each.
+    /// Returns the total number of rows of all subdomains, with overlap.
     pub fn rows(&self) -> usize {
         self.node.len()
     }
 
-    /// Returns the number of blocks in S: those of L below the diagonal, and those of U.
+    /// Returns the number of blocks in S: L below the diagonal, and U on and above it.
     pub fn entries(&self) -> usize {
         self.column.len()
     }
 }
 
-/// Rejects terms and subdomains that no plan can be made of.
+/// Rejects terms and subdomains for which there is no plan.
 fn check(
     comm: &dyn Communicator,
     terms: &Terms,
@@ -284,11 +284,11 @@ fn check(
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Factorization {
-    /// Row by row in the order of elimination.
+    /// Exact factorisation, row by row in the order of elimination.
     Exact,
-    /// Alg. 1 of the paper: `sweeps` (η) sweeps over consecutive rows, with whatever values are present.
-    /// `warm` starts from the current factors; else from U = A on and above the diagonal and L_ij = A_ij
-    /// inv(A_jj) below it.
+    /// Alg. 1 of Ma, Le and Cai (paper 5 in docs/papers.md): η sweeps over consecutive rows, which use the
+    /// values that are in memory at that moment. With `warm`, sweeps start from the current factors.
+    /// Otherwise they start from U = A on and above the diagonal, and L_ij = A_ij inv(A_jj) below it.
     Random {
         /// η, at least 1.
         sweeps: usize,
@@ -309,15 +309,17 @@ pub enum Factorization {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TriangularSolve {
-    /// Substitution.
+    /// Exact substitution.
     Exact,
-    /// Alg. 2: γ Jacobi sweeps from y = r, then γ from z = inv(D) y.
+    /// Alg. 2 of Ma, Le and Cai: γ Jacobi sweeps for y from y = r, then γ Jacobi sweeps for z from z = inv(D)
+    /// y. D has the diagonal blocks of U.
     Jacobi {
         /// γ, at least 1.
         sweeps: usize,
     },
-    /// Alg. 3: γ sweeps in place over consecutive rows, with whatever values are present; all of y, then all
-    /// of z. Starts as for Jacobi.
+    /// Alg. 3 of Ma, Le and Cai: γ sweeps in place over consecutive rows, which use the values that are in
+    /// memory at that moment. All sweeps for y come before those for z. The starting values are those of
+    /// [`Jacobi`](Self::Jacobi).
     Random {
         /// γ, at least 1.
         sweeps: usize,
@@ -328,8 +330,8 @@ pub enum TriangularSolve {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[doc(hidden)]
 pub struct FactorQuality {
-    /// ‖(A − L U)_S‖_F / ‖A‖_F over the subdomains of this rank: the squares of numerator and denominator,
-    /// which ranks sum.
+    /// The squares of numerator and denominator of ‖(A − L U)_S‖_F / ‖A‖_F, over the subdomains of this rank.
+    /// Ranks add these numbers.
     pub defect2: [f64; 2],
     /// True if every number of the factors and of the inverted diagonal is finite.
     pub finite: bool,

@@ -1,15 +1,16 @@
-//! Aggregation: nodes that become one coarse node.
+//! Aggregation: groups of nodes, each of which becomes one coarse node.
 //!
-//! Smoothed: roots are an independent set of distance two in the graph of strong couplings (as in Bell,
-//! Dalton and Olson 2012). Each root takes its neighbours, and each remaining node joins the neighbour to
-//! which it is coupled most strongly. P is constant on each aggregate, followed by one step of Jacobi with
-//! the strong part of A (Vaněk, Mandel and Brezina 1996).
+//! Smoothed aggregation begins with roots: an independent set of distance two in the graph of strong
+//! couplings (as in Bell, Dalton and Olson 2012). Each root and its neighbours form an aggregate. Each
+//! remaining node joins the aggregate of the neighbour to which it is coupled most strongly. A P that is
+//! constant on each aggregate is smoothed by one Jacobi step with the strong part of A (Vaněk, Mandel and
+//! Brezina 1996).
 //!
-//! Unsmoothed: pairs along the strongest couplings, then pairs of pairs, and so on (Notay 2010). A node and
-//! its strongest free neighbour become a pair if each is the other's choice; a hash of both nodes orders
-//! equal couplings.
+//! Unsmoothed aggregation forms pairs along the strongest couplings, then pairs of pairs, and so on (Notay
+//! 2010). A node and its strongest free neighbour become a pair if each is the other's choice. A hash of both
+//! nodes orders equal couplings.
 //!
-//! Everything is done in rounds, and depends only on comparisons and counts, so the order of execution does
+//! All decisions are made in rounds and depend only on comparisons and counts, so the order of execution does
 //! not matter.
 
 use super::super::Transfer;
@@ -25,13 +26,13 @@ use crate::threads::Pool;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// The entries that may be strong.
+/// The entries that may count as strong couplings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Couplings {
     /// Entries of any sign.
     All,
-    /// Entries whose sign differs from that of the row's diagonal entry: the values of both nodes tend to be
-    /// equal.
+    /// Entries whose sign differs from that of the row's diagonal entry. They pull the values of both nodes
+    /// together.
     Attracting,
 }
 
@@ -40,8 +41,8 @@ pub fn threshold(strength: f64, level: usize) -> f64 {
     strength * 0.5f64.powi(level.min(64) as i32)
 }
 
-/// Returns for each entry of `a` whether it couples its nodes strongly: a_ij² ≥ θ² |a_ii a_jj| > 0, or a_ij ≠
-/// 0 if one of the two diagonal entries is 0. Diagonal entries never do.
+/// Returns 1 for each entry of `a` that couples its nodes strongly, else 0. An entry does if a_ij² ≥ θ² |a_ii
+/// a_jj| > 0, or if a_ij ≠ 0 and one of the two diagonal entries is 0. Diagonal entries never do.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
     strong_by(pool, a, theta, which, &sizes(pool, a))
 }
@@ -53,7 +54,7 @@ pub(crate) fn sizes(pool: &Pool, a: &Bsr) -> Vec<f64> {
     })
 }
 
-/// Does the same as [`strong`] with the given √|a_ii| of each node.
+/// Does the same as [`strong`]; `diagonal` has √|a_ii| of each node.
 pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diagonal: &[f64]) -> Vec<u8> {
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
@@ -100,8 +101,8 @@ impl<'a> Graph<'a> {
         found.map_or(0.0, |at| self.a.values()[row.start + at])
     }
 
-    /// Returns the neighbour with the strongest coupling to `i` among those for which `is` is true; the first
-    /// of equal ones.
+    /// Returns the neighbour with the strongest coupling to `i` among those for which `is` returns true.
+    /// Among equal couplings the first wins.
     fn strongest(self, i: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (j, v) in self.neighbours(i).filter(|&(j, _)| is(j)) {
@@ -113,7 +114,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Runs `f` for each list, one per piece.
+/// Runs `f` on each list, in parallel.
 fn of_each<T: Send>(pool: &Pool, lists: &mut [Vec<T>], f: impl Fn(&mut Vec<T>) + Sync) {
     fill(pool, lists.iter().map(|_| 1).collect::<Vec<_>>(), lists, |_, list| list.iter_mut().for_each(&f));
 }
@@ -123,13 +124,13 @@ const UNDECIDED: u8 = 0;
 const ROOT: u8 = 1;
 const NO_ROOT: u8 = 2;
 
-/// Returns the aggregate of each node around the nodes of an independent set of distance two, numbered by
-/// first nodes; [`FINE`] for nodes without strong couplings.
+/// Returns the aggregate of each node, or [`FINE`] for nodes without strong couplings. Aggregates grow around
+/// the nodes of an independent set of distance two, and are numbered in the order of their first nodes.
 pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     let (graph, rows, n) = (Graph { a, strong }, pieces_of(pool, a), a.block_rows());
     let state = roots(pool, graph, &rows, level);
     let is_root = |i: usize| state[i].load(Relaxed) == ROOT;
-    // For each node one node of its aggregate.
+    // For each node, one node of its aggregate, the same for all of its nodes.
     let member: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut left: Vec<Vec<(u32, u32)>> = map(pool, rows.len() - 1, |piece| {
         let mut left = Vec::new();
@@ -155,7 +156,7 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
         let stuck = left.iter().flatten().all(|&(_, to)| to == FINE);
         of_each(pool, &mut left, |list| {
             list.retain(|&(i, to)| {
-                // One-way couplings may lead to no root: such a node becomes an aggregate of its own.
+                // Couplings in one direction may lead to no root. Such a node becomes an aggregate by itself.
                 member[i as usize].store(if stuck { i } else { to }, Relaxed);
                 to == FINE && !stuck
             });
@@ -170,9 +171,9 @@ pub(crate) fn key(count: u32, level: usize, number: u64) -> u64 {
     (u64::from(count) << 40 | splitmix64(SEED + level as u64, number) >> 24) + 1
 }
 
-/// Returns which nodes are roots. In each round a node becomes a root if it is the greatest undecided node
-/// within two strong couplings. Nodes are ordered by the number of nodes coupled to them, and by a hash of
-/// their numbers if these are equal.
+/// Returns the state of each node: whether it is a root. In each round a node becomes a root if it is the
+/// greatest undecided node within two strong couplings. Nodes are ordered by the number of nodes coupled to
+/// them, and by a hash of their node numbers if these counts are equal.
 fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU8> {
     let n = graph.a.block_rows();
     let count: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
@@ -181,11 +182,11 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
             count[j].fetch_add(1, Relaxed);
         }
     });
-    // Of nodes with equal keys the last is the greatest.
+    // Among nodes with equal keys the last is the greatest.
     let keys = each(pool, n, 16 * n, |i| (key(count[i].load(Relaxed), level, i as u64), i as u32));
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
-    // The greatest undecided node among each node and its neighbours; FINE if there is none.
+    // For each node the greatest undecided node among itself and its neighbours; FINE if there is none.
     let greatest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let alone = |i: usize| count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
@@ -230,8 +231,8 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
     state
 }
 
-/// Numbers aggregates by their first nodes. `member` has one node of each node's aggregate, the same for all
-/// nodes of an aggregate.
+/// Numbers aggregates in the order of their first nodes. `member` has for each node one node of its
+/// aggregate, the same for all nodes of an aggregate.
 fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
     let first: Vec<AtomicU32> = (0..member.len()).map(|_| AtomicU32::new(FINE)).collect();
     pool.run(rows.len() - 1, |piece| {
@@ -247,11 +248,11 @@ fn numbered(pool: &Pool, rows: &[usize], member: &[AtomicU32]) -> Vec<u32> {
     each(pool, member.len(), member.len() * 16, |i| first(i).map_or(FINE, |first| number[first]))
 }
 
-/// Returns the aggregate of each node, numbered by first nodes. Aggregates of at most 2^`passes` nodes are
-/// built by pairwise matching; [`FINE`] for nodes without strong couplings.
+/// Returns the aggregate of each node, or [`FINE`] for nodes without strong couplings. Pairwise matching
+/// builds aggregates of at most 2^`passes` nodes. They are numbered in the order of their first nodes.
 ///
 /// # Errors
-/// Errors of the products of pairs.
+/// Errors of the Galerkin products over pairs.
 pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize) -> Result<Vec<u32>> {
     let mut graph = Cow::Borrowed(a);
     let mut whole: Option<Vec<u32>> = None;
@@ -279,12 +280,12 @@ pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize
     Ok(whole.unwrap_or_default())
 }
 
-/// Returns the numbers of pairs along the strongest couplings. Single nodes count as pairs too, except nodes
-/// without strong couplings if `leave` is set.
+/// Returns for each node the number of its pair, formed along the strongest couplings. A single node counts
+/// as a pair too. If `leave` is set, a node without strong couplings gets [`FINE`] instead.
 fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
     let (n, rows) = (graph.a.block_rows(), pieces_of(pool, graph.a));
     let member: Vec<AtomicU32> = (0..n as u32).map(AtomicU32::new).collect();
-    // The free neighbour that each free node chooses.
+    // For each free node, the free neighbour that it chooses.
     let choice: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let taken: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(0)).collect();
     let is_free = |j: usize| taken[j].load(Relaxed) == 0;
@@ -315,8 +316,8 @@ fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
             }
             matched
         });
-        // Couplings that differ by direction may lead to choices in a ring. Then no pair is found, and these
-        // nodes stay single.
+        // If couplings depend on direction, choices may form a ring. Then no pair is found, and these nodes
+        // stay single.
         if matched.iter().all(|&matched| matched == 0) {
             return numbered(pool, &rows, &member);
         }
@@ -324,9 +325,9 @@ fn pairs(pool: &Pool, graph: Graph, seed: u64, leave: bool) -> Vec<u32> {
     }
 }
 
-/// Returns the free neighbour with the strongest coupling, |a_ij| + |a_ji|, so that both ends see the same
-/// value. With one value for each direction most nodes would choose in rings. Sums are rounded to f32,
-/// because equal ones are ordered by a hash of both nodes.
+/// Returns the free neighbour with the strongest coupling |a_ij| + |a_ji|, which is the same for both nodes.
+/// With a different value for each direction, choices of most nodes would form rings. Sums are rounded to f32
+/// so that nearly equal couplings count as equal. A hash of both nodes orders these.
 #[inline(always)]
 fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(f32, u64, usize)> = None;
@@ -344,7 +345,8 @@ fn best_match(graph: Graph, seed: u64, i: usize, is_free: impl Fn(usize) -> bool
     best.map(|(.., j)| j)
 }
 
-/// Returns the matrix with a 1 from each node to its aggregate; a node without one has an empty row.
+/// Returns the tentative interpolation: a 1 in the row of each node, in the column of its aggregate. A node
+/// without an aggregate has an empty row.
 pub fn constant(pool: &Pool, aggregates: &[u32]) -> Bsr {
     let rows = bounds(aggregates.len(), pool.pieces(aggregates.len() * 16));
     let counts = map(pool, rows.len() - 1, |piece| {
@@ -369,12 +371,13 @@ pub fn constant(pool: &Pool, aggregates: &[u32]) -> Bsr {
     Bsr::from_storage(1, Storage::host(aggregates.len(), columns, row_ptr, col, vec![1.0; entries]))
 }
 
-/// Damping ω of the step that smooths P, times a bound of the largest eigenvalue.
+/// Damping ω of the step that smooths P. The matrix of that step has eigenvalues of at most 1.
 const OMEGA: f64 = 4.0 / 3.0;
 
-/// Returns (I − ω L⁻¹ A_F) T. T is [`constant`]. A_F has the strong entries of A, with the sums of the others
-/// on its diagonal. L has the ℓ1 norms of the rows of A_F, so that 1 bounds the eigenvalues of L⁻¹ A_F. If
-/// weak entries outweigh the diagonal, a row of P is that of T.
+/// Returns P = (I − ω L⁻¹ A_F) T, where T is [`constant`]. A_F has the strong entries of A, and adds the weak
+/// entries of each row to the diagonal. L is diagonal with the ℓ1 norms of the rows of A_F, so the
+/// eigenvalues of L⁻¹ A_F are at most 1. If the weak entries of a row outweigh its diagonal entry, the row of
+/// P is that of T.
 pub fn smoothed(pool: &Pool, a: &Bsr, strong: &[u8], aggregates: &[u32]) -> Bsr {
     let (row_ptr, col, values) = (a.row_ptr(), a.col(), a.values());
     let rows = pieces_of(pool, a);

@@ -1,4 +1,5 @@
-//! Strength, PMIS and interpolation against dense matrices and sets that follow the formulas.
+//! Tests that compare strength, PMIS and interpolation with plain code of the formulas for dense matrices and
+//! sets.
 
 use super::FINE;
 use super::interpolate::extended_i;
@@ -23,7 +24,7 @@ fn sparse(a: &Dense) -> Bsr {
     Bsr::new(1, a.len(), a.len(), row_ptr, col, values).unwrap()
 }
 
-/// A five-point stencil on a grid: centre, west, east, south, north.
+/// Returns the matrix of a five-point stencil on a grid. `stencil` has centre, west, east, south and north.
 fn grid(nx: usize, ny: usize, stencil: [f64; 5]) -> Dense {
     let mut a = vec![vec![None; nx * ny]; nx * ny];
     for y in 0..ny {
@@ -44,8 +45,8 @@ fn grid(nx: usize, ny: usize, stencil: [f64; 5]) -> Dense {
     a
 }
 
-/// Entries of both signs at random positions: some diagonal entries negative, one stored zero, one row with
-/// only a diagonal entry, one empty row.
+/// Returns a matrix with entries of both signs at random positions. Some diagonal entries are negative, and
+/// one entry is a stored zero. One row has only a diagonal entry, and one row is empty.
 fn mixed(n: usize, seed: u64) -> Dense {
     let mut a = vec![vec![None; n]; n];
     for i in 0..n {
@@ -68,7 +69,8 @@ fn mixed(n: usize, seed: u64) -> Dense {
     a
 }
 
-/// Pairs of nodes, and one more node that depends on all of them unequally, so that its row is long.
+/// Returns a matrix of pairs of nodes and one more node. That node depends on all others unequally, so its
+/// row is long.
 fn hub(pairs: usize) -> Dense {
     let n = 2 * pairs + 1;
     let mut a = vec![vec![None; n]; n];
@@ -98,7 +100,7 @@ fn value(a: &Dense, i: usize, j: usize) -> f64 {
     a[i][j].unwrap_or(0.0)
 }
 
-/// Strong neighbours of each node.
+/// Returns the strong neighbours of each node.
 fn strong_sets(a: &Dense, theta: f64) -> Vec<BTreeSet<usize>> {
     let set = |i: usize| {
         let g = if value(a, i, i) < 0.0 { -1.0 } else { 1.0 };
@@ -116,7 +118,8 @@ fn pmis_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
     rounds(s, level, some_depend)
 }
 
-/// Returns the coarse points of a second PMIS among those, connected by paths of at most two couplings.
+/// Returns the coarse points of a second PMIS among those of the first, connected by paths of at most two
+/// strong couplings.
 fn aggressive_sets(s: &[BTreeSet<usize>], level: u64) -> BTreeSet<usize> {
     let first = pmis_sets(s, level);
     let path = |i: usize| {
@@ -146,7 +149,7 @@ fn rounds(s: &[BTreeSet<usize>], level: u64, mut undecided: BTreeSet<usize>) -> 
     coarse
 }
 
-/// Returns row `i` of extended+i, by node.
+/// Returns row `i` of extended+i interpolation: weights by node.
 fn extended_i_row(
     a: &Dense,
     s: &[BTreeSet<usize>],
@@ -179,8 +182,8 @@ fn extended_i_row(
     if row.values().all(|w| w.is_finite()) { row } else { BTreeMap::new() }
 }
 
-/// Returns multipass interpolation and a step of Jacobi's method by node, for all nodes; every row must have
-/// some weights.
+/// Returns for every node its row of multipass interpolation after one step of Jacobi's method: weights by
+/// node. Every row must have some weights.
 fn multipass_rows(
     a: &Dense,
     s: &[BTreeSet<usize>],
@@ -287,7 +290,7 @@ fn nodes_that_stay_are_independent_and_the_others_depend_on_them() {
     }
 }
 
-/// Compares `found` with rows by node, and returns the number of weights.
+/// Compares `found` with the expected rows, and returns the number of weights.
 fn assert_rows(what: &str, found: &Bsr, coarse: &BTreeSet<usize>, wanted: &[BTreeMap<usize, f64>]) -> usize {
     let order: Vec<usize> = coarse.iter().copied().collect();
     assert_eq!((found.block_rows(), found.block_columns()), (wanted.len(), order.len()), "{what}");
@@ -305,7 +308,7 @@ fn assert_rows(what: &str, found: &Bsr, coarse: &BTreeSet<usize>, wanted: &[BTre
 
 #[test]
 fn interpolation_is_what_the_formulas_say() {
-    let mut compared = 0; // so that no case drops out unseen
+    let mut compared = 0; // a count, so that no case is skipped silently
     for (name, a) in cases() {
         for (theta, most) in [(0.25, 0), (0.25, 4), (0.5, 3), (0.25, 1)] {
             let (sets, sparse) = (strong_sets(&a, theta), sparse(&a));

@@ -1,9 +1,10 @@
-//! Sparse products of a set-up: couplings, transposes, R A P, ℓ1 diagonals.
+//! Sparse matrices of an AMG set-up: couplings of nodes, transposes, R A P and ℓ1 diagonals.
 //!
-//! R A P is summed row by row (Gustavson 1978), first the rows of A P, then those of R (A P). Each entry is
-//! summed in ascending order of the inner index, so the results are the same on any number of threads and for
-//! new values. Rows of A P are computed in chunks when the first coarse row needs them, and freed after the
-//! last. For a system with local numbering only a window of A P therefore exists at a time, in the caches.
+//! R A P is computed row by row (Gustavson 1978), first rows of A P, then rows of R (A P). Each entry is
+//! summed in ascending order of the inner index. So the results are the same on any number of threads, and an
+//! update gives the same bits as a new product. A chunk of rows of A P is computed when the first coarse row
+//! needs it, and freed after the last. If nearby rows have nearby numbers, only a small window of A P exists
+//! at a time, and it stays in the caches.
 
 mod scalar;
 
@@ -26,8 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// A term as [`Terms`] stores it.
 type Term<'a> = (Dense, Cow<'a, Bsr>);
 
-/// Calls `f(j, at)` for each column j that row `i` of some term has, ascending; `at` has its position in each
-/// term.
+/// Calls `f(j, at)` for each column j in row `i` of any term, in ascending order. `at` has the position of
+/// the entry in each term.
 #[inline(always)]
 fn union_row(terms: &[Term], i: usize, mut f: impl FnMut(u32, [Option<usize>; 2])) {
     let row = |t: usize| {
@@ -97,7 +98,7 @@ pub fn couplings(pool: &Pool, terms: &Terms) -> Result<Bsr> {
         }
         rows
     });
-    // The columns of ghosts follow those of own nodes, if there are any.
+    // If there are ghosts, their columns follow those of own nodes.
     Ok(assemble(pool, 1, first.block_columns(), parts))
 }
 
@@ -157,8 +158,8 @@ const CHUNK: u32 = 11;
 /// Entries of R that a thread processes between two updates of the window of A P.
 const SLAB: usize = 1 << 16;
 
-/// One row of a sparse sum: each column once, in the order of arrival, and the position of each column in the
-/// row.
+/// One row of a sparse sum. It lists each column once, in the order of arrival. `slot` has the position of
+/// each column in the row.
 pub(super) struct Row<'a> {
     slot: &'a mut [u32],
     begin: usize,
@@ -181,12 +182,12 @@ impl<'a> Row<'a> {
         } else {
             self.slot[j as usize] = (self.rows.col.len() - self.begin) as u32;
             self.rows.col.push(j);
-            // Adds to 0, so that new values, which are added to 0 too, agree to the last bit.
+            // The first product is added to 0, as in updates of values, so that both agree to the last bit.
             self.rows.values.extend(block[..bb].iter().map(|v| 0.0 + weight * v));
         }
     }
 
-    /// Sorts the columns.
+    /// Sorts the row by column.
     #[inline(always)]
     pub fn sort(self, bb: usize, work: &mut (Vec<u64>, Vec<f64>)) {
         let (order, values) = work;
@@ -205,7 +206,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Appends rows of A P to `to`, with unordered columns.
+/// Appends these rows of A P to `to`, with unordered columns.
 #[inline(always)]
 fn rows_of_ap(b: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
     let bb = b * b;
@@ -225,7 +226,7 @@ fn rows_of_ap(b: usize, a: &Bsr, p: &Bsr, rows: Range<usize>, slot: &mut [u32], 
     }
 }
 
-/// Appends rows of R (A P) to `to`, with ascending columns.
+/// Appends these rows of R (A P) to `to`, with ascending columns.
 #[inline(always)]
 fn rows_of_rap(b: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u32], to: &mut Rows) {
     let bb = b * b;
@@ -246,7 +247,7 @@ fn rows_of_rap(b: usize, r: &Bsr, ap: &Window, rows: Range<usize>, slot: &mut [u
     }
 }
 
-/// Computes rows of R (A P) for an existing pattern; returns false if it lacks an entry.
+/// Computes these rows of R (A P) in an existing pattern; returns false if the pattern lacks an entry.
 #[inline(always)]
 fn values_of_rap(
     b: usize,
@@ -299,7 +300,7 @@ impl Window {
     }
 }
 
-/// Memory that pieces of work reuse.
+/// Memory that successive pieces of work reuse.
 struct Spare {
     columns: usize,
     slots: Scratch<Vec<u32>>,
@@ -323,14 +324,14 @@ impl Spare {
     }
 }
 
-/// Calls `each(runs, window, spare)` with ranges of coarse rows, from the first to the last, and the part of
-/// A P that they need.
+/// Calls `each(runs, window, spare)` for successive groups of coarse rows. `runs` are the ranges of rows for
+/// the threads, and `window` has the part of A P that they need.
 fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usize>], &Window, &Spare)) {
     let (p, r, bb) = (&t.prolongation, &t.restriction, a.block() * a.block());
     let (n, coarse) = (a.block_rows(), r.block_rows());
     let chunks = n.div_ceil(1 << CHUNK);
     let rows_of = |chunk: usize| chunk << CHUNK..n.min((chunk + 1) << CHUNK);
-    // The first and the last coarse row that need a chunk.
+    // Returns the first and the last coarse row that need a chunk.
     let used = |chunk: usize| {
         let rows = rows_of(chunk).map(|i| &p.col()[p.row_ptr()[i]..p.row_ptr()[i + 1]]);
         let ends = rows.filter_map(|row| Some((*row.first()?, *row.last()?)));
@@ -375,7 +376,7 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
     }
 }
 
-/// Computes R A P with the diagonal stored; A may have blocks, R and P have none.
+/// Returns R A P with every diagonal entry stored. A may have blocks; R and P are scalar.
 pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
     let (r, bb) = (&transfer.restriction, a.block() * a.block());
     let mut parts: Vec<Rows> = Vec::new();
@@ -388,7 +389,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
             }
         };
         match (runs, parts.last_mut()) {
-            ([run], Some(rows)) => make(run, rows), // one thread: nothing has to be joined afterwards
+            ([run], Some(rows)) => make(run, rows), // with one thread, no parts need joining
             _ => parts.extend(map(pool, runs.len(), |k| {
                 let mut rows = Rows::default();
                 make(&runs[k], &mut rows);
@@ -399,7 +400,8 @@ pub fn galerkin(pool: &Pool, a: &Bsr, transfer: &Transfer) -> Result<Bsr> {
     Ok(assemble(pool, a.block(), transfer.prolongation.block_columns(), parts))
 }
 
-/// Computes new values of `coarse`, which [`galerkin`] computed for an A of the same pattern.
+/// Computes R A P for new values of A, in the matrix `coarse` that [`galerkin`] returned for the same
+/// pattern.
 ///
 /// # Errors
 /// A coarse pattern that differs from that of R A P.
@@ -407,7 +409,7 @@ pub fn galerkin_values(pool: &Pool, a: &Bsr, transfer: &Transfer, coarse: &mut B
     let (r, bb) = (&transfer.restriction, a.block() * a.block());
     let fits = coarse.block_rows() == r.block_rows() && coarse.block() == a.block();
     let differs = AtomicBool::new(!fits);
-    let shared = coarse.storage().shared_pattern(); // held separately from the values, so that nothing is copied
+    let shared = coarse.storage().shared_pattern(); // so that new values copy nothing
     if let (true, Some(pattern)) = (fits, shared.get()) {
         let mut rest = coarse.values_mut();
         by_slabs(pool, a, transfer, |runs, window, spare| {
@@ -439,7 +441,7 @@ pub fn terms(pool: &Pool, terms: &Terms, transfer: &Transfer) -> Result<Terms<'s
     for (t, (c, a)) in terms.terms.iter().enumerate() {
         let same = (0..t).find(|&other| terms.terms[other].1.same_pattern(a));
         let product = match same {
-            // Share the pattern, because products test whether patterns are shared.
+            // Terms of one pattern must share it here too, because products test for shared patterns.
             Some(other) => {
                 let mut product = Bsr::clone(&coarse[other].1);
                 galerkin_values(pool, a, transfer, &mut product)?;
@@ -527,8 +529,8 @@ pub fn inverse_l1_blocks(pool: &Pool, terms: &Terms) -> Result<Vec<f64>> {
     }
 }
 
-/// Computes the diagonal block of node `i`, with the norms of its rows' other entries added to its diagonal.
-/// Returns true if a term stores the block.
+/// Computes the diagonal block of node `i`, and adds to its diagonal the ℓ1 norm of each row outside the
+/// block. Returns true if a term stores the block.
 #[inline(always)]
 fn l1_block(terms: &[Term], i: usize, (b, s): (usize, usize), work: [&mut [f64]; 3]) -> bool {
     let order = b * s;

@@ -1,8 +1,9 @@
 //! Extended+i interpolation: the weights by which fine points interpolate from coarse points.
 //!
-//! Extended+i (De Sterck, Falgout, Nolting and Yang 2008): node i interpolates from its strong coarse
-//! neighbours and from those of its strong fine neighbours. Its coupling to a fine neighbour k is distributed
-//! over all of these and i itself, in the proportions of row k. Weak couplings are added to the diagonal.
+//! Extended+i is by De Sterck, Falgout, Nolting and Yang (2008). Node i interpolates from its strong coarse
+//! neighbours and from those of its strong fine neighbours. Its coupling to a strong fine neighbour k is
+//! distributed over these coarse points and i itself, in the proportions of row k. Weak couplings are added
+//! to the diagonal.
 
 use super::FINE;
 use super::parallel::{Rows, Scratch, assemble, fill, join, map};
@@ -18,9 +19,9 @@ const COARSE: u8 = 2;
 /// Bit: the entry's sign differs from that of its diagonal entry.
 const OPPOSITE: u8 = 4;
 
-/// Computes extended+i interpolation, truncated to the `most` largest weights of a row (0: all), scaled to
-/// keep the row's sum. Of equal weights those with the lower `names` of coarse nodes are kept, or with the
-/// lower numbers.
+/// Computes extended+i interpolation. Each row keeps its `most` largest weights (0: all), scaled to keep the
+/// row's sum. Ties between equal weights go to the coarse node with the lower entry of `names`, or without
+/// `names` to the lower number.
 pub fn extended_i(
     pool: &Pool,
     a: &Bsr,
@@ -52,7 +53,7 @@ pub fn extended_i(
     assemble(pool, 1, columns(coarse), runs)
 }
 
-/// Number of nodes up to which a row is sorted by counting, for each node, those below it.
+/// Number of nodes up to which a row is sorted by counting, for each node, the nodes with lower numbers.
 const FEW: usize = 32;
 
 /// Returns the number of coarse points.
@@ -60,7 +61,7 @@ pub(super) fn columns(coarse: &[u32]) -> usize {
     coarse.iter().rev().find(|&&number| number != FINE).map_or(0, |&last| last as usize + 1)
 }
 
-/// Returns the kind of each entry, in bits.
+/// Returns the bits of each entry: [`STRONG`], [`COARSE`] and [`OPPOSITE`].
 fn kinds(pool: &Pool, a: Arrays, strong: &[u8], coarse: &[u32], rows: &[usize]) -> Vec<u8> {
     let Arrays { row_ptr, col, values } = a;
     let entries: Vec<usize> = rows.iter().map(|&i| row_ptr[i]).collect();
@@ -79,8 +80,8 @@ fn kinds(pool: &Pool, a: Arrays, strong: &[u8], coarse: &[u32], rows: &[usize]) 
     kinds
 }
 
-/// For rows of fine points, the entries whose columns are coarse points and whose signs differ from the
-/// diagonal entry's, ascending.
+/// For rows of fine points, the positions of the entries in columns of coarse points whose sign differs from
+/// the diagonal entry's, ascending.
 struct Stays {
     rows: Rows,
     kinds: Vec<u8>,
@@ -112,7 +113,7 @@ impl Stays {
     }
 }
 
-/// Reusable memory of a thread: the coarse points that a row interpolates from.
+/// Reusable memory of a thread: the coarse points from which a row interpolates.
 pub(super) struct Search<'a> {
     /// Names of coarse nodes, which order equal weights.
     names: Option<&'a [u64]>,
@@ -173,7 +174,7 @@ impl<'a> Search<'a> {
                 shared[count] = (place, v);
                 count += usize::from(takes);
             };
-            // Node i is inserted between the coarse points, so that sums follow ascending columns.
+            // Node i takes its place between the coarse points, so that sums follow ascending columns.
             let middle = col.partition_point(|&l| (l as usize) < i);
             for (&l, &v) in col[..middle].iter().zip(values) {
                 let place = sums.place(l);
@@ -202,8 +203,9 @@ impl<'a> Search<'a> {
         out.push(self.finish(-1.0, diagonal, 1, most));
     }
 
-    /// Returns the row: `scale` times the sums from position `first` on divided by `diagonal`, by ascending
-    /// column, truncated to the `most` largest. The row is empty if a weight is not finite.
+    /// Returns the row, by ascending column. Its weights are the sums from position `first` on, times `scale`
+    /// and divided by `diagonal`, truncated to the `most` largest. If a weight is not finite, the row is
+    /// empty.
     pub(super) fn finish(&mut self, scale: f64, diagonal: f64, first: usize, most: usize) -> &[(u32, f64)] {
         let Self { names, sums, row, largest, .. } = self;
         let (nodes, weights) = (&sums.nodes[first..sums.len], &sums.weights[first..sums.len]);
@@ -242,19 +244,19 @@ impl Rows {
 }
 
 /// Keeps the `most` largest weights of a row (0: all), and scales them to keep the row's sum. Magnitudes are
-/// compared in single precision, so that another order of summation changes nothing. Of equal ones the first
-/// are kept. `largest` is scratch.
+/// compared in single precision, so that the choice does not depend on rounding errors of the sums. Among
+/// equal magnitudes the first are kept. `largest` is scratch.
 fn truncate(row: &mut Vec<(u32, f64)>, most: usize, largest: &mut Vec<u32>) {
     if most == 0 || row.len() <= most {
         return;
     }
     let sum = |row: &[(u32, f64)]| row.iter().fold(0.0, |sum, &(_, w)| sum + w);
-    let size = |w: f64| (w as f32).abs().to_bits(); // the bits of positive numbers sort like the numbers
+    let size = |w: f64| (w as f32).abs().to_bits(); // bits of positive numbers sort as the numbers do
     let total = sum(row);
     largest.clear();
     largest.resize(most, 0);
     for &(_, w) in &*row {
-        // Inserts the size into the descending list, whose smallest size drops out.
+        // Insert the size into the descending list and drop the smallest.
         largest.iter_mut().fold(size(w), |new, old| {
             let less = new.min(*old);
             *old = new.max(*old);

@@ -1,4 +1,5 @@
-//! The steps of a set-up on the host, on all threads of a pool; tests compare the steps of a GPU with them.
+//! The steps of an AMG set-up on the host, on all threads of a pool. Tests compare the steps of a GPU with
+//! these.
 
 pub mod aggregate;
 #[cfg(test)]

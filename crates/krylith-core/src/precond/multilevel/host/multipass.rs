@@ -1,10 +1,10 @@
-//! Multipass interpolation, for nodes that aggressive coarsening leaves without a coarse point among their
-//! neighbours and the neighbours of those.
+//! Multipass interpolation for aggressive coarsening, which leaves some nodes without a coarse point among
+//! their neighbours and their neighbours' neighbours.
 //!
-//! Multipass (Stüben 1999): nodes with strong coarse neighbours interpolate from them. Then nodes with strong
-//! neighbours that do so interpolate through the weights of these, and so on. One step of Jacobi's method
-//! over all fine points then smooths these weights, at the cost of a product. It takes CG on a Laplacian from
-//! 18 iterations to 12.
+//! The method is Stüben's (1999). In the first pass, nodes with strong coarse neighbours interpolate from
+//! them. In each further pass, nodes whose strong neighbours have weights by now combine the weights of these
+//! neighbours. One Jacobi step over all fine points then smooths the weights, at the cost of one sparse
+//! product. With it CG on a Laplacian takes 12 iterations instead of 18.
 
 use super::FINE;
 use super::interpolate::{Search, columns};
@@ -13,13 +13,14 @@ use super::split::{pieces_of, runs};
 use crate::matrix::{Arrays, Bsr};
 use crate::threads::Pool;
 
-/// Computes multipass interpolation and a step of Jacobi's method, both truncated to the `most` largest
-/// weights of a row (0: all), scaled to keep the row's sum.
+/// Computes multipass interpolation and then a step of Jacobi's method. After each, rows keep their `most`
+/// largest weights (0: all), scaled to keep the row's sum.
 ///
-/// Node i gets w_ik = −α/ã Σ_j a_ij w_jk over its strong neighbours j that earlier passes reached. α scales
-/// these to represent all couplings of the opposite sign, and ã is a_ii plus those of its own sign. The
-/// Jacobi step uses all strong neighbours, α = 1, and adds the others to ã. A node that no pass reaches has
-/// an empty row. `names` of coarse nodes order equal weights.
+/// Node i gets the weights w_ik = −α/ã Σ_j a_ij w_jk, summed over its strong neighbours j that earlier passes
+/// reached. α adds the other couplings whose sign is opposite to a_ii: it is (Σ_j a_ij + these) / Σ_j a_ij. ã
+/// is a_ii plus the other couplings of its own sign. The Jacobi step sums over all strong neighbours with α =
+/// 1, and adds the other couplings to ã. A node that no pass reaches has an empty row. `names` of coarse
+/// nodes order equal weights.
 pub fn multipass(
     pool: &Pool,
     a: &Bsr,
@@ -37,7 +38,7 @@ pub fn multipass(
         (pieces[piece] as u32..pieces[piece + 1] as u32).filter(fine).collect()
     });
     loop {
-        // Nodes with a strong neighbour in an earlier pass.
+        // Find the nodes with a strong neighbour in an earlier pass.
         let cut = map(pool, left.len(), |piece| passes.reaches(a, strong, &left[piece]));
         let (nodes, rest): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
         if nodes.iter().all(Vec::is_empty) {
@@ -78,8 +79,9 @@ pub fn multipass(
 }
 
 impl Search<'_> {
-    /// Combines the rows of node `i`'s strong neighbours. With `lump`, couplings to other nodes are added to
-    /// the diagonal; otherwise those of the opposite sign scale the row.
+    /// Combines the rows of the strong neighbours of node `i`. With `lump`, couplings to other nodes are
+    /// added to the diagonal. Without it, couplings whose sign is opposite to the diagonal entry's scale the
+    /// row.
     fn combine(
         &mut self,
         a: Arrays,
@@ -109,7 +111,7 @@ impl Search<'_> {
     }
 }
 
-/// The part of a node that no pass has reached.
+/// In [`Place::part`]: marks a node that no pass has reached.
 const NEVER: u32 = u32::MAX;
 
 /// Position of a node's row.
@@ -124,7 +126,7 @@ struct Place {
 /// Rows of multipass interpolation.
 struct Passes {
     places: Vec<Place>,
-    /// For coarse points, and for each pass, one part per piece of nodes.
+    /// The rows, in parts: one part per piece of nodes for the coarse points, and then for each pass.
     parts: Vec<Rows>,
 }
 
@@ -147,7 +149,7 @@ impl Passes {
         passes
     }
 
-    /// Splits `nodes` into those with a strong neighbour in a pass, and the others.
+    /// Splits `nodes` into nodes with a strong neighbour that a pass has reached, and the others.
     fn reaches(&self, a: Arrays, strong: &[u8], nodes: &[u32]) -> (Vec<u32>, Vec<u32>) {
         nodes.iter().partition(|&&i| {
             let row = a.row(i as usize);
@@ -168,8 +170,8 @@ impl Passes {
         self.parts.extend(rows);
     }
 
-    /// Returns the columns and weights of node `i`: itself for a coarse point, nothing for a node that was
-    /// not reached.
+    /// Returns the columns and weights of node `i`. A coarse point has weight 1 in its own column, and a node
+    /// that was not reached has no weights.
     #[inline]
     fn row(&self, i: usize) -> (&[u32], &[f64]) {
         let Place { begin, entries, part } = self.places[i];

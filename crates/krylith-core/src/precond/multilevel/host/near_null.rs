@@ -1,13 +1,15 @@
 //! Smoothed aggregation from near-null vectors (Vaněk, Mandel and Brezina 1996).
 //!
-//! The rows of the k vectors that belong to an aggregate form a matrix B = Q R. Q gives the aggregate's rows
-//! of the tentative interpolation T, whose range contains the vectors. R gives the aggregate's rows of the
-//! coarser level's vectors. P = (I − ω D⁻¹A) T with the diagonal blocks D of A. ω is 4/3 divided by the
-//! largest eigenvalue of D⁻¹A. A coarse node has k unknowns. If the vectors are linearly dependent on an
-//! aggregate, as the six rigid modes are on one node, columns of Q are zero, and so are rows and columns of
-//! R A P. Their diagonal entries are filled, so that these unknowns stay 0.
+//! Let B be the rows of the k near-null vectors in an aggregate, and B = Q R. Q gives the aggregate's rows of
+//! the tentative interpolation T, whose range contains the vectors. R gives the aggregate's rows of the
+//! vectors on the coarser level. P = (I − ω D⁻¹A) T, where D consists of the diagonal blocks of A, and ω is
+//! 4/3 divided by the largest eigenvalue of D⁻¹A. A coarse node has k unknowns.
 //!
-//! Sums have a fixed order, so results are the same on any number of threads.
+//! The vectors may be linearly dependent on an aggregate, as the six rigid modes are on a single node. Then
+//! some columns of Q are zero, and so are the rows and columns of Pᵀ A P for these unknowns. Their diagonal
+//! entries are filled, so that these unknowns stay 0.
+//!
+//! All sums have a fixed order, so results are the same on any number of threads.
 
 use super::super::{CoarsenKind, Coarsening, NearNull, Transfer};
 use super::galerkin::Row;
@@ -25,17 +27,17 @@ pub struct Blocks {
     row_ptr: Vec<usize>,
     col: Vec<u32>,
     values: Vec<f64>,
-    /// Rows and columns of a block.
+    /// Number of rows and of columns of a block.
     shape: [usize; 2],
     /// Number of block columns.
     columns: usize,
 }
 
-/// Relative size at which a column of Q counts as linearly dependent on earlier ones.
+/// Relative size below which the rest of a column of B counts as linearly dependent on earlier columns.
 const DEPENDENT: f64 = 1e-10;
 /// Product of ω and the largest eigenvalue.
 const OMEGA: f64 = 4.0 / 3.0;
-/// Power iterations for that eigenvalue.
+/// Number of power iterations for this eigenvalue.
 const ITERATIONS: usize = 12;
 /// Bytes that a chunk of work reads for each number of its result.
 const TRAFFIC: usize = 16;
@@ -67,8 +69,8 @@ impl Blocks {
         &self.values[p * size..][..size]
     }
 
-    /// Returns where each block column begins in a list of all blocks, and that list: the row and position of
-    /// each block, by block column with rows ascending.
+    /// Returns a list of all blocks sorted by block column and row, and before it the beginning of each block
+    /// column in the list. An item of the list is the row and the position of a block.
     fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let mut begin = vec![0usize; self.columns + 1];
         self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
@@ -84,7 +86,8 @@ impl Blocks {
         (begin, list)
     }
 
-    /// Returns P and R as matrices of square blocks, as large as both sides allow.
+    /// Returns P and R as matrices of square blocks. The block size is the largest that divides both sides of
+    /// the blocks.
     pub fn transfer(&self) -> Transfer {
         let [b, k] = self.shape;
         let g = (1..=b.min(k)).rev().find(|g| b % g == 0 && k % g == 0).unwrap_or(1);
@@ -125,8 +128,8 @@ impl Blocks {
     }
 }
 
-/// Computes P of a level and the vectors of the coarser level; `None` if the coarser level would have no
-/// nodes, or as many as this one.
+/// Computes P of a level, and the near-null vectors of the coarser level; `None` if the coarser level would
+/// have no nodes, or as many as this level.
 ///
 /// # Errors
 /// Classical coarsening, which does not use vectors; errors of matching nodes in pairs.
@@ -163,7 +166,7 @@ pub fn prolongation(
     Ok(Some((p, coarse)))
 }
 
-/// Computes T and the coarser level's vectors.
+/// Computes T, and the near-null vectors of the coarser level.
 fn tentative(
     pool: &Pool,
     aggregates: &[u32],
@@ -172,7 +175,7 @@ fn tentative(
     near: &NearNull,
 ) -> (Blocks, NearNull) {
     let (k, n) = (near.count, aggregates.len());
-    // The nodes of each aggregate, ascending.
+    // List the nodes of each aggregate in ascending order.
     let mut begin = vec![0usize; columns + 1];
     let nodes = || (0..n).filter(|&i| aggregates[i] != FINE);
     nodes().for_each(|i| begin[aggregates[i] as usize + 1] += 1);
@@ -211,8 +214,9 @@ fn tentative(
     (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull { count: k, numbers })
 }
 
-/// Factorises `k` columns of `rows` numbers as Q R by Gram–Schmidt, twice. Q replaces them, R is row-major.
-/// Columns that are linearly dependent on earlier ones are 0 in Q, and so are their rows of R.
+/// Factorises `k` columns of `rows` numbers as Q R by Gram–Schmidt with reorthogonalisation. Q replaces the
+/// columns. Returns R, row-major. A column that is linearly dependent on earlier columns is 0 in Q, and so is
+/// its row of R.
 fn orthogonalise(q: &mut [f64], rows: usize, k: usize) -> Vec<f64> {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let mut r = vec![0.0; k * k];
@@ -238,7 +242,7 @@ fn orthogonalise(q: &mut [f64], rows: usize, k: usize) -> Vec<f64> {
     r
 }
 
-/// Computes `to` += `scale` x y for an m×l and an l×k block.
+/// Computes `to` += `scale` x y, where x is an m×l block and y an l×k block.
 #[inline(always)]
 fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64) {
     for (to, x) in to.chunks_exact_mut(k).zip(x.chunks_exact(l)) {
@@ -248,8 +252,8 @@ fn multiply(to: &mut [f64], x: &[f64], y: &[f64], l: usize, k: usize, scale: f64
     }
 }
 
-/// Returns D⁻¹, row-major. It is 0 if a diagonal block cannot be inverted, so that these rows of P equal
-/// those of T.
+/// Returns the blocks of D⁻¹, row-major. A diagonal block that cannot be inverted gives 0, so that its rows
+/// of P equal those of T.
 fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
     let (n, b) = (a.block_rows(), a.block());
     let mut inverse = vec![0.0; n * b * b];
@@ -267,8 +271,8 @@ fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
     inverse
 }
 
-/// Returns ω, from a Rayleigh quotient of D⁻¹A in the inner product of A after some power iterations; 0 if
-/// that is not a positive number.
+/// Returns ω. The eigenvalue comes from power iterations and a Rayleigh quotient of D⁻¹A in the inner product
+/// of A. Returns 0 if that is not a positive number.
 fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
     let (n, b) = (a.block_rows(), a.block());
     let mut v: Vec<f64> = (0..n * b).map(|i| random(1, i as u64)).collect();
@@ -319,7 +323,7 @@ fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
                 for i in runs[piece].clone() {
                     let begin = rows.col.len();
                     let mut row = Row::new(slot, &mut rows);
-                    // T_i first, then the contributions of A T, which include that of the diagonal block.
+                    // Start with row i of T, then add the contributions of A T, diagonal block included.
                     for p in t.row_ptr[i]..t.row_ptr[i + 1] {
                         block.fill(0.0);
                         row.add(size, t.col[p], 0.0, block);
@@ -352,8 +356,8 @@ fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
     Blocks::joined(parts, t.shape, t.columns)
 }
 
-/// Computes Pᵀ A P with the diagonal stored. A diagonal entry of 0, of an unknown without a column in P, is
-/// set to the largest of its block, or to 1.
+/// Returns Pᵀ A P with every diagonal entry stored. An unknown whose column of P is 0 would get a diagonal
+/// entry of 0. It is set to the largest diagonal entry of its block, or to 1.
 pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     let ([b, k], n) = (p.shape, a.block_rows());
     let slots = Scratch::new();
@@ -416,7 +420,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     assemble(pool, k, p.columns, parts)
 }
 
-/// Sets diagonal entries of 0 to the largest of the block.
+/// Sets diagonal entries of 0 to the largest diagonal entry of the block, or to 1.
 fn fill_diagonal(block: &mut [f64], k: usize) {
     let entry = |c: usize| block[c * (k + 1)];
     let largest = (0..k).map(entry).fold(0.0f64, |most, v| if v.abs() > most.abs() { v } else { most });

@@ -1,5 +1,5 @@
-//! Rows of sparse matrices that all threads of a pool compute piece by piece, without `unsafe`: each piece
-//! owns its results, and they are joined in order.
+//! Computes rows of sparse matrices in pieces, on all threads of a pool, without `unsafe`. Each piece owns
+//! its results, which are then joined in order.
 
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
@@ -33,7 +33,7 @@ pub fn fill<T: Send>(
     pool.run(parts.len(), |piece| f(piece, &mut parts[piece].lock().unwrap_or_else(|e| e.into_inner())));
 }
 
-/// Returns `f(i)` for each i below `n`; `bytes` is the total traffic.
+/// Returns `f(i)` for each i below `n`. `bytes` is the memory traffic of all calls together.
 pub fn each<T: Send + Copy + Default>(
     pool: &Pool,
     n: usize,
@@ -56,7 +56,7 @@ pub fn lengths(n: usize, length: usize) -> impl Iterator<Item = usize> {
 /// Splits `rows` into at most `pieces` ranges of about equal numbers of entries.
 pub fn runs(row_ptr: &[usize], rows: Range<usize>, pieces: usize) -> Vec<Range<usize>> {
     let (first, last) = (row_ptr[rows.start], row_ptr[rows.end]);
-    // Every row weighs as much as one entry more, so that rows without entries count too.
+    // Every row counts as one entry more than it has, so that rows without entries count too.
     let weight = |i: usize| row_ptr[i] - first + (i - rows.start);
     let all = last - first + rows.len();
     let mut cuts = vec![rows.start];
@@ -80,7 +80,7 @@ pub fn bounds(n: usize, pieces: usize) -> Vec<usize> {
     (0..=pieces).map(|piece| n * piece / pieces).collect()
 }
 
-/// Memory that pieces use one after the other; at most one item per thread is made.
+/// Memory that pieces use one after the other. At most one item per thread is created.
 pub struct Scratch<T>(Mutex<Vec<T>>);
 
 impl<T> Scratch<T> {
@@ -89,7 +89,7 @@ impl<T> Scratch<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Calls `f` with an item that no other piece uses; `make` makes one if all are in use.
+    /// Calls `f` with an item that no other piece uses. `make` creates one if all are in use.
     pub fn with<R>(&self, make: impl FnOnce() -> T, f: impl FnOnce(&mut T) -> R) -> R {
         let free = self.0.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let mut item = free.unwrap_or_else(make);
@@ -99,14 +99,14 @@ impl<T> Scratch<T> {
     }
 }
 
-/// Some rows of a sparse matrix, in the order in which they are computed.
+/// Rows of a sparse matrix, in the order in which they are computed.
 #[derive(Debug)]
 pub struct Rows {
     /// Beginning of each row, and the end of the last.
     pub row_ptr: Vec<usize>,
     /// Block columns.
     pub col: Vec<u32>,
-    /// b² numbers per block; empty for a pattern.
+    /// b² numbers per block; empty if the rows are only a pattern.
     pub values: Vec<f64>,
 }
 
@@ -130,8 +130,8 @@ impl Rows {
     }
 }
 
-/// Returns the matrix of these rows, one part after the other. Columns must ascend in each row and be below
-/// `columns`.
+/// Returns the matrix whose rows are those of all parts, one part after the other. Columns must ascend in
+/// each row and be below `columns`.
 pub fn assemble(pool: &Pool, block: usize, columns: usize, parts: Vec<Rows>) -> Bsr {
     let Rows { row_ptr, col, values } = join(pool, block, parts);
     debug_assert!(
@@ -144,7 +144,7 @@ pub fn assemble(pool: &Pool, block: usize, columns: usize, parts: Vec<Rows>) -> 
     Bsr::from_storage(block, Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
-/// Returns these rows, one part after the other; `block` is 0 for patterns.
+/// Joins the rows of all parts, one part after the other. `block` is 0 for patterns.
 pub fn join(pool: &Pool, block: usize, mut parts: Vec<Rows>) -> Rows {
     if parts.len() <= 1 {
         return parts.pop().unwrap_or_default();

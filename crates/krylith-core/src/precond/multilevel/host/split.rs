@@ -1,9 +1,10 @@
 //! The choice of coarse points: strength of connection, and independent sets by PMIS.
 //!
-//! De Sterck, Yang and Heys (2006): the weight of a node is the number of nodes that depend on it strongly,
-//! plus a random number below one. In each round the nodes that outweigh all their undecided neighbours
-//! become coarse points, and the nodes that depend on them become fine points. Aggressive coarsening repeats
-//! this with the coarse points, connected by paths of two strong couplings.
+//! PMIS is by De Sterck, Yang and Heys (2006). The weight of a node is the number of nodes that depend on it
+//! strongly, plus a random number below one. In each round the nodes that outweigh all their undecided
+//! neighbours become coarse points. Nodes that depend on these become fine points. Aggressive coarsening
+//! repeats this with the coarse points, which count as neighbours if a path of at most two strong couplings
+//! connects them.
 
 use super::FINE;
 use super::parallel::{Rows, Scratch, bounds, fill, join, map};
@@ -12,9 +13,9 @@ use crate::space::splitmix64;
 use crate::threads::Pool;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Seed of the hash that gives random numbers; the level's number is added.
+/// Seed of the hash that gives random numbers. The number of the level is added to it.
 pub(crate) const SEED: u64 = 0x61_6d67;
-/// Added to the seed for the second selection of aggressive coarsening.
+/// Number that is added to the seed for the second selection of aggressive coarsening.
 pub(crate) const TWICE: u64 = 1 << 16;
 
 /// States of a node.
@@ -32,8 +33,8 @@ pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
     bounds.windows(2).map(|w| w[1] - w[0])
 }
 
-/// Returns for each entry of `a` whether its row depends strongly on its column: −a_ij ≥ θ max_k(−a_ik) > 0
-/// with the sign of a_ii divided out. Diagonal entries never do.
+/// Returns 1 for each entry of `a` whose row depends strongly on its column, else 0: −a_ij ≥ θ max_k(−a_ik) >
+/// 0, after row i is multiplied by the sign of a_ii. Diagonal entries give 0.
 pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
@@ -55,7 +56,7 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     out
 }
 
-/// Returns the number of each node in the coarser level, ascending with nodes; [`FINE`] for fine points.
+/// Returns the number of each node on the coarser level, in the order of nodes; [`FINE`] for fine points.
 ///
 /// A node on which no other depends becomes a fine point.
 pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
@@ -70,8 +71,8 @@ pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
     )
 }
 
-/// Runs PMIS twice: the second run selects among the coarse points of the first, connected if a path of at
-/// most two strong couplings leads from one to the other.
+/// Runs PMIS twice. The second run selects among the coarse points of the first. In that run a coarse point
+/// depends on another if a path of at most two strong couplings leads to it.
 ///
 /// A node without such a path to or from another remains a coarse point.
 pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
@@ -105,8 +106,8 @@ fn neighbours<'a>(a: Arrays<'a>, strong: &'a [u8], i: usize) -> impl Iterator<It
     entries.filter(|&(_, &strong)| strong != 0).map(|(&j, _)| j as usize)
 }
 
-/// Returns for each of these nodes the other nodes of `numbers` that at most two strong couplings lead to, by
-/// their numbers. `seen` must not contain any of these nodes' numbers, but may hold [`FINE`].
+/// Returns for each of `nodes` the other numbered nodes to which a path of at most two strong couplings
+/// leads, as their `numbers`. `seen` must not contain the number of any of `nodes`, but may contain [`FINE`].
 pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
     let (mut out, a) = (Rows::default(), Arrays::of(a));
     for &i in nodes {
@@ -125,10 +126,10 @@ pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen
     out
 }
 
-/// Runs PMIS on the graph given by `neighbours`, whose pieces begin at `rows`. `random` orders nodes on which
-/// equally many depend.
+/// Runs PMIS on the graph given by `neighbours`. `rows` has the bounds of the pieces into which its nodes are
+/// cut. `random` orders nodes on which equally many others depend.
 ///
-/// With `lonely`, nodes that no other depends on and that depend on none become coarse points.
+/// With `lonely`, nodes become coarse points if they depend on no other node and no other depends on them.
 fn select<N: Iterator<Item = usize>>(
     pool: &Pool,
     rows: &[usize],
@@ -142,7 +143,7 @@ fn select<N: Iterator<Item = usize>>(
     pool.run(rows.len() - 1, |piece| {
         for j in (rows[piece]..rows[piece + 1]).flat_map(&neighbours) {
             if alone {
-                counts[j].store(counts[j].load(Relaxed) + 1, Relaxed); // a third of the time of an atomic sum
+                counts[j].store(counts[j].load(Relaxed) + 1, Relaxed); // a third of the time of `fetch_add`
             } else {
                 counts[j].fetch_add(1, Relaxed);
             }
@@ -157,7 +158,7 @@ fn select<N: Iterator<Item = usize>>(
         }
     });
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
-    // The last round in which a node had a neighbour of larger weight.
+    // For each node the last round in which it had a neighbour of larger weight.
     let lost: Vec<AtomicU32> = counts;
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
         let mut list = Vec::with_capacity(rows[piece + 1] - rows[piece]);
@@ -214,7 +215,7 @@ fn select<N: Iterator<Item = usize>>(
     numbers(pool, rows, |i| is(i, COARSE))
 }
 
-/// Returns ascending numbers of the nodes for which `is` is true; [`FINE`] for the others.
+/// Numbers the nodes for which `is` returns true, in ascending order. The others get [`FINE`].
 pub(crate) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];

@@ -1,11 +1,12 @@
-//! Sums of sparse rows of scalars, with each column once.
+//! Sums of sparse scalar rows, in which each column occurs once.
 
 /// Reusable memory of a thread: the columns of one row in the order of their arrival, and their sums.
 ///
-/// Whether a column is already present is practically random. So the code does not branch on it, which would
+/// The code does not branch on whether a column is present already. A branch could not be predicted and would
 /// cost up to a third more time.
 pub(super) struct Sums {
-    /// For each column `base` plus its position in `nodes`, or less than `base` if it is absent.
+    /// For each column, `base` plus its position in `nodes`. A column that is absent has a number below
+    /// `base`.
     at: Vec<u32>,
     base: u32,
     /// The columns; entries after the first `len` are spare capacity.
@@ -61,7 +62,7 @@ impl Sums {
         *len = count;
     }
 
-    /// Adds those of these columns whose flags include all of `wanted`; their sums are written later.
+    /// Adds the columns whose flags include all of `wanted`. The caller writes their sums later.
     #[inline]
     pub fn name(&mut self, nodes: &[u32], flags: &[u8], wanted: u8) {
         self.reserve(nodes.len());

@@ -1,8 +1,8 @@
-//! Smoothed aggregation of a shared level on the host: the aggregates of a single rank, numbered by their
-//! roots, so that each belongs to its root's owner.
+//! Smoothed aggregation on the host, on a level that ranks share. The aggregates are those that a single rank
+//! would form. Each belongs to the owner of its root, and is numbered by that root.
 //!
-//! Only owners decide the states of their nodes. They announce them after each step of a round: which nodes
-//! became roots, which nodes these exclude, and which aggregate a node has joined.
+//! Only the owner of a node decides its state. Owners announce decisions after each step of a round: which
+//! nodes became roots, which nodes these exclude, and which aggregate a node has joined.
 
 use super::super::Coarsening;
 use super::super::host::FINE;
@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 const UNDECIDED: u8 = 0;
 const ROOT: u8 = 1;
 const NO_ROOT: u8 = 2;
-/// Fewest nodes that a thread takes.
+/// Smallest number of nodes for a thread.
 const FEW: usize = 1 << 10;
 
-/// Computes P for own nodes; `None` if no rank has an aggregate, or no two nodes share one. Collective.
+/// Computes P for own nodes; `None` if no rank has an aggregate, or every aggregate has only one node.
+/// Collective.
 pub fn transfer(
     pool: &Pool,
     a: &Bsr,
@@ -31,7 +32,7 @@ pub fn transfer(
     near: &Neighbourhood,
 ) -> Result<Option<NearTransfer>> {
     let mut sizes = sizes(pool, a);
-    // The outermost nodes have no rows on this rank, and so no diagonal.
+    // The outermost nodes have no rows on this rank. Their owners send the sizes of their diagonal entries.
     let sent: Vec<f64> = near.send.iter().map(|&i| sizes[i as usize]).collect();
     sizes[near.own..].copy_from_slice(&near.exchange(&sent)?);
     let strong = strong_by(pool, a, threshold(how.strength, level), Couplings::All, &sizes);
@@ -75,7 +76,7 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
         Ok(())
     };
     tell()?;
-    // The heaviest undecided node among each node and its neighbours.
+    // For each node, the heaviest undecided node among itself and its neighbours.
     let heaviest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut undecided: Vec<usize> = (0..n).filter(|&i| is(i, UNDECIDED)).collect();
     let mut around: Vec<usize> = (0..n).collect();
@@ -124,8 +125,8 @@ fn roots(graph: Graph, level: usize, near: &Neighbourhood) -> Result<Vec<u8>> {
     }
 }
 
-/// Returns the root of each node's aggregate, as a node of this neighbourhood; [`FINE`] if it has none or its
-/// root is outside. Collective.
+/// Returns the root of each node's aggregate, as a node of this neighbourhood; [`FINE`] if the node has no
+/// aggregate or the root is outside the neighbourhood. Collective.
 fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>> {
     let own = near.own;
     let here = near.comm().rank() as u32;
@@ -134,7 +135,7 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
         (0u32..).zip(state).map(|(i, &state)| if state == ROOT { i } else { FINE }).collect();
     let coupled = |i: usize| graph.neighbours(i).next().is_some();
     let mut left: Vec<usize> = (0..own).filter(|&i| member[i] == FINE && coupled(i)).collect();
-    // Ties between equal couplings go to the node with the smaller global number.
+    // Among equal couplings the node with the smallest global number wins.
     let strongest = |member: &[u32], i: usize| {
         let mut best: Option<(f64, u64, usize)> = None;
         for (j, v) in graph.neighbours(i).filter(|&(j, _)| member[j] != FINE) {
@@ -150,11 +151,11 @@ fn members(graph: Graph, state: &[u8], near: &Neighbourhood) -> Result<Vec<u32>>
         let found = chosen.iter().filter(|&&root| root != FINE).count();
         let mut sums = [found as f64, (left.len() - found) as f64];
         near.comm().sum(&mut sums)?;
-        // One-way couplings may lead to no root: such nodes become aggregates of their own.
+        // Couplings in one direction may lead to no root. Such nodes become aggregates by themselves.
         let stuck = round > 0 && sums[0] == 0.0;
         left.iter().zip(chosen).for_each(|(&i, root)| member[i] = if stuck { i as u32 } else { root });
         left.retain(|&i| member[i] == FINE);
-        // Roots are sent as owner and number there.
+        // A root is sent as its owner and its number on that rank.
         let name = |&i: &u32| match member[i as usize] {
             FINE => u64::MAX,
             root => match (root as usize).checked_sub(own) {

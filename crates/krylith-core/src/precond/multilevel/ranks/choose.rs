@@ -1,10 +1,10 @@
-//! Classical coarsening of a shared level on the host. Each rank does for its own nodes, with rows of others
-//! around them, what a single rank does for all nodes.
+//! Classical coarsening on the host, on a level that ranks share. Each rank runs the algorithm of a single
+//! rank for its own nodes, with the rows of surrounding nodes of other ranks.
 //!
-//! In PMIS each rank announces once per round which of its boundary nodes are coarse points. Whether a node
-//! is one depends only on heavier nodes. So the states of other ranks' nodes may be stale but never wrong.
-//! Ties between nodes of equal weight, and between equal weights in a row of P, are resolved by global
-//! numbers.
+//! In PMIS each rank announces once per round which of its boundary nodes have become coarse points. The
+//! state of a node depends only on heavier nodes. So a rank may know the states of other ranks' nodes late,
+//! but a state that it knows is final. Global numbers break ties between nodes of equal weight, and between
+//! equal weights in a row of P.
 
 use super::super::host::parallel::Scratch;
 use super::super::host::split::{SEED, TWICE, numbers, paths, pieces_of, strong};
@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 const UNDECIDED: u8 = 0;
 const STAYS: u8 = 1;
 const GOES: u8 = 2;
-/// Fewest nodes that a thread takes.
+/// Smallest number of nodes for a thread.
 const FEW: usize = 1 << 10;
 
-/// Computes P for own nodes; `None` if no node of any rank is a coarse point, or all are. Collective.
+/// Computes P for own nodes; `None` if all nodes of all ranks are coarse points, or none. Collective.
 pub fn transfer(
     pool: &Pool,
     couplings: &Bsr,
@@ -79,8 +79,8 @@ pub fn transfer(
     Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&coarse)? }))
 }
 
-/// Positions of a neighbourhood's nodes in a graph: as they are, or given by these numbers, with [`FINE`] for
-/// nodes outside the graph.
+/// Positions of a neighbourhood's nodes in a graph. Without `number` the graph has all nodes, in the same
+/// order. `number` gives the position of each node, or [`FINE`] for nodes outside the graph.
 #[derive(Clone, Copy)]
 struct Among<'a> {
     near: &'a Neighbourhood<'a>,
@@ -101,8 +101,8 @@ impl Among<'_> {
         self.number.map_or(own, |number| number[..own].iter().filter(|&&k| k != FINE).count())
     }
 
-    /// Exchanges values of nodes: `of` returns those of own nodes, and `f` receives the owners' values for
-    /// nodes of other ranks, by position.
+    /// Exchanges values of nodes. `of` returns the value of an own node, and `f` receives the position of
+    /// each node of another rank and its owner's value.
     fn exchange<T: crate::comm::wire::Wire + Default>(
         self,
         of: impl Fn(usize) -> T,
@@ -119,8 +119,9 @@ impl Among<'_> {
     }
 }
 
-/// Runs PMIS on `n` nodes with these names, some of which belong to other ranks. `lonely` makes nodes on
-/// which no other depends coarse points. Collective.
+/// Runs PMIS on `n` nodes, some of which belong to other ranks. `name` returns the global number of a node,
+/// which orders nodes of equal weight. With `lonely`, nodes without neighbours become coarse points.
+/// Collective.
 fn select<N: Iterator<Item = usize>>(
     n: usize,
     neighbours: impl Fn(usize) -> N + Sync,

@@ -4,10 +4,10 @@ use crate::threads::{collect, each};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Fewest numbers that a thread takes at a time.
+/// Smallest number of items for a thread.
 const FEW: usize = 4096;
 
-/// The distinct numbers of a list.
+/// The distinct numbers of a list, with their positions.
 pub struct Distinct {
     /// The numbers, ascending.
     pub list: Vec<u32>,

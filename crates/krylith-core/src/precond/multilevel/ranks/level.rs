@@ -1,4 +1,4 @@
-//! A level that several ranks share, and the transfer of vectors to and from the next one.
+//! A level that several ranks share, and the transfer of vectors to and from the next level.
 
 use super::super::hierarchy::{Finest, Level, cut_for};
 use super::super::parts::{operator, own_part};
@@ -20,33 +20,33 @@ use std::sync::Arc;
 /// The part of a transfer that ranks share.
 pub(in super::super) struct Joint<S: Coarsen> {
     share: Share,
-    /// The route of vectors between both levels, if other ranks take part.
+    /// The transfer of vectors between both levels, if it needs other ranks.
     route: Option<Route<S>>,
 }
 
-/// The route of vectors between a shared level and the next, if other ranks take part.
+/// The transfer of vectors between a shared level and the next level, if it needs other ranks.
 pub(in super::super) struct Route<S: Coarsen> {
-    /// R of own rows, and the vector of its results for own coarse nodes and those of other ranks.
+    /// R of own rows. `sums` has its results, for own coarse nodes and for coarse nodes of other ranks.
     lower: PointBlock<S>,
     sums: RefCell<S::Vector>,
-    /// Adds the contributions of other ranks to own coarse nodes, if there are any.
+    /// The operator that adds contributions of other ranks to own coarse nodes, if there are any.
     add: Option<PointBlock<S>>,
-    /// If each rank continues with the whole coarse level: the vector of own nodes, and the operator that
-    /// gathers all.
+    /// A vector of own coarse nodes, and the operator that gathers all coarse nodes, if each rank continues
+    /// with the whole coarse level.
     gather: Option<(RefCell<S::Vector>, PointBlock<S>)>,
     /// P of own rows.
     raise: PointBlock<S>,
 }
 
-/// The level below a shared one.
+/// The level that follows a shared level.
 pub(in super::super) enum Next {
-    /// A level that ranks share too, with the numbers of own nodes in the whole level.
+    /// A level that ranks share as well, with the global numbers of own nodes.
     Shared(Terms<'static>, OwnRows),
     /// The whole level, on every rank.
     Whole(Terms<'static>),
 }
 
-/// Builds the product for weights between nodes of `order` unknowns.
+/// Builds the product with w ⊗ I, where the matrix of weights w has nodes of `order` unknowns.
 fn product<S: Coarsen>(
     space: &S,
     p: &Bsr,
@@ -76,14 +76,14 @@ impl<S: Coarsen> Joint<S> {
         Ok(Self { share, route })
     }
 
-    /// Computes the terms of the next level for new values of this one. Collective.
+    /// Computes the terms of the next level for new values of this level. Collective.
     pub fn coarse(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
         let coarse = self.share.galerkin(space, terms)?;
         let whole = self.route.as_ref().is_some_and(|route| route.gather.is_some());
         if whole { self.share.whole(space, &coarse) } else { Ok(coarse) }
     }
 
-    /// Returns the route; none if P and R of own rows suffice.
+    /// Returns the route; `None` if P and R of own rows suffice.
     pub fn route(&self) -> Option<&Route<S>> {
         self.route.as_ref()
     }
@@ -141,7 +141,7 @@ impl<S: Coarsen> Route<S> {
         [&self.lower, &self.raise].into_iter().chain(&self.add).chain(gather)
     }
 
-    /// Returns the bytes that both ways move at least.
+    /// Returns the fewest bytes that one restriction and one interpolation can move.
     pub fn bytes(&self) -> u64 {
         self.products().map(|product| product.bytes()).sum()
     }
@@ -152,7 +152,7 @@ impl<S: Coarsen> Route<S> {
     }
 }
 
-/// Builds a level that ranks share, and the system of the next one. Collective.
+/// Builds a level that ranks share, and the system of the next level. Collective.
 pub(in super::super) fn level<S: Coarsen>(
     beside: &S,
     terms: Terms<'static>,
@@ -167,7 +167,7 @@ pub(in super::super) fn level<S: Coarsen>(
     let order = terms.block() * terms.stages();
     let analysis = profile::begin_inside(SetupPart::Analysis);
     let all = Runs::new(space.comm(), terms.block_rows())?.all() * order;
-    // A system that is solved directly in any case is gathered without coarsening.
+    // A system that is small enough for a direct solve is gathered without coarsening.
     let how = (all > options.coarsest).then_some(&options.coarsening);
     let made = match depth + 1 < options.levels {
         true => Share::new(&space, &terms, &halo, how, depth, numbers)?,
@@ -201,7 +201,7 @@ pub(in super::super) fn level<S: Coarsen>(
     let smoother = match alone {
         true => None,
         false => {
-            // Subdomains consist of own nodes.
+            // Subdomains consist of own nodes only, so they are cut from the part that couples own nodes.
             let own =
                 matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
             let of = own.as_ref().unwrap_or(&terms);

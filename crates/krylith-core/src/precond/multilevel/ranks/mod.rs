@@ -1,16 +1,16 @@
-//! Levels that several ranks share: each rank has its own rows, and the hierarchy is that of the whole
-//! system.
+//! Levels that several ranks share. Each rank has its own rows of the hierarchy of the whole system.
 //!
-//! A [`Neighbourhood`] knows the nodes around a rank's own, a few layers deep, with their rows. `choose.rs`
-//! and `aggregate.rs` coarsen own nodes, and tell neighbours once a round what boundary nodes became. Numbers
-//! in the whole system break ties, so the result is that of one rank.
+//! A [`Neighbourhood`] has a few layers of nodes around a rank's own nodes, with their rows. `choose.rs` and
+//! `aggregate.rs` coarsen own nodes. They announce new states of boundary nodes to neighbours in every round.
+//! Global numbers break ties, so the result is that of a single rank.
 //!
-//! `share.rs` makes R A P: own rows give parts of coarse rows of other ranks, whose owners add them.
-//! `level.rs` takes vectors down and up. It gathers the first small level on all ranks, and each goes on
-//! alone with the same bits.
+//! `share.rs` computes R A P. Own rows contribute to coarse rows of other ranks, and the owners of these rows
+//! add the contributions. `level.rs` restricts and interpolates vectors. It gathers the first small level on
+//! all ranks. From there on each rank computes alone, with bitwise equal results.
 //!
-//! If borders are long and few nodes lie there (`Border`), each rank coarsens only among its own nodes
-//! (`local_transfer`). P and R then work as on one rank, and only the rows of P of ghosts travel.
+//! If borders between ranks are long but have only a small share of the nodes (`Border`), each rank coarsens
+//! only among its own nodes (`local_transfer`). P and R then work as on one rank. Ranks exchange only the
+//! rows of P that belong to ghosts.
 
 mod aggregate;
 mod choose;
@@ -24,7 +24,7 @@ mod share;
 pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;
 
-/// Returns the numbers of own nodes if each rank has a consecutive range of them. Collective.
+/// Returns the global numbers of own nodes, for ranks that own consecutive ranges of nodes. Collective.
 pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
     Ok(OwnRows::Run(runs::Runs::new(comm, own)?.own()))
 }
@@ -38,11 +38,12 @@ use crate::matrix::Bsr;
 /// P for own nodes of a level that ranks share.
 #[doc(hidden)]
 pub struct NearTransfer {
-    /// P, with the rows of own nodes first. Columns are own coarse nodes, then those of other ranks.
+    /// P, with the rows of own nodes first. Columns are own coarse nodes, followed by coarse nodes of other
+    /// ranks.
     pub prolongation: Bsr,
     /// Number of own coarse nodes.
     pub own: usize,
-    /// Owner of each coarse node of another rank, and its number there.
+    /// Owner of each coarse node of another rank, and its number on that rank.
     pub ghosts: Vec<(u32, u32)>,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     }))
 }
 
-/// Coarsens own nodes by the couplings among them. Collective.
+/// Coarsens own nodes by the couplings among own nodes only. Collective.
 pub(super) fn local_transfer<S: Coarsen>(
     space: &S,
     comm: &dyn Communicator,
@@ -84,7 +85,7 @@ pub(super) fn local_transfer<S: Coarsen>(
     if !some_stay(comm, stay, own)? {
         return Ok(None);
     }
-    // If only other ranks coarsen, this rank keeps all of its nodes.
+    // If other ranks can coarsen but this rank cannot, it keeps all of its nodes.
     Ok(Some(made.unwrap_or_else(|| unchanged(own))))
 }
 
@@ -94,8 +95,8 @@ pub(super) fn unchanged(nodes: usize) -> Transfer {
     Transfer { prolongation: identity.clone(), restriction: identity }
 }
 
-/// Returns true if some, but not all, nodes of all ranks are coarse points; `stay` of the `own` nodes here
-/// are. Collective.
+/// Returns true if some, but not all, nodes of all ranks are coarse points. On this rank `stay` of the `own`
+/// nodes are. Collective.
 fn some_stay(comm: &dyn Communicator, stay: usize, own: usize) -> Result<bool> {
     let mut sums = [stay as f64, own as f64];
     comm.sum(&mut sums)?;

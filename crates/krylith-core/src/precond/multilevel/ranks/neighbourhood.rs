@@ -1,8 +1,8 @@
-//! Nodes of other ranks around the own ones, layer by layer, with their rows of couplings, and the exchange
-//! of values for them.
+//! Layers of nodes of other ranks around a rank's own nodes, with their rows of couplings, and the exchange
+//! of values for these nodes.
 //!
-//! A node of another rank is identified by its owner and its number there. Its global number serves for
-//! hashes and ties.
+//! A node of another rank is identified by its owner and its number on that rank. Its global number is used
+//! in hashes and to break ties.
 
 use super::super::Coarsen;
 use super::super::host::FINE;
@@ -19,7 +19,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Own nodes, followed by nearby nodes of other ranks; the first of these are the ghosts of the level's halo.
+/// Own nodes, followed by nearby nodes of other ranks ("far" nodes). The first far nodes are the ghosts of
+/// the level's halo.
 #[doc(hidden)]
 pub struct Neighbourhood<'a> {
     comm: &'a dyn Communicator,
@@ -29,22 +30,23 @@ pub struct Neighbourhood<'a> {
     pub numbers: RowNumbers<'a>,
     /// Global numbers of nodes of other ranks.
     pub far_numbers: Vec<u64>,
-    /// Consecutive numbers of all nodes, rank by rank, by which nodes are identified.
+    /// Numbers that identify all nodes: consecutive, rank by rank.
     runs: Runs,
-    /// True if the global numbers on some rank differ from these.
+    /// True if on some rank the global numbers differ from the numbers of `runs`.
     listed: bool,
-    /// Position of each node of another rank.
+    /// Position of each far node, by its number in `runs`.
     known: HashMap<u64, u32, BuildHasherDefault<Multiplied>>,
-    /// Own nodes that other ranks have in their neighbourhoods, rank by rank.
+    /// Own nodes that are in the neighbourhoods of other ranks, rank by rank.
     pub send: Vec<u32>,
-    /// Owner of each node of another rank, and its number there.
+    /// Owner of each far node, and its number on that rank.
     pub far: Vec<(u32, u32)>,
     /// For each linked rank: the rank, the number of `send` entries that go there, and the far nodes that
     /// come from there.
     links: Vec<(usize, usize, Vec<u32>)>,
 }
 
-/// A hash for numbers that no adversary chooses: both halves of the product with an odd number.
+/// A fast hash for numbers that no adversary chooses. It combines both halves of the product with an odd
+/// number.
 #[derive(Default)]
 struct Multiplied(u64);
 
@@ -62,8 +64,8 @@ impl Hasher for Multiplied {
 }
 
 impl<'a> Neighbourhood<'a> {
-    /// Grows `layers` layers around own nodes, the first of which are the halo's ghosts, and returns the
-    /// couplings with their rows; columns reach one layer further. Collective.
+    /// Adds `layers` layers of nodes around own nodes, of which the halo's ghosts are the first. Returns the
+    /// couplings with the rows of these nodes appended. Columns reach one layer further. Collective.
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
@@ -94,7 +96,7 @@ impl<'a> Neighbourhood<'a> {
             far: Vec::new(),
             links: Vec::new(),
         };
-        // Identify the halo's ghosts by their owners' numbers.
+        // Owners send the numbers of their nodes that are ghosts here, which identifies them.
         let messages = halo.neighbours.iter().map(|n| {
             let nodes = &halo.send[n.send.clone()];
             let mut message = MessageBuilder::new(if near.listed { 12 } else { 4 } * nodes.len());
@@ -126,7 +128,7 @@ impl<'a> Neighbourhood<'a> {
         Ok((near, widened))
     }
 
-    /// Returns the number of nodes, own ones and those of other ranks.
+    /// Returns the number of own and far nodes together.
     pub fn nodes(&self) -> usize {
         self.own + self.far.len()
     }
@@ -139,7 +141,7 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    /// Adds a node of another rank that was not known yet.
+    /// Adds a far node unless it is known already.
     fn add(&mut self, name: u64, number: u64) {
         let owner = self.runs.owner(name);
         self.known.insert(name, self.nodes() as u32);
@@ -147,7 +149,7 @@ impl<'a> Neighbourhood<'a> {
         self.far_numbers.push(number);
     }
 
-    /// Returns the position of a node with this identification.
+    /// Returns the position of the node with this number in `runs`, if it is known.
     pub fn place(&self, name: u64) -> Option<u32> {
         let own = self.runs.own();
         match own.contains(&name) {
@@ -156,7 +158,7 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    /// Returns the identification of a node.
+    /// Returns the number of a node in `runs`.
     pub fn name(&self, node: u32) -> u64 {
         let (owner, node) = match (node as usize).checked_sub(self.own) {
             None => (self.comm.rank(), node),
@@ -165,7 +167,7 @@ impl<'a> Neighbourhood<'a> {
         self.runs.begins[owner] + u64::from(node)
     }
 
-    /// Appends the rows of these far nodes, the ones added last, to `below`.
+    /// Appends the rows of these far nodes, which are the last ones added, to `below`.
     fn import<S: Coarsen>(
         &mut self,
         space: &S,
@@ -221,13 +223,13 @@ impl<'a> Neighbourhood<'a> {
         self.known.reserve(found.len());
         found.into_iter().for_each(|(name, number)| self.add(name, number));
         for (lengths, _, names, _, values) in &read {
-            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all names are known here
+            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all are known here
             append_ascending(below, lengths, 1, column, |p| values.at(p));
         }
         Ok(())
     }
 
-    /// Notifies the owners of nodes that are in this neighbourhood.
+    /// Tells owners which of their nodes are in this neighbourhood.
     fn link(&mut self) -> Result<()> {
         let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); self.comm.size()];
         let mut places = nodes.clone();
@@ -251,8 +253,8 @@ impl<'a> Neighbourhood<'a> {
         self.comm
     }
 
-    /// Returns true if some, but not all, nodes of all ranks are coarse points; `stay` of the own nodes are.
-    /// Collective.
+    /// Returns true if some, but not all, nodes of all ranks are coarse points. On this rank `stay` of the
+    /// own nodes are. Collective.
     ///
     /// # Errors
     /// A rank that has ended or failed.
@@ -260,8 +262,8 @@ impl<'a> Neighbourhood<'a> {
         super::some_stay(self.comm, stay, self.own)
     }
 
-    /// Returns the owner of each far coarse point and its number there. `number` has the number of every node
-    /// here, or [`FINE`] for fine points. Collective.
+    /// Returns the owner of each far coarse point and its number on that rank. `number` has the coarse number
+    /// of every own and far node, or [`FINE`] for fine points. Collective.
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange).
@@ -272,8 +274,8 @@ impl<'a> Neighbourhood<'a> {
         Ok(stay.map(|((&(owner, _), there), _)| (owner, there)).collect())
     }
 
-    /// Returns the values of far nodes. `sent` has the values of own nodes that other ranks need, in the
-    /// order of [`send`](Self::send). Collective.
+    /// Returns the values of far nodes. `sent` has the values of own nodes for other ranks, in the order of
+    /// [`send`](Self::send). Collective.
     ///
     /// # Errors
     /// A rank that has ended or failed.
@@ -297,7 +299,7 @@ impl<'a> Neighbourhood<'a> {
     }
 }
 
-/// Sends one message to some of the ranks, and returns the messages of all.
+/// Sends one message to each rank that is listed. Returns for every rank the message that it sent here.
 pub(super) fn all_to_all(
     comm: &dyn Communicator,
     messages: impl Iterator<Item = (usize, Vec<u8>)>,

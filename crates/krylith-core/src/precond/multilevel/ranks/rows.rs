@@ -1,17 +1,16 @@
-//! Rows of matrices on the host that are exchanged between ranks; a GPU has its own versions with the same
-//! results.
+//! Operations on the rows that ranks exchange, on the host. A GPU has its own versions with the same results.
 
 use super::super::host::parallel::Rows;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use rayon::prelude::*;
 
-/// Fewest rows that a thread takes.
+/// Smallest number of rows for a thread.
 const FEW: usize = 1 << 12;
-/// Received rows that a thread takes at a time.
+/// Number of received rows that a thread takes at a time.
 const CHUNK: usize = 1 << 9;
 
-/// Returns these rows, in the given order.
+/// Returns the rows of these nodes, in the given order.
 pub fn rows_of(a: &Bsr, nodes: &[u32]) -> Rows {
     let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
     let mut rows = Rows::default();
@@ -32,8 +31,8 @@ pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
     Bsr::from_storage(a.block(), Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
-/// Appends rows of these lengths in the order of their columns. Entry p is in column `column(p)`; number k of
-/// all values is `value(k)`.
+/// Appends rows of these lengths, and sorts each row by column. Entry p of the input is in column
+/// `column(p)`, and number k of its values is `value(k)`.
 pub fn append_ascending(
     to: &mut Rows,
     lengths: &[u32],
@@ -54,7 +53,7 @@ pub fn append_ascending(
     fill_ascending(lengths, square, column, value, col, values);
 }
 
-/// Does the same into arrays of the right size.
+/// Does the same as [`append_ascending`], into arrays that have the right size.
 pub fn fill_ascending(
     lengths: &[u32],
     square: usize,
@@ -101,7 +100,7 @@ fn cut<'a, T>(entries: &'a mut [T], row_ptr: &[usize]) -> Vec<&'a mut [T]> {
     row_ptr.windows(2).map(row).collect()
 }
 
-/// Returns the first rows, with this many columns.
+/// Returns the first `rows` rows as a matrix with `columns` columns, which must include all of their entries.
 pub fn first_rows(a: &Bsr, rows: usize, columns: usize) -> Bsr {
     let (entries, square) = (a.row_ptr()[rows], a.block() * a.block());
     let (row_ptr, col) = (a.row_ptr()[..=rows].to_vec(), a.col()[..entries].to_vec());
@@ -130,7 +129,7 @@ pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
     Bsr::from_storage(1, Storage::host(a.block_rows(), columns, a.row_ptr().to_vec(), col, values))
 }
 
-/// Returns S A for a matrix S of zeros and ones: sums of rows of A, each with the diagonal stored.
+/// Returns S A for a matrix S of zeros and ones: sums of rows of A, with every diagonal entry stored.
 pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
     let sum = |i: usize| {
@@ -173,8 +172,8 @@ pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     Bsr::from_storage(a.block(), storage)
 }
 
-/// Returns the couplings among the first `n` nodes of scalar rows. Couplings to other nodes are added to the
-/// diagonal.
+/// Returns the couplings among the first `n` nodes of a scalar matrix. Couplings to other nodes are added to
+/// the diagonal.
 pub fn own_couplings(a: &Bsr, n: usize) -> Bsr {
     let row = |i: usize| a.row_ptr()[i]..a.row_ptr()[i + 1];
     let pieces: Vec<Rows> = (0..n.div_ceil(FEW))

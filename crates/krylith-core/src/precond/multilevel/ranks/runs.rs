@@ -1,4 +1,4 @@
-//! Consecutive numbers of nodes in a whole level, rank by rank.
+//! Consecutive numbers of all nodes of a level, rank by rank.
 
 use crate::Result;
 use crate::comm::wire::{Reader, packed};
@@ -7,7 +7,7 @@ use crate::halo::Halo;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Numbers of nodes in a whole level, of which each rank has a consecutive range.
+/// Numbers of all nodes of a level. Each rank has a consecutive range of them.
 #[derive(Clone)]
 pub struct Runs {
     rank: usize,
@@ -16,7 +16,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Builds the ranges for `own` nodes here. Collective.
+    /// Builds the ranges; this rank has `own` nodes. Collective.
     pub fn new(comm: &dyn Communicator, own: usize) -> Result<Self> {
         let mut begins = vec![0];
         for (rank, bytes) in gather(comm, &packed(&[own as u64]))?.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Runs {
         Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
     }
 
-    /// Returns the distinct numbers that are not own ones, ascending.
+    /// Returns the distinct numbers among `numbers` that other ranks own, ascending.
     pub fn others(&self, numbers: impl ParallelIterator<Item = u64>) -> Vec<u64> {
         let own = self.own();
         let mut others: Vec<u64> = numbers.filter(|number| !own.contains(number)).collect();

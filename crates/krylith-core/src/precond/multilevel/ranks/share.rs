@@ -1,12 +1,12 @@
-//! A level that ranks share, and the next one: P, R and R A P, of which each rank has its own rows.
+//! P, R and R A P between a level that ranks share and the next level. Each rank has its own rows of them.
 //!
 //! If coarsening ignores couplings between ranks ([`Border`]), own rows of P have only own columns. Then R r
 //! and R A P need no sums over ranks.
 //!
-//! Otherwise let T be the coarse nodes that own rows and those of ghosts interpolate from: own ones, then
-//! others by global number. R = Pᵀ of own rows gives a sum for each node of T. A matrix S of zeros and ones
-//! adds the contributions of other ranks to own coarse nodes: b = S R r, and A_c = S (R A P), with P of own
-//! rows and of the rows of ghosts.
+//! Otherwise let T be the coarse nodes from which own nodes and ghosts interpolate: own coarse nodes, then
+//! those of other ranks by global number. R = Pᵀ of own rows gives a sum for each node of T. A matrix S of
+//! zeros and ones adds the contributions of other ranks to own coarse nodes: b = S R r for a residual r, and
+//! A_c = S (R A P). In R A P, P has own rows and the rows of ghosts.
 
 use super::super::host::parallel::Rows;
 use super::super::{Border, Coarsen, CoarsenKind, Coarsening, STALLED, Transfer};
@@ -27,12 +27,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of ghosts above which a rank exchanges too many rows for the layers around its nodes.
+/// Number of ghosts above which `Border::Auto` counts a border as long. The exchange of several layers of
+/// rows would then take too much time.
 const LONG_BORDER: usize = 1_000;
-/// Fewest own nodes per ghost at which only few of the nodes lie at a border.
+/// Number of own nodes per ghost from which on `Border::Auto` counts the share of nodes at borders as small.
 const FEW_GHOSTS: usize = 8;
 
-/// Rows whose columns are numbers in the whole level.
+/// Rows whose columns are global numbers.
 #[derive(Default)]
 struct FarRows {
     lengths: Vec<u32>,
@@ -41,7 +42,7 @@ struct FarRows {
 }
 
 impl FarRows {
-    /// Encodes rows `range` as a message.
+    /// Encodes the rows in `range` as a message.
     fn message(
         rows: &Rows,
         range: Range<usize>,
@@ -66,7 +67,7 @@ impl FarRows {
         Ok(())
     }
 
-    /// Returns the rows with columns converted to positions, ascending.
+    /// Returns the rows with columns converted to positions, and sorted by them.
     fn placed(&self, square: usize, place: impl Fn(u64) -> u32 + Sync + Send) -> Rows {
         let mut rows = Rows::default();
         let column = |p: usize| place(self.col[p]);
@@ -75,7 +76,7 @@ impl FarRows {
     }
 }
 
-/// Encodes rows of P for a rank whose ghosts they interpolate. The message lists coarse nodes once, and
+/// Encodes rows of P for a rank on which their nodes are ghosts. The message lists each coarse node once, and
 /// entries refer to that list.
 fn interpolation_letter(
     rows: &Rows,
@@ -98,7 +99,7 @@ fn interpolation_letter(
 /// Rows of P as a rank sends them.
 struct Interpolation<'a> {
     lengths: Vec<u32>,
-    /// Coarse nodes by number; for each entry the position of its coarse node in that list.
+    /// Numbers of coarse nodes. Each entry has the position of its coarse node in this list.
     named: Vec<u64>,
     which: Array<'a, u32>,
     values: Array<'a, f64>,
@@ -117,11 +118,11 @@ impl<'a> Interpolation<'a> {
     }
 }
 
-/// The data for repeated products R A P of a level.
+/// Data for computing R A P of a level repeatedly.
 pub(super) struct Share {
     /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows.
     both: Transfer,
-    /// None if own rows of P have only own columns.
+    /// Sums over ranks; `None` if own rows of P have only own columns.
     pub sums: Option<Sums>,
     /// The halo of the coarse nodes of T.
     pub down: Arc<Halo>,
@@ -131,23 +132,23 @@ pub(super) struct Share {
     next: Option<(Vec<u64>, Arc<Halo>)>,
 }
 
-/// The contributions of other ranks to own coarse nodes.
+/// Data to add the contributions of other ranks to own coarse nodes.
 pub(super) struct Sums {
-    /// S.
+    /// The matrix S.
     pub matrix: Bsr,
     /// The halo that sends contributions for coarse nodes to their owners.
     pub up: Arc<Halo>,
 }
 
-/// P on a rank before the rows of ghosts are known.
+/// P on a rank, before it has the rows of ghosts.
 enum Made {
-    /// Own rows with own columns, and R.
+    /// Own rows, which have only own columns, and R.
     Local(Transfer),
-    /// Rows of own nodes, with columns of other ranks after the own ones.
+    /// Own rows, with own columns followed by columns of other ranks.
     Global(NearTransfer),
 }
 
-/// Computes own rows of P, with the data that belongs to them. Collective.
+/// Computes own rows of P, without the rows of ghosts. Collective.
 fn made<S: Coarsen>(
     space: &S,
     terms: &Terms,
@@ -167,8 +168,8 @@ fn made<S: Coarsen>(
 }
 
 impl Share {
-    /// Computes P of own rows, with the data that belongs to it; `None` if the coarser level would not be
-    /// much smaller. Collective.
+    /// Computes own rows of P and prepares the products R A P; `None` if the coarser level would not be much
+    /// smaller. Collective.
     pub fn new<S: Coarsen>(
         space: &S,
         terms: &Terms,
@@ -331,7 +332,7 @@ impl Share {
             let to_col = col.split_off_mut(..entries).unwrap_or_default();
             let to = values.split_off_mut(..entries * square).unwrap_or_default();
             if rank == comm.rank() {
-                // Own rows are read in place.
+                // Own rows are read in place, without a message.
                 fill_ascending(&lengths, square, |p| number(own_col[p]), |k| own_values[k], to_col, to);
             } else {
                 let (col, values) = (from.array::<u32>(entries)?, from.array::<f64>(entries * square)?);
@@ -341,7 +342,7 @@ impl Share {
         Ok(Bsr::from_storage(a.block(), Storage::host(n, n, row_ptr, all_col, all_values)))
     }
 
-    /// Returns the columns of P as numbers in the whole coarse level.
+    /// Returns the global numbers of the coarse nodes that are columns of P.
     pub fn numbers(&self) -> Vec<u32> {
         (0..(self.down.own + self.ghosts.len()) as u32)
             .map(|place| self.coarse.number(&self.ghosts, place) as u32)
@@ -372,9 +373,10 @@ fn to_others(comm: &dyn Communicator, message: Vec<u8>) -> Result<Vec<Vec<u8>>> 
 
 /// Returns true if coarsening ignores couplings between ranks. Collective.
 fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
-    // Of 252³ nodes on each of two GPUs, in slabs, 0.4 % are ghosts; of the 46,000 coarse points two levels
-    // below some thousands. Ignoring couplings there too takes 19 iterations instead of 17, and 289 ms in all
-    // instead of 308 in one process (bench/runs/2026-11-23-h200x2-levels/borders.json).
+    // With 252³ nodes in slabs on each of two GPUs, 0.4 % of the nodes are ghosts. Two levels below, some
+    // thousands of 46,000 coarse points are ghosts. If coarsening ignores couplings there too, a solve takes
+    // 19 iterations instead of 17, and 289 ms instead of 308 ms in one process
+    // (bench/runs/2026-11-23-h200x2-levels/borders.json).
     let long = halo.ghosts > LONG_BORDER;
     let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
     comm.sum(&mut wide)?;
@@ -384,12 +386,12 @@ fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool
     })
 }
 
-/// Returns how many layers of other ranks' rows a rank needs so that its own rows of P are those of a single
-/// rank.
+/// Returns the number of layers of other ranks' rows that a rank needs to compute the P of a single rank for
+/// its own rows.
 ///
-/// Multipass interpolation reaches every node in four passes. A fine point depends on a point of the first
-/// selection, and from there at most two couplings lead to a final coarse point. A node on which no other
-/// depends is one coupling further away. A row of the Jacobi step therefore uses rows of four layers.
+/// Multipass interpolation reaches every node in at most four passes. A fine point depends on a coarse point
+/// of the first selection. From there at most two couplings lead to a final coarse point. A node on which no
+/// other depends is one coupling further away. So a row of the Jacobi step uses rows of four layers.
 fn layers(how: &Coarsening, depth: usize) -> usize {
     match how.kind {
         CoarsenKind::Classical if depth < how.aggressive => 4,
@@ -410,8 +412,8 @@ fn own_terms(terms: &Terms) -> Terms<'static> {
     Terms { terms: own.collect(), halo: None }
 }
 
-/// Returns the reverse halo: ghosts are sent to their owners, where they follow all nodes, neighbour by
-/// neighbour.
+/// Returns the reverse halo, which sends the values of ghosts to their owners. There they follow the values
+/// of own nodes and ghosts, neighbour by neighbour.
 fn turned(halo: &Halo) -> Halo {
     let neighbours = halo
         .neighbours
@@ -422,7 +424,7 @@ fn turned(halo: &Halo) -> Halo {
     Halo { own: nodes, ghosts: halo.send.len(), neighbours, send: (halo.own as u32..nodes as u32).collect() }
 }
 
-/// Returns S: it adds to own nodes the values that arrive for them by the reverse halo.
+/// Returns S, which adds the values that arrive by the reverse halo to own nodes.
 fn sums(halo: &Halo) -> Bsr {
     let (own, nodes) = (halo.own, halo.own + halo.ghosts);
     let mut row_ptr = vec![0; own + 1];

@@ -1,4 +1,4 @@
-//! Aggregates and their interpolation, on grids with a known result.
+//! Tests of aggregates and their interpolation, on grids with a known result.
 
 use super::*;
 use crate::matrix::Csr;
@@ -137,7 +137,7 @@ fn matched_aggregates_are_connected_and_of_two_to_the_passes_at_most() {
     }
 }
 
-/// 1 along x, 1e-3 across.
+/// Couplings are 1 along x and 1e-3 along y and z.
 #[test]
 fn anisotropic_couplings_aggregate_along_the_strong_direction() {
     let cells = [64, 12, 5];
@@ -155,7 +155,7 @@ fn anisotropic_couplings_aggregate_along_the_strong_direction() {
 
 #[test]
 fn nodes_without_strong_couplings_have_empty_rows() {
-    // Node 0 has no couplings, node 1 weak ones.
+    // Node 0 has no couplings, and node 1 has weak couplings.
     let a = grid([30, 4, 1], |_, i, j| if i.min(j) == 0 { 0.0 } else { 1.0 }, 0.0);
     let n = a.block_rows();
     let mut a = a;

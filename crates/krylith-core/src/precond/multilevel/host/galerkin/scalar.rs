@@ -1,7 +1,8 @@
-//! Rows of A P and R (A P) for an A without blocks.
+//! Rows of A P and R (A P) for a scalar matrix A.
 //!
-//! Accesses to rows of P and A P are effectively random, and no core's cache holds a window of A P. Cache
-//! misses took half of the time, so rows are prefetched: first their offsets, then their entries.
+//! Accesses to rows of P and A P are effectively random, and a window of A P does not fit the cache of a
+//! core. Without prefetching, cache misses take half of the time. So this code prefetches rows: first their
+//! offsets, then their entries.
 
 use super::super::parallel::Rows;
 use super::super::sums::Sums;
@@ -10,7 +11,7 @@ use crate::matrix::{Arrays, Bsr};
 use crate::threads::prefetch;
 use std::ops::Range;
 
-/// Number of entries of A or R by which rows are prefetched in advance.
+/// Number of entries of A or R by which prefetching is ahead of the sums.
 const AHEAD: usize = 12;
 /// Numbers in a cache line.
 const LINE: usize = 8;

@@ -1,9 +1,9 @@
-//! Sparse products against dense products and dense definitions.
+//! Tests that compare sparse products with dense products and dense definitions.
 
 use super::*;
 use crate::space::random;
 
-/// A matrix with random entries at `keep` of 100 positions; rows i ≡ 5 (mod 7) are empty.
+/// Returns a matrix with random entries at `keep` percent of all positions. Rows i ≡ 5 (mod 7) are empty.
 fn sparse(seed: u64, block: usize, n: usize, m: usize, keep: u64) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut at = 0;
@@ -20,7 +20,7 @@ fn sparse(seed: u64, block: usize, n: usize, m: usize, keep: u64) -> Bsr {
     Bsr::new(block, n, m, row_ptr, col, values).unwrap()
 }
 
-/// The same pattern with other numbers.
+/// Returns a matrix with the same pattern and other values.
 fn other_values(a: &Bsr, seed: u64) -> Bsr {
     let mut a = a.clone();
     a.values_mut().iter_mut().enumerate().for_each(|(k, v)| *v = random(seed, k as u64));
@@ -33,7 +33,7 @@ fn transfer(pool: &Pool, seed: u64, n: usize, m: usize) -> Transfer {
     Transfer { prolongation, restriction }
 }
 
-/// Returns the dense matrix by scalar rows: order (node, component).
+/// Returns the dense matrix, with scalar rows ordered by (node, component).
 fn dense(a: &Bsr) -> Vec<Vec<f64>> {
     let b = a.block();
     let mut full = vec![vec![0.0; a.columns()]; a.rows()];
@@ -47,7 +47,7 @@ fn dense(a: &Bsr) -> Vec<Vec<f64>> {
     full
 }
 
-/// Returns Σ Cₜ⊗Aₜ by scalar rows: order (node, component, stage).
+/// Returns the dense Σ Cₜ⊗Aₜ, with scalar rows ordered by (node, component, stage).
 fn dense_sum(terms: &Terms) -> Vec<Vec<f64>> {
     let (s, rows) = (terms.stages(), terms.rows());
     let mut full = vec![vec![0.0; rows]; rows];
@@ -88,7 +88,7 @@ fn coefficient(seed: u64, s: usize) -> Dense {
     Dense::new(s, s, (0..s * s).map(|k| random(seed, k as u64)).collect()).unwrap()
 }
 
-/// One term, two terms of one pattern, and two of different patterns, with their stages.
+/// Returns sums of one term, of two terms of one pattern, and of two terms of different patterns.
 fn sums(block: usize, n: usize) -> Vec<Terms<'static>> {
     let (m, l) = (sparse(3, block, n, n, 15), sparse(5, block, n, n, 20));
     let of = |terms: Vec<(Dense, Bsr)>| Terms {
@@ -147,7 +147,7 @@ fn coarse_terms_are_dense_triple_products_with_every_diagonal() {
 fn new_values_and_threads_give_the_same_bits() {
     for (block, n, m) in [(1, 5000, 900), (3, 300, 70), (5, 60, 9)] {
         let local = |seed, rows: usize, columns: usize, block| {
-            // A band, so that rows of A P enter and leave the window.
+            // A is a band matrix, so that rows of A P enter and leave the window.
             let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
             for i in 0..rows {
                 let middle = i * columns / rows;
@@ -238,7 +238,7 @@ fn l1_blocks_are_the_dense_ones() {
                 let error = inverse_l1_blocks(&Pool::eager(2), &terms).unwrap_err();
                 assert!(error.to_string().contains("block row 5 has a missing"), "{error}");
             }
-            // Rows without entries get a diagonal one, with either sign.
+            // Rows without entries get a diagonal entry, some positive and some negative.
             for (_, a) in &mut terms.terms {
                 let n = a.block_rows();
                 let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());

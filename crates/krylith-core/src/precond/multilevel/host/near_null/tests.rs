@@ -1,11 +1,11 @@
-//! Aggregation from near-null vectors, against dense algebra.
+//! Tests that compare aggregation from near-null vectors with dense algebra.
 
 use super::*;
 use crate::operator::Terms;
 use crate::precond::multilevel::host::galerkin as products;
 
-/// A symmetric block matrix on a ring of `n` nodes, each coupled with the two next ones on both sides,
-/// dominant.
+/// Returns a symmetric, diagonally dominant block matrix on a ring of `n` nodes. Each node is coupled to the
+/// next two nodes on both sides.
 fn ring(n: usize, b: usize) -> Bsr {
     let pair = |i: usize, j: usize, r: usize, c: usize| {
         let (low, high) = ((i * b + r).min(j * b + c), (i * b + r).max(j * b + c));
@@ -29,7 +29,7 @@ fn ring(n: usize, b: usize) -> Bsr {
     Bsr::new(b, n, n, row_ptr, col, values).unwrap()
 }
 
-/// A matrix with rows × columns numbers, row-major.
+/// A dense matrix: number of rows, number of columns, and values by rows.
 struct Whole(usize, usize, Vec<f64>);
 
 impl Whole {
@@ -83,21 +83,21 @@ fn vectors(n: usize, b: usize, k: usize) -> NearNull {
     NearNull { count: k, numbers: (0..n * b * k).map(|e| random(4, e as u64)).collect() }
 }
 
-/// T has orthonormal columns and the vectors in its range; the transfer is P and its transpose, for any block
-/// size.
+/// T has orthonormal columns, and its range contains the vectors. The transfer is P and its transpose, for
+/// any block size.
 #[test]
 fn tentative_columns_span_the_vectors() {
     for threads in [1, 3] {
         let pool = Pool::eager(threads);
         for (b, k) in [(1, 1), (1, 2), (2, 3), (3, 6), (6, 6), (4, 2), (3, 8)] {
-            // Aggregates of five nodes, and a node that belongs to none.
+            // There are aggregates of five nodes, and a node without an aggregate.
             let n = 31;
             let aggregates: Vec<u32> = (0..n as u32).map(|i| if i == 7 { FINE } else { i % 6 }).collect();
             let near = vectors(n, b, k);
             let (t, coarse) = tentative(&pool, &aggregates, 6, b, &near);
             let whole = Whole::of_blocks(&t);
             let identity = (0..36 * k * k).map(|e| f64::from(u8::from(e / (6 * k) == e % (6 * k)))).collect();
-            // With fewer rows than columns the last columns are 0.
+            // With fewer rows than columns, the last columns are 0.
             if 5 * b >= k {
                 let gram = whole.turned().times(&whole);
                 assert!(gram.difference(&Whole(6 * k, 6 * k, identity)) < 1e-13, "{b} {k}");
@@ -113,7 +113,7 @@ fn tentative_columns_span_the_vectors() {
     }
 }
 
-/// P = (I − ω D⁻¹A) T and Pᵀ A P, entry by entry, the same on any number of threads.
+/// P = (I − ω D⁻¹A) T and Pᵀ A P hold entry by entry, and are the same on any number of threads.
 #[test]
 fn smoothed_columns_and_products_match_dense_algebra() {
     for (b, k) in [(1, 1), (2, 3), (3, 6), (6, 6)] {
@@ -131,7 +131,7 @@ fn smoothed_columns_and_products_match_dense_algebra() {
             let product = Whole(b, b, block.to_vec()).times(&rows);
             scaled[i * b * n * b..][..b * n * b].copy_from_slice(&product.2);
         }
-        // The largest eigenvalue of D⁻¹A, by many more power iterations than `damping` takes.
+        // Compute the largest eigenvalue of D⁻¹A by many more power iterations than `damping` takes.
         let step = Whole(n * b, n * b, scaled);
         let mut v = Whole(n * b, 1, (0..n * b).map(|i| random(5, i as u64)).collect());
         let mut largest = 0.0;
@@ -156,8 +156,8 @@ fn smoothed_columns_and_products_match_dense_algebra() {
     }
 }
 
-/// With the constant as its only vector, a scalar matrix has the same aggregate sums on its coarse level as
-/// without vectors.
+/// With the constant as its only vector, a scalar matrix has the same coarse level as without vectors, except
+/// for scaling.
 #[test]
 fn constants_give_plain_aggregation() {
     let (pool, a) = (Pool::eager(1), ring(40, 1));
@@ -167,7 +167,7 @@ fn constants_give_plain_aggregation() {
     let (p, coarse) = prolongation(&pool, &a, &couplings, &near, &how, 0).unwrap().unwrap();
     let plain = super::super::transfer(&pool, &couplings, &how, 0).unwrap().unwrap().prolongation;
     assert_eq!((&p.row_ptr[..], &p.col[..]), (plain.row_ptr(), plain.col()));
-    // Columns have norm 1 instead of entries 1.
+    // Columns of P have norm 1 here, instead of entries 1.
     for (p, j) in p.values.iter().zip(&p.col) {
         assert!((p * coarse.numbers[*j as usize] - 1.0).abs() < 1e-14);
     }
@@ -175,8 +175,8 @@ fn constants_give_plain_aggregation() {
     assert!(refused.unwrap_err().to_string().contains("coarsen=classical does not accept near-null vectors"));
 }
 
-/// Six modes on aggregates of one node with three components: three unknowns remain, the others are filled
-/// and uncoupled.
+/// With six modes on aggregates of one node with three components, three unknowns remain. The others are
+/// uncoupled, and their diagonal entries are filled.
 #[test]
 fn modes_that_depend_on_others_are_left_out() {
     let (pool, a) = (Pool::eager(1), ring(12, 3));
