@@ -101,8 +101,8 @@ pub struct PrecondInfo {
     pub parameters: Vec<(String, Value)>,
     /// Number of numbers that the preconditioner stores, on all ranks.
     pub numbers: f64,
-    /// Number of numbers in the assembled matrix that corresponds to it, if it is a factorisation on a
-    /// pattern.
+    /// Number of numbers in the assembled matrix from which the preconditioner was built; 0 if that is not
+    /// reported.
     pub matrix: f64,
     /// Description in words, such as `point-block Jacobi 3×3`.
     pub text: String,

@@ -1,11 +1,11 @@
-//! The text form of preconditioners: NAME[:key=value,…], `P+Q` for a sum, `P then Q` for one after the other,
-//! and `symmetric(P then Q)`, which ends with P again. `+` binds closer than `then`; both associate to the
-//! left.
+//! The text form of preconditioners: `NAME[:key=value,…]`, `P+Q` for a sum, `P then Q` for one after the
+//! other, and `symmetric(P then Q)`, which ends with P again. `+` binds more tightly than `then`. Both
+//! associate to the left.
 //!
-//! A new variant of [`PrecondSpec`] needs its name in `from_str`, in the list of known names and in
-//! `Display`. It needs arms in `keeps_symmetry` and `subdomains`; `multiplies`, `varies`, `planes` and
-//! `in_fixed_order` end in `_` and want a look. Elsewhere it needs arms in `by_name` and `memory` of
-//! `solver/build.rs` and in `solver/ahead.rs`, and words of other programs in `krylith-base/src/names.rs`.
+//! To add a variant of [`PrecondSpec`], add its name to `from_str`, to the list of known names and to
+//! `Display`. Add arms to `keeps_symmetry` and `subdomains`, to `by_name` and `memory` in `solver/build.rs`,
+//! and to `solver/ahead.rs`. Check `multiplies`, `varies`, `planes` and `in_fixed_order`, which end in `_` so
+//! that the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
 
 mod amg;
 mod lu;
@@ -45,28 +45,29 @@ pub enum PrecondSpec {
     None,
     /// Inverses of the diagonal blocks of this size; by default the block size of the system.
     Jacobi {
-        /// The block size, which divides the system's.
+        /// The block size, which must divide that of the system.
         block: Option<usize>,
     },
     /// Incomplete factors of the tiles of a structured grid.
     BlockJacobi(TileSpec),
     /// Incomplete factors of subdomains.
     Ildu(IlduSpec),
-    /// Stage by stage, with the lower factor of the Butcher matrix; each stage is solved as by `ildu`.
+    /// The stages of a Kronecker system one after the other, coupled by the lower factor of the Butcher
+    /// matrix. Each stage is solved as by `ildu`.
     Stage(IlduSpec),
     /// Restricted additive Schwarz: incomplete factors of overlapping subdomains.
     Ras(RasSpec),
     /// A cycle of algebraic multigrid.
     Amg(AmgSpec),
-    /// Algebraic multigrid without smoothing on the finest level: a part of combinations.
+    /// Algebraic multigrid without smoothing on the finest level, for combinations.
     Coarse(AmgSpec),
     /// Sparse direct factors, with pivoting.
     Lu(LuSpec),
-    /// The sum of both.
+    /// The sum of two preconditioners.
     Sum(Box<[PrecondSpec; 2]>),
     /// The first, then the second on the residual of the first.
     Multiplicative(Box<[PrecondSpec; 2]>),
-    /// The first, the second, and the first again: symmetric if both are.
+    /// The first, the second, and the first again. The result is symmetric if both are.
     Symmetric(Box<[PrecondSpec; 2]>),
     /// A preconditioner for each field of a coupled system.
     Split(SplitSpec),
@@ -90,9 +91,9 @@ pub enum PrecondSpec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TileSpec {
-    /// The shape of a tile; by default that of the device.
+    /// The shape of a tile; by default the device chooses it.
     pub tile: TileShape,
-    /// The factorisation of each tile; chosen by the symmetry of the values by default.
+    /// The factorisation of each tile; by default the symmetry of the values decides.
     pub factor: Option<TileFactor>,
 }
 
@@ -110,23 +111,23 @@ pub struct TileSpec {
 pub struct IlduSpec {
     /// Level of fill.
     pub fill: usize,
-    /// Largest number of block rows of a subdomain; by default depends on the order of blocks.
+    /// Largest number of block rows of a subdomain. The default depends on the order of blocks.
     pub rows: Option<usize>,
     /// Method of cutting subdomains.
     pub cut: SubdomainCut,
-    /// Shift of a pivot that cannot be inverted, relative to its row.
+    /// Shift of a pivot that cannot be inverted, relative to the largest entry of its row.
     pub shift: Option<f64>,
 }
 
-/// Unknowns up to which a system is a single subdomain if nothing bounds subdomains. One thread solves with
-/// its factors in some 50 µs; more unknowns would be worth several threads.
+/// Number of unknowns up to which a system is a single subdomain, if the device does not limit subdomains.
+/// One thread then solves with the factors in about 50 µs. Larger systems gain from several threads.
 const AS_ONE: usize = 1 << 12;
 
-/// Largest number of levels of fill. A higher number is a mistake, and with `cut=whole` it would make a slow
-/// direct solver.
+/// Largest level of fill. A higher number is a mistake, and with `cut=whole` it would make a slow direct
+/// solver.
 const MOST_FILL: usize = 1000;
 
-/// Largest number of cells of a tile in one direction; a higher number is a mistake.
+/// Largest number of cells of a tile in one direction. A higher number is a mistake.
 const MOST_CELLS: usize = 1 << 20;
 
 /// Largest number of parts of a combined preconditioner. More are a mistake, or an attempt to overflow the
@@ -138,7 +139,7 @@ impl std::str::FromStr for PrecondSpec {
     fn from_str(text: &str) -> Result<Self> {
         // Names, keys and numbers are case-insensitive.
         let text = &*text.to_ascii_lowercase();
-        // Each part is read, printed and applied recursively.
+        // The number of parts is limited, because code reads, prints and applies them recursively.
         let parts = 1 + text.matches(['+', '(']).count() + text.matches(" then ").count();
         if parts > MOST_PARTS {
             return Err(Error::invalid(format!(
@@ -149,7 +150,7 @@ impl std::str::FromStr for PrecondSpec {
         if let Some((at, then)) = text.rmatch_indices(THEN).find(|(at, _)| outside[*at]) {
             return both(&text[..at], &text[at + then.len()..]).map(PrecondSpec::Multiplicative);
         }
-        // A name begins with a letter; the + of a number such as 1e+3 is followed by a digit.
+        // A + in a number such as 1e+3 is followed by a digit. A name begins with a letter.
         let plus = |at: usize| outside[at] && !text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
         if let Some((at, _)) = text.rmatch_indices('+').find(|(at, _)| plus(*at)) {
             return both(&text[..at], &text[at + 1..]).map(PrecondSpec::Sum);
@@ -203,7 +204,7 @@ impl std::str::FromStr for PrecondSpec {
                 Ok(PrecondSpec::Jacobi { block })
             }
             "block-jacobi" => TileSpec::read(parameters).map(PrecondSpec::BlockJacobi),
-            // The name of earlier versions remains valid.
+            // `ildu0` is the name in earlier versions and remains valid.
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
             "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
@@ -239,7 +240,7 @@ impl std::str::FromStr for PrecondSpec {
     }
 }
 
-/// Separates the parts of a combination that are applied one after the other.
+/// The separator of parts that are applied one after the other.
 const THEN: &str = " then ";
 
 /// Returns for each byte whether it is outside all parentheses.
@@ -260,8 +261,8 @@ fn outside(text: &str) -> Result<Vec<bool>> {
     }
 }
 
-/// Parses the text in `symmetric(…)`. If it has more than two parts, the first surrounds the symmetric form
-/// of the others.
+/// Parses the text inside `symmetric(…)`. If it has more than two parts, the first is applied before and
+/// after the symmetric form of the others.
 fn symmetric(inside: &str) -> Result<PrecondSpec> {
     let outside = outside(inside)?;
     let mut thens = inside.match_indices(THEN).filter(|(at, _)| outside[*at]);
@@ -323,7 +324,7 @@ impl std::fmt::Display for PrecondSpec {
 }
 
 impl PrecondSpec {
-    /// Returns true if an application makes a product with the operator.
+    /// Returns true if an application computes a product with the operator.
     pub fn multiplies(&self) -> bool {
         match self {
             PrecondSpec::Multiplicative(_)
@@ -349,7 +350,7 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns the same with every sweep in a fixed order, so that it is bitwise reproducible.
+    /// Returns the same preconditioner with every sweep in a fixed order, which is bitwise reproducible.
     pub(crate) fn in_fixed_order(self) -> Self {
         let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
         match self {
@@ -372,7 +373,8 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns a plain `P then Q` that it is or contains, which methods for symmetric systems cannot use.
+    /// Returns a `P then Q` without `symmetric` that this is or contains, if any. Methods for symmetric
+    /// systems cannot use it.
     pub(crate) fn one_way(&self) -> Option<&Self> {
         match self {
             PrecondSpec::Multiplicative(_) => Some(self),
@@ -381,7 +383,8 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns true if it is symmetric for a symmetric matrix, as far as is known before it is built.
+    /// Returns true if the preconditioner is symmetric for a symmetric matrix, as far as is known before it
+    /// is built.
     pub fn keeps_symmetry(&self) -> bool {
         match self {
             PrecondSpec::Auto
@@ -391,7 +394,7 @@ impl PrecondSpec {
             | PrecondSpec::Amg(_)
             | PrecondSpec::Coarse(_)
             | PrecondSpec::Lu(_) => true,
-            // With shifted pivots the factors need not be definite if the matrix is.
+            // With shifted pivots the factors of a definite matrix may be indefinite.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
             // A Schur complement makes the preconditioner of a symmetric matrix indefinite.
@@ -410,8 +413,8 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns true if it may be another operator at every application, as with randomized sweeps on a GPU.
-    /// Flexible methods allow that.
+    /// Returns true if the preconditioner may be a different operator at every application, as with
+    /// randomized sweeps on a GPU. It then needs a flexible method.
     pub fn varies(&self) -> bool {
         match self {
             PrecondSpec::Ras(ras) => ras.varies(),
@@ -426,11 +429,13 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns how many planes of a grid a tile has, if ranks must have whole planes.
+    /// Returns the number of planes of a tile, if each rank must have a multiple of that number of whole
+    /// planes of the grid.
     pub fn planes(&self) -> Option<usize> {
         match self {
             PrecondSpec::BlockJacobi(TileSpec { tile: TileShape::Box([_, _, z]), .. }) => Some(*z),
-            // A multiple of the planes of a GPU's tile, and the fewest planes of a CPU's.
+            // This is a multiple of the planes of a tile on a GPU, and the smallest number of planes of a
+            // tile on a CPU.
             PrecondSpec::BlockJacobi(_) => Some(8),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().find_map(|part| part.planes())
@@ -439,8 +444,8 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns the subdomains that it needs first, if any, for blocks of order b·s. Ranks then own whole
-    /// subdomains.
+    /// Returns the subdomains that the preconditioner needs, if any, for blocks of order b·s. Each rank then
+    /// owns whole subdomains.
     pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
         match self {
             PrecondSpec::Auto => Some(IlduSpec::default().subdomains(order)),
@@ -550,27 +555,29 @@ impl IlduSpec {
         write!(f, "{name}{colon}{}", keys.join(","))
     }
 
-    /// Returns the same with the default of `stage`: its blocks are small, so large subdomains pay more.
+    /// Returns these parameters with the default of `stage` for `rows`. Blocks of one stage are small, so
+    /// large subdomains gain more.
     pub fn of_stage(&self) -> Self {
         Self { rows: Some(self.rows.unwrap_or(2048)), ..*self }
     }
 
-    /// Returns the subdomains that it needs, for blocks of order b·s.
+    /// Returns the subdomains for blocks of order b·s.
     pub fn subdomains(&self, order: usize) -> SubdomainSpec {
         SubdomainSpec { cut: self.cut, rows: self.most_rows(order) }
     }
 
-    /// Returns the subdomains for one rank's whole system of `nodes` block rows, on a device that supports
-    /// subdomains of at most `most` block rows. Without such a bound, as on a CPU, a small system is one
-    /// subdomain unless `rows` is given. A cut would cost more iterations than its threads save: orsreg_1,
-    /// 2,205 rows, takes 34 as one and 138 as two.
+    /// Returns these parameters for the system of one rank, which has `nodes` block rows. `most` is the
+    /// largest number of block rows in a subdomain that the device supports. Without such a limit, as on a
+    /// CPU, a small system is one subdomain unless `rows` is given. A cut would cost more in iterations than
+    /// it saves by threads: orsreg_1, with 2,205 rows, takes 34 iterations as one subdomain and 138 as two.
     pub(crate) fn as_one(&self, order: usize, nodes: usize, most: usize) -> Self {
         let small = most == usize::MAX && nodes * order <= AS_ONE;
         Self { rows: self.rows.or_else(|| small.then_some(nodes.max(self.most_rows(order)))), ..*self }
     }
 
-    /// Returns the most block rows of a subdomain, for blocks of order b·s. With the default a subdomain's
-    /// vector fits into the shared memory of a thread block, and its levels are wide enough for the threads.
+    /// Returns the largest number of block rows of a subdomain, for blocks of order b·s. With the default,
+    /// the vector of a subdomain fits into the shared memory of a thread block, and levels are wide enough
+    /// for its threads.
     pub fn most_rows(&self, order: usize) -> usize {
         self.rows.unwrap_or(match order {
             1..=4 => 2048,

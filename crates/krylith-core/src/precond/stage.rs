@@ -1,31 +1,31 @@
-//! Stage preconditioners of Kronecker systems A⊗M + τB⊗L: one solve per stage, and none with all stages
-//! together.
+//! Stage preconditioners of Kronecker systems A⊗M + τB⊗L, which solve one stage at a time instead of all
+//! stages together.
 //!
-//! After Rana, Howle, Long, Meek and Milestone (SIAM J. Sci. Comput. 43, 2021): with the LDU factors B = L̂ D
-//! Û, the preconditioner is
+//! The method follows Rana, Howle, Long, Meek and Milestone (SIAM J. Sci. Comput. 43, 2021). With the LDU
+//! factors B = L̂ D Û, the preconditioner is
 //!
 //! P = A⊗M + τ(L̂D)⊗L,
 //!
-//! It is block lower triangular in the stages. For A = I the remainder is τ(L̂D(Û − I))⊗L, so that P⁻¹(A⊗M +
-//! τB⊗L) has an upper triangular part that is small for the usual schemes: five iterations of GMRES on the
-//! Stokes problem, for any mesh, if every stage is solved exactly. P y = x is solved by forward substitution,
+//! It is block lower triangular in the stages. For A = I the difference from the system is τ(L̂D(Û − I))⊗L,
+//! so P⁻¹(A⊗M + τB⊗L) is close to the identity for the usual schemes. If every stage is solved exactly, GMRES
+//! takes five iterations on the Stokes problem, on any mesh. P y = x is solved by forward substitution,
 //!
 //! (aᵢᵢ M + τ(L̂D)ᵢᵢ L) yᵢ = xᵢ − Σⱼ (aᵢⱼ M + τ(L̂D)ᵢⱼ L) yⱼ,    j < i,
 //!
-//! and each stage by ILDU on subdomains, with blocks of order b. The factors then take s times the memory of
-//! those of L, while ILDU of the whole system, with blocks of order b·s, takes s² times. Without coupling
-//! (block Jacobi in the stages) the sum over j is left out.
+//! and each stage is solved by ILDU on subdomains, with blocks of order b. The factors take s times as much
+//! memory as factors of L. ILDU of the whole system, with blocks of order b·s, takes s² times as much.
+//! Without coupling (block Jacobi in the stages) the sum over j is left out.
 //!
-//! Requirements: at most one of A and B is not lower triangular, and that one has LDU factors without
-//! pivoting (nonzero leading minors). L̂D is taken of that one, whether it is A or B. So stage values as
-//! unknowns (A = inverse of the Butcher matrix, B = I) are supported too. If both were full, their Û would
-//! differ, and no lower triangular P would be close to the system.
+//! Requirements: at most one of A and B is not lower triangular, and this matrix has LDU factors without
+//! pivoting (nonzero leading minors). In P it is replaced by its L̂D, whether it is A or B. So systems whose
+//! unknowns are stage values (A = inverse of the Butcher matrix, B = I) are supported too. If both were full,
+//! they would have different Û, and no lower triangular P would be close to the system.
 //!
-//! Unknowns of stage k of s are every s-th number from k on. The factors read and write them in place
-//! ([`Stride`]), without a copy.
+//! The unknowns of stage k of s are every s-th number of a vector from k on. The factors read and write them
+//! in place ([`Stride`]), without a copy.
 //!
-//! Traffic of one application, with N numbers: the factors of s stages; coupled, N more, and s − 1 times a
-//! product and 3 N.
+//! Traffic of one application, for vectors of N numbers: the factors of s stages. Coupling adds N numbers,
+//! and s − 1 times a product and 3 N numbers.
 
 use super::compose::residual;
 use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
@@ -58,7 +58,7 @@ sweeps! {
 pub struct StageOptions {
     /// Options of the factors of each stage. The product that couples stages is stored in the same precision.
     pub ildu: IlduOptions,
-    /// True for forward substitution through the stages; false to solve each stage by itself.
+    /// True for forward substitution through the stages; false to solve each stage independently.
     pub coupled: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Stage<S: SubdomainFactors + PointBlockSum> {
     /// Factors of aᵢᵢ M + τ(L̂D)ᵢᵢ L for each stage, all on one plan.
     stages: Vec<Ildu<S>>,
     coupling: Option<Coupling<S>>,
-    /// x minus the contribution of earlier stages.
+    /// x minus the contributions of earlier stages.
     rest: RefCell<S::Vector>,
     scalars: RefCell<S::Scalars>,
     coupled: bool,
@@ -103,12 +103,12 @@ pub struct Stage<S: SubdomainFactors + PointBlockSum> {
 /// The part of P strictly below the diagonal of stages.
 struct Coupling<S: PointBlockSum> {
     product: PointBlock<S>,
-    /// Its terms: those with a nonzero coefficient below the diagonal.
+    /// The terms that have a nonzero coefficient below the diagonal of stages.
     terms: Vec<usize>,
 }
 
 impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
-    /// Analyses once and factorises every stage of the sum, whose coefficients are A and τB.
+    /// Analyses the patterns once, and factorises every stage of the sum, whose coefficients are A and τB.
     ///
     /// # Errors
     /// Coefficients that do not meet the requirements of this module; errors of [`Ildu::new`].
@@ -126,7 +126,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     }
 
     /// Factorises again, for new values, τ, A or B under the same patterns. Nothing is analysed again, and
-    /// only s² numbers are allocated for a moment. After an error the preconditioner must not be applied.
+    /// only s² numbers are allocated temporarily. After an error the preconditioner must not be applied.
     ///
     /// Values in device memory are used as by [`Ildu::update_values`] and [`PointBlock::update_values`].
     ///
@@ -190,7 +190,8 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
                 .try_for_each(|(k, ildu)| ildu.apply_at(space, Stride::stage(k, s), x, y));
         };
         let (rest, scalars) = (&mut *self.rest.borrow_mut(), &mut *self.scalars.borrow_mut());
-        // Stages that are not solved yet must be finite: their coefficients are zero, but 0 · NaN is not.
+        // y must be finite at stages that are not solved yet. Their coefficients are zero, but 0 · NaN is
+        // NaN.
         space.sweep(clear, scalars, [], [], [&mut *y], [])?;
         self.stages[0].apply_at(space, Stride::stage(0, s), x, y)?;
         for (k, ildu) in self.stages.iter().enumerate().skip(1) {
@@ -224,8 +225,8 @@ fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
     values.iter().map(|(c, _)| lower_factor(c)).collect()
 }
 
-/// Returns L̂D of B = L̂ D Û, with unit triangular L̂ and Û. A lower triangular B is returned as it is, even
-/// if it is singular.
+/// Returns L̂D of B = L̂ D Û, where L̂ and Û are unit triangular. A lower triangular B is returned unchanged,
+/// even if it is singular.
 ///
 /// # Errors
 /// A B that is not square, or a pivot that vanishes (relative to the largest entry), so that B has no such
@@ -242,7 +243,7 @@ pub fn lower_factor(b: &Dense) -> Result<Dense> {
         return Ok(b.clone());
     }
     let largest = b.values().iter().fold(0.0f64, |m, v| m.max(v.abs()));
-    let mut u = b.clone(); // D Û grows in the upper part, L̂D stays below
+    let mut u = b.clone(); // ends with D Û in the upper part and L̂D in the lower part
     for k in 0..s {
         if !(u[(k, k)].abs() > 1e-14 * largest) {
             return Err(Error::Unsupported(format!(
@@ -273,7 +274,7 @@ fn strictly_lower(c: &Dense) -> Dense {
     below
 }
 
-/// Returns the sum of stage k alone: coefficients of order 1, the same matrices.
+/// Returns the sum for stage k alone: the same matrices, with coefficients of order 1.
 fn stage<'a>(terms: &'a Terms, lower: &[Dense], k: usize) -> Result<Terms<'a>> {
     let own = |c: &Dense| Dense::new(1, 1, vec![c[(k, k)]]);
     let matrices = terms.terms.iter().map(|t| Cow::Borrowed(&*t.1));
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
     use crate::matrix::Butcher;
 
-    /// Unique: L̂D is lower triangular, and (L̂D)⁻¹B unit upper triangular.
+    /// L̂D is lower triangular, and (L̂D)⁻¹B unit upper triangular. These conditions determine L̂D.
     #[test]
     fn lower_factors_of_every_scheme() {
         for name in Butcher::names() {
@@ -320,7 +321,7 @@ mod tests {
                 assert!((x[column] - 1.0).abs() < 1e-13 && below < 1e-13, "{name}: {x:?}");
             }
         }
-        // Radau IIA, 2 stages: [5/12, −1/12; 3/4, 1/4] has d = 5/12 and 1/4 + 3/4·1/5 = 2/5.
+        // Radau IIA with 2 stages has B = [5/12, −1/12; 3/4, 1/4], and D has 5/12 and 1/4 + 3/4·1/5 = 2/5.
         let ld = lower_factor(&Butcher::by_name("radau-iia-2").unwrap().a).unwrap();
         for (got, want) in ld.values().iter().zip([5.0 / 12.0, 0.0, 0.75, 0.4]) {
             assert!((got - want).abs() < 1e-15, "{ld:?}");
@@ -332,7 +333,8 @@ mod tests {
         let swap = Dense::new(2, 2, vec![0.0, 1.0, 1.0, 0.0]).unwrap();
         let message = lower_factor(&swap).unwrap_err().to_string();
         assert!(message.contains("pivot 0 of the 2×2") && message.contains("ildu0"), "{message}");
-        // Explicit first stages are lower triangular already: Crank–Nicolson as a Lobatto IIIA scheme.
+        // Schemes with an explicit first stage can be lower triangular already, such as Crank–Nicolson as a
+        // Lobatto IIIA scheme.
         let explicit = Dense::new(2, 2, vec![0.0, 0.0, 0.5, 0.5]).unwrap();
         assert_eq!(lower_factor(&explicit).unwrap(), explicit);
         assert!(lower_factor(&Dense::new(1, 2, vec![1.0, 2.0]).unwrap()).is_err());

@@ -3,18 +3,18 @@
 use super::{SchwarzFactors, SubdomainFactors};
 use crate::Result;
 
-/// Incomplete factors of subdomains, on the host.
+/// A device whose incomplete factors of subdomains can be copied to the host.
 pub trait ReadFactors: SubdomainFactors {
-    /// Returns the factors in the plan's order of entries: row-major blocks, D⁻¹ on the diagonal.
+    /// Returns the factors as row-major blocks, in the plan's order of entries. The diagonal has D⁻¹.
     ///
     /// # Errors
     /// Errors of the device.
     fn read_factors(&self, factors: &Self::Factors) -> Result<Vec<f64>>;
 }
 
-/// Factors of overlapping subdomains, on the host.
+/// A device whose factors of overlapping subdomains can be copied to the host.
 pub trait ReadSchwarz: SchwarzFactors {
-    /// Returns L and U in the plan's order of entries, row-major blocks; the diagonal is U_ii, not its
+    /// Returns L and U as row-major blocks, in the plan's order of entries. The diagonal has U_ii, not its
     /// inverse.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! A mask that keeps unknowns at their initial guess if no row reads them.
 //!
-//! If column j of A is empty, any x_j will do, and A P⁻¹ does not depend on what P⁻¹ writes there. Without a
-//! mask, iterations would sum up whatever a preconditioner, or a residual that does not decrease, produces
-//! there, until x_j is no longer finite. So P⁻¹ is followed by a mask, and x_j stays at the initial guess.
-//! Traffic of one application, with N numbers: P, and 3 N.
+//! If column j of A is empty, every x_j solves the system, and A P⁻¹ does not depend on entry j of P⁻¹'s
+//! result. Without a mask, iterations would add these entries to x_j, until x_j might no longer be finite. So
+//! a mask is applied after P⁻¹, and x_j stays at the initial guess. One application moves P, and 3 N numbers
+//! for vectors of N numbers.
 
 use super::Preconditioner;
 use crate::matching::MatchingFound;
@@ -20,7 +20,7 @@ sweeps! {
     zero_where_masked: () [mask] [y] -> [] { if (mask == 0.0) { y = 0.0; } }
 }
 
-/// Properties of a system, beside its entries.
+/// Facts about a system that earlier steps of the solver found.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     /// The matching of rows and columns, once an attempt has computed it for these values.
@@ -31,9 +31,9 @@ pub(crate) struct Known<'a> {
     pub null: &'a [Vec<f64>],
 }
 
-/// A preconditioner, or none, that leaves some unknowns at zero.
+/// A preconditioner, or none, whose result is set to zero at some unknowns.
 pub(crate) struct Untouched<S: Space, P: LinearOperator<S>> {
-    /// 0 at those unknowns, 1 elsewhere.
+    /// 0 at these unknowns, 1 elsewhere.
     mask: S::Vector,
     scalars: RefCell<S::Scalars>,
     inner: Option<P>,

@@ -1,8 +1,8 @@
-//! Predicts the kernels of a solve from its options and sizes, so that threads load them while the system is
-//! uploaded.
+//! Predicts which kernels a solve needs from its options and sizes, so that threads load them while the
+//! system is uploaded.
 //!
-//! A kernel missing here is loaded on first use, which delays the solve; a superfluous one costs a thread's
-//! time.
+//! A kernel that is not predicted is loaded on first use, which delays the solve. A superfluous kernel costs
+//! a thread's time.
 
 use crate::device::cuda::block_tiles;
 use crate::device::cuda::csr::{CsrShape, csr_lanes};
@@ -32,7 +32,8 @@ use crate::space::{Precision, StepSource, SweepSource};
 use std::collections::HashSet;
 
 /// Lists the possible first attempts of a solve by its options and sizes, on a GPU whose subdomains have at
-/// most `most_rows` block rows. Symmetry and the fit of the grid are found later, on the device.
+/// most `most_rows` block rows. Only the device finds out later whether the matrix is symmetric and fits the
+/// grid.
 pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows: usize) -> Vec<Attempt> {
     let seen = |symmetric, tiles| Seen {
         symmetric,
@@ -50,7 +51,7 @@ pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows:
     all
 }
 
-/// The key of everything that [`kernels`] depends on.
+/// Returns a key of all properties on which the result of [`kernels`] depends.
 pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) -> String {
     let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, count, precision) = (terms.block(), terms.stages(), terms.terms.len(), options.precision);
@@ -60,8 +61,8 @@ pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) ->
     format!("{b} {s} {count} {precision:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
 }
 
-/// Lists the kernels of the first attempt at a problem, for all candidates in `first`. On several GPUs, whose
-/// kernels wait for each other, they are only compiled: loading one may wait for a running kernel.
+/// Lists the kernels that the candidates in `first` need for a problem. On several GPUs kernels are only
+/// compiled ahead. Loading a kernel may wait for running kernels, and these wait for each other.
 pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]) -> Wanted {
     let (terms, ranks) = (local.terms, local.comm.size());
     let (b, s, precision) = (terms.block(), terms.stages(), options.precision.unwrap_or_default());
@@ -73,11 +74,12 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
         if ranks > 1 {
             all.extend(crate::device::cuda::csr_halo::kernels(precision));
         }
-        // Guess the format by diagonals: as many as the mean row has entries, and usually symmetric.
+        // Guess the kernels of the format by diagonals: as many diagonals as the mean row has entries,
+        // usually symmetric.
         let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
         all.extend(crate::device::cuda::dia::likely(entries, precision));
     } else {
-        // The product itself depends on the structure found inside the blocks.
+        // The kernel of the product itself depends on the pattern that is found inside the blocks.
         all.extend([structure.plain().into(), tiling_cut.plain().into()]);
     }
     all.extend([b, 1].map(|block| passes(entry_maxima, block, false).into()));
@@ -147,7 +149,8 @@ fn add_preconditioner(
             return;
         }
         let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
-        // Two terms usually share a pattern; comparing them takes longer than loading another kernel.
+        // Two terms usually share a pattern. Comparing the patterns would take longer than loading another
+        // kernel.
         all.extend([ildu_plan(ildu_count, 1).into(), scan_columns::of(3).into()]);
         all.extend([false, true].map(|write| ildu_stream::of(order, precision, &shape, write).into()));
         all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
@@ -169,7 +172,7 @@ fn add_preconditioner(
             let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if order == 1 {
-                // Coarse levels use CSR products, and the coarsest its inverse.
+                // Coarse levels use CSR products, and the last level is solved by a dense inverse.
                 all.extend(CsrShape::choose(options.precision).both());
                 all.push(csr_lanes::of(options.precision).into());
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
@@ -196,7 +199,7 @@ fn add_preconditioner(
                 all.push(block_diagonal::of(order, precision).into());
             }
         }
-        // The factor kind that most matrices get.
+        // Predict the kind of factors that most matrices need.
         PrecondSpec::BlockJacobi(tiles) => {
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
             all.extend([
@@ -251,7 +254,7 @@ mod tests {
         (first, shared.into_iter().chain(private).collect())
     }
 
-    /// Every kernel is one that CI compiles, so that none is missing when it is loaded.
+    /// CI compiles every kernel that is predicted, so that none is missing when it is loaded.
     #[test]
     fn what_is_fetched_ahead_is_compiled_in_ci() {
         let known: HashSet<_> = crate::device::cuda::specialisations::vector_kernels()

@@ -1,9 +1,9 @@
-//! Analysis of a rank's entries before its first solve, in one pass on all host threads: their magnitudes,
-//! and zero rows, columns and diagonal entries.
+//! Analysis of a rank's entries before its first solve, in one pass on all host threads. It finds the
+//! magnitudes of entries, and zero rows, columns and diagonal entries.
 //!
 //! A Kronecker sum Σ Cₜ⊗Aₜ is analysed term by term: entries of Aₜ are weighted by max|Cₜ|. Row i of stage k
-//! is empty if each term has a zero row i of Aₜ or a zero row k of Cₜ. Only diagonal entries are summed over
-//! terms.
+//! is empty if each term has a zero row i of Aₜ or a zero row k of Cₜ. Sums over terms are computed only for
+//! diagonal entries.
 
 use crate::Result;
 use crate::comm::Communicator;
@@ -59,7 +59,7 @@ impl Extent {
     }
 }
 
-/// Findings of the pass, in local numbers of this rank's own unknowns.
+/// Findings of the analysis. Unknowns have the local numbers of this rank's own unknowns.
 #[derive(Debug, Default, PartialEq)]
 #[doc(hidden)]
 pub struct SystemAnalysis {
@@ -84,7 +84,7 @@ pub struct SystemAnalysis {
     pub longest_row: usize,
 }
 
-/// Returns true for a weak diagonal entry, including that of an empty row.
+/// Returns true for a weak diagonal entry. The diagonal entry of an empty row is weak.
 fn is_weak(diagonal: f64, largest: f64) -> bool {
     diagonal == 0.0 || diagonal.abs() < WEAK * largest
 }
@@ -144,8 +144,8 @@ pub(super) fn analyze(terms: &Terms, comm: &dyn Communicator) -> Result<SystemAn
 
 #[cfg(feature = "cuda")]
 impl SystemAnalysis {
-    /// Creates the survey from what a GPU found. The GPU only counts zero rows, columns and diagonal entries;
-    /// their numbers are found here.
+    /// Creates the analysis from the result of a GPU. The GPU only counts zero rows, columns and diagonal
+    /// entries. This function finds their numbers.
     pub(super) fn of_magnitudes(terms: &Terms, found: &crate::device::cuda::Magnitudes) -> Result<Self> {
         let extent = |[smallest, largest]: [f64; 2]| Extent { smallest, largest };
         let mut survey = Self {
@@ -209,7 +209,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Findings about some rows, or some columns.
+/// Findings about a range of rows, or of columns.
 #[derive(Default)]
 struct Found {
     entries: Extent,
@@ -236,7 +236,7 @@ impl Found {
         for (part, (largest, diagonal)) in parts.iter().zip(rows) {
             largest.fill(0);
             *diagonal = None;
-            let mut smallest = u64::MAX; // bits minus one, so that the bits of 0 wrap to the largest value
+            let mut smallest = u64::MAX; // bits minus one: those of 0 wrap to the largest value
             let row = part.a.row(i);
             if row.len() > LONG {
                 found.longest_row = found.longest_row.max(row.len());
@@ -293,7 +293,7 @@ impl Found {
         push(&mut self.empty, index..index + 1);
     }
 
-    /// Merges the findings about the rows that follow.
+    /// Merges these findings with those about the rows that follow.
     fn and(mut self, behind: Self) -> Self {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);

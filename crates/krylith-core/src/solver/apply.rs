@@ -1,4 +1,4 @@
-//! Distributes a caller's vectors to the devices of a solver; also single products.
+//! Distributes a caller's vectors to the devices of a solver. Also applies A or P⁻¹ once.
 
 use super::attempt::{Engine, Operand};
 use super::workers::{Worker, WorkerGroup};
@@ -11,11 +11,11 @@ use crate::space::Outcome;
 use crate::{Error, Result};
 use std::sync::Mutex;
 
-/// Largest number of devices that read their runs of a caller's vectors without a copy on the host.
+/// Largest number of devices that read their parts of a caller's vectors without a copy on the host.
 const MOST_RUNS: usize = 16;
 
-/// Work of one thread on its part. Arguments: thread number, engine, part of the problem, and own entries of
-/// both vectors.
+/// The work of one thread on its part of a solver. Arguments: thread number, engine, part of the problem, and
+/// own entries of both vectors.
 pub(super) type Work<'a> =
     dyn Fn(usize, &mut dyn Engine, &LocalProblem, Numbers, NumbersMut) -> Result<()> + Sync + 'a;
 
@@ -28,7 +28,8 @@ pub(super) fn on_parts(
     work: &Work<'_>,
 ) -> Result<()> {
     let parts = workers.parts.take();
-    // Each device reads its run of both vectors in place; scattered rows are gathered on the host.
+    // A device whose rows are consecutive reads its part of both vectors in place. Scattered rows are
+    // gathered on the host.
     let mut pieces = [const { Mutex::new(None) }; MOST_RUNS];
     let runs = parts.as_ref().and_then(|parts| parts.runs(MOST_RUNS));
     let (mut to, in_runs) = (to, runs.is_some());
@@ -129,8 +130,8 @@ impl Solver<'_> {
         if wrong[0] > 0.0 { agree(comm, own) } else { Ok(()) }
     }
 
-    /// Names the entry of b, if b is in device memory, that kept a solve from starting because its norm was
-    /// not finite. Collective.
+    /// Returns the error for a solve that could not start because the norm of b is not finite, if b is in
+    /// device memory. It names the first such entry. Collective.
     pub(super) fn check_begun(&mut self, b: Numbers) -> Result<()> {
         let history = &self.solution.history;
         if history.outcome != Outcome::NotFinite || history.iterations > 0 || history.rhs_norm.is_finite() {
@@ -138,7 +139,7 @@ impl Solver<'_> {
         }
         let own = match b.gpu() {
             Some(_) => self.workers.first(|| b.to_vec().and_then(|b| check_finite("b", &b))),
-            None => Ok(()), // already checked; the norm itself overflows
+            None => Ok(()), // b was checked already: the norm overflows
         };
         agree(&*self.problem.comm, own)
     }

@@ -1,5 +1,5 @@
-//! One rank of a solve on one device, generic over devices: the operator, the preconditioner and the method
-//! of an attempt, and the fallback from one attempt to the next.
+//! One rank of a solve, generic over devices. It has the operator, and the preconditioner and the method of
+//! the current attempt, and moves from a failed attempt to the next.
 
 mod engine;
 mod inconsistent;
@@ -35,7 +35,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Limit of `auto` on operations to find fill, worth some seconds: a constant, and a number per unknown.
+/// Limit of `auto` on the operations that compute fill, which take some seconds: a constant, and a number per
+/// unknown.
 const FILL: [u64; 2] = [1 << 30, 20_000];
 
 /// The attempt that is set up.
@@ -45,7 +46,7 @@ struct Current<S: SolverSpace> {
     method: Box<dyn Method<S>>,
 }
 
-/// An attempt that leaves more than this share of the residual counts as no progress.
+/// If an attempt leaves more than this share of the residual, it has made no progress.
 const STUCK: f64 = 0.9;
 
 /// One rank with its device.
@@ -56,38 +57,40 @@ pub(super) struct Rank<S: SolverSpace> {
     passes: Option<Passes>,
     space: S,
     options: Arc<Options>,
-    /// Bytes that were free before anything was allocated.
+    /// Number of bytes that were free before this solver allocated memory on the device.
     room: Option<u64>,
     fallbacks: Vec<Attempt>,
-    /// Attempts that cannot be built from these values.
+    /// Attempts whose preconditioner cannot be built from the current values.
     impossible: Vec<usize>,
     /// Number of attempts that did not fit in memory, and the error of the last one.
     too_large: (usize, Option<Error>),
-    /// Attempts of this solve that ended by themselves: repeating them would end the same way.
+    /// Attempts of this solve that ended by themselves, so that a repetition would end the same way.
     ended: Vec<usize>,
     diagnosis: Arc<Diagnosis>,
-    /// Rows that together have too few columns; set by the first search for them.
+    /// Rows that together have too few columns; `None` before the first search for such rows.
     crowded: Option<Option<Crowded>>,
-    /// True if a second, deeper search has found singular parts of the system; `None` before that search.
+    /// True if the second, more expensive search has found singular parts of the system; `None` before that
+    /// search.
     found_deeper: Option<bool>,
     /// Limit on the iterations of all attempts that precede direct factors.
     before_direct: usize,
-    /// The attempt that repeated solves of these values amortise, and `[solves, iterations]` so far.
+    /// The attempt whose set-up repeated solves with these values amortise. The next field counts `[solves,
+    /// iterations]` so far.
     stronger: Option<fallbacks::Stronger>,
     spent: [usize; 2],
     /// Index in `fallbacks` of the current attempt, or of the last one that could be built.
     next_attempt: usize,
-    /// Restarts of one attempt: iteration and reason.
+    /// Restarts of the current attempt: iteration and reason.
     restarts: Vec<(usize, &'static str)>,
-    /// History of one attempt.
+    /// History of the current attempt.
     history: History,
-    /// Choices that hold for every solve.
+    /// Events that report choices for all solves of this solver.
     choices: Vec<Event>,
     /// Event to report once an attempt has matched rows with columns.
     matching: Option<Event>,
     /// The matching of rows with columns for these values, once an attempt has computed it.
     matched: MatchingFound,
-    /// What happened in set-up since the last solve.
+    /// Events of set-ups since the last solve.
     pending: Vec<Event>,
     solution: Solution,
     lost: bool,
@@ -196,8 +199,8 @@ impl<S: SolverSpace> Rank<S> {
         }
     }
 
-    /// Returns why no attempt could be set up: none fits in memory, or the matrix is at fault. Each reason is
-    /// listed once.
+    /// Returns the error if no attempt could be set up, because none fits in memory or because of the matrix.
+    /// It lists each reason once.
     fn nothing_to_try(&mut self) -> Error {
         if let (count, Some(error)) = std::mem::take(&mut self.too_large)
             && count >= self.pending.len()
@@ -226,7 +229,8 @@ impl<S: SolverSpace> Rank<S> {
         Error::invalid(format!("no preconditioner can be built: {}", parts.join("; ")))
     }
 
-    /// The next attempt after `k` that is not known to be impossible and has not already ended by itself.
+    /// Returns the next attempt after `k` that is not known to be impossible and has not already ended by
+    /// itself.
     fn after(&self, k: usize) -> Option<usize> {
         let known = |next: &usize| {
             let mut known = self.impossible.iter().chain(&self.ended);
@@ -236,14 +240,17 @@ impl<S: SolverSpace> Rank<S> {
     }
 
     /// Sets up the first attempt from `from` on that can be built. `done` is the number of iterations of
-    /// earlier attempts in this solve; if there were any, failing to build another one is not an error.
+    /// earlier attempts in this solve. If there were earlier attempts, it is not an error if no other can be
+    /// built.
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
         let before = self.fallbacks[self.next_attempt].clone();
-        // Free the method's memory first, and the preconditioner's unless the next attempt uses the same one.
+        // Free the memory of the method first, and that of the preconditioner unless the next attempt uses
+        // the same one.
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
-        // After an attempt that exceeds memory or a limit of `auto`, one that needs less may succeed.
+        // After an attempt that needs too much memory or exceeds a limit of `auto`, an attempt that needs
+        // less may succeed.
         let alone = self.space.comm().size() == 1;
         let recoverable =
             |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
@@ -251,7 +258,7 @@ impl<S: SolverSpace> Rank<S> {
         while let Some(k) = next_attempt {
             interrupt::check_together(self.space.comm())?;
             self.impossible.retain(|&known| known != k);
-            self.impossible.push(k); // unless it is set up
+            self.impossible.push(k); // removed below if it is set up
             next_attempt = self.after(k);
             let attempt = self.fallbacks[k].clone();
             let goes_on = |why: String, fallbacks: &[Attempt], next: Option<usize>| {
@@ -275,7 +282,8 @@ impl<S: SolverSpace> Rank<S> {
             let of = |a: &Attempt| (a.precond.clone(), a.equilibrate, a.matching);
             let same = of(&attempt) == of(&before);
             let kept = kept.take().filter(|_| same && done.is_some());
-            // `auto` abandons a set-up for the next attempt before it takes longer than direct factors would.
+            // `auto` limits the operations of a set-up, so that it abandons the set-up before that takes
+            // longer than direct factors would.
             let operations = open.then(|| FILL[0] + FILL[1] * local.unknowns as u64);
             let _bounds = Bounds { operations, seconds: self.options.time_limit }.enter();
             match self.set_up(local, &attempt, kept) {
@@ -289,7 +297,8 @@ impl<S: SolverSpace> Rank<S> {
                     self.impossible.pop(); // the next solve sets it up
                     return Err(e);
                 }
-                // Another preconditioner may still be built; a failed device or rank fails every attempt.
+                // Another preconditioner may be possible. If a device or a rank has failed, every attempt
+                // would fail.
                 Err(e) if recoverable(&e, k) && (next_attempt.is_some() || done.is_some()) => {
                     if alone && matches!(e, Error::TooLong { .. }) {
                         self.impossible.extend(fallbacks::deeper(&self.fallbacks, k));
@@ -318,8 +327,8 @@ impl<S: SolverSpace> Rank<S> {
         let (p, info) = match kept {
             Some(kept) => kept,
             None => {
-                // The set-up analyses the copy on the device. A system from the host was uploaded for the
-                // first attempt and freed afterwards, so place it again.
+                // The set-up analyses a copy on the device. A system from the host was uploaded for the first
+                // attempt and freed afterwards, so upload it again.
                 let upload = profile::begin(SetupPart::Upload);
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
@@ -379,7 +388,7 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// Runs attempts until one solves the system or none is left, in the units of `rhs`.
+    /// Runs attempts until one solves the system or none is left. Residuals are in the units of `rhs`.
     fn attempts(
         &mut self,
         local: &LocalProblem,
@@ -520,7 +529,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         for history in [&mut self.history, &mut self.solution.history] {
             history.residuals.reserve(room.saturating_sub(history.residuals.len()));
         }
-        self.lost = true; // a failure from here on may be one of this rank alone
+        self.lost = true; // from here on, this rank may fail alone
         if !self.without_solution(local, run, rhs, x.reborrow(), observer)? {
             self.attempts_on_host_if_refining(local, run, run.stop, rhs, x.reborrow(), observer)?;
             let failed = fallbacks::worth_another(&self.solution.history);
@@ -540,7 +549,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.phases = self.space.take_phases();
         solution.format = self.a.borrow().format();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
-        // Events are sorted by kind: fallbacks come before restarts.
+        // Events are sorted by kind, and fallbacks come before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
         let at = at.unwrap_or(solution.events.len());
         solution.events.splice(at..at, self.pending.drain(..));

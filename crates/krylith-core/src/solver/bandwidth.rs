@@ -1,28 +1,28 @@
 //! Measures the memory read bandwidth of this machine, the reference for `bandwidth_fraction` in reports.
 //!
-//! The solver's threads repeatedly read a buffer a few times the size of the last-level cache, for at most
-//! about a third of a second; the best pass counts. A buffer of ten times the cache would be stricter,
-//! but takes seconds if caches are large.
+//! The solver's threads repeatedly read a buffer of a few times the size of the last-level cache, for at most
+//! about a third of a second. The fastest pass counts. A buffer of ten times the cache would be more precise,
+//! but would take seconds if caches are large.
 
 use crate::threads::Pool;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Time for the passes, without the time to fill the buffer.
+/// Time for the read passes, without the time to fill the buffer.
 const BUDGET: Duration = Duration::from_millis(200);
-/// Smallest and largest buffer, bytes.
+/// Smallest and largest size of the buffer, in bytes.
 const SIZES: (u64, u64) = (32 << 20, 256 << 20);
 
-/// Read bandwidth of a team of CPU threads in bytes per second, or `None` if there is not enough memory for
-/// the buffer.
+/// Measures the read bandwidth of a pool of CPU threads, in bytes per second; `None` if there is not enough
+/// memory for the buffer.
 pub fn of_cpu(pool: &Pool) -> Option<f64> {
     let bytes = super::host::last_cache().unwrap_or(SIZES.0 / 4).saturating_mul(4).clamp(SIZES.0, SIZES.1);
     if super::host::memory().is_some_and(|(_, free)| free < 4 * bytes) {
         return None;
     }
     let (threads, each) = (pool.threads(), bytes as usize / 8 / pool.threads());
-    // Each thread fills what it reads, so that its pages are in its NUMA node.
+    // Each thread fills the part that it reads, so that the pages are on its NUMA node.
     let parts: Vec<Mutex<Vec<f64>>> = (0..threads).map(|_| Mutex::default()).collect();
     pool.run(threads, |rank| {
         if let Ok(mut part) = parts[rank].lock() {
@@ -43,7 +43,7 @@ pub fn of_cpu(pool: &Pool) -> Option<f64> {
     (best.is_finite() && best > 0.0).then(|| (8 * each * threads) as f64 / best)
 }
 
-/// A sum in many lanes, so that loads and not additions set the pace.
+/// Sums in many lanes, so that loads and not additions limit the speed.
 fn sum(x: &[f64]) -> f64 {
     let mut lanes = [0.0; 32];
     for chunk in x.chunks_exact(32) {

@@ -1,7 +1,7 @@
 //! Builds a preconditioner on a device from its specification, with the description for reports.
 //!
-//! [`by_name`] is the one place where names become operators. Its result is wrapped, from the inside out, in
-//! scaling and in the projection of null vectors.
+//! [`by_name`] is the only function that turns names into operators. Scaling, and then the projection of null
+//! vectors, wrap its result.
 
 mod compose;
 mod cpr;
@@ -36,8 +36,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Builds the right preconditioner: scaled and with null vectors projected out, where an attempt needs that.
-/// Also returns its description for reports. Collective.
+/// Builds the right preconditioner of an attempt, including scaling and the projection of null vectors if the
+/// attempt needs them. Also returns the description for reports. Collective.
 ///
 /// # Errors
 /// The requested preconditioner cannot be built; out of device memory.
@@ -74,7 +74,7 @@ pub(crate) fn build<S: SolverSpace>(
             }
             false => None,
         };
-        // The scaled matrix has other near-null vectors.
+        // The scaled matrix has different near-null vectors.
         if !local.near.is_empty() {
             notes.push(
                 "near-null vectors are ignored: they do not fit the matrix with scaled rows and columns"
@@ -98,8 +98,8 @@ pub(crate) fn build<S: SolverSpace>(
     Ok((p, info))
 }
 
-/// Builds the preconditioner `wanted` for `terms`, which are the problem's or a scaled copy; `a` is the same
-/// matrix as an operator. Collective.
+/// Builds the preconditioner `wanted` for `terms`, which are those of the problem or a scaled copy. `a` is
+/// the same matrix as an operator. Collective.
 fn by_name<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -261,7 +261,7 @@ fn auto<S: SolverSpace>(
         Err(Error::SingularBlock { row, kind, .. }) => Some((*row, *kind)),
         _ => None,
     };
-    // A block that one rank cannot invert changes the preconditioner of all ranks.
+    // If one rank cannot invert a block, all ranks go without Jacobi.
     if !space.any(singular.is_some())? {
         let jacobi = agree(space.comm(), jacobi)?;
         let reason = "auto: every diagonal block can be inverted";
@@ -280,7 +280,7 @@ fn auto<S: SolverSpace>(
     Ok(none("auto: a diagonal block cannot be inverted"))
 }
 
-/// Returns the subdomains of own rows: planned earlier, or cut now. Collective.
+/// Returns the subdomains of own rows, which were planned earlier or are cut now. Collective.
 fn subdomains<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,
@@ -344,8 +344,8 @@ fn stage<S: SolverSpace>(
     Ok((Some(Box::new(stages)), PrecondInfo { name: "stage".into(), text, ..info }))
 }
 
-/// Describes `times` factors that share one plan. The caller sets the name; the text is a suffix for the
-/// caller's.
+/// Describes `times` factors that share one plan. The caller sets the name, and puts its own text before this
+/// text.
 fn factors_info(
     comm: &dyn Communicator,
     spec: &IlduSpec,
@@ -388,12 +388,12 @@ fn factors_info(
     }
     let square = (plan.order * plan.order * times) as f64;
     let (numbers, matrix) = (entries * square, stored * square);
-    // Factors of the whole system need no mention of subdomains.
+    // With a single subdomain, the text does not mention subdomains.
     let text = if subdomains > 1.0 { " of subdomains" } else { "" }.into();
     Ok(PrecondInfo { parameters, numbers, matrix, text, details, ..PrecondInfo::default() })
 }
 
-/// Extracts the diagonal blocks of every term, cut into smaller blocks.
+/// Extracts the diagonal blocks of order `size` of every term.
 fn diagonal(terms: &Terms, size: usize) -> Result<Terms<'static>> {
     let (b, n) = (terms.block(), terms.block_rows());
     let parts = b / size;
@@ -423,8 +423,8 @@ struct SmallJacobi<S: SolverSpace> {
     size: usize,
 }
 
-/// A preconditioner of the scaled matrix, and that matrix as an operator if the preconditioner multiplies
-/// with it.
+/// A preconditioner of the scaled matrix. It includes the scaled matrix as an operator if the preconditioner
+/// computes products with it.
 struct Scaled<S: SolverSpace> {
     scaled: Equilibrated<S, Box<dyn Preconditioner<S>>>,
     operator: Option<SharedOperator<S>>,
@@ -518,30 +518,31 @@ impl PrecondSpec {
         let both =
             |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, precision)).sum::<u64>();
         match self {
-            // Factors are on the host; their memory is checked after the analysis.
+            // Direct factors are on the host, and their memory is checked after the analysis.
             PrecondSpec::None | PrecondSpec::Lu(_) => 0,
-            // The blocks are kept twice: in f64 to be refreshed, and as stored on the device.
+            // The blocks exist twice: in f64 for updates, and in the precision of the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
-            // Both L and U, unless IC(0), which needs only one, is already chosen.
+            // Count both L and U, unless the user chose IC(0), which needs only one triangle.
             PrecondSpec::BlockJacobi(tiles) => {
                 let numbers = if tiles.factor == Some(TileFactor::Ic0) { 4 } else { 7 };
                 n * numbers * width
             }
             PrecondSpec::Ildu(ildu) => factors(terms, ildu.fill, order, width),
-            // Every stage has its factors, with blocks of M's order; the product that couples them is stored
-            // like L.
+            // Every stage has its own factors, with blocks of the order of M. The product that couples stages
+            // is stored like L.
             PrecondSpec::Stage(ildu) => {
                 let (b, stages) = (terms.block(), terms.stages() as u64);
                 let coupling: u64 = terms.terms.iter().map(|t| t.1.stored() as u64 * width).sum();
                 stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
             }
-            // Subdomain matrices, L and U, and those of the previous sweep.
+            // Count the subdomain matrices, L and U, and the L and U of the previous sweep.
             PrecondSpec::Ras(ras) => {
                 let blocks =
                     terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>() * (1 + ras.fill as u64);
                 blocks * (order * order * 24 + 8) + n * (16 * order + 32)
             }
-            // Coarse levels with P, R and copies: about twice the system, and five vectors per level.
+            // Coarse levels with P, R and copies take about twice the memory of the system, and five vectors
+            // per level.
             PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => {
                 let blocks = terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>();
                 let width = amg.precision.unwrap_or(precision).bytes() as u64;
@@ -566,12 +567,12 @@ impl PrecondSpec {
 fn factors(terms: &Terms, fill: usize, order: u64, width: u64) -> u64 {
     let all = if terms.shared_pattern() { &terms.terms[..1] } else { &terms.terms[..] };
     let blocks: u64 = all.iter().map(|t| t.1.blocks() as u64).sum();
-    // Assumes that each level of fill adds as many blocks as the matrix has. Counts a working copy in f64
-    // with its pattern, and the stream that an application reads.
+    // Assume that each level of fill adds as many blocks as the matrix has. Count a working copy in f64 with
+    // its pattern, and the factors in the form that an application reads.
     blocks * (1 + fill as u64) * (order * order * (8 + width) + 4 + 2)
 }
 
-/// Builds the operator on the device; for a Kronecker sum, with what an update of τ needs.
+/// Builds the operator on the device. For a Kronecker sum it includes the data that an update of τ needs.
 pub(super) fn operator<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,

@@ -1,29 +1,31 @@
 //! Rows of a structurally singular system that together have too few columns: k rows with entries in only c <
-//! k columns. Such rows fit a general right-hand side only by chance; a small least-squares problem bounds
-//! the residual.
+//! k columns. No x satisfies such rows for a general right-hand side. A small least-squares problem bounds
+//! the residual from below.
 
 use crate::operator::Terms;
 
-/// Limit on the entries that the matching visits, as a multiple of those stored.
+/// Limit on the number of entries that the matching visits, as a multiple of the stored entries.
 const LOOKS: usize = 20;
 /// Largest number of rows of the least-squares problem.
 const MOST: usize = 400;
-/// A column that keeps less than this share of its norm after orthogonalisation depends on the others.
+/// A column that keeps less than this share of its norm after orthogonalisation is linearly dependent on the
+/// others.
 const DEPENDENT: f64 = 1e-12;
 
 /// Rows with too few columns, and an orthonormal basis of the span of these columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Crowded {
-    /// Ascending.
+    /// Numbers of the rows, ascending.
     pub rows: Vec<usize>,
-    /// Number of columns in which they have entries.
+    /// Number of columns in which these rows have entries.
     pub columns: usize,
     /// Orthonormal vectors with one entry per row in `rows`.
     basis: Vec<Vec<f64>>,
 }
 
 impl Crowded {
-    /// Searches a whole system; `None` if there are no such rows, or if the search would take too long.
+    /// Searches for such rows in a whole system; `None` if there are none, or if the search would take too
+    /// long.
     pub fn of(terms: &Terms) -> Option<Self> {
         let stored: usize = terms.terms.iter().map(|(_, a)| a.stored()).sum();
         let found = terms.structural_rank(stored.saturating_mul(LOOKS))?;
@@ -35,7 +37,7 @@ impl Crowded {
         let mut basis: Vec<Vec<f64>> = Vec::new();
         for (_, mut v) in columns.clone() {
             let length = norm(&v);
-            // Orthogonalise twice.
+            // Orthogonalise twice, because of rounding errors.
             for q in basis.iter().chain(&basis) {
                 let share = dot(q, &v);
                 v.iter_mut().zip(q).for_each(|(v, q)| *v -= share * q);
@@ -49,7 +51,8 @@ impl Crowded {
         Some(Self { rows, columns: columns.len(), basis })
     }
 
-    /// Returns a lower bound on ‖b − A x‖ over these rows for any x, reduced by the possible rounding error.
+    /// Returns a lower bound on ‖b − A x‖ in these rows for any x. The possible rounding error is already
+    /// subtracted.
     pub fn floor(&self, b: &[f64]) -> f64 {
         let mut r: Vec<f64> = self.rows.iter().map(|&row| b[row]).collect();
         let whole = norm(&r);

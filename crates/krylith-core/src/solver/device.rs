@@ -1,5 +1,5 @@
-//! Device selection, the only place that knows all devices: picks one, gives the reason, and opens it on the
-//! thread that will own it.
+//! Device selection. Only this module knows all devices: it picks one, gives the reason, and opens the device
+//! on the thread that will own it.
 
 use super::attempt::{Engine, Rank};
 use super::estimate::{Estimate, Size};
@@ -24,8 +24,8 @@ use std::sync::Arc;
 pub(super) enum Choice {
     /// Host threads.
     Cpu { reason: String },
-    /// These GPUs of this process. With several ranks, each takes one of them; if none is named, one of all
-    /// GPUs of the host.
+    /// These GPUs of this process. With several ranks, each rank uses one of them. If the list is empty, each
+    /// rank uses one of all GPUs of the host.
     Cuda { ordinals: Vec<usize>, reason: String },
 }
 
@@ -39,7 +39,8 @@ impl Choice {
     }
 }
 
-/// Picks the device that the options name; for `auto`, the one that is estimated to solve sooner. Collective.
+/// Picks the device that the options name. For `auto`, picks the device with the shorter estimated time.
+/// Collective.
 pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     let comm = &*problem.comm;
     let _device = profile::begin(SetupPart::Device);
@@ -51,7 +52,7 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
             let mut reason = String::from("as requested");
             let rows = problem.terms.block_rows().max(1);
             if comm.size() == 1 && ordinals.len() > rows {
-                ordinals.truncate(rows); // each GPU needs a block row
+                ordinals.truncate(rows); // each GPU needs at least one block row
                 reason = format!("{reason}; the number of GPUs is limited to the number of block rows");
             }
             Ok(Choice::Cuda { ordinals, reason })
@@ -79,16 +80,16 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
     }
 }
 
-/// Prepares to record the time of a first solve if `auto` chose the device. The caller fills in which device
-/// it is.
+/// Prepares to record the time of a first solve if `auto` chooses the device. The caller fills in the chosen
+/// device.
 pub(super) fn trial(problem: &Problem, options: &Options) -> Option<Trial> {
-    let estimate = estimate(problem, options)?; // `None` without a GPU: nothing else is computed then
+    let estimate = estimate(problem, options)?; // without a GPU nothing else is computed
     let kind = Kind::of(Size::of(&problem.terms), options)?;
     Some(Trial { kind, on_gpu: false, estimate })
 }
 
-/// Estimates the time on the host and on a GPU; `None` if there is no choice: there is no GPU, the system is
-/// already on one, or ranks share it. Does not start the driver.
+/// Estimates the time on the host and on a GPU. Returns `None` if there is no choice: there is no GPU, the
+/// system is already on a GPU, or several ranks share the system. Does not start the driver.
 fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     let on_gpu = || problem.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
     let alone = problem.comm.size() == 1 && seems_there() && !on_gpu();
@@ -99,7 +100,7 @@ fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     })
 }
 
-/// The properties of a device that decide which attempts are made on it.
+/// The properties of a device that affect the choice of attempts.
 pub(super) struct Place {
     pub kind: &'static str,
     pub name: String,
@@ -109,8 +110,8 @@ pub(super) struct Place {
     pub most_rows: usize,
 }
 
-/// Queries the chosen device (the first of several GPUs), for blocks of this order. Leaves nothing allocated
-/// on it.
+/// Queries the chosen device (the first of several GPUs), for blocks of this order. Frees all memory that it
+/// allocates there.
 pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<Place> {
     match choice {
         Choice::Cpu { .. } => {
@@ -129,14 +130,14 @@ pub(super) fn look(choice: &Choice, order: usize, options: &Options) -> Result<P
 #[cfg(feature = "cuda")]
 const SHARED: usize = 227 << 10;
 
-/// Describes a GPU that need not be present.
+/// Returns the properties of a typical GPU, which need not be present.
 #[cfg(feature = "cuda")]
 pub(super) fn suppose(order: usize) -> Place {
     let most_rows = crate::device::cuda::factors::most_rows(order, SHARED);
     Place { kind: "cuda", name: "a GPU".into(), free: None, most_rows }
 }
 
-/// Opens the device of one rank on this thread, puts the problem there and sets up the first attempt.
+/// Opens the device of one rank on this thread, uploads the problem and sets up the first attempt.
 /// Collective; every rank gets the same error. `own` is the GPU of this rank if one process drives several.
 pub(super) fn open(
     choice: &Choice,
@@ -161,15 +162,15 @@ pub(super) fn workers<T>(problem: &Problem, options: &Options, count: usize) -> 
     if comm.size() == 1 { started } else { agree(comm, started) }
 }
 
-/// Starts the worker threads before a device is chosen: for a small system, a single stand-by thread.
+/// Starts the worker threads before a device is chosen. For a small system this is a single idle thread.
 /// Collective.
 pub(super) fn first_workers<T>(problem: &Problem, options: &Options) -> Result<Workers<T>> {
     let on_host = !matches!(options.device, Some(DeviceSpec::Cuda(_)));
     if on_host && is_small(problem) { Workers::standby() } else { workers(problem, options, 1) }
 }
 
-/// Returns the threads that the options request for this rank, and the threads that it starts: at most one
-/// per core.
+/// Returns the number of threads that the options request for this rank, and the number that it starts: at
+/// most one per core.
 fn threads(comm: &dyn Communicator, options: &Options, small: bool) -> (usize, usize) {
     let (cores, here) = (host::cores(), comm.host().ranks_on_host.len());
     let asked = options.threads.unwrap_or(if small { 1 } else { (cores / here).max(1) });
@@ -177,7 +178,7 @@ fn threads(comm: &dyn Communicator, options: &Options, small: bool) -> (usize, u
     (asked, asked.min(cores))
 }
 
-/// Returns true for a system that one host thread solves before others would have started.
+/// Returns true for a system that one host thread solves before other threads would have started.
 fn is_small(problem: &Problem) -> bool {
     problem.comm.size() == 1 && one_thread_does(&problem.terms)
 }
@@ -226,7 +227,7 @@ fn names(comm: &dyn Communicator, own: &str) -> Result<Vec<String>> {
     Ok(all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// Returns the bytes that a solve may use: what is free, limited by `memory_limit`.
+/// Returns the number of bytes that a solve may use: the free memory, or `memory_limit` if that is less.
 fn free_memory(free: Option<u64>, options: &Options) -> Option<u64> {
     match (free, options.memory_limit) {
         (Some(free), Some(limit)) => Some(free.min(limit)),
@@ -234,7 +235,7 @@ fn free_memory(free: Option<u64>, options: &Options) -> Option<u64> {
     }
 }
 
-/// Returns an error if the first attempt needs more memory than there is.
+/// Returns an error if the first attempt needs more than `room` bytes.
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
     // Scaling of rows and columns does not change the estimate.
     let first = &fallbacks::attempts(local, options, usize::MAX, fallbacks::Seen::default())[0];
@@ -253,7 +254,7 @@ fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str)
 }
 
 impl SolverSpace for Cpu {
-    /// Returns `None` on several ranks: they share the host's memory, so one rank's bandwidth means nothing.
+    /// Returns `None` on several ranks, because they share the memory bandwidth of the host.
     fn read_bandwidth(&self) -> Option<f64> {
         use crate::space::Space;
         if self.comm().size() == 1 { super::bandwidth::of_cpu(self.pool()) } else { None }
@@ -280,7 +281,7 @@ mod cuda {
     use crate::text::plural;
     use crate::waiting::join;
 
-    /// Returns why the `ranks` ranks of this host cannot each have a GPU; `None` if they can.
+    /// Returns the reason why the `ranks` ranks of this host cannot each have a GPU; `None` if they can.
     pub fn missing(ranks: usize) -> Option<String> {
         match devices() {
             Ok(all) if all.is_empty() => Some("there is no NVIDIA GPU".into()),
@@ -311,13 +312,13 @@ mod cuda {
         }
     }
 
-    /// A GPU that is being opened; dropping this waits until that is done.
+    /// A GPU that is being opened. Dropping this value waits until the GPU is open.
     #[must_use = "dropping this waits for the driver"]
     #[doc(hidden)]
     pub struct Opening(Option<std::thread::JoinHandle<()>>);
 
-    /// Starts to open the first GPU of a list, or GPU 0, on a separate thread: the driver takes a third of a
-    /// second, during which a system can be read. An error is reported by the first use of the GPU.
+    /// Starts to open the first GPU of a list, or GPU 0, on a separate thread. The driver takes a third of a
+    /// second, during which the program can read a system. The first use of the GPU reports an error, if any.
     pub fn open_ahead(list: &[usize]) -> Opening {
         let ordinal = list.first().copied().unwrap_or(0);
         let open = move || drop(Gpu::open(ordinal));
@@ -327,7 +328,7 @@ mod cuda {
     impl Drop for Opening {
         fn drop(&mut self) {
             if let Some(thread) = self.0.take() {
-                join(thread, "the start of the CUDA driver"); // an error is reported where the GPU is used
+                join(thread, "the start of the CUDA driver"); // the first use of the GPU reports errors
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Diagnosis of a system before it is solved: zero rows, columns and diagonal entries, null vectors, and a
-//! lower bound on the residual of any x.
+//! Diagnosis of a system before a solve: zero rows, columns and diagonal entries, null vectors, and a lower
+//! bound on the residual of any x.
 
 mod range;
 
@@ -60,15 +60,15 @@ pub struct Diagnosis {
     pub columns: Extent,
     /// Number of blocks of the longest block row if it has more than 256; else 0.
     pub longest_row: usize,
-    /// Constant null vectors of A; searched for only if no null vectors were given.
+    /// Constant null vectors of A. The search takes place only if no null vectors were given.
     pub constants: Constants,
     /// Own unknowns whose column is empty.
     pub(super) own_empty_columns: Vec<Range<usize>>,
-    /// The known orthogonal complement of the range of A.
+    /// The orthogonal complement of the range of A, as far as it is known.
     range: OutOfRange,
 }
 
-/// A count of indices, and the first of them.
+/// A number of indices, and the first few of them.
 ///
 /// # Examples
 /// ```
@@ -124,7 +124,7 @@ impl Diagnosis {
         Self::of_analysis(local, analyze(local.terms, local.comm)?, Depth::Parts)
     }
 
-    /// Builds the diagnosis from what a device found in this rank's rows. Collective.
+    /// Builds the diagnosis from the analysis of this rank's rows on a device. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -162,21 +162,20 @@ impl Diagnosis {
         })
     }
 
-    /// Returns the ratio of the largest to the smallest of the rows' largest entries, or of the columns' if
-    /// that ratio is larger.
+    /// Returns max/min of the largest entries of rows, or of columns if that ratio is larger.
     pub fn spread(&self) -> f64 {
         self.rows.ratio().max(self.columns.ratio())
     }
 
-    /// Returns true if A is known to be singular, but the complement of its range is not fully known. That is
-    /// so if some given null vector, or some of the [`constants`](Self::constants) found, is not a null
-    /// vector of Aᵀ.
+    /// Returns true if A is known to be singular, but the complement of its range is not fully known. This
+    /// happens if a null vector that was given or found ([`constants`](Self::constants)) is not a null vector
+    /// of Aᵀ.
     pub fn is_singular(&self) -> bool {
         self.range.is_partly_unknown()
     }
 
-    /// Returns true if no lower bound on the residual is known, and no component of x that a solve must leave
-    /// unchanged.
+    /// Returns true if neither a lower bound on the residual nor a component of x that a solve must not
+    /// change is known.
     pub(crate) fn is_clean(&self) -> bool {
         self.range.is_whole() && self.constants.is_none() && self.empty_columns.count == 0
     }
@@ -191,14 +190,14 @@ impl Diagnosis {
         (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..])
     }
 
-    /// Returns the known orthogonal complement of the range of A.
+    /// Returns the orthogonal complement of the range of A, as far as it is known.
     pub(super) fn out_of_range(&self) -> &OutOfRange {
         &self.range
     }
 
-    /// Returns a lower bound on the residual for this right-hand side: from b in empty rows, and from its
-    /// component along vectors n with nᵀA = 0. `None` if no bound is known. The result is the same on every
-    /// rank. Collective where the problem is distributed.
+    /// Returns a lower bound on the residual for this right-hand side. It comes from the entries of b in
+    /// empty rows, and from the component of b along vectors n with nᵀA = 0. Returns `None` if no bound is
+    /// known. The result is the same on every rank. Collective where the problem is distributed.
     ///
     /// # Errors
     /// A b of another length; a rank that is gone or failed.
@@ -223,13 +222,13 @@ impl Indices {
         Self { count: all.len(), first: all.iter().take(NAMED).map(|&u| u as u64).collect() }
     }
 
-    /// Formats the indices: as scalar rows if there is one stage, else as rows of a stage.
+    /// Formats the indices as scalar rows if there is one stage, else as rows of a stage.
     pub(crate) fn named(&self, terms: &Terms) -> String {
         let s = terms.stages() as u64;
         self.text(&|u| if s == 1 { u.to_string() } else { format!("{} of stage {}", u / s, u % s) })
     }
 
-    /// Formats each index with `name`, and adds the number of those not listed.
+    /// Formats each listed index with `name`, and adds the number of the indices that are not listed.
     pub fn text(&self, name: &dyn Fn(u64) -> String) -> String {
         let named = self.first.iter().map(|&index| name(index)).collect::<Vec<_>>().join(", ");
         match self.count - self.first.len() {
@@ -238,7 +237,7 @@ impl Indices {
         }
     }
 
-    /// Gathers own unknowns of all ranks by their global numbers. Collective.
+    /// Gathers the own unknowns `own` of all ranks, as global numbers. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.

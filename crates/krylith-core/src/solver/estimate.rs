@@ -1,43 +1,42 @@
-//! The rule of `device=auto`: estimates from its size whether a system is solved sooner on the host or on a
-//! GPU.
+//! The rule of `device=auto`: estimates from the size of a system whether the host or a GPU solves it sooner.
 //!
-//! Both times are those of a first solve: starting the device, the set-up, and an assumed number of
-//! iterations of BiCGSTAB with ILDU(0). Bandwidths are those of typical machines, so the estimate is usually
-//! right within a factor of about two. Times measured in this process for systems of the same size replace it
-//! (`experience.rs`).
+//! Both times are those of a first solve: the start of the device, the set-up, and an assumed number of
+//! iterations of BiCGSTAB with ILDU(0). Bandwidths are those of typical machines, so estimates are usually
+//! right within a factor of about two. Times that this process measured for systems of the same size replace
+//! estimates (`experience.rs`).
 
 use crate::operator::Terms;
 use crate::text::seconds;
 
 /// Assumed number of iterations.
 const ITERATIONS: f64 = 200.0;
-/// Number of vectors that an iteration reads and writes; matrix and factors are read twice.
+/// Number of vectors that an iteration reads and writes. It also reads the matrix and the factors twice.
 const VECTORS: f64 = 20.0;
 
-/// Seconds until a GPU that this process has not opened is ready, measured on an H200: the driver's start and
-/// a context.
+/// Seconds to open a GPU in this process, measured on an H200: starting the driver and creating a context.
 pub(super) const COLD: f64 = 0.34;
-/// Seconds of a set-up on a GPU that do not depend on the size: loading kernels, recording graphs.
+/// Seconds of a set-up on a GPU that do not depend on the size, for loading kernels and recording graphs.
 const GPU_SETUP: f64 = 0.01;
-/// Seconds per iteration of launches in a graph and of reading the convergence state.
+/// Seconds per iteration for launches in a graph and for reading the convergence state.
 const GPU_ITERATION: f64 = 40e-6;
 /// Read bandwidth of a data-centre GPU, and upload bandwidth from pageable memory, in bytes per second.
 const GPU_RATE: f64 = 1.5e12;
 const UPLOAD_RATE: f64 = 30e9;
 
-/// Memory read bandwidth of one core, and the maximum of all cores, in bytes per second.
+/// Memory read bandwidth of one core in bytes per second. The next constant is the maximum of all cores
+/// together.
 const CORE_RATE: f64 = 8e9;
 const HOST_RATE: f64 = 200e9;
-/// Cache read bandwidth of one core in bytes per second, and the bytes of matrix and factors that fit in
-/// cache.
+/// Cache read bandwidth of one core in bytes per second. The next constant is the size of matrix and factors
+/// that fit in the cache, in bytes.
 const CACHED_RATE: f64 = 20e9;
 const CACHED: f64 = 16e6;
-/// Set-up rate of one core in bytes of matrix and factors per second: structure, plan, factors.
+/// Bytes of matrix and factors that one core sets up per second: pattern, plan and factors.
 const SETUP_RATE: f64 = 0.4e9;
-/// Seconds per iteration of barriers on a CPU with several threads.
+/// Seconds per iteration for barriers on a CPU with several threads.
 const CPU_ITERATION: f64 = 20e-6;
 
-/// Sizes of a system in bytes: of the matrices, of factors with as many blocks, and of a vector.
+/// Sizes in bytes of the matrices of a system, of factors with as many blocks, and of a vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     pub matrix: f64,
@@ -52,17 +51,17 @@ impl Size {
         let bytes = |blocks: usize, numbers: f64| blocks as f64 * (8.0 * numbers + 4.0);
         let block = terms.block().pow(2) as f64;
         let matrix = terms.terms.iter().map(|(_, a)| bytes(a.blocks(), block)).sum::<f64>();
-        // Two terms usually share a pattern.
+        // Two terms usually share a pattern, so count its blocks once.
         let blocks = terms.terms.iter().map(|(_, a)| a.blocks()).max().unwrap_or(0);
         Self { matrix, factors: bytes(blocks, square), vector: 8.0 * terms.rows() as f64 }
     }
 }
 
-/// Seconds of a first solve on the host and on a GPU.
+/// Estimated seconds of a first solve on the host and on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Estimate {
     pub cpu: f64,
-    /// On a GPU that is already open.
+    /// Seconds on a GPU that is already open.
     pub gpu: f64,
     /// Seconds until a GPU is open.
     pub start: f64,
@@ -71,7 +70,8 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates the times for this many cores; `opened`: this process has already opened the GPU.
+    /// Estimates the times for this number of cores. `opened` is true if this process has already opened the
+    /// GPU.
     pub fn of(size: Size, cores: usize, opened: bool) -> Self {
         let traffic = ITERATIONS * (2.0 * (size.matrix + size.factors) + VECTORS * size.vector);
         let cores = cores.max(1) as f64;
@@ -83,7 +83,7 @@ impl Estimate {
         Self { cpu, gpu, start, measured: [false; 2] }
     }
 
-    /// Returns true if the host is sooner.
+    /// Returns true if the host solves the system sooner, including the start of the GPU.
     pub fn prefers_cpu(&self) -> bool {
         self.cpu <= self.gpu + self.start
     }
@@ -125,7 +125,7 @@ mod tests {
         Size { matrix, factors: matrix, vector: 8.0 * unknowns }
     }
 
-    /// Unknowns and entries of the ten collected matrices, the largest first.
+    /// Unknowns and entries of the ten matrices of the test collection, from the largest down.
     const SMALL: [(f64, f64); 10] = [
         (4884.0, 290_378.0),
         (5625.0, 77_475.0),
@@ -147,7 +147,7 @@ mod tests {
                 assert!(found.prefers_cpu(), "{unknowns} unknowns, {cores} cores: {}", found.text());
             }
         }
-        // The grid of 128³ points, its blocks of four on 64³, and 256³.
+        // These are a grid of 128³ points, one of 64³ points with blocks of four, and one of 256³ points.
         for (unknowns, numbers, block) in [(2.1e6, 14.6e6, 1.0), (1.05e6, 29e6, 4.0), (16.8e6, 117e6, 1.0)] {
             for cores in [1, 2, 16, 128] {
                 for opened in [false, true] {

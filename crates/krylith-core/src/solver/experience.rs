@@ -1,25 +1,25 @@
-//! Solve times recorded in this process for `device=auto`. Measured times replace estimates, and a GPU is
-//! started once many systems together amortise its start.
+//! Solve times recorded in this process for `device=auto`. Measured times replace estimates. A GPU is started
+//! once many systems together amortise its start.
 
 use super::estimate::{COLD, Estimate, Size};
 use crate::options::{DeviceSpec, Options};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// Number of systems remembered: the most recent ones.
+/// Number of the most recent kinds of systems that are remembered.
 const REMEMBERED: usize = 32;
 
 /// Systems of the same size solved with the same options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Kind {
     size: Size,
-    /// A hash of their text.
+    /// A hash of the options as text.
     options: u64,
 }
 
 impl Kind {
-    /// Returns `None` if the device is named, or if runs must be reproducible: the result would depend on
-    /// earlier solves.
+    /// Returns `None` if the device is named, or if runs must be reproducible, because the choice of device
+    /// depends on earlier solves.
     pub fn of(size: Size, options: &Options) -> Option<Self> {
         let open =
             matches!(options.device, None | Some(DeviceSpec::Auto)) && options.deterministic != Some(true);
@@ -31,13 +31,13 @@ impl Kind {
     }
 }
 
-/// Smallest measured seconds of a set-up with its first solve.
+/// The smallest measured seconds of a set-up with its first solve, on each device.
 #[derive(Debug)]
 struct Seen {
     kind: Kind,
     cpu: Option<f64>,
     gpu: Option<f64>,
-    /// The first solve on a GPU opens it and loads kernels; it is not recorded.
+    /// True after the first solve on a GPU, which opens the GPU and loads kernels, and is not recorded.
     began_on_gpu: bool,
 }
 
@@ -45,9 +45,9 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     seen: Vec<Seen>,
-    /// Seconds lost on the host because no single system amortised the start of a GPU. The GPU is started
-    /// once they exceed its start-up time. A process thus loses at most twice what perfect foresight would
-    /// lose.
+    /// Seconds lost because systems ran on the host, as no single system amortised the start of a GPU. The
+    /// GPU is started once the lost seconds exceed its start-up time. So a process takes at most about twice
+    /// the time that it would take with perfect foresight.
     lost: f64,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Experience {
 pub(super) struct Trial {
     pub kind: Kind,
     pub on_gpu: bool,
-    /// The estimate before the solve.
+    /// The estimate that was made before the solve.
     pub estimate: Estimate,
 }
 
@@ -109,7 +109,7 @@ impl Experience {
             (true, true) => seen.gpu = least(seen.gpu),
             (false, _) => {
                 seen.cpu = least(seen.cpu);
-                // The loss counted before the solve was an estimate.
+                // The loss was counted with the estimated time before the solve. Correct it.
                 let lost = Estimate { cpu: seconds, ..trial.estimate }.lost();
                 self.lost = (self.lost + lost - trial.estimate.lost()).max(0.0);
             }
@@ -151,15 +151,15 @@ mod tests {
         let next = known.corrected(this, one);
         assert_eq!((next.cpu, next.gpu, next.measured), (0.52, 0.02, [true, false]));
         assert_eq!(known.corrected(other, one), one, "other options, another kind");
-        // The measured loss already exceeds the start-up time.
+        // The measured loss exceeds the start-up time already.
         assert!(known.lost > COLD && known.repays_a_start(&next) && !next.prefers_cpu());
-        // The first solve on a GPU opens it and does not count; of later ones the shortest counts.
+        // The first solve on a GPU opens it and does not count. Of later solves the shortest counts.
         let there = Trial { kind: this, on_gpu: true, estimate: next };
         for (seconds, expected) in [(2.0, one.gpu), (0.04, 0.04), (0.06, 0.04)] {
             known.note(&there, seconds);
             assert_eq!(known.corrected(this, one).gpu, expected);
         }
-        // A solve that was faster than estimated has lost less.
+        // A solve that was faster than estimated reduces the loss.
         let before = known.lost;
         assert!(!known.repays_a_start(&estimate(0.0, 0.02)));
         known.note(&Trial { kind: other, on_gpu: false, estimate: one }, 0.01);

@@ -67,7 +67,7 @@ sweeps! {
 pub enum Smoothing {
     /// ℓ1-Jacobi sweeps: x ← x + D⁻¹ (b − A x).
     Jacobi {
-        /// Sweeps before and after the coarse correction.
+        /// Number of sweeps before, and after, the coarse correction.
         sweeps: usize,
     },
     /// The Chebyshev polynomial of the upper part of the spectrum of D⁻¹A.
@@ -77,14 +77,14 @@ pub enum Smoothing {
     },
     /// Incomplete factors of subdomains.
     Ildu {
-        /// Sweeps before and after the coarse correction.
+        /// Number of sweeps before, and after, the coarse correction.
         sweeps: usize,
     },
 }
 
 impl Smoothing {
-    /// Chebyshev polynomials act on [`LEFT`](Self::LEFT), 1], and leave smaller eigenvalues to the coarser
-    /// level.
+    /// Chebyshev polynomials reduce errors at eigenvalues of D⁻¹A from this number to 1. Smaller eigenvalues
+    /// are left to the coarser level.
     pub const LEFT: f64 = 0.1;
 
     /// Returns the name in options.
@@ -158,7 +158,7 @@ pub enum Direction {
     None,
     /// The last direction is x, after the first step from x = 0.
     X,
-    /// p.
+    /// The last direction is p.
     P,
 }
 

@@ -23,9 +23,10 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AmgSpec {
-    /// The cycle. The default is V; K for unsmoothed aggregates; W for smoothed ones in a large system.
+    /// The cycle. The default is K for unsmoothed aggregation, W for smoothed aggregation in a large system,
+    /// and V otherwise.
     pub cycle: Option<Cycle>,
-    /// Method of coarsening. The default is classical for scalar nodes, else smoothed aggregation.
+    /// Method of coarsening. The default is classical for nodes of one unknown, else smoothed aggregation.
     pub coarsen: Option<CoarsenKind>,
     /// Threshold θ of strong couplings; the default depends on the method of coarsening.
     pub strength: Option<f64>,
@@ -33,7 +34,7 @@ pub struct AmgSpec {
     pub truncate: Option<usize>,
     /// Number of levels with aggressive coarsening; the default depends on the method of coarsening.
     pub aggressive: Option<usize>,
-    /// Treatment of couplings between ranks by coarsening.
+    /// Treatment of couplings between ranks during coarsening.
     pub border: Border,
     /// The smoother.
     pub smoother: Smoothing,
@@ -47,12 +48,13 @@ pub struct AmgSpec {
 
 /// Default number of sweeps of a smoother.
 const SWEEPS: usize = 1;
-/// Largest numbers of weights, sweeps and levels; higher numbers are a mistake.
+/// Largest numbers of weights, sweeps and levels. Higher numbers are a mistake.
 const MOST_WEIGHTS: usize = 1000;
 const MOST_SWEEPS: usize = 1000;
 const MOST_LEVELS: usize = 100;
-/// Unknowns from which on smoothed aggregation uses W-cycles. 3-component radiation on an H200, V and W: 64³
-/// 10 and 8 iterations, 15 and 29 ms; 192³ 13 and 9, 249 and 255 ms; 256³ 18 and 10, 815 and 668 ms.
+/// Number of unknowns from which on smoothed aggregation uses W-cycles. Measured with V and W on an H200, for
+/// radiation with 3 components: 64³ nodes take 10 and 8 iterations, 15 and 29 ms. 192³ nodes take 13 and 9
+/// iterations, 249 and 255 ms. 256³ nodes take 18 and 10 iterations, 815 and 668 ms.
 const WIDE: usize = 20_000_000;
 
 const KEYS: [&str; 12] = [
@@ -97,7 +99,7 @@ impl Default for AmgSpec {
 impl AmgSpec {
     pub(super) fn read(name: &str, parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut amg = Self::default();
-        // Numbers of sweeps belong to the named smoother, wherever it is in the list.
+        // `sweeps` and `degree` belong to the named smoother, which may come before or after them.
         let (mut sweeps, mut degree) = (None, None);
         for (key, value) in parameters {
             let read = match key {
@@ -150,7 +152,7 @@ impl AmgSpec {
             }
             "coarsest" => self.coarsest = whole_number(value, 1, u32::MAX as usize)?,
             "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
-            // `store` until version 0.1.
+            // `store` was the name until version 0.1.
             "precision" | "store" => self.precision = Some(value.parse()?),
             _ => return unknown(&format!("key of {name}"), key, &KEYS),
         }
@@ -185,7 +187,7 @@ impl AmgSpec {
         write!(f, "{name}{colon}{}", keys.join(","))
     }
 
-    /// Returns true if a cycle is another operator at every application.
+    /// Returns true if a cycle is a different operator at every application.
     pub fn varies(&self) -> bool {
         self.cycle() == Cycle::K
     }
@@ -197,19 +199,19 @@ impl AmgSpec {
         })
     }
 
-    /// Returns the same with the defaults of near-null vectors: aggregation, for scalar nodes too, with its
-    /// own threshold. With a smoothed P the cycle is W, since the aggregates are so large that coarse levels
-    /// cost little. V took 16, 18 and 21 iterations on elastic cubes of 16³, 32³ and 48³ nodes, W 13, 14 and
-    /// 15.
+    /// Returns these parameters with the defaults for near-null vectors: aggregation, for nodes of one
+    /// unknown too, with a threshold of its own. With a smoothed P the default cycle is W. Aggregates are
+    /// then so large that coarse levels cost little. On elastic cubes of 16³, 32³ and 48³ nodes V takes 16,
+    /// 18 and 21 iterations, and W takes 13, 14 and 15.
     pub(crate) fn of_near_null(&self) -> Self {
         let smoothed = self.coarsen != Some(CoarsenKind::Aggregation { smoothed: false });
         let cycle = self.cycle.or(smoothed.then_some(Cycle::W));
         Self { cycle, strength: Some(self.strength.unwrap_or(NearNull::STRENGTH)), ..*self }
     }
 
-    /// Returns the same with the cycle for a system of this many unknowns, with nodes of `order`. V-cycles of
-    /// smoothed aggregation take more iterations the more levels there are, W-cycles hardly more. On large
-    /// levels the visits of W cost no more than that saves.
+    /// Returns these parameters with the default cycle for a system of this size, with nodes of `order`
+    /// unknowns. With V-cycles of smoothed aggregation, iterations grow with the number of levels. With
+    /// W-cycles they hardly do. For large systems this saves more than the additional visits of W cost.
     pub fn of_size(&self, order: usize, unknowns: usize) -> Self {
         let smoothed = self.kind(order) == CoarsenKind::Aggregation { smoothed: true };
         Self { cycle: self.cycle.or((smoothed && unknowns >= WIDE).then_some(Cycle::W)), ..*self }
@@ -227,7 +229,8 @@ impl AmgSpec {
         matches!(self.smoother, Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
     }
 
-    /// Returns the options for nodes of `order` unknowns and a solver that stores in `precision`.
+    /// Returns the options for nodes of `order` unknowns, and for a solver that stores numbers in
+    /// `precision`.
     pub fn options(&self, order: usize, precision: Precision) -> MultilevelOptions {
         let kind = self.kind(order);
         let default = Coarsening::of(kind);

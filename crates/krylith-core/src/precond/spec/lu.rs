@@ -1,4 +1,4 @@
-//! The text form of direct factors: lu, lu:most=1000000.
+//! The text form of direct factors: `lu`, or for example `lu:most=1000000`.
 
 use super::whole_number;
 use crate::{Error, Result};

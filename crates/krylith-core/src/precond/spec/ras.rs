@@ -23,7 +23,7 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RasSpec {
-    /// Layers of overlap.
+    /// Number of layers of overlap.
     pub overlap: usize,
     /// Number of subdomains of the whole system; by default one per rank.
     pub parts: Option<usize>,
@@ -33,10 +33,10 @@ pub struct RasSpec {
     pub order: SchwarzOrder,
     /// Method of computing the factors, with η.
     pub factor: SchwarzFactor,
-    /// Method of the triangular solves, with γ. By default the device chooses the faster of substitution and
-    /// randomized sweeps by its own estimate, and substitution if the sweeps differ from it too much.
+    /// Method of the triangular solves, with γ. By default the device estimates whether substitution or
+    /// randomized sweeps are faster. It uses substitution if the results of the sweeps differ too much.
     pub solve: Option<TriangularSolve>,
-    /// Consecutive rows that one warp processes in a sweep.
+    /// Number of consecutive rows that one warp processes in a sweep.
     pub rows: usize,
     /// True for sweeps in a fixed order.
     pub deterministic: bool,
@@ -44,10 +44,10 @@ pub struct RasSpec {
 
 /// Defaults of η and γ.
 const SWEEPS: usize = 5;
-/// Default number of rows of a warp. With 8, five sweeps do not solve a ventricle at all. With 16 they take a
-/// third more iterations than exact solves (H200, 200,000 tetrahedra).
+/// Default number of rows of a warp. With 8 and five sweeps, the ventricle problem (200,000 tetrahedra, on an
+/// H200) does not converge. With 16 it takes a third more iterations than with exact solves.
 const ROWS: usize = 16;
-/// Largest numbers of layers, sweeps and rows of a run; higher numbers are a mistake.
+/// Largest numbers of layers, sweeps and rows of a warp. Higher numbers are a mistake.
 const MOST_OVERLAP: usize = 100;
 const MOST_SWEEPS: usize = 100_000;
 const MOST_ROWS: usize = 1 << 20;
@@ -62,8 +62,8 @@ impl Default for RasSpec {
             parts: None,
             fill: 0,
             order: SchwarzOrder::Natural,
-            // On an H200 exact factors are faster than five sweeps for systems in space, and half as fast in
-            // the plane, where solves dominate.
+            // On an H200, exact factors are faster than five sweeps for 3-D systems. For 2-D systems they are
+            // half as fast, but there triangular solves take most of the time.
             factor: SchwarzFactor::Exact,
             solve: None,
             rows: ROWS,
@@ -75,7 +75,7 @@ impl Default for RasSpec {
 impl RasSpec {
     pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut ras = Self::default();
-        // Numbers of sweeps belong to the named method, wherever it is in the list.
+        // `eta` and `gamma` belong to the named methods, which may come before or after them.
         let (mut eta, mut gamma, mut named, mut open) = (None, None, false, true);
         for (key, value) in parameters {
             named |= key == "factor";
@@ -179,7 +179,7 @@ impl RasSpec {
         write!(f, "ras{colon}{}", keys.join(","))
     }
 
-    /// Returns true if solves are, or may be, randomized in no fixed order.
+    /// Returns true if solves are, or may be, randomized sweeps without a fixed order.
     pub fn varies(&self) -> bool {
         !self.deterministic && matches!(self.solve, None | Some(TriangularSolve::Random { .. }))
     }
@@ -189,7 +189,7 @@ impl RasSpec {
         TriangularSolve::Random { sweeps: SWEEPS }
     }
 
-    /// Returns the subdomains that the whole system is cut into; none if each rank is one.
+    /// Returns the subdomains into which the whole system is cut; `None` if each rank is one subdomain.
     pub fn subdomains(&self) -> Option<SubdomainSpec> {
         self.parts.map(|parts| SubdomainSpec { cut: SubdomainCut::Parts(parts), rows: usize::MAX })
     }

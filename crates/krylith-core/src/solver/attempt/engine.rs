@@ -10,9 +10,9 @@ use crate::solver::watch::Run;
 use crate::solver::{Refresh, SolverSpace};
 use crate::space::Observer;
 
-/// Commands that a solver's thread executes, independent of its device.
+/// The commands of a solver to one of its threads, independent of the device.
 pub(in crate::solver) trait Engine {
-    /// Solves from `x`, and overwrites it with the best x found.
+    /// Solves the system from the initial guess `x`, and overwrites it with the best x found.
     fn solve(
         &mut self,
         local: &LocalProblem,
@@ -21,13 +21,14 @@ pub(in crate::solver) trait Engine {
         x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()>;
-    /// Takes over new values of the terms, or new coefficients.
+    /// Updates the values of the terms, or the coefficients.
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()>;
     /// Applies the matrix, or the preconditioner that is set up, once.
     fn apply(&mut self, local: &LocalProblem, what: Operand, from: Numbers, to: NumbersMut) -> Result<()>;
     /// Returns the result of the last solve.
     fn solution(&mut self) -> &mut Solution;
-    /// Returns true once a failure has left the ranks out of step.
+    /// Returns true after a failure that may have left ranks at different steps, so that they can no longer
+    /// work together.
     fn is_lost(&self) -> bool;
     /// Measures the read bandwidth of the device, in bytes per second.
     fn read_bandwidth(&self) -> Option<f64>;
@@ -55,7 +56,7 @@ impl<S: SolverSpace> Rank<S> {
         if what == Operand::Preconditioner && self.current.is_none() {
             self.climb(local, self.next_attempt, None)?;
         }
-        self.lost = true; // a failure from here on may be one of this rank alone
+        self.lost = true; // from here on, this rank may fail alone
         let (space, on) = (&self.space, &mut self.on);
         space.write_from(from, &mut on.b)?;
         match what {

@@ -1,6 +1,6 @@
-//! Systems without a solution within the tolerance. Empty rows and known null vectors show it before the
-//! first iteration. Rows that together have too few columns, and singular parts of the system, show it after
-//! a failed attempt.
+//! Detection of systems that no x solves within the tolerance. Empty rows and known null vectors reveal this
+//! before the first iteration. After a failed attempt there is a search for rows that together have too few
+//! columns, and for singular parts of the system.
 
 use super::Rank;
 use crate::Result;
@@ -16,8 +16,8 @@ use crate::space::{Observer, Outcome, Stop};
 use crate::text::plural;
 
 impl<S: SolverSpace> Rank<S> {
-    /// Returns true if no x meets the tolerance. Then x is the least-squares solution: b is first projected
-    /// onto the range of A.
+    /// Returns true if no x meets the tolerance. Then the system is solved for the projection of b onto the
+    /// range of A, so that x is a least-squares solution.
     pub(super) fn without_solution(
         &mut self,
         local: &LocalProblem,
@@ -35,7 +35,7 @@ impl<S: SolverSpace> Rank<S> {
         let Some(floor) = range.floor(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
         let target = run.stop.target(norm);
-        // A floor below the rounding of b itself does not matter.
+        // A lower bound that is smaller than the rounding error of b does not matter.
         if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
         }
@@ -51,8 +51,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(true)
     }
 
-    /// Rescales the history of the consistent part of b to the whole b, whose other part is orthogonal to it.
-    /// Returns a remark if that solve did not converge.
+    /// Converts the history of the solve with the projected b to residuals of the whole b. The part outside
+    /// the range is orthogonal to the other. Returns a remark if the solve did not converge.
     fn make_whole(&mut self, norm: f64, floor: f64, residual: f64) -> Option<String> {
         let history = &mut self.solution.history;
         let share = history.rhs_norm / norm;
@@ -73,8 +73,9 @@ impl<S: SolverSpace> Rank<S> {
         })
     }
 
-    /// Returns true if an attempt failed because b does not fit rows that together have too few columns: then
-    /// no other attempt can do better. Checked on a single rank only, and only if the diagonal has zeros.
+    /// Returns true if an attempt failed because b is inconsistent in rows that together have too few
+    /// columns. Then no other attempt can do better. This is checked only on a single rank, and only if the
+    /// diagonal has zeros.
     pub(super) fn is_crowded(
         &mut self,
         local: &LocalProblem,

@@ -1,4 +1,4 @@
-//! Analysis of a system after a failed attempt (null vectors, symmetry), and the check that CG needs.
+//! The search for null vectors and the test for symmetry, at set-up and after a failed attempt.
 
 use super::Rank;
 use crate::Result;
@@ -16,15 +16,15 @@ use crate::solver::symmetric::{self, Symmetry};
 use crate::space::{Outcome, Stop};
 use std::sync::Arc;
 
-/// Returns how far a set-up searches for constant null vectors: not at all if that would copy entries to the
-/// host. Collective.
+/// Returns the depth of the search for constant null vectors at set-up. There is none if it would copy
+/// entries to the host. Collective.
 pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<Depth> {
     let far = local.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
     Ok(if space.any(far)? { Depth::Nothing } else { Depth::First })
 }
 
-/// Returns whether the operator is symmetric, if that decides about CG: CG was requested, or `auto` may
-/// choose it. Collective.
+/// Tests whether the operator is symmetric if CG was requested or `auto` may choose it; otherwise returns
+/// `None`. Collective.
 pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &PointBlock<S>,
@@ -37,7 +37,7 @@ pub(super) fn symmetry<S: SolverSpace>(
     counts.then(|| symmetric::symmetry(space, a, local.numbers, local.order())).transpose()
 }
 
-/// Event to report before CG is tried on a matrix that is not symmetric.
+/// Returns the event to report before CG is tried on a matrix that is not symmetric.
 pub(super) fn not_symmetric(options: &Options, found: Option<Symmetry>) -> Option<Event> {
     let asked = options.method.filter(|method| method.needs_symmetry())?;
     let why = format!(
@@ -48,8 +48,8 @@ pub(super) fn not_symmetric(options: &Options, found: Option<Symmetry>) -> Optio
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// Returns true, after a failed attempt, if the system has singular parts that the set-up does not search
-    /// for, and b is inconsistent with them. Collective.
+    /// Called after a failed attempt. Returns true if b is inconsistent with singular parts of the system for
+    /// which the set-up did not search. Collective.
     pub(super) fn is_singular_after_all(
         &mut self,
         local: &LocalProblem,
@@ -63,9 +63,9 @@ impl<S: SolverSpace> Rank<S> {
         Ok(floor.is_some_and(|floor| floor.residual > stop.target(floor.residual / floor.relative)))
     }
 
-    /// Searches for singular parts after a failed solve, to prepare another one from `x`. If there are some,
-    /// their null vectors are projected out of `x`: those components may have grown until they cancelled
-    /// every other digit. Collective.
+    /// Searches for singular parts after a failed solve, to prepare another solve from `x`. If there are any,
+    /// their null vectors are projected out of `x`. Components along null vectors may have grown so large
+    /// that no digit of the rest is left. Collective.
     pub(super) fn finds_singular_parts(&mut self, local: &LocalProblem, mut x: NumbersMut) -> Result<bool> {
         let found = self.look_deeper(local)?;
         if found {
@@ -77,7 +77,7 @@ impl<S: SolverSpace> Rank<S> {
     }
 
     /// Returns true if a second search, which costs more than that of the set-up, finds constant null
-    /// vectors. Runs once per set of values; collective.
+    /// vectors. It runs only once for the same values. Collective.
     pub(super) fn look_deeper(&mut self, local: &LocalProblem) -> Result<bool> {
         if let Some(found) = self.found_deeper {
             return Ok(found);
@@ -96,8 +96,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(found)
     }
 
-    /// The attempt after a failed one, usually `next`. If A is known to be singular and attempts make no
-    /// progress, b may be inconsistent; then only direct factors are still worth an attempt.
+    /// Returns the attempt after a failed one, usually `next`. If A is known to be singular and attempts make
+    /// no progress, b may be inconsistent. Then only direct factors are worth another attempt.
     pub(super) fn after_singular(&self, next: usize, stuck: bool) -> Option<usize> {
         if !(stuck && self.diagnosis.out_of_range().is_partly_unknown()) {
             return Some(next);
@@ -105,15 +105,15 @@ impl<S: SolverSpace> Rank<S> {
         self.direct_from(next)
     }
 
-    /// The first attempt from `from` on with direct factors, unless it is known to be impossible or to have
-    /// ended.
+    /// Returns the first attempt from `from` on with direct factors, unless it is known to be impossible or
+    /// has already ended.
     pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
         let is_direct = |k: &usize| matches!(self.fallbacks[*k].precond, PrecondSpec::Lu(_));
         let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
         (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
     }
 
-    /// Checks whether the matrix is symmetric if CG has failed and that is not known yet. Collective.
+    /// Tests whether the matrix is symmetric, if CG has failed and the symmetry is not known yet. Collective.
     pub(super) fn report_symmetry(&mut self, local: &LocalProblem) -> Result<()> {
         let solution = &self.solution;
         let failed = !matches!(solution.history.outcome, Outcome::Converged | Outcome::Interrupted);

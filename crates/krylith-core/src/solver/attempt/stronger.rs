@@ -1,5 +1,5 @@
-//! Switches to a stronger preconditioner: once repeated solves amortise its set-up, or when new values make
-//! the old one impossible.
+//! Switches to a stronger preconditioner, if repeated solves amortise its set-up or if the old one cannot be
+//! built from new values.
 
 use super::Rank;
 use crate::precond::PrecondSpec;
@@ -10,10 +10,10 @@ use crate::solver::solution::{Event, EventKind, NEXT};
 use crate::{Error, Result};
 
 impl<S: SolverSpace> Rank<S> {
-    /// Sets up the stronger preconditioner once solves of the same values have taken as long as that set-up
-    /// would have. However many solves follow, the total is then at most about twice that of the better
-    /// choice from the start. Iteration counts decide, because they are the same on every rank and in every
-    /// run.
+    /// Sets up the stronger preconditioner once solves with the same values have taken as long as its set-up
+    /// would. Then the total time is at most about twice that of the better preconditioner from the start,
+    /// for any number of solves. The decision uses numbers of iterations, because these are the same on every
+    /// rank and in every run.
     pub(super) fn climb_if_repaid(&mut self, local: &LocalProblem) -> Result<()> {
         let Some(stronger) = self.stronger.filter(|s| self.next_attempt == 0 && s.is_repaid(self.spent))
         else {
@@ -25,7 +25,7 @@ impl<S: SolverSpace> Rank<S> {
         self.spent = [0; 2];
         self.climb(local, stronger.next_attempt, None)?;
         if self.current.is_none() || self.next_attempt != stronger.next_attempt {
-            return self.climb(local, 0, None); // it cannot be built: return to the attempt that solves
+            return self.climb(local, 0, None); // it cannot be built, so return to the old one
         }
         let detail = format!(
             "switched to {}: {solves} solves took {iterations} iterations with {}, so that the new set-up \
@@ -37,8 +37,8 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// Falls back from a preconditioner that new values made impossible: to a stronger one, if `auto` chose
-    /// it.
+    /// Falls back to a stronger preconditioner if the current one cannot be built from new values and `auto`
+    /// chose it.
     pub(super) fn attempt_after(&mut self, local: &LocalProblem, error: Error, from: usize) -> Result<()> {
         self.current = None;
         if *self.options.precond_or_auto() != PrecondSpec::Auto {

@@ -1,4 +1,4 @@
-//! New values and coefficients on a rank's device: updates its operator and its preconditioner.
+//! Updates the operator and the preconditioner on a rank's device for new values and coefficients.
 
 use super::{Rank, singular};
 use crate::Result;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// New values and coefficients.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::solver) struct Update<'a> {
-    /// Terms with new values, and the values themselves if they are in device memory.
+    /// Indices of terms with new values, and the values themselves if they are in device memory.
     pub values: &'a [(usize, Option<Numbers<'a>>)],
     pub coefficients: Option<Coefficients>,
 }
@@ -40,7 +40,7 @@ impl Coefficients {
 }
 
 impl<S: SolverSpace> Rank<S> {
-    /// Takes over new values of the terms, or new coefficients. Collective.
+    /// Updates operator and preconditioner for new values of the terms, or for new coefficients. Collective.
     pub(super) fn updated(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
         let (space, comm) = (&self.space, self.space.comm());
@@ -62,13 +62,13 @@ impl<S: SolverSpace> Rank<S> {
                 Coefficients::Stages(tau) => operator.set_stages(space, a, b, tau),
             });
         }
-        // The analysis of A and B is no longer valid.
+        // The analysis of A and B is no longer valid, so the preconditioner is built anew.
         let refresh = match what.coefficients {
             Some(Coefficients::Stages(_)) if refresh == Refresh::Refresh => Refresh::Rebuild,
             _ => refresh,
         };
         drop(product);
-        // Values that contradict the structure found inside the blocks need a new operator.
+        // New values may break the pattern that was found inside the blocks. Then a new operator is built.
         if space.any(updated.is_err())? {
             let made = operator(space, local, self.options.precision.unwrap_or_default(), &self.options);
             *self.a.borrow_mut() = agree(comm, made)?;
@@ -107,7 +107,7 @@ impl<S: SolverSpace> Rank<S> {
                 self.pending.extend(events);
                 match agree(comm, p) {
                     Err(e) if e.is_interrupt() => {
-                        self.current = None; // partly updated; the next solve sets it up
+                        self.current = None; // partly updated, so the next solve sets it up
                         Err(e)
                     }
                     Err(e) if !e.is_fatal() => {

@@ -1,4 +1,4 @@
-//! Builds compositions of two preconditioners, and updates their values.
+//! Builds combinations of two preconditioners, and updates their values.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::Result;
@@ -10,7 +10,7 @@ use crate::solver::SolverSpace;
 /// A preconditioner and its description.
 type Part<S> = (Box<dyn Preconditioner<S>>, PrecondInfo);
 
-/// Builds the composition `wanted` of two components. Collective.
+/// Builds the combination `wanted` of two preconditioners. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     wanted: &PrecondSpec,
@@ -35,7 +35,7 @@ pub(super) fn build<S: SolverSpace>(
 }
 
 impl PrecondInfo {
-    /// Combines the descriptions of both components of the composition `wanted`.
+    /// Combines the descriptions of both parts of the combination `wanted`.
     fn with(self, other: Self, wanted: &PrecondSpec) -> Self {
         let part = |name: &str, parameters: Vec<(String, Value)>| {
             let name = ("name".to_string(), Value::Text(name.into()));

@@ -26,7 +26,7 @@ pub(super) fn build<S: SolverSpace>(
             let free = host::memory().map(|(_, free)| free / 2);
             let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
             made.map_err(|e| match (e, spec.most) {
-                // If the user set the limit, report it, and not a lack of memory.
+                // If the user set the limit, report that limit and not a lack of memory.
                 (Error::Memory { what, needed, free, remedy, .. }, Some(most)) if named == Some(free) => {
                     let place = format!("the share of host memory that most={most} allows");
                     Error::Memory { what, needed, free, place, remedy }

@@ -1,10 +1,11 @@
-//! A preconditioner of the matched matrix: M⁻¹ = D_c F⁻¹ P D_r with F ≈ P D_r A D_c ([`Matching`]).
+//! A preconditioner built from the matched matrix: M⁻¹ = D_c F⁻¹ P D_r, where F approximates P D_r A D_c. The
+//! permutation P and the diagonal scales D_r and D_c come from a matching ([`Matching`]).
 //!
-//! As with [`Equilibrated`], operator, residual and tolerances stay those of A. Blocks are split, so that
-//! scalar rows are permuted. The permutation is a product with a matrix of one entry per row, which every
-//! device supports. New values keep the permutation and the scales. On several ranks, each rank gets the
-//! whole matrix and computes the matching; rows then move to the rank of their new position. Memory traffic
-//! of one application with n unknowns: F and 10 n numbers, and 12 bytes per row for the permutation.
+//! As with [`Equilibrated`], the operator, residuals and tolerances remain those of A. Blocks are split, so
+//! that scalar rows are permuted. The permutation is a product with a matrix of one entry per row, which
+//! every device supports. An update of values keeps the permutation and the scales. On several ranks, each
+//! rank gathers the whole matrix and computes the matching. Then each row moves to the rank of its new
+//! position. One application with n unknowns moves F, 10 n numbers, and 12 bytes per row for the permutation.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::{Communicator, agree};
@@ -24,14 +25,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// D_c F⁻¹ P D_r.
+/// The preconditioner D_c F⁻¹ P D_r.
 struct Matched<S: SolverSpace> {
     scaled: Equilibrated<S, Permuted<S>>,
     system: System,
     operator: Option<SharedOperator<S>>,
 }
 
-/// F⁻¹ P, or P.
+/// F⁻¹ P, or P alone if F is the identity.
 struct Permuted<S: SolverSpace> {
     permutation: PointBlock<S>,
     work: RefCell<S::Vector>,

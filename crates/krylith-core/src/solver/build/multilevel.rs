@@ -17,8 +17,8 @@ use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
 /// Builds a hierarchy over all ranks, or over this rank's own nodes if the device or near-null vectors
-/// require that. With `smoothed` it also smooths the finest level; otherwise it is the coarse component of a
-/// composition. Collective.
+/// require that. With `smoothed` cycles also smooth on the finest level. Otherwise the hierarchy is the
+/// coarse part of a combination. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -36,7 +36,7 @@ pub(super) fn build<S: SolverSpace>(
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
-        // Share the solver's operator if precision and rows agree; a hierarchy of own rows has its own
+        // Share the solver's operator if precision and rows agree. A hierarchy of own rows has its own
         // operator.
         let same = comm.size() == 1 || local.near.is_empty();
         let operator = (same && options.precision == precision).then(|| a.clone());

@@ -46,7 +46,8 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(p)), info))
 }
 
-/// Returns the subdomains of own rows: those cut from the whole system, or all rows of this rank.
+/// Returns the subdomains of own rows: those cut from the whole system, or one with all rows of this rank.
+/// Also returns their description.
 fn subdomains(local: &LocalProblem, terms: &Terms, spec: &RasSpec) -> Result<(Subdomains, String)> {
     let _cutting = profile::begin(SetupPart::Subdomains);
     let (Some(wanted), Some(parts)) = (spec.subdomains(), spec.parts) else {

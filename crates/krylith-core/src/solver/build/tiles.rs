@@ -1,4 +1,4 @@
-//! Builds block-Jacobi with tiles: finds the box of grid cells that own rows form, and describes its tiles
+//! Builds block-Jacobi with tiles: finds the box of grid cells that own rows form, and describes the tiles
 //! for reports.
 
 use super::{Boxed, PrecondInfo, Value, numbered};
@@ -120,7 +120,7 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
     }
 }
 
-/// Guesses the grid from the first row, which couples the first cell to its neighbours in x, y and z; the
+/// Guesses the grid from the first row, which couples the first cell to its neighbours in x, y and z. The
 /// set-up checks all other rows.
 fn grid_of(terms: &Terms) -> Option<[usize; 3]> {
     let (_, a) = terms.terms.first()?;

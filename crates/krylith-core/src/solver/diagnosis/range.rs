@@ -1,9 +1,10 @@
 //! The orthogonal complement of the range of A, as far as it is known: unit vectors of empty rows, and
 //! vectors n with nᵀA = 0.
 //!
-//! The vectors n are the given null vectors or the constants found: all of them if A is symmetric, otherwise
-//! those that pass a test. They are made orthonormal, and zero in empty rows, so that all parts form one
-//! orthogonal projection. A solve for the projected b gives the least-squares solution for b.
+//! The vectors n are the null vectors that were given, or the constants that were found. For a symmetric A
+//! all of them satisfy nᵀA = 0, otherwise a test selects those that do. They are orthonormalised and set to
+//! zero in empty rows, so that with the unit vectors they define one orthogonal projection. A solve for the
+//! projected b gives a least-squares solution for b.
 
 use super::{Floor, Indices, NAMED, global};
 use crate::Result;
@@ -16,11 +17,12 @@ use crate::solver::symmetric::random;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// nᵀA counts as zero up to this share of what it could be for entries of these magnitudes.
+/// nᵀA counts as zero up to this share of the value that it could have with entries of the same magnitudes.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
-/// Block rows per chunk, whose sums are added sequentially.
+/// Number of block rows of a chunk. The sums of chunks are added sequentially.
 const STRIP: usize = 4096;
-/// A vector that keeps less than this share of its norm after orthogonalisation depends on the earlier ones.
+/// A vector that keeps less than this share of its norm after orthogonalisation is linearly dependent on
+/// earlier vectors.
 const DEPENDENT: f64 = 1e-10;
 
 /// The orthogonal complement of the range of A, as far as it is known.
@@ -32,14 +34,14 @@ pub(in crate::solver) struct OutOfRange {
     empty: usize,
     /// Own rows of the orthonormal vectors.
     basis: Vec<Vec<f64>>,
-    /// The reason to report if b has a component along them.
+    /// The reason to report if b has a component along these vectors.
     words: String,
-    /// Number of known vectors with A n = 0, whether nᵀA = 0 or not.
+    /// Number of known null vectors of A, including those that are not null vectors of Aᵀ.
     null: usize,
 }
 
 impl OutOfRange {
-    /// Creates the complement from empty rows and from the null vectors: the given ones, or else those found.
+    /// Creates the complement from empty rows and from null vectors, which were given or else found.
     /// Collective.
     ///
     /// # Errors
@@ -71,13 +73,12 @@ impl OutOfRange {
         Ok(range)
     }
 
-    /// Returns true if every b is consistent, as far as is known.
+    /// Returns true if the known complement is empty, so that every b is consistent as far as is known.
     pub fn is_whole(&self) -> bool {
         self.empty == 0 && self.basis.is_empty()
     }
 
-    /// Returns true if A is known to be singular, but for some null vectors no corresponding n with nᵀA = 0
-    /// is known.
+    /// Returns true if fewer vectors n with nᵀA = 0 are known than null vectors of A.
     pub fn is_partly_unknown(&self) -> bool {
         self.basis.len() < self.null
     }
@@ -86,7 +87,7 @@ impl OutOfRange {
         self.own_empty.iter().for_each(|run| v[run.clone()].fill(0.0));
     }
 
-    /// Adds a vector to the basis unless it depends on the earlier ones.
+    /// Adds a vector to the basis, unless it is linearly dependent on earlier vectors.
     fn append(&mut self, local: &LocalProblem, mut n: Vec<f64>) -> Result<()> {
         let largest = comm::largest(local.comm, n.iter().fold(0.0, |m, v| m.max(v.abs())))?;
         if !(largest > 0.0 && largest.is_finite()) {
@@ -108,8 +109,8 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Subtracts the components along the basis from v, twice, to remove what rounding leaves in the first
-    /// pass. Collective.
+    /// Subtracts the components along the basis from v. A second pass removes the components that rounding
+    /// leaves in the first pass. Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -153,7 +154,7 @@ impl OutOfRange {
             sums.extend([products().sum::<f64>(), products().map(f64::abs).sum()]);
         }
         local.comm.sum(&mut sums)?;
-        // Subtract the possible rounding error of the sums.
+        // Subtract the possible rounding error of the sums from each component.
         let along = |pair: &[f64]| (pair[0].abs() - ROUNDING * pair[1]).max(0.0).powi(2);
         let (norm, in_empty) = (sums[0].sqrt(), sums[1]);
         let along: f64 = sums[2..].chunks_exact(2).map(along).sum();
@@ -192,9 +193,9 @@ fn unit(local: &LocalProblem, b: &[f64]) -> Result<Option<f64>> {
     Ok(known.then(|| largest.log2().floor().clamp(-1000.0, 1000.0).exp2()))
 }
 
-/// Tests which of these vectors n have nᵀA = 0: all null vectors of a symmetric A, and possibly some of other
-/// A. The test uses a random u: nᵀ(A u) is zero up to rounding if nᵀA = 0, and otherwise nonzero with
-/// probability one. Collective.
+/// Tests which of these null vectors n of A satisfy nᵀA = 0, as all of them do if A is symmetric. The test
+/// uses a random u: nᵀ(A u) is zero up to rounding if nᵀA = 0, and otherwise nonzero with probability one.
+/// Collective.
 fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     let terms = local.terms;
     if null.is_empty() {
@@ -205,7 +206,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     if let Some(halo) = &terms.halo {
         u = with_ghosts(local.comm, halo, order, &u)?;
     }
-    // Chunks do not depend on the number of threads.
+    // Chunks do not depend on the number of threads, so neither does the result.
     let rows = terms.block_rows();
     let strip = |first: usize| {
         let mut sums = vec![[0.0; 2]; null.len()];

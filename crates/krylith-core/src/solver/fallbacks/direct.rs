@@ -1,5 +1,5 @@
-//! Estimates the cost of sparse direct factors before any ordering: breadth-first levels of the graph bound
-//! its separators.
+//! Estimates the cost of sparse direct factors without computing an ordering. Breadth-first levels of the
+//! graph are separators, whose sizes give an estimate of the fill.
 
 use crate::matrix::Arrays;
 use crate::operator::Terms;
@@ -8,19 +8,19 @@ use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use std::borrow::Cow;
 
-/// Largest number of unknowns whose graph is analysed: on the host, and on a GPU, where a solve of that size
-/// takes some milliseconds.
+/// Largest number of unknowns for which the graph is analysed, on the host and on a GPU. A solve of the
+/// second size on a GPU takes some milliseconds.
 const LOOKED_AT: [usize; 2] = [1 << 18, 1 << 13];
 
-/// Estimated seconds of the parts of an attempt, only to be compared with each other. They assume one core,
-/// so that the choice does not depend on the number of threads.
+/// Estimated seconds of the parts of an attempt, which are only compared with each other. They assume one
+/// core, so that choices do not depend on the number of threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Costs {
-    /// Sparse direct factors; infinite where they were not estimated.
+    /// Seconds of sparse direct factors; infinite if they were not estimated.
     pub direct: f64,
-    /// Incomplete factors of subdomains.
+    /// Seconds of incomplete factors of subdomains.
     pub incomplete: f64,
-    /// An iteration of CG with them; one of BiCGSTAB is two.
+    /// Seconds of one iteration of CG with incomplete factors. An iteration of BiCGSTAB takes twice as long.
     pub iteration: f64,
     /// True if the estimates are for a GPU.
     pub on_gpu: bool,
@@ -31,9 +31,10 @@ pub(crate) struct Costs {
     pub levels: usize,
 }
 
-// Measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity of 400 to 160,000 unknowns.
-// With the fill estimate below, predicted seconds of direct factors are within a factor of two.
-/// Seconds per entry of L, and per unknown.
+// The constants were measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity systems of
+// 400 to 160,000 unknowns. With the fill estimate below, predicted seconds of direct factors are right within
+// a factor of two.
+/// Seconds of a direct factorisation per entry of L, and per unknown.
 const FACTOR: [f64; 2] = [25e-9, 0.3e-6];
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 3.0;
@@ -41,9 +42,9 @@ const PIVOTS: f64 = 3.0;
 const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
 /// Seconds of one iteration per entry.
 const ITERATION: f64 = 4e-9;
-/// Fewer nodes than this form one subdomain.
+/// Systems with fewer nodes than this form one subdomain.
 const UNCUT: usize = 4096;
-/// Seconds on a GPU: of incomplete factorisation, and of an iteration.
+/// Seconds on a GPU for an incomplete factorisation, and for an iteration.
 const GPU: [f64; 2] = [3e-3, 50e-6];
 
 impl Default for Costs {
@@ -91,8 +92,8 @@ impl Costs {
     }
 }
 
-/// Returns max Σ |aᵢⱼ|/|aᵢᵢ| over j ≠ i for a single matrix with scalar rows. Below 1 it bounds the condition
-/// number of the Jacobi-scaled system, and so the iterations.
+/// Returns max Σ |aᵢⱼ|/|aᵢᵢ| over j ≠ i for a single matrix with scalar rows. If it is below 1, it bounds the
+/// condition number of the Jacobi-scaled system, and so the number of iterations.
 fn others(terms: &Terms) -> f64 {
     use rayon::prelude::*;
     let [(_, a)] = &terms.terms[..] else { return f64::INFINITY };
@@ -103,7 +104,8 @@ fn others(terms: &Terms) -> f64 {
     let row = |i: usize| {
         let (mut diagonal, mut sum) = (0.0, 0.0);
         for (&j, v) in a.col[a.row(i)].iter().zip(&a.values[a.row(i)]) {
-            // No branch and no store per entry: each entry would wait for the previous one.
+            // There is no branch and no store per entry, because each entry would then wait for the previous
+            // one.
             let is_diagonal = j as usize == i;
             diagonal += if is_diagonal { v.abs() } else { 0.0 };
             sum += if is_diagonal { 0.0 } else { v.abs() };
@@ -114,8 +116,8 @@ fn others(terms: &Terms) -> f64 {
 }
 
 /// Breadth-first levels of the column graph, in which two columns are neighbours if some row has entries in
-/// both. Its separators bound the fill of L U for any pivots (George and Ng 1987), and it does not depend on
-/// the order of the rows. For a symmetric matrix the graph of the matrix itself is used.
+/// both. The separators of this graph bound the fill of L U for any pivots (George and Ng 1987), and the
+/// graph does not depend on the order of rows. A symmetric matrix uses the graph of the matrix itself.
 struct Levels {
     parts: Vec<Part>,
     /// Number of rows, or columns, left out because they have too many entries.
@@ -124,14 +126,14 @@ struct Levels {
 
 /// A connected part of the graph.
 struct Part {
-    /// Number of columns of the widest level; halved in the column graph, where one level spans two of the
-    /// matrix graph.
+    /// Number of columns of the widest level. In the column graph it is halved, because one level there spans
+    /// two levels of the matrix graph.
     width: usize,
     levels: usize,
 }
 
 impl Part {
-    /// Estimates Σ (separator size)²: a long part is a row of square parts.
+    /// Estimates Σ (separator size)². A long part counts as a row of square parts.
     fn separators(&self) -> f64 {
         let width = self.width as f64;
         width * width * (self.levels as f64 / width).max(1.0)
@@ -146,7 +148,8 @@ impl Levels {
         let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(graph.met.len()));
         for start in 0..graph.met.len() {
             if graph.met[start] == 0 {
-                // Started from the far end that the first pass found, levels are many and narrow.
+                // The second pass starts from the far end that the first pass found, so that levels are many
+                // and narrow.
                 let (_, far) = graph.pass(1, start, &mut queue);
                 parts.push(graph.pass(2, far, &mut queue).0);
             }
@@ -155,8 +158,8 @@ impl Levels {
     }
 
     /// Estimates the blocks of a Cholesky factor of `rows` rows under nested dissection whose largest
-    /// separator is the widest level. George (1973) counts n log₂ w and w² on grids, up to factors, which are
-    /// fitted here.
+    /// separator is the widest level. For grids George (1973) finds terms of the order of n log₂ w and w²,
+    /// where w is the size of that separator. The factors of these terms are fitted to measurements.
     fn fill(&self, rows: usize) -> f64 {
         let n = rows as f64;
         let parts: f64 = self.parts.iter().map(|part| part.separators()).sum();
@@ -165,8 +168,8 @@ impl Levels {
     }
 }
 
-/// Columns of each row, rows of each column unless the pattern is symmetric, and the last pass that visited
-/// each.
+/// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass that
+/// visited each of them.
 struct Graph<'a> {
     row_ptr: Cow<'a, [usize]>,
     col: Cow<'a, [u32]>,
@@ -175,7 +178,7 @@ struct Graph<'a> {
     met: Vec<u8>,
 }
 
-/// Mark of dense rows and columns, which no pass enters.
+/// Marks dense rows and columns, which no pass enters.
 const NEVER: u8 = u8::MAX;
 
 impl<'a> Graph<'a> {
@@ -246,7 +249,7 @@ fn enter(columns: &[u32], met: &mut [u8], pass: u8, queue: &mut Vec<u32>) {
     }
 }
 
-/// Returns the pattern of the sum; a block that both terms store appears twice.
+/// Returns the pattern of the sum. A block that both terms store appears twice.
 fn pattern<'a>(terms: &'a Terms) -> (Cow<'a, [usize]>, Cow<'a, [u32]>) {
     if let [(_, a)] = &terms.terms[..] {
         return (a.row_ptr().into(), a.col().into());
@@ -264,7 +267,7 @@ mod tests {
     use super::*;
     use crate::matrix::Csr;
 
-    /// A 5-point or 7-point stencil, its rows shuffled by a stride.
+    /// Returns the matrix of a 5-point or 7-point stencil, with rows shuffled by a stride.
     fn grid([nx, ny, nz]: [usize; 3], stride: usize) -> Csr {
         let n = nx * ny * nz;
         let mut entries = Vec::new();
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Fill as faer's symbolic factorisation counts it after AMD.
+    /// Compares the estimate with the fill that faer's symbolic factorisation counts after AMD.
     #[test]
     fn fill_is_what_factors_have_within_a_factor_of_three() {
         for (shape, numbers) in

@@ -1,4 +1,4 @@
-//! Memory that attempts need.
+//! Estimates of the memory that attempts need.
 
 use super::Attempt;
 use crate::Error;
@@ -7,10 +7,11 @@ use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 
-/// Returns an error if a later attempt would not fit in `room` bytes, which were free before the first one.
+/// Returns an error if a later attempt would not fit in `room` bytes. That much memory was free before the
+/// first attempt.
 ///
-/// The exact fill is known only after a factorisation that takes the memory, so the estimate is on the large
-/// side.
+/// The exact fill is known only after a factorisation, which needs the memory. So the estimate is rather too
+/// large than too small.
 pub(crate) fn too_large(
     terms: &Terms,
     attempt: &Attempt,
@@ -32,8 +33,8 @@ pub(crate) fn too_large(
     })
 }
 
-/// Estimated bytes that a solve needs on its device, by purpose, so that a solve that does not fit is refused
-/// at once.
+/// Estimated bytes that a solve needs on its device, by purpose. A solve that does not fit is refused at
+/// once.
 ///
 /// # Examples
 /// ```
