@@ -1,8 +1,8 @@
-//! The parts of Krylith: devices, operators, methods, preconditioners, solvers.
+//! The implementation of Krylith: devices, operators, methods, preconditioners and solvers.
 //!
-//! Programs depend on the crate `krylith`, which re-exports the names that are promised to stay. Everything
-//! else here may change in any version. ARCHITECTURE.md in the repository describes the modules and their
-//! order.
+//! Programs depend on the crate `krylith`, which re-exports the names of the stable interface. Everything
+//! else in this crate may change in any version. ARCHITECTURE.md in the repository describes the modules and
+//! their order.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,4 +1,4 @@
-//! Options of a solve: one struct, which is also a line of text.
+//! Options of a solve: one struct, with a text form of one line.
 //!
 //! Each option is declared once, below. Its field, parsing, printing and merging come from that line, and so
 //! do the command's flag, Python's keyword, the key in C and the rows of the guide. After a change,
@@ -32,7 +32,7 @@ use declare::{Bytes, Choice, Codec, Count, Flag, Real, Text, options, seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// The largest basis of GMRES. A larger number is a typing error.
+/// The largest restart length of GMRES. A larger number is a typing error.
 const MOST_RESTART: usize = 1_000_000;
 /// The largest iteration limit. The history keeps a number for each iteration.
 const MOST_ITERATIONS: usize = 100_000_000;
@@ -53,7 +53,7 @@ options! {
     /// let options: Options = text.parse()?;
     /// assert_eq!(options.restart, Some(50));
     /// assert_eq!(options.to_string().parse::<Options>()?, options);
-    /// // Options that one does not set come from the other.
+    /// // Options that `options` does not set come from `file`.
     /// let file: Options = "rtol=1e-4 max_iters=500".parse()?;
     /// let both = options.or(&file);
     /// assert_eq!((both.rtol, both.max_iters), (Some(1e-8), Some(500)));
@@ -157,7 +157,8 @@ options! {
          is refused.";
 }
 
-/// The option of this name, in upper or lower case, with `-` or `_`. Names of earlier versions work, too.
+/// Returns the option of this name, in upper or lower case, with `-` or `_`. Names of earlier versions work,
+/// too.
 ///
 /// ```
 /// use krylith_core::options::info;
@@ -171,13 +172,13 @@ pub fn info(name: &str) -> Option<&'static OptionInfo> {
     TABLE.iter().find(called)
 }
 
-/// The present name of an option.
+/// Returns the current name of an option.
 fn canonical(name: &str) -> Option<&'static str> {
     info(name).map(|option| option.name)
 }
 
 impl Options {
-    /// Options of which none is given.
+    /// Creates options of which none is set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -248,16 +249,16 @@ impl Options {
         })
     }
 
-    /// Combines options that were given together. None is dropped, so [`settled`](Self::settled) finds those
-    /// that contradict each other.
+    /// Combines options that were given together. No option is dropped, so [`settled`](Self::settled) finds
+    /// options that contradict each other.
     pub fn and(&self, other: &Options) -> Options {
         self.merged(other, |_| true)
     }
 
-    /// Reads one option from its name and the text of its value, as of a flag or a keyword.
+    /// Parses one option from its name and the text of its value, such as a flag or a keyword argument.
     ///
     /// # Errors
-    /// An unknown name; a value that the option does not take.
+    /// An unknown name; a value that the option does not accept.
     ///
     /// ```
     /// assert_eq!(krylith::Options::one("restart", "7")?.restart, Some(7));
@@ -269,12 +270,12 @@ impl Options {
         Ok(options)
     }
 
-    /// True if the option of this name has a value here.
+    /// Returns true if the option of this name is set.
     pub fn has(&self, name: &str) -> bool {
         self.given().iter().any(|given| given.0 == name)
     }
 
-    /// Checks the options and sets the method: the named one, else the method whose options are given.
+    /// Checks the options and sets the method: the named method, else the method whose options are given.
     ///
     /// # Errors
     /// [`Error::Option`] for an option of another method, or for a value out of range.
@@ -331,17 +332,18 @@ impl Options {
         self.precond_or_auto().subdomains(order)
     }
 
-    /// Returns how many planes of a grid a tile of the preconditioner has, if ranks must have whole planes.
+    /// Returns the number of planes in a tile of the preconditioner, if each rank must have a multiple of
+    /// that number of whole planes of the grid.
     pub fn planes(&self) -> Option<usize> {
         self.precond_or_auto().planes()
     }
 
-    /// The preconditioner, or `auto`.
+    /// Returns the preconditioner, or `auto` if none is set.
     pub(crate) fn precond_or_auto(&self) -> &PrecondSpec {
         self.precond.as_ref().unwrap_or(&PrecondSpec::Auto)
     }
 
-    /// One `key=value` of the text form. Options of a method may follow its name.
+    /// Sets one `key=value` of the text form. Options of a method may follow its name.
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let Some(name) = canonical(key) else {
             let known = TABLE.iter().map(|option| option.name).collect::<Vec<_>>();
@@ -372,7 +374,7 @@ impl Options {
         Ok(())
     }
 
-    /// Remembers that an option was called by an old name.
+    /// Records that an option was given by an old name.
     fn note_old(&mut self, written: &str, name: &'static str) {
         let old = info(name).and_then(|option| option.old_names.iter().find(|old| same(old, written)));
         if let Some(old) = old.filter(|old| !self.renamed.iter().any(|noted| noted.0 == **old)) {
@@ -381,7 +383,7 @@ impl Options {
     }
 }
 
-/// Returns true if options of one method are options of the other.
+/// Returns true if options of the method `owner` are also options of `method`.
 fn fits(owner: MethodName, method: MethodName) -> bool {
     owner == method || (owner.is_gmres() && method.is_gmres())
 }
@@ -389,7 +391,7 @@ fn fits(owner: MethodName, method: MethodName) -> bool {
 impl FromStr for Options {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        // A word begins an option where `=` comes before any `:`; other words, such as `then`, belong to the
+        // A word begins an option if it has a `=` before any `:`. Other words, such as `then`, belong to the
         // value before.
         let begins = |word: &str| word.split_once('=').is_some_and(|(key, _)| !key.contains(':'));
         let is_open = |value: &str| value.matches('(').count() > value.matches(')').count();

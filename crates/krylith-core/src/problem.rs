@@ -45,8 +45,8 @@ pub struct Problem<'a> {
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
     pub(crate) fields: Arc<Fields>,
-    /// For each term, the order in which new values are given; a missing term, or `None`, has the storage
-    /// order.
+    /// For each term, the order in which new values are given. `None`, or no element for a term, means the
+    /// storage order.
     pub(crate) given: Vec<Option<Arc<Given>>>,
 }
 
@@ -62,22 +62,22 @@ pub(crate) enum Given {
 /// of it.
 #[derive(Clone, Copy)]
 pub(crate) struct LocalProblem<'a> {
-    /// Own rows.
+    /// The own rows of the terms.
     pub terms: &'a Terms<'a>,
     /// The communicator of the ranks that share the system.
     pub comm: &'a dyn Communicator,
-    /// Global number of each own block row; `None` if they are the whole system.
+    /// Global number of each own block row; `None` if this rank has the whole system.
     pub numbers: Option<RowNumbers<'a>>,
     /// Number of unknowns of the whole system.
     pub unknowns: usize,
-    /// Coordinates of nodes: of own rows, or of the whole system.
+    /// Coordinates of the nodes of own rows, or of the whole system.
     pub coordinates: Option<&'a [[f64; 3]]>,
     /// Numbers of nodes in x, y and z of the whole system, if it is a structured grid numbered with x
     /// fastest.
     pub grid: Option<[usize; 3]>,
-    /// Own rows of the null vectors.
+    /// The own rows of the null vectors.
     pub null: &'a [Vec<f64>],
-    /// Own rows of the near-null vectors.
+    /// The own rows of the near-null vectors.
     pub near: &'a [Vec<f64>],
     /// Subdomains of own rows, if they were cut from the whole system.
     pub subdomains: Option<&'a LocalSubdomains>,
@@ -137,9 +137,9 @@ impl<'a> Problem<'a> {
     }
 
     /// Creates a problem from a scalar matrix in which the unknowns of each node are contiguous, grouped into
-    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block); it is 1
-    /// for a matrix that is only on a GPU. New values of a [`Solver`](crate::Solver) are then given in the
-    /// order of the scalar matrix.
+    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block). For a
+    /// matrix that is only on a GPU it is then 1. New values of a [`Solver`](crate::Solver) are then given in
+    /// the order of the scalar matrix.
     ///
     /// # Errors
     /// A matrix that is not square, or whose order is not a multiple of the block size.
@@ -167,9 +167,9 @@ impl<'a> Problem<'a> {
         Ok(Problem { given: vec![Some(Arc::new(given))], ..Problem::bsr(&blocks)?.into_owned() })
     }
 
-    /// Returns the positions of new values, in the order of the matrix as given, among the stored values of a
-    /// term. It exists for scalar matrices in blocks, and for rows supplied by ranks; `None` if both orders
-    /// are the same.
+    /// Returns the position of each new value among the stored values of a term. New values are in the order
+    /// of the matrix that the caller gave. Returns `None` if both orders are the same. They can differ for
+    /// scalar matrices in blocks, and for rows that ranks supplied.
     ///
     /// # Errors
     /// An internal error of Krylith.
@@ -187,8 +187,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Copies values of a term into `to`, from the order as given to the storage order; returns false if both
-    /// orders are the same.
+    /// Copies values of a term from the caller's order into `to`, in storage order. Returns false, without
+    /// copying, if both orders are the same.
     pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
         let (Some(grouping), Some((_, stored))) = (self.grouping(term)?, self.terms.terms.get(term)) else {
             return Ok(false);
@@ -249,8 +249,8 @@ impl<'a> Problem<'a> {
 
     /// Creates a distributed problem from the rows that each rank of a parallel program holds. Collective.
     ///
-    /// Vectors of the solver then contain this rank's rows in the order given. The ranks are those of `comm`,
-    /// such as `krylith::comm::Mpi` in an MPI program.
+    /// Vectors of the solver then contain this rank's rows, in the order in which the caller gave them. The
+    /// ranks are those of `comm`, such as `krylith::comm::Mpi` in an MPI program.
     ///
     /// # Errors
     /// As [`distribute`].
@@ -264,8 +264,8 @@ impl<'a> Problem<'a> {
     /// blocks; without `block`, the block size is detected from the pattern. Collective.
     ///
     /// # Errors
-    /// The same on every rank: the total number of rows differs from the number of columns, or some rank's
-    /// number of rows is not a multiple of the block size; as [`distribute`].
+    /// The total number of rows differs from the number of columns; the number of rows of some rank is not a
+    /// multiple of the block size; as [`distribute`]. Every rank gets the same error.
     ///
     /// ```
     /// use krylith::{Problem, Solver, comm::Solo, matrix::Csr};
@@ -349,7 +349,7 @@ impl<'a> Problem<'a> {
         )))
     }
 
-    /// Adds the coordinates of nodes: one point per node of the whole system, or of this rank's rows.
+    /// Adds the coordinates of nodes, one point per node of the whole system or of this rank's rows.
     /// Subdomains are then boxes in space.
     ///
     /// # Errors
@@ -391,9 +391,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Adds null vectors of the operator, for a singular consistent system: the solution gets no component
-    /// along them beyond that of the initial guess. Each is as long as x. They are not checked here;
-    /// [`check_null_vector`](Self::check_null_vector) does that.
+    /// Adds null vectors of the operator, for a singular consistent system. Along these vectors the solution
+    /// keeps the components of the initial guess. Each vector is as long as x. This function does not check
+    /// that they are null vectors; [`check_null_vector`](Self::check_null_vector) does.
     ///
     /// # Errors
     /// A vector of another length.
@@ -409,7 +409,7 @@ impl<'a> Problem<'a> {
 
     /// Adds near-null vectors of the operator, such as the [rigid modes](Self::rigid_modes) of an elastic
     /// body. Algebraic multigrid (`amg`, `coarse`) then has one unknown per near-null vector at every coarse
-    /// node. Each vector is as long as x; there may be one to eight.
+    /// node. One to eight vectors are possible, each as long as x.
     ///
     /// # Errors
     /// A vector that has another length, is zero, or has an entry that is not finite; too many vectors.

@@ -1,4 +1,4 @@
-//! The host: processor, caches, memory.
+//! Properties of the host: processor, caches and memory.
 //!
 //! ```
 //! use krylith_core::solver::host;
@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Time for which a reading of free memory stays valid: longer than a small solve, which would otherwise
-/// spend half its time on it.
+/// Time for which a reading of free memory stays valid. A small solve is shorter, and would otherwise spend
+/// half its time on readings.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// The process in which threads were started; 0 before that.
+/// Number of the process in which threads were started; 0 before that.
 static HOME: AtomicU32 = AtomicU32::new(0);
 
 /// Returns true if the parent of this process started threads before it forked. A solver inherited from it
@@ -28,8 +28,8 @@ pub fn is_forked() -> bool {
 }
 
 /// Records that this process starts threads. Returns an error if it was forked from a process that had
-/// started threads, of which it has none. Interfaces to languages that fork call this before anything that
-/// uses threads.
+/// started threads, because a forked process does not have these threads. Interfaces for languages that fork
+/// call this function before any that uses threads.
 ///
 /// # Errors
 /// A process that was forked from one that had used Krylith.

@@ -1,16 +1,17 @@
-//! Complete solves: the entry points of the command line and of Rust programs.
+//! Complete solves: the entry points for the command line and for Rust programs.
 //!
 //! A [`Solver`] settles the options, picks a device, and distributes block rows to its GPUs, each driven by
 //! its own thread. It then lists the attempts to make (`fallbacks`), and each solve makes as many of them as
 //! it needs (`attempt`).
 //!
-//! [`solve`] is for a single solve, [`Solver`] for many; [`Solution`] describes the result of a solve. Before
-//! a solve, [`Diagnosis`] reports defects of a system, [`Plan`] the attempts that would be made, and
-//! [`Memory`] the bytes that they need. [`solve_functions`] solves with operators given as functions.
+//! [`solve`] is for a single solve, and [`Solver`] for many. [`Solution`] describes the result of a solve.
+//! Before a solve, [`Diagnosis`] reports defects of a system, [`Plan`] lists the attempts that would be made,
+//! and [`Memory`] estimates the bytes that they need. [`solve_functions`] solves with operators given as
+//! functions.
 //!
-//! A user waits for the set-up too. So no step before the first iteration passes over a matrix with one
-//! thread, if many threads or the GPU can do it. Direct factors, METIS and the matching are exceptions.
-//! [`SetupParts`] says where the seconds went.
+//! Users wait for the set-up, too. So every step before the first iteration that passes over a matrix runs on
+//! many threads or on the GPU. Direct factors, METIS and the matching are exceptions. [`SetupParts`] lists
+//! the seconds of each part.
 
 #[cfg(feature = "cuda")]
 mod ahead;
@@ -111,7 +112,7 @@ pub trait SolverSpace:
     + Sized
     + 'static
 {
-    /// Measures the read bandwidth in bytes per second; `None` where that is not possible.
+    /// Measures the read bandwidth in bytes per second; `None` if that is not possible.
     fn read_bandwidth(&self) -> Option<f64> {
         None
     }
@@ -158,7 +159,7 @@ pub trait SolverSpace:
     }
 }
 
-/// Solves A x = b with automatic choice of device, method and preconditioner, which the solution names.
+/// Solves A x = b with automatic choice of device, method and preconditioner. The solution names the choices.
 ///
 /// For many right-hand sides, or many matrices with the same pattern, create a [`Solver`].
 ///
@@ -188,8 +189,8 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 /// nor compile, as long as matrices are stored in f64 and one attempt is enough.
 ///
 /// A solver is a handle to worker threads, one per device, which own the device memory and live as long as
-/// the solver. It can therefore be sent to another thread. Solvers that each use several GPUs, and share some
-/// of them, take turns.
+/// the solver. So a solver can be sent to another thread. Solvers of several GPUs each that have some GPUs in
+/// common take turns.
 ///
 /// # Examples
 /// ```
@@ -207,24 +208,24 @@ pub fn solve<'a>(a: impl TryInto<Problem<'a>, Error: Into<Error>>, b: &[f64]) ->
 /// ```
 pub struct Solver<'a> {
     problem: Problem<'a>,
-    /// The problem with its stored zeros, if they were dropped.
+    /// The problem with its stored zeros, if the solver dropped them.
     dropped: Option<Dropped<'a>>,
     workers: WorkerGroup,
     options: Arc<Options>,
     /// Event of an update, to be reported by the next solve.
     pending: Option<Event>,
-    /// Row norms of the current values, once computed.
+    /// Row norms of the current values, once they are computed.
     rows: Option<Rows>,
     /// True if values changed since the set-up.
     is_renewed: bool,
-    /// True if its rows are already scaled to norm 1.
+    /// True if the rows of the problem are already scaled to norm 1.
     is_scaled: bool,
     stop: Stop,
     time_limit: Option<Duration>,
     cancel: Cancel,
     refresh: Refresh,
     solution: Solution,
-    /// Set-up times of the caller's thread.
+    /// Set-up times that the caller's thread measured.
     setup: SetupParts,
     /// Buffer for new values of terms in blocks if they are given in scalar order; allocated by the first
     /// update.
@@ -277,7 +278,7 @@ impl<'a> Solver<'a> {
         let _entered = limits.enter();
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
-        let _ = profile::take(); // discard times of a failed set-up
+        let _ = profile::take(); // discard the times of a failed set-up
         let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
         let (problem, dropped) = workers.first(|| zeros::without(problem, &options))?;
         let trial = device::trial(&problem, &options);
@@ -324,7 +325,7 @@ impl<'a> Solver<'a> {
         Ok(&self.solution)
     }
 
-    /// Solves, and reports progress to an observer, but for the last iteration.
+    /// Solves, and reports progress to an observer, except for the last iteration.
     fn run(&mut self, b: Numbers, mut x: NumbersMut, observer: &mut (dyn Observer + Send)) -> Result<()> {
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
@@ -334,7 +335,7 @@ impl<'a> Solver<'a> {
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
         let done =
             on_parts(&mut self.workers, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
-                // The first thread calls the observer and tells the others of an interrupt.
+                // The first thread calls the observer and notifies the others of an interrupt.
                 let mut first = if number == 0 { lock(&watcher).take() } else { None };
                 let observer: &mut dyn Observer = match &mut first {
                     Some(observer) => *observer,
@@ -375,7 +376,7 @@ impl<'a> Solver<'a> {
         Ok(())
     }
 
-    /// Records a failure that leaves ranks out of step.
+    /// Records a failure that leaves ranks at different steps.
     fn after(&mut self, done: Result<()>) -> Result<()> {
         if let Err(e) = &done
             && self.workers.lost
@@ -394,8 +395,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns true once a failure has left ranks out of step, so that this solver cannot be used any more.
-    /// If the caller supplied the communicator, other ranks may still be waiting: notify them with
+    /// Returns true after a failure that left ranks at different steps, so that this solver cannot be used
+    /// any more. If the caller supplied the communicator, other ranks may still be waiting: notify them with
     /// [`Communicator::fail`](crate::comm::Communicator::fail).
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
@@ -427,9 +428,9 @@ impl<'a> Solver<'a> {
     }
 
     /// Sets a callback that the caller's thread runs every 50 ms while it waits for a solve or an update,
-    /// which run on the solver's own threads. A program that must handle events, such as an interpreter its
-    /// signals, then needs no extra thread. The callback may [cancel](Self::cancel_token) the solve. `None`
-    /// removes it, and so does a panic in it.
+    /// which run on the solver's own threads. A program that must handle events, such as an interpreter that
+    /// handles signals, then needs no extra thread. The callback may [cancel](Self::cancel_token) the solve.
+    /// `None` removes the callback, and so does a panic in it.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::Csr};
@@ -450,8 +451,9 @@ impl<'a> Solver<'a> {
         self.cancel.clone()
     }
 
-    /// Computes ‖r_c‖/‖b‖ of r = b − A x for each component c, over all nodes, stages and ranks. It runs on
-    /// the host, with the values as given. Collective where the problem is distributed.
+    /// Computes ‖r_c‖/‖b‖ for each component c of r = b − A x, over all nodes, stages and ranks. The
+    /// computation runs on the host, with the values that the caller gave. Collective where the problem is
+    /// distributed.
     ///
     /// # Errors
     /// A rank that is gone or failed.
@@ -464,13 +466,12 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Runs `work` on one of the solver's threads, with its loops on all of them.
+    /// Runs `work` on one of the solver's threads. Parallel loops in `work` use all of them.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.workers.first(work)
     }
 
-    /// Measures the total read bandwidth of the devices in bytes per second; `None` where that is not
-    /// possible.
+    /// Measures the total read bandwidth of the devices in bytes per second; `None` if that is not possible.
     pub fn read_bandwidth(&mut self) -> Option<f64> {
         let sum = Mutex::new(Some(0.0));
         let done = self.workers.command(&|_, worker| {
@@ -484,7 +485,8 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Puts the problem on the devices of a solver's threads, and returns the initial [`Solution`]. Collective.
+/// Uploads the problem to the devices of a solver's threads, and returns the initial [`Solution`].
+/// Collective.
 fn engines(problem: &Problem, options: &Arc<Options>, workers: &mut WorkerGroup) -> Result<Solution> {
     let choice = device::choose(problem, options)?;
     let open = matches!(options.device, None | Some(DeviceSpec::Auto)) && problem.comm.size() == 1;

@@ -1,10 +1,10 @@
-//! The fallbacks of `auto`: a list of attempts within one solve, each stronger than the previous one.
+//! The fallbacks of `auto`: a list of attempts within one solve, which become stronger and more expensive.
 //!
 //! An attempt fails when its preconditioner cannot be built, when its method breaks down or stagnates, or
 //! when it is too slow to reach the tolerance ([`Pace`](super::watch::Pace)). The next attempt then starts
 //! from the best x so far, if that is better than the initial guess. The residuals of all attempts form one
-//! curve, and each change is an event. Settings that the user named never change: attempts differ only in
-//! those left to `auto`. [`rules`] is the table of attempts.
+//! curve, and an event reports each change. Settings that the user named never change. Attempts differ only
+//! in the settings that are left to `auto`. [`rules`] is the table of attempts.
 
 mod direct;
 mod memory;
@@ -30,16 +30,18 @@ use crate::text::plural;
 use crate::{Error, Result};
 use rules::{METHODS, RULES, System};
 
-/// Tried in place of subdomains if [`tiles_fit`].
+/// The preconditioner that replaces subdomains if [`tiles_fit`].
 const TILES: &str = "block-jacobi";
 
-/// Rows and columns are scaled if their largest entries differ by more than this factor.
+/// Rows and columns are scaled if the largest entries of rows, or of columns, differ by more than this
+/// factor.
 const UNEVEN: f64 = 1e6;
 
-/// Number of weak diagonal entries up to which rows are not permuted.
+/// Largest number of weak diagonal entries at which rows are not matched with columns.
 pub(crate) const FEW_WEAK: usize = 0;
 
-/// Returns true if rows can be matched: for a single matrix that each rank can hold as a whole.
+/// Returns true if rows can be matched with columns. That needs a single matrix which each rank can hold as a
+/// whole.
 pub(crate) fn can_match(local: &LocalProblem) -> bool {
     let fits = local.numbers.is_none() || local.unknowns <= gathered::MOST;
     fits && (local.terms.terms.len(), local.terms.stages()) == (1, 1)
@@ -58,12 +60,12 @@ pub(crate) struct Seen {
     pub longest_row: usize,
     /// Number of scalar rows with a weak diagonal entry.
     pub weak: usize,
-    /// Estimated seconds of attempts.
+    /// Estimated seconds of the parts of attempts.
     pub costs: Costs,
 }
 
 impl Seen {
-    /// Collects the properties, some of them from the diagnosis of the entries.
+    /// Collects the properties. Some of them come from the diagnosis of the entries.
     pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis, costs: Costs) -> Self {
         let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
         Self { symmetric, tiles, spread, longest_row, weak: diagnosis.weak_diagonal, costs }
@@ -88,8 +90,8 @@ impl System {
     }
 }
 
-/// Returns the event to report once an attempt has matched rows with columns, and the event to report at once
-/// if no attempt can.
+/// Returns two optional events. The first one is reported once an attempt has matched rows with columns. The
+/// second one is reported at once, if no attempt can match them.
 ///
 /// # Errors
 /// `matching=on` for a system that cannot be matched.
@@ -125,7 +127,7 @@ pub(crate) fn matching_choice(
     }
 }
 
-/// Returns the reason for an unusual first attempt. `open`: no method was named.
+/// Returns the event that explains an unusual first attempt. `open` is true if the user named no method.
 pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
     let why = match (&first.precond, &first.method) {
         (precond, _) if precond.to_string() == rules::DIRECT => {
@@ -152,25 +154,26 @@ pub(crate) fn first_choice(first: &Attempt, open: bool) -> Option<Event> {
 /// A later attempt whose set-up is amortised by repeated solves of the same values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stronger {
-    /// Its index in the list of attempts.
+    /// The index of this attempt in the list of attempts.
     pub next_attempt: usize,
-    /// Its set-up and one solve take the time of this many iterations of the first attempt.
+    /// The time of its set-up and one solve, in iterations of the first attempt.
     iterations: f64,
     /// Upper bound on the time of one further solve, in iterations of the first attempt.
     each: f64,
 }
 
 impl Stronger {
-    /// Returns true if past solves took as many iterations as its set-up and solve would, and on average more
-    /// than one further solve with it would.
+    /// Returns true if two conditions hold. Past solves have taken as many iterations as the set-up and one
+    /// solve of this attempt would. And on average they took more than one further solve with this attempt
+    /// would.
     pub fn is_repaid(&self, [solves, iterations]: [usize; 2]) -> bool {
         let all = iterations as f64;
         solves > 0 && all >= self.iterations && all / solves as f64 >= self.each
     }
 }
 
-/// The attempt whose set-up repeated solves amortise, if `auto` chooses the preconditioner: direct factors or
-/// algebraic multigrid, whichever is cheaper to set up.
+/// Returns the attempt whose set-up repeated solves may amortise, if `auto` chooses the preconditioner. It is
+/// direct factors or algebraic multigrid, whichever is cheaper to set up.
 pub(crate) fn stronger(local: &LocalProblem, seen: Seen, fallbacks: &[Attempt]) -> Option<Stronger> {
     let (system, first) = (System::new(local, seen), fallbacks.first()?);
     let known = fallbacks.iter().enumerate().skip(1).filter(|(_, a)| a.precond != first.precond);
@@ -181,7 +184,7 @@ pub(crate) fn stronger(local: &LocalProblem, seen: Seen, fallbacks: &[Attempt]) 
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
 }
 
-/// Limit on the iterations of all attempts that precede direct factors.
+/// Returns the limit on the iterations of all attempts that precede direct factors.
 pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> usize {
     System::new(local, seen).before_direct()
 }
@@ -191,18 +194,18 @@ pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> usize {
 pub(crate) struct Attempt {
     /// Preconditioner.
     pub precond: PrecondSpec,
-    /// Method; its basis is no longer than it could ever use.
+    /// Method. Its basis is no longer than the system has unknowns.
     pub method: MethodSpec,
-    /// Rows and columns are scaled for the preconditioner.
+    /// True if rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
-    /// Rows are matched with columns for the preconditioner, and both are scaled by the matching.
+    /// True if rows are matched with columns for the preconditioner, and both are scaled by the matching.
     pub matching: bool,
     /// Iteration budget before the next attempt, if there is one.
     pub budget: Budget,
 }
 
 impl Attempt {
-    /// `ildu:cut=whole with gmres(100)`.
+    /// Returns the name, such as `ildu:cut=whole with gmres(100)`.
     pub fn name(&self) -> String {
         format!("{} with {}", self.precond, self.method.short())
     }
@@ -213,14 +216,15 @@ impl Attempt {
         key(self) == key(other) && self.precond == other.precond
     }
 
-    /// Estimates the memory that it needs.
+    /// Estimates the memory that the attempt needs.
     pub fn memory(&self, terms: &Terms, options: &Options) -> Memory {
         Memory::of(terms, &self.method, &self.precond, options)
     }
 }
 
-/// Lists the attempts at a problem, at least one. The device holds subdomains of at most `most_rows` block
-/// rows; subdomains of that size replace a single one that does not fit. Every rank gets the same list.
+/// Lists the attempts at a problem, at least one. The device supports subdomains of at most `most_rows` block
+/// rows. If a single subdomain does not fit, subdomains of that size replace it. Every rank gets the same
+/// list.
 pub(crate) fn attempts(
     local: &LocalProblem,
     options: &Options,
@@ -259,8 +263,8 @@ pub(crate) fn attempts(
         let method = if precond.varies() && options.form.is_none() { method.flexible() } else { method };
         let (equilibrate, matching) = scales(local, options, seen, &precond, &method);
         let attempt = Attempt { precond, method, equilibrate, matching, budget };
-        // Skip an attempt that an earlier one repeats with the same budget; drop the previous one if it only
-        // has a smaller budget.
+        // Skip an attempt that repeats an earlier one with the same budget. Drop the previous attempt if it
+        // differs only by a smaller budget.
         let alike = |a: &Attempt| room.are_alike(a, &attempt);
         if attempts.last().is_some_and(|last| alike(last) && last.budget != Budget::USUAL) {
             attempts.pop();
@@ -272,7 +276,8 @@ pub(crate) fn attempts(
     attempts
 }
 
-/// Returns whether an attempt's preconditioner is built for the equilibrated system, and for the matched one.
+/// Returns two flags: true if the preconditioner is built for the equilibrated system, and true if it is
+/// built for the matched system.
 fn scales(
     local: &LocalProblem,
     options: &Options,
@@ -288,7 +293,7 @@ fn scales(
             MatchingChoice::Auto => open && seen.weak > FEW_WEAK,
             MatchingChoice::Off => false,
         };
-    // CG and its tiles need symmetry, which a matching breaks.
+    // CG needs a symmetric preconditioner, and a matching makes it unsymmetric.
     let matching = matching && !method.is_cg();
     let uneven = open && options.equilibrate.is_none() && seen.spread > UNEVEN;
     let equilibrate = options.equilibrate.unwrap_or(false);
@@ -298,7 +303,7 @@ fn scales(
             let matching = matching && choice == MatchingChoice::On;
             (equilibrate && !matching, matching)
         }
-        // Direct factors pivot, and Schwarz is tried for the natural order.
+        // Direct factors pivot, and Schwarz is tried because of the natural order of its rows.
         PrecondSpec::Lu(_) | PrecondSpec::Ras(_) if open => (equilibrate || uneven, false),
         _ => ((equilibrate || uneven) && !matching, matching),
     }
@@ -328,8 +333,8 @@ impl Limits<'_> {
     }
 
     /// Adapts a preconditioner to the device. If the whole system does not fit in one subdomain, the largest
-    /// subdomains that fit replace it. If CG has a grid, tiles replace subdomains: they need as many
-    /// iterations, each in half the time (measured, H200).
+    /// subdomains that fit replace it. For CG on a grid, tiles replace subdomains: they need as many
+    /// iterations, each in half the time (measured on an H200).
     fn fitted(&self, precond: PrecondSpec, method: MethodName) -> PrecondSpec {
         match precond {
             PrecondSpec::Ildu(ildu) if ildu.cut == SubdomainCut::Whole && self.nodes() > self.most_rows => {
@@ -342,8 +347,8 @@ impl Limits<'_> {
         }
     }
 
-    /// Returns true if both attempts are equivalent: how subdomains are cut does not matter if one holds the
-    /// whole system.
+    /// Returns true if both attempts are equivalent. The method of cutting subdomains does not matter if one
+    /// subdomain has the whole system.
     fn are_alike(&self, a: &Attempt, b: &Attempt) -> bool {
         let uncut = |precond: &PrecondSpec| match precond {
             PrecondSpec::Ildu(ildu) if self.is_whole(ildu) => {
@@ -363,7 +368,7 @@ impl Limits<'_> {
 pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<bool> {
     let fits = || {
         let ([nx, ny, nz], n) = (local.grid?, local.unknowns);
-        // The caller's grid may not fit this system.
+        // The grid that the caller gave may not fit this system, so products are checked for overflow.
         let cells = nx.checked_mul(ny)?.checked_mul(nz)?;
         if local.order() != 1 || cells != n || n == 0 {
             return None;
@@ -384,8 +389,8 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
     Ok(!space.any(!fits().unwrap_or(false))?)
 }
 
-/// Lists the attempts that would end as attempt `k` did: itself, and all with CG if it found the matrix
-/// indefinite and other methods remain.
+/// Lists the attempts that would end as attempt `k` did. These are that attempt, and all attempts with CG if
+/// it found the matrix indefinite and attempts with other methods remain.
 pub(crate) fn that_end_so(fallbacks: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
     let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
     let all = indefinite && !fallbacks.iter().all(|a| a.method.is_cg());
@@ -414,7 +419,8 @@ pub(crate) fn deeper(fallbacks: &[Attempt], k: usize) -> Vec<usize> {
 
 /// Appends the history of a later attempt to that of the earlier ones.
 pub(crate) fn join(all: &mut History, next: &History) {
-    // The next attempt starts with the true residual of its initial guess.
+    // The first residual of the next attempt is the true residual of its initial guess, which replaces the
+    // last residual.
     if let (Some(last), Some(first)) = (all.residuals.last_mut(), next.residuals.first()) {
         *last = *first;
     }

@@ -1,7 +1,7 @@
 //! The rules of `auto` in one table: conditions on the system, and the attempts that follow from them, top to
 //! bottom.
 //!
-//! `cargo xtask bench auto` measures them again and compares them with every combination that a user can
+//! `cargo xtask bench auto` measures the attempts and compares them with every combination that a user can
 //! name.
 
 use super::Attempt;
@@ -27,7 +27,7 @@ pub(super) struct System {
     pub weak: bool,
     /// Number of blocks of the longest block row, if it is long; else 0.
     pub longest_row: usize,
-    /// True if one rank holds the whole system.
+    /// True if one rank has the whole system.
     pub alone: bool,
     /// True on a GPU, where direct factors are computed on the host and multigrid levels on the GPU.
     pub on_gpu: bool,
@@ -47,19 +47,19 @@ pub(super) struct Rule {
     pub budget: fn(&System) -> Budget,
 }
 
-/// A direct factorisation cannot be interrupted, so its fill is limited to what takes some seconds. With
-/// 2.5e8 entries, as for a random graph of 22,500 nodes, it takes two minutes.
+/// Direct factors with limited fill. A direct factorisation cannot be interrupted, so this limit keeps it to
+/// some seconds. With 2.5e8 entries, as for a random graph of 22,500 nodes, it takes two minutes.
 pub(super) const DIRECT: &str = "lu:most=40000000";
 
-/// As the last resort, the limit is what takes some minutes.
+/// Direct factors as the last resort, with a limit that keeps the factorisation to some minutes.
 const LAST_DIRECT: &str = "lu:most=500000000";
 
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
-/// and some iterations; otherwise they follow an attempt that takes longer than they would. An iteration of
-/// CG is half the work of one of BiCGSTAB. BiCGSTAB with ILDU(0) of subdomains solves all ten collected
-/// matrices, of which GMRES(30) stagnates on two. It is also used with direct factors, which it applies once
-/// where GMRES applies them twice. In later attempts more fill helps most, and long restarts are the most
-/// robust.
+/// and some iterations. Otherwise they follow an attempt that takes longer than they would. An iteration of
+/// CG is half the work of one of BiCGSTAB. BiCGSTAB with ILDU(0) of subdomains solves all ten matrices of the
+/// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
+/// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
+/// the most robust.
 pub(super) const RULES: [Rule; 26] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Budget::until(NEEDED[0])),
@@ -74,8 +74,8 @@ pub(super) const RULES: [Rule; 26] = [
     rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
-    // In natural order, fill replaces the zero pivots of a saddle point before they are used; if it does not,
-    // the attempt fails at once.
+    // In natural order, fill replaces the zero pivots of a saddle point before elimination divides by them.
+    // Otherwise the attempt fails at once.
     rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
     rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
@@ -117,63 +117,67 @@ fn cycles(_: &System) -> Budget {
     Budget::CYCLES
 }
 
-/// Symmetric systems of at least this many unknowns start with algebraic multigrid: for nodes of one unknown,
-/// and of several. From this size on, its set-up and about 13 iterations take no longer than the iterations
-/// with subdomains (measured, H200, laplace 64³ to 256³ and radiation 32³ to 128³).
+/// Symmetric systems of at least this many unknowns start with algebraic multigrid. The first number is for
+/// nodes of one unknown, the second for nodes of several. From this size on, its set-up and about 13
+/// iterations take no longer than the iterations with subdomains. Measured on an H200 with laplace 64³ to
+/// 256³ and radiation 32³ to 128³.
 const LARGE: [usize; 2] = [1 << 20, 1 << 18];
-/// On a GPU, systems of at most this many unknowns start with Jacobi. Its iterations take 25 to 60 µs; other
-/// preconditioners take 2 to 17 ms to set up and three to five times as long per iteration. Measured on an
+/// On a GPU, systems of at most this many unknowns start with Jacobi. An iteration takes 25 to 60 µs. Other
+/// preconditioners take 2 to 17 ms to set up, and three to five times as long per iteration. Measured on an
 /// H200 for 17 grids of 4,000 to 524,288 unknowns: Jacobi is the fastest preconditioner on all but the
 /// largest grids, and tiles are faster on some.
 const QUICK: usize = 1 << 19;
-/// The budget of that attempt: CG and BiCGSTAB converge more slowly at first than later.
+/// The budget of this attempt with Jacobi. It is large because CG and BiCGSTAB converge more slowly at first
+/// than later.
 pub(super) const AT_ONCE: Budget = Budget::of(150, 800.0);
 /// Systems of fewer unknowns do not use algebraic multigrid.
 const NOT_COARSENED: usize = 1 << 12;
-/// A block row with more blocks than this is a hub of the graph, which would make coarse levels dense.
+/// A block row with more blocks than this is a hub of the graph. Hubs would make coarse levels dense.
 const HUB: usize = 1000;
 
-/// Smaller systems are solved at once by any attempt, so they skip the special first attempts. The second
-/// limit is for systems whose rows would be matched.
+/// Any attempt solves systems with fewer unknowns than this almost at once, so they skip the special first
+/// attempts. The second number is for systems whose rows would be matched.
 const SMALL: [usize; 2] = [1000, 100];
 /// Largest ratio of off-diagonal sum to diagonal entry for a start with Jacobi. CG then needs about 40
-/// iterations to 1e-8, by √κ ln(2/ε)/2 with κ = (1 + 0.9)/(1 − 0.9), and there is hardly any set-up.
+/// iterations to ε = 1e-8, by √κ ln(2/ε)/2 with the condition number κ = (1 + 0.9)/(1 − 0.9). There is hardly
+/// any set-up.
 const DOMINANT: f64 = 0.9;
-/// Largest such ratio of a diffusion matrix, which is weakly diagonally dominant up to rounding. Algebraic
-/// multigrid solves it for any coefficients, in less time than direct factors take: 0.4 to 0.9 of their time
-/// from 4,096 unknowns on. Measured on one core for 17 grids of 3,375 to 160,000 unknowns in two and three
+/// Largest such ratio of a diffusion matrix, which is weakly diagonally dominant up to rounding. For any
+/// coefficients algebraic multigrid is faster than direct factors: it takes 0.4 to 0.9 of their time from
+/// 4,096 unknowns on. Measured on one core for 17 grids of 3,375 to 160,000 unknowns in two and three
 /// dimensions, with contrasts up to 10⁴.
 const DIFFUSION: f64 = 1.0 + 1e-10;
-/// Number of breadth-first levels from which a diffusion graph counts as long. CG with Jacobi needs 1 to 1.25
-/// iterations per level on grids, and algebraic multigrid takes the time of about 200 (the same
+/// Number of breadth-first levels from which a diffusion graph counts as long. On grids CG with Jacobi needs
+/// 1 to 1.25 iterations per level, and algebraic multigrid takes the time of about 200 iterations (the same
 /// measurements).
 const FAR: usize = 190;
-/// Largest number of unknowns for direct factors: as the second attempt regardless of their estimate, and at
-/// all.
+/// Largest numbers of unknowns for direct factors. Up to the first number they may be the second attempt,
+/// whatever their estimated time is. Above the second number they are not tried.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
-/// Iterations that the first attempt is assumed to need; more if rows are matched with columns, to account
-/// for the cost of the matching.
+/// Number of iterations that the first attempt is assumed to need. The second number is for matched rows and
+/// includes the cost of the matching.
 pub(super) const NEEDED: [f64; 2] = [60.0, 300.0];
-/// Set-up and solve with algebraic multigrid take the time of this many iterations of CG, and of BiCGSTAB.
-/// Measured on an H200 and on one core of a CPU: 170 to 400 of CG, 80 to 300 of BiCGSTAB, about 300 with
+/// Time of set-up and solve with algebraic multigrid, in iterations of CG and of BiCGSTAB. Measured on an
+/// H200 and on one core of a CPU: 170 to 400 iterations of CG, 80 to 300 of BiCGSTAB, and about 300 with
 /// stages.
 const COARSE: [f64; 2] = [250.0, 120.0];
 /// Upper bound on the cost of one further solve, as a share of set-up + solve: with direct factors, and with
 /// algebraic multigrid. Measured: a tenth to a fifth on one core, and a third on an H200.
 const AGAIN: [f64; 2] = [0.25, 0.5];
-/// Estimated time of an iteration with incomplete factors over that with Jacobi. Measured: 6.5 and 7 on one
-/// core, laplace 20³ and 60³.
+/// Estimated time of an iteration with incomplete factors, divided by that with Jacobi. Measured on one core:
+/// 6.5 and 7 for laplace 20³ and 60³.
 const JACOBI: f64 = 6.0;
-/// Time of algebraic multigrid in iterations with Jacobi: of set-up and solve, and of one further solve.
+/// Time of algebraic multigrid, in iterations with Jacobi: for set-up and solve, and for one further solve.
 /// Measured: 190 to 500, and 50 to 120, for nine grids of 8,000 to 64,000 unknowns on one core.
 const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
-/// Time of direct factors, in iterations, if it was not estimated; also the budget of an attempt on trial.
+/// Time of direct factors, in iterations, if it was not estimated. It is also the budget of an attempt on
+/// trial.
 const UNKNOWN: f64 = 100.0;
 
 /// The attempts before direct factors share an iteration limit: this multiple of the iterations that fit in
 /// the estimated time of the factors.
 const TIMES_AS_LONG: f64 = 10.0;
-/// The smallest and the largest such limit.
+/// The smallest and the largest value of that limit.
 const ITERATIONS_BEFORE: [usize; 2] = [300, 3000];
 /// Systems with more unknowns than this have no such limit.
 const BEFORE_DIRECT: usize = 1 << 18;
@@ -183,14 +187,14 @@ impl System {
         self.unknowns >= NOT_COARSENED && self.longest_row <= HUB
     }
 
-    /// True for a diffusion on the host, where direct factors would otherwise come first on planar and thin
-    /// meshes.
+    /// Returns true for a diffusion on the host. Without this rule, direct factors would come first on planar
+    /// and thin meshes.
     fn is_diffusion(&self) -> bool {
         self.symmetric && !self.on_gpu && self.is_coarsened() && self.costs.others <= DIFFUSION
     }
 
-    /// True if algebraic multigrid comes first: for large systems, for diffusion on long graphs, and on a GPU
-    /// wherever subdomains would be cut.
+    /// Returns true if algebraic multigrid comes first: for large systems, for diffusion on long graphs, and
+    /// on a GPU if subdomains would be cut.
     fn is_large(&self) -> bool {
         let most = LARGE[usize::from(self.blocks)];
         let far = self.is_diffusion() && !self.tiles && self.costs.levels >= FAR;
@@ -203,9 +207,9 @@ impl System {
         self.on_gpu && few && !self.tiles && !self.has_weak_diagonal && !self.is_direct_first()
     }
 
-    /// True if a symmetric system starts with Jacobi on a CPU before algebraic multigrid. Incomplete
-    /// factorisation takes as long as a hundred iterations with Jacobi. It was not the fastest choice on any
-    /// of 8 grids of 8,000 to 512,000 unknowns with two right-hand sides each (one core).
+    /// Returns true if a symmetric system starts with Jacobi on a CPU, before algebraic multigrid. An
+    /// incomplete factorisation takes as long as a hundred iterations with Jacobi. It was not the fastest
+    /// choice on any of 8 grids of 8,000 to 512,000 unknowns, with two right-hand sides each, on one core.
     fn is_cheap_first(&self) -> bool {
         let known = self.tiles || self.is_large() || self.is_direct_first();
         let apart = self.on_gpu || self.stages || self.has_weak_diagonal || known;
@@ -238,8 +242,8 @@ impl System {
         self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
     }
 
-    /// Returns the cost of this preconditioner in iterations of the first attempt: of set-up and solve, and
-    /// an upper bound on one further solve; `None` if it is not known.
+    /// Returns the cost of this preconditioner in iterations of the first attempt; `None` if it is not known.
+    /// The first number is for set-up and one solve, the second is an upper bound for one further solve.
     pub(super) fn iterations_of(&self, precond: &PrecondSpec, first: &Attempt) -> Option<[f64; 2]> {
         let method = if first.method.is_cg() { Cg } else { Bicgstab };
         let by_jacobi = !self.on_gpu && matches!(first.precond, PrecondSpec::Jacobi { .. });
@@ -258,7 +262,7 @@ impl System {
         all.is_finite().then_some([all, again])
     }
 
-    /// Limit on the iterations of all attempts that precede direct factors.
+    /// Returns the limit on the iterations of all attempts that precede direct factors.
     pub(super) fn before_direct(&self) -> usize {
         if self.unknowns > BEFORE_DIRECT {
             return usize::MAX;
@@ -268,17 +272,17 @@ impl System {
         if all.is_finite() { (all as usize).clamp(least, most) } else { most }
     }
 
-    /// Estimated seconds of an iteration with incomplete factors.
+    /// Returns the estimated seconds of an iteration with incomplete factors.
     fn iteration(&self, method: MethodName) -> f64 {
         if method == Bicgstab { 2.0 * self.costs.iteration } else { self.costs.iteration }
     }
 
-    /// Number of iterations that take as long as direct factors.
+    /// Returns the number of iterations that take as long as direct factors.
     fn direct_iterations(&self, method: MethodName) -> f64 {
         self.costs.direct / self.iteration(method)
     }
 
-    /// Budget of incomplete factors: the estimated time of the next attempt.
+    /// Returns the budget of incomplete factors, which is the estimated time of the next attempt.
     fn until_next(&self, method: MethodName) -> Budget {
         if self.is_direct_second() {
             let known = Some(self.direct_iterations(method)).filter(|i| i.is_finite());

@@ -20,7 +20,7 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     const LARGE: usize = 20_000; // more than fit in one subdomain
     let all = names("", LARGE);
     assert_eq!(all[..2], ["ildu with bicgstab", "amg with bicgstab"]);
-    // Direct factors come after multigrid here, followed again by the attempt that they may be faster than.
+    // Direct factors come after multigrid here. The attempt that they may be faster than follows them again.
     let direct = usize::from(cfg!(feature = "lu"));
     assert_eq!(
         all.iter().position(|name| *name == format!("{DIRECT} with bicgstab")),
@@ -86,7 +86,7 @@ fn symmetric_systems_begin_with_cg() {
         );
         assert_eq!([fallbacks[0].name(), fallbacks[1].name()], first);
     }
-    // CG keeps its directions conjugate although cycles vary.
+    // Flexible CG keeps its directions conjugate although cycles vary.
     let form = |options: &str| {
         let options = options.parse::<Options>().unwrap().settled().unwrap();
         attempts(&problem.part_of_one(), &options, usize::MAX, Seen { symmetric: true, ..Seen::default() })[0]
@@ -153,13 +153,13 @@ fn direct_factors_stand_by_their_cost() {
     let first: Vec<String> = of_diagonal(n, weak).iter().take(2).map(Attempt::name).collect();
     assert_eq!(first, ["ras with fgmres(30)", "ildu with bicgstab"]);
     assert!(of_diagonal(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
-    // Incomplete factors and 60 iterations take 0.13 s, with CG 0.07 s; matched rows cost more.
+    // Incomplete factors and 60 iterations take 0.13 s, or 0.07 s with CG. Matched rows cost more.
     assert_eq!(direct(n, 0.12, plain).0, Some(0));
     assert_eq!(direct(n, 0.08, cg), (Some(1), Budget::until(80.0)));
     assert_eq!(direct(n, 0.06, cg).0, Some(0));
     assert_eq!(direct(n, 0.5, weak).0, Some(0));
     assert_eq!(direct(500, 0.06, cg).0, Some(1), "small systems");
-    // Before coarse levels, and after them.
+    // Direct factors come before algebraic multigrid, and after it.
     assert_eq!(direct(n, 0.2, plain), (Some(1), Budget::until(100.0)));
     assert_eq!(direct(n, 0.3, plain), (Some(2), Budget::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Budget::until(250.0)));
