@@ -294,7 +294,7 @@ impl<'a> Problem<'a> {
     /// Creates a problem from this rank's part of a distributed system. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn part(comm: Arc<dyn Communicator>, part: Part) -> Result<Problem<'static>> {
         let Part { rows, terms, given, .. } = part;
         let given = given.into_iter().map(|term| term.map(|order| Arc::new(Given::Rows(order)))).collect();
@@ -304,7 +304,7 @@ impl<'a> Problem<'a> {
     /// Creates a problem from own rows, with their global numbers and with their halo in `terms`. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn local(
         comm: Arc<dyn Communicator>,
         numbers: impl Into<Cow<'a, [u64]>>,

@@ -100,7 +100,7 @@ const LONG: usize = 256;
 /// Analyses this rank's rows, and its own columns in the rows of all ranks. Collective.
 ///
 /// # Errors
-/// A rank that is gone or failed.
+/// A rank that has ended or failed.
 pub(super) fn analyze(terms: &Terms, comm: &dyn Communicator) -> Result<SystemAnalysis> {
     let (b, s, n) = (terms.block(), terms.stages(), terms.block_rows());
     let parts: Vec<Part> = terms.terms.iter().map(|(c, a)| Part::new(c, a)).collect();

@@ -109,7 +109,7 @@ impl Problem<'_> {
     /// Diagnoses this system in one pass over its entries. Collective where the problem is distributed.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn diagnosis(&self) -> Result<Diagnosis> {
         Diagnosis::of(&self.part_of_one())
     }
@@ -119,7 +119,7 @@ impl Diagnosis {
     /// Diagnoses the rows of all ranks. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub(crate) fn of(local: &LocalProblem) -> Result<Self> {
         Self::of_analysis(local, analyze(local.terms, local.comm)?, Depth::Parts)
     }
@@ -127,7 +127,7 @@ impl Diagnosis {
     /// Builds the diagnosis from the analysis of this rank's rows on a device. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub(super) fn of_analysis(local: &LocalProblem, own: SystemAnalysis, depth: Depth) -> Result<Self> {
         let unknown = |&u: &usize| global(local, u);
         let few = |runs: &[Range<usize>]| -> Vec<u64> {
@@ -200,7 +200,7 @@ impl Diagnosis {
     /// known. The result is the same on every rank. Collective where the problem is distributed.
     ///
     /// # Errors
-    /// A b of another length; a rank that is gone or failed.
+    /// A b of another length; a rank that has ended or failed.
     pub fn floor(&self, problem: &Problem, b: &[f64]) -> Result<Option<Floor>> {
         let n = problem.own_len();
         if b.len() != n {
@@ -240,7 +240,7 @@ impl Indices {
     /// Gathers the own unknowns `own` of all ranks, as global numbers. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub(super) fn of_own(local: &LocalProblem, own: &[usize]) -> Result<Self> {
         let first = own.iter().take(NAMED).map(|&u| global(local, u)).collect();
         Self::gather(local.comm, (own.len(), first))

@@ -127,7 +127,7 @@ pub trait SolverSpace:
     /// Analyses the entries of this rank's rows in one pass. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     fn analyze(&self, terms: &Terms) -> Result<SystemAnalysis> {
         analysis::analyze(terms, self.comm())
     }
@@ -135,7 +135,7 @@ pub trait SolverSpace:
     /// error.
     ///
     /// # Errors
-    /// An entry that overflows; a rank that is gone or failed.
+    /// An entry that overflows; a rank that has ended or failed.
     fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
         Factors::on_host(self, terms)
     }
@@ -456,7 +456,7 @@ impl<'a> Solver<'a> {
     /// distributed.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let original = self.problem.original();
         self.workers.first(|| {

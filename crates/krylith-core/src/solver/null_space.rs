@@ -1,4 +1,5 @@
-//! Null vectors of a system: found and checked on the host, before they are projected out of every solution.
+//! Null vectors of a system. The host finds and checks them, before every solve projects them out of its
+//! solution.
 
 mod constants;
 
@@ -7,19 +8,20 @@ use crate::{Error, Problem, Result};
 pub use constants::Constants;
 pub(super) use constants::Depth;
 
-/// ‖A n‖ over ‖|A| |n|‖ up to which n counts as a null vector.
+/// Largest ‖A n‖ / ‖|A| |n|‖ at which n counts as a null vector.
 const NULL: f64 = 1e-8;
 
 impl Problem<'_> {
-    /// Finds constant null vectors of A: of single fields and stages, or else of all fields of a stage
-    /// together. For a matrix with scalar rows that one process holds as a whole, it also tries the unknowns
-    /// without a diagonal entry, such as pressures, and each disconnected part. Collective.
+    /// Finds constant null vectors of A. A constant is 1 in one field of one stage, or else in all fields of
+    /// a stage, and 0 elsewhere. For a matrix with scalar rows that one process has as a whole, it also tries
+    /// constants of all unknowns without a diagonal entry, such as pressures, and of each disconnected part.
+    /// Collective.
     ///
-    /// They are checked because projecting out a constant that is not a null vector would make the system
-    /// unsolvable.
+    /// The vectors are checked, because projecting out a constant that is not a null vector would make the
+    /// system unsolvable.
     ///
     /// # Errors
-    /// No constant is a null vector; a rank is gone or failed.
+    /// No constant is a null vector; a rank has ended or failed.
     ///
     /// ```
     /// use krylith::{Problem, matrix::Csr};
@@ -42,7 +44,8 @@ impl Problem<'_> {
         if found.is_empty() {
             found = nulls(original, (0..stages).map(|k| ones(&|p| p % stages == k)))?;
         }
-        // Disconnected parts have constants of their own, and fields need not be block components.
+        // Disconnected parts have constants of their own, and fields may differ from the components of
+        // blocks.
         let parts = Constants::find(&self.part_of_one(), Depth::Parts, false)?;
         if parts.named && parts.vectors.len() > found.len() {
             found = parts.vectors;
@@ -59,7 +62,7 @@ impl Problem<'_> {
     /// Returns an error if n is not a null vector of A. Collective.
     ///
     /// # Errors
-    /// n is not a null vector, with the size of A n; a rank is gone or failed.
+    /// n is not a null vector, with the size of A n; a rank has ended or failed.
     pub fn check_null_vector(&self, n: &[f64]) -> Result<()> {
         let share = share(self.original(), n)?;
         if share <= 100.0 * NULL {

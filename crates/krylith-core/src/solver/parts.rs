@@ -1,9 +1,9 @@
 //! Distribution of a problem that this process holds as a whole to several devices.
 //!
-//! GPUs cut their own rows if a run of rows is as good as any partition. That holds for the rows of a grid in
-//! whole layers of boxes, and for all rows if the preconditioner has no subdomains. Each GPU then takes its
-//! run of the raw arrays (`device/cuda/part.rs`). All else is assigned and cut on the threads of the host
-//! (`partition/split.rs`).
+//! GPUs cut their own rows if contiguous runs of rows are as good as any partition. That is so for the rows
+//! of a grid in whole layers of boxes, and for all rows if the preconditioner has no subdomains. Each GPU
+//! then takes its run of the raw arrays (`device/cuda/part.rs`). In all other cases the threads of the host
+//! assign and cut rows (`partition/split.rs`).
 
 use crate::comm::{Communicator, Team};
 use crate::halo::OwnRows;
@@ -28,11 +28,11 @@ use {
 /// The parts of all devices.
 pub(super) struct Parts {
     parts: Vec<One>,
-    /// Owners of rows; `None` for runs that were cut on the devices.
+    /// Owners of rows; `None` if devices cut contiguous runs.
     partition: Option<Partition>,
     /// The rows of each part, if they are contiguous from part to part.
     runs: Option<Vec<Range<u64>>>,
-    /// Vector entries per block row.
+    /// Number of vector entries per block row.
     run: usize,
     /// The reason for this partition.
     pub reason: String,
@@ -55,9 +55,10 @@ struct One {
     near: Vec<Vec<f64>>,
     subdomains: Option<LocalSubdomains>,
     comm: Arc<dyn Communicator>,
-    /// For each term, the index in the whole matrix of each block of this part; computed by the first update.
+    /// For each term and each block of this part, the index of the block in the whole matrix. The first
+    /// update computes these indices.
     sources: Vec<Vec<usize>>,
-    /// The cut of the run on the device.
+    /// The run that the device cut.
     #[cfg(feature = "cuda")]
     cut: Option<RunOnDevice>,
 }
@@ -107,8 +108,8 @@ impl Parts {
         Ok(Self { parts, partition: Some(whole.partition), runs, run, reason: whole.reason })
     }
 
-    /// Cuts contiguous runs of rows on the devices that hold them; `None` if runs do not balance, need too
-    /// many ghosts, or would cut subdomains.
+    /// Cuts contiguous runs of rows on the devices that will own them; `None` if runs are not balanced, need
+    /// too many ghosts, or would cut subdomains.
     #[cfg(feature = "cuda")]
     fn on_devices(problem: &Problem, options: &Options, ordinals: &[usize]) -> Result<Option<Self>> {
         use crate::profile::{self, SetupPart};
@@ -260,7 +261,7 @@ fn own_rows(vectors: &[Vec<f64>], rows: RowNumbers, run: usize) -> Vec<Vec<f64>>
     vectors.iter().map(own).collect()
 }
 
-/// Largest load of a run, relative to the mean, before another partition is used.
+/// Largest load of a run, relative to the mean. If it is exceeded, the host computes another partition.
 #[cfg(feature = "cuda")]
 const UNEVEN: f64 = 1.1;
 
@@ -276,7 +277,7 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     let spec = options.precond_or_auto().subdomains(problem.block() * problem.stages());
     let planes = options.planes().zip(problem.grid).filter(|(_, grid)| grid.iter().product::<usize>() == n);
     let layer = match (planes, spec) {
-        // Whole tiles, as `assign_planes` gives them.
+        // Each device gets whole tiles, as `assign_planes` assigns them.
         (Some((planes, [nx, ny, nz])), _) => {
             Some(nx * ny * if nz.div_ceil(planes) >= count { planes } else { 1 })
         }
@@ -294,7 +295,7 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     let mut cuts = vec![0];
     for device in 1..count {
         let wanted = (total as u128 * device as u128 / count as u128) as usize;
-        // Find the layer whose start is nearest to this share.
+        // Find the layer whose first block is nearest to this device's share.
         let (mut low, mut high) = (0, layers);
         while low < high {
             let middle = (low + high) / 2;
@@ -310,8 +311,8 @@ fn runs(problem: &Problem, options: &Options, count: usize) -> Result<Option<Vec
     Ok(fits.then_some(cuts))
 }
 
-/// Returns, for each block of each part, its index in the whole matrix, by splitting a matrix whose values
-/// are these indices.
+/// Returns the index in the whole matrix of each block of each part. It splits a matrix whose values are
+/// these indices.
 fn sources(a: &Bsr, partition: &Partition) -> Result<Vec<Vec<usize>>> {
     if a.blocks() as u64 >= 1 << f64::MANTISSA_DIGITS {
         return Err(Error::Unsupported(format!(
@@ -358,7 +359,7 @@ mod tests {
         for (number, expected) in expected.iter().enumerate() {
             let local = parts.local(number, &problem);
             assert_eq!(local.terms.terms[0].1, expected.terms.terms[0].1, "{number}");
-            // A vector there and back.
+            // Copy a vector to the parts and back.
             let whole: Vec<f64> = (0..2 * n).map(|v| v as f64).collect();
             let (mut own, mut back) = (vec![0.0; local.terms.rows()], vec![-1.0; 2 * n]);
             parts.take_own(number, Numbers::from(&whole), &mut own).unwrap();

@@ -1,4 +1,4 @@
-//! The device and the attempts that a solve would use, without solving.
+//! The plan of a solve: its device and its attempts, determined without solving.
 
 use super::diagnosis::Diagnosis;
 use super::fallbacks::{self, Memory, Seen};
@@ -27,18 +27,18 @@ use crate::{Error, Result};
 pub struct Plan {
     /// `cpu` or `cuda`.
     pub kind: &'static str,
-    /// The device's name; of several the first.
+    /// The name of the device, or of the first of several.
     pub device: String,
     /// The reason for this device.
     pub reason: String,
-    /// Bytes that a solve may use there, if known.
+    /// Number of bytes that a solve may use on the device, if known.
     pub free: Option<u64>,
-    /// True if the system is symmetric and may be definite: CG then comes first if the preconditioner allows
-    /// it. Not checked, and false, if memory has no room for a second copy of the matrix.
+    /// True if the system is symmetric and may be definite. CG then comes first if the preconditioner allows
+    /// it. False without a check if there is not enough memory for a second copy of the matrix.
     pub symmetric: bool,
-    /// Rows and columns are scaled for the preconditioner.
+    /// True if rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
-    /// Rows are matched with columns for some attempt's preconditioner.
+    /// True if rows are matched with columns for the preconditioner of some attempt.
     pub matching: bool,
     /// The remark about stored zeros, if they are dropped.
     pub dropped: Option<String>,
@@ -69,12 +69,13 @@ pub struct PlannedAttempt {
     pub precond: PrecondSpec,
     /// The method.
     pub method: MethodSpec,
-    /// Memory that it needs, after earlier attempts have freed theirs; an estimate if it has levels of fill.
+    /// Memory that the attempt needs, after earlier attempts have freed theirs. With fill this is an
+    /// estimate.
     pub memory: Memory,
 }
 
 impl Plan {
-    /// Plans what [`Solver::new`](super::Solver::new) would set up, on one rank. It costs up to two
+    /// Returns the plan of [`Solver::new`](super::Solver::new) on one rank. This takes the time of up to two
     /// matrix-vector products on the host.
     ///
     /// # Errors
@@ -125,7 +126,7 @@ impl Plan {
         let diagnosis = own.as_ref().unwrap_or(diagnosis);
         let local = less.part_of_one();
         let open = matches!(options.method, None | Some(MethodName::Auto));
-        // Skip the symmetry check if memory has no room for a second copy of the matrix.
+        // Skip the symmetry test if there is not enough memory for a second copy of the matrix.
         let bare = MethodSpec::of(MethodName::Bicgstab, options, 1);
         let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, options).total();
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);

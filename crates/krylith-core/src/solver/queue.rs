@@ -1,10 +1,10 @@
 //! Locks by which several solvers on the same GPUs of one process take turns.
 //!
-//! The kernels of several GPUs wait for each other. If those of two solvers were interleaved, each GPU could
-//! run a kernel that waits for one queued behind the other solver's: a deadlock. So a solver that works on
-//! several GPUs locks all of them, in the order of their numbers, so that two solvers never wait for each
-//! other. A turn has no time limit of its own: it lasts as long as the other solver's command, whose waits
-//! have limits.
+//! The kernels of a solver on several GPUs wait for each other. If kernels of two solvers were interleaved,
+//! each GPU could run a kernel that waits for one queued behind the other solver's kernel, which is a
+//! deadlock. So a solver that works on several GPUs locks all of them. It locks them in the order of their
+//! numbers, so that two solvers never wait for each other. The wait for a lock has no time limit. It lasts as
+//! long as the other solver's command, whose own waits have limits.
 
 use crate::waiting::list;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn who_shares_a_gpu_takes_turns() {
-        // Numbers that no machine has, in both orders.
+        // No machine has GPUs with these numbers. They are locked in both orders.
         let (first, second) = (of(&[1_000_000, 1_000_001]), of(&[1_000_001, 1_000_000, 1_000_002]));
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {

@@ -1,10 +1,10 @@
-//! Iterative refinement: solves the system as given although the device stores a rounded matrix or
+//! Iterative refinement, which solves the system as given although the device stores a rounded matrix or
 //! preconditioner.
 //!
-//! A matrix rounded to f32 has another solution, so its residual says little about the given system. Each
-//! pass therefore solves A₃₂ d = r for the residual r = b − A x of the given system, computed on the host in
-//! f64, and adds d to x. Passes continue until r is small enough or no longer falls; the x with the smallest
-//! r is returned.
+//! A matrix A₃₂ rounded to f32 has another solution, so its residual says little about the given system. Each
+//! pass therefore computes the residual r = b − A x of the given system on the host in f64, solves A₃₂ d = r
+//! on the device, and adds d to x. Passes continue until r is small enough or no longer falls. The x with the
+//! smallest r is returned.
 
 use super::OriginalSystem;
 use super::solution::copy_history;
@@ -18,13 +18,13 @@ use std::ops::ControlFlow;
 
 /// The parts of one solve.
 pub(super) struct Parts<'a, S: Space> {
-    /// Where it runs.
+    /// The space of the device.
     pub space: &'a S,
     /// The operator on the device.
     pub a: &'a dyn LinearOperator<S>,
     /// P⁻¹.
     pub p: Option<&'a dyn LinearOperator<S>>,
-    /// When to stop.
+    /// The stopping criteria.
     pub stop: Stop,
 }
 
@@ -51,7 +51,7 @@ impl Passes {
 /// Reports the progress of one pass to an observer as part of the whole solve.
 struct Shifted<'a> {
     observer: &'a mut dyn Observer,
-    /// Iterations of the passes before.
+    /// Number of iterations of earlier passes.
     done: usize,
     /// ‖r‖/‖b‖ at which the pass began.
     share: f64,
@@ -72,7 +72,7 @@ impl Observer for Shifted<'_> {
     }
 }
 
-/// Runs one solve from `x`, which is not changed; the solution is left in `on.x`.
+/// Runs one solve from `x`, which does not change. The solution is in `on.x` afterwards.
 pub(super) fn once<'m, S: Transfer>(
     parts: &Parts<S>,
     method: &'m mut dyn Method<S>,
@@ -87,8 +87,8 @@ pub(super) fn once<'m, S: Transfer>(
     method.solve(s, parts.a, parts.p, &on.b, &mut on.x, &parts.stop, observer)
 }
 
-/// Runs passes from `x` until the residual of the given system is small enough or no longer falls. Leaves the
-/// solution in `passes.x` and the history of all passes in `history`; returns the number of passes.
+/// Runs passes from `x` until the residual of the given system is small enough or no longer falls. Afterwards
+/// `passes.x` has the solution, and `history` the history of all passes. Returns the number of passes.
 pub(super) fn refined<S: Transfer>(
     parts: &Parts<S>,
     method: &mut dyn Method<S>,
@@ -118,7 +118,7 @@ pub(super) fn refined<S: Transfer>(
         history.true_relative_residual = beta / norm_b;
         match history.residuals.last_mut() {
             None => history.residuals.push(beta / norm_b),
-            Some(last) => *last = beta / norm_b, // the true residual replaces that of the rounded system
+            Some(last) => *last = beta / norm_b, // replaces the residual of the rounded system
         }
         history.rounding = original.rounding(rhs, &passes.x)? / norm_b;
         if beta < best {
@@ -135,8 +135,8 @@ pub(super) fn refined<S: Transfer>(
         if matches!(last, Outcome::MaxIterations | Outcome::Interrupted) {
             break last;
         }
-        // However the solve of the rounded system ended, another pass follows if it reduced the residual of
-        // the given system. The rounding limit is that of the given system alone.
+        // Another pass follows if the solve of the rounded system reduced the residual of the given system,
+        // whatever its outcome was. The rounding limit is that of the given system alone.
         if beta >= 0.5 * before {
             break match last {
                 _ if best <= LIMIT * rounding * norm_b => Outcome::RoundingLimit,
@@ -145,7 +145,7 @@ pub(super) fn refined<S: Transfer>(
             };
         }
         before = beta;
-        // The first pass may suffice; later ones leave a margin for the rounding of A.
+        // The first pass may suffice. Later passes leave a margin for the rounding of A.
         let share = if count == 0 { 1.0 } else { 0.5 };
         let done = history.iterations;
         let stop = Stop { rtol: 0.0, atol: share * target, max_iters: parts.stop.max_iters - done };

@@ -1,4 +1,4 @@
-//! One solve with its options: who observes it, when it stops, how many columns it has.
+//! One solve with its own observer, stopping criteria and number of right-hand sides.
 
 use super::{Solution, Solver};
 use crate::memory::{Numbers, NumbersMut};
@@ -6,7 +6,7 @@ use crate::space::{Observer, Progress, Stop};
 use crate::{Error, Result};
 use std::ops::ControlFlow;
 
-/// A solve of A x = b that has not run yet; made by [`Solver::request`].
+/// A solve of A x = b that has not run yet. [`Solver::request`] creates it.
 ///
 /// # Examples
 /// ```
@@ -34,8 +34,8 @@ pub struct Request<'s, 'a, 'v> {
 }
 
 impl<'a> Solver<'a> {
-    /// Prepares a solve of A x = b, starting from x. [`Request`] has the options of one solve;
-    /// [`solve`](Self::solve) is a request without any.
+    /// Prepares a solve of A x = b, starting from x. [`Request`] has the options of a single solve.
+    /// [`solve`](Self::solve) is a request without options.
     pub fn request<'s, 'v>(
         &'s mut self,
         b: impl Into<Numbers<'v>>,
@@ -47,13 +47,12 @@ impl<'a> Solver<'a> {
 
 impl<'s, 'v> Request<'s, '_, 'v> {
     /// Reports progress to an observer: every iteration on a CPU, every cycle or batch of iterations on a
-    /// GPU, and the last iteration. The observer may end the solve. After the last iteration its answer is
-    /// ignored.
+    /// GPU, and the last iteration. The observer may end the solve, except after the last iteration.
     pub fn observer(self, observer: &'v mut (dyn Observer + Send)) -> Self {
         Self { observer: Some(observer), ..self }
     }
 
-    /// Takes these tolerances and this iteration limit for this solve only.
+    /// Sets the tolerances and the iteration limit of this solve only.
     pub fn stop(self, stop: Stop) -> Self {
         Self { stop: Some(stop), ..self }
     }
@@ -79,8 +78,8 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     /// column by column, and X holds the initial guesses. Collective where the problem is distributed.
     ///
     /// # Errors
-    /// Lengths of B and X that are not the same multiple of the number of unknowns; those of
-    /// [`Solver::solve`], after which the earlier columns of X hold their solutions.
+    /// Lengths of B and X that are not the same multiple of the number of unknowns; the errors of
+    /// [`Solver::solve`]. After such an error, the columns of X that were solved before hold their solutions.
     ///
     /// ```
     /// use krylith::{Solver, matrix::Csr};
@@ -113,7 +112,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     }
 }
 
-/// An observer, and the last iteration reported to it.
+/// An observer, and the last iteration that was reported to it.
 struct Reported<'a> {
     observer: &'a mut (dyn Observer + Send),
     last: Option<usize>,
@@ -129,8 +128,8 @@ impl Observer for Reported<'_> {
     }
 }
 
-/// Solves, and reports the last iteration too: methods ask an observer whether to continue, so they do not
-/// call it after the last one.
+/// Solves, and reports the last iteration too. Methods call an observer to ask whether to continue, so they
+/// do not call it after the last iteration.
 fn observed(
     solver: &mut Solver,
     b: Numbers,
@@ -143,7 +142,7 @@ fn observed(
     let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
     if let Some(&relative_residual) = residual.filter(|_| reported.last != Some(iteration)) {
         let last = Progress { iteration, relative_residual, target: solution.target };
-        let _ = reported.observer.progress(last); // nothing is left to end
+        let _ = reported.observer.progress(last); // the solve has ended
     }
     Ok(())
 }

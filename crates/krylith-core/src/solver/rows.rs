@@ -1,11 +1,11 @@
-//! Systems whose rows differ in scale, such as those with penalty rows: ‖b − A x‖/‖b‖ can be small although x
-//! is wrong, because a few rows dominate ‖b‖.
+//! Systems whose rows differ in scale, such as systems with penalty rows. ‖b − A x‖/‖b‖ can be small although
+//! x is wrong, because a few rows dominate ‖b‖.
 //!
-//! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, with D the 1-norms of the
-//! rows: a bound on the row-wise backward error. If it does not, `auto` continues with rows scaled to norm 1
-//! by powers of two, so that the scaled system is exactly equivalent. This is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y
-//! = D^−½ b with x = D^−½ y for a symmetric A. A method named by the user keeps its criterion, and the
-//! solution has a warning.
+//! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, where D is diagonal with the
+//! 1-norms of the rows. This bounds the row-wise backward error. If the condition is not met, `auto`
+//! continues with rows scaled to norm 1. Scale factors are powers of two, so the scaled system is exactly
+//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. If the user
+//! named the method, the solve ends with the usual criterion, and the solution has a warning.
 
 use super::diagnosis::Indices;
 use super::fallbacks;
@@ -28,18 +28,19 @@ use std::time::{Duration, Instant};
 
 /// Rows differ in scale if their largest entries differ by more than this factor.
 const UNEVEN: f64 = 1e6;
-/// Largest number of solves of the scaled system, each with a tolerance tightened by the result of the
-/// previous one.
+/// Largest number of solves of the scaled system. The result of each solve tightens the tolerance of the
+/// next.
 const ROUNDS: usize = 4;
-/// |uᵀAv − vᵀAu| over ‖Av‖‖u‖ up to which the scaled operator counts as symmetric.
+/// Largest |uᵀAv − vᵀAu| / (‖Av‖‖u‖) at which the scaled operator counts as symmetric.
 const ROUNDING: f64 = 1e-12;
-/// Entries of b that are at least this share of the largest one dominate ‖b‖.
+/// Entries of b that are at least this share of its largest entry dominate ‖b‖.
 const CARRY: f64 = 1e-2;
 
 /// Row norms of the current values, and the scaled system.
 #[derive(Default)]
 pub(super) struct Rows {
-    /// 1/‖aᵢ‖₁ of each own unknown; 1 for empty rows. Empty if rows do not differ in scale.
+    /// 1/‖aᵢ‖₁ for the row aᵢ of each own unknown; 1 for empty rows. No numbers if rows do not differ in
+    /// scale.
     inverses: Vec<f64>,
     scaled: Option<Scaled>,
     /// Host buffers for b and x on a GPU.
@@ -54,7 +55,7 @@ struct Scaled {
     right: Option<Vec<f64>>,
 }
 
-/// ‖b − A x‖/‖b‖, and the same with rows scaled to norm 1.
+/// ‖b − A x‖/‖b‖, and the same ratio with rows scaled to norm 1.
 #[derive(Clone, Copy)]
 struct Residuals {
     plain: f64,
@@ -62,7 +63,7 @@ struct Residuals {
 }
 
 impl Residuals {
-    /// Returns the factor by which the worse of both misses its tolerance.
+    /// Returns the larger factor by which one of both exceeds its tolerance.
     fn missed(self, plain: f64, by_rows: f64) -> f64 {
         (self.plain / plain).max(self.by_rows / by_rows)
     }
@@ -84,8 +85,8 @@ impl Observer for Behind<'_> {
 }
 
 impl Solver<'_> {
-    /// Checks the residual with rows scaled to norm 1, if rows differ in scale and the solve has converged;
-    /// `auto` continues if it misses the tolerance. Collective.
+    /// Checks the residual with rows scaled to norm 1, if rows differ in scale and the solve has converged.
+    /// If this residual misses the tolerance, `auto` continues. Collective.
     ///
     /// # Errors
     /// A device or a rank that fails.
@@ -104,7 +105,7 @@ impl Solver<'_> {
         if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
-        // Stays `None` if anything below fails.
+        // `self.rows` stays `None` if anything below fails.
         let mut rows = match self.rows.take() {
             Some(rows) => rows,
             None => self.look_at_rows()?,
@@ -139,7 +140,7 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Solves with scaled rows from `x`; returns true if that gave a better x. Collective.
+    /// Solves with scaled rows from `x`. Returns true if that gave a better x. Collective.
     fn go_on(
         &mut self,
         rows: &mut Rows,
@@ -203,7 +204,8 @@ impl Solver<'_> {
             tolerance *= 0.5 / missed;
         }
         let history = &mut self.solution.history;
-        // At the rounding limit of the scaled system, the tolerance of the given system may still be met.
+        // A solve that ends at the rounding limit of the scaled system may still meet the tolerance of the
+        // given system.
         let met =
             best.plain <= plain_target && (best.by_rows <= rtol || history.outcome == Outcome::RoundingLimit);
         if met {
@@ -221,7 +223,7 @@ impl Solver<'_> {
         Ok(improved)
     }
 
-    /// Computes the row norms of the current values. The diagnosis of the set-up is used until values change,
+    /// Computes the row norms of the current values. Uses the diagnosis of the set-up until values change,
     /// and always for values that are only on a GPU. Collective.
     fn look_at_rows(&mut self) -> Result<Rows> {
         let Self { problem, workers, solution, is_renewed, .. } = self;
@@ -245,7 +247,7 @@ impl Solver<'_> {
         })
     }
 
-    /// Describes the rows that dominate ‖b‖, including the verb. Collective.
+    /// Describes the rows that dominate ‖b‖, as the beginning of a sentence with its verb. Collective.
     fn carriers(&self, b: &[f64]) -> Result<String> {
         let local = self.problem.part_of_one();
         let most = largest(local.comm, b.iter().fold(0.0, |m, v| m.max(v.abs())))?;
@@ -301,7 +303,7 @@ fn both(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0].min(b[0]), a[1].max(b[1])]
 }
 
-/// Returns ‖aᵢ‖₁ in Σ Cₜ ⊗ Aₜ for each own unknown.
+/// Returns ‖aᵢ‖₁ for each own row aᵢ of Σ Cₜ ⊗ Aₜ.
 fn norms(terms: &Terms) -> Vec<f64> {
     let (b, s) = (terms.block(), terms.stages());
     let mut norms = vec![0.0; terms.rows()];
@@ -319,7 +321,7 @@ fn norms(terms: &Terms) -> Vec<f64> {
     norms
 }
 
-/// Returns a power of two near ‖aᵢ‖^−power for each own row; all stages share it.
+/// Returns a power of two near ‖aᵢ‖^−power for each own row aᵢ, the same for all stages.
 fn scales(terms: &Terms, power: f64) -> Vec<f64> {
     let of = |norms: &[f64]| {
         let norm = norms.iter().copied().fold(0.0, f64::max);
@@ -407,7 +409,7 @@ impl Scaled {
 }
 
 impl super::Solution {
-    /// Appends the result of a solve that followed this one.
+    /// Appends the result of a solve that continued this one.
     fn follow(&mut self, inner: &Self) {
         fallbacks::join(&mut self.history, &inner.history);
         (self.method, self.precond) = (inner.method, inner.precond.clone());

@@ -10,7 +10,7 @@ use crate::space::{History, Phases};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The result of a solve. A [`Solver`](crate::Solver) keeps that of its last solve.
+/// The result of a solve. A [`Solver`](crate::Solver) keeps the result of its last solve.
 ///
 /// # Examples
 /// ```
@@ -25,14 +25,14 @@ use std::sync::Arc;
 pub struct Solution {
     /// The solution x of [`krylith::solve`](crate::solve); empty if the caller supplied a vector for x.
     pub x: Vec<f64>,
-    /// Outcome, iterations and residuals, with those of all attempts in one curve.
+    /// Outcome, iterations and residuals. The residuals of all attempts form one curve.
     pub history: History,
     /// The method of the last attempt.
     pub method: MethodSpec,
     /// The preconditioner of the last attempt.
     pub precond: Arc<PrecondInfo>,
-    /// The storage format of the matrix on the first rank; `auto` for blocks and sums of terms, which have
-    /// their own formats.
+    /// The storage format of the matrix on the first rank. It is `auto` for blocks and sums of terms, which
+    /// have their own formats.
     pub format: Format,
     /// True if rows and columns were scaled for the preconditioner.
     pub equilibrated: bool,
@@ -40,7 +40,7 @@ pub struct Solution {
     pub matched: bool,
     /// Number of null vectors projected out.
     pub null_vectors: usize,
-    /// True if A = Aᵀ, tested by two products. Known if CG was an option, or has failed; else `None`.
+    /// True if A = Aᵀ, as tested by two products. `None` unless CG was an option or has failed.
     pub symmetric: Option<bool>,
     /// Findings about the entries, such as empty rows and zero diagonal entries.
     pub diagnosis: Arc<Diagnosis>,
@@ -48,12 +48,12 @@ pub struct Solution {
     pub device: Arc<DeviceUsed>,
     /// The tolerance on ‖r‖/‖b‖; on ‖r‖ if b is zero.
     pub target: f64,
-    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖ with D the 1-norms of the rows, for a converged solve whose rows differ in scale
-    /// by more than 1e6.
+    /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D is diagonal with the 1-norms of the rows. Only for a converged solve
+    /// whose rows differ in scale by more than 1e6.
     pub row_scaled_residual: Option<f64>,
     /// Choices, fallbacks, refinements and restarts, in that order.
     pub events: Vec<Event>,
-    /// Seconds of set-up since the previous solve: device, operator, preconditioners, workspaces.
+    /// Seconds of set-up since the previous solve, for device, operator, preconditioners and workspaces.
     pub setup_seconds: f64,
     /// Seconds of set-up by part, on the first rank.
     pub setup_parts: SetupParts,
@@ -61,9 +61,9 @@ pub struct Solution {
     pub solve_seconds: f64,
     /// Seconds of iterations by phase, if the device records them.
     pub phases: Option<Phases>,
-    /// Bytes that one iteration moves on all ranks, by a model and not measured.
+    /// Bytes that one iteration moves on all ranks, computed by a model and not measured.
     pub bytes_per_iteration: f64,
-    /// Peak bytes that a device of this process has allocated for the solver, if known.
+    /// Largest number of bytes that a device of this process has allocated for the solver, if known.
     pub device_memory: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Solution {
         self.device_memory = other.device_memory;
     }
 
-    /// Returns how the solve ended.
+    /// Returns the outcome of the solve.
     pub fn outcome(&self) -> Outcome {
         self.history.outcome
     }
@@ -106,7 +106,7 @@ impl Solution {
             if begun.is_empty() {
                 begun.extend(next.0.split_once(": ").map(|(first, _)| (0, first)));
             }
-            // An attempt that could not be set up did not begin.
+            // Drop attempts that could not be set up, because they did not begin.
             begun.retain(|attempt| attempt.0 < iteration);
             begun.push((iteration, next.1));
         }
@@ -138,7 +138,7 @@ pub struct DeviceUsed {
     pub kind: &'static str,
     /// The name of each rank's device.
     pub names: Vec<String>,
-    /// Number of CPU threads that solve, or of host threads that drive GPUs.
+    /// Number of CPU threads that solve, or number of host threads that drive GPUs.
     pub threads: usize,
     /// The reason for this device.
     pub reason: String,
@@ -186,15 +186,16 @@ impl Event {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// `auto` made a choice that the options left to it.
+    /// `auto` made a choice that the options did not make.
     Choice,
     /// An attempt failed, and another follows.
     Fallback,
-    /// Iterative refinement with the matrix in f64, because it is stored in lower precision.
+    /// Iterative refinement with residuals in f64, because the matrix or the preconditioner is stored in
+    /// lower precision.
     Refinement,
     /// The method restarted from the recomputed residual.
     Restart,
-    /// The system has no solution within the tolerance; the detail says why.
+    /// The system has no solution within the tolerance. The detail gives the reason.
     Inconsistent,
     /// The solve meets the options as given, but the result may not be what the user intended.
     Warning,
@@ -203,7 +204,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Returns its name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Choice => "choice",
@@ -221,7 +222,7 @@ impl EventKind {
 pub(super) fn copy_history(to: &mut History, from: &History) {
     let room = from.residuals.capacity();
     to.residuals.clear();
-    to.residuals.reserve(room); // keep the capacity for the iteration limit
+    to.residuals.reserve(room); // keep the capacity for the limit
     to.residuals.extend_from_slice(&from.residuals);
     (to.outcome, to.iterations, to.restarts) = (from.outcome, from.iterations, from.restarts);
     (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);

@@ -1,7 +1,7 @@
-//! Symmetry test of an operator by two products, on any device, over ranks, and for any kind of operator.
+//! Symmetry test of an operator by two products, for any kind of operator, device and number of ranks.
 //!
-//! For random u and v, uᵀAv = vᵀAu up to rounding if A = Aᵀ; for any other A they differ with probability
-//! one.
+//! If A = Aᵀ, then uᵀAv = vᵀAu up to rounding. For any other A and random u and v, both numbers differ with
+//! probability one.
 
 use super::SolverSpace;
 use crate::Result;
@@ -11,24 +11,24 @@ use crate::operator::LinearOperator;
 pub(super) use crate::space::random;
 use crate::space::{FLAGS, Precision};
 
-/// Largest |uᵀAv − vᵀAu| over ‖Av‖‖u‖ of an operator that counts as symmetric: sums of many numbers are
-/// rounded differently.
+/// Largest |uᵀAv − vᵀAu| / (‖Av‖‖u‖) at which an operator counts as symmetric. It allows for rounding errors
+/// of long sums.
 const ROUNDING: f64 = 1e-12;
 
 /// Result of the symmetry test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symmetry {
-    /// A = Aᵀ.
+    /// True if A = Aᵀ.
     pub symmetric: bool,
-    /// uᵀAu and vᵀAv have the same sign: A may be definite.
+    /// True if uᵀAu and vᵀAv have the same sign, so that A may be definite.
     pub one_sign: bool,
 }
 
-/// Tests the operator `a`. `numbers` are the global numbers of own block rows of `order` unknowns (`None`:
-/// local ones), so that u and v do not depend on the number of ranks. Collective.
+/// Tests the operator `a`. `numbers` are the global numbers of own block rows of `order` unknowns, so that u
+/// and v do not depend on the number of ranks. With `None`, local numbers serve instead. Collective.
 ///
 /// # Errors
-/// Out of device memory; a rank that is gone or failed.
+/// Out of device memory; a rank that has ended or failed.
 pub(super) fn symmetry<S: SolverSpace>(
     space: &S,
     a: &dyn LinearOperator<S>,
@@ -38,7 +38,7 @@ pub(super) fn symmetry<S: SolverSpace>(
     let room =
         (|| Ok((space.basis(2, Precision::F64)?, space.scalars(4)?, space.vector()?, space.vector()?)))();
     let (mut basis, mut scalars, mut x, mut product) = agree(space.comm(), room)?;
-    // Appending divides a column of the basis by the scalar in slot 3.
+    // Appending a column to the basis divides it by the scalar in slot 3, which is 1 here.
     space.write_scalars(&mut scalars, 0, &[0.0, 0.0, 0.0, 1.0], &[0; FLAGS])?;
     let (mut sums, mut flags) = ([[0.0; 3]; 2], [0; FLAGS]);
     let mut squares = [0.0; 2];
@@ -106,7 +106,7 @@ mod tests {
                 let operator = PointBlock::new(&space, &part.terms, Precision::F32, false)?;
                 symmetry(&space, &operator, Some(RowNumbers::List(&part.rows)), 1)
             });
-            // Stored in f32, differences below f32 precision count as symmetric.
+            // In f32 storage this small difference disappears.
             let symmetric = symmetric || (upper as f32) == -1.0;
             assert_eq!(found.unwrap(), [Symmetry { symmetric, one_sign: true }; 3], "{n} {upper} {diagonal}");
         }

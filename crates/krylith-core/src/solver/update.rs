@@ -1,4 +1,4 @@
-//! New values and new coefficients of a system that is set up.
+//! New values and new coefficients for a solver that is set up.
 
 use super::attempt::{Coefficients, Update};
 use super::{Solver, lost_thread};
@@ -47,8 +47,8 @@ impl FromStr for Refresh {
 }
 
 impl Solver<'_> {
-    /// Replaces the values of the matrix, with the same pattern and in the order of the matrix that the
-    /// problem was created from. [`set_refresh`](Self::set_refresh) decides what happens to the
+    /// Replaces the values of the matrix. The pattern is the same, and values are in the order of the matrix
+    /// from which the problem was created. [`set_refresh`](Self::set_refresh) decides what happens to the
     /// preconditioner. Collective where the problem is distributed.
     ///
     /// # Errors
@@ -64,10 +64,11 @@ impl Solver<'_> {
     }
 
     /// Replaces the values of one term of a sum: in A⊗M + τB⊗L, M is term 0 and L is term 1. Values are in
-    /// the order of the matrix that the term was created from.
+    /// the order of the matrix from which the term was created.
     ///
-    /// Values in the memory of the GPU that solves are copied there, on the GPU. They are copied to the host
-    /// only if something needs them there: several GPUs, refinement of rounded matrices, residuals by field.
+    /// Values in the memory of the GPU that solves are copied on the GPU. They are copied to the host only if
+    /// a later step needs them there: for several GPUs, refinement of rounded matrices, or residuals by
+    /// field.
     ///
     /// # Errors
     /// As [`update_values`](Self::update_values).
@@ -83,8 +84,8 @@ impl Solver<'_> {
     /// [`update_term`](Self::update_term).
     ///
     /// # Errors
-    /// A problem that is not a Kronecker sum; A or B of another order; τ, A or B that are not finite; those
-    /// of [`update_term`](Self::update_term).
+    /// A problem that is not a Kronecker sum; A or B of another order; τ, A or B that are not finite; the
+    /// errors of [`update_term`](Self::update_term).
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
@@ -162,7 +163,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Takes over checked values of up to two terms, and new coefficients.
+    /// Updates the values of up to two terms, which are checked already, and the coefficients.
     fn take(&mut self, new: &[(usize, Numbers)], coefficients: Option<Coefficients>) -> Result<()> {
         let mut blocks = std::mem::take(&mut self.blocks);
         let done = self.take_by(new, &mut blocks, coefficients);

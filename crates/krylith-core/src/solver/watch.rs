@@ -4,7 +4,7 @@ use crate::interrupt::Limits;
 use crate::space::{Observer, Progress, Stop};
 use std::ops::ControlFlow;
 
-/// One solve's limits.
+/// Limits of one solve.
 pub(super) struct Run {
     /// Tolerances and iteration limit.
     pub stop: Stop,
@@ -12,10 +12,10 @@ pub(super) struct Run {
     pub limits: Limits,
 }
 
-/// Decides whether an attempt is too slow. It extrapolates the iterations left to the tolerance from the
-/// overall rate of convergence or the recent one, whichever is faster. For conjugate gradients, whose
-/// residual may rise far before it falls, the rate since the peak also counts. The decision uses residuals
-/// alone, so that every rank and every run decides alike, and independently of the iteration limit.
+/// Decides whether an attempt is too slow. It extrapolates the number of iterations that are left until the
+/// tolerance from the overall or the recent rate of convergence, whichever is faster. For conjugate
+/// gradients, whose residual may rise far before it falls, the rate since the peak counts too. The decision
+/// uses only residuals, and not the iteration limit. So every rank and every run decides alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     budget: Budget,
@@ -27,17 +27,18 @@ pub(super) struct Pace {
     mark: (usize, f64),
     /// Iteration of the next check.
     next: usize,
-    /// Estimated iterations left, if the attempt is too slow.
+    /// Estimated number of iterations left, if the attempt is too slow.
     pub too_slow: Option<f64>,
 }
 
 /// Iteration budget of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Budget {
-    /// Minimum number of iterations; doubled if the residual may rise before it falls, unless `left` is set.
+    /// Minimum number of iterations. It is doubled if the residual may rise before it falls, unless `left` is
+    /// set.
     few: usize,
-    /// The attempt ends if more iterations than this are estimated to be left. `None`: [`PATIENCE`] times the
-    /// iterations so far.
+    /// The attempt ends if more than this number of iterations are estimated to be left. `None` means
+    /// [`PATIENCE`] times the number of iterations so far.
     left: Option<f64>,
 }
 
@@ -51,22 +52,23 @@ impl Budget {
     pub const CYCLES: Self = Self { few: 100, left: None };
 
     /// Creates the budget of an attempt whose successor would solve the system in the time of `left`
-    /// iterations: a third of them, clamped to 10 to 60.
+    /// iterations. The minimum is a third of `left`, but not below 10 or above 60.
     pub fn until(left: f64) -> Self {
         Self::of((left / 3.0).clamp(10.0, 60.0) as usize, left)
     }
 
-    /// Creates a budget of `few` iterations, extended while at most `left` more are estimated.
+    /// Creates a budget of `few` iterations. The attempt may continue while at most `left` further iterations
+    /// are estimated.
     pub const fn of(few: usize, left: f64) -> Self {
         Self { few, left: Some(left) }
     }
 }
 
-/// Smallest target used for extrapolation, near the attainable residual.
+/// Smallest target for the extrapolation, near the attainable residual.
 const SMALLEST: f64 = 1e-15;
 
 impl Pace {
-    /// Creates the check. `rises`: the method's residual may rise while its error falls.
+    /// Creates the check. `rises` is true if the residual of the method may rise while its error falls.
     pub fn new(rises: bool, budget: Budget) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
@@ -108,7 +110,7 @@ impl Pace {
 pub(super) struct Watch<'a> {
     run: &'a Run,
     observer: &'a mut dyn Observer,
-    /// Iterations of the attempts before.
+    /// Number of iterations of earlier attempts.
     done: usize,
     restarts: &'a mut Vec<(usize, &'static str)>,
     /// The reason why the solve was stopped.
@@ -175,10 +177,11 @@ mod tests {
             assert_eq!(given_up(falling(4000.0), every), None);
             assert!(given_up(falling(6000.0), every).is_some_and(|i| (500..700).contains(&i)));
             assert!(given_up(|_| 0.1, every).is_some_and(|i| (500..700).contains(&i)));
-            // A plateau, and then a fall: the recent rate counts.
+            // The residual stays constant, then falls: the recent rate counts.
             let late = |i: usize| if i < 450 { 1.0 } else { 1e-8f64.powf((i - 450) as f64 / 2000.0) };
             assert_eq!(given_up(late, every), None);
-            // Conjugate gradients: a rise to twelve times the first residual, then a steady fall.
+            // With conjugate gradients, the residual rises to twelve times its first value and then falls
+            // steadily.
             let hill = |i: usize| {
                 if i < 150 {
                     1.0 + 11.0 * i as f64 / 150.0
@@ -187,14 +190,14 @@ mod tests {
                 }
             };
             assert_eq!(slow(Pace::new(true, Budget::USUAL), hill, every), None);
-            // The same rise and fall, oscillating by a factor of 9 in the first 700 iterations.
+            // The same curve, oscillating by a factor of 9 in the first 700 iterations.
             let jagged = |i: usize| hill(i) * if i.is_multiple_of(2) && i < 700 { 9.0 } else { 1.0 };
             assert_eq!(slow(Pace::new(true, Budget::USUAL), jagged, every), None);
-            // Up, down a little, and no further.
+            // The residual rises, falls a little, and then stays constant.
             let ledge = |i: usize| if i < 150 { 12.0 } else { 3.0 };
             assert!(slow(Pace::new(true, Budget::USUAL), ledge, every).is_some_and(|i| i < 2500));
             assert!(slow(Pace::new(true, Budget::USUAL), |_| f64::NAN, every).is_some());
-            // NaN: no rate can be computed.
+            // With NaN no rate can be computed.
             assert!(given_up(|_| f64::NAN, every).is_some());
         }
     }

@@ -1,4 +1,5 @@
-//! The worker threads of a solver, one per device with its part of the problem, and commands to all of them.
+//! The worker threads of a solver, and commands to all of them. Each thread drives one device with its part
+//! of the problem.
 
 use super::attempt::Engine;
 use super::device::{self, Choice};
@@ -18,17 +19,17 @@ use std::sync::{Arc, Mutex};
 /// State of one worker thread.
 pub(super) struct Worker {
     pub engine: Box<dyn Engine>,
-    /// Own rows of b and x, if this process drives several devices whose rows are not contiguous; allocated
-    /// by the first solve.
+    /// Own rows of b and x, if this process drives several devices whose rows are not contiguous. The first
+    /// solve allocates them.
     pub own: [Vec<f64>; 2],
 }
 
-/// A command to one thread. Arguments: its number, and its state once that exists.
+/// A command to one thread. Arguments: the number of the thread, and its state once that exists.
 pub(super) type Command<'a> = dyn Fn(usize, &mut Option<Worker>) -> Result<()> + Sync + 'a;
 
 /// All threads of a solver.
 pub(super) struct WorkerGroup {
-    /// Each GPU's part, where this process drives several.
+    /// The part of each GPU, if this process drives several GPUs.
     pub parts: Option<Parts>,
     workers: Workers<Worker>,
     queues: Vec<Arc<Queue>>,
@@ -36,12 +37,12 @@ pub(super) struct WorkerGroup {
     team: Vec<Arc<dyn Communicator>>,
     /// Errors of the last command, by thread.
     errors: Vec<Mutex<Option<Error>>>,
-    /// True once a failure has left ranks out of step.
+    /// True after a failure that left ranks at different steps.
     pub lost: bool,
 }
 
 impl WorkerGroup {
-    /// Starts the threads that a host device would use; they have no state yet. Collective.
+    /// Starts the threads that a host device would use. They have no state yet. Collective.
     pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
         let mut workers = device::first_workers(problem, options)?;
         workers.waiting = waiting;
@@ -49,7 +50,8 @@ impl WorkerGroup {
         Ok(Self { parts: None, workers, queues, team, errors, lost: false })
     }
 
-    /// Opens the chosen devices, each on its own thread, and closes those open before. Collective.
+    /// Opens the chosen devices, each on its own thread, and closes devices that were open before.
+    /// Collective.
     pub fn open(&mut self, problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<()> {
         let ordinals = choice.together(problem.comm.size());
         let parts = match ordinals {
@@ -66,7 +68,7 @@ impl WorkerGroup {
             (choice, _) => choice.clone(),
         };
         let count = ordinals.len().max(1);
-        // GPUs share the host threads, and a stand-by thread drives no GPU.
+        // GPUs share the host threads, and a single idle thread cannot drive them.
         let is_other = self.workers.count() != count;
         if is_other || matches!(choice, Choice::Cuda { .. }) && self.workers.is_standby() {
             let waiting = self.workers.waiting.take();
@@ -74,7 +76,7 @@ impl WorkerGroup {
             self.workers = device::workers(problem, options, count)?;
             self.workers.waiting = waiting;
         }
-        // If a failure ends the whole job, the caller decides when: it may print the reason first.
+        // If a failure ends the whole job, the caller decides when. It may print the reason first.
         let own = || if problem.comm.outlives_failure() { vec![problem.comm.clone()] } else { Vec::new() };
         self.team = parts.as_ref().map_or_else(own, |parts| parts.team());
         self.errors = (0..count).map(|_| Mutex::new(None)).collect();
@@ -101,13 +103,13 @@ impl WorkerGroup {
         self.workers.waiting = call;
     }
 
-    /// Runs `work` on the first worker, with its loops on the solver's threads, and waits.
+    /// Runs `work` on the first worker, and waits. Parallel loops in `work` use all of the solver's threads.
     pub fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.workers.first(work)
     }
 
-    /// Runs a command on every thread. A failing thread ends the waits of the others; the error returned is
-    /// the root cause. Allocates nothing unless a thread fails.
+    /// Runs a command on every thread. A thread that fails ends the waits of the others. The error that is
+    /// returned is the root cause. Allocates nothing unless a thread fails.
     pub fn command(&mut self, command: &Command<'_>) -> Result<()> {
         let _hold = Hold::take(&self.queues);
         let (errors, team, lost) = (&self.errors, &self.team, AtomicBool::new(false));
@@ -133,7 +135,7 @@ impl WorkerGroup {
         let mut root: Option<Error> = None;
         for error in &self.errors {
             let error = error.lock().unwrap_or_else(|e| e.into_inner()).take();
-            // An error about another rank is a consequence of that rank's own error.
+            // An error about another rank follows from that rank's own error.
             let follows = matches!(root, None | Some(Error::Rank { .. }));
             if error.is_some() && follows && (root.is_none() || !matches!(error, Some(Error::Rank { .. }))) {
                 root = error;

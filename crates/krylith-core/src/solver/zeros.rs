@@ -1,5 +1,4 @@
-//! Dropping of stored zeros before the pattern is analysed; new values are still given for all stored
-//! entries.
+//! Drops stored zeros before the pattern is analysed. Callers still give new values for all stored entries.
 
 use super::solution::{Event, EventKind};
 use super::{Solver, engines};
@@ -16,9 +15,9 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Zeros are dropped if they are more than this share of the blocks that a term stores.
+/// Zero blocks are dropped if they are more than this share of the blocks that a term stores.
 const MANY: f64 = 0.1;
-/// Zeros are counted if they are more than this share of a sample.
+/// Zero blocks are counted if they are more than this share of a sample.
 const FEW: f64 = 0.05;
 
 /// Record of the dropped zeros.
@@ -31,18 +30,18 @@ pub(super) struct Dropped<'a> {
     pub note: String,
 }
 
-/// Drops the stored zeros of a problem if the options say so, and returns a record of them. Collective.
+/// Drops the stored zeros of a problem if the options request it, and returns a record of them. Collective.
 ///
 /// # Errors
-/// A rank that is gone or failed.
+/// A rank that has ended or failed.
 pub(super) fn without<'a>(
     problem: Problem<'a>,
     options: &Options,
 ) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
     let choice = options.zeros.unwrap_or_default();
     let terms = &problem.terms;
-    // Terms with a shared pattern keep a shared one, because their products are computed together. All ranks
-    // decide together.
+    // Terms with a shared pattern must have one afterwards, because their products are computed together. All
+    // ranks decide together.
     let two = choice != ZerosChoice::Keep && terms.terms.len() == 2;
     let mut apart = [f64::from(u8::from(two && !terms.shared_pattern()))];
     if two {
@@ -85,7 +84,7 @@ pub(super) fn without<'a>(
     Ok((less, Some(Dropped { whole: problem, kept, note })))
 }
 
-/// Returns the blocks to keep of matrices with one pattern, and the counts of dropped and stored blocks on
+/// For matrices with one pattern, returns the blocks to keep, and the numbers of dropped and stored blocks on
 /// all ranks; `None` if zeros are kept. Collective.
 fn kept_of(
     matrices: &[&Bsr],
@@ -110,8 +109,8 @@ fn kept_of(
         return Ok(None);
     }
     let mut zero = if away { vec![false; matrices[0].blocks()] } else { zero_blocks(matrices) };
-    // Compare with the other rank before changing anything: a mirrored pair of zeros is dropped on both
-    // ranks.
+    // Compare with the other ranks before changing anything, so that a mirrored pair of zeros is dropped on
+    // both ranks.
     let far = match &terms.halo {
         Some(halo) => mirrored_elsewhere(matrices[0], halo, comm, &zero)?,
         None => Vec::new(),
@@ -123,10 +122,10 @@ fn kept_of(
     Ok(enough(counts[0], counts[1]).then(|| (Arc::new(Kept::all_but(&zero)), counts)))
 }
 
-/// Returns zero blocks in ghost columns whose mirrored block, on the rank that owns the ghost, is not zero.
-/// Collective.
+/// Returns the zero blocks (i, j) in ghost columns for which block (j, i), on the rank that owns j, is not
+/// zero. Collective.
 fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[bool]) -> Result<Vec<usize>> {
-    // The position of a node in the message to a neighbour is its position among the ghosts there.
+    // The position of a node in the message to a neighbour is its position among the ghosts on that rank.
     let mut asked: Vec<Vec<usize>> = vec![Vec::new(); comm.size()];
     let mut questions: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
     let mut sent = vec![u32::MAX; halo.own];
@@ -170,8 +169,8 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 }
 
 impl Solver<'_> {
-    /// Sets up the whole problem again with all stored entries, because new values are nonzero where zeros
-    /// were dropped.
+    /// Sets up the problem again with all stored entries, because new values are nonzero where zeros were
+    /// dropped.
     pub(super) fn take_whole(&mut self) -> Result<()> {
         let Some(Dropped { mut whole, .. }) = self.dropped.take() else { return Ok(()) };
         // The whole problem already has the new values, but not the coefficients.
@@ -189,7 +188,7 @@ impl Solver<'_> {
         match made {
             Ok(solution) => self.solution = solution,
             Err(e) => {
-                self.broken = Some(e.to_string()); // the current state belongs to the old pattern
+                self.broken = Some(e.to_string()); // the state belongs to the old pattern
                 return Err(e);
             }
         }
@@ -206,7 +205,7 @@ impl Dropped<'_> {
     /// entry is no longer zero. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn update(&self, term: usize, less: &mut Terms) -> Result<bool> {
         let (kept, whole) = (&self.kept[term], &self.whole.terms.terms[term].1);
         let unit = whole.block() * whole.block();

@@ -45,7 +45,7 @@ impl OutOfRange {
     /// Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn new(
         local: &LocalProblem,
         found: &Constants,
@@ -113,7 +113,7 @@ impl OutOfRange {
     /// leaves in the first pass. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn take_basis_off(&self, local: &LocalProblem, v: &mut [f64]) -> Result<()> {
         for n in self.basis.iter().chain(&self.basis) {
             let mut share = [n.iter().zip(&*v).map(|(n, v)| n * v).sum()];
@@ -126,7 +126,7 @@ impl OutOfRange {
     /// Projects b onto the range of A, as far as it is known. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn project(&self, local: &LocalProblem, b: &mut [f64]) -> Result<()> {
         self.zero_empty(b);
         let unit = unit(local, b)?.unwrap_or(1.0);
@@ -140,7 +140,7 @@ impl OutOfRange {
     /// consistent. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub fn floor(&self, local: &LocalProblem, b: &[f64]) -> Result<Option<Floor>> {
         if self.is_whole() {
             return Ok(None);

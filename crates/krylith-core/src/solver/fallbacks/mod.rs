@@ -364,7 +364,7 @@ impl Limits<'_> {
 /// tiles do not depend on the number of ranks. Collective.
 ///
 /// # Errors
-/// A rank that is gone or failed.
+/// A rank that has ended or failed.
 pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<bool> {
     let fits = || {
         let ([nx, ny, nz], n) = (local.grid?, local.unknowns);

@@ -1,9 +1,10 @@
-//! Constant null vectors of A, found from its entries. They occur where no boundary condition fixes a
+//! The search for constant null vectors in the entries of A. They exist if no boundary condition fixes a
 //! constant, as in pure Neumann problems, enclosed flow and free bodies.
 //!
-//! For such a constant the row sums of A are zero up to rounding, over all columns, over those of one field,
-//! or over unknowns without a diagonal entry, such as the pressures of a saddle point. In almost every other
-//! system the first rows already rule out such constants, and the search ends there.
+//! For such a constant, sums over the entries of each row of A are zero up to rounding. The sums are over all
+//! columns, over those of one field, or over unknowns without a diagonal entry, such as the pressures of a
+//! saddle point. In almost every other system the first rows already rule out such constants, and the search
+//! ends there.
 
 use crate::matrix::{Arrays, Dense};
 use crate::operator::Terms;
@@ -14,22 +15,22 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A row sum counts as zero up to this share of the sum of magnitudes: entries are sums of rounded element
-/// entries.
+/// A row sum counts as zero up to this share of the sum of its magnitudes, because entries are sums of
+/// rounded numbers of finite elements.
 const ROUNDING: f64 = 1e-12;
-/// A row sum also counts as zero up to this share of the sum of the whole row's magnitudes: assembly leaves
-/// rounding errors where entries cancel.
+/// A row sum also counts as zero up to this share of the sum of all magnitudes in the row, because assembly
+/// leaves rounding errors where entries cancel.
 const LEFT_OVER: f64 = 2e-16;
-/// Rows that are checked before other threads are woken.
+/// Number of rows that one thread checks before it wakes others.
 const FIRST: usize = 64;
-/// Rows that a thread takes at once.
+/// Number of rows that a thread takes at a time.
 const ROWS: usize = 1024;
-/// More disconnected parts of a graph than this are not treated as bodies.
+/// Largest number of disconnected parts of a graph that are treated as bodies.
 const MOST: usize = 16;
-/// ‖A n‖ over ‖|A| |n|‖ up to which a rotation counts as null: coordinates are rounded.
+/// Largest ‖A n‖ / ‖|A| |n|‖ at which a rotation counts as a null vector. It allows for rounded coordinates.
 const ROTATION: f64 = 1e-11;
 
-/// Null vectors of A among constants and rigid motions, which are cheap to test.
+/// The null vectors of A among constants and rigid motions, which are cheap to test.
 ///
 /// # Examples
 /// ```
@@ -59,12 +60,12 @@ impl std::fmt::Display for Constants {
     }
 }
 
-/// Extent of the search.
+/// Depth of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::solver) enum Depth {
     /// No search.
     Nothing,
-    /// Searches only as far as it costs almost nothing for systems without such constants.
+    /// Searches only as far as costs almost nothing for systems without such constants.
     First,
     /// Also searches for disconnected parts of the system.
     Parts,
@@ -76,11 +77,11 @@ impl Constants {
         self.vectors.is_empty()
     }
 
-    /// Searches the entries on the host; the result may be empty. It is the same on every rank. Collective.
-    /// `whole_diagonal`: no own diagonal entry is known to be missing or zero.
+    /// Searches the entries on the host. The result may be empty, and is the same on every rank.
+    /// `whole_diagonal` is true if no own diagonal entry is known to be missing or zero. Collective.
     ///
     /// # Errors
-    /// A rank that is gone or failed.
+    /// A rank that has ended or failed.
     pub(in crate::solver) fn find(local: &LocalProblem, depth: Depth, whole_diagonal: bool) -> Result<Self> {
         if depth == Depth::Nothing {
             return Ok(Self::default());
@@ -140,12 +141,12 @@ impl Constants {
     }
 }
 
-/// Returns the coordinates of own nodes, if this rank holds the whole system.
+/// Returns the coordinates of nodes, if this rank has the whole system.
 fn own_points(local: &LocalProblem) -> Option<Vec<[f64; 3]>> {
     local.coordinates.filter(|_| local.comm.size() == 1 && local.numbers.is_none()).map(<[_]>::to_vec)
 }
 
-/// Returns the matrix if it is the only one and has scalar rows.
+/// Returns the matrix of the terms if it is the only one and has scalar rows.
 fn scalar<'a>(terms: &'a Terms) -> Option<Arrays<'a>> {
     match &terms.terms[..] {
         [(c, a)] if terms.block() * terms.stages() == 1 && c[(0, 0)] != 0.0 => Some(Arrays::of(a)),
@@ -159,8 +160,8 @@ fn holes(a: Arrays) -> Vec<bool> {
     (0..a.row_ptr.len() - 1).into_par_iter().with_min_len(ROWS).map(|i| !has(i)).collect()
 }
 
-/// Returns the constant of each connected part of these columns in which all row sums are zero. Rows connect
-/// the columns in which they have entries. `None` if there is no such part, or too many.
+/// Returns the constant of each connected part of these columns in which all row sums are zero; `None` if
+/// there is no such part, or if there are too many. Rows connect the columns in which they have entries.
 fn pieces(a: Arrays, belongs: impl Fn(usize) -> bool) -> Option<Vec<Vec<f64>>> {
     let n = a.row_ptr.len() - 1;
     let (mut joined, mut broken) = (Joined::new(n), Vec::new());
@@ -228,14 +229,14 @@ impl Joined {
     }
 }
 
-/// A constant of one component in one stage, or of all components in one stage.
+/// The unknowns of a constant: one component in one stage, or all components in one stage.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     component: Option<usize>,
     stage: usize,
 }
 
-/// The constants that A maps to zero.
+/// The unknowns of the constants that A maps to zero.
 struct Places {
     found: Vec<Place>,
     block: usize,
@@ -296,9 +297,9 @@ struct Rows<'a> {
     stages: usize,
     rows: usize,
     places: &'a [Place],
-    /// Constants ruled out by a row whose sum is not zero.
+    /// For each constant, true if a row whose sum is not zero has ruled it out.
     dead: Vec<AtomicBool>,
-    /// Constants for which some row has entries.
+    /// For each constant, true if some row has entries in its columns.
     met: Vec<AtomicBool>,
 }
 
@@ -349,8 +350,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Rules out constants by one block row. `sums` holds, for each term, the sums over all columns of each
-    /// entry of a block.
+    /// Rules out constants by one block row. For each term, `sums` has the sums of the blocks of that row,
+    /// entry by entry.
     fn judge(&self, sums: &[[f64; 2]]) {
         let square = self.block * self.block;
         for (p, place) in self.places.iter().enumerate().filter(|(p, _)| !self.dead[*p].load(Relaxed)) {

@@ -9,7 +9,7 @@ fn words(problem: &Problem) -> String {
     problem.diagnosis().unwrap().constants.to_string()
 }
 
-/// Springs between neighbours; the first node is held if `held` is not zero.
+/// Returns the entries for springs between neighbours. The first node is held if `held` is not zero.
 fn springs(n: u32, held: f64) -> Vec<(u32, u32, f64)> {
     let spring = |i| [(i, i, 1.1), (i, i + 1, -1.1), (i + 1, i, -1.1), (i + 1, i + 1, 1.1)];
     (0..n - 1).flat_map(spring).chain((held != 0.0).then_some((0, 0, held))).collect()
@@ -19,7 +19,7 @@ fn csr(n: u32, entries: &[(u32, u32, f64)]) -> Csr {
     Csr::from_triplets(n as usize, n as usize, entries).unwrap()
 }
 
-/// Blocks with these springs for each component.
+/// Returns a block matrix with these springs for each component.
 fn fields(held: &[f64]) -> Bsr {
     let b = held.len() as u32;
     let of = |c: usize| {
@@ -35,7 +35,7 @@ fn constants_are_found_where_nothing_holds_them() {
         let free = Problem::csr(&csr(n, &springs(n, 0.0))).unwrap();
         assert_eq!(words(&free), "constants", "{n}");
         assert_eq!(free.diagnosis().unwrap().constants.vectors, [vec![1.0; n as usize]], "{n}");
-        // One entry at the end or at the start, however small.
+        // A single entry at the end or at the start rules out the constant, however small it is.
         for (at, held) in [(0, 1.0), (n - 1, 1e-9)] {
             let mut entries = springs(n, 0.0);
             entries.push((at, at, held));
@@ -97,14 +97,14 @@ fn pressures_are_the_unknowns_without_a_diagonal_entry() {
     };
     assert_eq!(with(1e-17), words(&flow));
     assert_eq!(with(1e-9), "");
-    // An outlet.
+    // The outlet adds an entry.
     entries.push((0, 12, 1.0));
     assert_eq!(words(&Problem::csr(&csr(13, &entries)).unwrap()), "");
 }
 
 #[test]
 fn left_overs_of_assembly_hide_no_constant_of_a_field() {
-    // Two fields, of which the second is free.
+    // There are two fields, of which the second is free.
     let free = fields(&[1.0, 0.0]);
     let with = |size: f64| {
         let mut blocks = free.clone();
@@ -118,7 +118,7 @@ fn left_overs_of_assembly_hide_no_constant_of_a_field() {
 
 #[test]
 fn free_bodies_have_rotations_too() {
-    // Springs along the sides and diagonals of a square.
+    // The springs are along the sides and diagonals of a square.
     let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]];
     let mut entries = Vec::new();
     for (p, q) in (0..4).flat_map(|p| (0..p).map(move |q| (p, q))) {
