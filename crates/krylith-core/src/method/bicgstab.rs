@@ -1,7 +1,8 @@
-//! BiCGSTAB with right preconditioning (van der Vorst 1992; ILDU paper, Alg. 2.1).
+//! BiCGSTAB with right preconditioning (van der Vorst 1992; Alg. 2.1 of Gondhalekar and Haugen, paper 3 in
+//! docs/papers.md).
 //!
-//! Memory traffic of an iteration, with vectors of N numbers. Each iteration makes two products and applies P
-//! twice; the passes over vectors are:
+//! Memory traffic of an iteration, for vectors of N numbers. Each iteration computes two products and applies
+//! P twice. The passes over vectors are:
 //!
 //! | pass | `merged` | `classical` |
 //! |---|---|---|
@@ -14,39 +15,42 @@
 //!
 //! ¹ with (r̂, s) and (r̂, t); ² with p = r + β (p − ω v); ³ with (r̂, r) and (r, r).
 //!
-//! Without a preconditioner p̂ is p and ŝ is s: 16 N and 18 N.
+//! Without a preconditioner p̂ is p and ŝ is s, and the totals are 16 N and 18 N.
 //!
 //! `merged` computes (r̂, r) and (r, r) of the new r from inner products of r̂, s and t, so that β is known
-//! before r is (Jacques, Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 before its pipeline). (r,
-//! r) is then a difference; if it cancels, the true residual is computed.
+//! before the new r (Jacques, Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 without pipelining).
+//! (r, r) is then a difference. If it loses too many digits by cancellation, the true residual is computed.
 //!
 //! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES`
-//! times the norms of its vectors, where it is only rounding error. ‖r‖ at the restart stands for ‖r̂‖, and
-//! ‖s‖ for ‖r‖ in (r̂, r). The batch ends before such a number divides anything that x depends on. With r̂ =
-//! r the first (r̂, v) of a restart is (r, A P⁻¹ r). It vanishes at once after a vanishing ω, where r is s,
-//! and for a b orthogonal to A P⁻¹ b. After a breakdown r̂ is therefore r + σ v with ‖σ v‖ = ‖r‖/2.
+//! times the norms of its vectors, where it consists of rounding errors. In these tests ‖r‖ at the restart
+//! replaces ‖r̂‖, and ‖s‖ replaces ‖r‖ in (r̂, r). The batch ends before such a number divides anything on
+//! which x depends.
 //!
-//! Split preconditioning K₁⁻¹ A K₂⁻¹ is left out on purpose. It would change the residual that the iteration
-//! sees, while the residual that counts is that of the system as given.
+//! With r̂ = r the first (r̂, v) after a restart is (r, A P⁻¹ r). It vanishes at once after a vanishing ω,
+//! because r is then s, and if b is orthogonal to A P⁻¹ b. So after a breakdown r̂ is r + σ v with ‖σ v‖ =
+//! ‖r‖/2.
+//!
+//! There is no split preconditioning K₁⁻¹ A K₂⁻¹, on purpose. It would change the residual of the iteration,
+//! but the tolerance is for the residual of the system as given.
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 
-/// Cosine of the angle between two vectors below which their inner product is rounding noise.
+/// Cosine of the angle between two vectors below which their inner product consists of rounding errors.
 const VANISHES: f64 = 1e-14;
 /// Growth of ‖r‖ since the restart after which r has no accurate digit of b − A x.
 const GROWTH: f64 = 1e8;
-/// Share of (s, s) that must remain if the difference (r, r) is to have eight digits.
+/// Smallest share of (s, s) that the difference (r, r) must have to be accurate to eight digits.
 const TRUSTED: f64 = 1e-8;
 
 steps! {
     /// The scalars of BiCGSTAB.
     pub struct Scalars {
-        /// The last sum (r̂, r); (r̂, r) of the current iteration and of the previous one.
+        /// The latest sum (r̂, r), and (r̂, r) of the current and of the previous iteration.
         rho_next, rho, rho_old, alpha, omega, beta,
-        /// (r̂, v).
+        /// The sum (r̂, v), and other sums of an iteration.
         sigma, vv, ts, tt, ss, rs, rt,
         /// Factor of v in r̂ at a restart.
         shift
@@ -56,7 +60,7 @@ steps! {
     constants [VANISHES, GROWTH, TRUSTED];
     functions {
         fn form_shift(s;) {
-            // After a breakdown r̂ = r might lead to the same one. r + σ v is far from orthogonal to r.
+            // After a breakdown r̂ = r might lead to the same breakdown. r + σ v is far from orthogonal to r.
             s.shift = 0.0;
             if ((s.reason >= ALPHA || s.reason == GREW) && s.vv > 0.0) {
                 s.shift = 0.5 * s.norm_recurrence / sqrt(s.vv);
@@ -103,11 +107,11 @@ steps! {
     }
     /// Every step.
     pub const STEPS;
-    /// ρ for the first iteration after a restart.
+    /// Sets ρ for the first iteration after a restart.
     adopt(s, _) { s.rho = s.rho_next; }
-    /// α = ρ/(r̂, v) and ω = (t, s)/(t, t).
+    /// Computes α = ρ/(r̂, v) and ω = (t, s)/(t, t).
     find_alpha_omega(s, _) { form_alpha_omega(s); }
-    /// α and ω, and from the same sums (r̂, r), (r, r) and β of the next r.
+    /// Computes α and ω, and from the same sums (r̂, r), (r, r) and β for the new r.
     find_alpha_omega_beta(s, _) {
         form_alpha_omega(s);
         if (s.halt != 0) { return; }
@@ -118,30 +122,30 @@ steps! {
         form_beta(s, history);
         if (cancelled && s.reason == NONE) { s.reason = ESTIMATE; }
     }
-    /// β = ρ/ρ₋₁ · α/ω from sums over the new r.
+    /// Computes β = ρ/ρ₋₁ · α/ω from sums over the new r.
     find_beta(s, _) { form_beta(s, history); }
-    /// Ends the iteration, whose x and r are complete; halts if nothing more is to be done.
+    /// Ends the iteration, whose x and r are complete. Halts if no iteration is left.
     end(s, _) { if (s.reason != NONE || s.completed >= s.limit) { s.halt = 1; } }
 }
 
 sweeps! {
     /// The vector passes of this method.
     pub const SWEEPS for Scalars;
-    /// r̂ = p = r, (r̂, r).
+    /// r̂ = p = r, with the sum (r̂, r).
     begin: () [r] [rhat, p] -> [rho_next] { rhat = r; p = r; rho_next += r * r; }
     /// `begin` with r̂ = r + σ v.
     begin_shifted: (shift) [r, v] [rhat, p] -> [rho_next] { rhat = r + shift * v; p = r; rho_next += rhat * r; }
-    /// (r̂, v), (v, v).
+    /// The sums (r̂, v) and (v, v).
     alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
     /// s = r − α v, in place of r.
     form_s: (rho, sigma) [v] [r] -> [] { let alpha = rho / sigma; r -= alpha * v; }
-    /// (t, s), (t, t), (s, s).
+    /// The sums (t, s), (t, t) and (s, s).
     omega_dots: () [s, t] [] -> [ts, tt, ss] { ts += t * s; tt += t * t; ss += s * s; }
-    /// `omega_dots`, with the sums that (r̂, r) follows from.
+    /// `omega_dots`, with the sums (r̂, s) and (r̂, t), which give (r̂, r).
     omega_dots_merged: () [rhat, s, t] [] -> [ts, tt, ss, rs, rt] {
         ts += t * s; tt += t * t; ss += s * s; rs += rhat * s; rt += rhat * t;
     }
-    /// x += α p̂ + ω ŝ, r = s − ω t, (r, r), (r̂, r).
+    /// x += α p̂ + ω ŝ and r = s − ω t, with the sums (r, r) and (r̂, r).
     update: (alpha, omega) [phat, shat, t, rhat] [x, r] -> [rr, rho_next] {
         x += alpha * phat + omega * shat; r -= omega * t; rr += r * r; rho_next += rhat * r;
     }
@@ -172,10 +176,10 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Reductions {
-    /// Two reductions an iteration, one a product.
+    /// Two reductions in an iteration: one for each product.
     #[default]
     Merged,
-    /// Three reductions an iteration, as the method is written.
+    /// Three reductions in an iteration, as in the original formulation.
     Classical,
 }
 
@@ -188,11 +192,11 @@ pub enum Reductions {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BicgstabOptions {
-    /// Reductions.
+    /// Grouping of the inner products.
     pub reductions: Reductions,
 }
 
-/// BiCGSTAB and its workspace of eleven vectors. An iteration takes two products.
+/// BiCGSTAB and its workspace of eleven vectors. An iteration computes two products.
 ///
 /// # Examples
 /// ```
@@ -217,7 +221,7 @@ pub struct BicgstabOptions {
 /// ```
 pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
 
-/// The vectors of BiCGSTAB; r is s between the halves of an iteration.
+/// The vectors of BiCGSTAB. Between the halves of an iteration r holds s.
 #[doc(hidden)]
 pub struct BicgstabRecurrence<S: Space> {
     reductions: Reductions,
@@ -250,8 +254,8 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // A vanishing (r̂, v), or a NaN in α or ω, is found after two reductions of an iteration that does
-        // not count.
+        // The step detects a vanishing (r̂, v), or a NaN in α or ω, after two reductions of an iteration that
+        // does not count.
         let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
         2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
     }

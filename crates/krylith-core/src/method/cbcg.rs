@@ -1,28 +1,28 @@
-//! Communication-avoiding conjugate gradients with a Chebyshev basis, for symmetric definite A and P: P-CBCG
-//! (Suda, Li, Watanabe, Kumagai and Hirota 2016; Mayumi, Idomura, Ina, Yamada and Imamura 2019, Algs 2 and 3;
-//! Chronopoulos and Gear 1989).
+//! Communication-avoiding conjugate gradients with a Chebyshev basis (P-CBCG), for symmetric definite A and
+//! P. Sources: Suda, Li, Watanabe, Kumagai and Hirota 2016; Mayumi, Idomura, Ina, Yamada and Imamura 2019,
+//! Algs 2 and 3; Chronopoulos and Gear 1989.
 //!
-//! A step of s products builds S = (z̃₀ … z̃ₛ₋₁) and A S, where z̃ⱼ = P⁻¹ Tⱼ(A P⁻¹) r with Chebyshev
-//! polynomials on [0, λ]: zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂. The step makes S conjugate to the directions of
-//! the step before,
+//! A step of s products builds S = (z̃₀ … z̃ₛ₋₁) and A S. Here z̃ⱼ = P⁻¹ zⱼ and zⱼ = Tⱼ(A P⁻¹) r, where Tⱼ
+//! are the Chebyshev polynomials of [0, λ]: zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂ with η = 2/λ and ζ = 1. The step
+//! makes S conjugate to the directions Q of the step before,
 //!
 //! ```text
 //! B = (QᵀAQ)⁻¹ QᵀAS,  Q ← S − Q B,  AQ ← AS − AQ B,
 //! ```
 //!
 //! and minimises the error over all s new directions at once: a = (QᵀAQ)⁻¹ Qᵀr, x += Q a, r −= AQ a. In exact
-//! arithmetic this equals s more iterations of CG. An iteration counts one product, so that histories are
-//! comparable. x changes only at the end of a step; in between, the history repeats the last known norm.
+//! arithmetic this equals s more iterations of CG. Each product counts as an iteration, so that histories are
+//! comparable. x changes only at the end of a step. Until then the history repeats the last known norm.
 //!
 //! # Reductions
-//! Each step takes two. The first is (AQ)ᵀS, s² numbers. The second is one message of s(s + 3) + 1 numbers:
-//! QᵀAQ and (AQ)ᵀ(AQ) (a half of each), Qᵀr, (AQ)ᵀr and (r, r). The paper does not sum (AQ)ᵀ(AQ) and (AQ)ᵀr.
-//! With them ‖r − AQ a‖ is known as soon as a is, and the solve does not need another s products to detect
-//! convergence. That norm is a difference. If its error could hide that the tolerance is met, the step counts
-//! as the last, and the true residual decides.
+//! Each step needs two reductions. The first is (AQ)ᵀS, s² numbers. The second is one message of s(s + 3) + 1
+//! numbers: QᵀAQ and (AQ)ᵀ(AQ) (a triangle of each), Qᵀr, (AQ)ᵀr and (r, r). Mayumi and others do not sum
+//! (AQ)ᵀ(AQ) and (AQ)ᵀr. With these sums ‖r − AQ a‖ is known together with a, and the solve does not need
+//! another s products to detect convergence. That norm is a difference. If its error could hide that the
+//! tolerance is met, the solve stops after this step, and the true residual decides.
 //!
 //! # Memory traffic of a step, vectors of N numbers
-//! s products, s preconditioners, and
+//! A step makes s products, s applications of P, and these passes:
 //!
 //! | pass | numbers |
 //! |---|---|
@@ -32,24 +32,25 @@
 //! | x += Q a, r −= AQ a | 2s + 2 read, 2 written |
 //! | all | 14s N, 14 N an iteration |
 //!
-//! Without a preconditioner z̃ⱼ is zⱼ, and z₀ is a copy of r: 2 N more a step.
+//! Without a preconditioner z̃ⱼ is zⱼ, and z₀ is a copy of r, which costs 2 N more per step.
 //!
 //! # λ
-//! The largest eigenvalue of P⁻¹A is estimated by [`LANCZOS`] steps of Lanczos' method (the coefficients of
-//! CG on a random vector) before the first solve with these operators. Kuczyński and Woźniakowski (1992)
-//! bound its mean error over random vectors by 0.103 (ln N / 23)², which is 5 % for 10⁷ unknowns. For 100
-//! power steps the bound is 0.87 ln N / 99, or 14 %. The estimate comes from below and is used as λ without a
-//! correction. Measured with s = 12 and Jacobi on a seven-point matrix of contrast 1,000, 8 % too small to 6
-//! % too large changes nothing. 17 % too large, or 20 % too small, adds half to the products. The lower end
-//! of the interval is 0. λ is kept for later solves with the same operators, and estimated again if the last
-//! solve had to drop directions.
+//! λ is an estimate of the largest eigenvalue of P⁻¹A. It comes from [`LANCZOS`] steps of Lanczos' method
+//! (the coefficients of CG on a random vector) before the first solve with these operators. Kuczyński and
+//! Woźniakowski (1992) bound its mean error over random vectors by 0.103 (ln N / 23)², which is 5 % for 10⁷
+//! unknowns. For 100 power steps the bound is 0.87 ln N / 99, or 14 %. The estimate is never above the
+//! eigenvalue, and is used without a correction. Measurements used s = 12 and Jacobi on a seven-point matrix
+//! of contrast 1,000. A λ that is 8 % too small or 6 % too large changes nothing. A λ that is 17 % too large,
+//! or 20 % too small, adds half to the products. The lower end of the interval is 0. λ is kept for later
+//! solves with the same operators. It is estimated again if the last solve had to drop directions.
 //!
 //! # Linearly dependent directions
-//! QᵀAQ is factorised by columns. A pivot is rounding noise if it is below `RANK` times the energy that its
-//! column had before it was made conjugate. Then that direction and all later ones are dropped from this
-//! step, and counted ([`CbcgRecurrence::dropped`]). With one direction left, a step is an iteration of CG.
-//! With none the space cannot be extended, and the step starts again without Q. A and P may be negative
-//! definite; a direction with (q, A q) of the other sign ends the solve.
+//! QᵀAQ is factorised by columns. The energy of a direction q is (q, A q). A pivot consists of rounding
+//! errors if it is below `RANK` times the energy that its column had before it was made conjugate. Then that
+//! direction and all later ones are dropped from this step, and counted ([`CbcgRecurrence::dropped`]). With
+//! one direction left, a step is an iteration of CG. With none left the space cannot be extended, and the
+//! step starts again without Q. A and P may be negative definite. A direction whose (q, A q) has the other
+//! sign ends the solve.
 
 mod lambda;
 
@@ -59,15 +60,15 @@ use crate::space::{BATCH, FLAGS, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 use lambda::largest_ritz_value;
 
-/// Share of a column's energy below which the remainder is rounding noise.
+/// Share of a column's energy below which the remainder consists of rounding errors.
 const RANK: f64 = 1e-12;
 /// Share of a column's energy above which rounding cannot explain a wrong sign.
 const SIGN: f64 = 1e-8;
-/// Error of ‖r − AQ a‖², relative to the squares whose difference it is.
+/// Error of ‖r − AQ a‖², relative to the squares of which it is the difference.
 const DIFFERENCE: f64 = 1e-14;
-/// Steps of Lanczos' method.
+/// Number of steps of Lanczos' method.
 pub const LANCZOS: usize = 24;
-/// Relative size below which the space of Lanczos' method is exhausted.
+/// Relative size of a residual below which the space of Lanczos' method is exhausted.
 const EXHAUSTED: f64 = 1e-10;
 const _: () = assert!(2 * LANCZOS <= 48);
 /// Largest number of directions of a step, s.
@@ -76,22 +77,22 @@ pub const MOST_STEPS: usize = crate::space::MOST_COLUMNS;
 steps! {
     /// The scalars of P-CBCG.
     pub struct Scalars {
-        /// Sums of Lanczos' method: (p, A p), (r, z).
+        /// Sums of Lanczos' method: (p, A p) and (r, z).
         pq, rz,
         /// Working values of Lanczos' method.
         rho, alpha, beta, rho_first, largest, live,
-        /// Defect of A or P that it found: 0 for none, 1 for a sum that is not finite, 2 for an indefinite A,
-        /// 3 for an indefinite P.
+        /// Defect of A or P that Lanczos' method found: 0 for none, 1 for a sum that is not finite, 2 for an
+        /// indefinite A, 3 for an indefinite P.
         unfit,
         /// Coefficients of z₁ and of later zⱼ: factors of A z̃ⱼ₋₁, zⱼ₋₁ and zⱼ₋₂.
         first_product, first_last, product, last, before,
-        /// Number of directions that were dropped; the sign of A (±1, or 0 if it is not known yet); 1 if the
-        /// last norm may meet the tolerance.
+        /// Number of directions that were dropped; the sign of A (±1, or 0 if it is not known yet); and 1 if
+        /// the last norm may meet the tolerance, else 0.
         dropped, sign, reached
     }
-    /// Its arrays, for s = m directions: α and β of Lanczos' method; (AQ)ᵀS by rows; the sums of the second
-    /// message; the Cholesky factor of ±QᵀAQ and B, both by columns; a; the energy that was taken off each
-    /// column of S; and 1 for each direction that the last step used.
+    /// The arrays, for s = m directions: α and β of Lanczos' method; (AQ)ᵀS by rows; the sums of the second
+    /// message; the Cholesky factor of ±QᵀAQ and B, both by columns; a; the energy that each column of S lost
+    /// when it was made conjugate; and 1 for each direction that the last step used.
     arrays Arrays(m) {
         history: m + 1, lanczos: 48, h: m * m, g: m * (m + 1) / 2, c: m * (m + 1) / 2, w: m, u: m, square: 1,
         l: m * m, b: m * m, a: m, taken: m, used: m
@@ -110,7 +111,7 @@ steps! {
         if (!(abs(s.rho) < HUGE)) { s.unfit = 1.0; s.live = 0.0; }
         if (s.rho == 0.0) { s.live = 0.0; }
     }
-    /// α = ρ/(p, A p), or 0 if the space is exhausted or (p, A p) has the wrong sign.
+    /// Computes α = ρ/(p, A p), or 0 if the space is exhausted or (p, A p) has the wrong sign.
     lanczos_alpha(s, j) {
         s.alpha = 0.0;
         if (s.live > 0.0) {
@@ -124,7 +125,7 @@ steps! {
         }
         lanczos[2 * j] = s.alpha;
     }
-    /// β = ρ/ρ₋₁.
+    /// Computes β = ρ/ρ₋₁.
     lanczos_beta(s, j) {
         s.beta = 0.0;
         if (s.live > 0.0) {
@@ -137,7 +138,7 @@ steps! {
         }
         lanczos[2 * j + 1] = s.beta;
     }
-    /// Forgets the directions of the step before.
+    /// Discards the directions of the step before.
     forget(s, _) {
         let mut i = 0;
         while (i < m) { used[i] = 0.0; i += 1; }
@@ -156,8 +157,8 @@ steps! {
         history[j + 1] = s.norm_recurrence;
         if (s.completed >= s.limit && j + 1 < m) { s.halt = 1; }
     }
-    /// B = (QᵀAQ)⁻¹ QᵀAS, with the factor of the step before, and the energy that it takes off each column of
-    /// S.
+    /// Computes B = (QᵀAQ)⁻¹ QᵀAS with the factor of the step before, and the energy that Q B takes off each
+    /// column of S.
     conjugate(s, _) in parallel {
         each!(j, m, {
             let mut k = 0;
@@ -183,7 +184,8 @@ steps! {
             taken[j] = abs(sum_taken);
         });
     }
-    /// The Cholesky factor of ±QᵀAQ as far as its columns are independent; a; and ‖r − AQ a‖.
+    /// Computes the Cholesky factor of ±QᵀAQ as far as its columns are linearly independent, a, and ‖r − AQ
+    /// a‖.
     factor(s, _) in parallel {
         let n = at(s.columns);
         one!({
@@ -273,7 +275,7 @@ steps! {
         s.columns = 0;
         history[at(s.completed)] = s.norm_recurrence;
         if (s.reached > 0.0 && s.reason == NONE) { s.reason = ESTIMATE; }
-        // No halt at the end of a full batch: the next batch goes on with Q.
+        // A full batch does not halt at its end, because the next batch continues with Q.
         if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; }
     }
     /// At the end of a batch: halts unless a short step still has to be finished.
@@ -293,11 +295,11 @@ sweeps! {
     later: (product, last, before) [az, z, zz] [to] -> [] { to = product * az - last * z - before * zz; }
     /// `later`, written over zⱼ₋₂.
     later_in_place: (product, last, before) [az, z] [to] -> [] { to = product * az - last * z - before * to; }
-    /// (p, q).
+    /// The sum (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
     /// r −= α q.
     reduce: (alpha) [q] [r] -> [] { r -= alpha * q; }
-    /// (r, z).
+    /// The sum (r, z).
     dot: () [r, z] [] -> [rz] { rz += r * z; }
     /// p = z + β p.
     direction: (beta) [z] [p] -> [] { p = z + beta * p; }
@@ -314,10 +316,12 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CbcgBasis {
-    /// Chebyshev polynomials on [0, λ]: linearly independent for s up to 16 and more.
+    /// Chebyshev polynomials of [0, λ], which are linearly independent to working precision for s up to 16
+    /// and more.
     #[default]
     Chebyshev,
-    /// Powers of A P⁻¹/λ: linearly independent to working precision for s up to 3 or 4. For comparison.
+    /// Powers of A P⁻¹/λ, which are linearly independent to working precision for s up to 3 or 4. Use them
+    /// for comparison only.
     Monomial,
 }
 
@@ -333,8 +337,8 @@ krylith_base::names! { CbcgBasis, "basis of cbcg": Chebyshev => "chebyshev", Mon
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CbcgOptions {
-    /// Directions of a step, s, from 1 to [`MOST_STEPS`]: the number of products between two pairs of
-    /// reductions.
+    /// Number s of directions of a step, from 1 to [`MOST_STEPS`]. It is the number of products between two
+    /// pairs of reductions.
     pub steps: usize,
     /// Polynomials that span the directions.
     pub basis: CbcgBasis,
@@ -365,13 +369,13 @@ impl Default for CbcgOptions {
 /// ```
 pub type Cbcg<S> = Krylov<S, CbcgRecurrence<S>>;
 
-/// The vectors of P-CBCG, and its estimates of the operators.
+/// The vectors of P-CBCG, and its estimate of λ.
 #[doc(hidden)]
 pub struct CbcgRecurrence<S: Space> {
     options: CbcgOptions,
     at: Arrays,
     r: S::Vector,
-    /// zⱼ of odd and of even j, if z̃ⱼ differs from it.
+    /// zⱼ of odd and of even j, if z̃ⱼ differs from zⱼ.
     z: [S::Vector; 2],
     basis: Vec<S::Vector>,
     products: Vec<S::Vector>,
@@ -386,8 +390,8 @@ pub struct CbcgRecurrence<S: Space> {
 }
 
 impl<S: Space> CbcgRecurrence<S> {
-    /// Returns λ as the last solve used it: an estimate of the largest eigenvalue of P⁻¹A, negative if A or P
-    /// is.
+    /// Returns the λ of the last solve: an estimate of the eigenvalue of P⁻¹A of largest magnitude. It is
+    /// negative if either A or P is negative definite.
     #[cfg(any(test, feature = "testing"))]
     pub fn lambda(&self) -> f64 {
         self.lambda.0
@@ -400,8 +404,8 @@ impl<S: Space> CbcgRecurrence<S> {
         self.dropped
     }
 
-    /// Runs Lanczos' method on a random vector and returns the coefficients of CG (αⱼ, βⱼ), as far as the
-    /// space goes.
+    /// Runs Lanczos' method on a random vector. Returns the coefficients αⱼ and βⱼ of CG, until the space is
+    /// exhausted.
     fn lanczos(&mut self, on: &mut Work<S>) -> Result<[f64; 2 * LANCZOS]> {
         let Self { r, z: [z, _], basis, products, .. } = self;
         let (p, q) = (&mut basis[0], &mut products[0]);
@@ -428,7 +432,7 @@ impl<S: Space> CbcgRecurrence<S> {
         Ok(coefficients)
     }
 
-    /// Finishes a step after its products.
+    /// Finishes a step after its products: orthogonalises the directions and updates x and r.
     fn update(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         let Self { at, r, basis, products, q, aq, .. } = self;
         let s = on.space;
@@ -444,7 +448,7 @@ impl<S: Space> CbcgRecurrence<S> {
 impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     type Options = CbcgOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 3; // as for CG
+    const PATIENCE: usize = 3; // ‖r‖₂ is not monotone, as in CG
 
     fn new(space: &S, options: CbcgOptions) -> Result<Self> {
         let s = options.steps;
@@ -487,7 +491,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         on.space.write_scalars(on.scalars, 0, &[0.0; Scalars::LEN], &flags)?;
         let coefficients = self.lanczos(on)?;
         let estimate = largest_ritz_value(&coefficients);
-        // If nothing can be found out, any interval will do.
+        // If there is no estimate, any interval will do.
         let lambda = if estimate != 0.0 && estimate.is_finite() { estimate } else { 1.0 };
         self.lambda = (lambda, key);
         Ok(())
@@ -527,7 +531,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         &mut self.r
     }
 
-    /// Keeps the directions of the step before; later ones are made conjugate to them.
+    /// Keeps the directions of the step before, so that later directions are made conjugate to them.
     fn restart(&mut self, on: &mut Work<S>) -> Result<()> {
         if !on.first {
             return Ok(());
@@ -538,7 +542,7 @@ impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
         on.step(forget, 0)
     }
 
-    /// Computes z̃ⱼ and A z̃ⱼ; the last iteration of a step updates x.
+    /// Computes z̃ⱼ and A z̃ⱼ. The last iteration of a step also updates x.
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
         let Self { r, z: [odd, even], basis, products, .. } = self;
         if j == 0 {

@@ -1,8 +1,8 @@
 //! Preconditioned conjugate gradients, for symmetric definite A and P (Hestenes and Stiefel 1952; Saad 2003,
 //! Alg. 9.1).
 //!
-//! Memory traffic of an iteration, with vectors of N numbers. Each iteration makes one product and applies P
-//! once; the passes over vectors are:
+//! Memory traffic of an iteration, for vectors of N numbers. Each iteration computes one product and applies
+//! P once. The passes over vectors are as follows.
 //!
 //! `textbook`, 12 N, or 10 N if z = r:
 //! - (p, q) with q = A p: 2 read, **reduction**;
@@ -10,7 +10,7 @@
 //! - (r, r) and (r, z) with z = P⁻¹ r: 2 read, **reduction**;
 //! - x += α p, p = z + β p: 3 read, 2 written.
 //!
-//! `flexible`, 13 N, or 10 N if z = r: as `textbook`, but the third pass also sums (z, q): 3 read,
+//! `flexible`, 13 N, or 10 N if z = r: the passes of `textbook`, but the third pass also sums (z, q): 3 read,
 //! **reduction**.
 //!
 //! `one-reduction`, 13 N, or 11 N if z = r:
@@ -22,32 +22,32 @@
 //!
 //! If A sums (p, q) in the pass of its product, and P sums (r, r) and (r, z) in its own
 //! ([`LinearOperator::apply_with_dots`](crate::operator::LinearOperator::apply_with_dots)), `textbook` moves
-//! 8 N and `flexible` 11 N. In these two forms x waits for the next p: an iteration that ends a batch leaves
-//! α p in `pending`, and `finish` adds it.
+//! 8 N and `flexible` 11 N. These two forms update x together with the next p. So an iteration that ends a
+//! batch leaves α in `pending`, and `finish` adds α p to x.
 //!
 //! If an application of P costs as much as many products, `textbook` sums (r, r) in the pass of r −= α q.
-//! That is one more reduction, but the last iteration ends without P.
+//! That costs one more reduction, but the last iteration ends without applying P.
 //!
-//! `flexible` takes β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to
+//! `flexible` uses β = (z, r − r₋₁)/(z₋₁, r₋₁) (Golub and Ye 1999; Notay 2000), which keeps p conjugate to
 //! the last direction even if P varies. r − r₋₁ is −α q, so no further vector is stored. For a fixed
-//! symmetric P this is (r, z − z₋₁)/ρ₋₁. `one-reduction` (Chronopoulos and Gear 1989) computes s = A p by
-//! recurrence: it stores one more vector, and its residual drifts sooner.
+//! symmetric P this β is (r, z − z₋₁)/ρ₋₁. `one-reduction` (Chronopoulos and Gear 1989) computes s = A p by
+//! recurrence. It stores one more vector, and its residual drifts sooner.
 //!
 //! `pipelined` (Ghysels and Vanroose 2014, Alg. 4) computes all of z = P⁻¹ r, w = A z, s = A p, q = P⁻¹ s and
-//! v = A q by recurrence. Its one reduction therefore overlaps with m = P⁻¹ w and n = A m of the next
-//! iteration. This pays if a reduction takes about as long as a product and a preconditioner: on many ranks.
-//! On a GPU sums are in stream order and nothing overlaps. The iteration that ends the solve wastes one
-//! product.
+//! v = A q by recurrence. So its single reduction overlaps with m = P⁻¹ w and n = A m of the next iteration.
+//! This pays if a reduction takes about as long as a product and an application of P, as on many ranks. On a
+//! GPU sums are in stream order, and nothing overlaps. The iteration that ends the solve wastes one product.
 //!
-//! Rounding errors in the recurrences grow with their number. So the residuals of the last two forms drift
-//! away from b − A x, soonest in `pipelined` (Cools et al. 2018). When they claim convergence, the driver
-//! replaces them by the true residual, and the recurrence restarts from it. Drift can also change the sign of
-//! (p, A p), which is a recurrence too. The first sign change, and each one after the true residual has
-//! halved, counts as a restart, not a breakdown.
+//! Rounding errors grow with the number of recurrences. So the residuals of `one-reduction` and `pipelined`
+//! drift away from b − A x, soonest in `pipelined` (Cools et al. 2018). When such a residual meets the
+//! tolerance, the driver computes the true residual, and the recurrence restarts from it. Drift can also
+//! change the sign of (p, A p), which is computed by a recurrence too. The first sign change counts as a
+//! restart, not as a breakdown. So does each further sign change if the true residual has halved since the
+//! last one.
 //!
 //! A and P may be negative definite: (p, A p) and (r, P⁻¹ r) must keep their initial signs. If one changes
-//! its sign, the matrix or the preconditioner is not definite, and the solve ends in a breakdown that names
-//! it.
+//! its sign, the matrix or the preconditioner is not definite. The solve then ends in a breakdown that names
+//! the indefinite one.
 
 mod flexible;
 mod one_reduction;
@@ -67,16 +67,17 @@ use textbook::Textbook;
 steps! {
     /// The scalars of CG.
     pub struct Scalars {
-        /// The last sums (r, z) and (z, q); (p, A p).
+        /// The latest sums (r, z) and (z, q), and (p, A p).
         rho_next, zq, pq,
-        /// (r, z) and (z, A z) of the current iteration; (r, z) of the previous one, 0 after a restart.
+        /// (r, z) and (z, A z) of the current iteration, and (r, z) of the previous iteration (0 after a
+        /// restart).
         rho, delta, rho_old, alpha, beta,
-        /// Factor of p that x still lacks if the batch ended before x was updated; else 0.
+        /// α if the batch ended before x += α p; else 0.
         pending,
-        /// Norm of the true residual before the iterations in which (p, A p) by recurrence last changed its
-        /// sign; 0 if it never did.
+        /// Norm of the true residual before the iterations in which the recurrence of (p, A p) last changed
+        /// its sign; 0 if it never did.
         excused,
-        /// ±1, the signs of (p, A p) and of (r, z); 0 if not known yet.
+        /// The signs ±1 of (p, A p) and of (r, z); 0 if not known yet.
         sign_a, sign_p
     }
     /// The array of these scalars.
@@ -101,7 +102,7 @@ steps! {
             history[at(s.completed)] = s.norm_recurrence;
             if (!(s.norm_recurrence < HUGE)) { s.reason = NOT_FINITE; }
             else if (s.norm_recurrence <= s.target) { s.reason = ESTIMATE; }
-            // No halt at the end of a full batch: the next one needs the new p.
+            // A full batch does not halt at its end, because the next batch needs the new p.
             if (s.reason != NONE || s.completed >= s.remaining) { s.halt = 1; s.pending = s.alpha; }
         }
     }
@@ -109,9 +110,9 @@ steps! {
     pub const STEPS;
     /// After a restart there is no previous direction.
     adopt(s, _) { s.rho = s.rho_next; s.delta = s.zq; s.rho_old = 0.0; s.beta = 0.0; }
-    /// α = ρ/(p, q).
+    /// Computes α = ρ/(p, q).
     find_alpha(s, _) { form_alpha(s); }
-    /// β = ρ/ρ₋₁ and α = ρ/(p, A p), where (p, A p) = (z, A z) − β ρ/α₋₁.
+    /// Computes β = ρ/ρ₋₁ and α = ρ/(p, A p), where (p, A p) = (z, A z) − β ρ/α₋₁.
     find_alpha_beta(s, _) {
         s.pq = s.delta;
         let last = s.rho_old;
@@ -127,13 +128,13 @@ steps! {
         s.rho_next = s.rho;
         end_iteration(s, history);
     }
-    /// β = ρ/ρ₋₁ after `end_early`.
+    /// Computes β = ρ/ρ₋₁ after `end_early`.
     find_beta_late(s, _) { s.beta = s.rho_next / s.rho; s.rho = s.rho_next; }
     /// β = ρ/ρ₋₁.
     find_beta(s, _) { s.beta = s.rho_next / s.rho; end_iteration(s, history); }
-    /// β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
+    /// Computes β = (z, r − r₋₁)/ρ₋₁ with r − r₋₁ = −α q.
     find_beta_flexible(s, _) { s.beta = -s.alpha * s.zq / s.rho; end_iteration(s, history); }
-    /// Ends an iteration whose β comes later.
+    /// Ends an iteration whose β is computed later.
     end(s, _) { end_iteration(s, history); }
 }
 
@@ -146,23 +147,23 @@ sweeps! {
     clear_both: () [] [p, s] -> [] { p = 0.0; s = 0.0; }
     /// p = s = q = v = 0.
     clear_all: () [] [p, s, q, v] -> [] { p = 0.0; s = 0.0; q = 0.0; v = 0.0; }
-    /// (p, q).
+    /// The sum (p, q).
     curvature: () [p, q] [] -> [pq] { pq += p * q; }
     /// r −= α q.
     reduce: (alpha) [q] [r] -> [] { r -= alpha * q; }
-    /// r −= α q, (r, r).
+    /// r −= α q, with the sum (r, r).
     reduce_summed: (alpha) [q] [r] -> [rr] { r -= alpha * q; rr += r * r; }
-    /// (r, z).
+    /// The sum (r, z).
     dot: () [r, z] [] -> [rho_next] { rho_next += r * z; }
-    /// r −= α q, (r, r), (r, z) where z = r.
+    /// r −= α q, with the sums (r, r) and (r, z), for z = r.
     reduce_plain: (alpha) [q] [r] -> [rr, rho_next] { r -= alpha * q; rr += r * r; rho_next += r * r; }
-    /// `reduce_plain` with (z, q).
+    /// `reduce_plain`, also with the sum (z, q).
     reduce_flexible_plain: (alpha) [q] [r] -> [rr, rho_next, zq] {
         r -= alpha * q; rr += r * r; rho_next += r * r; zq += r * q;
     }
-    /// (r, r), (r, z).
+    /// The sums (r, r) and (r, z).
     dots: () [r, z] [] -> [rr, rho_next] { rr += r * r; rho_next += r * z; }
-    /// (r, r), (r, z), (z, q).
+    /// The sums (r, r), (r, z) and (z, q).
     dots_flexible: () [r, z, q] [] -> [rr, rho_next, zq] { rr += r * r; rho_next += r * z; zq += z * q; }
     /// x += α p, p = z + β p.
     advance: (alpha, beta) [z] [x, p] -> [] { x += alpha * p; p = z + beta * p; }
@@ -176,8 +177,8 @@ sweeps! {
     advance_both_plain: (alpha, beta) [q] [p, s, x, r] -> [] {
         p = r + beta * p; s = q + beta * s; x += alpha * p; r -= alpha * s;
     }
-    /// v = n + β v, q = m + β q, s = w + β s, p = z + β p, x += α p, r −= α s, z −= α q, w −= α v; (r, r),
-    /// (r, z), (z, w).
+    /// v = n + β v, q = m + β q, s = w + β s, p = z + β p, x += α p, r −= α s, z −= α q and w −= α v, with
+    /// the sums (r, r), (r, z) and (z, w).
     advance_all: (alpha, beta) [m, n] [v, q, s, p, x, r, z, w] -> [rr, rho_next, zq] {
         v = n + beta * v; q = m + beta * q; s = w + beta * s; p = z + beta * p;
         x += alpha * p; r -= alpha * s; z -= alpha * q; w -= alpha * v;
@@ -191,7 +192,7 @@ sweeps! {
     }
 }
 
-/// The formula of β, and the number of reductions of an iteration.
+/// Form of the recurrence, which determines the formula of β and the number of reductions in an iteration.
 ///
 /// # Examples
 /// ```
@@ -203,14 +204,15 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CgForm {
-    /// β = ρ/ρ₋₁; two reductions.
+    /// β = ρ/ρ₋₁, with two reductions.
     #[default]
     Textbook,
-    /// `Textbook` in exact arithmetic, with one reduction; for many ranks.
+    /// Equal to `Textbook` in exact arithmetic, with one reduction, for many ranks.
     OneReduction,
-    /// For preconditioners that vary between iterations; two reductions.
+    /// For preconditioners that vary between iterations, with two reductions.
     Flexible,
-    /// One reduction, which overlaps with the next preconditioner and product; for very many ranks.
+    /// One reduction, which overlaps with the next application of P and the next product, for very many
+    /// ranks.
     Pipelined,
 }
 
@@ -326,7 +328,7 @@ impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     }
 }
 
-/// Computes z = P⁻¹ r, (r, r), (r, z) and p = z: the start of the two forms with two reductions.
+/// Computes z = P⁻¹ r, (r, r), (r, z) and p = z, which starts both forms with two reductions.
 fn begin<S: Space>(on: &mut Work<S>, r: &S::Vector, z: &mut S::Vector, p: &mut S::Vector) -> Result<()> {
     let (z, summed) = on.precondition_with_dots(r, z, Dots::XxXy(Scalars::<usize, usize>::AT.rr))?;
     if !summed {

@@ -1,69 +1,75 @@
-//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; OKP paper, Alg. 1), and FGMRES (Saad
-//! 1993).
+//! Restarted GMRES with right preconditioning (Saad and Schultz 1986; Alg. 1 of Ma, Zhao, Le and Yuan, paper
+//! 1 in docs/papers.md), and FGMRES (Saad 1993).
 //!
-//! Memory traffic of iteration j, with vectors of N numbers: one product, one preconditioner, and
-//! * `lowsync`: basis read twice, w and z read twice, q and w written: (2j + 6) N, **one** reduction;
-//! * `cgs2`: basis read four times: (4j + 8) N, two reductions and a norm;
-//! * `mgs`: z read and written for every column: (4j + 5) N, j + 2 reductions.
+//! Memory traffic of iteration j, for vectors of N numbers: one product, one application of P, and
+//! * `lowsync`: the basis is read twice, w and z are read twice, q and w are written: (2j + 6) N, **one**
+//!   reduction;
+//! * `cgs2`: the basis is read four times: (4j + 8) N, two reductions and a norm;
+//! * `mgs`: z is read and written for every column: (4j + 5) N, j + 2 reductions.
 //!
 //! # Delayed Gram–Schmidt (`lowsync`, the default)
-//! DCGS2 after Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt whose
-//! second pass over a vector waits for the first pass of the next one. With V the j finished columns, w the
-//! tentative column (orthogonalised once, not normalised) and z = A w, one reduction brings r = Vᵀw, t = Vᵀz,
-//! wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr, the finished column is q = (w − V r)/ρ, its product A q = (z − V
-//! g)/ρ with g = H r because A V = V H, and the next tentative column is (z − V t − q t_j)/ρ, t_j = (wᵀz −
-//! rᵀt)/ρ.
+//! This is DCGS2 of Bielich, Langou, Thomas, Świrydowicz, Yamazaki and Boman (2022): classical Gram–Schmidt
+//! in which the second pass over a vector runs together with the first pass over the next vector. Let V be
+//! the j finished columns, w the tentative column (orthogonalised once, not normalised) and z = A w, where A
+//! includes the preconditioner. One reduction gives r = Vᵀw, t = Vᵀz, wᵀw, wᵀz and zᵀz. Then ρ² = wᵀw − rᵀr,
+//! and the finished column is q = (w − V r)/ρ. Its product is A q = (z − V g)/ρ with g = H r, because A V = V
+//! H. The next tentative column is (z − V t − q t_j)/ρ with t_j = (wᵀz − rᵀt)/ρ.
 //!
-//! ρ² is a difference, but its cancellation is harmless: r is at rounding level unless w itself is rounding
-//! noise. In that case the space is invariant to working precision, and the cycle ends instead of taking a
+//! ρ² is a difference, but cancellation is harmless: r is at rounding level unless w itself consists of
+//! rounding errors. In that case the space is invariant to working precision, and the cycle ends without a
 //! second reduction.
 //!
 //! # FGMRES
-//! If the preconditioner varies, each z_j = M_j⁻¹ w_j is kept in f64, and x gets Z y in place of P⁻¹ V y.
-//! This takes m more vectors, and one application less per cycle. On a GPU the preconditioner writes directly
-//! to its column; on a CPU each z_j is copied there, which moves 2 N more.
+//! If the preconditioner M_j varies, each z_j = M_j⁻¹ w_j is kept in f64 as a column of Z, and x += Z y
+//! replaces x += P⁻¹ V y. This needs m more vectors, and saves one application per cycle. On a GPU the
+//! preconditioner writes directly to the column of Z. On a CPU each z_j is copied to it, which moves 2 N
+//! more.
 //!
 //! The delayed pass is still valid. By the definition of the next tentative column w⁺, A z_j = V t + q t_j +
-//! ρ w⁺. The delayed pass of w⁺ gives w⁺ = V⁺ r⁺ + ρ⁺ q⁺. So column j of H for z_j/ρ is (t, t_j)/ρ + r⁺ with
-//! ρ⁺ below, whatever M_j was: H takes the raw coefficients, without the g that turns A M⁻¹ w into A M⁻¹ q.
-//! In exact arithmetic and with a single M, both forms span the same space and find the same x.
+//! ρ w⁺. The delayed pass over w⁺ gives w⁺ = V⁺ r⁺ + ρ⁺ q⁺. So column j of H for z_j/ρ is (t, t_j)/ρ + r⁺,
+//! with ρ⁺ below it, for any M_j. H takes these coefficients unchanged, without the g that turns A M⁻¹ w into
+//! A M⁻¹ q. In exact arithmetic and with a single M, GMRES and FGMRES span the same space and find the same
+//! x.
 //!
-//! Every cycle starts from the true residual b − A x. A basis stored in f32, or a wrong estimate, therefore
-//! costs iterations but no accuracy.
+//! Every cycle starts from the true residual b − A x. So a basis stored in f32, or a wrong estimate of the
+//! residual, costs iterations but no accuracy.
 //!
 //! # Time of an iteration on a GPU
-//! An iteration is three or four nodes of a graph: product, preconditioner, projection, and an update with
-//! the Hessenberg step beside it. With 1.2 million unknowns on an H200 (b = 4, s = 2, dense blocks) the
-//! product takes 0.148 ms. Projection and update take 0.090 ms, and the whole iteration 0.246 ms. So launches
-//! and the host leave no gap. MGS with scalars on the host takes 0.935 ms (`bench/runs/2026-11-21-h200`).
+//! An iteration is three or four nodes of a graph: product, preconditioner, projection, and the update of
+//! vectors, with the Hessenberg step in parallel. With 1.2 million unknowns on an H200 (b = 4, s = 2, dense
+//! blocks) the product takes 0.148 ms. Projection and update take 0.090 ms, and the whole iteration 0.246 ms.
+//! So the GPU hardly waits for launches or for the host. MGS with scalars on the host takes 0.935 ms
+//! (`bench/runs/2026-11-21-h200`).
 
 use super::krylov::{Krylov, Recurrence};
 use super::work::Work;
 use crate::space::{Phase, Precision, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 
-/// Ratio (‖w‖/‖A q‖)² below which a vector is rounding noise.
+/// Ratio (‖w‖/‖A q‖)² below which w consists of rounding errors.
 const BREAKDOWN: f64 = 1e-28;
 
 steps! {
     /// The scalars of GMRES.
     pub struct Scalars {
-        /// Squared error of a norm by Pythagoras, relative to zᵀz.
+        /// Squared error of a norm that is computed by Pythagoras' theorem, relative to zᵀz.
         pythagoras,
-        /// Diagonal entries of R below this share of the largest one span nothing new.
+        /// A column adds nothing to the space if its diagonal entry of R is below this share of the largest
+        /// one.
         rank,
         /// Squared norm of the last product, for the breakdown test.
         scale,
         rho, tj, tt,
-        /// 1 if a delayed step begins a column.
+        /// 1 if a delayed step begins a new column, else 0.
         begun,
-        /// 1 if H belongs to the vectors that were preconditioned, not to the finished columns.
+        /// 1 for FGMRES, where H belongs to the vectors that were preconditioned; 0 if H belongs to the
+        /// finished columns.
         flexible
     }
-    /// Its arrays, for a basis of m columns: dot products (r, t, wᵀw, wᵀz and zᵀz of a delayed step, or two
-    /// groups of m + 1 of a classical one); the Hessenberg matrix H and its factor R, by columns; rotations;
-    /// the right-hand side of the least-squares problem before and after the last rotation of each entry; its
-    /// solution; and the divisor of each column of Z.
+    /// The arrays, for a basis of m columns. First come dot products: r, t, wᵀw, wᵀz and zᵀz of a delayed
+    /// step, or two groups of m + 1 of a classical step. Then the Hessenberg matrix H and its factor R, by
+    /// columns, and the rotations. Then the right-hand side of the least-squares problem, before and after
+    /// the last rotation of each entry, and its solution. Last comes the divisor of each column of Z.
     arrays Arrays(m) {
         history: m + 1, dots: 2 * (m + 1) + 3, h: (m + 1) * m, r: (m + 1) * m, cs: m + 1, sn: m + 1, start: m + 1,
         gamma: m + 1, y: m + 1, scales: m + 1
@@ -71,8 +77,8 @@ steps! {
     constants [BREAKDOWN];
     functions {
         fn rotate(s, c, ld; h, r, cs, sn, start, gamma, history) {
-            // Column c of H into column c of R: earlier Givens rotations, then a new one that annihilates
-            // H[c+1, c].
+            // Turn column c of H into column c of R: apply the earlier Givens rotations, then a new one that
+            // annihilates H[c+1, c].
             let mut above = h[c * ld];
             let mut k = 0;
             while (k < c) {
@@ -105,14 +111,14 @@ steps! {
     }
     /// Every step.
     pub const STEPS;
-    /// Begins a cycle: γ = ‖r‖ e₁.
+    /// Begins a cycle with γ = ‖r‖ e₁.
     open(s, _) {
         s.scale = 0.0;
         start[0] = s.norm;
         gamma[0] = s.norm;
     }
-    /// Column j of H from one or two full Gram–Schmidt passes: the first one in `dots`, the second behind it,
-    /// (w, w) in rr.
+    /// Computes column j of H from one or two full Gram–Schmidt passes. `dots` has the sums of the first
+    /// pass, followed by those of the second. (w, w) is in rr.
     classical(s, j) {
         let ld = m + 1;
         let mut scale = s.rr;
@@ -136,8 +142,8 @@ steps! {
         count(s);
         if (s.reason != NONE) { s.halt = 1; }
     }
-    /// Finishes column j − 1 and begins column j from one delayed reduction, beside the update of the
-    /// vectors.
+    /// Finishes column j − 1 and begins column j from one delayed reduction, in parallel with the update of
+    /// the vectors.
     delayed_step(s, j) in parallel {
         let ld = m + 1;
         one!({
@@ -158,8 +164,9 @@ steps! {
             if (!(ww + dots[2 * j + 2] < HUGE)) {
                 s.reason = NOT_FINITE;
             } else if (!(rho2 > 0.25 * ww) || !(ww > BREAKDOWN * s.scale)) {
-                // w is rounding noise: the space is invariant to working precision, and column j − 1 was its
-                // last. The norm by Pythagoras has only eight digits; the true norm is at hand.
+                // w consists of rounding errors: the space is invariant to working precision, and column j −
+                // 1 was its last. The norm by Pythagoras' theorem has only eight digits, so use the true
+                // norm, which is known here.
                 if (j > 0) { h[(j - 1) * ld + j] = sqrt(ww); }
                 s.reason = INVARIANT;
             } else {
@@ -178,8 +185,8 @@ steps! {
             }
         });
         each!(i, j + 1, {
-            // A q = (z − V g)/ρ with g = H r, since A V = V H; its coefficients are (t − g)/ρ. Entries i ≤ j
-            // are independent. FGMRES takes the coefficients of z/ρ itself.
+            // A q = (z − V g)/ρ with g = H r, since A V = V H. Its coefficients are (t − g)/ρ. Entries i ≤ j
+            // are independent. FGMRES uses the coefficients of z/ρ itself.
             if (s.begun > 0.0) {
                 let mut g = 0.0;
                 let mut k = 0;
@@ -198,20 +205,20 @@ steps! {
             let zz = dots[2 * j + 2];
             if (j > 0 && s.reason != NOT_FINITE) {
                 rotate(s, j - 1, ld, h, r, cs, sn, start, gamma, history);
-                // With the true norm of its column the residual may already be small enough.
+                // With the true norm of the column the residual may already be small enough.
                 if (s.begun > 0.0 && s.norm_recurrence <= s.target) {
                     s.begun = 0.0;
                     s.reason = CONFIRMED;
                 }
             }
             if (s.begun > 0.0) {
-                // The next norm by Pythagoras, used until the next reduction gives the true one.
+                // The next norm by Pythagoras' theorem, used until the next reduction gives the true norm.
                 let mut next2 = (zz - s.tt) / (s.rho * s.rho);
                 if (!(next2 > 0.0)) { next2 = 0.0; }
                 h[j * ld + j + 1] = sqrt(next2);
                 s.scale = zz / (s.rho * s.rho);
                 rotate(s, j, ld, h, r, cs, sn, start, gamma, history);
-                // The norm is a difference: its error bounds how much larger the residual can be.
+                // The norm is a difference, and its error limits how much larger the residual can be.
                 let below2 = next2 + s.pythagoras * s.scale;
                 let above = cs[j] * r[j * ld + j];
                 let most = abs(start[j]) * sqrt(below2 / (above * above + below2));
@@ -223,8 +230,8 @@ steps! {
             }
         });
     }
-    /// y = R⁻¹γ. A column with a vanishing diagonal entry spans nothing new; it and all later columns are
-    /// dropped.
+    /// Computes y = R⁻¹γ. A column whose diagonal entry vanishes adds nothing to the space. It is dropped,
+    /// with all later columns.
     solve(s, _) in parallel {
         let ld = m + 1;
         one!({
@@ -266,8 +273,8 @@ sweeps! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Orthogonalization {
-    /// Delayed classical Gram–Schmidt with re-orthogonalisation: one reduction an iteration, as stable as
-    /// CGS2.
+    /// Delayed classical Gram–Schmidt with re-orthogonalisation, with one reduction in an iteration. It is as
+    /// stable as CGS2.
     #[default]
     Lowsync,
     /// Classical Gram–Schmidt, applied twice.
@@ -287,14 +294,14 @@ pub enum Orthogonalization {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GmresOptions {
-    /// Basis vectors before a restart, m.
+    /// Number m of basis vectors before a restart.
     pub restart: usize,
     /// Orthogonalisation scheme.
     pub orthogonalization: Orthogonalization,
     /// Precision in which the basis is stored.
     pub basis: Precision,
-    /// FGMRES: the preconditioned vectors are kept in f64, so that the preconditioner may vary between
-    /// iterations.
+    /// True for FGMRES, which keeps the preconditioned vectors in f64, so that the preconditioner may vary
+    /// between iterations.
     pub flexible: bool,
 }
 
@@ -362,7 +369,7 @@ impl<S: Space> GmresRecurrence<S> {
 impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     type Options = GmresOptions;
     const SCALARS: usize = Scalars::LEN;
-    const PATIENCE: usize = 2; // the first cycle after an optimistic estimate may make no progress
+    const PATIENCE: usize = 2; // the first cycle after a too small estimate may make no progress
 
     fn new(space: &S, options: GmresOptions) -> Result<Self> {
         let m = options.restart;
@@ -391,8 +398,8 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     }
 
     fn write_scalars(&self, scalars: &mut [f64]) {
-        // Sums are good to a few roundings. The rank threshold is eight roundings of the basis: a column that
-        // adds less to R is lost in V y and would only spoil x.
+        // Sums are accurate to a few rounding errors. The rank threshold is eight rounding errors of the
+        // basis. A column that adds less to R is lost in V y and would only make x worse.
         (scalars[Scalars::AT.pythagoras], scalars[Scalars::AT.rank]) = match self.options.basis {
             Precision::F64 => (1e-14, 1e-15),
             Precision::F32 => (1e-6, 5e-7),
@@ -401,8 +408,8 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
     }
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
-        // A step that finds a NaN, or a delayed step that finds the cycle complete, takes a reduction but no
-        // iteration.
+        // A step that finds a NaN, or a delayed step that finds the cycle complete, makes a reduction but
+        // does not count as an iteration.
         let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
         let found = matches!(reason, Reason::Invariant | Reason::Confirmed);
         let lost = reason == Reason::NotFinite || (delayed && found);
@@ -418,12 +425,12 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         &mut self.w
     }
 
-    /// A cycle begins with w = r.
+    /// Does nothing: a cycle begins with w = r.
     fn restart(&mut self, _: &mut Work<S>) -> Result<()> {
         Ok(())
     }
 
-    /// Extends V, which spans the Krylov space of A P⁻¹ from the residual.
+    /// Extends V, which spans the Krylov space of A P⁻¹ and the residual.
     fn iterate(&mut self, on: &mut Work<S>, _: &mut S::Vector, j: usize) -> Result<()> {
         let delayed = self.options.orthogonalization == Orthogonalization::Lowsync;
         if j == 0 {
@@ -464,7 +471,7 @@ impl<S: Space> Recurrence<S> for GmresRecurrence<S> {
         if j + 1 < self.options.restart { self.normalize(on, j + 1, Scalars::AT.rho) } else { Ok(()) }
     }
 
-    /// Updates x by P⁻¹ V y, or Z y, with the y that minimises the residual.
+    /// Adds P⁻¹ V y, or Z y, to x, with the y that minimises the residual.
     fn finish(&mut self, on: &mut Work<S>, x: &mut S::Vector) -> Result<()> {
         on.step(solve, 0)?;
         if let Some(directions) = &self.directions {

@@ -2,11 +2,11 @@
 
 use super::LANCZOS;
 
-/// Returns the eigenvalue of largest magnitude of the tridiagonal matrix T given by the coefficients of CG; 0
-/// if there are none.
+/// Returns the eigenvalue of largest magnitude of the tridiagonal matrix T that the coefficients αⱼ and βⱼ of
+/// CG define; 0 if there are no coefficients.
 pub(super) fn largest_ritz_value(coefficients: &[f64; 2 * LANCZOS]) -> f64 {
-    // T has 1/αⱼ + βⱼ₋₁/αⱼ₋₁ on its diagonal, all of one sign, and √βⱼ₋₁/αⱼ₋₁ beside it. A row holds the
-    // diagonal entry and the square of the other.
+    // T has 1/αⱼ + βⱼ₋₁/αⱼ₋₁ on its diagonal, all of one sign, and √βⱼ₋₁/αⱼ₋₁ next to it. An element of
+    // `rows` has the diagonal entry and the square of the other entry.
     let (mut rows, mut n) = ([(0.0f64, 0.0f64); LANCZOS], 0);
     while n < LANCZOS && coefficients[2 * n] != 0.0 {
         let alpha = coefficients[2 * n].abs();

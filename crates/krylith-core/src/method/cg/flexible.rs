@@ -1,4 +1,5 @@
-//! CG for preconditioners that vary: β = (z, r − r₋₁)/ρ₋₁, two reductions (Golub and Ye 1999; Notay 2000).
+//! CG for preconditioners that vary, with β = (z, r − r₋₁)/ρ₋₁ and two reductions (Golub and Ye 1999; Notay
+//! 2000).
 
 use super::*;
 

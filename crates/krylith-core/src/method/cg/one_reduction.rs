@@ -1,4 +1,5 @@
-//! CG with one reduction: s = A p by recurrence, and (p, A p) from (z, A z) (Chronopoulos and Gear 1989).
+//! CG with one reduction (Chronopoulos and Gear 1989): s = A p comes from a recurrence, and (p, A p) from (z,
+//! A z).
 
 use super::*;
 

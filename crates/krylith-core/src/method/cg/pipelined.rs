@@ -1,5 +1,5 @@
-//! CG with one reduction, which overlaps with the next preconditioner and product (Ghysels and Vanroose 2014,
-//! Alg. 4).
+//! CG with one reduction, which overlaps with the next application of P and the next product (Ghysels and
+//! Vanroose 2014, Alg. 4).
 
 use super::*;
 

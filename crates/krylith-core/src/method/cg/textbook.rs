@@ -1,4 +1,4 @@
-//! The textbook form of CG: β = ρ/ρ₋₁, two reductions (Hestenes and Stiefel 1952).
+//! The textbook form of CG, with β = ρ/ρ₋₁ and two reductions (Hestenes and Stiefel 1952).
 
 use super::*;
 
