@@ -1,28 +1,29 @@
-//! The driver: everything that a Krylov method does around its recurrence.
+//! The driver of all Krylov methods: everything that a method does around its recurrence.
 //!
 //! A method is a [`Recurrence`]: it defines how one iteration changes vectors and scalars, and how it starts
-//! from a residual. Around it this driver computes ‖b‖, hands batches of iterations to the device, keeps the
-//! history and the best x, and decides how the solve ends. A batch is
+//! from a residual. This driver computes ‖b‖, launches batches of iterations on the device, keeps the history
+//! and the best x, and decides about the end of the solve. A batch consists of
 //!
-//! 1. `begin`, which halts the batch if there is nothing to do;
+//! 1. `begin`, which halts the batch if there is nothing left to do;
 //! 2. up to m iterations: a full cycle of GMRES, or for other methods as many as fit in one graph;
-//! 3. `verify` and, if the recurrence claims convergence or cannot go on, the true residual b − A x, from
-//!    which the recurrence restarts.
+//! 3. `verify`. If the residual of the recurrence meets the tolerance, or the recurrence cannot continue, the
+//!    true residual b − A x follows, from which the recurrence restarts.
 //!
-//! The outcome is decided only by the certified residual, which is computed in twice the working precision if
-//! the operator can. Plain residuals restart the recurrence where rounding does not matter. The certified
-//! residual comes with the effect of rounding x to double precision, u ‖|b| + |A||x|‖. A solve that stagnates
-//! below a few times this value is at the limit of double precision. Between restarts x itself does not
-//! change. Updates are summed in a correction d, and x is rounded once a restart instead of once an iteration
-//! (Sleijpen and van der Vorst 1996).
+//! Only the certified residual decides about the outcome. It is computed in twice the working precision if
+//! the operator supports that. Plain residuals, in working precision, restart the recurrence if rounding
+//! errors do not matter. Together with the certified residual the operator computes the effect of rounding x
+//! to double precision, u ‖|b| + |A||x|‖, where u is the unit roundoff. A solve that stagnates below a few
+//! times this value is at the limit of double precision. Between restarts x itself does not change. Updates
+//! are summed in a correction d, and x is rounded once per restart instead of once per iteration (Sleijpen
+//! and van der Vorst 1996).
 //!
-//! If a restart applies a P that costs as much as many products, and batches are recorded, then a batch
-//! contains no restart, because most launches of it would be wasted. The batch leaves the true residual to
-//! the host, which launches the certified residual together with a restart.
+//! If a restart applies a P that costs as much as many products, and batches are recorded, then batches
+//! contain no restart, because most launches of a restart would be wasted. Such a batch leaves the true
+//! residual to the host, which launches the certified residual together with a restart.
 //!
-//! If the device runs ahead of the host, the next batch is launched before the host looks at the previous
-//! one. If the earlier batch finished the solve, `begin` detects that on the device, and the later batch does
-//! nothing.
+//! If the device works asynchronously, the host launches the next batch before it reads the results of the
+//! previous one. If the earlier batch finished the solve, `begin` detects that on the device, and the later
+//! batch does nothing.
 
 mod convergence;
 mod ending;
@@ -42,7 +43,7 @@ pub use recurrence::Recurrence;
 steps! {
     /// The scalars that every method has: ‖b − A x‖ at the last restart; ‖r‖ by the recurrence; the ‖r‖ at
     /// which the solve ends; the smallest ‖b − A x‖ computed so far; the effect of rounding x; the unit of b
-    /// and x; the square of ‖|b| + |A||x|‖; and (r, r).
+    /// and x (a power of two, see `krylov/unit.rs`); the square of ‖|b| + |A||x|‖; and (r, r).
     pub struct Header {}
     arrays HeaderArrays(m) {}
     constants [UNIT_ROUNDOFF];
@@ -60,7 +61,7 @@ steps! {
         if (s.remaining < s.limit) { s.limit = s.remaining; }
         if (s.limit <= 0 || s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; }
     }
-    /// Lets the true residual be computed if the recurrence or the iteration limit came to an end.
+    /// Requests the true residual if the recurrence has ended or the iteration limit is reached.
     verify(s, _) {
         s.remaining -= s.completed;
         s.verified = 0;
@@ -70,16 +71,17 @@ steps! {
             s.halt = 0;
         }
     }
-    /// The norm of the true residual and, if the operator knows |A|, the effect of rounding on it.
+    /// Computes the norm of the true residual and, if the operator supports |A|, the effect of rounding on
+    /// it.
     measure(s, _) {
         s.norm = sqrt(s.rr);
         s.norm_recurrence = s.norm;
         if (s.mm > 0.0 && s.mm < HUGE) { s.rounding = UNIT_ROUNDOFF * sqrt(s.mm); }
     }
-    /// Does not restart from a residual that ends the solve: applying the preconditioner may cost as much as
-    /// many products.
+    /// Prevents a restart from a residual that ends the solve, because applying the preconditioner may cost
+    /// as much as many products.
     begin_nothing(s, _) { s.halt = 0; if (s.norm <= s.target || !(s.norm < HUGE)) { s.halt = 1; } }
-    /// Keeps x if it is the best so far.
+    /// Marks x as the best so far if its residual is the smallest.
     compare(s, _) {
         s.halt = 1;
         if (s.norm < s.best) {
@@ -87,7 +89,7 @@ steps! {
             s.halt = 0;
         }
     }
-    /// Leaves the true residual to the host; nothing starts until the host has computed it.
+    /// Leaves the true residual to the host. No batch starts until the host has computed it.
     leave_to_host(s, _) { s.norm = 0.0; }
     /// Ends the batch at the host's request.
     break_off(s, _) { if (s.reason == NONE) { s.reason = STOPPED; } }
@@ -100,7 +102,7 @@ sweeps! {
     norm_squared: () [v] [] -> [rr] { rr += v * v; }
     /// ‖b − A x‖²; NaN if an entry of x is not finite, even one that no row reads.
     norm_of_residual: () [r, x] [] -> [rr] { rr += r * r + 0.0 * x; }
-    /// Zero, or NaN if an entry of v is not finite.
+    /// A sum that is 0, or NaN if an entry of v is not finite.
     finite: () [v] [] -> [rr] { rr += 0.0 * v; }
     /// ‖v‖² in another unit.
     norm_squared_in_unit: (unit) [v] [] -> [rr] { let scaled = unit * v; rr += scaled * scaled; }
@@ -116,36 +118,36 @@ sweeps! {
     subtract: () [b] [r] -> [] { r = b - r; }
     /// (m, m), and m = 0.
     magnitude: () [] [m] -> [mm] { mm += m * m; m = 0.0; }
-    /// The best x so far.
+    /// Keeps the best x so far.
     keep: () [x] [x_best] -> [] { x_best = x; }
 }
 
-/// Largest number of launches of a recorded batch. A graph costs 5.2 µs a launch to build and 0.5 µs to
+/// Largest number of launches in a recorded batch. A graph takes 5.2 µs per launch to build and 0.5 µs to
 /// replay (measured on an H200).
 const LAUNCHES: usize = 128;
-/// Largest number of launches of a batch without a restart, where short batches cost little.
+/// Largest number of launches in a batch without a restart. Without restarts, short batches cost little.
 const LAZY_LAUNCHES: usize = 64;
-/// Largest number of iterations of a batch. Those after the last one that the solve needs are launched in
-/// vain.
+/// Largest number of iterations of a batch. Iterations after the last one that the solve needs are launched
+/// in vain.
 const MOST: usize = 8;
-/// Growth of the residual since the start that counts as divergence.
+/// Factor of growth of the residual since the start that counts as divergence.
 const DIVERGED: f64 = 1e4;
 /// Relative decrease of the residual below which a restart made no progress.
 const PROGRESS: f64 = 1e-8;
 /// The unit roundoff u: half the distance from 1 to the next number.
 const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
-/// A guess at the effect of rounding on ‖r‖/‖b‖, for operators that do not know |A|.
+/// An assumed effect of rounding on ‖r‖/‖b‖, for operators that do not support |A|.
 const ROUNDING: f64 = 2.5e-14;
-/// Largest share of ‖b‖ at which rounding can explain the residual. Above it x has grown without bound, as it
-/// does if A is singular.
+/// Largest residual, as a share of ‖b‖, that rounding errors can explain. If rounding errors are larger, x
+/// has grown without bound, as it does if A is singular.
 const DIGITS: f64 = 1e-3;
-/// Multiple of the rounding effect on ‖r‖ that counts as the limit. Below it only halving the residual is
-/// progress.
+/// Multiple of the rounding effect on ‖r‖ below which the residual is at the limit of rounding. Below it a
+/// restart makes progress only if it halves the residual.
 pub(crate) const LIMIT: f64 = 4.0;
-/// Largest number of consecutive batches that take no iteration. No solve needs as many; the bound prevents
-/// an endless wait.
+/// Largest number of consecutive batches without an iteration. No solve needs as many. The bound prevents an
+/// endless loop.
 const EMPTY: usize = 8;
-/// Multiple of the rounding effect on ‖r‖ by which a plain residual may be wrong.
+/// Multiple of the rounding effect on ‖r‖ below which a plain residual may be wrong.
 const NEAR: f64 = 64.0;
 
 /// A Krylov method and its workspace. A second solve of the same shape allocates and compiles nothing.
@@ -175,7 +177,7 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     scalars: S::Scalars,
     b: S::Vector,
     x: S::Vector,
-    /// The sum of the updates of x since the last restart; at a restart, scratch for magnitudes.
+    /// The sum of the updates of x since the last restart. At a restart it is scratch for magnitudes.
     correction: S::Vector,
     x_best: S::Vector,
     opening: S::Recording,
@@ -218,10 +220,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         &self.recurrence
     }
 
-    /// Solves A x = b, starting from the given x; `p` applies P⁻¹.
+    /// Solves A x = b, starting from the given x. `p` applies P⁻¹.
     ///
     /// # Errors
-    /// Errors of the device. Non-convergence is no error, but an [`Outcome`].
+    /// Errors of the device. Non-convergence is an [`Outcome`], not an error.
     pub fn solve(
         &mut self,
         space: &S,
@@ -234,7 +236,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     ) -> Result<&History> {
         let s = space;
         self.history.clear();
-        // Reserve what the iteration limit allows, within reason, so that a second solve does not allocate.
+        // Reserve space for the iteration limit, up to a bound, so that a second solve does not allocate.
         self.history.residuals.reserve(stop.max_iters.min(1 << 20) + 1);
         let (norm_b, unit) = self.norm_of_b(s, b)?;
         let stop = &Stop { atol: stop.atol * unit, ..*stop };
@@ -288,8 +290,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 let mut ended = self.check_convergence(&flags, &mut convergence, observer);
                 let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
                 if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
-                    // The outcome needs the certified residual, and so does whatever follows near the
-                    // rounding level.
+                    // The outcome needs the certified residual, and so does a restart near the rounding
+                    // level.
                     if !left {
                         self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
                         self.certify(s, on, &mut flags, &mut convergence)?;
@@ -320,14 +322,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         };
         self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
         if convergence.verified != self.history.iterations {
-            // An interrupted solve took iterations after the last true residual.
+            // An interrupted solve made iterations after the last true residual.
             self.certify(s, on, &mut flags, &mut convergence)?;
         }
         self.end(s, on, x, unit, outcome, &convergence)?;
         Ok(&self.history)
     }
 
-    /// Collects the batches in flight.
+    /// Waits for the batches in flight and collects their results.
     fn drain(
         &mut self,
         s: &S,
@@ -352,7 +354,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(())
     }
 
-    /// Restarts the recurrence from the certified residual, which replaces the last of the history.
+    /// Restarts the recurrence from the certified residual, which replaces the last residual of the history.
     fn certify(
         &mut self,
         s: &S,
@@ -384,8 +386,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
     }
 
-    /// Chooses as many iterations a batch as make a graph that is cheap to instantiate; the same number on
-    /// every rank.
+    /// Chooses the number of iterations of a batch so that its graph is cheap to instantiate. The number is
+    /// the same on every rank.
     fn choose_length(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
         if self.recurrence.cycle().is_some() || on.key.is_none() || self.length.1 == on.key {
             return Ok(());
@@ -417,8 +419,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.write_scalars(&mut self.scalars, 0, &self.host, &flags)
     }
 
-    /// Computes the certified residual: at the start, before the outcome is decided, near the limits of
-    /// rounding, and after an interruption.
+    /// Launches the certified residual and a restart from it: at the start, before the outcome is decided,
+    /// near the limits of rounding, and after an interruption.
     fn open(&mut self, s: &S, on: &Operators<S>) -> Result<()> {
         let mut opening = std::mem::take(&mut self.opening);
         let done = s.record(&mut opening, on.key, |s| {
@@ -432,13 +434,13 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.enqueue_readback(&mut self.scalars, self.host.len())
     }
 
-    /// Computes the certified residual and waits for it. No batch may be in flight.
+    /// Does the same as [`open`](Self::open) and waits for the result. No batch may be in flight.
     fn reopen(&mut self, s: &S, on: &Operators<S>, flags: &mut [i32; FLAGS]) -> Result<()> {
         self.open(s, on)?;
         s.take_readback(&mut self.scalars, &mut self.host, flags)
     }
 
-    /// Launches up to m iterations, and a restart if they end in one; returns true if the observer
+    /// Launches up to m iterations, and a restart if they end in one. Returns true if the observer
     /// interrupted them.
     fn batch(
         &mut self,
@@ -456,7 +458,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             s.guard(Some(scalars));
             for j in 0..length.0 {
                 if on.halted(s, scalars)? {
-                    break; // the host knows it already, so launch nothing more
+                    break; // launch nothing more
                 }
                 recurrence.iterate(&mut on.work(s, scalars, false), correction, j)?;
                 let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
@@ -489,7 +491,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(interrupted)
     }
 
-    /// Restarts the recurrence from b − A x; keeps x if it is the best so far.
+    /// Restarts the recurrence from b − A x, and keeps x if it is the best so far.
     fn residual(&mut self, s: &S, on: &Operators<S>, first: bool, certified: bool) -> Result<()> {
         let Self { recurrence, scalars, b, x, correction, x_best, .. } = self;
         let work = &mut on.work(s, scalars, first);
@@ -526,14 +528,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         history.residuals.extend((1..=completed).map(|j| host[R::SCALARS + j] / norm_b));
         history.iterations += completed;
         if flags[VERIFIED] != 0 {
-            // If a batch ends with the true residual, it replaces that of the recurrence.
+            // If a batch ends with the true residual, this replaces the residual of the recurrence.
             *history.residuals.last_mut().expect("the first was pushed") = host[Header::AT.norm] / norm_b;
         }
         history.reductions += self.recurrence.reductions(completed, reason);
         Ok(())
     }
 
-    /// Returns the outcome if a true residual ends the solve; else that residual was a restart.
+    /// Returns the outcome if a true residual ends the solve. Otherwise that residual was a restart.
     fn check_convergence(
         &mut self,
         flags: &[i32; FLAGS],
@@ -556,8 +558,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         ended
     }
 
-    /// Decides by the certified residual about an end that a plain residual suggested. If rounding was the
-    /// cause of that end, the solve goes on.
+    /// Checks by the certified residual an end that a plain residual suggested. If rounding errors caused
+    /// that end, the solve continues.
     fn judge(
         &mut self,
         flags: &[i32; FLAGS],
@@ -582,7 +584,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             () if beta <= c.target => Some(Outcome::Converged),
             () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
             () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
-            // Rounding sets a floor to ‖r‖; a breakdown is the reason only above that floor.
+            // Rounding limits ‖r‖ from below. A breakdown counts as the reason only above that limit.
             () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
             () if stuck && reason.is_breakdown() => {
                 self.history.reason = Some(reason.text());

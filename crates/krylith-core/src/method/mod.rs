@@ -1,9 +1,9 @@
-//! Krylov methods. Each method is one file, written once for every device; [`krylov`] holds what all methods
-//! share.
+//! Krylov methods. Each method is one file, written once for all devices. [`krylov`] has the parts that all
+//! methods share.
 //!
 //! [`Gmres`] (also as FGMRES), [`Bicgstab`], [`Cg`] and [`Cbcg`] are built for a [`Space`] with their
-//! options, and solve with any [`LinearOperator`]s. [`Method`] is the trait of all methods. [`MethodSpec`] is
-//! a method given by name and options, as in `gmres:restart=50`.
+//! options, and accept any [`LinearOperator`]s as A and P⁻¹. [`Method`] is the trait of all methods.
+//! [`MethodSpec`] is a method given by name and options, as in `gmres:restart=50`.
 
 pub mod bicgstab;
 pub mod cbcg;
@@ -54,10 +54,10 @@ pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait Method<S: Space> {
-    /// Solves A x = b, starting from the given x; `p` applies P⁻¹.
+    /// Solves A x = b, starting from the given x. `p` applies P⁻¹.
     ///
     /// # Errors
-    /// Errors of the device. Non-convergence is no error, but an [`Outcome`](crate::Outcome).
+    /// Errors of the device. Non-convergence is an [`Outcome`](crate::Outcome), not an error.
     fn solve(
         &mut self,
         space: &S,
@@ -69,7 +69,8 @@ pub trait Method<S: Space> {
         observer: &mut dyn Observer,
     ) -> Result<&History>;
 
-    /// A note on the last solve for the user, such as directions that were linearly dependent.
+    /// Returns a note on the last solve for the user, such as the number of directions that were linearly
+    /// dependent.
     fn remark(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! Methods by name: the only list of all methods.
+//! Methods by name. This is the only list of all methods.
 
 use super::{
     Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
@@ -108,7 +108,7 @@ impl MethodSpec {
         }
     }
 
-    /// Returns a few words on the variant, to follow the title.
+    /// Returns a short description of the variant, which follows the title in reports.
     pub fn description(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
@@ -118,7 +118,7 @@ impl MethodSpec {
         }
     }
 
-    /// Returns the name for a line in a log, such as `gmres(30)`.
+    /// Returns the name for logs, such as `gmres(30)`.
     pub(crate) fn short(&self) -> String {
         match self {
             MethodSpec::Gmres(gmres) => format!("{}({})", self.name(), gmres.restart),
@@ -126,7 +126,7 @@ impl MethodSpec {
         }
     }
 
-    /// Returns the number of basis vectors before a restart, if the method restarts by design.
+    /// Returns the restart length, if the method has one.
     pub fn restart(&self) -> Option<usize> {
         match self {
             MethodSpec::Gmres(gmres) => Some(gmres.restart),
@@ -134,7 +134,7 @@ impl MethodSpec {
         }
     }
 
-    /// Returns the variant for a preconditioner that varies, if the method has one.
+    /// Returns the variant for a preconditioner that varies, or the method itself if there is none.
     pub(crate) fn flexible(self) -> Self {
         match self {
             MethodSpec::Cg(_) => MethodSpec::Cg(CgOptions { form: CgForm::Flexible }),
@@ -165,8 +165,9 @@ impl MethodSpec {
         })
     }
 
-    /// Returns the bytes that an average one of `iterations` moves on this rank. `fixed` are those of one
-    /// product and one application of the preconditioner; `n` is the length of a vector.
+    /// Returns the bytes that an iteration moves on this rank, on average over `iterations`. `fixed` is the
+    /// number of bytes of one product and one application of the preconditioner. `n` is the length of a
+    /// vector.
     pub fn iteration_bytes(&self, fixed: f64, preconditioned: bool, n: f64, iterations: usize) -> f64 {
         match self {
             MethodSpec::Gmres(options) => fixed + n * orthogonalization_bytes(options, iterations),
@@ -178,8 +179,8 @@ impl MethodSpec {
         }
     }
 
-    /// Returns the bytes that it stores for vectors of `n` numbers, with those of the caller and scratch:
-    /// first those of the basis, then those of all other vectors and small dense matrices.
+    /// Returns the bytes that a solve stores for vectors of `n` numbers. The first number is for the basis.
+    /// The second is for all other vectors, including the caller's and scratch, and for small dense matrices.
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
             MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
@@ -221,13 +222,14 @@ fn bicgstab_bytes(reductions: Reductions, preconditioned: bool) -> f64 {
     8.0 * f64::from(vectors)
 }
 
-/// Returns the most bytes per unknown of the vector passes of an iteration, as counted in `method/cg.rs`.
+/// Returns the bytes per unknown of the vector passes of an iteration, as counted in `method/cg.rs`, without
+/// fused sums.
 fn cg_bytes(form: CgForm, preconditioned: bool) -> f64 {
     let vectors = match (form, preconditioned) {
         (CgForm::Textbook, true) => 12,
         (CgForm::Flexible | CgForm::OneReduction, true) => 13,
         (CgForm::Pipelined, true) => 18,
-        // z is r, which is read once.
+        // z is r, which is read only once.
         (CgForm::Textbook | CgForm::Flexible, false) => 10,
         (CgForm::OneReduction, false) => 11,
         (CgForm::Pipelined, false) => 13,

@@ -1,4 +1,4 @@
-//! The workspace of a recurrence, and the sweeps and products that it calls by name.
+//! The workspace of a recurrence, and the sweeps and products that a recurrence calls by name.
 
 use super::krylov::{magnitude, subtract};
 use crate::Result;
@@ -12,8 +12,8 @@ pub struct Work<'a, S: Space> {
     pub space: &'a S,
     /// The scalars.
     pub scalars: &'a mut S::Scalars,
-    /// True at the start of a solve and after an interruption, when the vectors of the recurrence hold
-    /// nothing valid.
+    /// True at the start of a solve and after an interruption. The vectors of the recurrence then have no
+    /// valid values.
     pub first: bool,
     /// True if an application of P costs as much as many products.
     pub costly: bool,
@@ -27,7 +27,7 @@ impl<S: Space> Work<'_, S> {
         self.p.is_some()
     }
 
-    /// `to = A from`.
+    /// Computes `to = A from`.
     pub fn multiply(&self, from: &S::Vector, to: &mut S::Vector) -> Result<()> {
         self.space.mark(Phase::Product);
         self.a.apply(self.space, from, to)?;
@@ -35,8 +35,8 @@ impl<S: Space> Work<'_, S> {
         Ok(())
     }
 
-    /// Computes `to = A from`, with sums in the same pass if A can make them; returns false if the caller has
-    /// to sum.
+    /// Computes `to = A from`, with sums in the same pass if A supports it. Returns false if the caller must
+    /// compute the sums.
     pub fn multiply_with_dots(&mut self, from: &S::Vector, to: &mut S::Vector, dots: Dots) -> Result<bool> {
         self.space.mark(Phase::Product);
         let summed = self.a.apply_with_dots(self.space, from, to, self.scalars, dots)?;
@@ -44,8 +44,8 @@ impl<S: Space> Work<'_, S> {
         Ok(summed)
     }
 
-    /// Computes `to = P⁻¹ from`, with sums in the same pass if P can make them. Returns `from` itself if
-    /// there is no P, and false if the caller has to sum.
+    /// Computes `to = P⁻¹ from`, with sums in the same pass if P supports it. Returns the vector with the
+    /// result, which is `from` if there is no P. The flag is false if the caller must compute the sums.
     pub fn precondition_with_dots<'v>(
         &mut self,
         from: &'v S::Vector,
@@ -59,7 +59,7 @@ impl<S: Space> Work<'_, S> {
         Ok((to, summed))
     }
 
-    /// `r = b − A x`.
+    /// Computes `r = b − A x`.
     pub(super) fn residual(&mut self, b: &S::Vector, x: &S::Vector, r: &mut S::Vector) -> Result<()> {
         self.space.mark(Phase::Product);
         self.a.apply(self.space, x, r)?;
@@ -67,8 +67,8 @@ impl<S: Space> Work<'_, S> {
         self.sweep(subtract, [b], [r])
     }
 
-    /// Computes `r = b − A x`, in twice the working precision if A can, and the effect of rounding; m is left
-    /// as zeros.
+    /// Computes `r = b − A x`, in twice the working precision if A supports it, and the effect of rounding. m
+    /// is zero afterwards.
     pub(super) fn certified_residual(
         &mut self,
         b: &S::Vector,
@@ -93,7 +93,7 @@ impl<S: Space> Work<'_, S> {
         Ok(to)
     }
 
-    /// Computes `to = A P⁻¹ from`; P⁻¹ from stays in `hat` if there is a P.
+    /// Computes `to = A P⁻¹ from`. If there is a P, `hat` has P⁻¹ from afterwards.
     pub fn multiply_preconditioned(
         &self,
         from: &S::Vector,
@@ -104,7 +104,7 @@ impl<S: Space> Work<'_, S> {
         self.multiply(hat, to)
     }
 
-    /// Makes one fused elementwise pass, with the scalars and sums that the sweep was declared with.
+    /// Makes one fused elementwise pass, with the scalars and sums of the sweep's declaration.
     pub fn sweep<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &mut self,
         kernel: K,
@@ -117,8 +117,8 @@ impl<S: Space> Work<'_, S> {
         self.space.sweep(kernel, self.scalars, K::READS, x, y, K::SUMS)
     }
 
-    /// Does the same as [`sweep`](Self::sweep), but its sums are in their slots only after
-    /// [`arrive`](Self::arrive). Meanwhile the ranks can compute products and apply preconditioners.
+    /// Does the same as [`sweep`](Self::sweep), but the sums are in their slots only after
+    /// [`arrive`](Self::arrive). Until then ranks can compute products and apply preconditioners.
     pub fn sweep_ahead<K, const A: usize, const X: usize, const Y: usize, const O: usize>(
         &mut self,
         kernel: K,
@@ -136,18 +136,19 @@ impl<S: Space> Work<'_, S> {
         self.space.arrive(self.scalars)
     }
 
-    /// Returns true if the guard is known to be raised, so that the rest of the iteration can be skipped.
+    /// Returns true if the guard (a flag that makes later launches of a batch do nothing) is known to be set.
+    /// The rest of the iteration can then be skipped.
     pub fn halted(&self) -> bool {
         self.space.halted(self.scalars)
     }
 
-    /// Takes one scalar step of iteration j.
+    /// Makes one scalar step of iteration j.
     pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
         self.space.step(step, self.scalars, j)
     }
 }
 
-/// A, P, and the key of what is recorded with them; no key if they cannot be recorded.
+/// A, P, and the key of recorded batches; there is no key if A or P cannot be recorded.
 pub(super) struct Operators<'a, S: Space> {
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
@@ -165,7 +166,7 @@ impl<'a, S: Space> Operators<'a, S> {
         Self { a, p, key, costly: false }
     }
 
-    /// Finds out whether P is costly; all ranks that work on this system get the same answer. Collective.
+    /// Determines whether P is costly. All ranks that work on this system get the same answer. Collective.
     pub fn weigh(&mut self, space: &S) -> Result<()> {
         if let Some(p) = self.p {
             let own = p.bytes() as f64 / (self.a.bytes() as f64).max(1.0);
@@ -186,15 +187,16 @@ impl<'a, S: Space> Operators<'a, S> {
         Ok(count[0] > 0.0)
     }
 
-    /// Returns the mean of a number over those ranks, the same on all of them. Collective.
+    /// Returns the mean of a number over all ranks that work on this system. Collective.
     pub fn mean(&self, space: &S, own: f64) -> Result<f64> {
         let mut sums = [own, 1.0];
         self.a.sum(space, &mut sums)?;
         Ok(sums[0] / sums[1])
     }
 
-    /// Returns true if the guard is known to be raised. If nothing is recorded, this reads the flag from the
-    /// device: an operator that works on the host waits for the device anyway, and ignores guards.
+    /// Returns true if the guard is known to be set. If batches are not recorded, this function reads the
+    /// guard from the device. An operator that works on the host waits for the device anyway, and ignores the
+    /// guard.
     pub fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {
         if s.pipeline_depth() == 0 || self.key.is_some() {
             return Ok(s.halted(scalars));

@@ -3,7 +3,7 @@
 use super::ending::Known;
 use crate::space::{History, Observer, Progress, Stop};
 
-/// Iterations that a recurrence may take before it counts as lost in rounding.
+/// Smallest number of iterations after which a recurrence may count as lost in rounding errors.
 const FEW: usize = 50;
 
 /// The host's view of a solve in progress.
@@ -13,7 +13,7 @@ pub(super) struct Convergence {
     /// The target divided by ‖b‖.
     pub relative_target: f64,
     pub max_iters: usize,
-    /// ‖r‖ at the start.
+    /// ‖r‖ at the start of the solve.
     pub first: f64,
     /// Residual of the initial guess.
     pub start: Known,
@@ -21,15 +21,15 @@ pub(super) struct Convergence {
     pub best: f64,
     /// Restarts in a row without progress.
     pub idle: usize,
-    /// Number of iterations when the true residual was last computed.
+    /// Number of iterations at the last true residual.
     pub verified: usize,
-    /// True if that residual was the certified one.
+    /// True if the last true residual was a certified residual.
     pub certified: bool,
-    /// Number of consecutive batches that took no iteration.
+    /// Number of consecutive batches without an iteration.
     pub empty: usize,
-    /// True once the residual came so close to the rounding level that rounding matters.
+    /// True once the residual was so close to the rounding level that rounding errors matter.
     pub near: bool,
-    /// The iteration that the observer was last notified of.
+    /// The last iteration that was reported to the observer.
     pub told: Option<usize>,
 }
 
@@ -52,8 +52,8 @@ impl Convergence {
         }
     }
 
-    /// Returns true if the recurrence has gone on for long without a true residual: for more iterations than
-    /// it took before the last one.
+    /// Returns true if the recurrence has run for long without a true residual: for more iterations than
+    /// before the last true residual.
     pub fn is_waiting(&self, iterations: usize) -> bool {
         iterations.saturating_sub(self.verified) > self.verified.max(FEW)
     }
@@ -63,8 +63,8 @@ impl Convergence {
         Progress { iteration, relative_residual: residual / norm_b, target: target / norm_b }
     }
 
-    /// Notifies the observer of the progress: of each iteration once, and also of a restart, which repeats
-    /// the iteration before it.
+    /// Reports progress to the observer: each iteration once, and also a restart, which repeats the iteration
+    /// before it.
     pub fn tell(&mut self, history: &History, verified: bool, observer: &mut dyn Observer) -> bool {
         let iteration = history.iterations;
         let news = verified || self.told != Some(iteration);

@@ -1,8 +1,8 @@
 //! The end of a solve: the x that it returns, and its outcome.
 //!
-//! The outcome describes the x that the caller gets, judged by its certified residual. [`Krylov::end`] is the
-//! one place where both are decided, after the last iteration. x is always finite: it is the last x, the best
-//! x, or the initial guess.
+//! The outcome describes the x that the caller gets, by its certified residual. [`Krylov::end`] decides about
+//! x and the outcome, after the last iteration. x is always finite: it is the last x, the best x, or the
+//! initial guess.
 
 use super::convergence::Convergence;
 use super::{
@@ -12,13 +12,13 @@ use super::{
 use crate::Result;
 use crate::space::{FLAGS, Observer, Outcome, Space};
 
-/// Reasons why x, scaled back to the unit of the system, is not the x that the iterations found.
+/// Reason why x, scaled back to the unit of the system, is not the x that the iterations found.
 const OVERFLOW: &str = "x overflows double precision";
 const UNDERFLOW: &str = "x is below the smallest normal number";
-/// Reason why a solve does not start from the initial guess.
+/// Message of a solve that does not start from the initial guess.
 const GUESS: &str = "the residual of the initial guess is not finite; the solve starts from zeros";
 
-/// The norm ‖b − A x‖ of an x, and what rounding x makes of it, in the unit of the solve.
+/// The norm ‖b − A x‖ of an x, and the effect of rounding x on it, in the unit of the solve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub norm: f64,
@@ -31,13 +31,13 @@ impl Known {
         self.norm <= (LIMIT * self.rounding).min(DIGITS * norm_b)
     }
 
-    /// Returns true if this residual is smaller, or if only this one is finite.
+    /// Returns true if this residual is smaller than the other, or if only this residual is finite.
     fn is_better_than(self, other: Self) -> bool {
         self.norm < other.norm || (self.norm.is_finite() && !other.norm.is_finite())
     }
 
-    /// Returns the outcome of a solve that returns this x. Only an x that meets the tolerance counts as
-    /// converged, and only an x at the limit of rounding as `RoundingLimit`.
+    /// Returns the outcome of a solve that returns this x. An x that meets the tolerance is `Converged`,
+    /// whatever ended the iterations. `RoundingLimit` is only for an x at the limit of rounding.
     fn settle(self, ended: Outcome, c: &Convergence) -> Outcome {
         match ended {
             _ if self.norm <= c.target => Outcome::Converged,
@@ -52,7 +52,7 @@ impl Known {
 }
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
-    /// Returns the values that the host read last.
+    /// Returns the residual that the host read last.
     pub(super) fn known(&self) -> Known {
         Known { norm: self.host[Header::AT.norm], rounding: self.host[Header::AT.rounding] }
     }
@@ -86,7 +86,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(self.read_sum(s)? == 0.0)
     }
 
-    /// Sets x to zeros if it has an entry that is not finite. For solves that do not start.
+    /// Sets x to zeros if it has an entry that is not finite, for solves that do not start.
     pub(super) fn make_finite(&mut self, s: &S, x: &mut S::Vector) -> Result<()> {
         s.guard(None);
         s.sweep(finite, &mut self.scalars, [], [x], [], [Header::AT.rr])?;
@@ -137,14 +137,14 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let converged = outcome == Outcome::Converged;
         self.history.outcome = outcome;
         self.history.rounding = known.rounding / c.norm_b;
-        // The quotient is rounded and may exceed the tolerance that its numerator and denominator meet.
+        // The quotient is rounded. It may exceed the tolerance although numerator and denominator meet it.
         self.history.true_relative_residual =
             if converged { relative.min(c.relative_target) } else { relative };
         Ok(())
     }
 
-    /// Returns `Diverged` for a solve that ended because x is not finite although b − A x is: unknowns that
-    /// no row reads have grown.
+    /// Returns `Diverged` for a solve that ended because x is not finite although b − A x is finite. Then
+    /// unknowns that no row reads have grown.
     fn name_growth(&mut self, s: &S, ended: Outcome, c: &Convergence) -> Result<Outcome> {
         if ended != Outcome::NotFinite || !self.known().norm.is_nan() {
             return Ok(ended);
@@ -160,8 +160,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(Outcome::Diverged)
     }
 
-    /// Returns the certified residual of the last x. If the best x so far has a smaller one, that x becomes
-    /// the last.
+    /// Returns the certified residual of the last x. If the best x so far has a smaller certified residual,
+    /// it replaces the last x.
     fn best_known(&mut self, s: &S, on: &Operators<S>, c: &Convergence) -> Result<Known> {
         if !c.certified && self.known().norm.is_finite() {
             self.reopen(s, on, &mut [0; FLAGS])?;
@@ -171,7 +171,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         if last.norm <= c.target || !other {
             return Ok(last);
         }
-        // The best x was chosen by plain norms; its certified residual decides.
+        // The best x was chosen by plain residuals. Its certified residual decides.
         let best = self.certified_best(s, on)?;
         if !best.is_better_than(last) {
             return Ok(last);
@@ -193,9 +193,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(Known { norm: header[Header::AT.norm], rounding: header[Header::AT.rounding] })
     }
 
-    /// Rounds x to the form that the caller gets, in which entries may overflow or lose digits to underflow,
-    /// and returns its residual in the unit of the solve. The inverse of the unit stays in the slot that
-    /// sweeps read.
+    /// Scales x to the unit of the system, in which entries may overflow or lose digits by underflow, and
+    /// back. Returns the residual of the result in the unit of the solve. Afterwards the slot of the unit,
+    /// which sweeps read, has the inverse of the unit.
     fn round_trip(&mut self, s: &S, on: &Operators<S>, unit: f64) -> Result<Known> {
         for unit in [1.0 / unit, unit] {
             self.write_unit(s, unit)?;

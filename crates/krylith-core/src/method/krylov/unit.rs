@@ -1,15 +1,15 @@
-//! The unit in which a solve works.
+//! The unit of a solve: a power of two by which b and x are multiplied.
 //!
-//! Norms are sums of squares. Squares of numbers far from 1 overflow, or underflow and make any x look right.
-//! Scaling by a power of two loses no digit.
+//! Norms are sums of squares. Squares of very large numbers overflow. Squares of very small numbers
+//! underflow, and then any x seems to solve the system. Multiplying by a power of two rounds nothing.
 
 use super::{Header, Krylov, Recurrence, clear, norm_squared, norm_squared_in_unit, scale};
 use crate::Result;
 use crate::space::{FLAGS, Space, other_unit};
 
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
-    /// Returns ‖b‖ in a unit in which squares neither overflow nor underflow, and that unit. The unit is a
-    /// power of two, which loses no digit; it is almost always 1.
+    /// Returns ‖b‖ in a unit in which squares neither overflow nor underflow, and that unit. The unit is
+    /// almost always 1.
     pub(super) fn norm_of_b(&mut self, s: &S, b: &S::Vector) -> Result<(f64, f64)> {
         s.guard(None);
         s.sweep(norm_squared, &mut self.scalars, [], [b], [], [Header::AT.rr])?;
@@ -36,7 +36,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         s.write_scalars(&mut self.scalars, Header::AT.unit, &[unit], &[0; FLAGS])
     }
 
-    /// Copies b and x, scaled to the unit.
+    /// Copies b and x, multiplied by the unit.
     pub(super) fn take(&mut self, s: &S, b: &S::Vector, x: &S::Vector, unit: f64) -> Result<()> {
         s.sweep(clear, &mut self.scalars, [], [], [&mut self.correction], [])?;
         if unit == 1.0 {
