@@ -1,9 +1,9 @@
-//! Continuation: a hard system is approached through a sequence of easier ones.
+//! Continuation: solves a hard system through a sequence of easier ones.
 
 use super::{Newton, NewtonObserver, NewtonOutcome, NewtonReport, NonlinearSystem};
 use crate::Result;
 
-/// Maximum number of values inserted between two of the caller's, to reach the second.
+/// Largest number of values that are inserted before one of the caller's values, to reach it.
 const MOST_BETWEEN: usize = 8;
 
 /// Result of Newton's method for one value of the parameter.
@@ -22,7 +22,7 @@ const MOST_BETWEEN: usize = 8;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// The parameter.
+    /// The value of the parameter.
     pub value: f64,
     /// The report of Newton's method for this value.
     pub report: NewtonReport,
@@ -46,18 +46,19 @@ pub struct Stage {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
-    /// How the last stage ended: converged if the last of the caller's values was reached.
+    /// Outcome of the last stage. It is `Converged` if the last of the caller's values was reached.
     pub outcome: NewtonOutcome,
-    /// The last value for which the solve converged; the returned x belongs to it.
+    /// The last value for which the solve converged. The returned x belongs to it.
     pub reached: Option<f64>,
     /// All values that were tried, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Newton {
-    /// Solves for each of `values` of a parameter in turn, from the x of the previous one. If Newton's method
-    /// fails, a value between the last one solved and this one is tried first: their geometric mean, or the
-    /// arithmetic mean if the sign changes. `set` sets the parameter of the system.
+    /// Solves for each of `values` of a parameter in turn, starting from the x of the previous value. If
+    /// Newton's method fails, it tries a value between the last value that it solved and this value first.
+    /// That is their geometric mean, or the arithmetic mean if the sign changes. `set` sets the parameter of
+    /// the system.
     ///
     /// # Errors
     /// As [`solve`](Self::solve); errors of `set`.
@@ -126,7 +127,7 @@ impl Newton {
     }
 }
 
-/// Returns a value between two.
+/// Returns the value between two values that continuation tries.
 fn between(a: f64, b: f64) -> f64 {
     if a * b > 0.0 { a.signum() * (a * b).sqrt() } else { 0.5 * (a + b) }
 }

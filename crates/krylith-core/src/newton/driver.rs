@@ -1,8 +1,9 @@
 //! Inexact Newton with a line search (Dembo, Eisenstat and Steihaug 1982; Eisenstat and Walker 1996).
 //!
-//! With s from ‖J s + F‖ ≤ η ‖F‖, the next x is x + λ s. λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤
-//! (1 − 10⁻⁴ λ) ‖F‖. Each λ minimises the parabola through ‖F‖² at 0 and at the previous λ, with slope −2
-//! ‖F‖² at 0, and is clamped to [0.1, 0.5] times the previous λ.
+//! A linear solve gives s with ‖J s + F‖ ≤ η ‖F‖, where J is the Jacobian and η the forcing term. The next x
+//! is x + λ s, where λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤ (1 − 10⁻⁴ λ) ‖F‖. Each λ minimises a
+//! parabola through ‖F‖² at 0 and at the previous λ, with slope −2 ‖F‖² at 0. λ is clamped to [0.1, 0.5]
+//! times the previous λ.
 
 use super::{
     NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep,
@@ -19,18 +20,18 @@ use std::time::Instant;
 
 /// Required relative decrease of ‖F‖, as a share of λ.
 const ARMIJO: f64 = 1e-4;
-/// Smallest and largest λ as a share of the previous one.
+/// Smallest and largest λ, as a share of the previous λ.
 const SHORTER: [f64; 2] = [0.1, 0.5];
 /// Smallest λ that is tried.
 const LEAST: f64 = 1e-8;
-/// Chunk of numbers that are summed sequentially, so that sums do not depend on the number of threads.
+/// Number of numbers that one thread sums sequentially, so that sums do not depend on the number of threads.
 const CHUNK: usize = 4096;
 
-/// Newton's method with its linear solver, which is kept as long as the pattern of the Jacobian stays the
-/// same.
+/// Newton's method with its linear solver. The linear solver is kept as long as the pattern of the Jacobian
+/// stays the same.
 ///
-/// A second solve, such as that of the next time step, reuses the analysis. See the [module](super) for an
-/// example.
+/// A second solve, such as the next time step, reuses the analysis of the pattern. See the [module](super)
+/// for an example.
 ///
 /// # Examples
 /// The angle of a hanging cable, tan x = 1 − x, as a single equation; on a mesh only the pattern differs.
@@ -88,8 +89,8 @@ struct Found {
 }
 
 impl Newton {
-    /// Creates a Newton solver. `linear` are the options of its linear solves, except for the relative
-    /// tolerance, which is the forcing term of each step.
+    /// Creates a Newton solver. `linear` has the options of its linear solves. Their relative tolerance is
+    /// replaced by the forcing term of each step.
     ///
     /// # Errors
     /// Invalid options.
@@ -108,7 +109,7 @@ impl Newton {
         })
     }
 
-    /// Solves F(x) = 0 from the given x, and leaves the best x found there.
+    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found.
     ///
     /// # Errors
     /// An x of another length; errors of the system's functions; errors of [`Solver`]. Non-convergence is a
@@ -169,7 +170,8 @@ impl Newton {
         Ok(&self.report)
     }
 
-    /// Makes one step from x, with F(x) in `f`. Returns ‖F‖ after it, or the outcome if there is no step.
+    /// Makes one step from x, with F(x) in `f`. Returns ‖F‖ after the step, or the outcome if there is no
+    /// step.
     fn step<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
@@ -250,8 +252,8 @@ impl Newton {
         Ok(Ok(found.norm))
     }
 
-    /// Sets up the linear solver with the Jacobian in `values`: reuses it if the pattern is the same, else
-    /// creates a new one.
+    /// Sets up the linear solver for the Jacobian in `values`. Updates the existing solver if the pattern is
+    /// the same, else creates a new one.
     fn set_up<T: NonlinearSystem + ?Sized>(&mut self, system: &T) -> Result<()> {
         let pattern = system.pattern();
         if let Some(solver) = &mut self.solver
@@ -259,7 +261,7 @@ impl Newton {
         {
             return solver.update_values(&self.values);
         }
-        self.solver = None; // free its memory first
+        self.solver = None; // free the old solver's memory first
         let mut matrix = pattern.clone();
         matrix.values_mut().copy_from_slice(&self.values);
         self.linear.within(|| matrix.check_finite())??;
@@ -273,8 +275,8 @@ impl Newton {
         Ok(())
     }
 
-    /// Sets x ← x + λ s and f ← F(x) with the first λ that decreases ‖F‖ enough; leaves x unchanged if there
-    /// is none.
+    /// Sets x ← x + λ s and f ← F(x) with the first λ that decreases ‖F‖ enough. If there is none, x does not
+    /// change.
     fn search<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
@@ -313,7 +315,7 @@ impl Newton {
         self.solver.as_ref().map(Solver::solution)
     }
 
-    /// Returns the options that it was created with.
+    /// Returns the options of this Newton solver.
     pub fn options(&self) -> &NewtonOptions {
         &self.options
     }
@@ -328,7 +330,7 @@ fn without() -> Error {
     Error::Internal("Newton without a solver".into())
 }
 
-/// Returns ‖v‖₂, independent of the number of threads.
+/// Returns ‖v‖₂. The result does not depend on the number of threads.
 fn norm(v: &[f64]) -> f64 {
     let sums: Vec<f64> = v.par_chunks(CHUNK).map(|part| part.iter().map(|v| v * v).sum::<f64>()).collect();
     sums.iter().sum::<f64>().sqrt()

@@ -15,8 +15,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Forcing {
-    /// Choice 2 of Eisenstat and Walker (1996): η_k = γ (‖F_k‖/‖F_{k−1}‖)². It is at least γ η²_{k−1} if that
-    /// exceeds 0.1, at least half of Newton's target over ‖F_k‖, and at most `most`.
+    /// Choice 2 of Eisenstat and Walker (1996): η_k = γ (‖F_k‖/‖F_{k−1}‖)². Then η_k is raised to γ η²_{k−1}
+    /// if that exceeds 0.1, and to half of Newton's tolerance on ‖F‖ divided by ‖F_k‖. It is at most `most`.
     EisenstatWalker {
         /// η of the first step.
         first: f64,
@@ -29,21 +29,21 @@ pub enum Forcing {
     Constant(f64),
 }
 
-/// The safeguard by the previous η applies above this value.
+/// Smallest γ η²_{k−1} that counts as a lower bound on η_k.
 const SAFEGUARD: f64 = 0.1;
-/// Share of Newton's tolerance below which a linear solve need not go.
+/// Share of Newton's tolerance on ‖F‖ below which a linear solve need not reduce the residual.
 const ENOUGH: f64 = 0.5;
 
 impl Default for Forcing {
-    /// Returns the choice of Eisenstat and Walker with η = 0.1 in the first step, γ = 0.9 and η ≤ 0.9.
+    /// Returns choice 2 of Eisenstat and Walker, with η = 0.1 in the first step, γ = 0.9 and η ≤ 0.9.
     fn default() -> Self {
         Forcing::EisenstatWalker { first: 0.1, gamma: 0.9, most: 0.9 }
     }
 }
 
 impl Forcing {
-    /// Computes η of a step that starts with ‖F‖ = `norm`, for the final target `target`; `last` is ‖F‖ and η
-    /// of the previous step.
+    /// Computes η of a step that starts with ‖F‖ = `norm`. `target` is Newton's tolerance on ‖F‖. `last` has
+    /// ‖F‖ and η of the previous step.
     pub(super) fn eta(&self, norm: f64, target: f64, last: Option<(f64, f64)>) -> f64 {
         let (first, gamma, most) = match *self {
             Forcing::Constant(eta) => return eta,
@@ -110,12 +110,12 @@ mod tests {
     fn terms_are_those_of_eisenstat_and_walker() {
         let ew = Forcing::default();
         assert_eq!(ew.eta(1.0, 0.0, None), 0.1);
-        // 0.9·0.5², and the safeguard 0.9·0.8² where that exceeds 0.1.
+        // η is 0.9·0.5², or the lower bound 0.9·0.8² because that exceeds 0.1.
         assert!((ew.eta(0.5, 0.0, Some((1.0, 0.1))) - 0.225).abs() < 1e-15);
         assert!((ew.eta(0.01, 0.0, Some((1.0, 0.8))) - 0.576).abs() < 1e-15);
         assert!((ew.eta(0.01, 0.0, Some((1.0, 0.2))) - 9e-5).abs() < 1e-18);
         assert_eq!(ew.eta(2.0, 0.0, Some((1.0, 0.1))), 0.9);
-        // No more than Newton's tolerance needs.
+        // The linear solve need not be more accurate than Newton's tolerance requires.
         assert_eq!(ew.eta(1e-3, 4e-4, Some((1.0, 0.1))), 0.2);
         assert_eq!(Forcing::Constant(1e-4).eta(0.5, 0.4, Some((1.0, 0.1))), 1e-4);
         for (text, words) in

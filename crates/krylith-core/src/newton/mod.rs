@@ -1,8 +1,8 @@
 //! Nonlinear systems F(x) = 0 whose Jacobian is a sparse point-block matrix, by inexact Newton methods.
 //!
-//! [`Newton`] solves J(x) s = −F(x) with one [`Solver`](crate::Solver), which it keeps: the pattern of J is
-//! analysed once, and each step updates its values. [`Forcing`] sets the tolerance of each linear solve, and
-//! a line search shortens s if ‖F‖ would not decrease. [`Newton::continuation`] approaches a hard system
+//! [`Newton`] solves J(x) s = −F(x) with one [`Solver`](crate::Solver), which it keeps. The pattern of J is
+//! analysed once, and each step updates only the values. [`Forcing`] sets the tolerance of each linear solve,
+//! and a line search shortens s if ‖F‖ would not decrease. [`Newton::continuation`] approaches a hard system
 //! through a sequence of easier ones.
 //!
 //! ```
@@ -50,9 +50,9 @@
 //! # Ok::<(), krylith::Error>(())
 //! ```
 //!
-//! F and J are evaluated on the caller's thread, whose loops take rayon's current pool. All else is the
-//! solver's work, so Newton runs on every device and on several GPUs without code for them. A time-dependent
-//! problem is a [`NonlinearSystem`] that changes between solves.
+//! F and J are evaluated on the caller's thread, where parallel loops use rayon's current pool. The solver
+//! does all other work, so Newton's method runs on every device and on several GPUs without code for them. A
+//! time-dependent problem is a [`NonlinearSystem`] that changes between solves.
 
 mod continuation;
 mod driver;
@@ -91,8 +91,8 @@ use crate::{Error, Result};
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait NonlinearSystem {
-    /// Returns the pattern of the Jacobian, with blocks of order b; its values are ignored. It must be the
-    /// same for every x.
+    /// Returns the pattern of the Jacobian, with blocks of order b. It must be the same for every x, and its
+    /// values are ignored.
     fn pattern(&self) -> &Bsr;
     /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows.
     ///
@@ -104,7 +104,7 @@ pub trait NonlinearSystem {
     /// # Errors
     /// The system cannot be evaluated at x.
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()>;
-    /// Returns the coordinates of nodes, which some partitions use.
+    /// Returns the coordinates of nodes, which some partitions need.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         None
     }

@@ -1,9 +1,9 @@
-//! Results of a Newton solve, and its observers.
+//! Results of a Newton solve, and observers of a Newton solve.
 
 use crate::space::{Outcome, Progress};
 use std::ops::ControlFlow;
 
-/// How a Newton solve ended.
+/// Outcome of a Newton solve.
 ///
 /// # Examples
 /// ```
@@ -16,8 +16,8 @@ pub enum NewtonOutcome {
     Converged,
     /// The maximum number of steps was reached.
     MaxSteps,
-    /// No step along the direction decreased ‖F‖, although the linear solve met its tolerance: a local
-    /// minimum of ‖F‖, a Jacobian that does not match F, or rounding.
+    /// No step along the direction decreased ‖F‖, although the linear solve met its tolerance. Possible
+    /// causes are a local minimum of ‖F‖, a Jacobian that does not match F, and rounding errors.
     LineSearch,
     /// A linear solve missed its tolerance, and no step along its direction decreased ‖F‖.
     LinearSolve,
@@ -28,7 +28,7 @@ pub enum NewtonOutcome {
 }
 
 impl NewtonOutcome {
-    /// Returns the name used in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             NewtonOutcome::Converged => "converged",
@@ -96,15 +96,15 @@ impl NewtonSeconds {
 pub struct NewtonStep {
     /// Number of the step, from 1.
     pub number: usize,
-    /// ‖F‖ before it.
+    /// ‖F‖ before the step.
     pub before: f64,
-    /// ‖F‖ after it.
+    /// ‖F‖ after the step.
     pub after: f64,
     /// The tolerance η of the linear solve.
     pub forcing: f64,
-    /// How the linear solve ended.
+    /// Outcome of the linear solve.
     pub linear: Outcome,
-    /// Iterations of the linear solve.
+    /// Number of iterations of the linear solve.
     pub iterations: usize,
     /// ‖J s + F‖/‖F‖ at the end of the linear solve.
     pub linear_residual: f64,
@@ -158,7 +158,7 @@ pub struct NewtonEvent {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewtonReport {
-    /// How the solve ended.
+    /// Outcome of the solve.
     pub outcome: NewtonOutcome,
     /// ‖F‖ at the initial guess.
     pub first: f64,
@@ -166,7 +166,7 @@ pub struct NewtonReport {
     pub last: f64,
     /// The tolerance on ‖F‖.
     pub target: f64,
-    /// All steps taken.
+    /// All steps that were made.
     pub steps: Vec<NewtonStep>,
     /// Events in order, such as fallbacks of linear solves.
     pub events: Vec<NewtonEvent>,
@@ -198,7 +198,7 @@ impl NewtonReport {
     }
 }
 
-/// Observer of a Newton solve; the library itself never prints.
+/// Observer of a Newton solve. The library itself never prints.
 ///
 /// # Examples
 /// ```
@@ -230,11 +230,13 @@ impl NewtonReport {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait NewtonObserver {
-    /// Called with ‖F‖ after this many steps, and the tolerance on ‖F‖. Return `Break` to interrupt.
+    /// Receives ‖F‖ after this number of steps, and the tolerance on ‖F‖. Return `Break` to interrupt the
+    /// solve.
     fn residual(&mut self, _steps: usize, _norm: f64, _target: f64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    /// Called with the progress of the linear solve of a step, from 1. Return `Break` to interrupt.
+    /// Receives the progress of the linear solve of a step, which is numbered from 1. Return `Break` to
+    /// interrupt the solve.
     fn linear(&mut self, _step: usize, _progress: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -242,7 +244,7 @@ pub trait NewtonObserver {
     fn stepped(&mut self, _step: &NewtonStep) {}
     /// Called for each event.
     fn event(&mut self, _event: &NewtonEvent) {}
-    /// Called when continuation proceeds to this value of the parameter.
+    /// Called when continuation begins to solve for this value of the parameter.
     fn parameter(&mut self, _value: f64) {}
 }
 

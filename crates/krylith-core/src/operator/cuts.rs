@@ -1,10 +1,10 @@
-//! Cuts of rows for products whose vectors are replicated on every rank: which rank computes which rows, in
-//! which order, and what is sent.
+//! Cuts of rows for products whose vectors are replicated on every rank. A cut determines which rank computes
+//! which rows, in which order, and which results are sent.
 //!
-//! The modes are those of Gao et al. for several GPUs, and one of our own. Ranks compute rows in stages:
-//! while a stage is computed, the results of the one before are sent. A cut reads only a few row pointers, by
-//! binary search. It reads all of them once if it needs the longest row, on the host or where the matrix is
-//! stored.
+//! The modes are those of Gao, Ji and Wang for several GPUs (paper 2 in docs/papers.md), and two of our own.
+//! Ranks compute rows in stages. While a stage is computed, the results of the stage before are sent.
+//! Computing a cut reads only a few row pointers, by binary search. If it needs the longest row, it reads all
+//! row pointers once, on the host or on the device that stores the matrix.
 
 use crate::matrix::Csr;
 use crate::{Error, Result};
@@ -24,42 +24,45 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// One block of rows per rank, of equal nonzeros; results are sent when it is done.
+    /// One block of rows per rank, of equal nonzeros. Results are sent when the block is complete.
     Nz,
-    /// Two blocks per rank, all of equal nonzeros: the first is sent while the second is computed.
+    /// Two blocks per rank, all of equal nonzeros. The results of the first are sent while the second is
+    /// computed.
     TwoNz,
-    /// This many blocks per rank, all of equal nonzeros: each is sent while the next is computed, and the
-    /// ranks wait only for the last. Our own mode; one block is [`Nz`](Mode::Nz), two are
-    /// [`TwoNz`](Mode::TwoNz).
+    /// This number of blocks per rank, all of equal nonzeros. The results of each are sent while the next is
+    /// computed, and ranks wait only for the last. This mode is our own. One block is [`Nz`](Mode::Nz), and
+    /// two are [`TwoNz`](Mode::TwoNz).
     Staged {
-        /// Blocks of each rank, 1 to 64.
+        /// Number of blocks of each rank, 1 to 64.
         blocks: usize,
     },
-    /// Long rows last: for the same work they give fewer numbers to send. The block of long rows has a share
-    /// `long` of all rows. It is at the end of the matrix if the longest row is there, or else around the
-    /// longest row.
+    /// Long row aware: long rows are computed last, because for the same work they give fewer numbers to
+    /// send. The block of long rows has a share `long` of all rows. It is at the end of the matrix if the
+    /// longest row is there, or else around the longest row.
     Lra {
-        /// Share of rows in the long block, d_l; 0 to 1.
+        /// Share of rows in the long block, 0 to 1 (d_l in the paper).
         long: f64,
     },
-    /// As [`Lra`](Mode::Lra), but every rank computes a block of short rows itself instead of receiving it,
-    /// while the long block is sent.
+    /// As [`Lra`](Mode::Lra), but while the long block is sent, every rank computes one block of short rows
+    /// itself instead of receiving its results.
     LraRc {
-        /// As for [`Lra`](Mode::Lra).
+        /// Share of rows in the long block, as for [`Lra`](Mode::Lra).
         long: f64,
-        /// Share of rows that every rank computes, d_c.
+        /// Share of rows that every rank computes (d_c in the paper).
         redundant: f64,
     },
-    /// One block of rows per rank, of equal nonzeros. The kernel of the product stores each number to every
-    /// rank's vector as soon as it is known. On a CPU the same as [`Nz`](Mode::Nz).
+    /// One block of rows per rank, of equal nonzeros. The kernel of the product stores each result in every
+    /// rank's vector as soon as it is known. This mode is our own. On a CPU it is the same as
+    /// [`Nz`](Mode::Nz).
     Fused,
-    /// Every rank computes all rows, and nothing is sent. For problems where several devices do not pay.
+    /// Every rank computes all rows, and nothing is sent, for problems where several devices do not pay.
     Alone,
 }
 
 impl Mode {
-    /// Returns the modes worth a trial for a mean row length and a number of ranks: all modes, with the
-    /// paper's parameters and with 4, 8 and 16 blocks. On one rank there is only [`Alone`](Mode::Alone).
+    /// Returns the modes that are worth a measurement, for a mean row length and a number of ranks. These are
+    /// all modes, with the paper's parameters and with 4, 8 and 16 blocks. On one rank there is only
+    /// [`Alone`](Mode::Alone).
     pub fn candidates(mean_row: f64, ranks: usize) -> Vec<Mode> {
         if ranks < 2 {
             return vec![Mode::Alone];
@@ -161,9 +164,9 @@ impl FromStr for Mode {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its rows, at least one.
+    /// The rows, at least one.
     pub rows: Range<usize>,
-    /// Its entries.
+    /// The entries of these rows.
     pub entries: Range<usize>,
 }
 
@@ -181,13 +184,13 @@ pub struct Run {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
-    /// The runs of each rank: none, one run of rows, or two if the long block lies between them.
+    /// The runs of each rank: none, one, or two if the long block lies between them.
     pub runs: Vec<Vec<Run>>,
-    /// True if every rank computes all of it, and nothing is sent.
+    /// True if every rank computes all rows of the stage, and nothing is sent.
     pub redundant: bool,
 }
 
-/// The stages of a product; together they compute every row of every rank's result.
+/// The stages of a product, which together compute every row of the result for every rank.
 ///
 /// # Examples
 /// ```
@@ -254,13 +257,13 @@ impl Cuts {
         self.stages.iter().flat_map(move |stage| &stage.runs[rank])
     }
 
-    /// Returns how many numbers a rank sends to each other rank.
+    /// Returns the number of numbers that a rank sends to each other rank.
     pub fn sent(&self, rank: usize) -> usize {
         let stages = self.stages.iter().filter(|stage| !stage.redundant);
         stages.flat_map(|stage| &stage.runs[rank]).map(|run| run.rows.len()).sum()
     }
 
-    /// Encodes the cuts, to send them.
+    /// Encodes the cuts as a message.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut numbers = vec![self.stages.len()];
         for stage in &self.stages {
@@ -302,19 +305,19 @@ fn staged(on: &impl RowPointers, whole: Block, stages: usize) -> Result<Vec<Bloc
     Ok(ends[0].windows(2).map(|w| Block { from: w[0], to: w[1], ..whole }).collect())
 }
 
-/// Rows without the long block, numbered without a gap: folded row v is row v of the matrix before `start`,
-/// and row v + `skipped` from there on.
+/// The rows without the long block, numbered without a gap ("folded" rows). Folded row v is row v of the
+/// matrix if v < `start`, and row v + `skipped` otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fold {
     pub start: usize,
     pub skipped: usize,
-    /// Number of entries before the skipped rows, and in them.
+    /// Number of entries before the skipped rows. `entries` is their own number of entries.
     pub before: u64,
     pub entries: u64,
 }
 
 impl Fold {
-    /// Nothing is skipped.
+    /// Returns a numbering that skips no rows.
     fn none(rows: usize, entries: u64) -> Self {
         Self { start: rows, skipped: 0, before: entries, entries: 0 }
     }
@@ -324,7 +327,8 @@ impl Fold {
         if v <= self.start { pointer(v) } else { pointer(v + self.skipped) - self.entries }
     }
 
-    /// Returns the rows of the matrix between two folded rows, each given with the entries before it.
+    /// Returns the rows of the matrix between two folded rows, each of which is given with the number of
+    /// entries before it.
     fn runs(&self, (from, before_from): (usize, u64), (to, before_to): (usize, u64)) -> Vec<Run> {
         let (skipped, entries) = (self.skipped, self.entries as usize);
         let (middle, before) = (self.start.clamp(from, to), self.before.clamp(before_from, before_to));
@@ -337,7 +341,8 @@ impl Fold {
     }
 }
 
-/// Rows of a stage before they are shared: a range of folded rows, each end with the entries before it.
+/// The rows of a stage before they are shared among ranks: a range of folded rows. Each end has the number of
+/// entries before it.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     from: End,
@@ -349,7 +354,7 @@ struct Block {
 /// A folded row, and the number of entries before it.
 type End = (usize, u64);
 
-/// A search for the folded row in `low..=high` with a number of entries before it that is closest to
+/// A search for the folded row in `low..=high` for which the number of entries before it is closest to
 /// `wanted`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Search {
@@ -376,7 +381,7 @@ impl Search {
     }
 }
 
-/// Row pointers, wherever they are. Each call may be a round trip to a device.
+/// Row pointers on the host or on a device. Each call may be a round trip to the device.
 pub(crate) trait RowPointers {
     fn rows(&self) -> usize;
     fn entries(&self) -> u64;
@@ -420,8 +425,8 @@ impl RowPointers for OnHost<'_> {
     }
 }
 
-/// Cuts blocks into parts of equal entries, or of equal rows if there are no entries, and returns `parts` + 1
-/// ends for each. Searches for all ends at once. Redundant blocks are not cut.
+/// Cuts each block into parts of equal entries, or of equal rows if there are no entries, and returns `parts`
+/// + 1 ends for each. All ends are searched for at once. Redundant blocks are not cut.
 fn divide(on: &impl RowPointers, blocks: &[Block], parts: usize) -> Result<Vec<Vec<End>>> {
     let cut = |block: &&Block| !block.redundant && block.from.1 < block.to.1;
     let between =
@@ -451,7 +456,7 @@ fn divide(on: &impl RowPointers, blocks: &[Block], parts: usize) -> Result<Vec<V
     Ok(ends.collect())
 }
 
-/// Returns the blocks of LRA and LRA+RC: short rows, long rows, and those that every rank computes.
+/// Returns the blocks of LRA and LRA+RC: short rows, long rows, and rows that every rank computes.
 fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Vec<Block>> {
     let rows = on.rows();
     let share = |share: f64| ((share * rows as f64).floor() as usize).min(rows);
@@ -466,14 +471,15 @@ fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Ve
         (longest - long / 2).min(rows - long)
     };
     let short = rows - long;
-    // Matrix rows whose pointers are needed: the ends of the long block and of both candidates for redundant
+    // The needed row pointers are those at the ends of the long block and of both candidates for redundant
     // rows.
     let row = |v: usize| if v < start { v } else { v + long };
     let candidates = [redundant, short - redundant];
     let asked = [start, start + long, row(candidates[0]), row(candidates[1])];
     let pointers = on.at(&asked)?;
     let fold = Fold { start, skipped: long, before: pointers[0], entries: pointers[1] - pointers[0] };
-    // A folded row at `start` is the row after the long block; the entries before it exclude that block.
+    // The folded row `start` is the row after the long block. The number of entries before it excludes that
+    // block.
     let before = |k: usize| pointers[2 + k] - if candidates[k] < start { 0 } else { fold.entries };
     let (first, second) = ((candidates[0], before(0)), (candidates[1], before(1)));
     let (none, all) = ((0, 0), (short, on.entries() - fold.entries));
@@ -483,7 +489,7 @@ fn long_row_aware(on: &impl RowPointers, long: f64, redundant: f64) -> Result<Ve
     let long = Block { from, to, fold: whole, redundant: false };
     Ok(match redundant {
         0 => vec![block(none, all, false), long],
-        // Of as many rows at either end of the short rows, those with fewer entries.
+        // The candidates are the first and the last of the short rows. Choose those with fewer entries.
         _ if first.1 <= all.1 - second.1 => vec![block(first, all, false), long, block(none, first, true)],
         _ => vec![block(none, second, false), long, block(second, all, true)],
     })

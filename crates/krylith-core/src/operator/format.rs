@@ -15,21 +15,21 @@ use std::fmt::Display;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// By diagonals if the entries lie on few of them, else by rows. Blocks, and sums of several terms, have
-    /// their own formats.
+    /// By diagonals if the entries lie on few diagonals, else by rows. Blocks, and sums of several terms,
+    /// have their own formats.
     #[default]
     Auto,
     /// By rows: a value and a column per entry.
     Csr,
-    /// By diagonals: a value per place and no columns. For a symmetric matrix, only the main diagonal and
-    /// those above it.
+    /// By diagonals: a value per position and no columns. For a symmetric matrix, only the main diagonal and
+    /// the diagonals above it.
     Dia,
-    /// By diagonals, storing all of them.
+    /// By diagonals, all of which are stored.
     DiaFull,
 }
 
 impl Format {
-    /// Returns true if only storage by diagonals is acceptable.
+    /// Returns true if the user requested storage by diagonals.
     pub(crate) fn wants_diagonals(self) -> bool {
         matches!(self, Format::Dia | Format::DiaFull)
     }
@@ -37,30 +37,31 @@ impl Format {
 
 krylith_base::names! { Format, "format": Auto => "auto", Csr => "csr", Dia => "dia", DiaFull => "dia-full" }
 
-/// Largest number of diagonals of a matrix that is stored by diagonals: a 32-bit word per row marks them.
+/// Largest number of diagonals of a matrix that is stored by diagonals. A 32-bit word per row has a bit for
+/// each of them.
 pub(crate) const MOST_DIAGONALS: usize = 32;
 
-/// Returns true if storage by diagonals pays for this many entries: a place takes 8 bytes, an entry stored by
-/// rows 12.
+/// Returns true if storage by diagonals pays, which is so if at least 70 % of the positions on them have an
+/// entry. A position on a diagonal takes 8 bytes, and an entry stored by rows takes 12.
 pub(crate) fn worth_diagonals(rows: usize, diagonals: usize, entries: usize) -> bool {
     10 * entries >= 7 * rows * diagonals
 }
 
-/// Returns true if the main diagonal is there and every other one has its mirror image.
+/// Returns true if there is a main diagonal, and a diagonal −k for each diagonal k.
 pub(crate) fn mirrored(offsets: &[i32]) -> bool {
     let n = offsets.len();
     n % 2 == 1 && (0..n).all(|k| offsets[k] == -offsets[n - 1 - k])
 }
 
-/// Returns how many numbers per row `format=auto` stores by diagonals of a scalar matrix, one half of them if
-/// it is symmetric; `None` if it is stored by rows.
+/// Returns the number of diagonals of a scalar matrix that `format=auto` stores, which is about half of them
+/// if the matrix is symmetric; `None` if the matrix is stored by rows.
 pub(crate) fn kept_diagonals(a: &Bsr) -> Option<usize> {
     let offsets = diagonals_of(a, a.block_rows()).ok().filter(|_| a.block() == 1)?;
     let half = mirrored(&offsets) && Shape::of(a).is_symmetric();
     Some(if half { offsets.len().div_ceil(2) } else { offsets.len() })
 }
 
-/// Returns the error for a matrix that cannot be stored by diagonals although the user asked for it.
+/// Returns the error for a matrix that cannot be stored by diagonals although the user requested it.
 pub(crate) fn not_by_diagonals(why: impl Display) -> Error {
     Error::Unsupported(format!("format=dia: {why}; use format=auto, which stores such a matrix by rows"))
 }
@@ -68,8 +69,8 @@ pub(crate) fn not_by_diagonals(why: impl Display) -> Error {
 /// Returns the diagonals of the columns below `own`, in ascending order.
 ///
 /// # Errors
-/// The reason why there are too many diagonals, or too few entries on them, with the row of the first
-/// diagonal too many.
+/// A message if there are too many diagonals, or too few entries on them. It names the row in which the
+/// number of diagonals exceeds the limit.
 pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>, String> {
     const ROWS: usize = 1 << 14;
     let (rows, row_ptr, col) = (a.block_rows(), a.row_ptr(), a.col());
@@ -78,7 +79,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
             "the matrix has {rows} rows and {own} columns, but diagonals need a square matrix"
         ));
     }
-    /// Adds a row's diagonal to the others; returns false if there are too many.
+    /// Adds a diagonal to the list; returns false if there are too many.
     fn insert(offsets: &mut Vec<i32>, offset: i32) -> bool {
         if let Err(at) = offsets.binary_search(&offset) {
             offsets.insert(at, offset);
@@ -89,7 +90,7 @@ pub(crate) fn diagonals_of(a: &Bsr, own: usize) -> std::result::Result<Vec<i32>,
     let of_rows = |first: usize| -> Part {
         let (mut offsets, mut entries) = (Vec::new(), 0);
         for i in first..(first + ROWS).min(rows) {
-            // Most rows resemble the row before: each entry lies on the next diagonal.
+            // Most rows resemble the row before, so try the next known diagonal first for each entry.
             let mut k = 0;
             for &j in col[row_ptr[i]..row_ptr[i + 1]].iter().take_while(|&&j| (j as usize) < own) {
                 let offset = (j as i64 - i as i64) as i32;
@@ -151,7 +152,7 @@ mod tests {
             kept_diagonals(&Bsr::from_csr(&Csr::from_triplets(50, 50, entries).unwrap(), 1).unwrap())
         };
         assert_eq!((kept(&line(-1.0)), kept(&line(-0.5))), (Some(2), Some(3)));
-        // An arrow matrix has an entry on each diagonal from the main one on.
+        // An arrow matrix has an entry on the main diagonal and on each diagonal above it.
         let arrow: Vec<_> = (0..n).flat_map(|i| [(i, i, 2.0), (0, i, 1.0)]).skip(1).collect();
         assert_eq!(kept(&arrow), None);
     }

@@ -1,23 +1,23 @@
 //! Passes over the entries of terms on all threads of the host.
 //!
-//! Each row belongs to one thread. Columns do not: threads share their maxima, stored as the bits of
-//! nonnegative numbers, which sort like the numbers themselves. Most entries are smaller than the current
-//! maximum and only read it. A maximum does not depend on the order in which it is found, so results are the
-//! same for any number of threads.
+//! Each row belongs to one thread, but columns do not. Threads share the maxima of columns, which are stored
+//! as the bits of nonnegative numbers. These bits sort as the numbers do. For most entries, which are smaller
+//! than the current maximum, a thread only reads the maximum. A maximum does not depend on the order of its
+//! entries, so results are the same for any number of threads.
 
 use crate::matrix::{Arrays, Bsr};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Block rows below which a second thread costs more than it saves.
+/// Number of block rows below which a second thread costs more time than it saves.
 const ROWS: usize = 2048;
 
-/// The largest magnitude in every column, found by several threads together.
+/// The largest magnitude in every column, which several threads compute together.
 pub(crate) struct ColumnMaxima(Vec<AtomicU64>);
 
 impl ColumnMaxima {
-    /// Returns zeros, one per column.
+    /// Creates maxima of 0 for this number of columns.
     pub fn new(columns: usize) -> Self {
         Self(std::iter::repeat_with(AtomicU64::default).take(columns).collect())
     }
@@ -40,7 +40,7 @@ impl ColumnMaxima {
     pub fn take(&self) -> Vec<f64> {
         let take = |bits: &AtomicU64| {
             let all = bits.load(Relaxed);
-            bits.store(0, Relaxed); // no thread raises maxima now, and a swap would take five times as long
+            bits.store(0, Relaxed); // no thread raises maxima now, and `swap` takes five times as long
             f64::from_bits(all)
         };
         match is_little(self.0.len()) {
@@ -50,8 +50,8 @@ impl ColumnMaxima {
     }
 }
 
-/// Folds over `rows` rows: `add` accumulates them one by one, and `join` combines the parts in the order of
-/// the rows.
+/// Folds over `rows` rows. `add` accumulates rows one by one, and `join` combines the results of threads in
+/// the order of the rows.
 pub(crate) fn fold_rows<T: Send>(
     rows: usize,
     none: impl Fn() -> T + Sync + Send,
@@ -75,8 +75,8 @@ fn is_little(rows: usize) -> bool {
     rows <= ROWS || rayon::current_num_threads() == 1
 }
 
-/// Computes the largest magnitude in every scalar row; `magnitude(i, numbers)` computes those of the b rows
-/// of block row i.
+/// Computes the largest magnitude in every scalar row. `magnitude(i, numbers)` computes the magnitudes of the
+/// b rows of block row i.
 pub(crate) fn row_maxima(maxima: &mut [f64], block: usize, magnitude: impl Fn(usize, &mut [f64]) + Sync) {
     let of_row = |(i, maxima): (usize, &mut [f64])| {
         maxima.fill(0.0);
@@ -107,7 +107,7 @@ macro_rules! with_block {
 }
 pub(crate) use with_block;
 
-/// Calls `f(row, block column, block)` for every block of `values`, which are ordered as those of `a`.
+/// Calls `f(row, block column, block)` for every block of `values`, whose order is that of the values of `a`.
 pub(crate) fn for_blocks_mut(a: &Bsr, values: &mut [f64], f: &(impl Fn(usize, usize, &mut [f64]) + Sync)) {
     halves(Arrays::of(a), a.block() * a.block(), 0..a.block_rows(), values, f);
 }

@@ -1,15 +1,16 @@
-//! Operators: everything that maps a vector to a vector.
+//! Operators: linear maps from vectors to vectors.
 //!
 //! [`LinearOperator`] is the trait for matrices, preconditioners and operators that an application computes
-//! itself. [`PointBlock`] is the product with a matrix of any format or a Kronecker sum, made of [`Terms`],
-//! on any device. [`Replicated`] and [`Gathered`] share the rows of one matrix among ranks in other ways.
+//! itself. [`PointBlock`] is the product with a matrix of any format or with a Kronecker sum, on any device.
+//! It is built from [`Terms`]. [`Replicated`] and [`Gathered`] share the rows of a matrix among ranks in
+//! other ways.
 //!
-//! `apply` must not allocate or branch on values, because it may be recorded. On a GPU it must not wait
-//! either.
+//! `apply` must neither allocate nor branch on values, because it may be recorded. On a GPU it must not wait
+//! for the device either.
 //!
-//! `apply_with_dots` lets a product make (p, A p), and a preconditioner (r, r) and (r, z), in the pass that
-//! is there anyway. Products by diagonals and the tiles of block-Jacobi do so. Incomplete factors of
-//! subdomains do not: on an H200 that cost more than the sweep that it saved.
+//! With `apply_with_dots` a product can compute (p, A p) in its own pass, and a preconditioner (r, r) and (r,
+//! z). Products by diagonals and the tiles of block-Jacobi do so. Incomplete factors of subdomains do not,
+//! because on an H200 that cost more time than the saved sweep.
 
 pub(crate) mod cuts;
 mod format;
@@ -59,9 +60,9 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dots {
-    /// (x, y) in this slot: the curvature (p, A p) of a product.
+    /// (x, y) in this slot, such as (p, A p) of a product.
     Xy(usize),
-    /// (x, x) in this slot and (x, y) in the next: (r, r) and (r, z) of a preconditioner.
+    /// (x, x) in this slot and (x, y) in the next, such as (r, r) and (r, z) of a preconditioner.
     XxXy(usize),
 }
 
@@ -72,7 +73,7 @@ impl Dots {
         slot
     }
 
-    /// Returns the number of sums, which are in consecutive slots; (x, y) is the last.
+    /// Returns the number of sums. They are in consecutive slots, with (x, y) last.
     pub(crate) fn count(self) -> usize {
         match self {
             Dots::Xy(_) => 1,
@@ -81,7 +82,7 @@ impl Dots {
     }
 }
 
-/// A linear map on the vectors of a space: matrices, Kronecker sums, preconditioners.
+/// A linear map on the vectors of a space, such as a matrix, a Kronecker sum or a preconditioner.
 ///
 /// # Examples
 /// A matrix-free operator on the host; `examples/matrix_free.rs` has one that uses all threads.
@@ -108,12 +109,12 @@ impl Dots {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub trait LinearOperator<S: Space> {
-    /// `y ← A x`. Asynchronous on a GPU; allocates nothing.
+    /// Computes `y ← A x`. Asynchronous on a GPU; allocates nothing.
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
 
-    /// Computes `y ← A x`, with sums over x and y in the same pass if the operator can. True means that the
-    /// sums over all ranks are in their slots. False means that only `y ← A x` was computed, and the caller
-    /// sums by a sweep.
+    /// Computes `y ← A x`, with sums over x and y in the same pass if the operator supports it. Returns true
+    /// if the sums over all ranks are in their slots. Returns false if only `y ← A x` was computed, so that
+    /// the caller must compute the sums in a sweep.
     fn apply_with_dots(
         &self,
         space: &S,
@@ -127,8 +128,8 @@ pub trait LinearOperator<S: Space> {
     }
 
     /// Computes `r ← b − A x`, each entry in twice the working precision and then rounded, and `m ← |b| + |A|
-    /// |x|`, which measures the effect of rounding. Returns false if the operator has no such product; then
-    /// nothing was done, and residuals come from [`apply`](Self::apply).
+    /// |x|`, which measures the effect of rounding. Returns false, and computes nothing, if the operator has no
+    /// such product. Residuals then come from [`apply`](Self::apply).
     fn residual(
         &self,
         _space: &S,
@@ -140,25 +141,25 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
-    /// Returns a key that changes when work recorded with this operator becomes invalid (other buffers, other
-    /// kernels).
+    /// Returns a key that changes when work that was recorded with this operator becomes invalid, because
+    /// buffers or kernels have changed.
     ///
     /// New values in the same buffers keep the key.
     fn key(&self) -> u64;
 
-    /// Returns the bytes that one application must move at least.
+    /// Returns the fewest bytes that one application can move.
     fn bytes(&self) -> u64;
 
     /// Returns true if every application is the same work, so that a device may record and replay it. An
-    /// operator that works on the host, or calls back to the caller, returns false, and everything around it
-    /// runs launch by launch.
+    /// operator that works on the host, or calls the caller's code, returns false. Launches around it are
+    /// then not recorded.
     fn recordable(&self) -> bool {
         true
     }
 
     /// Sums numbers over the ranks that apply the operator together. These are the ranks of the space, unless
-    /// the operator shares its work with ranks that the space does not know (see [`Replicated`]). Used for
-    /// decisions that all of them must take alike. Collective.
+    /// the operator shares its work with ranks that the space does not know (see [`Replicated`]). The sums
+    /// serve decisions that all these ranks must make alike. Collective.
     fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
         space.comm().sum(numbers)
     }
@@ -208,7 +209,7 @@ macro_rules! behind {
 }
 behind!(Box<T>, &T, Rc<T>, Arc<T>);
 
-/// An operator that is shared with others and gets new values between solves.
+/// An operator that several owners share, and whose values change between solves.
 impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.borrow().apply(space, x, y)
@@ -247,7 +248,8 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
 }
 
-/// Rejects vectors that a rows×columns product cannot take: `x` numbers in, `y` out.
+/// Rejects vectors of wrong lengths for a rows×columns product. `x` is the length of the argument, and `y`
+/// that of the result.
 pub(crate) fn check_lengths(rows: usize, columns: usize, x: usize, y: usize) -> Result<()> {
     if x == columns && y == rows {
         return Ok(());
@@ -264,7 +266,8 @@ pub(crate) fn fresh_key() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Returns the key of an operator made of others. It changes with any of them, and with their order.
+/// Returns the key of an operator that consists of others. It changes with any of their keys, and with their
+/// order.
 pub(crate) fn joined_key(keys: impl IntoIterator<Item = u64>) -> u64 {
     keys.into_iter().fold(0, |all, key| (all ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
 }

@@ -1,5 +1,5 @@
-//! The residual r = b − A x on the host, computed from the values as given. It is the residual that counts if
-//! a device stores values in lower precision, and it gives the residuals of single fields.
+//! The residual r = b − A x on the host, computed from the values that the caller gave. It decides about
+//! convergence if a device stores values in lower precision, and gives the residuals of single fields.
 
 use crate::Result;
 use crate::comm::Communicator;
@@ -10,11 +10,11 @@ use crate::twofold::Twofold;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Block rows that a thread takes at a time.
+/// Number of block rows that a thread takes at a time.
 const ROWS: usize = 1024;
 
-/// The system as given: this rank's rows of it, and the communicator of the ranks that hold the others. Every
-/// function is collective.
+/// The system as given: this rank's rows, and the communicator of the ranks that share the system. All
+/// functions are collective.
 ///
 /// # Examples
 /// ```
@@ -75,8 +75,8 @@ impl OriginalSystem<'_> {
         Ok([norms[0], norms[1]])
     }
 
-    /// Returns the square roots over all ranks of sums of squares. Computes them again in another unit if
-    /// they overflow or underflow.
+    /// Returns the square roots of sums of squares over all ranks. If they overflow or underflow, computes
+    /// them again in another unit.
     fn norms(&self, squares: impl Fn(f64) -> Vec<f64>) -> Result<Vec<f64>> {
         let in_unit = |unit: f64| -> Result<Vec<f64>> {
             let mut sums = squares(unit);
@@ -90,8 +90,8 @@ impl OriginalSystem<'_> {
         Ok(in_unit(unit)?.into_iter().map(|norm| norm / unit).collect())
     }
 
-    /// Returns the attainable residual, the effect of rounding x to double precision on ‖b − A x‖: u ‖|b| +
-    /// |A||x|‖, u = 2⁻⁵³.
+    /// Returns the attainable residual u ‖|b| + |A||x|‖ with u = 2⁻⁵³. It is the effect of rounding x to double
+    /// precision on ‖b − A x‖.
     ///
     /// # Errors
     /// A rank that has ended or failed.
@@ -128,7 +128,7 @@ impl OriginalSystem<'_> {
     }
 }
 
-/// Returns b − Σ (Cₜ ⊗ Aₜ) x in twice the working precision, on all threads; x has an entry for every column.
+/// Returns b − Σ (Cₜ ⊗ Aₜ) x in twice the working precision, on all threads. x has an entry for every column.
 fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
@@ -163,7 +163,7 @@ fn residual(terms: &Terms, b: &[f64], x: &[f64]) -> Vec<f64> {
     r
 }
 
-/// Σ |Cₜ ⊗ Aₜ| |x|.
+/// Returns Σ |Cₜ ⊗ Aₜ| |x|.
 fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
     let (block, s) = (terms.block(), terms.stages());
     let order = block * s;
@@ -184,7 +184,8 @@ fn magnitudes(terms: &Terms, x: &[f64]) -> Vec<f64> {
     y
 }
 
-/// Returns ‖r_c‖₂² of each component c over this rank's nodes and stages, in a unit.
+/// Returns ‖r_c‖₂² of each component c over this rank's nodes and stages, where r is first multiplied by
+/// `unit`.
 fn squares_by_field(r: &[f64], block: usize, stages: usize, unit: f64) -> Vec<f64> {
     let mut squares = vec![0.0; block];
     for node in r.chunks_exact(block * stages) {

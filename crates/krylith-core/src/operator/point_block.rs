@@ -1,12 +1,14 @@
-//! Sums of Kronecker products of small dense and point-block matrices: every sparse product of the library.
+//! Sums of Kronecker products of small dense matrices and point-block matrices. All sparse products of the
+//! library have this form.
 //!
-//! y = Σ (Cₜ ⊗ Aₜ) x, with one or two terms: A⊗M + τB⊗L has two terms; a point-block matrix is one term with
-//! C = 1; a scalar CSR matrix is one term with 1×1 blocks. No Kronecker product is formed: (C ⊗ A) x = (A X)
-//! Cᵀ, and C is applied after the sums over a row, so no intermediate vector exists (the paper's Alg. 2
-//! writes and reads two).
+//! y = Σ (Cₜ ⊗ Aₜ) x has one or two terms. A⊗M + τB⊗L has two terms, a point-block matrix is one term with C
+//! = 1, and a scalar CSR matrix is one term with 1×1 blocks. No Kronecker product is formed: (C ⊗ A) x = (A
+//! X) Cᵀ, where X is x as a matrix with one column per stage. C is applied to the sums over a row, so no
+//! intermediate vector exists. Alg. 2 of Ma, Zhao, Le and Yuan (paper 1 in docs/papers.md) writes and reads
+//! two.
 //!
-//! Terms of one pattern store their values side by side, so that columns are read once. A device implements
-//! [`PointBlockSum`]: upload, multiply, new values, new coefficients.
+//! Terms with the same pattern store their values side by side, so that columns are read once. A device
+//! implements [`PointBlockSum`]: it uploads terms, multiplies, and accepts new values and new coefficients.
 
 use super::{Dots, Format, LinearOperator, fresh_key};
 use crate::halo::Halo;
@@ -17,7 +19,7 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The terms of a sum, on the host: the coefficient (s×s) and the matrix of each.
+/// The terms of a sum, on the host: each has a coefficient (s×s) and a matrix.
 ///
 /// # Examples
 /// ```
@@ -41,10 +43,11 @@ pub struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// Σ (Cₜ ⊗ Aₜ), of one or two terms: each a coefficient (s×s) and a matrix, all of the same shape.
+    /// Creates Σ (Cₜ ⊗ Aₜ) from one or two terms. Each term is a coefficient (s×s) and a matrix, and all
+    /// terms have the same shapes.
     ///
     /// # Errors
-    /// Other numbers of terms; coefficients or matrices of different shapes.
+    /// No term, or more than two terms; coefficients or matrices of different shapes.
     ///
     /// ```
     /// use krylith::{matrix::{Bsr, Csr, Dense}, operator::Terms};
@@ -81,17 +84,17 @@ impl<'a> Terms<'a> {
         Self { halo, ..self }
     }
 
-    /// Coefficient (s×s) and matrix of each term.
+    /// Returns the coefficient (s×s) and the matrix of each term.
     pub fn terms(&self) -> &[(Dense, Cow<'a, Bsr>)] {
         &self.terms
     }
 
-    /// The halo of one rank's rows of a distributed sum.
+    /// Returns the halo, if these are one rank's rows of a distributed sum.
     pub fn halo(&self) -> Option<&Arc<Halo>> {
         self.halo.as_ref()
     }
 
-    /// A⊗M + τB⊗L.
+    /// Creates A⊗M + τB⊗L.
     pub fn kronecker(k: &'a KroneckerSum) -> Self {
         Self {
             terms: vec![(k.a.clone(), Cow::Borrowed(&k.m)), (scaled(&k.b, k.tau), Cow::Borrowed(&k.l))],
@@ -99,12 +102,12 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// One point-block matrix.
+    /// Creates a sum of one point-block matrix.
     pub fn bsr(a: &'a Bsr) -> Self {
         Self { terms: vec![(Dense::identity(1), Cow::Borrowed(a))], halo: None }
     }
 
-    /// One scalar matrix, as 1×1 blocks.
+    /// Creates a sum of one scalar matrix, as 1×1 blocks.
     pub fn csr(a: &Csr) -> Result<Self> {
         Ok(Self { terms: vec![(Dense::identity(1), Cow::Owned(Bsr::from_csr(a, 1)?))], halo: None })
     }
@@ -125,7 +128,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Returns the structural rank of the sum; `None` if it is not known after `most` entries.
+    /// Returns the structural rank of the sum; `None` if the search needs to visit more than `most` entries.
     pub fn structural_rank(&self, most: usize) -> Option<StructuralRank> {
         let parts: Vec<(Option<&Dense>, &Bsr)> = self.terms.iter().map(|(c, a)| (Some(c), &**a)).collect();
         StructuralRank::of(&parts, most)
@@ -157,8 +160,8 @@ impl<'a> Terms<'a> {
         self.terms.len() == 2 && self.terms[0].1.same_pattern(&self.terms[1].1)
     }
 
-    /// Returns how many numbers per row [`Format::Auto`] stores by diagonals; for a symmetric matrix it
-    /// stores the main diagonal and those above it. `None` for matrices that it stores by rows, and for
+    /// Returns the number of diagonals that [`Format::Auto`] stores. For a symmetric matrix these are the
+    /// main diagonal and the diagonals above it. Returns `None` for matrices that are stored by rows, and for
     /// blocks and sums, which have their own formats.
     pub fn kept_diagonals(&self) -> Option<usize> {
         match &self.terms[..] {
@@ -199,16 +202,16 @@ fn scaled(b: &Dense, tau: f64) -> Dense {
 pub trait PointBlockSum: Space {
     /// Matrices and coefficients on the device.
     type Product;
-    /// Returns the same terms in the memory that suits this device best, so that every part of a set-up
-    /// starts from one copy there.
+    /// Returns the same terms in the memory that suits this device best, so that all parts of a set-up start
+    /// from one copy.
     fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
         Ok(terms.clone())
     }
-    /// Uploads and arranges the terms; finds structure inside the blocks unless `dense`.
+    /// Uploads and arranges the terms. Finds the structure inside the blocks, unless `dense` is true.
     fn prepare(&self, terms: &Terms, precision: Precision, dense: bool) -> Result<Self::Product> {
         self.prepare_as(terms, precision, dense, Format::Auto)
     }
-    /// Does the same for a given format. Collective if the terms have a halo.
+    /// Does the same as [`prepare`](Self::prepare) for a given format. Collective if the terms have a halo.
     fn prepare_as(
         &self,
         terms: &Terms,
@@ -218,9 +221,9 @@ pub trait PointBlockSum: Space {
     ) -> Result<Self::Product>;
     /// Returns the chosen format; `auto` for the formats of blocks.
     fn format(product: &Self::Product) -> Format;
-    /// `y ← Σ (Cₜ ⊗ Aₜ) x`.
+    /// Computes `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// Computes the same, with sums in one pass if the kernel of this product can make them; see
+    /// Computes the same, with sums in the same pass if the kernel of this product supports it; see
     /// [`LinearOperator::apply_with_dots`].
     fn multiply_with_dots(
         &self,
@@ -244,13 +247,13 @@ pub trait PointBlockSum: Space {
         m: &mut Self::Vector,
     ) -> Result<()>;
     /// Sets new values of the matrix of term `t`, in the natural order of [`Bsr::values`]. Values in the
-    /// memory of the GPU that holds the product are read in place; a CPU copies them to the host.
+    /// memory of the GPU that has the product are read in place. A CPU copies them to the host.
     fn update_values(&self, product: &mut Self::Product, t: usize, values: Numbers) -> Result<()>;
     /// Sets new coefficients, of any order s; vectors then have n·b·s entries.
     fn update_coefficients(&self, product: &mut Self::Product, coefficients: &[Dense]) -> Result<()>;
-    /// Returns the bytes that one product must move at least.
+    /// Returns the fewest bytes that one product can move.
     fn product_bytes(product: &Self::Product) -> u64;
-    /// Returns a key that changes with the buffers and kernels that recorded work refers to.
+    /// Returns a key that changes when the buffers or kernels of recorded work change.
     fn product_key(product: &Self::Product) -> u64;
 }
 
@@ -275,7 +278,7 @@ pub struct PointBlock<S: PointBlockSum> {
     product: S::Product,
     key: u64,
     b: Option<Dense>,
-    /// A and τB as the device last received them; kept so that a new τ allocates nothing.
+    /// A and τB as the device last received them. They are kept so that a new τ allocates nothing.
     coefficients: Vec<Dense>,
 }
 
@@ -321,7 +324,7 @@ impl<S: PointBlockSum> PointBlock<S> {
         Self::new(space, &Terms::csr(a)?, precision, false)
     }
 
-    /// Builds any sum of terms; `dense` ignores structure inside the blocks.
+    /// Builds any sum of terms. If `dense` is true, structure inside the blocks is not used.
     pub fn new(space: &S, terms: &Terms, precision: Precision, dense: bool) -> Result<Self> {
         Self::of(terms, space.prepare(terms, precision, dense)?)
     }
@@ -346,11 +349,11 @@ impl<S: PointBlockSum> PointBlock<S> {
         })
     }
 
-    /// Sets new values of M (term 0) or L (term 1) under the same pattern; nothing is analysed again.
+    /// Sets new values of M (term 0) or L (term 1) with the same pattern. Nothing is analysed again.
     ///
-    /// Values on the host are checked before anything changes. Values on the GPU that holds the product are
-    /// packed and checked there in one pass: after an error the product holds some of them, and needs new
-    /// values.
+    /// Values on the host are checked before anything changes. Values on the GPU that has the product are
+    /// packed and checked there in one pass. After an error the product has some of these values, and must
+    /// get new ones.
     ///
     /// # Errors
     /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
@@ -370,7 +373,7 @@ impl<S: PointBlockSum> PointBlock<S> {
         space.update_values(&mut self.product, term, values.into())
     }
 
-    /// Sets a new τ of a Kronecker operator: only s² numbers change.
+    /// Sets a new τ of a Kronecker operator. Only s² numbers change.
     pub fn set_tau(&mut self, space: &S, a: &Dense, tau: f64) -> Result<()> {
         let b = self.b.take().ok_or_else(|| {
             Error::invalid("set_tau needs an operator built by PointBlock::kronecker or PointBlock::stages")
@@ -380,7 +383,7 @@ impl<S: PointBlockSum> PointBlock<S> {
         done
     }
 
-    /// Sets new A, B and τ, for any number of stages; M and L do not change.
+    /// Sets new A, B and τ, for any number of stages. M and L do not change.
     pub fn set_stages(&mut self, space: &S, a: &Dense, b: &Dense, tau: f64) -> Result<()> {
         if self.b.is_none() {
             return Err(Error::invalid(

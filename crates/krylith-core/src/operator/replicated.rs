@@ -1,13 +1,13 @@
-//! Products that ranks compute together: with vectors that are replicated on every rank, or with a vector
-//! that is gathered first.
+//! Products that ranks compute together, with vectors that are replicated on every rank, or with a
+//! distributed vector that is gathered first.
 //!
-//! [`Replicated`] is an operator on the vectors of one rank (the space uses [`Solo`](crate::comm::Solo)).
-//! Each rank computes some rows of y and receives the others. All ranks do every other operation of a method
-//! alike, on all numbers, so a method runs as on one rank. All ranks must call the operator with the same
-//! vectors in the same order. They must be devices of one kind, whose sums have the same bits. An observer
-//! that interrupts a solve must do so on all ranks.
+//! [`Replicated`] is an operator on vectors of one rank: its space uses [`Solo`](crate::comm::Solo). Each
+//! rank computes some rows of y and receives the others. All other operations of a method run on every rank,
+//! on whole vectors, so a method runs as on one rank. All ranks must call the operator with the same vectors
+//! in the same order. Their devices must be of one kind, so that sums have the same bits. An observer that
+//! interrupts a solve must do so on all ranks.
 //!
-//! [`Gathered`] is the baseline for such methods: vectors are distributed, and the one that is multiplied is
+//! [`Gathered`] is the baseline for comparisons: vectors are distributed, and the argument of a product is
 //! gathered before the product begins.
 
 use super::cuts::{Cuts, Mode, Run};
@@ -60,7 +60,8 @@ pub trait SharedRows: Space {
     /// A rank's rows of a product whose argument is gathered.
     type Gathered;
 
-    /// Returns the same matrix with its arrays on this device too, so that cuts and rows come from there.
+    /// Returns the same matrix with its arrays also on this device, so that cuts and rows are taken from
+    /// there.
     ///
     /// # Errors
     /// Out of device memory.
@@ -72,7 +73,7 @@ pub trait SharedRows: Space {
     /// # Errors
     /// Devices that cannot reach each other; a rank that has ended or failed.
     fn link(&self, comm: &Arc<dyn Communicator>) -> Result<Arc<Self::Links>>;
-    /// Cuts the rows, where the matrix is stored.
+    /// Cuts the rows, on the host or on the device that stores the matrix.
     ///
     /// # Errors
     /// Invalid shares; errors of the device.
@@ -85,13 +86,13 @@ pub trait SharedRows: Space {
     /// Out of device memory; a rank that has ended or failed.
     fn share_rows(&self, links: &Arc<Self::Links>, a: &Csr, cuts: &Cuts, mode: &Mode)
     -> Result<Self::Shared>;
-    /// Computes `y ← A x`, all of it on every rank; the lengths were checked.
+    /// Computes `y ← A x`. Every rank gets all of y. The caller has checked the lengths.
     ///
     /// # Errors
     /// Errors of the device; a rank that has ended or failed.
     fn multiply_shared(&self, product: &Self::Shared, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
-    /// Computes `r ← b − A x` in twice the working precision and `m ← |b| + |A| |x|`, all of both on every
-    /// rank.
+    /// Computes `r ← b − A x` in twice the working precision and `m ← |b| + |A| |x|`. Every rank gets all of
+    /// r and m.
     ///
     /// # Errors
     /// As `multiply_shared`.
@@ -103,7 +104,7 @@ pub trait SharedRows: Space {
         r: &mut Self::Vector,
         m: &mut Self::Vector,
     ) -> Result<()>;
-    /// Prepares this rank's run of `rows`, which lists those of all ranks in order. Collective.
+    /// Prepares this rank's run of rows. `rows` lists the runs of all ranks in order. Collective.
     ///
     /// # Errors
     /// As `share_rows`.
@@ -120,15 +121,15 @@ pub trait SharedRows: Space {
     ) -> Result<()>;
 }
 
-/// Seconds of the parts of a set-up.
+/// Seconds of the parts of a set-up of [`Replicated`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[doc(hidden)]
 pub struct SetupTimes {
-    /// Linking the devices; 0 if they were linked before.
+    /// Seconds to link the devices; 0 if they were linked before.
     pub join: f64,
-    /// Finding the cuts; the paper calls this preprocessing.
+    /// Seconds to compute the cuts, which the paper calls preprocessing.
     pub cut: f64,
-    /// Copying this rank's rows to its device, and preparing their products.
+    /// Seconds to copy this rank's rows to its device, and to prepare their products.
     pub place: f64,
 }
 
@@ -170,8 +171,8 @@ pub struct Replicated<S: SharedRows> {
 }
 
 impl<S: SharedRows> Replicated<S> {
-    /// Shares the rows of `a`, which every rank has whole, among the ranks of `comm`. The space is that of
-    /// one rank and has all rows. Collective.
+    /// Shares the rows of `a` among the ranks of `comm`. Every rank has all of `a`, and a space of its own
+    /// for vectors with all rows. Collective.
     ///
     /// # Errors
     /// A matrix that is not square or does not have the space's length; a space with a communicator; invalid
@@ -183,8 +184,8 @@ impl<S: SharedRows> Replicated<S> {
         Self::linked(space, comm, links, a, mode, begin.elapsed().as_secs_f64())
     }
 
-    /// Does the same for another matrix of as many rows, or another mode; the devices stay linked.
-    /// Collective.
+    /// Does the same as [`new`](Self::new) for another matrix with the same number of rows, or for another
+    /// mode. The devices stay linked. Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -195,8 +196,8 @@ impl<S: SharedRows> Replicated<S> {
 
     /// Measures some modes, each by `products` products after a first one, and returns the fastest. The paper
     /// proposes this for the first iterations of a solve. Also returns the seconds of a product in each mode
-    /// on the slowest rank, the same on all ranks. [`Mode::candidates`] lists the modes worth a trial, among
-    /// them a single device. Collective.
+    /// on the slowest rank, which are the same on all ranks. [`Mode::candidates`] lists the modes that are
+    /// worth a measurement, including a single device. Collective.
     ///
     /// ```
     /// use krylith::comm::{Communicator, Team};
@@ -289,7 +290,7 @@ impl<S: SharedRows> Replicated<S> {
     }
 }
 
-/// Broadcasts the cuts that rank 0 finds to every rank.
+/// Returns the cuts that rank 0 computes and broadcasts to all ranks.
 fn everybodys(comm: &dyn Communicator, find: impl FnOnce() -> Result<Cuts>) -> Result<Cuts> {
     if comm.size() == 1 {
         return find();
@@ -328,7 +329,7 @@ fn check_square(a: &Csr) -> Result<()> {
     }
 }
 
-/// Returns the bytes that the products of some runs must move.
+/// Returns the bytes that the products of these runs must move.
 fn bytes_of<'a>(runs: impl Iterator<Item = &'a Run>, columns: usize) -> u64 {
     let (rows, entries) =
         runs.fold((0, 0), |(rows, entries), run| (rows + run.rows.len(), entries + run.entries.len()));
@@ -360,15 +361,15 @@ impl<S: SharedRows> LinearOperator<S> for Replicated<S> {
         bytes_of(self.cuts.of_rank(rank), self.rows)
             + 8 * (self.cuts.sent(rank) * (self.comm.size() - 1)) as u64
     }
-    /// The space belongs to one rank, but all ranks must take the same steps, because their products
-    /// exchange.
+    /// The space belongs to one rank, but all ranks must make the same decisions, because their products
+    /// exchange results.
     fn sum(&self, _: &S, numbers: &mut [f64]) -> Result<()> {
         self.comm.sum(numbers)
     }
 }
 
-/// A product of distributed vectors whose argument is gathered on every rank before it begins, as in CG(comp)
-/// of the paper.
+/// A product of distributed vectors whose argument is gathered on every rank before the product begins, as in
+/// CG(comp) of the paper.
 ///
 /// # Examples
 /// ```
@@ -407,7 +408,7 @@ impl<S: SharedRows> Gathered<S> {
         Ok(runs(a, ranks)?.into_iter().map(|run| run.rows).collect())
     }
 
-    /// Shares the rows of `a`, which every rank has whole, as [`rows`](Self::rows) returns them. Collective.
+    /// Shares the rows of `a`, all of which every rank has, as [`rows`](Self::rows) returns them. Collective.
     ///
     /// # Errors
     /// A matrix that is not square; a space whose length is not the number of this rank's rows; devices that

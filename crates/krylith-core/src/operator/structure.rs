@@ -1,12 +1,12 @@
-//! Structure inside the blocks: entries that vanish in every block, or are equal in every block.
+//! Structure inside the blocks: entries that are zero in every block, or equal to each other in every block.
 //!
-//! Physical systems often have such structure: for P1–P1 Stokes the block of M is m·diag(1, 1, 1, 0), and
-//! that of L has 8 distinct numbers of 16. It is found once at set-up, by comparing bits, so it costs no
-//! accuracy. A device then stores and loads `slots` numbers per block instead of `terms · b²`. Terms never
-//! share slots, so each can be updated alone.
+//! Physical systems often have such structure. For P1–P1 Stokes a block of M is m·diag(1, 1, 1, 0), and a
+//! block of L has 8 distinct numbers instead of 16. Set-up finds the structure once, by comparing bits, so it
+//! costs no accuracy. A device then stores and loads `slots` numbers per block instead of `terms · b²`. Terms
+//! never share slots, so each term can be updated alone.
 //!
-//! A product that uses structure refuses new values that break it. A `Solver` then makes the operator anew,
-//! and says so in an event.
+//! A product that uses structure rejects new values that break it. A `Solver` then builds the operator again,
+//! and reports that in an event.
 
 use super::Terms;
 
@@ -27,8 +27,8 @@ use super::Terms;
 pub struct Structure {
     /// Number of distinct numbers in a block, for all terms together.
     pub slots: usize,
-    /// Slot of entry (term, row, column), or −1 if every block has zero there: `table[(term · b + row) · b +
-    /// column]`.
+    /// Slot of entry (term, row, column), or −1 if that entry is zero in every block: `table[(term · b + row)
+    /// · b + column]`.
     pub table: Vec<i32>,
     /// Term t owns the slots `first[t]..first[t + 1]`.
     pub first: Vec<usize>,
@@ -51,16 +51,16 @@ impl Structure {
         Self::of_classes(terms.block(), terms.terms.iter().map(|(_, matrix)| classes(bb, matrix.values())))
     }
 
-    /// Builds the structure from classes: for each entry of each term the first entry that equals it in every
-    /// block, or `None` if all are zero.
+    /// Builds the structure from classes. The class of an entry is the first entry of its term that equals it
+    /// in every block, or `None` if it is zero in every block.
     pub(crate) fn of_classes(block: usize, terms: impl Iterator<Item = Vec<Option<usize>>>) -> Self {
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
         terms.for_each(|class| out.push(&class));
         out
     }
 
-    /// Returns the structure of M and L of P1–P1 Stokes with b − 1 velocity components and a pressure, as
-    /// `find` finds it.
+    /// Returns the structure that [`find`](Self::find) finds for M and L of P1–P1 Stokes with b − 1 velocity
+    /// components and a pressure.
     pub fn stokes(block: usize) -> Self {
         let p = block - 1;
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
@@ -74,7 +74,7 @@ impl Structure {
         out
     }
 
-    /// Appends a term whose entry e equals entry `class[e]` of its block, or is zero if that is `None`.
+    /// Appends a term whose entry e equals entry `class[e]` of its block, or is zero if `class[e]` is `None`.
     fn push(&mut self, class: &[Option<usize>]) {
         let begin = self.table.len();
         for (e, representative) in class.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Structure {
     }
 }
 
-/// Largest b² that is searched for structure; larger blocks are dense.
+/// Largest b² for which structure is searched. Larger blocks count as dense.
 const MAX_ENTRIES: usize = 256;
 
 /// Compares bit by bit, except for the sign of zero.
@@ -179,8 +179,8 @@ fn same(x: f64, y: f64) -> bool {
     (x + 0.0).to_bits() == (y + 0.0).to_bits()
 }
 
-/// Returns for each of the `bb` entries the first entry that equals it in every block, or `None` if all are
-/// zero.
+/// Returns for each of the `bb` entries the first entry that equals it in every block, or `None` if it is
+/// zero in every block.
 fn classes(bb: usize, values: &[f64]) -> Vec<Option<usize>> {
     if bb > MAX_ENTRIES || values.is_empty() {
         return (0..bb).map(Some).collect();
@@ -195,7 +195,7 @@ fn classes(bb: usize, values: &[f64]) -> Vec<Option<usize>> {
         if (0..bb).all(|e| same(block[e], block[class[e]])) {
             continue;
         }
-        // Happens at most bb times: whenever a class splits.
+        // This loop runs at most bb times, once for each split of a class.
         for e in 0..bb {
             split[e] = (0..=e).find(|&k| class[k] == class[e] && same(block[k], block[e])).unwrap_or(e);
         }
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn stokes_has_nine_numbers_of_32() {
-        // M = m·diag(1, 1, 1, 0); L: one diffusion, gradients above, divergences below, a stabilisation.
+        // M = m·diag(1, 1, 1, 0). L has one diffusion, gradients above the diagonal, divergences below it,
+        // and a stabilisation.
         let m = |v: f64| {
             let mut block = vec![0.0; 16];
             (0..3).for_each(|k| block[5 * k] = v);
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(found, Structure::dense(2, 1));
         let found = Structure::find(&terms(vec![bsr(2, &[&[0.0, 1.0, 0.0, 1.0], &[-0.0, 4.0, 0.0, 4.0]])]));
         assert_eq!((found.slots, &found.table), (1, &vec![-1, 0, -1, 0]));
-        // Entries that were zero together and then differ.
+        // Entries are zero in the first block and differ in the second.
         let found = Structure::find(&terms(vec![bsr(2, &[&[0.0; 4], &[1.0, 0.0, 2.0, 1.0]])]));
         assert_eq!((found.slots, &found.table), (2, &vec![0, -1, 1, 0]));
     }

@@ -1,4 +1,4 @@
-//! The values and coefficients of a sum of terms, which may change while its patterns stay.
+//! The values and coefficients of a sum of terms, which may change while the patterns stay the same.
 
 use super::Terms;
 use crate::matrix::Dense;
@@ -6,8 +6,8 @@ use crate::memory::Numbers;
 use crate::{Error, Result};
 use std::sync::LazyLock;
 
-/// Coefficients and values of a sum Σ Cₜ ⊗ Aₜ of one or two terms, without patterns: the input for refreshing
-/// a preconditioner. Made from [`Terms`] by `From`, or from values on the host or in device memory.
+/// Coefficients and values of a sum Σ Cₜ ⊗ Aₜ of one or two terms, without patterns. Preconditioners are
+/// refreshed with them. They come from [`Terms`] by `From`, or from values on the host or in device memory.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ use std::sync::LazyLock;
 #[derive(Debug, Clone, Copy)]
 pub struct TermValues<'a> {
     terms: [Option<Term<'a>>; 2],
-    /// May exceed two for sums that no device supports; `check` reports that.
+    /// Number of terms. It may exceed two for sums that no device supports, which `check` reports.
     count: usize,
 }
 
@@ -102,7 +102,7 @@ impl<'a> TermValues<'a> {
         self
     }
 
-    /// Returns the values on the host: in place, or copied to `scratch`, which grows once.
+    /// Returns the values on the host, in place or copied to `scratch`. Only the first copy allocates.
     pub(crate) fn on_host<'s>(&self, scratch: &'s mut [Vec<f64>; 2]) -> Result<HostTerms<'s>>
     where
         'a: 's,

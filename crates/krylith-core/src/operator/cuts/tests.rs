@@ -24,7 +24,7 @@ fn the_cuts_of_the_paper() {
     assert_eq!(rows(&cut(&lengths, "nz", 2)), [[one(0..2), one(2..7)]]);
     assert_eq!(rows(&cut(&lengths, "2nz", 2)), [[one(0..1), one(1..2)], [one(2..4), one(4..7)]]);
     assert_eq!(rows(&cut(&lengths, "lra:0.3", 2)), [[one(2..4), one(4..7)], [one(0..1), one(1..2)]]);
-    // The last row has fewer entries than the row after the long block.
+    // Every rank computes the last row, which has fewer entries than the row after the long block.
     let redundant = [[one(2..4), one(4..6)], [one(0..1), one(1..2)], [one(6..7), one(6..7)]];
     assert_eq!(rows(&cut(&lengths, "lra+rc:0.3/0.15", 2)), redundant);
 }
@@ -38,12 +38,13 @@ fn the_long_block_is_where_the_longest_row_is() {
         lengths[row] = 4;
         assert_eq!(long(&lengths), expected, "row {row}");
     }
-    // The first of several longest rows.
+    // There are several longest rows, and the first one counts.
     lengths[2] = 4;
     assert_eq!(long(&lengths), 0..3);
 }
 
-/// Every rank has every row once, runs have their entries, and the parts of a stage differ by at most a row.
+/// Every rank has every row once, runs have the right entries, and the parts of a stage differ by at most one
+/// row.
 #[test]
 fn every_row_is_somebodys() {
     let mut seed = 1u64;
