@@ -1,8 +1,9 @@
 //! Options of a solve: one struct, with a text form of one line.
 //!
-//! Each option is declared once, below. Its field, parsing, printing and merging come from that line, and so
-//! do the command's flag, Python's keyword, the key in C and the rows of the guide. After a change,
-//! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the guide and Python's types anew.
+//! Each option is declared once, below. Its field, parsing, printing and merging come from that line. The
+//! command's flag, Python's keyword, the key in C and the rows of the guide come from it, too. After a
+//! change, `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the guide and Python's types
+//! anew.
 //!
 //! An option that is not given is `None`. [`Options::or`] then takes it from other options: the command line
 //! comes before the section `[solver]` of a file, and both before the defaults. If none gives it, the solver

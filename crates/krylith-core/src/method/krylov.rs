@@ -17,9 +17,9 @@
 //! are summed in a correction d, and x is rounded once per restart instead of once per iteration (Sleijpen
 //! and van der Vorst 1996).
 //!
-//! If a restart applies a P that costs as much as many products, and batches are recorded, then batches
-//! contain no restart, because most launches of a restart would be wasted. Such a batch leaves the true
-//! residual to the host, which launches the certified residual together with a restart.
+//! A restart may apply a P that costs as much as many products. If batches are recorded, they then contain no
+//! restart, because most launches of a restart would be wasted. Such a batch leaves the true residual to the
+//! host, which launches the certified residual together with a restart.
 //!
 //! If the device works asynchronously, the host launches the next batch before it reads the results of the
 //! previous one. If the earlier batch finished the solve, `begin` detects that on the device, and the later

@@ -128,8 +128,8 @@ pub trait LinearOperator<S: Space> {
     }
 
     /// Computes `r ← b − A x`, each entry in twice the working precision and then rounded, and `m ← |b| + |A|
-    /// |x|`, which measures the effect of rounding. Returns false, and computes nothing, if the operator has no
-    /// such product. Residuals then come from [`apply`](Self::apply).
+    /// |x|`, which measures the effect of rounding. Returns false, and computes nothing, if the operator has
+    /// no such product. Residuals then come from [`apply`](Self::apply).
     fn residual(
         &self,
         _space: &S,

@@ -90,8 +90,8 @@ impl OriginalSystem<'_> {
         Ok(in_unit(unit)?.into_iter().map(|norm| norm / unit).collect())
     }
 
-    /// Returns the attainable residual u ‖|b| + |A||x|‖ with u = 2⁻⁵³. It is the effect of rounding x to double
-    /// precision on ‖b − A x‖.
+    /// Returns the attainable residual u ‖|b| + |A||x|‖ with u = 2⁻⁵³. It is the effect of rounding x to
+    /// double precision on ‖b − A x‖.
     ///
     /// # Errors
     /// A rank that has ended or failed.

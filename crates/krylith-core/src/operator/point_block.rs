@@ -356,8 +356,8 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// get new ones.
     ///
     /// # Errors
-    /// A wrong length, a value that is not finite, or one that breaks the structure found at set-up (an entry
-    /// that was zero, or equal to another, in every block).
+    /// A wrong length; a value that is not finite; a value that breaks the structure found at set-up, where
+    /// an entry was zero, or equal to another, in every block.
     pub fn update_values<'v>(
         &mut self,
         space: &S,

@@ -51,8 +51,8 @@ impl Structure {
         Self::of_classes(terms.block(), terms.terms.iter().map(|(_, matrix)| classes(bb, matrix.values())))
     }
 
-    /// Builds the structure from classes. The class of an entry is the first entry of its term that equals it
-    /// in every block, or `None` if it is zero in every block.
+    /// Builds the structure from classes. The class of an entry is the first entry that equals it in every
+    /// block of its term, or `None` if both are always zero.
     pub(crate) fn of_classes(block: usize, terms: impl Iterator<Item = Vec<Option<usize>>>) -> Self {
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
         terms.for_each(|class| out.push(&class));

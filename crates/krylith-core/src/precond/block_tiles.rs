@@ -1,6 +1,6 @@
-//! Block-Jacobi on a structured grid. The box of grid cells that a rank holds is cut into tiles, and each
-//! tile's part of the matrix gets an incomplete factorisation without fill, IC(0) or ILU(0). After Ali,
-//! Onodera, Idomura, Ina and Imamura (2019), §IV-B.
+//! Block-Jacobi on a structured grid. The box of grid cells that a rank owns is cut into tiles. Each tile's
+//! part of the matrix gets an incomplete factorisation without fill, IC(0) or ILU(0). After Ali, Onodera,
+//! Idomura, Ina and Imamura (2019), §IV-B.
 //!
 //! A 7-point matrix couples a cell to its six neighbours; 5-point and 3-point matrices are boxes one cell
 //! thick. Without fill the factorisation of such a matrix changes only the diagonal, because no two

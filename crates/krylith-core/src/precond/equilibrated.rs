@@ -121,8 +121,8 @@ impl Scaling {
     }
 }
 
-/// Raises the maxima of block row `i` and of its columns to the entries of weight·|A| in that row, scaled by
-/// the current row and column factors.
+/// Raises the maxima of block row `i` and of its columns to the entries of weight·|A| in that row. Entries
+/// are scaled by the current row and column factors.
 #[inline(always)]
 fn raise_row(
     b: usize,

@@ -285,8 +285,8 @@ mod tests {
         }
     }
 
-    /// A solve with default options loads the kernels of its first attempt as if it had been named, and none
-    /// for incomplete factors unless it uses them.
+    /// A solve with default options loads the kernels of its first attempt as if the options had named it. It
+    /// loads kernels of incomplete factors only if it uses them.
     #[test]
     fn a_bare_solve_fetches_what_its_first_attempt_needs() {
         for (b, n) in [(1, 5), (1, 3000), (3, 3000), (1, 600_000), (1, 1 << 20), (3, 1 << 18)] {

@@ -13,8 +13,8 @@ const NULL: f64 = 1e-8;
 
 impl Problem<'_> {
     /// Finds constant null vectors of A. A constant is 1 in one field of one stage, or else in all fields of
-    /// a stage, and 0 elsewhere. For a matrix with scalar rows that one process has as a whole, it also tries
-    /// constants of all unknowns without a diagonal entry, such as pressures, and of each disconnected part.
+    /// a stage, and 0 elsewhere. If one process has the whole matrix, with scalar rows, it also tries other
+    /// constants: of all unknowns without a diagonal entry, such as pressures, and of each disconnected part.
     /// Collective.
     ///
     /// The vectors are checked, because projecting out a constant that is not a null vector would make the

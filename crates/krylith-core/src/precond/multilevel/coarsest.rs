@@ -43,7 +43,7 @@ pub(super) enum Inverse<S: Coarsen> {
 }
 
 impl<S: Coarsen> Inverse<S> {
-    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. If the matrix is too large for a dense inverse, returns `None` if
+    /// Builds the inverse of Σ Cₜ ⊗ Aₜ. A large matrix needs sparse factors. Returns `None` for it if
     /// `sparse` is false, or if sparse factors are too large or cannot be computed.
     ///
     /// # Errors

@@ -59,8 +59,8 @@ impl<S: Coarsen> Transfers<S> {
         Ok(Self { matrices, order, products, joint: None, blocks })
     }
 
-    /// Builds own rows of P and R between two levels that ranks share, or between the last shared level and
-    /// the first level of which each rank has all rows.
+    /// Builds own rows of P and R between a level that ranks share and the next level. Ranks share that level
+    /// too, or each has all of its rows.
     ///
     /// # Errors
     /// As [`new`](Self::new).

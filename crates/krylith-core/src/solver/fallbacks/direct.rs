@@ -116,8 +116,8 @@ fn others(terms: &Terms) -> f64 {
 }
 
 /// Breadth-first levels of the column graph, in which two columns are neighbours if some row has entries in
-/// both. The separators of this graph bound the fill of L U for any pivots (George and Ng 1987), and the
-/// graph does not depend on the order of rows. A symmetric matrix uses the graph of the matrix itself.
+/// both. The separators of this graph bound the fill of L U for any pivots (George and Ng 1987). The graph
+/// does not depend on the order of rows. A symmetric matrix uses the graph of the matrix itself.
 struct Levels {
     parts: Vec<Part>,
     /// Number of rows, or columns, left out because they have too many entries.

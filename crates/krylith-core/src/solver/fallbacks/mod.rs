@@ -1,10 +1,10 @@
 //! The fallbacks of `auto`: a list of attempts within one solve, which become stronger and more expensive.
 //!
-//! An attempt fails when its preconditioner cannot be built, when its method breaks down or stagnates, or
-//! when it is too slow to reach the tolerance ([`Pace`](super::watch::Pace)). The next attempt then starts
-//! from the best x so far, if that is better than the initial guess. The residuals of all attempts form one
-//! curve, and an event reports each change. Settings that the user named never change. Attempts differ only
-//! in the settings that are left to `auto`. [`rules`] is the table of attempts.
+//! An attempt fails if its preconditioner cannot be built, if its method breaks down or stagnates, or if it
+//! is too slow ([`Pace`](super::watch::Pace)). The next attempt then starts from the best x so far, if that
+//! is better than the initial guess. The residuals of all attempts form one curve, and an event reports each
+//! change. Settings that the user named never change. Attempts differ only in the settings that are left to
+//! `auto`. [`rules`] is the table of attempts.
 
 mod direct;
 mod memory;
@@ -360,8 +360,8 @@ impl Limits<'_> {
     }
 }
 
-/// Returns true if the matrix may be a 7-point stencil on the grid and own rows are whole tiles, so that
-/// tiles do not depend on the number of ranks. Collective.
+/// Returns true if the matrix may be a 7-point stencil on the grid and own rows are whole tiles. Tiles then
+/// do not depend on the number of ranks. Collective.
 ///
 /// # Errors
 /// A rank that has ended or failed.

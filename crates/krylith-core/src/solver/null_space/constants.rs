@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// A row sum counts as zero up to this share of the sum of its magnitudes, because entries are sums of
 /// rounded numbers of finite elements.
 const ROUNDING: f64 = 1e-12;
-/// A row sum also counts as zero up to this share of the sum of all magnitudes in the row, because assembly
-/// leaves rounding errors where entries cancel.
+/// A row sum also counts as zero up to this share of the sum of all magnitudes in the row. Assembly leaves
+/// rounding errors where entries cancel.
 const LEFT_OVER: f64 = 2e-16;
 /// Number of rows that one thread checks before it wakes others.
 const FIRST: usize = 64;
