@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// A system without its right-hand side.
 ///
 /// Create it from a matrix ([`Problem::csr`], [`Problem::bsr`]), from a Kronecker sum, or from the rows that
-/// one rank of a parallel program holds. It borrows the matrix where possible;
+/// each rank of a parallel program owns. It borrows the matrix where possible;
 /// [`into_owned`](Self::into_owned) copies borrowed data.
 ///
 /// # Examples
@@ -100,7 +100,7 @@ impl LocalProblem<'_> {
 }
 
 impl<'a> Problem<'a> {
-    /// Creates a problem from a sum of terms that this process holds as a whole.
+    /// Creates a problem from a sum of terms, all of whose rows this process has.
     ///
     /// # Errors
     /// Terms that are not square, or one rank's part of a distributed sum.
@@ -247,7 +247,7 @@ impl<'a> Problem<'a> {
         Ok(Problem { given, ..Problem::kronecker(&sum)?.into_owned() })
     }
 
-    /// Creates a distributed problem from the rows that each rank of a parallel program holds. Collective.
+    /// Creates a distributed problem from the rows that each rank of a parallel program owns. Collective.
     ///
     /// Vectors of the solver then contain this rank's rows, in the order in which the caller gave them. The
     /// ranks are those of `comm`, such as `krylith::comm::Mpi` in an MPI program.
@@ -536,7 +536,7 @@ impl<'a> Problem<'a> {
         self.unknowns
     }
 
-    /// Returns the number of unknowns that this process holds.
+    /// Returns the number of unknowns that this process owns.
     pub fn own_len(&self) -> usize {
         self.terms.rows()
     }

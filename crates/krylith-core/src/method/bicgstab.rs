@@ -1,5 +1,5 @@
-//! BiCGSTAB with right preconditioning (van der Vorst 1992; Alg. 2.1 of Gondhalekar and Haugen, paper 3 in
-//! docs/papers.md).
+//! BiCGSTAB with right preconditioning (van der Vorst 1992; Alg. 2.1 of Gondhalekar, Haugen and others, paper
+//! 3 in docs/papers.md).
 //!
 //! Memory traffic of an iteration, for vectors of N numbers. Each iteration computes two products and applies
 //! P twice. The passes over vectors are:
@@ -22,9 +22,9 @@
 //! (r, r) is then a difference. If it loses too many digits by cancellation, the true residual is computed.
 //!
 //! Three denominators may vanish: (r̂, A p̂), ω and (r̂, r). An inner product counts as zero below `VANISHES`
-//! times the norms of its vectors, where it consists of rounding errors. In these tests ‖r‖ at the restart
-//! replaces ‖r̂‖, and ‖s‖ replaces ‖r‖ in (r̂, r). The batch ends before such a number divides anything on
-//! which x depends.
+//! times the norms of its vectors, because it then consists of rounding errors. In these tests ‖r‖ at the
+//! restart replaces ‖r̂‖, and ‖s‖ replaces ‖r‖ in (r̂, r). The batch ends before such a number divides
+//! anything on which x depends.
 //!
 //! With r̂ = r the first (r̂, v) after a restart is (r, A P⁻¹ r). It vanishes at once after a vanishing ω,
 //! because r is then s, and if b is orthogonal to A P⁻¹ b. So after a breakdown r̂ is r + σ v with ‖σ v‖ =

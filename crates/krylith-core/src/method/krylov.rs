@@ -153,7 +153,7 @@ const NEAR: f64 = 64.0;
 /// A Krylov method and its workspace. A second solve of the same shape allocates and compiles nothing.
 ///
 /// # Examples
-/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the others are this type, each with its own recurrence.
+/// [`Cg`](super::Cg), [`Gmres`](super::Gmres) and the other methods are this type with different recurrences.
 /// ```
 /// use krylith::device::Cpu;
 /// use krylith::Outcome;

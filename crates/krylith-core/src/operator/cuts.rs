@@ -225,7 +225,7 @@ impl Cuts {
         Self::find(&OnHost(a.row_ptr()), mode, ranks)
     }
 
-    /// Cuts a matrix, wherever its row pointers are.
+    /// Cuts a matrix whose row pointers are on the host or on a device.
     pub(crate) fn find(on: &impl RowPointers, mode: &Mode, ranks: usize) -> Result<Self> {
         mode.check()?;
         if ranks == 0 {

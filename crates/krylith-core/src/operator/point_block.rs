@@ -116,7 +116,7 @@ impl<'a> Terms<'a> {
     /// first.
     ///
     /// # Errors
-    /// No such term; a wrong length; a value that is not finite. In the last case the matrix holds that
+    /// No such term; a wrong length; a value that is not finite. After the last error the matrix has that
     /// value.
     pub fn update_values<'v>(&mut self, t: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
         let terms = self.terms.len();

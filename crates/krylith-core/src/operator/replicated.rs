@@ -3,8 +3,9 @@
 //!
 //! [`Replicated`] is an operator on vectors of one rank: its space uses [`Solo`](crate::comm::Solo). Each
 //! rank computes some rows of y and receives the others. All other operations of a method run on every rank,
-//! on whole vectors, so a method runs as on one rank. All ranks must call the operator with the same vectors
-//! in the same order. Their devices must be of one kind, so that sums have the same bits. An observer that
+//! on whole vectors, so a method runs as on one rank. The modes of sharing rows are those of Gao, Ji and Wang
+//! (paper 2 in docs/papers.md) and two more. All ranks must call the operator with the same vectors in the
+//! same order. Their devices must be of one kind, so that sums have the same bits. An observer that
 //! interrupts a solve must do so on all ranks.
 //!
 //! [`Gathered`] is the baseline for comparisons: vectors are distributed, and the argument of a product is

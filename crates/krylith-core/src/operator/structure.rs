@@ -52,7 +52,7 @@ impl Structure {
     }
 
     /// Builds the structure from classes. The class of an entry is the first entry that equals it in every
-    /// block of its term, or `None` if both are always zero.
+    /// block of its term. Entries that are always zero have the class `None`.
     pub(crate) fn of_classes(block: usize, terms: impl Iterator<Item = Vec<Option<usize>>>) -> Self {
         let mut out = Self { slots: 0, table: Vec::new(), first: vec![0], block };
         terms.for_each(|class| out.push(&class));

@@ -293,7 +293,7 @@ impl Found {
         push(&mut self.empty, index..index + 1);
     }
 
-    /// Merges these findings with those about the rows that follow.
+    /// Merges these findings with findings about the following rows.
     fn and(mut self, behind: Self) -> Self {
         self.entries = self.entries.and(behind.entries);
         self.extent = self.extent.and(behind.extent);

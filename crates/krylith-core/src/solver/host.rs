@@ -114,7 +114,8 @@ pub fn last_cache() -> Option<u64> {
         .max()
 }
 
-/// Returns bytes of memory: the total, and what is available without swapping, at most 10 ms old.
+/// Returns the total number of bytes of memory, and the number that is available without swapping. The
+/// reading is at most 10 ms old.
 pub fn memory() -> Option<(u64, u64)> {
     /// Time of the reading, and its result.
     type Reading = (Instant, Option<(u64, u64)>);

@@ -422,7 +422,7 @@ impl<'a> Solver<'a> {
         self.time_limit = limit;
     }
 
-    /// Sets what later updates of values do with the preconditioner.
+    /// Sets the treatment of the preconditioner in later updates of values.
     pub fn set_refresh(&mut self, refresh: Refresh) {
         self.refresh = refresh;
     }

@@ -1,4 +1,4 @@
-//! Distribution of a problem that this process holds as a whole to several devices.
+//! Distribution of a problem, all of whose rows this process has, to several devices.
 //!
 //! GPUs cut their own rows if contiguous runs of rows are as good as any partition. That is so for the rows
 //! of a grid in whole layers of boxes, and for all rows if the preconditioner has no subdomains. Each GPU

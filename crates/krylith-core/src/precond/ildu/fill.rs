@@ -28,8 +28,9 @@ impl Pattern {
         &self.col[self.row_ptr[i]..self.row_ptr[i + 1]]
     }
 
-    /// Returns the neighbours of each row in either direction, and where they begin. A neighbour that is
-    /// coupled both ways is listed twice, which is harmless for searches.
+    /// Returns the beginning of each row's list of neighbours, and these lists. A neighbour of a row is
+    /// coupled to it in either direction. If it is coupled in both directions, it is listed twice, which is
+    /// harmless for searches.
     pub fn neighbours(&self) -> (Vec<usize>, Vec<u32>) {
         let n = self.len();
         let mut ptr = vec![0usize; n + 1];

@@ -147,8 +147,8 @@ fn symmetry_up_to_rounding_is_symmetry() {
     let with = |size: f64| {
         let rows = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i, *j as usize, *v));
         let mut entries: Vec<_> = (0..a.rows()).flat_map(rows).collect();
-        // Rounding errors of assembly: entries on one side only, before, between and after the others, and a
-        // difference in the last digit of an existing one.
+        // These are rounding errors of assembly: entries (i, j) without (j, i), before, between and after
+        // other entries of a row, and a difference in the last digit of an existing entry.
         entries.extend([(3, 200, size), (40, 7, -size), (300, 5, size), (11, 12, size)]);
         let a = csr(a.rows(), a.rows(), &entries).unwrap();
         let terms = Terms::csr(&a).unwrap();
@@ -229,8 +229,8 @@ fn no_rows_are_solved_and_too_little_room_is_refused() {
     }
 }
 
-/// The bound of the fill is never below the actual fill. The dense row and column are at the end where they
-/// cause the most fill.
+/// The bound of the fill is never below the actual fill. The matrix has a dense row and a dense column, where
+/// they cause the most fill.
 #[test]
 fn fill_is_bounded() {
     let n = 30;

@@ -289,12 +289,12 @@ impl<S: Coarsen> Multilevel<S> {
         &self.levels
     }
 
-    /// Returns the stored entries of all levels, divided by those of the first.
+    /// Returns the number of stored entries of all levels, divided by that of the first level.
     pub fn operator_complexity(&self) -> f64 {
         self.complexity(Level::entries)
     }
 
-    /// Returns the nodes of all levels, divided by those of the first.
+    /// Returns the number of nodes of all levels, divided by that of the first level.
     pub fn grid_complexity(&self) -> f64 {
         self.complexity(Level::nodes)
     }

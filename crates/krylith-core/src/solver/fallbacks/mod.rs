@@ -322,7 +322,7 @@ impl Limits<'_> {
         self.local.unknowns / self.local.order()
     }
 
-    /// Returns true if one subdomain holds the whole system.
+    /// Returns true if one subdomain has the whole system.
     fn is_whole(&self, ildu: &IlduSpec) -> bool {
         let (order, nodes) = (self.local.order(), self.nodes());
         let as_one = || {
@@ -382,7 +382,7 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
             space.tile(TileShape::Auto, [nx, ny, nz], TileFactor::Ic0, Precision::F64).ok()?;
         let (layer, height) = (nx * ny * planes, run.len() / (nx * ny));
         let whole = run.start % layer == 0 && (run.end % layer == 0 || run.end == n);
-        // Seven blocks per cell, less those missing at the boundaries in x and y.
+        // A cell has seven blocks, except that some are missing at the boundaries in x and y.
         let few = a.blocks() + 2 * height * (nx + ny) <= 7 * run.len();
         Some(whole && few)
     };
