@@ -1,5 +1,6 @@
 //! Sparse direct factors: Q A Qᵀ = L Lᵀ if A is symmetric and positive definite, L B Lᵀ if it is symmetric,
-//! else P A Q = L U with partial pivoting.
+//! else P A Q = L U with partial pivoting. P and Q are permutations, L is lower and U upper triangular, and B
+//! has diagonal blocks of order 1 and 2.
 //!
 //! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), and symmetric systems by AMD
 //! (Amestoy, Davis and Duff 1996). The crate `faer` computes the factors on one thread, so the factors are
@@ -22,8 +23,8 @@ use factors::{Columns, Factors, Work};
 use pins::pins;
 use std::cell::RefCell;
 
-/// Number of blocks up to which factors are computed on the solver's thread, because that takes too little
-/// time to be interrupted.
+/// Number of blocks up to which factors are computed on the solver's thread. That takes so little time that
+/// nobody needs to interrupt it.
 const AT_ONCE: usize = 1 << 13;
 
 /// The inverse of Σ Cₜ ⊗ Aₜ, applied by sparse direct factors.

@@ -437,7 +437,7 @@ impl<S: SolverSpace> Rank<S> {
             if first {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
-            // If the residual of the initial guess is not finite, any x replaces it.
+            // If the residual of the initial guess is not finite, any x is better.
             if residual <= best || !best.is_finite() || self.fallbacks.len() == 1 {
                 best = residual;
                 match &self.passes {

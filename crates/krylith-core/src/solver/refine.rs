@@ -48,7 +48,7 @@ impl Passes {
     }
 }
 
-/// Reports the progress of one pass to an observer as part of the whole solve.
+/// Reports to an observer the progress of one pass, as part of the whole solve.
 struct Shifted<'a> {
     observer: &'a mut dyn Observer,
     /// Number of iterations of earlier passes.

@@ -63,13 +63,13 @@ struct Residuals {
 }
 
 impl Residuals {
-    /// Returns the larger factor by which one of both exceeds its tolerance.
+    /// Returns the larger ratio of a residual to its tolerance.
     fn missed(self, plain: f64, by_rows: f64) -> f64 {
         (self.plain / plain).max(self.by_rows / by_rows)
     }
 }
 
-/// Reports the progress of a solve that follows another to an observer.
+/// Reports to an observer the progress of a solve that continues an earlier solve.
 struct Behind<'a> {
     observer: &'a mut (dyn Observer + Send),
     done: usize,

@@ -113,7 +113,7 @@ fn stages_of_terms_with_other_patterns_are_summed() {
     }
 }
 
-/// The 5-point Laplacian, with `shift` subtracted from its diagonal.
+/// Returns the 5-point Laplacian, with `shift` subtracted from its diagonal.
 fn laplace(side: usize, shift: f64) -> Csr {
     let mut entries = Vec::new();
     for i in 0..side * side {
@@ -197,7 +197,7 @@ fn singular_systems_are_refused_and_new_values_mend_them() {
     assert!(column.contains("column 1 has no nonzero entry"), "{column}");
     let twice = of(&[(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 4.0), (2, 2, 1.0)]);
     assert!(refused(&twice).contains("singular (order 3"));
-    // No boundary: constants are a null vector.
+    // Without boundary values, constants are a null vector.
     let mut free = laplace(12, 0.0);
     let (ptr, col) = (free.row_ptr().to_vec(), free.col().to_vec());
     for i in 0..144 {

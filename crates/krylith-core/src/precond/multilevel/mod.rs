@@ -325,7 +325,7 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// Recomputes the inverses for new values, in place.
     ///
     /// # Errors
-    /// As for [`l1_blocks`](Self::l1_blocks).
+    /// As [`l1_blocks`](Self::l1_blocks).
     fn update_l1_blocks(&self, terms: &Terms, blocks: &mut Self::Blocks) -> Result<()> {
         let new = host::galerkin::inverse_l1_blocks(&self.host_threads(), terms)?;
         self.update_blocks(blocks, (&new[..]).into())

@@ -69,8 +69,8 @@ impl Blocks {
         &self.values[p * size..][..size]
     }
 
-    /// Returns a list of all blocks sorted by block column and row, and before it the beginning of each block
-    /// column in the list. An item of the list is the row and the position of a block.
+    /// Returns the beginning of each block column in a list of all blocks, and this list. It is sorted by
+    /// block column and then by row. Each item has the row and the position of a block.
     fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let mut begin = vec![0usize; self.columns + 1];
         self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
