@@ -13,7 +13,7 @@ struct Tools {
     name: String,
     c: PathBuf,
     cpp: PathBuf,
-    /// `None` where the MPI library has nothing for Fortran: then a module by C stands in for its own.
+    /// `None` if the MPI library has nothing for Fortran: then a module by C stands in for its own.
     fortran: Option<PathBuf>,
     run: Vec<String>,
 }

@@ -250,7 +250,7 @@ fn tidy(text: &str) -> String {
     lines.join("\n").trim_matches('\n').to_string()
 }
 
-/// True where an SPDX expression can be met with licences that are allowed.
+/// True if an SPDX expression can be met with licences that are allowed.
 fn allowed(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -128,7 +128,7 @@ impl Release {
         self.triple.split('-').next().unwrap_or_default()
     }
 
-    /// True where this machine can run what is made.
+    /// True if this machine can run what is made.
     fn is_own(&self) -> bool {
         self.triple == own_triple()
     }

@@ -7,14 +7,14 @@ thread_local! {
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread makes an allocation whose failure it reports itself, by
-/// [`Error::Memory`](crate::Error::Memory). For the allocator of a program that aborts when out of memory:
-/// while this is true, it should return null instead.
+/// Returns true while this thread makes an allocation whose failure it reports itself, as
+/// [`Error::Memory`](crate::Error::Memory). A program may have an allocator that aborts when memory runs out;
+/// it should return null while this is true.
 pub fn may_fail() -> bool {
     MAY_FAIL.try_with(Cell::get).unwrap_or(false)
 }
 
-/// [`Vec::try_reserve_exact`]; while it runs, [`may_fail`] is true.
+/// Calls [`Vec::try_reserve_exact`]; [`may_fail`] returns true during the call.
 #[doc(hidden)]
 pub fn reserve<T>(to: &mut Vec<T>, more: usize) -> std::result::Result<(), TryReserveError> {
     MAY_FAIL.set(true);

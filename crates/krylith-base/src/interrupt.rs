@@ -1,13 +1,14 @@
 //! Interrupts of long work by a cancel token or a time limit.
 //!
-//! A solver's thread [`enter`](Limits::enter)s the limits of its task: a set-up, new values, a solve. Code
-//! under it calls [`check`] every few milliseconds, at points where it may return an error. Threads that
-//! help the solver's thread take a copy of [`limits`]. A check reads a flag and, with a deadline, the clock.
+//! A solver's thread [`enter`](Limits::enter)s the limits of its task: a set-up, an update of values, or a
+//! solve. Code that runs during the task calls [`check`] every few milliseconds, at points where it may
+//! return an error. Threads that help the solver's thread take a copy of [`limits`]. A check reads a flag
+//! and, with a deadline, the clock.
 //!
-//! An interrupt reaches one rank before another, so it spreads like every error of a single rank. Parts of a
-//! set-up end in [`agree`]; before that, [`check`] may end a rank's own work. Between collective calls the
-//! check is [`check_together`], itself a collective call. Afterwards all ranks hold an error for which
-//! [`Error::is_interrupt`] is true.
+//! An interrupt reaches one rank before another, so it must be passed on to the others, like every error of a
+//! single rank. Parts of a set-up end in [`agree`]; before that, [`check`] may end a rank's own work. Between
+//! collective calls the check is [`check_together`], itself a collective call. Afterwards all ranks hold an
+//! error for which [`Error::is_interrupt`] is true.
 
 use crate::comm::{Communicator, agree};
 use crate::{Error, Result};

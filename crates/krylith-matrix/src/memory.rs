@@ -1,4 +1,4 @@
-//! Arrays that a caller passes in or has filled: on the host, or in the memory of a GPU.
+//! Arrays that a caller passes in to be read or filled: on the host, or in the memory of a GPU.
 //!
 //! Every function that takes numbers from a caller takes `impl Into<Numbers>`: a slice, a vector, or device
 //! memory. The trait `krylith::device::cuda::FromDevice` makes the latter, by `Array::from_device` with an
@@ -169,7 +169,7 @@ pub trait Reach: Debug + Sync {
     ) -> Result<Arc<dyn OnDevice>>;
 }
 
-/// Device numbers of a type that the device converts.
+/// Numbers of any type in device memory, which the device converts as needed.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Lent {

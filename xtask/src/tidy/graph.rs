@@ -122,7 +122,7 @@ impl File {
     }
 }
 
-/// True where a longer path or word goes on at this place: `a::crate::`, `super::super::`.
+/// True if a longer path or word goes on at this place: `a::crate::`, `super::super::`.
 fn is_within_path(code: &str, at: usize) -> bool {
     let before = code[..at].chars().next_back();
     before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')

@@ -152,7 +152,7 @@ fn tracked() -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A file's text; `None` where it is none.
+/// A file's text; `None` if it is none.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

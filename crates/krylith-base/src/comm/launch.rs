@@ -1,5 +1,5 @@
-//! Detects from the environment whether an MPI launcher started this process: an ordinary start must not
-//! touch MPI.
+//! Detects from the environment whether an MPI launcher started this process. Krylith does not load MPI in a
+//! process that was started without a launcher.
 
 use crate::{Error, Result};
 
@@ -41,7 +41,8 @@ impl Launch {
 
     fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
-        // Variables of an outer launcher may remain: Slurm sets PMI's for the step in which mpirun runs.
+        // An outer launcher may leave its variables: Slurm sets those of PMI for the step in which mpirun
+        // runs.
         let launchers = [
             (Launcher::OpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
             (Launcher::Pmi, "PMI_SIZE", "PMI_RANK"),
@@ -109,7 +110,7 @@ mod tests {
                 launch(Launcher::OpenMpi, Some(4), Some(3)),
             ),
             (&[("PMI_SIZE", "2"), ("PMI_RANK", "1")], launch(Launcher::Pmi, Some(2), Some(1))),
-            // mpirun within a step of Slurm.
+            // mpirun inside a Slurm step.
             (
                 &[("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "8"), ("OMPI_COMM_WORLD_RANK", "0")],
                 launch(Launcher::OpenMpi, Some(8), Some(0)),

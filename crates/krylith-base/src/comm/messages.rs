@@ -3,7 +3,7 @@
 use super::{Communicator, Message, agree};
 use crate::{Error, Result};
 
-/// Lengths of a rank's send and receive buffers.
+/// Lengths of a rank's send buffer and receive buffer.
 pub(super) struct Lengths {
     pub(super) outgoing: usize,
     pub(super) incoming: usize,

@@ -1,9 +1,10 @@
-//! Communication between ranks on the host: sums, set-up messages, and the halo of a product.
+//! Communication between ranks on the host: sums, set-up messages, and the exchange of ghosts before a
+//! product.
 //!
-//! A rank is one share of a distributed system with one device. It is a thread of a [`Team`] (one process
+//! A rank computes one share of a distributed system on one device. It is a thread of a [`Team`] (one process
 //! that drives several GPUs, or tests of many ranks), or an MPI process, whose MPI library is found at run
-//! time. Methods do not see this: a `Space` sums over its communicator, and an operator exchanges its halo
-//! through it.
+//! time. Solution methods do not depend on the kind: a `Space` sums over its communicator, and an operator
+//! exchanges its halo through it.
 //!
 //! Every call is collective unless it says otherwise, and every wait ends: with the data, with an error that
 //! names the rank that is gone or failed, or at the limit of [`time_limit`].
@@ -11,8 +12,8 @@
 //! Sums are added in rank order, so all ranks get the same bits. A thread that ends, by return or by panic,
 //! is seen by the drop of its rank. A rank that cannot go on calls [`Communicator::fail`].
 //!
-//! A new communicator runs the tests of `krylith-core/tests/ranks`, and needs one test for each way in which
-//! a rank can end.
+//! To add a communicator, run the tests of `krylith-core/tests/ranks` on it, and write one test for each way
+//! in which a rank can end.
 
 mod launch;
 mod messages;
@@ -33,7 +34,8 @@ pub use crate::waiting::time_limit;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// A rank's halo messages to and from one other rank: ranges of numbers (f64) in the buffers of a
+/// The halo messages that a rank sends to and from one other rank: ranges of numbers (f64) in the buffers of
+/// a
 /// [`Channel`].
 ///
 /// # Examples
@@ -110,8 +112,8 @@ pub trait Communicator: Send + Sync {
     /// A rank that is gone or failed, or the time limit.
     fn all_to_all(&self, out: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
 
-    /// Creates a channel for a halo's messages, which are then sent many times. Messages come in ascending
-    /// rank. If rank p lists q, q lists p.
+    /// Creates a channel for a halo's messages, which are then sent many times. `messages` are in ascending
+    /// order of the other rank. If rank p lists rank q, rank q lists rank p.
     ///
     /// # Errors
     /// Messages that do not match those of another rank; out of memory; a rank that is gone or failed, or the
@@ -127,8 +129,8 @@ pub trait Communicator: Send + Sync {
         true
     }
 
-    /// Returns an error that names a rank that is gone or failed, if one is known now. Not collective and
-    /// cheap: waits for a device call it from time to time.
+    /// Returns an error that names a rank that is gone or failed, if one is known now. Not collective, and
+    /// cheap: code that waits for a device calls this from time to time.
     ///
     /// # Errors
     /// The rank, and what is known of its failure.
@@ -204,7 +206,7 @@ pub fn gather(comm: &dyn Communicator, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
     comm.all_to_all(vec![mine.to_vec(); comm.size()])
 }
 
-/// The largest of the ranks' numbers, at least 0; a NaN is ignored.
+/// Returns the largest of the numbers `own` of all ranks, at least 0; ignores NaN.
 ///
 /// # Errors
 /// As [`Communicator::all_to_all`].
@@ -226,8 +228,8 @@ pub fn agree<T>(comm: &dyn Communicator, mine: Result<T>) -> Result<T> {
         return mine;
     }
     let others = failure_of_others(comm, mine.as_ref().err());
-    // A rank's own error says more than that of another, unless only the other is fatal. An error of the
-    // exchange comes first.
+    // A rank's own error says more than that of another rank, so it is returned, unless only the other is
+    // fatal. An error of this exchange takes precedence over both.
     match (others, mine) {
         (Err(lost), _) => Err(lost),
         (Ok(Some(other)), Err(own)) if other.is_fatal() && !own.is_fatal() => Err(other),

@@ -1,10 +1,10 @@
-//! Numbers and rows as bytes of messages; many are converted on all threads.
+//! Converts numbers and rows to the bytes of messages and back; long arrays are converted on all threads.
 
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Smallest number of numbers that a thread takes.
+/// Fewest numbers that a thread converts at once.
 const FEW: usize = 1 << 13;
 
 /// A number that ranks exchange.
@@ -46,12 +46,12 @@ pub struct MessageBuilder {
 }
 
 impl MessageBuilder {
-    /// Creates a message of so many bytes.
+    /// Creates a message with capacity for this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes], written: 0 }
     }
 
-    /// Appends an array. Numbers beyond the end are left out; the reader finds them missing.
+    /// Appends an array. Numbers that exceed the capacity are left out; the reader finds them missing.
     pub fn put<T: Wire>(&mut self, numbers: &[T]) {
         self.put_by(numbers.len(), &|i| numbers[i]);
     }

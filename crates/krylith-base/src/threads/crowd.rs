@@ -31,7 +31,8 @@ fn all_cores() -> Option<usize> {
     (online == allowed as i64).then_some(allowed)
 }
 
-/// Number of threads that run or wait for a core: the number before the slash in the fourth word.
+/// Number of threads that run or wait for a core: the number before the slash in the fourth word of
+/// `/proc/loadavg`.
 fn running(loadavg: &str) -> Option<usize> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }

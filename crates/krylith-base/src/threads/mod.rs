@@ -11,10 +11,10 @@
 //! of several GPUs share T. A solver of scaled rows (`solver/rows.rs` of krylith-core) has as many threads
 //! again, which work while the others sleep.
 //!
-//! A system below [`ALONE`] bytes takes a pool of one thread that stays with the process. To start a thread
-//! would take longer than such a solve. Work outside a solver runs in rayon's current pool, or in
-//! `Options::within`. Besides, up to eight threads compile kernels, and one waits while another library makes
-//! direct factors.
+//! A system below [`ALONE`] bytes takes a pool of one thread that stays with the process, because starting a
+//! thread takes longer than such a solve. Work outside a solver runs in rayon's current pool, or in
+//! `Options::within`. In addition, up to eight threads compile kernels, and one waits while another library
+//! computes direct factors.
 
 mod crowd;
 mod loops;

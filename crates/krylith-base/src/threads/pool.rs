@@ -47,7 +47,8 @@ pub struct Pool {
     cores: Option<usize>,
 }
 
-/// Pieces of a region per member: a member can still take over pieces that another has not begun.
+/// Pieces of a region per member. More than one, so that other members can take over those that a late member
+/// has not begun.
 const PIECES: usize = 4;
 /// Bytes that one thread moves in some 10 µs. Smaller regions run on one thread: a late member would cost
 /// more than the team gains.
@@ -55,7 +56,8 @@ const PIECES: usize = 4;
 pub const ALONE: usize = 256 << 10;
 /// Time that a member polls before it sleeps: longer than the host's pauses within a solve.
 const POLL: Duration = Duration::from_micros(50);
-/// Longest wait not attributed to the system: a time, and a number of pieces, because pieces differ in size.
+/// A wait is attributed to the system if it exceeds both this time and this many times the caller's time per
+/// piece.
 const LATE: (Duration, u32) = (Duration::from_micros(100), 3);
 /// A late member is left out for this many times the wait that it caused, so waits cost some 5 %.
 const ABSENCE: u32 = 20;

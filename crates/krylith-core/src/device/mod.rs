@@ -5,14 +5,14 @@
 //! that a device stores (products, factors, scalars) are private. They are named through the traits that the
 //! device implements, such as [`PointBlockSum::Product`](crate::operator::PointBlockSum::Product).
 //!
-//! Each step of a set-up on a GPU has a twin on the host. Such steps are tiles, structure inside blocks, the
-//! survey, scale factors, plans of incomplete factors, graph cuts and coarsening. The twin is the CPU's own
-//! way and the reference: tests compare both number by number. What a GPU does not take is analyzed on all
-//! threads of the host and uploaded: ILU with fill, cuts by coordinates, METIS.
+//! Each step of a set-up on a GPU also exists on the host: tiles, structure inside blocks, the survey of
+//! entries, scale factors, plans of incomplete factors, graph cuts and coarsening. The host's version is the
+//! reference, and tests compare both number by number. Work that a GPU does not support (ILU with fill, cuts
+//! by coordinates, METIS) is done on all threads of the host, and its result is uploaded.
 //!
-//! A new device begins as a copy of `tests/host/plain.rs`. It gets a variant of `DeviceSpec`, and a `Choice`,
-//! an opening function and `impl SolverSpace` in `solver/device.rs`. It runs the tests of
-//! `tests/conformance`.
+//! To add a device, start from a copy of `tests/host/plain.rs`. Add a variant of `DeviceSpec`. In
+//! `solver/device.rs` add a `Choice`, an opening function and `impl SolverSpace`. Then run the tests of
+//! `tests/conformance` on the device.
 
 pub mod cpu;
 #[cfg(feature = "cuda")]

@@ -8,8 +8,8 @@
 //! |rᵢ a_ij cⱼ| = exp(uᵢ + vⱼ − c_ij) ≤ 1. First, a row is matched with its diagonal entry, or another entry,
 //! if the reduced cost is zero. Unmatched rows then try to move one matched row. The remaining rows are
 //! matched by shortest augmenting paths in the reduced costs c_ij − uᵢ − vⱼ ≥ 0, with a heap. If the diagonal
-//! is nearly right, this takes a few passes over the entries. One thread computes the matching, and it is the
-//! same on every run.
+//! is nearly optimal, this takes a few passes over the entries. One thread computes the matching, and it is
+//! the same on every run.
 //!
 //! [`Matching`] is the result; the option `matching=on` makes a solver use it ([`MatchingChoice`]).
 //!
@@ -45,7 +45,7 @@ pub enum MatchingChoice {
     /// Matches rows if `auto` chooses the preconditioner and diagonal entries are zero or small.
     #[default]
     Auto,
-    /// Matches rows, or returns an error where that is not possible.
+    /// Matches rows, or returns an error if that is not possible.
     On,
     /// Never matches rows.
     Off,

@@ -94,8 +94,8 @@ fn hungarian(cost: &[Vec<f64>]) -> f64 {
     (0..n).map(|j| cost[row_of[j]][j]).sum()
 }
 
-/// Checks that it is a permutation, that magnitudes are at most 1 and 1 on the matching, and that the scales
-/// give the scaled matrix.
+/// Checks that the result is a permutation, that magnitudes are at most 1 and equal 1 on the matching, and
+/// that the scales give the scaled matrix.
 fn check(a: &Csr, name: &str) -> Matching {
     let (matching, n) = (Matching::of(a).unwrap(), a.rows());
     let mut sorted = matching.rows().to_vec();

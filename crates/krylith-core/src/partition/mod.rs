@@ -5,15 +5,15 @@
 //! pre-mapping and buffering of the OKP paper (Alg. 5 and 6).
 //!
 //! [`split`] cuts a matrix that every rank can hold. [`distribute`] takes rows that are already distributed,
-//! so that no rank ever holds the whole numbering. Both return a [`Part`], which is the same for the same
-//! cut.
+//! so that no rank ever holds the whole numbering. For the same distribution of rows, both return the same
+//! [`Part`].
 //!
 //! A [`Part`] has its own block rows with local columns. Own nodes come first, then ghosts, ordered by owner
 //! and global number. [`Quality`] says from patterns alone what each rank computes and exchanges.
 //!
-//! A new partition is a constructor of [`Partition`] and a name in `partitioner.rs`. A new cut into
-//! subdomains is a `SubdomainCut`, and no subdomain may have more rows than asked. Both must give the same
-//! result on every run.
+//! To add a partition method, add a constructor of [`Partition`] and a name in `partitioner.rs`. To add a
+//! method that cuts subdomains, add a `SubdomainCut`; no subdomain may have more rows than requested. Both
+//! must give the same result on every run.
 
 mod adjacency;
 mod choose;

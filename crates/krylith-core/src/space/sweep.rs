@@ -10,8 +10,8 @@
 //! a time and are kernel files. There a macro would hide the mapping of threads to data, which makes them
 //! fast.
 //!
-//! A sweep loses little: r = b − q with ‖r‖² moves 4089 GB/s on an H200, and the driver's copy 4253 GB/s
-//! (`bench/runs/2026-11-21-h200`).
+//! Sweeps lose little bandwidth: r = b − q with ‖r‖² moves 4089 GB/s on an H200, and the driver's copy 4253
+//! GB/s (`bench/runs/2026-11-21-h200`).
 
 /// Source of a sweep, for a device that compiles kernels.
 #[derive(Debug, Clone, Copy)]

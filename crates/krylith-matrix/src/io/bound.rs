@@ -1,7 +1,7 @@
 //! Bounds the length of a stream: a pipe or unpacked data has no length of its own, and may never end.
 //!
-//! The first bytes tell the format, and the header tells how many bytes that can need. A longer stream is
-//! refused, so the header bounds the memory.
+//! The first bytes identify the format, and its header bounds the length of the file. A longer stream is
+//! refused, so the header also bounds the memory.
 
 use std::io::Read;
 use std::path::Path;

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// before. Unsorted columns are sorted and duplicates summed. A symmetric matrix is given by one triangle,
 /// with or without the diagonal.
 ///
-/// `len` is the file's length; it limits the number of rows that is believed.
+/// `len` is the file's length; it limits the number of rows that is accepted.
 pub(super) fn into_rows(
     path: &Path,
     [rows, columns]: [usize; 2],
@@ -32,8 +32,8 @@ pub(super) fn into_rows(
     if symmetry == Symmetry::General {
         return Ok(a);
     }
-    // Row i of the full matrix: entries left of the diagonal from one of the two, the others from its
-    // transpose, both sorted.
+    // Row i of the full matrix is row i of the lower triangle, followed by row i of the upper one. The file
+    // holds one of the two, and its transpose is the other; both are sorted.
     let lower = (0..a.rows()).all(|i| a.row(i).0.last().is_none_or(|&j| j as usize <= i));
     let sign = if symmetry == Symmetry::SkewSymmetric { -1.0 } else { 1.0 };
     let (left, left_sign, right, right_sign) =

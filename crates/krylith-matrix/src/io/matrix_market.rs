@@ -56,7 +56,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Number of lines that such a file may need.
+    /// Largest number of lines after the header: one per entry and per number of AmgX's vectors. `None` on
+    /// overflow.
     pub fn numbers(&self) -> Option<usize> {
         self.rows.checked_mul(self.amgx.vectors())?.checked_add(self.entries)
     }

@@ -2,9 +2,9 @@
 //!
 //! `krylith::io` re-exports this module, and adds readers of whole systems and of one rank's rows.
 //!
-//! A new format is a `Kind`, recognized by content, with its arms here. `bound.rs` says how long a stream of
-//! it may be. `io/parts/matrix.rs` of krylith-core says whether ranks can share it, and `io/mod.rs` there has
-//! the table of formats.
+//! To add a format, add a `Kind`, recognised by content, and its match arms here. Bound the length of its
+//! streams in `bound.rs`. State in `io/parts/matrix.rs` of krylith-core whether ranks can share the file, and
+//! extend the table of formats in `io/mod.rs` there.
 
 mod array;
 pub mod atomic;

@@ -86,8 +86,8 @@ impl Npz<'_> {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// A member whose shape passes `fits`. The header is read before the rest is unpacked, and no more than
-    /// it announces is unpacked.
+    /// Reads a member whose shape passes `fits`. The header is read before the rest is unpacked, and no more
+    /// bytes than the header announces are unpacked.
     fn member(&mut self, name: &str, fits: impl FnOnce(&[usize]) -> Result<(), String>) -> Result<Vec<u8>> {
         let bad = |e: &dyn std::fmt::Display| Error::format(self.path, format!("`{name}`: {e}"));
         let mut member = self.archive.by_name(&format!("{name}.npy")).map_err(|e| bad(&e))?;

@@ -1,4 +1,4 @@
-//! Files that tests read: those of this crate, and of krylith, whose ranks read the same.
+//! Sample files for the tests of this crate and of krylith, where ranks read the same files.
 
 /// 5×5 with 11 entries, in the layout of the Harwell–Boeing guide:
 ///
@@ -29,7 +29,7 @@ pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Files that are wrong: text, line, a word of the message.
+/// Malformed files: the text, the line that is wrong, and a word of the error message.
 pub fn malformed() -> Vec<(String, usize, &'static str)> {
     let real = "%%MatrixMarket matrix coordinate real general\n";
     let cases = [

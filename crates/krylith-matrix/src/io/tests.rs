@@ -72,7 +72,7 @@ fn content_decides() {
         assert_eq!(read_vector(at(name)).unwrap(), Array::vector(x.clone()), "{name}");
     }
     assert_eq!(read_vector(at("a.dat")).unwrap().shape(), [6, 6]);
-    // By content, by gzip's content, and with the vector that they hold.
+    // The format is recognised by content, also inside gzip, and the vector in the file is found.
     std::fs::write(at("hb.mtx"), samples::UNSYMMETRIC).unwrap();
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut gz, samples::UNSYMMETRIC.as_bytes()).unwrap();

@@ -26,9 +26,9 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
-    /// One number a point.
+    /// One number per point.
     Scalar(&'a [f64]),
-    /// Three numbers a point.
+    /// Three numbers per point.
     Vector(&'a [[f64; 3]]),
 }
 

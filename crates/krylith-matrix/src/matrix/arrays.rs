@@ -221,8 +221,8 @@ impl Bsr {
     }
 }
 
-/// Copies and checks arrays that lie on one GPU there. Returns `None` if they lie elsewhere, or if they are
-/// wrong: the host then finds the error and names it.
+/// Copies and checks arrays on their GPU, if all lie on the same one. Returns `None` if they do not, or if
+/// they are invalid: the host then finds the error and names it.
 fn on_device<I: Number, J: Number>(
     block: usize,
     rows: usize,

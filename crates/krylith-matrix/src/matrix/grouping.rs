@@ -4,8 +4,8 @@ use super::{Bsr, Csr};
 use crate::{Error, Result};
 use rayon::prelude::*;
 
-/// For each number in the blocks of a matrix, the entry of the scalar matrix that it is. With it, new values
-/// in the order of the scalar matrix go to a `Solver` of the blocks. It is computed once, and used on all
+/// For each number in the blocks of a matrix, the position of the same entry in the scalar matrix. The map is
+/// computed once. It then brings new values from the order of the scalar matrix to that of the blocks, on all
 /// threads.
 ///
 /// # Examples

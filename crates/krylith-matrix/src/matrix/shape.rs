@@ -1,4 +1,4 @@
-//! Properties of a square matrix that a person asks for: symmetry, diagonal dominance, bandwidth.
+//! Properties of a square matrix for users to inspect: symmetry, diagonal dominance, bandwidth.
 
 use super::Bsr;
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! The three binary interfaces of MPI: their differences other than the type of handles.
+//! The differences between the three binary interfaces (ABIs) of MPI, except the type of handles.
 
 use super::functions::{Handle, Symbols};
 use std::ffi::{CStr, c_int, c_void};
@@ -15,7 +15,7 @@ pub enum Abi {
 }
 
 impl Abi {
-    /// File names of its library, the most likely first.
+    /// File names of a library with this ABI, the most likely first.
     pub fn files(self) -> &'static [&'static str] {
         match self {
             Abi::OpenMpi => &["libmpi.so.40"],

@@ -1,5 +1,5 @@
-//! The functions of MPI in use. Each is declared once, as in MPI's header, and called with the handles of
-//! whichever library was found.
+//! The MPI functions that Krylith uses. Each is declared once, as in MPI's header, and called with the
+//! handles of whichever library was found.
 //!
 //! A handle is an integer in MPICH, and a pointer in Open MPI and the standard ABI. [`Handle`] holds either.
 //! The functions are stored with the library's own types, and each call converts.
@@ -179,7 +179,7 @@ impl Table {
         }
     }
 
-    /// The address `i` handles after `first`.
+    /// Returns the address of the handle that lies `i` handles after `first`.
     pub fn nth(&self, first: Handles, i: usize) -> Handles {
         Handles(first.0.cast::<u8>().wrapping_add(i * self.width()).cast())
     }

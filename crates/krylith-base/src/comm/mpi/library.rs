@@ -39,7 +39,7 @@ unsafe impl Sync for Library {}
 
 static CHOSEN: OnceLock<Library> = OnceLock::new();
 
-/// Size in bytes of a communicator's handle and of a status in the caller's MPI.
+/// Sizes in bytes, in the caller's MPI, of a communicator's handle and of a status.
 pub type Sizes = (usize, usize);
 
 impl Library {
@@ -163,8 +163,8 @@ impl Library {
         Ok(())
     }
 
-    /// Refuses a library that sees only this process although a launcher started several: each would solve
-    /// the whole system.
+    /// Refuses a library that sees only this process although a launcher started several. With such a
+    /// library, each process would solve the whole system.
     pub fn sees(&self, launch: &Launch, rank: usize, size: usize) -> Result<()> {
         let several = match launch.ranks {
             Some(n) => n > 1,
@@ -287,7 +287,8 @@ fn find(launch: Option<&Launch>) -> std::result::Result<Library, String> {
     for file in candidates(launch.map(|launch| launch.launcher)) {
         match Library::open(&file) {
             Ok(library) => return Ok(library),
-            // For each name without a path the loader only says that there is no such file.
+            // For each name without a path the loader only says that there is no such file: that is not worth
+            // listing.
             Err(why) if file.contains('/') => reasons.push(why),
             Err(_) => reasons.push(file),
         }
@@ -308,8 +309,8 @@ fn candidates(launcher: Option<Launcher>) -> Vec<String> {
     beside.chain(names.iter().map(|name| name.to_string())).collect()
 }
 
-/// Library folders of the launchers that started this process: `../lib` of mpirun's, the nearest launcher
-/// first.
+/// Library folders of the launchers that started this process: `lib` and `lib64` beside the `bin` folder of
+/// each mpirun, the nearest launcher first.
 fn launcher_folders() -> Vec<PathBuf> {
     /// Number of ancestor processes to examine for mpirun; shells and wrappers may lie between.
     const ABOVE: usize = 8;

@@ -9,8 +9,8 @@
 //! A rank that waits checks once a second whether the processes of its host still run. The launcher watches
 //! other hosts. A rank that cannot go on aborts the job, if Krylith started MPI.
 //!
-//! A new function of MPI is a line in `functions.rs`. A new constant is a line for each binary interface in
-//! `abi.rs`.
+//! To use another MPI function, add a line to `functions.rs`. To use another constant, add a line for each
+//! binary interface to `abi.rs`.
 
 mod abi;
 mod channel;
@@ -225,8 +225,8 @@ impl Mpi {
 }
 
 impl Mpi {
-    /// Starts to gather the numbers of all ranks; the buffers must stay valid until a wait for it has
-    /// succeeded.
+    /// Starts to gather the numbers of all ranks. The buffers must stay valid until a wait for the returned
+    /// request has succeeded.
     fn gather_numbers(&self, sums: &mut Sums, values: &[f64]) -> Result<Handle> {
         let n = count(values.len())?;
         let Sums { mine, all } = sums;

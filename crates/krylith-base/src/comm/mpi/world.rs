@@ -25,7 +25,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Lets one thread of this process enter MPI at a time, whichever communicator it uses:
 /// MPI_THREAD_SERIALIZED.
 static ENTERED: Mutex<()> = Mutex::new(());
-/// Tag of an empty message from a rank that has failed. Tag 0 is for set-up, those beyond `HERE` for halos.
+/// Tag of an empty message from a rank that has failed. Tag 0 is for set-up, tags above `HERE` are for halos.
 const FAILED: c_int = 1;
 /// Tags of the empty messages of a roll-call: a rank that has waited to the time limit sends `ASK`, and ranks
 /// that are alive answer `HERE`.
@@ -90,7 +90,8 @@ impl World {
         Self::of(library, library.constants.comm_world, limit, owned)
     }
 
-    /// Joins the ranks of the program's communicator, which is requested only after a check that MPI runs.
+    /// Joins the ranks of the program's communicator. Requests the communicator only after checking that MPI
+    /// runs.
     pub(super) fn join(
         library: &'static Library,
         comm: impl FnOnce() -> Handle,
@@ -112,7 +113,8 @@ impl World {
         Self::of(library, comm(), limit, false)
     }
 
-    /// The same ranks, with messages that do not mix with these. Collective.
+    /// Returns the same ranks with a communicator of their own, whose messages do not mix with those of this
+    /// one. Collective.
     pub(super) fn duplicate(&self) -> Result<Self> {
         self.usable()?;
         Self::of(self.library, self.comm, self.limit, false)

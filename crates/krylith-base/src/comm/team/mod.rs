@@ -1,9 +1,9 @@
-//! Ranks that are threads of one process, each with a GPU, or for tests of many ranks on one CPU.
+//! Ranks that are threads of one process: one for each GPU, or many on one CPU for tests.
 //!
 //! Collective calls are numbered. A rank writes its data into its slot for the call's parity, publishes the
 //! call's number, and waits until all ranks have published it. Then it reads the slots of all ranks, in rank
-//! order. It writes the same slot again two calls later; by then all ranks have published the call in
-//! between, and so have finished reading. Sums that are started and finished separately have numbers and
+//! order. It writes the same slot again two calls later; by then all ranks have published the call between
+//! the two, and so have finished reading. Sums that are started and finished separately have numbers and
 //! slots of their own, so any call may come in between.
 
 mod channel;

@@ -64,7 +64,8 @@ impl Team {
     }
 }
 
-/// All values, or the error that caused the others: that of rank `first`, or of the rank that it names.
+/// Returns all values, or the error that caused the others: that of rank `first`, or of the rank that this
+/// error names.
 fn root_cause<T>(mut results: Vec<Result<T>>, first: Option<usize>) -> Result<Vec<T>> {
     let failed = results.iter().position(|r| r.is_err());
     let Some(mut root) = first.filter(|&q| results[q].is_err()).or(failed) else {

@@ -1,13 +1,14 @@
 //! Block-Jacobi with tiles on the CPU: one thread computes and applies a tile, in the order of rows.
 //!
-//! Stored are q = 1/d̃ and h, the two halves of the matrix with inverted signs, all in the order of rows. The
-//! forward solve is w_i = q_i (x_i + Σ h_ij w_j) and the backward solve y_i = w_i + q_i Σ h_ji y_j, where w
-//! is stored in y. The contributions of earlier lines to a line are computed for whole vectors. The rest is a
-//! chain of one multiplication and addition per cell. Four lines run at once, each one chunk behind the line
-//! before, so that four chains hide each other's latency.
+//! The factors are q = 1/d̃, where d̃ is the diagonal after elimination, and h, the two triangles of the
+//! matrix with inverted signs. All are stored in the order of rows. The forward solve is w_i = q_i (x_i + Σ
+//! h_ij w_j) and the backward solve y_i = w_i + q_i Σ h_ji y_j, where w is stored in y. The contributions of
+//! earlier lines to a line are computed for whole vectors. The rest is a chain of one multiplication and
+//! addition per cell. Four lines run at once, each one chunk behind the line before, so that four chains hide
+//! each other's latency.
 //!
-//! Ledger of one application in f64: forward 48 bytes per cell, backward 40. If a slab fits the cache, the
-//! backward solve reads from the cache.
+//! Memory traffic of one application in f64: forward 48 bytes per cell, backward 40. If a slab fits the
+//! cache, the backward solve reads from the cache.
 
 use super::{Cpu, CpuScalars, Wide, basis};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
@@ -274,8 +275,8 @@ fn factorize<T: Number>(
     found.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Data of earlier cells of a tile for later ones, each for one plane: 1 / d̃, and the entries for the upper
-/// neighbours in y and z.
+/// Results of earlier cells of a tile that later cells need, each for one plane: 1/d̃, and the entries for
+/// the upper neighbours in y and z.
 #[derive(Default)]
 struct Planes {
     inverse: Vec<f64>,
@@ -376,8 +377,8 @@ fn factorize_tile(
     report
 }
 
-/// Lines that run at once, each one chunk behind the line before: the summand and the factor for the cell
-/// before.
+/// Lines that run at once, each one chunk behind the line before. The result of a cell is `add` plus `times`
+/// times the result of the cell before it.
 struct Chains {
     add: [[f64; CHUNK]; LINES],
     times: [[f64; CHUNK]; LINES],

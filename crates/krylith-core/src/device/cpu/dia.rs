@@ -1,8 +1,8 @@
 //! Products with matrices stored by diagonals on the CPU.
 //!
-//! Ledger of one product: every stored value once, x and y once. Of a symmetric matrix the main diagonal and
-//! those above it are stored, and v₋ₖ[i] = vₖ[i − k] is read again from the cache. Seven diagonals in f64
-//! take 72 bytes per row, or 48 if symmetric.
+//! Memory traffic of one product: every stored value once, x and y once. Of a symmetric matrix the main
+//! diagonal and those above it are stored, and v₋ₖ[i] = vₖ[i − k] is read again from the cache. Seven
+//! diagonals in f64 take 72 bytes per row, or 48 if symmetric.
 //!
 //! A row is the sum of v[base + i] x[i + offset] over diagonals, in the order of offsets, for both ways of
 //! storage. The set of diagonals changes only at a few rows, and all rows between two changes are alike. Up
@@ -331,8 +331,8 @@ impl Diagonals {
         });
     }
 
-    /// Does the same for a range of rows, whose first row is the first of r, m and `low`. It computes
-    /// [`LANES`] rows at once where a run has enough.
+    /// Computes [`residual`](Self::residual) for a range of rows, whose first row is the first of r, m and
+    /// `low`. Takes [`LANES`] rows at once where a run has enough.
     #[inline(always)]
     fn residual_rows(
         &self,
@@ -356,7 +356,8 @@ impl Diagonals {
         }
     }
 
-    /// Does the same for `L` rows of a run from `i` on, where r, m and `low` start with row i. Returns L.
+    /// Computes [`residual`](Self::residual) for `L` rows of a run from `i` on, where r, m and `low` start
+    /// with row i. Returns L.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     fn residual_of<const L: usize>(

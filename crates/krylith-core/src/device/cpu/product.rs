@@ -1,8 +1,8 @@
 //! Products of point-block terms on the CPU, specialised on block size, stages and stored precision.
 //!
-//! Ledger of one product: every stored value and column once, x and y once. A piece is a run of block rows;
-//! all pieces have about the same number of entries. Within a row the values are streamed, and x comes from
-//! the cache.
+//! Memory traffic of one product: every stored value and column once, x and y once. A piece is a run of block
+//! rows; all pieces have about the same number of entries. Within a row the values are streamed, and x comes
+//! from the cache.
 //!
 //! Blocks are stored by columns, with the terms of one pattern next to each other. Column c of a block is T·b
 //! numbers, a whole vector or two, which are multiplied with one number x[c, k] per stage. No shuffles and no
@@ -35,7 +35,7 @@ use std::ops::Range;
 pub struct CpuProduct {
     pub(super) own: Own,
     pub(super) outer: Option<Outer>,
-    /// True if sums come from the pass of a product, on every rank.
+    /// True if every rank computes sums in the pass of the product.
     dots: bool,
     /// New values that came from a GPU.
     scratch: Vec<f64>,

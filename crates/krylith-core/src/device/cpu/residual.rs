@@ -1,9 +1,9 @@
-//! Computes r = b − A x on the CPU in twice the working precision, together with |b| + |A| |x|. These decide
-//! whether a solve has converged.
+//! Computes r = b − A x on the CPU in twice the working precision, together with |b| + |A| |x|. The two
+//! decide whether a solve has converged.
 //!
-//! Ledger: the bytes of a product, plus reading b and writing m. A row is summed stage by stage; after the
-//! first stage its values come from the cache. A batch of iterations ends with at most one residual, so it
-//! need not be as fast as a product.
+//! Memory traffic: the bytes of a product, plus reading b and writing |b| + |A| |x|. A row is summed stage by
+//! stage; after the first stage its values come from the cache. A batch of iterations ends with at most one
+//! residual, so it need not be as fast as a product.
 
 use super::product::{Group, Number, Own, PADDING, Rows, Values};
 use super::{Cpu, CpuProduct, Wide};

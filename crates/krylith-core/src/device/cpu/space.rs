@@ -524,7 +524,7 @@ impl Schedule for Cpu {
 }
 
 impl Cpu {
-    /// True where work on these scalars is guarded, and they tell it to stop.
+    /// True if work on these scalars is guarded, and they tell it to stop.
     pub(super) fn stops(&self, scalars: &CpuScalars) -> bool {
         self.guarded.get() && scalars.flags[HALT] != 0
     }

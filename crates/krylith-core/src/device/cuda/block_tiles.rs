@@ -60,7 +60,7 @@ pub struct CudaTiles {
     functions: [OnceCell<Function<tile_solve>>; 3],
 }
 
-/// The twin of `struct Boxes` in `kernels/tile.cuh`.
+/// Mirrors `struct Boxes` in `kernels/tile.cuh`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::device::cuda) struct Boxes {

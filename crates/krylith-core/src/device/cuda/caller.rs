@@ -294,7 +294,7 @@ impl Device {
         unsafe { self.copy_beside(self.stream(), to, from, bytes) }
     }
 
-    /// Does the same in another stream of this device.
+    /// Copies as [`copy_anywhere`](Self::copy_anywhere) does, but in another stream of this device.
     ///
     /// # Safety
     /// As [`copy_anywhere`](Self::copy_anywhere), for that stream.

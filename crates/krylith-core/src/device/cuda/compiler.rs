@@ -157,7 +157,7 @@ pub fn compile_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
     compile(kernel, &source(kernel), Target::Cubin(arch.0, arch.1)).map(|m| m.image.len())
 }
 
-/// Does the same as [`compile_for`] without optimisation, in a third of the time, to find what an
+/// Compiles as [`compile_for`] does, but without optimisation, in a third of the time. Serves to find what an
 /// architecture cannot compile.
 ///
 /// # Errors
@@ -294,7 +294,7 @@ fn cache_folder() -> Option<PathBuf> {
     is_private(&folder).then_some(folder)
 }
 
-/// True where no other user can put files into a folder, or replace the folder by another: such files could
+/// True if no other user can put files into a folder, or replace the folder by another: such files could
 /// contain foreign code.
 fn is_private(folder: &Path) -> bool {
     let Ok(folder) = folder.canonicalize() else { return false };
@@ -383,7 +383,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Returns the locked lock file of a folder; `None` where it cannot be locked within `limit`.
+/// Returns the locked lock file of a folder; `None` if it cannot be locked within `limit`.
 fn wait_for(folder: &std::path::Path, limit: Duration) -> Option<std::fs::File> {
     let path = folder.join("lock");
     let file =

@@ -200,7 +200,7 @@ const FEW: usize = 3 << 20;
 /// Approximate number of entries of a row per lane.
 const EACH: usize = 2;
 
-/// The twin of `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for an array that is not needed.
+/// Mirrors `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for an array that is not needed.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Smooth {

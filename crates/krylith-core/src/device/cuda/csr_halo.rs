@@ -78,7 +78,8 @@ struct GhostPart {
     rows: Buffer<u32>,
     /// Largest number of entries of a row.
     longest: i64,
-    /// A_ghost g, or for a residual: the part to subtract, its rounding error, and its magnitude.
+    /// A_ghost g, or for a residual: the part that the ghosts subtract, its rounding error, and its
+    /// magnitude.
     sums: [Buffer<f64>; 3],
     split: Split,
 }
@@ -275,7 +276,7 @@ impl CsrHalo {
 }
 
 impl Split {
-    /// Finds and counts the entries in columns from `own` on; returns `None` where there are none.
+    /// Finds and counts the entries in columns from `own` on; returns `None` if there are none.
     fn new(
         device: &Arc<Device>,
         whole: &CsrPattern,

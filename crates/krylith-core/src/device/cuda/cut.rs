@@ -131,7 +131,7 @@ const WHAT: &str = "a graph cut";
 
 impl Cuda {
     /// Cuts the subdomains of [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel) on
-    /// this GPU. Returns `None` where the host has to cut: terms with different patterns, a pattern that is
+    /// this GPU. Returns `None` if the host has to cut: terms with different patterns, a pattern that is
     /// not symmetric, rows of more than 512 blocks, or subdomains of so few rows that there is nothing to
     /// coarsen.
     ///
@@ -151,7 +151,7 @@ impl Cuda {
     }
 }
 
-/// True where a level of `nodes` nodes, of `n` rows, can be coarsened and still leave [`NODES`] nodes per
+/// True if a level of `nodes` nodes, of `n` rows, can be coarsened and still leave [`NODES`] nodes per
 /// part.
 fn is_fine(nodes: usize, n: usize, rows: usize) -> bool {
     !multilevel::is_coarse(nodes) && (NODES * n) as f64 <= 0.95 * SHRINKS * rows as f64 * nodes as f64
@@ -210,7 +210,7 @@ fn cut(space: &Cuda, a: &Bsr, rows: usize) -> Result<Option<(Vec<u32>, usize)>> 
     Ok(Some((label, room.parts.len())))
 }
 
-/// Returns the pair of each node and the graph of the pairs; `None` where too many nodes found no partner, or
+/// Returns the pair of each node and the graph of the pairs; `None` if too many nodes found no partner, or
 /// a pair has too many neighbours.
 fn coarser(
     device: &Arc<Device>,

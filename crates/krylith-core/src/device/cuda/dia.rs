@@ -102,7 +102,7 @@ struct Kernels {
     pack_ghosts: Function<dia_pack_ghosts>,
 }
 
-/// The twin of `struct Sums` in `kernels/dia.cu`.
+/// Mirrors `struct Sums` in `kernels/dia.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(in crate::device::cuda) struct Sums {
@@ -255,7 +255,7 @@ impl DiaProduct {
         }
     }
 
-    /// True where [`smooth`](Self::smooth) is supported.
+    /// True if [`smooth`](Self::smooth) is supported.
     pub fn smooths(&self) -> bool {
         self.stored.kernels.shape.smooths()
     }

@@ -82,7 +82,7 @@ enum Values {
     F32(Buffer<f32>),
 }
 
-/// Number of interleaved nodes, and nodes per thread block; the twins of the kernel's constants.
+/// Number of interleaved nodes, and nodes per thread block; equal to the kernel's constants.
 fn shape(order: usize) -> (usize, usize) {
     let group = if order >= 32 { 1 } else { 32usize.div_ceil(order) };
     let nodes = if order >= 8 { (256 / order / group).max(1) * group } else { (256 / order) / group * group };
@@ -161,7 +161,7 @@ impl CudaBlocks {
     }
 }
 
-/// Nodes and threads per thread block; the twins of the kernel's constants.
+/// Nodes and threads per thread block; equal to the kernel's constants.
 fn inverter_shape(order: usize) -> (usize, usize) {
     let warps = if order > 20 { 2 } else { 4 };
     (32 / order.next_power_of_two() * warps, 32 * warps)

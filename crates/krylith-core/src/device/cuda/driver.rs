@@ -160,7 +160,7 @@ fn text(e: &DriverError) -> String {
 /// Contexts of this process.
 static KEPT: Mutex<Vec<(usize, Arc<CudaContext>)>> = Mutex::new(Vec::new());
 
-/// True where this process has opened a GPU, or is about to.
+/// True if this process has opened a GPU, or is about to.
 pub(crate) fn is_open(ordinal: usize) -> bool {
     match KEPT.try_lock() {
         Ok(kept) => kept.iter().any(|(kept, _)| *kept == ordinal),
@@ -168,7 +168,7 @@ pub(crate) fn is_open(ordinal: usize) -> bool {
     }
 }
 
-/// True where the system has the files of a driver. The driver is not started.
+/// True if the system has the files of a driver. The driver is not started.
 pub(crate) fn seems_there() -> bool {
     ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
 }
@@ -373,7 +373,7 @@ impl Device {
         self.modules.with_numbers(kernel, numbers, write)
     }
 
-    /// True where nothing else holds the module, and nothing can acquire it.
+    /// True if nothing else holds the module, and nothing can acquire it.
     pub(super) fn is_own(&self, held: &Arc<Held>) -> bool {
         self.modules.is_own(held)
     }
@@ -476,7 +476,7 @@ impl Device {
         self.context.cu_ctx() as usize
     }
 
-    /// True where this GPU can read and write the memory of the GPU with this UUID.
+    /// True if this GPU can read and write the memory of the GPU with this UUID.
     pub(super) fn can_access(&self, uuid: &[u8]) -> bool {
         let count = result::device::get_count().unwrap_or(0);
         (0..count).filter_map(|i| result::device::get(i).ok()).any(|other| {

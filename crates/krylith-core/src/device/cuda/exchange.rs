@@ -47,7 +47,7 @@ enum Way {
     },
 }
 
-/// The twin of `struct Neighbour` in `kernels/halo.cuh`.
+/// Mirrors `struct Neighbour` in `kernels/halo.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct TwinNeighbour {
@@ -59,7 +59,7 @@ struct TwinNeighbour {
     flag: u64,
 }
 
-/// The twin of `struct Exchange` in `kernels/halo.cuh`.
+/// Mirrors `struct Exchange` in `kernels/halo.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Twin {

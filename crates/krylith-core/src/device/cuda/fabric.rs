@@ -75,7 +75,7 @@ struct Peers {
     seconds: f64,
 }
 
-/// The twin of `struct Group` in `kernels/peers.cuh`.
+/// Mirrors `struct Group` in `kernels/peers.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Group {
@@ -223,7 +223,7 @@ impl Fabric {
         }
     }
 
-    /// Returns an error where a kernel timed out while it waited for a rank. The stream must be idle.
+    /// Returns an error if a kernel timed out while it waited for a rank. The stream must be idle.
     pub(super) fn check(&self) -> Result<()> {
         let Links::Peers(p) = &self.links else { return Ok(()) };
         let mut failed = [Group::default()];

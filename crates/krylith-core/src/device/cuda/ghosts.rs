@@ -1,5 +1,5 @@
-//! One-off transfers of ghost values from their owners and back, outside a solve: `partition/ghosts.rs` for
-//! numbers on a GPU. Only the transferred values come to the host.
+//! One-off transfers of ghost values from their owners and back, outside a solve, for numbers on a GPU;
+//! `halo/ghosts.rs` of krylith-base does the same on the host. Only the transferred values come to the host.
 
 use super::Cuda;
 use super::driver::Buffer;

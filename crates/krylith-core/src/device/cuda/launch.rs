@@ -72,7 +72,7 @@ pub(crate) trait Entry: Copy {
         self.named(Self::NAMES[0], defines)
     }
 
-    /// Returns the same for one of [`NAMES`](Self::NAMES).
+    /// Returns the kernel of the function `entry`, one of [`NAMES`](Self::NAMES), with these constants.
     fn named(self, entry: &'static str, defines: Defines) -> Of<Self> {
         debug_assert!(Self::NAMES.contains(&entry), "{entry} is not declared with these arguments");
         Of { kernel: Kernel { file: Self::FILE.name, entry, defines }, entry: PhantomData }

@@ -121,7 +121,7 @@ impl Modules {
         Ok(held)
     }
 
-    /// True where nothing else holds this module, and nothing can acquire it: its constant memory is the
+    /// True if nothing else holds this module, and nothing can acquire it: its constant memory is the
     /// caller's.
     pub(crate) fn is_own(&self, held: &Arc<Held>) -> bool {
         let mut all = lock(&self.held);

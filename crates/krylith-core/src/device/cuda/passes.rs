@@ -134,7 +134,7 @@ impl Cuda {
         terms.terms.iter().map(|(_, a)| self.at_hand(a).filter(|_| fits)).collect()
     }
 
-    /// Returns the magnitudes of the entries of terms; `None` where they are not in the memory of this GPU.
+    /// Returns the magnitudes of the entries of terms; `None` if they are not in the memory of this GPU.
     /// Collective.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Cuda {
         }))
     }
 
-    /// Returns scale factors of terms and the scaled terms; `None` where they are not in the memory of this
+    /// Returns scale factors of terms and the scaled terms; `None` if they are not in the memory of this
     /// GPU. Collective.
     ///
     /// # Errors

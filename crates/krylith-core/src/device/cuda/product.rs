@@ -40,9 +40,9 @@ pub struct CudaProduct {
     pub(super) block_columns: usize,
     /// A single matrix of scalar rows; then there are no groups.
     pub(super) csr: Option<CsrProduct>,
-    /// The same with several ranks; then there is an exchange.
+    /// A single matrix of scalar rows on several ranks; then there is an exchange.
     pub(super) csr_halo: Option<CsrHalo>,
-    /// The same by diagonals.
+    /// A single matrix of scalar rows, stored by diagonals.
     pub(super) dia: Option<DiaProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,

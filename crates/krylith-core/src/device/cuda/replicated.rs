@@ -56,7 +56,7 @@ const POINTERS: usize = 8;
 /// Searches per launch; the kernel has the same constant.
 const SEARCHES: usize = 32;
 
-/// The twin of `struct Meeting` in the kernels.
+/// Mirrors `struct Meeting` in the kernels.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Meeting {
@@ -147,7 +147,7 @@ impl CudaLinks {
         }
     }
 
-    /// Returns an error where a kernel timed out while it waited for another GPU, which leaves NaN in the
+    /// Returns an error if a kernel timed out while it waited for another GPU, which leaves NaN in the
     /// result. It waits for the device.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ impl Resident {
         Ok(pointer[0] as usize)
     }
 
-    /// True where the row pointers and columns of both are equal; they must have the same lengths.
+    /// True if the row pointers and columns of both are equal; they must have the same lengths.
     fn compare(&self, other: &Self) -> Result<bool> {
         let device = &self.device;
         let function = device.function(&arrays(compare_patterns, "int", "int"))?;
@@ -218,7 +218,7 @@ impl Cuda {
     }
 }
 
-/// Copies a caller's arrays, all on one GPU, and checks them there. Returns `None` where they are invalid.
+/// Copies a caller's arrays, all on one GPU, and checks them there. Returns `None` if they are invalid.
 pub(crate) fn take(
     columns: usize,
     row_ptr: Lent,

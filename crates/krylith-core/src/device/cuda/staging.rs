@@ -230,7 +230,8 @@ impl Device {
         lanes.try_for_each(|i| self.pieces_of_lane(&staging, i, &next, bytes, work))
     }
 
-    /// Does the same outside rayon, on the calling thread and new ones.
+    /// Calls `work` for every chunk as [`pieces`](Self::pieces) does, but outside rayon, on the calling
+    /// thread and new ones.
     fn pieces_apart(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE)).min(rayon::current_num_threads());
@@ -294,7 +295,7 @@ impl Lane<'_> {
     }
 }
 
-/// True where the memory is pinned, so that the driver copies it directly.
+/// True if the memory is pinned, so that the driver copies it directly.
 fn is_pinned(host: *const u8) -> bool {
     let mut kind = 0u32;
     let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;

@@ -3,7 +3,7 @@
 use super::driver::devices;
 use cudarc::{driver, nvrtc};
 
-/// Versions of the software below a solve on a GPU; `None` where it is missing or its version is unknown.
+/// Versions of the software below a solve on a GPU; `None` if it is missing or its version is unknown.
 ///
 /// # Examples
 /// ```
@@ -17,7 +17,7 @@ pub struct Versions {
     pub driver: Option<String>,
     /// CUDA version of that driver, such as `13.0`.
     pub cuda: Option<String>,
-    /// Version of the run-time compiler, such as `13.0`; `None` where kernels came with the program.
+    /// Version of the run-time compiler, such as `13.0`; `None` if kernels came with the program.
     pub nvrtc: Option<String>,
 }
 

@@ -129,7 +129,7 @@ impl Device {
     }
 }
 
-/// Returns the final result of a query; `None` where the GPU does not finish in time.
+/// Returns the final result of a query; `None` if the GPU does not finish in time.
 fn until_done(what: &dyn Fn() -> String, query: &dyn Fn() -> sys::CUresult) -> Option<sys::CUresult> {
     let done = waiting::poll(waiting::limit(), what, || {
         Some(query()).filter(|code| *code != sys::CUresult::CUDA_ERROR_NOT_READY)

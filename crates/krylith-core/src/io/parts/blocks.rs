@@ -10,11 +10,11 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Stored zeros that a block size may add, as a share of the entries: in general, and if the rows of a node
-/// have the same neighbours, so that a block couples two nodes. In that case a block takes no more bytes than
-/// its entries with their columns, and its factors are simpler. Measured on one core, for collocated Oseen
-/// systems of four fields and 7,000 to 55,000 unknowns: set-up of ILDU(0) is 1.4 to 4 times as fast, and
-/// iterations of BiCGSTAB 1.0 to 1.6 times.
+/// Stored zeros that a block size may add, as a share of the entries. The first limit holds in general. The
+/// second holds if the rows of a node have the same neighbours, so that a block couples two nodes. A block
+/// then takes no more bytes than its entries with their columns, and its factors are simpler. Measured on one
+/// core, for collocated Oseen systems of four fields and 7,000 to 55,000 unknowns: set-up of ILDU(0) is 1.4
+/// to 4 times as fast, and iterations of BiCGSTAB 1.0 to 1.6 times.
 const FILL: [f64; 2] = [0.2, 0.75];
 /// A size that adds more than this share is not even reported: uncoupled fields add as much.
 const TOLD: f64 = 0.99;
@@ -41,8 +41,8 @@ pub struct SuitedBlock {
     pub block: usize,
     /// Added zeros as a share of the stored entries.
     pub added: f64,
-    /// Size of groups of rows with the same neighbours that are not used as blocks; 1 if there are none.
-    /// Blocks would add too many zeros, or a diagonal entry is zero, which scalar rows can handle.
+    /// Size of groups of rows with the same neighbours that are not used as blocks; 1 if there are none. Such
+    /// blocks would add too many zeros, or a diagonal entry is zero, which only scalar rows can handle.
     pub alike: usize,
 }
 
@@ -180,8 +180,8 @@ fn common_divisor(a: usize, b: usize) -> usize {
 /// Minimum number of rows per thread.
 const ROWS: usize = 1 << 12;
 
-/// Counts the b×b blocks with an entry whose value `counts`, and the sum over scalar rows of the blocks in
-/// which each has one.
+/// Counts the b×b blocks with an entry for whose value `counts` returns true. Also sums, over the scalar
+/// rows, the number of blocks in which each row has such an entry.
 fn touched(a: &Csr, b: usize, counts: impl Fn(f64) -> bool + Sync) -> [usize; 2] {
     let (a, nodes, columns) = (Arrays::of_csr(a), a.rows() / b, a.columns() / b);
     // One chunk per thread. Each stores, per block column, the last node (from 1) with a block in it.

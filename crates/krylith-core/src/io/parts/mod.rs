@@ -5,7 +5,7 @@
 //! | Matrix Market coordinates, plain text | a range of lines; entries travel to the owners of their rows |
 //! | PETSc Mat and Vec | headers, the lengths and entries of its rows |
 //! | `.npy` | the numbers of its rows |
-//! | `system.toml` | the text; each file that it names as above |
+//! | | `system.toml` | the text; each file that it names is read as above |
 //! | all others | the whole file, of which it keeps its rows; [`ReadRows::whole`] says so |
 //!
 //! Values are bit for bit those of the whole-file readers, and errors are the same on every rank. If the

@@ -93,7 +93,7 @@ impl Distribution {
     /// Returns the subdomains of a rank's rows, if they were cut from the whole system.
     ///
     /// # Errors
-    /// None for rows of this distribution.
+    /// Never for rows of this distribution.
     pub fn local(&self, rows: &[u64]) -> Result<Option<LocalSubdomains>> {
         let Some((spec, all, reason)) = &self.subdomains else { return Ok(None) };
         Ok(Some(LocalSubdomains { spec: *spec, subdomains: local(all, rows)?, reason: reason.clone() }))
@@ -121,7 +121,7 @@ pub fn assign(
     Ok(Distribution { partition, subdomains: Some((spec, all, why)), reason })
 }
 
-/// Assigns whole planes of a grid to ranks, in runs along z, which are multiples of `planes` if there are
+/// Assigns whole planes of a grid to ranks, in runs along z of a multiple of `planes` planes, if there are
 /// enough. `None` if there are fewer planes than ranks.
 ///
 /// # Errors
@@ -218,7 +218,7 @@ fn or_name(spec: SubdomainSpec, why: &str) -> String {
 /// there are fewer subdomains than ranks.
 ///
 /// # Errors
-/// None for a partition of the same system.
+/// Never for a partition of the same system.
 fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<Option<Partition>> {
     let (count, ranks) = (subdomains.count(), near.ranks);
     if count < ranks {
@@ -260,7 +260,7 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
 /// whole subdomains.
 ///
 /// # Errors
-/// None for rows of a partition built from these subdomains.
+/// Never for rows of a partition built from these subdomains.
 fn local(subdomains: &Subdomains, rows: &[u64]) -> Result<Subdomains> {
     let mut labels = vec![u32::MAX; rows.len()];
     let mut count = 0;

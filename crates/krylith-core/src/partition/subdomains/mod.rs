@@ -22,7 +22,8 @@ use rayon::prelude::*;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Cuts subdomains of at most this many block rows as [`SubdomainCut::Multilevel`] does, if a device can.
+/// A function by which a device may cut subdomains of at most this many block rows, as
+/// [`SubdomainCut::Multilevel`] does.
 pub(crate) type CutGraph<'a> = &'a dyn Fn(usize) -> Result<Option<Subdomains>>;
 
 /// Disjoint nonempty groups of block rows that together contain every block row.
@@ -241,7 +242,8 @@ impl Subdomains {
         Self::cut_on(terms, coordinates, way, rows, &|_| Ok(None))
     }
 
-    /// As [`cut`](Self::cut), with a device that may cut the graph; it returns the host's result, or `None`.
+    /// As [`cut`](Self::cut), with a device that may cut the graph: it returns the subdomains that the host
+    /// would compute, or `None`.
     pub(crate) fn cut_on(
         terms: &Terms,
         coordinates: Option<&[[f64; 3]]>,

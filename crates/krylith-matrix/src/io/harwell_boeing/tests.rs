@@ -48,7 +48,7 @@ fn a_real_matrix_with_its_right_hand_side() {
     {
         assert!(!is_harwell_boeing(other.as_bytes()), "{other:?}");
     }
-    // A sparse right-hand side is none to solve for.
+    // Sparse right-hand sides are skipped.
     assert_eq!(read(&UNSYMMETRIC.replace("\nF  ", "\nM  ")).unwrap().1, None);
 }
 
@@ -57,7 +57,7 @@ fn symmetric_halves_are_expanded() {
     let (a, rhs) = read(SYMMETRIC).unwrap();
     let entries = [(0, 0, 2.0), (0, 2, -0.125), (1, 1, 300.0), (2, 0, -0.125), (2, 2, 400.0)];
     assert_eq!((a, rhs), (Csr::from_triplets(3, 3, &entries).unwrap(), None));
-    // The upper triangle: columns 1, 2, 3 with rows 1; 2; 1 3.
+    // The upper triangle: columns 1, 2 and 3 hold rows 1; 2; and 1, 3.
     let upper = SYMMETRIC.replace(" 1 3 4 5\r", " 1 2 3 5\r").replace(" 1 3 2 3\r", " 1 2 1 3\r");
     let (a, _) = read(&upper).unwrap();
     let entries = [(0, 0, 2.0), (1, 1, -0.125), (0, 2, 300.0), (2, 0, 300.0), (2, 2, 400.0)];
@@ -74,7 +74,7 @@ fn patterns_are_ones_and_integers_are_numbers() {
     assert_eq!(a, Csr::from_triplets(2, 3, &[(1, 0, 1.0), (1, 2, 1.0), (0, 2, 1.0)]).unwrap());
     let integer = "t\n 3 1 1 1\niua 1 2 2 0\n(4I2) (4I2) (2I3)\n 1 2 3\n 1 1\n -7 12\n";
     assert_eq!(read(integer).unwrap().0, Csr::from_triplets(1, 2, &[(0, 0, -7.0), (0, 1, 12.0)]).unwrap());
-    // Twice the same place: summed.
+    // A position that occurs twice: its values are summed.
     let twice = "t\n 3 1 1 1\nrua 1 1 2 0\n(4I2) (4I2) (2F4.1)\n 1 3\n 1 1\n 1.5 2.5\n";
     assert_eq!(read(twice).unwrap().0.values(), [4.0]);
     let with_rhs = "t\n 3 1 1 0 1\nPSA 1 1 1 0\n(4I2) (4I2) (2F4.1)\nF 1 0\n 1 2\n 1\n 2.5\n";
@@ -98,7 +98,7 @@ fn formats_with_groups() {
             assert_eq!(read(&file([whole, reals], integers, values)).unwrap().0, diagonal, "{whole} {reals}");
         }
     }
-    // An indented first line, blank lines behind each, lines of two kinds.
+    // An indented first line, a blank line after each line, and lines of two kinds.
     let integers = " 1 2\n 3 4\n 1 2\n 3\n";
     let read = |formats, integers| read(&file(formats, integers, "2.\n3.\n4.\n")).unwrap().0;
     assert_eq!(read(["(2I2)", "(F2.0)"], integers), diagonal);

@@ -12,8 +12,8 @@ use crate::threads::zeros;
 pub(super) struct Scratch {
     /// Row-major blocks in the plan's order, starting with the subdomain's first entry.
     pub values: Vec<f64>,
-    /// For each column, its entry in the last row that has one. It belongs to the present row if it is not
-    /// before that row's first entry.
+    /// For each column, its entry in the last row so far that has one. The present row has the column if that
+    /// entry is at or after the row's first entry.
     entry: Vec<u32>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
@@ -207,7 +207,8 @@ fn eliminate(
     pivots
 }
 
-/// Does the same for scalars instead of blocks; values of a single matrix are gathered on the way.
+/// Factorises like `eliminate`, for scalars instead of blocks; gathers the values of a single matrix on the
+/// way.
 #[inline(always)]
 fn eliminate_scalar(
     plan: &Plan,

@@ -6,7 +6,8 @@
 //! subdomain's vector stays in a small buffer in the cache. The number of threads only affects which thread
 //! computes a piece.
 //!
-//! Ledger of one application: factors and columns once, x and y once, 4 bytes per block row for its number.
+//! Memory traffic of one application: factors and columns once, x and y once, 4 bytes per block row for its
+//! number.
 //!
 //! Columns have 16 bits if no subdomain has more than 65,536 rows.
 

@@ -216,7 +216,7 @@ fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; 
     }
 }
 
-/// Does the same for blocks of any order, row by row.
+/// Does both solves of one subdomain with blocks of any order, row by row.
 #[inline(always)]
 fn any_order<T: Stored, C: Column>(
     m: usize,

@@ -40,7 +40,7 @@ enum Task {
     Segment { entries: Range<usize>, place: usize },
 }
 
-/// True where this processor has the features that [`rows`] needs.
+/// True if this processor has the features that [`rows`] needs.
 pub(super) fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");

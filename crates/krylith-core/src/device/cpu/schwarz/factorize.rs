@@ -1,5 +1,5 @@
-//! Point-block ILU on the pattern S, row by row (IKJ; Saad 2003, Alg. 10.1). An exact factorisation and a
-//! randomized sweep compute a row in the same way, but read different rows of U.
+//! Point-block ILU on the pattern S of the factors, row by row (IKJ; Saad 2003, Alg. 10.1). An exact
+//! factorisation and a randomized sweep compute a row in the same way, but read different rows of U.
 
 use super::super::Wide;
 use super::super::factors::pivot::invert;

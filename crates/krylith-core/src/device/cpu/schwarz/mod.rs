@@ -5,8 +5,8 @@
 //! consecutive rows, and a run reads the results of the previous sweep from all other runs. Results therefore
 //! do not depend on threads. A row is summed in the same order in every mode.
 //!
-//! Ledger of one exact application: factors and columns once, five passes over the rows of subdomains. A
-//! Jacobi or randomized sweep reads L or U once.
+//! Memory traffic of one exact application: factors and columns once, five passes over the rows of
+//! subdomains. A Jacobi or randomized sweep reads L or U once.
 
 mod factorize;
 mod solve;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub struct CpuSchwarz {
     plan: Arc<SchwarzPlan>,
-    /// The subdomain matrices, on S.
+    /// The subdomain matrices, on the pattern S of the factors.
     matrix: Vec<f64>,
     /// L below the diagonal, and U.
     factors: Vec<f64>,

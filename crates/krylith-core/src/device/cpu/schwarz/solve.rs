@@ -1,5 +1,5 @@
-//! Solves L y = r and U z = y in all subdomains: by substitution, Jacobi sweeps (Alg. 2 of the paper) and
-//! sweeps in place (Alg. 3).
+//! Solves L y = r and U z = y in all subdomains: by substitution, by Jacobi sweeps, or by sweeps in place
+//! (Alg. 2 and 3 of Ma, Le and Cai, paper 5 in docs/papers.md).
 
 use super::super::Wide;
 use super::{CpuSchwarz, Levels, Shared, by_order};

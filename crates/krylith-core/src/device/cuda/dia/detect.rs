@@ -44,7 +44,7 @@ pub(super) struct GhostRows {
     values: Values,
 }
 
-/// The twin of `struct Ghosts` in `kernels/dia.cu`.
+/// Mirrors `struct Ghosts` in `kernels/dia.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::device::cuda) struct Ghosts {
@@ -148,7 +148,7 @@ impl GhostRows {
 }
 
 /// Returns the diagonals of a square matrix, ascending, found on the GPU; columns from the number of rows on
-/// are ghosts. Returns `None` where there are too many diagonals, or they are too sparse.
+/// are ghosts. Returns `None` if there are too many diagonals, or they are too sparse.
 pub(super) fn diagonals_on_device(space: &Cuda, a: &Bsr) -> Result<Option<Vec<i32>>> {
     let (device, rows, resident) = (space.device(), a.block_rows(), space.resident(a)?);
     if rows == 0 {

@@ -65,7 +65,7 @@ kernels! {
 pub(in crate::device::cuda) struct DiaShape {
     /// Largest number of diagonals that are stored.
     most: usize,
-    /// True where exactly that many are stored.
+    /// True if exactly that many are stored.
     exact: bool,
     symmetric: bool,
     precision: Precision,
@@ -88,7 +88,7 @@ impl DiaShape {
         Self { most, exact: most == stored, symmetric, precision }
     }
 
-    /// True where the loop is unrolled over exactly the stored diagonals.
+    /// True if the loop is unrolled over exactly the stored diagonals.
     pub fn exact(&self) -> bool {
         self.exact
     }
@@ -104,13 +104,13 @@ impl DiaShape {
         }
     }
 
-    /// True where a step of a march prefetches the numbers of the next one: for seven and nine points in f64,
+    /// True if a step of a march prefetches the numbers of the next one: for seven and nine points in f64,
     /// where the registers suffice.
     pub fn ahead(&self) -> bool {
         self.symmetric && matches!(self.most, 4 | 5) && self.precision == Precision::F64
     }
 
-    /// True where smoother passes are fused with the product: for stencils of up to nine points. For larger
+    /// True if smoother passes are fused with the product: for stencils of up to nine points. For larger
     /// ones the product dominates the time.
     pub fn smooths(&self) -> bool {
         self.exact && self.most <= if self.symmetric { 5 } else { 9 }

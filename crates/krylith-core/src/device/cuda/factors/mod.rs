@@ -3,16 +3,17 @@
 //! The plan's pattern stays on the device beside the factors, so new values take three kernels and no
 //! analysis.
 //!
-//! A subdomain is a block of threads. The chain of levels bounds a triangular solve, and not the bytes. So
-//! both are kept apart: the factors are one stream of chunks in the order of use. Bulk copies bring the next
-//! chunk while this one is used, and the vector stays in shared memory.
+//! One thread block processes a subdomain. The chain of levels bounds the time of a triangular solve, not the
+//! number of bytes. So loading is decoupled from computing: the factors are one stream of chunks in the order
+//! of use. Bulk copies bring the next chunk while this one is used, and the vector stays in shared memory.
 //!
-//! Edges with atomics, which the paper found faster, are measured beside it by `krylith bench ildu0`. They
-//! gain nothing here, because the stream leaves no latency to hide (`bench/runs/2026-11-21-h200-ildu0`).
+//! The ILDU paper found kernels faster that process the edges of the dependency graph with atomics. `krylith
+//! bench ildu0` measures them for comparison. They gain nothing here, because the stream leaves no latency to
+//! hide (`bench/runs/2026-11-21-h200-ildu0`).
 //!
 //! A set-up counts and gathers entries (`ildu_plan.cu`), replaces bad orders (`ildu_order.cu`), lays out the
-//! stream (`ildu_stream.cu`), and factorizes and packs (`ildu_factor.cu`). Between these the host reads a few
-//! sums, to know how much memory comes next.
+//! stream (`ildu_stream.cu`), and factorizes and packs (`ildu_factor.cu`). Between these steps the host reads
+//! a few sums, which give the size of the memory that the next step needs.
 
 mod kernels;
 mod plan;

@@ -40,7 +40,7 @@ pub struct CudaPlan {
     pub rows: Buffer<u32>,
     /// Block rows of each subdomain, ascending.
     pub ascending: Buffer<u32>,
-    /// True where `ascending` is 0, 1, 2, …
+    /// True if `ascending` is 0, 1, 2, …
     pub consecutive: bool,
     /// Position in its subdomain of each row of `ascending`.
     pub slots: Buffer<u16>,
@@ -273,7 +273,7 @@ impl CudaPlan {
         })
     }
 
-    /// True where a device with `room` bytes of shared memory per thread block analyses such subdomains
+    /// True if a device with `room` bytes of shared memory per thread block analyses such subdomains
     /// itself.
     pub fn can_analyse(subdomains: &Subdomains, fill: usize, room: usize) -> bool {
         let largest = subdomains.largest();

@@ -69,7 +69,7 @@ __device__ __forceinline__ void raise(u64* to, u64 bits) {
 }
 __device__ __forceinline__ u64 bits_of(double v) { return (u64)__double_as_longlong(v); }
 
-// The smallest and the largest of the nonzero magnitudes of all threads, to to[0] and to[1].
+// Writes the smallest and the largest of the nonzero magnitudes of all threads to to[0] and to[1].
 struct Extent { u64 smallest, largest; };
 __device__ __forceinline__ void note(Extent& all, double magnitude) {
     if (!(magnitude > 0.0)) return;

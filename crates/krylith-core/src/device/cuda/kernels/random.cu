@@ -1,5 +1,4 @@
-// Random numbers in (-1, 1) that depend only on a seed and an index: splitmix64, as `random` of
-// solver/symmetric.rs.
+// Random numbers in (-1, 1) that depend only on a seed and an index: splitmix64, as `random` of space/mod.rs.
 //
 // Number i of node n has the index numbers[n] * order + i, or first + its own index if `numbers` is null.
 // Bytes moved: the numbers, and 8 per node.

@@ -34,7 +34,7 @@ extern "C" __global__ void row_pointers(const Rows asked, const int count, const
     if (i < count) to[i] = row_ptr[asked.row[i]];
 }
 
-// The twin of `Search` in partition/replicated.rs, with the fold that it works on.
+// Mirrors `Search` in partition/replicated.rs, with the fold that it works on.
 struct Search { i64 start, skipped, entries, low, high, wanted; };
 struct Searches { Search search[SEARCHES]; };
 

@@ -28,7 +28,7 @@
 
 #include "schwarz.cuh"
 
-// Description of the factors; the twin of `Rows` in device/cuda/schwarz/factor.rs.
+// Description of the factors; mirrors `Rows` in device/cuda/schwarz/factor.rs.
 struct Rows {
     int rows, longest;        // number of rows of all subdomains; most blocks of a row
     const i64* row_ptr;
@@ -53,7 +53,7 @@ struct Limits {
 };
 __device__ __forceinline__ Limits room_of(int longest) {
     extern __shared__ double memory[];
-    // The twin of `warp_bytes` in device/cuda/schwarz/factor.rs.
+    // Mirrors `warp_bytes` in device/cuda/schwarz/factor.rs.
     const i64 bytes = (8ll * (longest * E + 2 * E + 2 * B) + 32 * 8 + 4ll * longest + 15) / 16 * 16;
     double* t = (double*)((char*)memory + threadIdx.x / 32 * bytes);
     Limits room;

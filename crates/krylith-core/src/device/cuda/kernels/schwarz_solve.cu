@@ -37,7 +37,7 @@
 
 constexpr int THREADS = 32 * WARPS;
 
-// One triangle and its operation; the twin of `Sweep` in device/cuda/schwarz/solve.rs.
+// One triangle and its operation; mirrors `Sweep` in device/cuda/schwarz/solve.rs.
 struct Sweep {
     const int* halt;
     int rows, most;            // number of rows of all subdomains; most rows per warp

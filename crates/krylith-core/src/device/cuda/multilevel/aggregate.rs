@@ -83,7 +83,7 @@ pub(super) struct Aggregates {
     pub number: Buffer<i64>,
 }
 
-/// Returns P by smoothed aggregation; `None` where a row of P has more entries than a table has slots, so
+/// Returns P by smoothed aggregation; `None` if a row of P has more entries than a table has slots, so
 /// that the host has to compute it.
 pub(super) fn smoothed(space: &Cuda, a: &Bsr, aggregates: &Aggregates) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
@@ -344,8 +344,8 @@ impl Joins<'_> {
         Ok(())
     }
 
-    /// Does the same on several ranks. A node forms an aggregate alone only after no node of any rank finds
-    /// one to join.
+    /// Lets all nodes join, on several ranks. A node forms an aggregate alone only after no node of any rank
+    /// finds one to join.
     fn together(&self, boundary: &Boundary, member_of: &Buffer<u32>, wish: u64) -> Result<()> {
         let (device, member) = (self.device, member_of.pointer());
         let mut stay = false;

@@ -24,12 +24,12 @@ kernels! {
 const EACH: usize = 4;
 
 impl CudaProduct {
-    /// True where residuals and smoother steps can be computed in the pass of the product.
+    /// True if residuals and smoother steps can be computed in the pass of the product.
     pub(super) fn smooths(&self) -> bool {
         self.smooths_from_zero() || (self.exchange.is_none() && self.csr.is_some())
     }
 
-    /// True where the first two steps from zero can also be computed in one pass, which takes two numbers for
+    /// True if the first two steps from zero can also be computed in one pass, which takes two numbers for
     /// each of x.
     pub(super) fn smooths_from_zero(&self) -> bool {
         self.exchange.is_none() && self.dia.as_ref().is_some_and(|dia| dia.smooths())

@@ -59,12 +59,13 @@ const SHORT: usize = 8;
 /// Products with at most this many columns count all rows with one table size, without computing bounds.
 const FEW_COLUMNS: usize = 2048;
 
-/// Largest number of columns of a row, and number of slots of its table, where columns are counted.
+/// Table sizes for counting columns: the largest number of columns of a row, and the number of slots of its
+/// table.
 const COUNTED: &[(u32, usize)] =
     &[(32, 32), (64, 64), (128, 128), (256, 256), (512, 512), (2048, 2048), (8192, 8192)];
-/// These numbers where scalars are summed.
+/// The same two numbers, for tables that sum scalars.
 const SUMMED: &[(u32, usize)] = &[(24, 32), (48, 64), (96, 128), (192, 256), (384, 512), (1536, 2048)];
-/// These numbers where blocks are summed.
+/// The same two numbers, for tables that sum blocks.
 const BLOCKS: &[(u32, usize)] = &[(96, 128), (384, 512), (1536, 2048)];
 
 /// Constants of the kernels of a product.

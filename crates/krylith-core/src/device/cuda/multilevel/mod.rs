@@ -87,7 +87,7 @@ fn check_rounds(rounds: usize, what: &str) -> Result<()> {
     }
 }
 
-/// True where the kernels support such terms.
+/// True if the kernels support such terms.
 fn fits(terms: &Terms) -> bool {
     (1..=2).contains(&terms.terms.len()) && (1..=MOST_BLOCK).contains(&terms.block())
 }

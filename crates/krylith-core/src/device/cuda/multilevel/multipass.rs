@@ -63,7 +63,7 @@ impl Weights {
 }
 
 /// Returns P by multipass interpolation and a step of Jacobi's method, with rows truncated to their `most`
-/// largest weights. Returns `None` where the host has to compute it: `most` is over eight or unlimited, or a
+/// largest weights. Returns `None` if the host has to compute it: `most` is over eight or unlimited, or a
 /// row has more weights before truncation than a table has slots.
 pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Result<Option<Bsr>> {
     if !(1..=STRIDE).contains(&most) {
@@ -79,8 +79,8 @@ pub(super) fn multipass(space: &Cuda, a: &Bsr, split: &Split, most: usize) -> Re
     by_shape(space, a, split, most, shape)
 }
 
-/// Does the same with this mapping of rows; `None` where a row has more weights before truncation than a
-/// table has slots.
+/// Computes [`multipass`] with this mapping of rows. Returns `None` if a row has more weights before
+/// truncation than a table has slots.
 fn by_shape(space: &Cuda, a: &Bsr, split: &Split, most: usize, shape: Shape) -> Result<Option<Bsr>> {
     let (device, on, rows) = (space.device(), space.resident(a)?, a.block_rows());
     let (n, stride) = (rows as i64, most as i64);

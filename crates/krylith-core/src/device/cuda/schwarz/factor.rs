@@ -68,7 +68,7 @@ struct Functions {
     total: Function<schwarz_total>,
 }
 
-/// The twin of `struct Rows` in `kernels/schwarz_factor.cu`.
+/// Mirrors `struct Rows` in `kernels/schwarz_factor.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::device::cuda) struct Rows {

@@ -98,7 +98,7 @@ fn grid(device: &Device, items: usize) -> usize {
 }
 
 impl Import {
-    /// Makes the exchange; `None` where no rank has neighbours. Collective.
+    /// Makes the exchange; `None` if no rank has neighbours. Collective.
     fn new(space: &Cuda, halo: &Arc<Halo>, run: usize) -> Result<Option<Self>> {
         if largest(space.comm(), halo.neighbours.len() as f64)? == 0.0 {
             return Ok(None);

@@ -91,7 +91,7 @@ impl Functions {
     }
 }
 
-/// The twin of `struct Sweep` in `kernels/schwarz_solve.cu`.
+/// Mirrors `struct Sweep` in `kernels/schwarz_solve.cu`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(in crate::device::cuda) struct Sweep {
