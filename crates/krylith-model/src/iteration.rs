@@ -6,8 +6,8 @@
 //! * A preconditioner takes its bytes over the bandwidth of passes over vectors ([`Machine::passes`]), and a
 //!   launch for each of its kernels. Levels of incomplete factors also wait for each other, which the byte
 //!   count does not include: their time is a lower bound.
-//! * Passes over vectors take the bytes in the method's own ledger ([`MethodSpec::iteration_bytes`]). They
-//!   add a launch for each pass and for each small step on scalars in between. For GMRES with delayed
+//! * Passes over vectors take the bytes that the method counts for itself ([`MethodSpec::iteration_bytes`]).
+//!   They add a launch for each pass and for each small step on scalars in between. For GMRES with delayed
 //!   Gram–Schmidt these times are measured.
 //! * Each sum over several GPUs takes an all-reduce; each batch of iterations ends with a synchronisation of
 //!   the hosts.
@@ -56,7 +56,7 @@ pub struct Applied {
     launches: f64,
     /// Exchanges of the preconditioner's own products.
     exchanges: f64,
-    /// True if its pass also computes the sums of `textbook` CG.
+    /// True if the preconditioner's pass also computes the sums of `textbook` CG.
     sums: bool,
     /// True if the time includes everything that matters; false if it is a lower bound.
     exact: bool,
@@ -192,12 +192,12 @@ impl Iteration {
     }
 }
 
-/// Returns, per iteration: products (and preconditioner applications), other kernels (passes over vectors and
-/// small steps), and sums.
+/// Returns the work per iteration: the number of products (and of preconditioner applications), of other
+/// kernels (passes over vectors and small steps), and of sums.
 fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
     match method {
-        // Means over a cycle. Twice, or column by column: projections and updates, then a norm, a copy, the
-        // step and the new column.
+        // These are means over a cycle. CGS2 makes two rounds of projections and updates, MGS goes column by
+        // column. Then follow a norm, a copy, the step and the new column.
         MethodSpec::Gmres(gmres) => {
             let m = gmres.restart as f64;
             match gmres.orthogonalization {

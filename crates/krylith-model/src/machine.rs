@@ -5,10 +5,10 @@
 //! or from data sheets. The list `estimated` names the parts that were not measured, and `sources` gives the
 //! origin of each number.
 //!
-//! The model takes curves and not a bandwidth. The start and the end of a grid, and the cache, make the share
-//! of bandwidth depend on the size. Measured points say so without a theory. The curve of a product is what
-//! an iteration of GMRES leaves when its orthogonalization and the passes of its cycle are taken off. So the
-//! prediction for one GPU is the measurement.
+//! The model uses curves instead of a single bandwidth. The share of the bandwidth that a kernel reaches
+//! depends on the size, because of the start and the end of a grid and because of the cache. Measured points
+//! contain these effects without a theory. The curve of a product is the time of a GMRES iteration minus the
+//! orthogonalization and the passes of the cycle. So the prediction for one GPU equals the measurement.
 
 use krylith_core::{Error, Result};
 use serde::{Deserialize, Serialize};

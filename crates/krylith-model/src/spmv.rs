@@ -128,8 +128,8 @@ impl Profile {
     }
 }
 
-/// Returns the position of A_l: the first rows if the longest is there, the last if it is there, otherwise
-/// around it.
+/// Returns the range of A_l, the paper's block of rows around the longest row. A_l is at the start of the
+/// rows if the longest row is there, at the end if it is there, otherwise around it.
 fn long_block(longest: f64, share: f64) -> [f64; 2] {
     match longest {
         x if x <= share => [0.0, share],
@@ -138,7 +138,7 @@ fn long_block(longest: f64, share: f64) -> [f64; 2] {
     }
 }
 
-/// Returns d_l of LRA, and d_l and d_c of LRA+RC, by the paper's Table 3.
+/// Returns the paper's parameters by its Table 3: d_l of LRA, then d_l and d_c of LRA+RC.
 fn rule(mean: f64, gpus: usize) -> [f64; 3] {
     match (mean < SHORT, gpus <= 2) {
         (true, true) => [0.5, 0.4, 0.15],

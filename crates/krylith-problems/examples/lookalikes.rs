@@ -1,4 +1,4 @@
-//! How well look-alikes match their originals, as a Markdown table.
+//! Prints a Markdown table that shows how closely look-alikes match their originals.
 //!
 //! `cargo run --release -p krylith-problems --example lookalikes -- [SCALE] [--permuted] [NAME…]`; the
 //! default is 1/256 and all 24 matrices. At scale 1 the largest takes 25 GB; they are generated one after the

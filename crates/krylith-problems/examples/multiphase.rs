@@ -8,8 +8,8 @@
 //! A step of length Δt:
 //!
 //! 1. u* = u at the place that a face's fluid comes from (semi-Lagrangian), and gravity;
-//! 2. ∇·(1/ρ ∇p) = ∇·u*/Δt with new values in the solver and the last pressure as first guess;
-//! 3. u = u* − Δt/ρ ∇p, whose divergence is that of u* times the solver's tolerance;
+//! 2. ∇·(1/ρ ∇p) = ∇·u*/Δt with new values in the solver and the last pressure as initial guess;
+//! 3. u = u* − Δt/ρ ∇p, whose divergence is about that of u* times the solver's tolerance;
 //! 4. shares of liquid and solid flow with u (donor cells: conservative, and between 0 and 1).
 //!
 //! Solid flows like a heavy liquid here, as if all of it had just molten.
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 
 /// Acceleration by gravity, cells along x over time².
 const GRAVITY: f64 = 1.0;
-/// Share of a cell that fluid crosses in a step, at most.
+/// Largest share of a cell that fluid may cross in a step.
 const COURANT: f64 = 0.4;
 
-/// What a step cost, and how good it was.
+/// Cost and accuracy of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     /// Length of the step.
@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// Runs `steps` steps and says of each what it cost.
+/// Runs `steps` steps, and reports the cost of each.
 pub fn run(cells: [usize; 3], steps: usize, folder: &Path, options: &Options) -> Result<Vec<Report>> {
     let mut flow = Flow::new(cells)?;
     let mut density = flow.density();
@@ -145,14 +145,15 @@ impl Flow {
         each.map(|d| d * d).sum::<f64>().sqrt()
     }
 
-    /// Cells that fluid crosses in a unit of time, at most: along x, y and z together.
+    /// Largest number of cells that fluid crosses in a unit of time, along x, y and z together.
     fn rate(&self) -> f64 {
         let h = self.projection.spacing();
         let fastest = |d: usize| self.velocity.across[d].iter().fold(0.0f64, |m, u| m.max(u.abs()));
         (0..3).map(|d| fastest(d) / h[d]).sum()
     }
 
-    /// Nothing crosses more than a share of a cell, nor falls so far from rest.
+    /// Returns a step length with which nothing crosses, or falls from rest through, more than a share of a
+    /// cell.
     fn step_length(&self) -> f64 {
         COURANT / (self.rate() + (GRAVITY / self.projection.spacing()[2]).sqrt())
     }
@@ -179,7 +180,7 @@ impl Flow {
         sum
     }
 
-    /// u* at every face but those of walls.
+    /// Computes u* at every face except those of walls.
     fn predict(&mut self, dt: f64) {
         let (cells, h) = (self.projection.sizes(), self.projection.spacing());
         let mut next = self.velocity.clone();
@@ -208,7 +209,7 @@ impl Flow {
         }
     }
 
-    /// Each face carries what the cell before it holds; from above comes gas.
+    /// Carries the content of the upwind cell through each face; gas enters from above.
     fn carry(&mut self, dt: f64) {
         let (cells, h) = (self.projection.sizes(), self.projection.spacing());
         let stride = [1, cells[0], cells[0] * cells[1]];
@@ -236,7 +237,7 @@ impl Flow {
         let colour = |x: usize, z: usize| {
             let i = (z * ny + ny / 2) * nx + x;
             let (l, s) = (self.liquid[i].clamp(0.0, 1.0), self.solid[i].clamp(0.0, 1.0));
-            // Sixteen shades each.
+            // Sixteen shades of each phase.
             let mix = |gas: f64, liquid: f64, solid: f64| {
                 let shade = gas * (1.0 - l - s).max(0.0) + liquid * l + solid * s;
                 ((shade / 17.0).round().clamp(0.0, 15.0) * 17.0) as u8

@@ -1,4 +1,5 @@
-//! Time to make a nonlinear problem, its residual and its Jacobian: `newton_problems artery:1500000`.
+//! Measures the time to build a nonlinear problem, its residual and its Jacobian: `newton_problems
+//! artery:1500000`.
 
 use krylith_problems::nonlinear::by_text;
 use std::time::Instant;

@@ -37,20 +37,20 @@ fn main() {
     }
 }
 
-/// How a preconditioner is made.
+/// Kind of a preconditioner.
 enum Kind {
     None,
     Jacobi,
     /// Blocks of order b·s.
     Monolithic,
-    /// One solve a stage, coupled or not.
+    /// One solve per stage; true if the stages are coupled.
     Stages(bool),
-    /// Jacobi beside, or before, monolithic ILDU.
+    /// Jacobi added to monolithic ILDU, or applied before it.
     JacobiAnd,
     JacobiThen,
 }
 
-/// One line of the table: rows of a subdomain (`None`: the whole) and level of fill.
+/// One line of the table: rows of a subdomain (`None` for a single subdomain) and level of fill.
 struct Line {
     kind: Kind,
     rows: Option<usize>,

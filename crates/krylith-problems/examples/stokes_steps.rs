@@ -67,7 +67,7 @@ fn run<S: PointBlockSum + BlockDiagonal>(
         let t = step as f64 * tau;
         scheme.rhs_into(t, &u, &mut rhs)?;
         space.write(&rhs, &mut b)?;
-        // x still holds the last step's stage derivatives: a good first guess.
+        // x still holds the stage derivatives of the last step, which are a good initial guess.
         let history = gmres.solve(space, &a, Some(&p), &b, &mut x, &Stop::default(), &mut ())?;
         println!(
             "t = {:.3}: {} after {} iterations, residual {:.2e}",

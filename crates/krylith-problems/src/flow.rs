@@ -270,7 +270,7 @@ impl Flow {
                 let h = e.shape.gradients[b];
                 let block = &mut row[BB * places[b] as usize..][..BB];
                 let mass = if a == b { 0.1 * volume } else { 0.05 * volume };
-                let change = density * (0.25 * self.rate + dot(e.mean, h)); // ∂rᵢ/∂uᵢ, but for ∂u
+                let change = density * (0.25 * self.rate + dot(e.mean, h)); // ∂rᵢ/∂uᵢ, without the term in ∇u
                 let same = density * (mass * self.rate + dot(carried, h))
                     + viscosity * volume * dot(g, h)
                     + stream * change;

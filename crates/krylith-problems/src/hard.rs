@@ -1,4 +1,4 @@
-//! Small matrices that are hard to solve, each for its own reason: used to test and to measure the `auto`
+//! Small matrices that are hard to solve, each for a different reason. They test and measure the `auto`
 //! selection.
 //!
 //! ```

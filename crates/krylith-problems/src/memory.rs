@@ -1,4 +1,4 @@
-//! Requests for more memory than the host has are refused in advance.
+//! Refuses in advance work that needs more memory than the host has.
 
 use krylith_core::{Error, Result};
 

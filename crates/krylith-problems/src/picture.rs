@@ -14,7 +14,8 @@ struct Section {
     nodes: [usize; 2],
     names: [&'static str; 2],
     spacing: [f64; 2],
-    /// True if values are those of a function between the nodes, false if of cells around them.
+    /// True if values belong to a function that is continuous between nodes, false if each belongs to a whole
+    /// cell.
     continuous: bool,
 }
 

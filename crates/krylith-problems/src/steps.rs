@@ -100,9 +100,9 @@ impl StokesSteps {
 
     /// Writes the right-hand side F of the step from `t`, with state `u`: 4n·s numbers into `rhs`.
     ///
-    /// Momentum rows hold f(t_k) + h(t_k) − L u minus the contribution of the eliminated columns, with
-    /// t_k = t + c_k τ; continuity rows hold −(B u + S p) minus the same. The method allocates no vector and
-    /// runs on rayon's threads; the result does not depend on their number.
+    /// Momentum rows hold f(t_k) + h(t_k) − L u minus the contribution of the eliminated columns, with t_k =
+    /// t + c_k τ; continuity rows hold −(B u + S p) minus their eliminated columns. The method allocates no
+    /// vector and runs on rayon's threads; the result does not depend on their number.
     ///
     /// # Errors
     /// Returns an error if `u` or `rhs` has the wrong length.

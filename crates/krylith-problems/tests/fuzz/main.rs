@@ -1,9 +1,9 @@
-//! Readers and parsers against damaged input: whatever comes in, they answer, with a value or an error.
+//! Feeds damaged input to readers and parsers, which must return a value or an error.
 //!
-//! `cargo xtask fuzz` runs it for a long time; as a test it makes 2,000 runs of each target. A finding is a
-//! panic, a run longer than [`LONGEST`], more than [`MOST_BYTES`] of memory at once, or a result that
-//! contradicts itself. Inputs are mutations of samples ([`mutate`]). An input that gives a new kind of result
-//! becomes a sample, too, which replaces a compiler's coverage. The seed determines everything.
+//! `cargo xtask fuzz` runs this for a long time; as a test it makes 2,000 runs of each target. A find is a
+//! panic, a run longer than [`LONGEST`], more than [`MOST_BYTES`] of memory at once, or a wrong result.
+//! Inputs are mutations of samples ([`mutate`]). An input that gives a new kind of result becomes a sample,
+//! too; this replaces the coverage data of a compiler. The seed determines everything.
 
 mod memory;
 mod mutate;
@@ -22,20 +22,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use targets::{Target, targets};
 
-/// Time on a core beyond which a run is a find.
+/// A run that takes more processor time than this is a find.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The same beyond which it is not waited for.
+/// A run that takes more processor time than this ends the process.
 const HANGS: Duration = Duration::from_secs(60);
-/// Memory held at once beyond which a run is a find.
+/// A run that holds more bytes than this at once is a find.
 const MOST_BYTES: usize = 512 << 20;
-/// Samples kept of one target.
+/// Largest number of samples kept for a target.
 const MOST_SAMPLES: usize = 300;
-/// Finds after which a target is left alone.
+/// Number of finds after which a target is stopped.
 const MOST_FINDS: usize = 10;
-/// Runs of a target as a test.
+/// Number of runs of a target in a test.
 const TEST_RUNS: u64 = 2000;
 
-/// What the last panic said.
+/// Message of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 
 fn main() {
@@ -72,14 +72,14 @@ fn main() {
             Err(Failed::from(done.finds.join("\n")))
         })
     };
-    // One after the other: what a run holds is counted for the whole process.
+    // Tests run one after the other, because memory is counted for the whole process.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let mut trials: Vec<Trial> = targets().into_iter().map(trial).collect();
     trials.push(Trial::test("what is planted is found", planted));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// A target with faults of each kind.
+/// Checks that faults of each kind, planted in a target, are found.
 fn planted() -> Result<(), Failed> {
     let target = Target {
         name: "planted",
@@ -113,7 +113,7 @@ fn planted() -> Result<(), Failed> {
     }
 }
 
-/// How long, from which seed, and where finds go.
+/// Limits of a fuzzing run, its seed, and the folder for inputs that are finds.
 struct Limits {
     runs: u64,
     seconds: Option<f64>,
@@ -121,7 +121,7 @@ struct Limits {
     folder: PathBuf,
 }
 
-/// What was done.
+/// Counts of a fuzzing run, and its finds.
 struct Done {
     runs: u64,
     accepted: u64,
@@ -130,7 +130,7 @@ struct Done {
     finds: Vec<String>,
 }
 
-/// `fuzz [TARGET…] [--runs N] [--seconds S] [--seed X] [--out DIR]`: the number of finds.
+/// Runs `fuzz [TARGET…] [--runs N] [--seconds S] [--seed X] [--out DIR]`, and returns the number of finds.
 fn long(words: &[String]) -> Result<usize, String> {
     let mut limits = Limits { runs: 1_000_000, seconds: None, seed: 1, folder: "fuzz".into() };
     let mut names = Vec::new();
@@ -180,7 +180,7 @@ fn long(words: &[String]) -> Result<usize, String> {
 fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", limits.folder.display());
     std::fs::create_dir_all(&limits.folder).map_err(failed)?;
-    // What is being tried stands in a file: an overflowing stack or an abort leaves no other trace.
+    // The present input is kept in a file, because a stack overflow or an abort leaves no other trace.
     let trying = limits.folder.join(format!("{}-trying", target.name));
     let current = std::fs::File::create(&trying).map_err(failed)?;
     let guard = Watchdog::start(trying.clone());
@@ -202,7 +202,8 @@ fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
         done.runs += 1;
         done.accepted += u64::from(answer.is_none() && find.is_none());
         if let Some(find) = find {
-            // One of a kind: numbers and quoted input do not make another.
+            // Each kind of find is reported once; finds that differ only in numbers or quoted input are one
+            // kind.
             if kinds.insert(shape(&find)) {
                 let path = limits.folder.join(format!("{}-{:016x}", target.name, hash(&bytes)));
                 std::fs::write(&path, &bytes).map_err(failed)?;
@@ -214,7 +215,7 @@ fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
         done.answers = answers.len();
     }
     done.samples = samples.len();
-    // What is accepted untouched makes the rest worth while.
+    // Undamaged samples must be accepted; otherwise the other runs test little.
     for sample in &samples[..given] {
         if let Err(targets::Answer::Error(why) | targets::Answer::Wrong(why)) =
             (target.run)(&(target.intact)(sample))
@@ -227,7 +228,8 @@ fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
     Ok(done)
 }
 
-/// The error of a run, if it was one, and what is wrong with the run.
+/// Runs a target once. Returns its error message, if there is one, and a description of a find, if the run is
+/// one.
 fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
     let once = || catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
     memory::reset();
@@ -235,7 +237,7 @@ fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
     let result = once();
     let (mut time, most) = (begin.elapsed(), memory::most());
     if time > LONGEST {
-        // Others may have had the machine: once more, by the time that this process has.
+        // Other processes may have used the cores: run again, and measure this process's processor time.
         let before = processor_time();
         let _ = once();
         time = processor_time().saturating_sub(before);
@@ -251,14 +253,15 @@ fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
     (answer, wrong.or(slow).or(large))
 }
 
-/// A message without what it quotes and counts.
+/// Reduces a message to its letters outside quotes, so that messages of one kind are equal.
 fn shape(message: &str) -> String {
     let before = message.split('`').next().unwrap_or_default();
     let after = message.rsplit_once('`').map_or("", |(_, after)| after);
     before.chars().chain(after.chars()).filter(|c| c.is_alphabetic()).take(100).collect()
 }
 
-/// What this process took of the cores so far, where Linux says it; else the time since the first call.
+/// Returns the processor time of this process so far; on systems other than Linux, the time since the first
+/// call.
 fn processor_time() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     let ticks = || {
@@ -279,7 +282,7 @@ fn hash(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Ends the process where one run does not end.
+/// Ends the process if a run hangs.
 struct Watchdog {
     /// Number of the current run; 0 between runs, `u64::MAX` when all are over.
     current: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! An allocator that knows how much was held at most.
+//! An allocator that records the largest number of bytes held at once.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +13,7 @@ fn grown(size: usize) {
     MOST.fetch_max(HELD.fetch_add(size, Relaxed) + size, Relaxed);
 }
 
-// SAFETY: every call is the system allocator's; the counters are only beside it.
+// SAFETY: every call goes to the system allocator; the counters do not affect it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
@@ -37,14 +37,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Begins to count anew.
+/// Starts a new measurement.
 pub fn reset() {
     let held = HELD.load(Relaxed);
     BEFORE.store(held, Relaxed);
     MOST.store(held, Relaxed);
 }
 
-/// Bytes held at once since then, beyond those held before.
+/// Returns the most bytes held at once since [`reset`], in addition to those held then.
 pub fn most() -> usize {
     MOST.load(Relaxed).saturating_sub(BEFORE.load(Relaxed))
 }

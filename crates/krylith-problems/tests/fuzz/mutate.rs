@@ -1,4 +1,5 @@
-//! One input from others: flipped bits, cuts, splices, numbers that are one too large, words of the format.
+//! Makes an input from samples by flipped bits, cuts, splices, numbers that are off by one, and words of the
+//! format.
 
 /// Longest input.
 const LONGEST: usize = 1 << 16;
@@ -19,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 for none.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
@@ -29,7 +30,7 @@ impl Random {
     }
 }
 
-/// Numbers at which programs go wrong, as text.
+/// Numbers, as text, with which programs often fail.
 const NUMBERS: [&str; 26] = [
     "0",
     "1",
@@ -59,7 +60,7 @@ const NUMBERS: [&str; 26] = [
     "-0",
 ];
 
-/// The same as words of two to eight bytes.
+/// Such numbers as words of two to eight bytes.
 const WORDS: [u64; 16] = [
     0,
     1,
@@ -79,7 +80,8 @@ const WORDS: [u64; 16] = [
     u64::MAX,
 ];
 
-/// A sample, changed in one to a few places: every other time one of the first `given`, which are whole.
+/// Returns a sample with one or a few changes. Half of the time it is one of the first `given`, undamaged
+/// samples.
 pub fn mutate(samples: &[Vec<u8>], given: usize, words: &[&[u8]], random: &mut Random) -> Vec<u8> {
     let among = if random.below(2) == 0 { given } else { samples.len() };
     let mut bytes = samples[random.below(among)].clone();
@@ -93,7 +95,8 @@ pub fn mutate(samples: &[Vec<u8>], given: usize, words: &[&[u8]], random: &mut R
     bytes
 }
 
-/// A number of any length; rarely one that is believed of a size and costs a hundred megabytes.
+/// Returns a number of random magnitude. Sizes that a reader accepts and that take about 100 MB are made
+/// rare.
 fn size(random: &mut Random) -> u64 {
     let n = random.next() >> random.below(64);
     if (1 << 18..1 << 25).contains(&n) && random.below(16) > 0 { n >> 12 } else { n }
@@ -120,7 +123,7 @@ fn change(bytes: &mut Vec<u8>, samples: &[Vec<u8>], words: &[&[u8]], random: &mu
         4 if random.below(4) == 0 => bytes.truncate(at),
         4 => drop(bytes.drain(at..bytes.len().min(at + 1))),
         5 => {
-            // A run of itself once more, or a thousand times.
+            // Repeat a run of bytes once, or up to 2000 times.
             let run = bytes[at..end].to_vec();
             let times = if random.below(8) == 0 { random.below(2000) } else { 1 };
             let times = times.min(LONGEST / run.len().max(1));
@@ -133,7 +136,7 @@ fn change(bytes: &mut Vec<u8>, samples: &[Vec<u8>], words: &[&[u8]], random: &mu
             bytes.extend(&other[from..]);
         }
         7 | 8 => {
-            // A number of the text becomes another.
+            // Replace a number in the text by another.
             let digit = |c: &u8| c.is_ascii_digit();
             if let Some(begin) = bytes.iter().skip(at).position(digit).map(|p| at + p) {
                 let length = bytes[begin..].iter().take_while(|c| digit(c)).count();
@@ -145,7 +148,7 @@ fn change(bytes: &mut Vec<u8>, samples: &[Vec<u8>], words: &[&[u8]], random: &mu
             }
         }
         9 => {
-            // A word of 1, 2, 4 or 8 bytes, in either order, often where words stand.
+            // Overwrite a word of 1, 2, 4 or 8 bytes, in either byte order, often at a multiple of its size.
             let width = 1 << random.below(4);
             let at = if random.below(2) == 0 { at } else { at - at % width };
             let word = WORDS[random.below(WORDS.len())].wrapping_add(random.next() % 3).wrapping_sub(1);

@@ -1,4 +1,4 @@
-//! Small files of every format, made here: whole, with the parts that a reader branches on.
+//! Small valid files of every format, generated here, which use the features on which readers branch.
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
@@ -142,10 +142,10 @@ fn array(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
 }
 
-/// What stands between the members of [`npz`] and begins each one's name.
+/// Mark that separates the members of [`npz`]; the name of a member follows it.
 const MEMBER: &[u8] = b"\n##";
 
-/// The members of archives, one after the other: [`zipped`] makes archives of them.
+/// Returns the members of archives, one after the other, from which [`zipped`] makes archives.
 pub fn npz() -> Vec<Vec<u8>> {
     let i4 = |list: &[i32]| {
         let data: Vec<u8> = list.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -185,7 +185,8 @@ pub fn npz() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A zip archive of what stands between marks; members that a zip archive cannot have are left out.
+/// Makes a zip archive of the members between marks; leaves out members whose names a zip archive cannot
+/// have.
 pub fn zipped(members: &[u8], packed: bool) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let method = if packed { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
@@ -198,7 +199,7 @@ pub fn zipped(members: &[u8], packed: bool) -> Vec<u8> {
         let Some(line) = member.iter().position(|&c| c == b'\n') else { continue };
         let name = String::from_utf8_lossy(&member[..line]);
         if zip.start_file(format!("{name}.npy"), options).is_ok() {
-            let _ = zip.write_all(&member[line + 1..]); // a member that is left empty is one more case
+            let _ = zip.write_all(&member[line + 1..]); // a member left empty is one more test case
         }
     }
     zip.finish().map(Cursor::into_inner).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! What is fuzzed: each reader and each parser, its samples, its words, and what must hold of an answer.
+//! The targets: each reader and parser, with its samples, the words of its format, and a check of its
+//! results.
 
 use crate::mutate::Random;
 use crate::samples;
@@ -10,11 +11,11 @@ use krylith_core::{Error, Options};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// How a run can end other than well.
+/// Results of a run other than success.
 pub enum Answer {
-    /// An error, as damaged input deserves.
+    /// An error, which is the right result for damaged input.
     Error(String),
-    /// An answer that is none.
+    /// A wrong result, which is a find.
     Wrong(String),
 }
 
@@ -24,9 +25,9 @@ pub struct Target {
     pub samples: fn() -> Vec<Vec<u8>>,
     /// Words of the format.
     pub words: &'static [&'static [u8]],
-    /// Makes the file of a mutated input: checksums and archives are put around what is damaged.
+    /// Makes the file of a mutated input; puts checksums or an archive around it.
     pub wrap: fn(&[u8], &mut Random) -> Vec<u8>,
-    /// The same without any damage.
+    /// Makes the file of an undamaged input.
     pub intact: fn(&[u8]) -> Vec<u8>,
     pub run: fn(&[u8]) -> Result<(), Answer>,
 }
@@ -254,7 +255,7 @@ const PROBLEM: &[&[u8]] = &[
     b"\xc3\xa9",
 ];
 
-/// All of them.
+/// Returns all targets.
 pub fn targets() -> Vec<Target> {
     let plain: fn(&[u8], &mut Random) -> Vec<u8> = |input, _| input.to_vec();
     let file =
@@ -293,7 +294,7 @@ pub fn targets() -> Vec<Target> {
     ]
 }
 
-/// Mostly what is inside is damaged, and now and then the stream itself.
+/// Damages mostly the content of the stream, and sometimes the stream itself.
 fn gzip(input: &[u8], random: &mut Random) -> Vec<u8> {
     damaged(samples::gzipped(input), random)
 }
@@ -313,7 +314,8 @@ fn damaged(bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     crate::mutate::mutate(&[bytes], 1, &[], random)
 }
 
-/// As a matrix and as a vector: one of the two is enough.
+/// Reads the bytes as a matrix and as a vector; one of the two must succeed for the input to count as
+/// accepted.
 fn read(name: &str, bytes: &[u8]) -> Result<(), Answer> {
     let vector = parse_vector(name, bytes);
     if let Ok(x) = &vector
@@ -333,11 +335,11 @@ fn read(name: &str, bytes: &[u8]) -> Result<(), Answer> {
     }
 }
 
-/// An accepted matrix is one, in every format that it can be brought into.
+/// Checks that an accepted matrix is valid in compressed rows.
 fn check(matrix: Matrix) -> Result<(), Answer> {
     let (rows, columns) = (matrix.rows(), matrix.columns());
     if matrix.stored() > 1 << 16 || rows > 1 << 16 {
-        return Ok(()); // a check of that would be the longest part of the run
+        return Ok(()); // checking it would take most of the run's time
     }
     let a = matrix.into_csr();
     let wrong = |what: &str| Err(Answer::Wrong(format!("a {rows}×{columns} matrix {what}")));
@@ -359,7 +361,7 @@ fn check(matrix: Matrix) -> Result<(), Answer> {
     Ok(())
 }
 
-/// A mesh that is accepted has a volume.
+/// Checks that an accepted mesh has a positive volume.
 fn mesh(bytes: &[u8]) -> Result<(), Answer> {
     let mesh = krylith_problems::tets::gmsh::parse("x.msh", bytes).map_err(said)?;
     match mesh.volume() {
@@ -372,7 +374,7 @@ fn system(bytes: &[u8]) -> Result<(), Answer> {
     SystemFile::parse("x.toml", unicode(bytes)?).map(drop).map_err(said)
 }
 
-/// Small ones are generated, by rows too; large ones would only take their time.
+/// Generates small problems and checks that their full text generates the same; large ones only take time.
 fn problem(bytes: &[u8]) -> Result<(), Answer> {
     let text = unicode(bytes)?;
     let size = text.split(',').next().and_then(|head| head.split_once(':')).map_or("", |(_, size)| size);
@@ -391,7 +393,7 @@ fn problem(bytes: &[u8]) -> Result<(), Answer> {
     }
 }
 
-/// Text that is accepted reads back from what it prints.
+/// Checks that an accepted text, when printed, parses to the same value.
 fn parse<T: FromStr<Err = Error> + Display + PartialEq>(bytes: &[u8]) -> Result<(), Answer> {
     let text = unicode(bytes)?;
     let value: T = text.parse().map_err(said)?;

@@ -14,7 +14,7 @@ fn what_flows_in_flows_out() {
     for step in 1..=3 {
         let norms = newton(&mut artery, &mut x, 1e-10, 10);
         assert!(norms[norms.len() - 1] <= 1e-10 * norms[0], "step {step}: {norms:?}");
-        // Quadratic: the last steps square what is left over.
+        // Convergence is quadratic: the last steps square the relative residual.
         let tail: Vec<f64> = norms.iter().map(|n| n / norms[0]).collect();
         let squared = tail.windows(2).filter(|w| w[0] < 1e-1 && w[1] > 1e-12);
         squared.for_each(|w| assert!(w[1] < 10.0 * w[0] * w[0], "step {step}: {tail:?}"));
@@ -22,7 +22,7 @@ fn what_flows_in_flows_out() {
             ["inlet", "outlet", "wall"].map(|name| artery.flow().outflow(name, &x).unwrap());
         assert!(inlet < 0.0 && wall.abs() < 0.02 * outlet, "step {step}: {inlet}, {outlet}, {wall}");
         assert!((inlet + outlet + wall).abs() < 1e-8 * outlet, "step {step}: {inlet} + {outlet} + {wall}");
-        // The wall's polygons are smaller than its circle, and the parabola is cut into pieces.
+        // The polygons of the wall have a smaller area than its circle, and the parabola is piecewise linear.
         let mean = artery.speed(artery.time().unwrap()) * std::f64::consts::PI * 0.2 * 0.2;
         assert!((-inlet / mean - 1.0).abs() < 0.15, "step {step}: {inlet} of {mean}");
         assert_eq!(artery.next_step(&mut x).unwrap(), step < 3);
@@ -79,7 +79,7 @@ fn pictures_show_what_x_says() {
     for (text, share) in [("ventricle:6000", 0.1..0.4), ("artery:2000", 0.1..0.5)] {
         let problem = by_text(text).unwrap();
         let b = problem.components().len();
-        // 3, 4 and 0 along each axis: 5 everywhere.
+        // The speed is (3, 4, 0), so its magnitude is 5 everywhere.
         let x: Vec<f64> = (0..problem.initial().len()).map(|k| [3.0, 4.0, 0.0, 9.0][k % b]).collect();
         let picture = problem.picture(&x).unwrap();
         assert_eq!(picture.values.len(), picture.columns * picture.rows);
@@ -110,7 +110,7 @@ fn what_is_wrong_is_named() {
     }
 }
 
-/// Rows, residuals and Jacobians do not depend on how many threads there are.
+/// Rows, residuals and Jacobians do not depend on the number of threads.
 #[test]
 fn threads_change_nothing() {
     let results = [1, 3].map(|threads| {

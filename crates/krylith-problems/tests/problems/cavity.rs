@@ -103,15 +103,16 @@ fn flows(nodes: usize, reynolds: &[f64], linear: &str) -> Vec<(Cavity, Vec<f64>)
     all
 }
 
-/// Values on equal steps from 0 to 1, between them on a straight line.
+/// Interpolates linearly at `place` in values at equal steps from 0 to 1.
 fn at(line: &[f64], place: f64) -> f64 {
     let scaled = place * (line.len() - 1) as f64;
     let i = (scaled as usize).min(line.len() - 2);
     line[i] + (scaled - i as f64) * (line[i + 1] - line[i])
 }
 
-/// Returns the largest differences: from the tables, relative to the speed of the lid, which is 1; and of the
-/// extremes from those of Marchi and others, and of Ghia and others, each relative to their value.
+/// Returns three largest errors. The first is that from the tables, relative to the lid's speed of 1. The
+/// others are those of the extremes, from Marchi and others and from Ghia and others, each relative to the
+/// published value.
 fn errors(cavity: &Cavity, x: &[f64], which: usize) -> [f64; 3] {
     let (u, v) = (cavity.vertical(x, 0), cavity.horizontal(x, 1));
     let worst = |line: &[f64], places: &[f64], values: &[f64]| {
@@ -128,7 +129,7 @@ const LINEAR: &str = "device=cpu method=fgmres:restart=100 precond=ildu:fill=2,c
 
 #[test]
 fn the_flow_approaches_that_of_ghia_and_others() {
-    // The lid meets the walls at a jump of u, so the order is less than two.
+    // u jumps where the lid meets the walls, so the order is less than two.
     let (coarse, fine) = (flows(49, &REYNOLDS[..2], LINEAR), flows(97, &REYNOLDS[..2], LINEAR));
     for which in 0..2 {
         let of = |all: &[(Cavity, Vec<f64>)]| errors(&all[which].0, &all[which].1, which);
@@ -155,7 +156,7 @@ fn the_flow_on_600_nodes_is_within_three_percent() {
 
 #[test]
 fn creeping_flow_is_symmetric() {
-    // At a Reynolds number near 0 the flow is the same from left to right.
+    // At a Reynolds number near 0 the flow is symmetric about x = 1/2.
     let (cavity, x) = flows(33, &[1e-6], LINEAR).remove(0);
     for j in 0..33 {
         for i in 0..33 {
@@ -257,7 +258,7 @@ fn texts_make_the_problem() {
         let error = nonlinear::by_text(text).err().unwrap().to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
-    // A large grid is drawn on a raster that is not.
+    // A large grid is drawn on a coarser raster.
     let large = Cavity::new([450, 5], 1.0).unwrap();
     assert_eq!(large.picture(&large.initial()).unwrap().columns, 200);
 }

@@ -31,7 +31,7 @@ fn product(a: &Csr, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Diagonals are positive and nothing else is.
+/// Checks that the diagonal is positive and that no other entry is.
 fn check_signs(a: &Csr, what: &str) {
     for i in 0..a.rows() {
         let (col, values) = a.row(i);
@@ -41,7 +41,7 @@ fn check_signs(a: &Csr, what: &str) {
     }
 }
 
-/// A folder of this test's own, removed at the end.
+/// A folder for one test, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -58,12 +58,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays behind in a folder for temporary files does no harm.
+        // A file that remains in a temporary folder is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A made-up rock of the real data's size.
+/// Returns an invented rock permeability, for data of the real size.
 fn rock(i: usize) -> f64 {
     10f64.powi((i * 7919 % 13) as i32 - 4) * (1.0 + (i % 17) as f64)
 }
@@ -75,7 +75,8 @@ fn made_up(name: &str) -> Folder {
     folder
 }
 
-/// Faces one by one, each giving to the rows on its two sides; resistances of half cells in series.
+/// Builds the rows face by face: each face contributes to the rows on its two sides, by the resistances of
+/// two half cells in series.
 fn reservoir(n: [usize; 3], layer: usize, [injector, producer]: [f64; 2]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let cells = n[0] * n[1] * n[2];
     let number = |x: usize, y: usize, z: usize| (z * n[1] + y) * n[0] + x;
@@ -147,7 +148,7 @@ fn pressures_lie_between_those_of_the_wells() {
     let a = matrix(&generated);
     check_signs(&a, "reservoir");
     assert_eq!(a, a.transpose());
-    // Away from wells what flows into a cell flows out: rows sum to 0.
+    // Away from wells, inflow balances outflow, so rows sum to 0.
     let sums = product(&a, &vec![1.0; a.rows()]);
     for i in (0..a.rows()).filter(|&i| generated.rhs[i] == 0.0) {
         assert!(sums[i].abs() <= 1e-13 * a.get(i, i), "row {i}: {}", sums[i]);
@@ -155,12 +156,12 @@ fn pressures_lie_between_those_of_the_wells() {
     assert_eq!(generated.rhs.iter().filter(|&&q| q > 0.0).count(), 5 * 8);
     let p = solve(&a, &generated.rhs);
     assert!(p.iter().all(|p| (4000.0 - 1e-6..10000.0 + 1e-6).contains(p)), "{p:?}");
-    // The same pressure in every well is the pressure everywhere.
+    // If all wells have the same pressure, it is the pressure everywhere.
     let even = generate("spe10:7x9x8,injector=5000,producer=5000").unwrap();
     assert!(solve(&matrix(&even), &even.rhs).iter().all(|p| (p - 5000.0).abs() < 1e-3));
 }
 
-/// Largest over smallest magnitude of what stands off the diagonal.
+/// Returns the ratio of the largest to the smallest magnitude off the diagonal.
 fn contrast(a: &Csr) -> f64 {
     let (mut low, mut high) = (f64::INFINITY, 0.0f64);
     for i in 0..a.rows() {
@@ -182,7 +183,7 @@ fn generated_rock_is_as_uneven_as_the_real_one() {
     assert_ne!(generated.rhs, generate("spe10:60x220x85,seed=2").unwrap().rhs);
 }
 
-/// The figures of the real data.
+/// The contrast and sizes known for the real data.
 #[test]
 #[ignore = "needs the SPE10 data, in the folder that KRYLITH_SPE10 names"]
 fn the_real_rock_gives_the_known_matrix() {
@@ -258,7 +259,7 @@ fn radiation_keeps_energy() {
         let ((short, a), (long, _)) = (sums(0.01), sums(0.04));
         for i in 0..a.rows() {
             assert!(short[i] > 0.0, "{spec}: column {i}");
-            // Away from x = 0 nothing but the capacity is left, which is as 1/dt.
+            // Away from x = 0 only the capacity remains, which is proportional to 1/dt.
             if i / b % 5 > 0 {
                 let error = (short[i] - 4.0 * long[i]).abs();
                 assert!(error <= 1e-11 * a.get(i, i), "{spec}: column {i}: {error:e}");
@@ -267,7 +268,8 @@ fn radiation_keeps_energy() {
     }
 }
 
-/// The one equation is the sum of the three where their temperatures are equal: without a wave they are.
+/// The single equation is the sum of the three if their temperatures are equal, which they are without a
+/// wave.
 #[test]
 fn one_component_is_the_sum_of_three() {
     let [one, three] = [1, 3].map(|b| {
@@ -284,7 +286,7 @@ fn one_component_is_the_sum_of_three() {
     }
 }
 
-/// Coefficients written out once more for a pair of cells of light matter in equilibrium, in physical units.
+/// Recomputes coefficients from the formulas, in physical units, for cells in equilibrium.
 #[test]
 fn radiation_is_what_the_formulas_say() {
     let (nx, h, dt, t) = (4, 0.1f64, 0.02, 0.7f64);
@@ -292,7 +294,7 @@ fn radiation_is_what_the_formulas_say() {
     let generated = generate(spec).unwrap();
     let a = matrix(&generated);
     let (light, radiation) = (299.79, 0.01372);
-    // Collisions tell what a cell is made of: there are 10,000 times as many in dense matter.
+    // The collision rate identifies the material: it is 10,000 times as large in dense matter.
     let dense = |i: usize| a.get(3 * i + 2, 3 * i + 1).abs() / h.powi(3) > 100.0;
     let (mut light_pairs, mut dense_cells) = (0, 0);
     for i in 0..36 {
@@ -300,7 +302,7 @@ fn radiation_is_what_the_formulas_say() {
         dense_cells += usize::from(dense(i));
         let sigma = if dense(i) { 5.0 } else { 0.1 } / t.powi(3);
         let volume = h * h * h;
-        // Exchange: −∂X/∂T_e, −∂X/∂T_r and ω, all by differences or by definition.
+        // Exchange: −∂X/∂T_e and −∂X/∂T_r by differences, and ω by its definition.
         let x = |e: f64, r: f64| light * sigma * radiation * (e.powi(4) - r.powi(4));
         let d = 1e-5;
         let by_e = (x(t + d, t) - x(t - d, t)) / (2.0 * d);
@@ -311,7 +313,7 @@ fn radiation_is_what_the_formulas_say() {
             let got = -a.get(3 * i + row, 3 * i + column) / volume;
             assert!((got - v).abs() <= 1e-8 * v, "cell {i}, ({row}, {column}): {got} is not {v}");
         }
-        // Conduction to the right, without a slope to limit it.
+        // Conduction to the right, which is not limited because the temperature has no slope.
         if i % nx + 1 < nx && !dense(i) && !dense(i + 1) {
             light_pairs += 1;
             let diffusion = 4.0 * radiation * t.powi(3) * light / (3.0 * sigma);
@@ -321,7 +323,7 @@ fn radiation_is_what_the_formulas_say() {
                 assert!((got - v).abs() <= 1e-12 * v, "cell {i}, component {c}: {got} is not {v}");
             }
         }
-        // Heat: what the right-hand side holds where nothing drives and all is in equilibrium.
+        // Heat: the right-hand side away from the driven face, in equilibrium.
         if i % nx > 0 {
             let (e, ion) = if dense(i) { (0.0367, 7.35e-4) } else { (0.078, 0.0223) };
             let heat = [4.0 * radiation * t.powi(3), rho * e, rho * ion];
@@ -334,7 +336,8 @@ fn radiation_is_what_the_formulas_say() {
     assert!(light_pairs > 0 && dense_cells > 0, "{light_pairs} pairs, {dense_cells} dense cells");
 }
 
-/// As many numbers as the matrices of the paper on ILDU(0) have at 128³, by the same count at a smaller size.
+/// Checks that the 3×3 blocks have as many nonzeros as in the ILDU(0) paper's matrices at 128³, counted at a
+/// smaller size.
 #[test]
 fn blocks_hold_as_many_numbers_as_they_should() {
     let n: usize = 11;

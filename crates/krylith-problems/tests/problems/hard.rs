@@ -1,10 +1,10 @@
-//! Hard matrices and a solver for which nothing is named.
+//! Hard matrices, solved with the default options.
 
 use krylith_core::matrix::Csr;
 use krylith_core::{Options, Solver};
 use krylith_problems::hard;
 
-/// ‖b − A x‖/‖b‖ by the definition.
+/// Computes ‖b − A x‖/‖b‖ from its definition.
 fn residual(a: &Csr, b: &[f64], x: &[f64]) -> f64 {
     let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum::<f64>();
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();

@@ -1,4 +1,4 @@
-//! How hard the generated duct is: GMRES(30) with right point-block Jacobi, to 1e-6 from x = 0.
+//! Iterations that the generated duct takes: GMRES(30) with right point-block Jacobi, to 1e-6 from x = 0.
 //!
 //! `cargo test -p krylith-problems --test problems iterations -- --ignored --nocapture`. TARGETS: 121–141
 //! iterations on 8³ nodes, 233–329 on 12³, 300–722 on 16³ (ν = 0.01 and 1).

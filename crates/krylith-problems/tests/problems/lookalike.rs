@@ -1,4 +1,4 @@
-//! Look-alikes against the paper's table, and against what each kind promises.
+//! Look-alikes compared with the paper's table, and with the properties that each kind documents.
 
 use krylith_core::matrix::Csr;
 use krylith_problems::lookalike::{Lookalike, Shape, TABLE2, by_name};
@@ -9,7 +9,7 @@ fn matrix(name: &str) -> &'static Lookalike {
     by_name(name).unwrap()
 }
 
-/// What Table 2 prints as the mean: whole entries a row, rounded down.
+/// Mean entries per row as Table 2 prints them, as whole numbers.
 const MEANS: [u64; 24] =
     [2, 2, 2, 2, 2, 9, 9, 15, 15, 16, 16, 17, 24, 24, 26, 28, 28, 28, 28, 28, 31, 35, 38, 38];
 
@@ -45,7 +45,7 @@ fn every_matrix_matches_its_shape() {
     }
 }
 
-/// Columns and values of every row, looked at here and not by the constructor.
+/// Checks columns and values of every row, independent of the constructor's checks.
 fn check(name: &str, a: &Csr) {
     let mut negative = 0;
     for i in 0..a.rows() {
@@ -86,7 +86,7 @@ fn symmetric_ones_are_symmetric() {
 
 #[test]
 fn the_others_are_definite_where_rows_are_not_empty() {
-    // xᵀ A x > 0 for random x, by entries: D is at least 0.5 and the rest far smaller.
+    // xᵀ A x > 0 for random x, because entries of D are at least 0.5 and all others are far smaller.
     for name in ["webbase-2001", "GAP-twitter", "com-LiveJournal", "FullChip", "stokes"] {
         let a = matrix(name).generate(1.0 / 2000.0, 1, false).unwrap();
         for i in 0..a.rows() {
@@ -136,7 +136,7 @@ fn nlpkkt_is_counted_in_closed_form() {
             edge.pow(3) + 6 * edge.pow(2) + 2 * (3 * edge - 2).pow(3) + 12 * (3 * edge - 2).pow(2)
         );
     }
-    // N = 20, from the definition: entry by entry, by coordinates.
+    // N = 20: each entry from the definition, by coordinates.
     let a = matrix("nlpkkt160").generate(1.0 / 512.0, 1, false).unwrap();
     let n = 20i64;
     let (points, controls) = (n.pow(3), 6 * n.pow(2));
@@ -170,7 +170,7 @@ fn nlpkkt_is_counted_in_closed_form() {
 
 #[test]
 fn random_geometric_graphs_have_the_originals_radius() {
-    // The mean of πr²n with r = 0.55 √(ln n / n), less what the boundary takes.
+    // The mean is πr²n with r = 0.55 √(ln n / n), minus the loss at the boundary.
     for name in ["rgg_n_2_23_s0", "rgg_n_2_24_s0"] {
         let m = matrix(name);
         let n = m.rows as f64;
@@ -211,7 +211,7 @@ fn permuted_is_one_permutation_of_rows_and_columns() {
             lengths
         };
         assert!(lengths(&a) == lengths(&b), "{name}");
-        // Random values tell entries apart, so they say where each row went: the row with the same numbers.
+        // Random values distinguish entries, so each row can be found again as the row with the same values.
         let key = |a: &Csr, i: usize| {
             let mut bits: Vec<u64> = a.row(i).1.iter().map(|v| v.to_bits()).collect();
             bits.sort_unstable();
@@ -227,7 +227,7 @@ fn permuted_is_one_permutation_of_rows_and_columns() {
                 taken[new[i] as usize] = true;
             }
         }
-        // Empty rows have a column that others may use.
+        // Columns of empty rows are found through the entries of other rows.
         let column = |a: &Csr, i: usize| a.col()[a.row_ptr()[i]..a.row_ptr()[i + 1]].to_vec();
         for i in (0..a.rows()).filter(|&i| a.row(i).0.len() > 1) {
             let at = new[i] as usize;
@@ -240,7 +240,7 @@ fn permuted_is_one_permutation_of_rows_and_columns() {
                 assert_eq!(new[j as usize], moved, "{name}: column {j} of row {i}");
             }
         }
-        // The rest, in neither rows nor columns, may stand anywhere.
+        // Numbers of which neither row nor column has an entry may be in any order.
         let mut free = (0..a.rows() as u32).filter(|&i| !taken[i as usize]);
         for at in new.iter_mut().filter(|at| **at == u32::MAX) {
             *at = free.next().unwrap();
@@ -266,7 +266,8 @@ fn a_look_alike_is_a_problem() {
     assert!(a.col() != b.col() && a.rows() == b.rows());
 }
 
-/// Textbook conjugate gradients, without a stop: the largest number of x and r, and the last |r|².
+/// Runs textbook conjugate gradients for a fixed number of iterations. Returns the largest magnitude in x and
+/// r, and the last |r|².
 fn iterate(a: &Csr, iterations: usize) -> (f64, f64) {
     let n = a.rows();
     let product = |x: &[f64]| -> Vec<f64> {
@@ -281,7 +282,7 @@ fn iterate(a: &Csr, iterations: usize) -> (f64, f64) {
         for i in 0..n {
             x[i] += alpha * p[i];
             r[i] -= alpha * q[i];
-            // A sum keeps a NaN, which a maximum would not.
+            // This comparison keeps a NaN, which `max` would drop.
             largest = if x[i].abs() + r[i].abs() <= largest { largest } else { x[i].abs() + r[i].abs() };
         }
         let before = std::mem::replace(&mut rr, dot(&r, &r));

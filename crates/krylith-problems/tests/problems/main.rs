@@ -1,4 +1,5 @@
-//! Generated systems against what mathematics and physics promise of them. One binary, as in crate krylith.
+//! Compares generated systems with mathematical and physical laws. All tests form one binary, as in crate
+//! krylith.
 
 mod artery;
 mod cavity;

@@ -17,7 +17,7 @@ fn solve(a: &Csr, b: &[f64]) -> Vec<f64> {
 /// z = 2, where p = 0, and 1/ρ = 2 + cos(πx) cos(πz/2), which varies by a factor of 3.
 fn manufactured(n: usize) -> f64 {
     let h = 1.0 / n as f64;
-    // Cells twice as long along z, as the problem has them.
+    // Cells are twice as long along z, as in the problem.
     let projection = Projection::new([n; 3], [h, h, 2.0 * h], TOP).unwrap();
     let pressure = |[x, y, z]: [f64; 3]| (PI * x).cos() * (2.0 * PI * y).cos() * (0.25 * PI * z).cos();
     let beta = |[x, _, z]: [f64; 3]| 2.0 + (PI * x).cos() * (0.5 * PI * z).cos();
@@ -78,7 +78,7 @@ fn two_layers_are_solved_exactly() {
     }
 }
 
-/// Rows from densities, faces one by one; resistances of half cells in series.
+/// Builds the rows from densities, face by face: the resistances of two half cells in series.
 #[test]
 fn the_matrix_is_what_the_formulas_say() {
     let (cells, spacing) = ([3, 4, 2], [1.0, 0.5, 2.0]);
@@ -147,7 +147,7 @@ fn matrices_are_symmetric_and_rows_sum_to_what_leaves_the_box() {
         }
         let total: f64 = generated.rhs.iter().sum();
         let size = generated.rhs.iter().map(|v| v.abs()).sum::<f64>();
-        // What walls enclose has a solution.
+        // With walls all around, the right-hand side sums to zero, so a solution exists.
         assert_eq!(total.abs() < 1e-12 * size, outlet == "none", "{outlet}: {total:e} of {size:e}");
         assert_eq!(generated.coordinates.as_ref().unwrap()[1], [1.5, 0.5, 1.0]);
         assert_eq!(generated.grid, Some([7, 6, 9]));

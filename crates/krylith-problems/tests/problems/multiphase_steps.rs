@@ -1,4 +1,5 @@
-//! The example `multiphase` on few cells: projected velocities, phases that are kept, and pictures.
+//! Runs the example `multiphase` on few cells: velocities are divergence-free, volumes of phases are kept,
+//! pictures are valid.
 
 #[path = "../../examples/multiphase.rs"]
 mod example;
@@ -14,14 +15,14 @@ fn steps_keep_phases_and_leave_no_divergence() {
     let pictures: Vec<_> = (0..4)
         .map(|step| std::fs::read_to_string(folder.join(format!("multiphase_{step:03}.svg"))))
         .collect();
-    // What stays behind in a folder for temporary files does no harm.
+    // A file that remains in a temporary folder is harmless.
     let _ = std::fs::remove_dir_all(&folder);
     let reports = reports.unwrap();
     assert_eq!(reports.len(), 4);
     for (step, (report, picture)) in reports.iter().zip(pictures).enumerate() {
         assert!(report.dt > 0.0 && report.iterations > 0, "step {step}: {report:?}");
         assert!(report.divergence < 1e-8, "step {step}: {report:?}");
-        // Nothing but gas leaves through the top so soon.
+        // In so few steps only gas leaves through the top.
         for (now, first) in report.volume.iter().zip(reports[0].volume) {
             assert!(*now > 1.0 && (now - first).abs() < 1e-3 * first, "step {step}: {report:?}");
         }

@@ -1,4 +1,4 @@
-//! The elastic body against what mechanics promises.
+//! The elastic body compared with results of mechanics.
 
 use crate::common::newton::{cube, each_point, jacobian_error, l2_error, newton, noise, norm};
 use krylith_core::newton::NonlinearSystem;
@@ -14,7 +14,7 @@ fn residual(solid: &mut Solid, u: &[f64]) -> Vec<f64> {
     f
 }
 
-/// A matrix times every node's place.
+/// Returns the displacement that multiplies the position of every node by a matrix.
 fn affine(mesh: &TetMesh, a: [[f64; 3]; 3]) -> Vec<f64> {
     mesh.points().iter().flat_map(|x| a.map(|row| row[0] * x[0] + row[1] * x[1] + row[2] * x[2])).collect()
 }
@@ -31,7 +31,7 @@ fn an_affine_displacement_is_in_equilibrium() {
     let worst = inner.fold(0.0f64, |m, k| m.max(f[k].abs()));
     let outer = f.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     assert!(worst < 1e-14 * SOFT.kappa && outer > 1e-3, "{worst} inside, {outer} outside");
-    // One stress everywhere: the energy is that of a point times the volume.
+    // The stress is uniform, so the energy is its density at a point times the volume of 1.
     let gradient = [[1.1, 0.05, -0.1], [0.02, 0.95, 0.1], [0.03, 0.07, 1.2]];
     let energy = SOFT.energy(&gradient, FIBRE);
     assert!((solid.energy(&u) - energy).abs() < 1e-13 * energy);
@@ -63,7 +63,7 @@ fn exact(x: [f64; 3]) -> [f64; 3] {
     [0.1 * x[0] + wave, -0.5 * wave, 0.8 * wave]
 }
 
-/// −Div P of that, by differences of fourth order.
+/// Computes −Div P of the displacement [`exact`], by differences of fourth order.
 fn force(x: [f64; 3]) -> [f64; 3] {
     const S: f64 = 2e-3;
     let derivative = |f: &dyn Fn([f64; 3]) -> [f64; 3], x: [f64; 3], d: usize| {

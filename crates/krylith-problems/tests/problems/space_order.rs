@@ -84,7 +84,8 @@ fn errors(mesh: &DuctMesh, u: &[f64], exact: impl Fn([f64; 3]) -> [f64; 4]) -> [
     sum.map(f64::sqrt)
 }
 
-/// Solves for a sequence of meshes and checks the last order seen: at least 1.8 for u, at least 1 for p.
+/// Solves on a sequence of meshes, and checks the order between the last two: at least 1.8 for u, at least 1
+/// for p.
 fn check_orders(title: &str, sizes: &[usize], exact: Exact, solve: impl Fn(&StokesDuct) -> (Vec<f64>, f64)) {
     let mut last: Option<(f64, [f64; 2])> = None;
     let mut order = [0.0; 2];
@@ -103,7 +104,7 @@ fn check_orders(title: &str, sizes: &[usize], exact: Exact, solve: impl Fn(&Stok
     assert!(order[0] >= 1.8 && order[1] >= 1.0, "{title}: orders {order:?}");
 }
 
-/// One step of implicit Euler so long that only L is left, from the interpolated solution.
+/// Makes one step of implicit Euler so long that only L matters, from the interpolated solution.
 fn steady(exact: Exact) -> impl Fn(&StokesDuct) -> (Vec<f64>, f64) {
     move |duct| {
         let mut u: Vec<f64> =
@@ -143,14 +144,15 @@ fn orders_on_finer_meshes() {
     for nu in [1.0, 0.1, 0.01] {
         let exact = Exact { nu, unsteady: false };
         check_orders("steady", &[5, 9, 17], exact, steady(exact));
-        // At small ν the stabilisation's error, of size h²/ν, is the larger part and falls into line late.
+        // At small ν the error of the stabilisation, h²/ν, is the larger part and reaches its order only on
+        // fine meshes.
         let exact = Exact { nu, unsteady: true };
         let sizes = if nu < 0.1 { [9, 13, 17] } else { [5, 9, 13] };
         check_orders("gauss-1, 30 steps", &sizes, exact, unsteady("gauss-1", 30));
     }
 }
 
-/// A linear flow with a constant pressure is in the space: it is a discrete solution, to rounding.
+/// The space contains a linear flow with constant pressure, so it is a discrete solution, to rounding.
 #[test]
 fn linear_flow_is_exact() {
     struct Linear;

@@ -1,4 +1,4 @@
-//! Problem texts: defaults, round trips, and what is refused.
+//! Problem texts: defaults, round trips, and errors.
 
 use krylith_problems::{catalogue, generate};
 

@@ -1,4 +1,4 @@
-//! Stage preconditioners on the Stokes duct, as Rana et al. (2021) say and as TARGETS expect.
+//! Stage preconditioners on the Stokes duct compared with the results of Rana et al. (2021).
 
 use krylith_core::Precision;
 use krylith_core::device::cpu::Cpu;
@@ -29,7 +29,7 @@ fn iterations(nodes: usize, scheme: &str, fill: usize, coupled: bool) -> usize {
     history.iterations
 }
 
-/// Exact stages: a handful of iterations whatever the mesh, and more without coupling.
+/// With exact stage solves, a handful of iterations suffice for any mesh; without coupling there are more.
 #[test]
 fn exact_stages_take_a_handful_of_iterations() {
     for nodes in [4, 6] {
@@ -42,7 +42,8 @@ fn exact_stages_take_a_handful_of_iterations() {
     }
 }
 
-/// Incomplete stages: what a SciPy prototype took on 8³ nodes was 30 to 52, with more fill less.
+/// With incomplete stage solves, a SciPy prototype took 30 to 52 iterations on 8³ nodes, fewer with more
+/// fill.
 #[test]
 fn incomplete_stages_converge() {
     let (none, some) = (iterations(8, "radau-iia-2", 0, true), iterations(8, "radau-iia-2", 2, true));

@@ -1,4 +1,5 @@
-//! What kernels and callers count on: block structure, patterns, Dirichlet rows, independence of threads.
+//! Properties on which kernels and callers rely: block structure, patterns, Dirichlet rows, independence of
+//! threads.
 
 use krylith_core::matrix::Bsr;
 use krylith_problems::{DuctMesh, StokesDuct, StokesOptions, SystemKind, generate};
@@ -80,7 +81,8 @@ fn dirichlet_rows_and_columns_keep_their_diagonal() {
                 assert!(!fixed[j] || l[12 + c] == 0.0);
             }
             if i == j {
-                // Scaled like the neighbours: a node on a face or an edge sees a part of the cells around it.
+                // Dirichlet rows are scaled like their neighbours; a node on a face or an edge has fewer
+                // cells around it.
                 let (mi, li) = (
                     duct.mass.diagonal_block(inside).unwrap(),
                     duct.stiffness.diagonal_block(inside).unwrap(),

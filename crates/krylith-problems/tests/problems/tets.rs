@@ -1,4 +1,4 @@
-//! Meshes of tetrahedra: volumes, surfaces, files, and what is refused.
+//! Meshes of tetrahedra: volumes, surfaces, files, and errors.
 
 use krylith_problems::tets::{Disc, Layers, Numbering, Surface, TetMesh, extrude, gmsh};
 use std::f64::consts::PI;
@@ -43,11 +43,11 @@ fn discs_make_conforming_bodies() {
         let mesh = extrude(&disc, layers, |[x, y], s| [x, y, 2.0 * s]).unwrap();
         assert_eq!(mesh.points().len(), disc.nodes() * (count + 1), "{case}");
         assert_eq!(mesh.tetrahedra().len(), disc.triangles() * 3 * count, "{case}");
-        // A polygon of as many corners as the rim has.
+        // The volume of a prism over a polygon with as many corners as the rim.
         let corners = (4 * cells) as f64;
         let volume = 2.0 * 0.5 * corners * (2.0 * PI / corners).sin();
         assert!((mesh.volume() - volume).abs() < 1e-12, "{case}: {} for {volume}", mesh.volume());
-        // The named surfaces are the boundary, and together they point out of it.
+        // The named surfaces are the whole boundary, with normals that point outwards.
         let mut named: Vec<[u32; 3]> = mesh.surfaces().iter().flat_map(|s| s.faces.clone()).collect();
         let flux: f64 = named
             .iter()

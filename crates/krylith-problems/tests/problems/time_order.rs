@@ -23,7 +23,7 @@ use crate::common;
 use krylith_core::matrix::Butcher;
 use krylith_problems::{DuctData, InletRamp, StokesDuct, StokesOptions};
 
-/// What index-2 theory promises for (velocity, pressure).
+/// Orders of (velocity, pressure) that index-2 theory guarantees.
 fn promised(name: &str, s: i32) -> [i32; 2] {
     match name {
         "implicit-euler" => [1, 1],
@@ -33,7 +33,7 @@ fn promised(name: &str, s: i32) -> [i32; 2] {
     }
 }
 
-/// What this problem shows.
+/// Orders of (velocity, pressure) that this problem reaches.
 fn expected(name: &str, s: i32) -> [i32; 2] {
     match name {
         "implicit-euler" => [1, 1],
@@ -44,7 +44,7 @@ fn expected(name: &str, s: i32) -> [i32; 2] {
 }
 
 fn check_orders(nodes: [usize; 3], nu: f64, counts: &[usize]) {
-    // Below this, rounding is measured: the reference's own error is about 1e-14.
+    // Errors below this are rounding: the error of the reference itself is about 1e-14.
     const FLOOR: f64 = 3e-13;
     let end = 1.5;
     let duct = StokesDuct::new(StokesOptions { nodes, nu, ..Default::default() }).unwrap();
@@ -96,7 +96,7 @@ fn dirichlet_rows_give_the_rates() {
         let butcher = Butcher::by_name(name).unwrap();
         let s = butcher.stages();
         let mut solver = common::Solver::new(&duct, name, tau);
-        // Any state will do: these rows are decoupled from it.
+        // The state does not matter, because these rows are decoupled from it.
         let mut u: Vec<f64> = (0..duct.mass.rows()).map(|i| (i as f64).sin()).collect();
         solver.step(t, &mut u);
         for i in (0..duct.mesh.nodes()).filter(|&i| duct.mesh.is_dirichlet(i)) {
@@ -111,13 +111,14 @@ fn dirichlet_rows_give_the_rates() {
     }
 }
 
-/// What the duct gains at the inlet it loses at the outlet: B u + S p = 0 after the steps as before them.
+/// The inflow equals the outflow: B u + S p = 0 holds after the steps as well as before them.
 #[test]
 fn steps_keep_the_constraint() {
     let duct = StokesDuct::new(StokesOptions { nodes: [5, 4, 4], ..Default::default() }).unwrap();
     for name in ["implicit-euler", "gauss-2", "gauss-3", "radau-iia-2", "lobatto-iiic-3"] {
         let u = common::march(&duct, name, 0.9, 6);
-        // At t = 1 the inflow peaks and its rate is 0: this right-hand side lifts nothing.
+        // At t = 1 the inflow peaks and its rate is 0, so prescribed velocities add nothing to this
+        // right-hand side.
         let mut steps = duct.steps(&Butcher::by_name("implicit-euler").unwrap(), 0.1).unwrap();
         let mut rhs = vec![0.0; u.len()];
         steps.rhs_into(0.9, &u, &mut rhs).unwrap();

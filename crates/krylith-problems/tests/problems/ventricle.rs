@@ -4,7 +4,7 @@ use crate::common::newton::{jacobian_error, newton, noise};
 use krylith_problems::nonlinear::NonlinearProblem;
 use krylith_problems::ventricle::{Ventricle, VentricleOptions};
 
-/// The volume inside the inner surface, but for a constant.
+/// Returns the volume inside the inner surface, up to a constant.
 fn cavity(ventricle: &Ventricle, u: &[f64]) -> f64 {
     let mesh = ventricle.solid().mesh();
     let at = |p: u32| {
@@ -53,7 +53,7 @@ fn newton_converges_over_time_steps() {
     }
 }
 
-/// What the pressure does to the cavity goes into motion and deformation.
+/// The work of the pressure becomes kinetic and elastic energy.
 #[test]
 fn energy_is_balanced() {
     let options = VentricleOptions { cells: 823, dt: 0.001, ramp: 0.02, steps: 30, ..Default::default() };

@@ -64,7 +64,8 @@ impl Lu {
         Self { a: a.clone(), u, steps }
     }
 
-    /// x of A x = b in the place of b, held to A itself: the reference must not lean on its own factors.
+    /// Overwrites b by the solution x of A x = b, and checks x with A, so that the reference does not rely on
+    /// its factors.
     pub fn solve(&self, b: &mut [f64]) {
         let rhs = b.to_vec();
         for (k, (pivot, multiples)) in self.steps.iter().enumerate() {

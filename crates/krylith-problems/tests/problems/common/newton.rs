@@ -47,10 +47,10 @@ pub fn jacobian(system: &mut dyn NonlinearSystem, x: &[f64]) -> Bsr {
     j
 }
 
-/// Systems of at most so many unknowns are solved directly.
+/// Systems with at most this many unknowns are solved directly.
 const DIRECT: usize = 4000;
 
-/// s of J s = f.
+/// Returns s with J s = f.
 fn solve(j: &Bsr, f: &[f64]) -> Vec<f64> {
     let mut s = f.to_vec();
     if f.len() <= DIRECT {
@@ -105,7 +105,8 @@ pub fn newton(system: &mut dyn NonlinearSystem, x: &mut [f64], rtol: f64, steps:
     norms
 }
 
-/// The unit cube with n nodes along an edge, and whether each node lies on its surface.
+/// Returns the mesh of the unit cube with n nodes along an edge, and for each node true if it is on the
+/// surface.
 pub fn cube(n: usize) -> (TetMesh, Vec<bool>) {
     let mesh = DuctMesh::new([n; 3], [1.0; 3]).unwrap();
     let outside = (0..mesh.nodes()).map(|i| mesh.position(i).iter().any(|&k| k == 0 || k == n - 1)).collect();
