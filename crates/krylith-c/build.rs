@@ -1,4 +1,5 @@
-//! The name that programs look for at run time: versions that differ in it do not go together.
+//! Sets the name (soname) by which programs find the library at run time; incompatible versions have
+//! different names.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! Tells the command by what it was compiled, and of what: for its reports.
+//! Tells the command its compiler and its commit, for reports.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let compiler = std::env::var_os("RUSTC").and_then(|rustc| said(Command::new(rustc).arg("--version")));
-    // "rustc 1.91.0 (…)"
+    // Such as "rustc 1.91.0 (…)".
     let version = compiler.as_deref().and_then(|text| text.split_whitespace().nth(1)).unwrap_or_default();
     println!("cargo::rustc-env=KRYLITH_RUSTC={version}");
     println!("cargo::rustc-env=KRYLITH_COMMIT={}", commit().unwrap_or_default());
@@ -29,7 +29,7 @@ fn commit() -> Option<String> {
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-/// What a program says, if it succeeds.
+/// Returns the output of a program, if it succeeds.
 fn said(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_string())

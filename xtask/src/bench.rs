@@ -7,8 +7,9 @@ use std::process::ExitCode;
 /// Suites of `krylith bench`, in the order in which they run here and on a GPU machine.
 pub const SUITES: &[&str] = &["okp", "ildu0", "cbcg", "ras", "answer", "multilevel"];
 
-/// What `auto` picks, beside every way that it might have: the rules of `solver/fallbacks/rules.rs` measured
-/// again. Systems are hard ones, and those of each kind at a size that one core solves in a second.
+/// Measures the choice of `auto` and every alternative to it, to check the rules in
+/// `solver/fallbacks/rules.rs`. The systems are the hard ones, and one of each kind that a core solves in a
+/// second.
 const AUTO: (&str, &[&str]) = (
     "auto",
     &[
@@ -34,15 +35,15 @@ const AUTO: (&str, &[&str]) = (
     ],
 );
 
-/// Ignored tests that need data, and the variable that names its folder; where it is not set they are left
-/// out.
+/// Ignored tests that need data, and the variable with the name of the data's folder. If it is not set, the
+/// test is skipped.
 const NEED_DATA: [(&str, &str); 3] = [
     ("the_larger_beam_has_its_known_answer", "KRYLITH_DATA"),
     ("the_real_rock_gives_the_known_matrix", "KRYLITH_SPE10"),
     ("a_bare_solve_solves_them_all", "KRYLITH_MATRICES"),
 ];
 
-/// Without suites: every ignored test in release, then every suite. With suites: those alone.
+/// Runs the given suites; without any, all ignored tests in release and then every suite.
 pub fn run(suites: &[&str]) -> ExitCode {
     let mut steps = Steps::new();
     if suites.is_empty() {

@@ -1,5 +1,5 @@
-//! The C library: installed into a folder with its headers and its module for Fortran, and tested there as
-//! its users have it.
+//! Installs the C library into a folder, with its headers and its Fortran module, and tests the installed
+//! library as users would.
 
 use crate::shell::{cargo, root, shell, target, works};
 use crate::steps::Verdict;
@@ -9,12 +9,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Compilers and what tells them where a library is.
+/// Compilers, and the program that tells them the location of a library.
 const PACKAGES: [&str; 4] = ["gcc", "g++", "gfortran", "pkg-config"];
-/// What the Rust standard library and METIS want of the system; for programs that link libkrylith.a.
+/// System libraries that the Rust standard library and METIS need, for programs that link libkrylith.a.
 pub const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// `cargo xtask c [--prefix DIR] [--test]`: an optimised library, installed.
+/// `cargo xtask c [--prefix DIR] [--test]`: builds an optimised library and installs it.
 pub fn run(words: &[&str]) -> ExitCode {
     let (mut prefix, mut tested) = (target().join("c"), false);
     let build = ["build", "--package", "krylith-c", "--release"];
@@ -32,7 +32,7 @@ pub fn run(words: &[&str]) -> ExitCode {
         }
     }
     let done = install(&build, "release", &prefix).and_then(|()| match tested {
-        // Ranks are tested where they can be.
+        // Programs with ranks are tested only if an MPI library is available.
         true => {
             c_programs::test(&prefix, &mpi::install().unwrap_or_default()).map(|text| println!("c: {text}"))
         }
@@ -50,16 +50,16 @@ pub fn run(words: &[&str]) -> ExitCode {
     }
 }
 
-/// As CI has it: the library of the tests' features, and programs in three languages, some of them on ranks.
+/// The step of CI: installs the library built with the features of the tests, and runs programs in three
+/// languages, some of them on ranks.
 pub fn step(launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> Verdict {
     let prefix = target().join("xtask-c");
-    let _ = fs::remove_dir_all(&prefix); // none, at the first time
+    let _ = fs::remove_dir_all(&prefix); // missing on the first run
     match debian::install(&PACKAGES, || {
         PACKAGES.into_iter().find(|tool| !works(Command::new(tool).arg("--version")))
     }) {
         Ok(()) => {
-            // As the tests before, for which it was built: other packages have other features in common, and
-            // would be built again.
+            // Use the command and the features of the earlier tests, so that the library is not built again.
             let build = ["test", "--workspace", "--no-run", "--all-features"];
             install(&build, "debug/deps", &prefix).and_then(|()| c_programs::test(&prefix, launchers)).into()
         }
@@ -67,12 +67,13 @@ pub fn step(launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> V
     }
 }
 
-/// Builds the library and puts it, its headers, and what tells compilers of them, below `prefix`.
+/// Builds the library, and installs it with its headers and the files for pkg-config and CMake below
+/// `prefix`.
 fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
     shell(cargo(build).arg("--quiet"))?;
     place(&target().join(folder), prefix)?;
     if folder == "release" {
-        // Line numbers, which are most of the bytes; without `strip` they stay.
+        // Remove line numbers, which are most of the bytes.
         let shared = format!("libkrylith.so.{}", version()?);
         works(
             Command::new("strip")
@@ -84,8 +85,8 @@ fn install(build: &[&str], folder: &str, prefix: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the library that was built in a folder, its headers, and what tells compilers of them, below
-/// `prefix`.
+/// Copies the library from the folder in which it was built to `prefix`, with its headers and the files for
+/// pkg-config and CMake.
 pub fn place(built: &Path, prefix: &Path) -> Result<(), String> {
     let version = version()?;
     let [lib, include] = ["lib", "include"].map(|name| prefix.join(name));
@@ -98,7 +99,7 @@ pub fn place(built: &Path, prefix: &Path) -> Result<(), String> {
         fs::copy(built.join("libkrylith_c.so"), lib.join(&shared))?;
         fs::copy(built.join("libkrylith_c.a"), lib.join("libkrylith.a"))?;
         for link in [format!("libkrylith.so.{}", compatible(&version)), "libkrylith.so".into()] {
-            let _ = fs::remove_file(lib.join(&link)); // none, at the first time
+            let _ = fs::remove_file(lib.join(&link)); // missing on the first run
             symlink(&shared, lib.join(link))?;
         }
         for file in
@@ -123,7 +124,7 @@ pub fn version() -> Result<String, String> {
     line.map(|line| line.trim_matches('"').to_string()).ok_or_else(|| "Cargo.toml names no version".into())
 }
 
-/// The part of a version in which libraries that go together agree.
+/// Returns the part of a version that is the same for all compatible versions.
 fn compatible(version: &str) -> String {
     let mut parts = version.split('.');
     match (parts.next(), parts.next()) {
@@ -140,7 +141,7 @@ fn pkg_config(version: &str) -> String {
     )
 }
 
-/// `find_package(krylith)` gives the target `krylith::krylith`.
+/// Defines the target `krylith::krylith` for `find_package(krylith)`.
 const CMAKE: &str = "\
 get_filename_component(_krylith_prefix \"${CMAKE_CURRENT_LIST_DIR}/../../..\" ABSOLUTE)
 if(NOT TARGET krylith::krylith)

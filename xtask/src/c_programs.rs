@@ -1,5 +1,5 @@
-//! Programs in C, C++ and Fortran that test an installed C library: compiled as its users would, by
-//! pkg-config, with warnings as errors, and run. Those of ranks run under each MPI that is here, with the
+//! Tests an installed C library by programs in C, C++ and Fortran. They are compiled as users would, with
+//! pkg-config, and with warnings as errors. Programs with ranks run under each installed MPI, all with the
 //! same library.
 
 use crate::c::PRIVATE;
@@ -8,25 +8,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compilers of the three languages, and what starts a program.
+/// Compilers of the three languages, and the command that starts a program.
 struct Tools {
     name: String,
     c: PathBuf,
     cpp: PathBuf,
-    /// `None` if the MPI library has nothing for Fortran: then a module by C stands in for its own.
+    /// `None` if the MPI library has no Fortran module; the tests then use their own, which is written in C.
     fortran: Option<PathBuf>,
     run: Vec<String>,
 }
 
 impl Tools {
-    /// For programs without ranks.
+    /// Returns the tools for programs without ranks.
     fn plain() -> Self {
         let [c, cpp, fortran] = ["gcc", "g++", "gfortran"].map(PathBuf::from);
         Self { name: String::new(), c, cpp, fortran: Some(fortran), run: Vec::new() }
     }
 
-    /// Those of every MPI that is here: the system's, and those of the folders, with the standard ABI where
-    /// it is there.
+    /// Returns the tools of every installed MPI: that of the system and those in `folders`, also with the
+    /// standard ABI where the library offers it.
     fn of_ranks(folders: &[PathBuf]) -> Vec<Self> {
         let mut found = Vec::new();
         if works(Command::new("mpicc").arg("--version")) {
@@ -48,7 +48,7 @@ impl Tools {
     }
 }
 
-/// What starts a program on three ranks, in a container too.
+/// Returns the command that starts a program on three ranks, also in a container.
 fn starts(launcher: &Path) -> Vec<String> {
     let version = read(Command::new(launcher).arg("--version")).unwrap_or_default();
     let mut words = vec![launcher.display().to_string()];
@@ -72,7 +72,7 @@ pub fn test(prefix: &Path, launchers: &[PathBuf]) -> Result<String, String> {
     let (ranks, plain): (Vec<&PathBuf>, Vec<&PathBuf>) = sources.iter().partition(is_of_ranks);
     let mut count = 0;
     for source in plain {
-        // One program in each language by the static library is enough.
+        // Only one program per language is also linked to the static library.
         let ways: &[bool] = if name_of(source).starts_with("api") { &[false, true] } else { &[false] };
         for fixed in ways {
             Program { source, prefix, programs: &programs, fixed: *fixed, tools: &Tools::plain() }.test()?;
@@ -81,7 +81,7 @@ pub fn test(prefix: &Path, launchers: &[PathBuf]) -> Result<String, String> {
     }
     let tools = Tools::of_ranks(launchers);
     for (tools, source) in tools.iter().flat_map(|tools| ranks.iter().map(move |source| (tools, source))) {
-        // By the static library MPI is found at run time too.
+        // With the static library, too, MPI is found at run time.
         let fixed = name_of(source).ends_with("_c");
         for fixed in if fixed { &[false, true][..] } else { &[false] } {
             Program { source, prefix, programs: &programs, fixed: *fixed, tools }.test()?;
@@ -94,7 +94,7 @@ pub fn test(prefix: &Path, launchers: &[PathBuf]) -> Result<String, String> {
     Ok(format!("{count} programs in C, C++ and Fortran; {of_ranks}"))
 }
 
-/// The whole programs of a document, each in a file of its own.
+/// Extracts the complete programs of a document, each into a file.
 fn of_document(name: &str, to: &Path) -> Result<Vec<PathBuf>, String> {
     let text = fs::read_to_string(root().join(name)).map_err(|e| format!("{name}: {e}"))?;
     let mut found = Vec::new();
@@ -122,12 +122,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// `api_c` of `api.c`.
+/// Returns the name of a program, such as `api_c` for `api.c`.
 fn name_of(source: &Path) -> String {
     source.file_name().unwrap_or_default().to_string_lossy().replace('.', "_")
 }
 
-/// One program, by the shared library or by the static one.
+/// One program, linked to the shared or to the static library.
 struct Program<'a> {
     source: &'a Path,
     prefix: &'a Path,
@@ -137,7 +137,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Compiles and runs it.
+    /// Compiles and runs the program.
     fn test(&self) -> Result<(), String> {
         let mut name = name_of(self.source);
         for more in [if self.fixed { "static" } else { "" }, &self.tools.name] {
@@ -168,12 +168,12 @@ impl Program<'_> {
         shell(&mut command).map(drop)
     }
 
-    /// Module files go into a folder of the program's own, so that those of one MPI do not meet those of
-    /// another.
+    /// Compiles a Fortran program. Module files go into a separate folder for each program, because those of
+    /// different MPI libraries have equal names.
     fn compile_fortran(&self, program: &Path) -> Result<(), String> {
         let modules = program.with_extension("modules");
         fs::create_dir_all(&modules).map_err(|e| format!("{}: {e}", modules.display()))?;
-        // It takes every allocatable for one that is not set.
+        // The compiler warns that allocatable variables are not set, although they are.
         let flags = [
             "-std=f2018",
             "-g",
@@ -209,7 +209,7 @@ impl Program<'_> {
         shell(&mut link).map(drop)
     }
 
-    /// What links the library, and finds it and MPI when the program runs.
+    /// Returns the arguments that link the library, and that let the program find it and MPI at run time.
     fn libraries(&self) -> Result<Vec<String>, String> {
         let mut words = match self.fixed {
             true => vec![self.prefix.join("lib/libkrylith.a").display().to_string()],

@@ -1,9 +1,9 @@
-//! Packages of Debian that steps need: looked for, and in CI installed.
+//! Debian packages that steps need: checks for them, and installs them in CI.
 
 use crate::shell::{in_ci, shell};
 use std::process::Command;
 
-/// Makes sure that nothing is `missing`; the error says what is.
+/// Makes sure that nothing is `missing`; the error names what is.
 pub fn install(packages: &[&str], missing: impl Fn() -> Option<&'static str>) -> Result<(), String> {
     let Some(first) = missing() else { return Ok(()) };
     let why = format!("{first} is missing; on Debian and Ubuntu: apt-get install {}", packages.join(" "));
@@ -17,7 +17,7 @@ pub fn install(packages: &[&str], missing: impl Fn() -> Option<&'static str>) ->
     missing().map_or(Ok(()), |missing| Err(format!("{missing} is missing even after apt-get install")))
 }
 
-/// `apt-get`, through sudo where we are not root.
+/// Returns the command `apt-get`, run through sudo if the user is not root.
 fn apt_get() -> Command {
     let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     let mut command = Command::new(if root { "env" } else { "sudo" });

@@ -1,4 +1,4 @@
-//! The site of docs/, made by mdBook as a library.
+//! Builds the site of docs/ with mdBook, used as a library.
 
 use crate::shell::{cargo, git, read, root, target, works};
 use crate::steps::Verdict;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Sources of the site, and of the program that builds it.
 const INPUTS: [&str; 4] = ["docs", "README.md", "xtask/book", "xtask/src/docs.rs"];
 
-/// `cargo xtask docs`: target/docs/index.html.
+/// `cargo xtask docs`: builds target/docs/index.html.
 pub fn run() -> ExitCode {
     match build() {
         Ok(pages) => {
@@ -61,7 +61,7 @@ pub fn build() -> Result<String, String> {
     read(&mut command).map(|pages| pages.trim().into())
 }
 
-/// Where links to files that are no pages lead.
+/// Returns the address to which links to files outside the site lead.
 fn repository() -> Result<String, String> {
     let manifest =
         std::fs::read_to_string(root().join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: readers and parsers against damaged input, for long.
+//! `cargo xtask fuzz`: feeds damaged input to readers and parsers for a long time.
 
 use crate::shell::{cargo, shell, target};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub fn run(words: &[&str]) -> ExitCode {
     let build = ["test", "--release", "--package", "krylith-problems", "--test", "fuzz", "--", "fuzz"];
     let mut command = cargo(&build);
-    // One thread: memory and time of a run are then its own.
+    // With one thread, memory and time can be attributed to a run.
     command
         .args(["--out".as_ref(), target().join("fuzz").as_os_str()])
         .args(words)

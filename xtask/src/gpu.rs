@@ -1,6 +1,6 @@
-//! `cargo xtask gpu`: binaries for a GPU machine without Rust, and the script that runs them.
+//! `cargo xtask gpu`: builds binaries for a GPU machine without Rust, and the script that runs them.
 //!
-//! Nothing of CUDA is needed here: the driver, NVRTC and NCCL are found at run time, there.
+//! The build needs nothing of CUDA: the driver, NVRTC and NCCL are found at run time, on the GPU machine.
 
 use crate::bench::SUITES;
 use crate::shell::{cargo, read, root, shell, target};
@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("run.sh");
 /// Integration tests that need a GPU: package and test.
 const TESTS: [(&str, &str); 1] = [("krylith-core", "cuda")];
 
-/// Most bytes in all.
+/// Largest total size in bytes.
 const LIMIT: u64 = 64 << 20;
 
 pub fn run() -> ExitCode {
@@ -34,13 +34,13 @@ fn build(out: &Path) -> Result<(), String> {
     }
     fs::create_dir_all(out.join("tests")).map_err(io)?;
 
-    // As a release is made: with the kernels of the common sizes inside, where NVRTC can be had.
+    // As in a release, kernels of the common sizes are embedded, if NVRTC is available.
     let archive = target().join("kernels.bin");
     let embedded = crate::kernels::pack(&archive);
     if let Err(why) = &embedded {
         println!("kernels are not embedded: {why}");
     }
-    // The suites beside the command, where `krylith bench` finds them.
+    // The suites are in the same folder as the command, where `krylith bench` finds them.
     let build = ["build", "--release", "--package", "krylith-cli", "--package", "krylith-bench", "--bins"];
     for made in executables(&build, embedded.is_ok().then_some(&archive))? {
         place(&made, &out.join(made.file_name().unwrap_or_default()))?;
@@ -62,7 +62,7 @@ fn build(out: &Path) -> Result<(), String> {
     fs::write(out.join("run.sh"), SCRIPT).map_err(io)?;
     fs::set_permissions(out.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(io)?;
 
-    // Together they compress to a third, and travel as one file.
+    // Compressed together they shrink to a third, and one file is easy to copy.
     let packed = ["krylith", "krylith-bench", "tests"];
     shell(Command::new("tar").arg("-C").arg(out).arg("-cJf").arg(out.join("binaries.tar.xz")).args(packed))?;
     for made in packed {
@@ -82,7 +82,7 @@ fn build(out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds, and gives the executables that cargo speaks of.
+/// Runs cargo, and returns the executables that it reports.
 fn executables(args: &[&str], embed: Option<&PathBuf>) -> Result<Vec<PathBuf>, String> {
     println!("$ cargo {}", args.join(" "));
     let mut command = cargo(args);
@@ -95,7 +95,7 @@ fn executables(args: &[&str], embed: Option<&PathBuf>) -> Result<Vec<PathBuf>, S
     if made.is_empty() { Err(format!("cargo {} made no executable", args.join(" "))) } else { Ok(made) }
 }
 
-/// The executable in one of cargo's messages.
+/// Returns the executable in one of cargo's messages.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, rest) = message.split_once(r#""executable":""#)?;
     let mut path = String::new();
@@ -109,13 +109,13 @@ fn executable(message: &str) -> Option<PathBuf> {
     }
 }
 
-/// Copies without the symbols, which are most of the bytes.
+/// Copies a file without its symbols, which are most of the bytes.
 fn place(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map_err(|e| format!("{}: {e}", from.display()))?;
     shell(Command::new("strip").arg(to)).map(drop)
 }
 
-/// What the binaries were built from and with.
+/// Returns the commit and the versions of tools of the build.
 fn versions() -> String {
     let line = |program: &str, args: &[&str]| {
         let said = read(Command::new(program).args(args).current_dir(root()));

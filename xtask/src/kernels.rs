@@ -5,7 +5,7 @@ use crate::shell::{cargo, shell};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Compiles with NVRTC, here or on a build server: no GPU is needed.
+/// Compiles the kernels with NVRTC; no GPU is needed.
 pub fn run(file: &str) -> ExitCode {
     match pack(Path::new(file)) {
         Ok(()) => {
@@ -29,7 +29,7 @@ pub fn pack(file: &Path) -> Result<(), String> {
     shell(&mut command).map(|_| ())
 }
 
-/// Cargo runs elsewhere than where the name was typed.
+/// Returns an absolute path, because cargo runs in another folder than the user's.
 fn absolute(file: &Path) -> String {
     std::path::absolute(file).unwrap_or_else(|_| file.into()).display().to_string()
 }

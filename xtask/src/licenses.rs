@@ -1,9 +1,9 @@
-//! `cargo xtask licenses`: THIRD-PARTY-LICENSES.md, what others' licences ask of a program that has their
-//! work inside.
+//! `cargo xtask licenses`: writes THIRD-PARTY-LICENSES.md, which has the notices that the licences of
+//! included work require.
 //!
-//! Packages are those that `cargo metadata` names below the published programs, on x86-64 and aarch64; what
-//! compiles or generates code and is not in the result (procedural macros, build scripts) is left out. A
-//! licence that is not in [`ALLOWED`] is an error.
+//! The packages are those that `cargo metadata` lists below the published programs, on x86-64 and aarch64.
+//! Packages that only compile or generate code (procedural macros, build scripts) are left out. A licence
+//! that is not in [`ALLOWED`] is an error.
 
 use crate::shell::{cargo, root};
 use serde_json::Value;
@@ -14,13 +14,13 @@ use std::process::{ExitCode, Stdio};
 /// The file.
 pub const FILE: &str = "THIRD-PARTY-LICENSES.md";
 
-/// What archives and wheels are made of.
+/// Programs that archives and wheels contain.
 const PROGRAMS: [&str; 4] = ["krylith-cli", "krylith-bench", "krylith-c", "krylith-py"];
 
-/// Where they run.
+/// Platforms of these programs.
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
-/// Licences that ask for nothing but their text.
+/// Licences that require nothing but their text.
 const ALLOWED: [&str; 11] = [
     "0BSD",
     "Apache-2.0",
@@ -35,8 +35,8 @@ const ALLOWED: [&str; 11] = [
     "Zlib",
 ];
 
-/// Works of others that lie inside packages: the work, its licence, the package, and the file of its licence
-/// there.
+/// Works of others that are included in packages: the work, its licence, the package, and the licence's file
+/// in the package.
 const INSIDE: [(&str, &str, &str, &str); 3] = [
     ("METIS", "Apache-2.0", "metis-sys", "vendor/metis/LICENSE"),
     ("GKlib", "Apache-2.0", "metis-sys", "vendor/GKlib/LICENSE.txt"),
@@ -56,7 +56,7 @@ Written by `cargo xtask licenses`; do not edit.
 
 ";
 
-/// One of several that may be meant where a package has no text: the MIT licence.
+/// The MIT licence, for packages that offer it but do not contain its text.
 const MIT: &str = "\
 Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
 \"Software\"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
@@ -70,7 +70,7 @@ MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVE
 ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH
 THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.";
 
-/// Writes the file; with `--check` only says whether it is up to date.
+/// Writes the file; with `check_only` only checks whether it is up to date.
 pub fn run(check_only: bool) -> ExitCode {
     let done = if check_only { check() } else { write() };
     match done {
@@ -91,7 +91,7 @@ fn write() -> Result<String, String> {
     Ok(format!("{FILE} written, {count} packages"))
 }
 
-/// Whether the file is what would be written now.
+/// Checks that the file is up to date.
 pub fn check() -> Result<String, String> {
     let (text, count) = made()?;
     match std::fs::read_to_string(root().join(FILE)) {
@@ -100,7 +100,7 @@ pub fn check() -> Result<String, String> {
     }
 }
 
-/// A package that is inside.
+/// A package that the programs include.
 struct Package {
     name: String,
     version: String,
@@ -111,7 +111,7 @@ struct Package {
     ours: bool,
 }
 
-/// The file's text, and how many packages it is of.
+/// Returns the text of the file, and the number of packages that it covers.
 fn made() -> Result<(String, usize), String> {
     let mut packages = BTreeMap::new();
     for platform in PLATFORMS {
@@ -153,7 +153,7 @@ fn made() -> Result<(String, usize), String> {
         texts.entry(tidy(&text)).or_default().push(work.into());
     }
     let mut out = HEAD.to_string() + &list;
-    // By the first work that has it, so that a new package moves nothing else.
+    // Texts are ordered by the first package that has them, so that a new package moves no other text.
     let mut texts: Vec<(String, Vec<String>)> = texts.into_iter().collect();
     texts.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
     for (text, names) in texts {
@@ -164,7 +164,7 @@ fn made() -> Result<(String, usize), String> {
     Ok((out, others.count()))
 }
 
-/// What is inside the programs on one platform.
+/// Returns the packages that the programs include on one platform.
 fn inside(platform: &str) -> Result<Vec<Package>, String> {
     let mut command =
         cargo(&["metadata", "--format-version", "1", "--locked", "--filter-platform", platform]);
@@ -188,7 +188,7 @@ fn inside(platform: &str) -> Result<Vec<Package>, String> {
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     while let Some(id) = next.pop() {
         let Some(p) = packages.get(&id).filter(|_| seen.insert(id.clone())) else { continue };
-        // It runs in the compiler, and so does what it needs.
+        // A procedural macro runs in the compiler, and so do its dependencies.
         if list(&p["targets"]).iter().any(|t| list(&t["kind"]).iter().any(|kind| kind == "proc-macro")) {
             continue;
         }
@@ -210,7 +210,7 @@ fn inside(platform: &str) -> Result<Vec<Package>, String> {
     Ok(found)
 }
 
-/// The licences' texts of a package. Of one that may be had as MIT or Apache-2.0 the shorter is enough.
+/// Reads the licence texts of a package. If it offers MIT among others, the MIT text is enough.
 fn read(folder: &Path) -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut names: Vec<String> = entries
@@ -244,13 +244,13 @@ fn read(folder: &Path) -> Result<Vec<String>, String> {
         .collect()
 }
 
-/// Without what differs between copies of one text.
+/// Removes differences that occur between copies of one text: blanks at line ends, and empty lines around it.
 fn tidy(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim_matches('\n').to_string()
 }
 
-/// True if an SPDX expression can be met with licences that are allowed.
+/// Returns true if allowed licences satisfy an SPDX expression.
 fn allowed(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -258,7 +258,7 @@ fn allowed(expression: &str) -> bool {
     either(&words, &mut at) && at == words.len()
 }
 
-/// A OR B OR …
+/// Parses A OR B OR …, and returns true if one of them is allowed.
 fn either(words: &[&str], at: &mut usize) -> bool {
     let mut all = both(words, at);
     while words.get(*at) == Some(&"OR") {
@@ -268,7 +268,7 @@ fn either(words: &[&str], at: &mut usize) -> bool {
     all
 }
 
-/// A AND B AND …
+/// Parses A AND B AND …, and returns true if all of them are allowed.
 fn both(words: &[&str], at: &mut usize) -> bool {
     let mut all = single(words, at);
     while words.get(*at) == Some(&"AND") {

@@ -1,4 +1,4 @@
-//! Krylith's chores. `cargo xtask` alone prints what there is.
+//! Tasks for the development of Krylith. `cargo xtask` without arguments lists them.
 
 mod bench;
 mod c;

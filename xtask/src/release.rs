@@ -1,4 +1,4 @@
-//! `cargo xtask release`: the archive of a release for one architecture, a wheel, and checksums.
+//! `cargo xtask release`: makes the archive of a release for one architecture, a wheel, and checksums.
 //!
 //! ```text
 //! krylith-VERSION-ARCH-linux.tar.gz   bin/ lib/ include/ share/, with licences, manual page and completions
@@ -12,20 +12,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What compiles C and links, for any architecture and any glibc: no cross compiler of the system is needed.
+/// Compiler and linker for any architecture and any glibc, so that no cross compiler of the system is needed.
 const TOOLS: [&str; 2] = ["ziglang>=0.13,<1", "cargo-zigbuild>=0.20,<1"];
-/// The oldest C library that is served: that of RHEL 8, Debian 10, Ubuntu 20.04 and what came later.
+/// The oldest supported C library: that of RHEL 8; Debian 10, Ubuntu 20.04 and later systems have it or a
+/// newer one.
 const GLIBC: &str = "2.28";
 
-/// What is made.
+/// A release to be made.
 struct Release {
     /// The architecture, as cargo knows it.
     triple: String,
     /// Cargo's profile, and the folder that has its name.
     profile: [&'static str; 2],
-    /// Where files go.
+    /// Folder of the results.
     out: PathBuf,
-    /// Only what needs no clean tree and no changelog: to see whether all is made.
+    /// True for a trial, which needs no clean tree and no changelog, and uses the dev profile.
     trial: bool,
 }
 
@@ -74,7 +75,7 @@ impl Release {
         if !self.trial {
             ready(&version)?;
         }
-        // Kernels are the GPU's machine code: the same on every architecture.
+        // Kernels are machine code of the GPU, so they are the same on every architecture.
         let archive = target().join("kernels.bin");
         match kernels::pack(&archive) {
             Ok(()) => {}
@@ -88,10 +89,11 @@ impl Release {
         let name = format!("krylith-{version}-{}-linux", self.arch());
         let folder = self.out.join(&name);
         let io = |e: std::io::Error| format!("{}: {e}", self.out.display());
-        let _ = fs::remove_dir_all(&folder); // none, at the first time
+        let _ = fs::remove_dir_all(&folder); // missing on the first run
         fs::create_dir_all(folder.join("bin")).map_err(io)?;
 
-        // All at once: each set of packages has other features in common, and would build the library again.
+        // One cargo call builds all packages: in separate calls their common features differ, and the library
+        // would be built again.
         let mut build = cargo(&["zigbuild", "--profile", self.profile[0]]);
         build.args(["--target", &format!("{}.{GLIBC}", self.triple)]);
         build.args(["--package", "krylith-cli", "--package", "krylith-bench", "--package", "krylith-c"]);
@@ -111,7 +113,7 @@ impl Release {
         let packed = self.out.join(format!("{name}.tar.gz"));
         self.pack(&name, &packed)?;
 
-        // Its name says the oldest glibc; maturin refuses a library that asks for more.
+        // The name states the oldest glibc; maturin refuses a library that needs a newer one.
         let policy = format!("manylinux_{}", GLIBC.replace('.', "_"));
         let arguments =
             ["--profile", self.profile[0], "--zig", "--target", &self.triple, "--compatibility", &policy];
@@ -123,17 +125,18 @@ impl Release {
         Ok(files)
     }
 
-    /// The first word of the triple.
+    /// Returns the first word of the triple.
     fn arch(&self) -> &str {
         self.triple.split('-').next().unwrap_or_default()
     }
 
-    /// True if this machine can run what is made.
+    /// Returns true if this machine can run the result.
     fn is_own(&self) -> bool {
         self.triple == own_triple()
     }
 
-    /// Where kernels and tools are, and no line numbers, which would be most of the bytes.
+    /// Returns environment variables: locations of kernels and tools, and a profile without line numbers,
+    /// which would be most of the bytes.
     fn variables(&self, kernels: &Path, tools: &Path) -> Vec<(String, String)> {
         let old = std::env::var_os("PATH").unwrap_or_default();
         let path =
@@ -148,7 +151,7 @@ impl Release {
         .to_vec()
     }
 
-    /// Licences, what to read first, the manual page and completions.
+    /// Adds licences, INSTALL.txt, the manual page and completions.
     fn words(&self, folder: &Path, version: &str) -> Result<(), String> {
         let docs = folder.join("share/doc/krylith");
         let io = |e: std::io::Error| format!("{}: {e}", docs.display());
@@ -175,7 +178,7 @@ impl Release {
         ] {
             let to = folder.join(place);
             fs::create_dir_all(to.parent().unwrap_or(folder)).map_err(io)?;
-            // A program of another architecture cannot be asked here; this machine's says the same.
+            // A program of another architecture cannot run here; this machine's program prints the same.
             let mut program = match own {
                 true => Command::new(folder.join("bin/krylith")),
                 false => cargo(&["run", "--quiet", "--package", "krylith-cli", "--"]),
@@ -185,7 +188,8 @@ impl Release {
         Ok(())
     }
 
-    /// One archive, the same bytes from the same files: names in order, no owners, the commit's time.
+    /// Packs an archive that is the same, byte for byte, for the same files: sorted names, no owners, and the
+    /// commit's time.
     fn pack(&self, name: &str, to: &Path) -> Result<(), String> {
         let time = read(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()));
         let time = time.map_or("0".into(), |text| text.trim().to_string());
@@ -195,7 +199,8 @@ impl Release {
         shell(tar.env("GZIP", "-n")).map(drop)
     }
 
-    /// Of every archive and wheel of this version in the folder: each architecture adds its own.
+    /// Writes the checksums of every archive and wheel of this version in the folder, to which each
+    /// architecture adds its own.
     fn sums(&self, version: &str) -> Result<(), String> {
         let entries = fs::read_dir(&self.out).map_err(|e| format!("{}: {e}", self.out.display()))?;
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -207,18 +212,18 @@ impl Release {
     }
 }
 
-/// An archive or a wheel.
+/// Returns true for an archive or a wheel of this version.
 fn is_released(name: &str, version: &str) -> bool {
     name.starts_with(&format!("krylith-{version}-")) && (name.ends_with(".tar.gz") || name.ends_with(".whl"))
 }
 
-/// The triple of this machine.
+/// Returns the triple of this machine.
 fn own_triple() -> String {
     let said = read(Command::new("rustc").arg("-vV")).unwrap_or_default();
     said.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().into()
 }
 
-/// Refuses a release of what is not committed, not named in the changelog, or cannot be packaged.
+/// Checks that everything is committed, named in the changelog, and can be packaged.
 fn ready(version: &str) -> Result<(), String> {
     let status = read(Command::new("git").args(["status", "--porcelain"]).current_dir(root()))?;
     if !status.is_empty() {
@@ -232,12 +237,12 @@ fn ready(version: &str) -> Result<(), String> {
     package::check(true).map(drop)
 }
 
-/// A section of this version.
+/// Returns true if the changelog has a section for this version.
 fn is_named(changelog: &str, version: &str) -> bool {
     changelog.lines().any(|line| line.starts_with(&format!("## [{version}]")))
 }
 
-/// What building for another architecture needs.
+/// Checks that builds for this architecture are possible.
 fn toolchain(triple: &str) -> Result<(), String> {
     if !triple.ends_with("-unknown-linux-gnu") {
         return Err(format!(

@@ -1,7 +1,8 @@
-//! `cargo xtask rustdoc`: the documentation of all libraries, and that every public type of the published
-//! ones shows how it is used.
+//! `cargo xtask rustdoc`: builds the documentation of all libraries, and checks that every public type of the
+//! published ones has an example.
 //!
-//! What is public is read off the pages that rustdoc has written: it knows re-exports and what is hidden.
+//! The list of public types comes from the pages that rustdoc has written, because rustdoc resolves
+//! re-exports and hidden items.
 
 use crate::shell::{cargo, shell, target};
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 /// Crates whose types need examples, as rustdoc names them.
 const PUBLISHED: [&str; 5] = ["krylith", "krylith_core", "krylith_problems", "krylith_plot", "krylith_model"];
 
-/// Pages of these kinds are looked at.
+/// Kinds of pages that are checked.
 const KINDS: [&str; 5] = ["struct.", "enum.", "trait.", "union.", "macro."];
 
 /// Public types without an example, each with the reason.
@@ -31,7 +32,7 @@ pub fn run() -> ExitCode {
 
 /// Builds the documentation and looks for examples.
 pub fn build() -> Result<String, String> {
-    // Libraries alone: the command's binary and the library would both write target/doc/krylith.
+    // Only libraries: the command's binary and the library would both write target/doc/krylith.
     let doc = ["doc", "--workspace", "--all-features", "--lib", "--no-deps", "--quiet"];
     shell(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     let (mut types, mut without) = (0, Vec::new());
@@ -60,8 +61,8 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The pages of types that a crate's list of all items names; it is written anew each time, while pages of
-/// items that are gone stay.
+/// Returns the pages of types that a crate's list of all items names. rustdoc rewrites this list each time,
+/// while pages of removed items remain.
 fn pages(all: &str) -> Vec<String> {
     let links = all.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let of_types = links.filter(|link| {
@@ -71,8 +72,8 @@ fn pages(all: &str) -> Vec<String> {
     of_types.map(String::from).collect()
 }
 
-/// Whether a type's own documentation, which comes before that of its items, has a section of examples with
-/// code that is run.
+/// Returns true if a type's own documentation, which precedes that of its items, has a section of examples
+/// with code that is run.
 fn has_example(page: &str) -> bool {
     let own = page.split_once("top-doc").map_or("", |(_, rest)| rest);
     let own = own.split("</details>").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Commands: how they are found, shown, run and read.
+//! Finds, shows and runs commands, and reads their output.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,17 +10,18 @@ pub fn root() -> PathBuf {
     own.as_deref().and_then(Path::parent).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Where cargo builds.
+/// Returns cargo's target folder.
 pub fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// True if a missing tool is an error and not a reason to skip.
+/// Returns true in CI, where a missing tool is an error instead of a reason to skip a step.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"))
 }
 
-/// `cargo` at the root, without the variables that describe xtask itself: they would rebuild what reads them.
+/// Returns `cargo` at the root, without the variables that describe xtask itself: crates that read them would
+/// be rebuilt.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
@@ -33,14 +34,15 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// `git` at the root. A checkout may belong to another user than the one that tests it, as in a container.
+/// Returns `git` at the root. A checkout may belong to another user than the one who tests it, as in a
+/// container.
 pub fn git(args: &[&str]) -> Command {
     let mut command = Command::new("git");
     command.args(["-c", "safe.directory=*"]).args(args).current_dir(root());
     command
 }
 
-/// The command as one would type it.
+/// Formats a command as a user would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut words = vec![program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()];
@@ -48,25 +50,25 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Runs with the terminal's own output; the error says how it ended.
+/// Runs a command whose output goes to the terminal; the error describes how it ended.
 pub fn shell(command: &mut Command) -> Result<String, String> {
     println!("$ {}", shown(command));
     let status = command.status().map_err(|e| format!("{}: {e}", shown(command)))?;
     if status.success() { Ok(String::new()) } else { Err(format!("{status}")) }
 }
 
-/// Runs with standard output kept; standard error goes to the terminal.
+/// Runs a command and returns its standard output; standard error goes to the terminal.
 pub fn read(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{}: {e}", shown(command)))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(said);
     }
-    print!("{said}"); // what went wrong may stand there
+    print!("{said}"); // the output may contain the cause of the failure
     Err(format!("{}: {}", shown(command), output.status))
 }
 
-/// True when the command can be run and succeeds; it prints nothing.
+/// Returns true if the command exists and succeeds; prints nothing.
 pub fn works(command: &mut Command) -> bool {
     command
         .stdout(Stdio::null())
@@ -76,14 +78,14 @@ pub fn works(command: &mut Command) -> bool {
         .is_ok_and(|s| s.success())
 }
 
-/// `pip install` of a Python, without talk.
+/// Returns a quiet `pip install` of this Python.
 pub fn pip_install(python: impl AsRef<Path>) -> Command {
     let mut command = Command::new(python.as_ref());
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]);
     command
 }
 
-/// Runs tests, passes their output on line by line, and counts what their closing lines say.
+/// Runs tests, passes on their output line by line, and sums the counts in their closing lines.
 pub fn run_tests(command: &mut Command) -> Result<String, String> {
     println!("$ {}", shown(command));
     let fail = |command: &Command, e: std::io::Error| format!("{}: {e}", shown(command));
@@ -100,7 +102,7 @@ pub fn run_tests(command: &mut Command) -> Result<String, String> {
     if status.success() { Ok(counts.text()) } else { Err(format!("{}; {status}", counts.text())) }
 }
 
-/// Sums of libtest's closing lines.
+/// Sums of the counts in libtest's closing lines.
 #[derive(Default)]
 struct Counts {
     passed: usize,

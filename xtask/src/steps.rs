@@ -1,10 +1,10 @@
-//! A run of named, timed steps and the table that it ends with.
+//! Runs named steps, measures their times, and prints a table at the end.
 
 use crate::shell::in_ci;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How a step ended, with a word on what it did or why not.
+/// Result of a step, with a note on what it did, or on why it did not.
 pub enum Verdict {
     Passed(String),
     Skipped(String),
@@ -17,18 +17,18 @@ impl From<Result<String, String>> for Verdict {
     }
 }
 
-/// A step that has ended.
+/// A finished step.
 struct Done {
     name: &'static str,
     verdict: Verdict,
     time: Duration,
-    /// Of all cores together.
+    /// Processor time on all cores together.
     worked: Option<Duration>,
-    /// What is expected of that, in seconds.
+    /// Budget of processor time, in seconds.
     budget: Option<u32>,
 }
 
-/// Steps so far.
+/// The steps run so far.
 pub struct Steps {
     done: Vec<Done>,
     begin: Instant,
@@ -39,7 +39,7 @@ impl Steps {
         Self { done: Vec::new(), begin: Instant::now() }
     }
 
-    /// Runs one step; a failure does not keep the next from running.
+    /// Runs one step; the next steps run even if it fails.
     pub fn step<V: Into<Verdict>>(
         &mut self,
         name: &'static str,
@@ -87,8 +87,8 @@ impl Steps {
     }
 }
 
-/// A step that took a fifth more of the CPU than its budget fails in CI, for whose machine the budgets are,
-/// and says so elsewhere.
+/// Compares the processor time of a step with its budget. If it is exceeded by more than a fifth, the step
+/// fails in CI, on whose machine budgets are measured; elsewhere a note says so.
 fn within(verdict: Verdict, worked: Duration, budget: u32, is_ci: bool) -> Verdict {
     if worked <= Duration::from_secs(budget.into()).mul_f64(1.2) {
         return verdict;
@@ -106,8 +106,8 @@ fn within(verdict: Verdict, worked: Duration, budget: u32, is_ci: bool) -> Verdi
     }
 }
 
-/// What this process and the ended ones below it took of the cores: comparable where others share the
-/// machine. Linux alone says.
+/// Returns the processor time of this process and its finished child processes. It is comparable between runs
+/// that share the machine with others. `None` on systems other than Linux.
 fn processor_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // After the program's name in brackets: state, ten numbers, then utime, stime, cutime and cstime in 1/100

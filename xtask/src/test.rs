@@ -1,4 +1,4 @@
-//! `cargo xtask test` and `cargo xtask ci`: one list of steps, in the order in which a mistake shows soonest.
+//! `cargo xtask test` and `cargo xtask ci`: one list of steps, ordered so that mistakes show early.
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
@@ -6,26 +6,27 @@ use crate::{c, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// All features, as those of what the extension module depends on: with one less, its wheel builds the
-/// library again.
+/// All features, spelled for the dependencies of the extension module: with one feature less, the wheel would
+/// build the library again.
 const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-core/sprs,krylith-core/testing,\
      krylith-core/baselines,krylith-cli/metis";
 
-/// Who runs a step.
+/// The place where a step runs.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Who {
-    /// Anyone, with `cargo xtask test`, which needs no administrator. It takes about 20 minutes on two cores.
-    /// The goal is 15.
+    /// In `cargo xtask test`, which any user can run without administrator rights, and in CI. It takes about
+    /// 20 minutes on two cores; the goal is 15.
     Desk,
-    /// CI alone, with `cargo xtask ci`: it installs what only an administrator can, or takes long.
+    /// Only in CI, by `cargo xtask ci`: the step needs an administrator to install something, or takes long.
     Ci,
 }
 use Who::{Ci, Desk};
 
-/// A step, and its budget in seconds of CPU on the machine of CI, of two cores, where nothing is built yet.
+/// A step, and its budget in seconds of processor time on the two-core machine of CI, starting without any
+/// build.
 ///
-/// Other machines take other times, so only CI fails where a budget is exceeded by more than a fifth. The
-/// table that `.ci/run` ends with has the numbers to write here.
+/// Other machines take other times, so only CI fails if a budget is exceeded by more than a fifth. The table
+/// at the end of `.ci/run` shows the numbers to enter here.
 struct Step {
     who: Who,
     name: &'static str,
@@ -36,18 +37,18 @@ struct Step {
 /// State that steps share.
 struct Run {
     who: Who,
-    /// Folders of MPI libraries beside that of the system.
+    /// Folders of MPI libraries besides that of the system.
     launchers: Vec<PathBuf>,
 }
 
-/// Everything is built once. MPI comes before the tests, whose ranks run under it.
+/// Everything is built once. MPI comes before the tests, because their ranks run under it.
 const STEPS: [Step; 14] = [
     step(Desk, "tidy", 10, |_| tidy::check().into()),
     step(Desk, "format", 10, |_| format()),
     step(Ci, "packages", 20, |_| package::check(false).into()),
     step(Ci, "licences", 10, |_| licenses::check().into()),
     step(Desk, "MPI", 60, launchers),
-    // Features of the workspace together: each other set of them builds the library again.
+    // All features of the workspace at once: each other set of features would build the library again.
     step(Desk, "lints", 220, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
     step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
@@ -58,7 +59,7 @@ const STEPS: [Step; 14] = [
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
-    // With the features of the tests before, so that the wheel is made of what was built for them.
+    // With the features of the earlier tests, so that the wheel reuses their build.
     step(Desk, "Python package", 230, |run| {
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
@@ -76,7 +77,7 @@ const fn step(who: Who, name: &'static str, budget: u32, work: fn(&mut Run) -> V
     Step { who, name, budget, work }
 }
 
-/// The steps that are for `who`: CI runs those of a desk too.
+/// Runs the steps for `who`; CI also runs those of a desk.
 pub fn run(who: Who) -> ExitCode {
     let mut steps = Steps::new();
     let mut run = Run { who, launchers: Vec::new() };
@@ -93,7 +94,7 @@ fn format() -> Verdict {
     })
 }
 
-/// MPI for the ranks of later steps: what is here already, and in CI all that they are tested with.
+/// Installs MPI for the ranks of later steps: outside CI only what is present, in CI all tested libraries.
 fn launchers(run: &mut Run) -> Verdict {
     let of_system;
     (of_system, run.launchers) = mpi::installed();
@@ -117,7 +118,7 @@ fn launchers(run: &mut Run) -> Verdict {
 
 /// Compiles every kernel specialisation to machine code.
 ///
-/// The whole workspace is named, with the features of the tests before, so that nothing is built twice.
+/// Builds the whole workspace with the features of the earlier tests, so that nothing is built twice.
 fn kernels() -> Verdict {
     match nvrtc::install() {
         Ok(library) => {
@@ -133,7 +134,7 @@ fn clippy(what: &[&str]) -> Verdict {
     component("clippy", "clippy", || shell(cargo(&["clippy"]).args(what).args(["--", "-D", "warnings"])))
 }
 
-/// Runs `work` if cargo has the subcommand, or rustup can add it.
+/// Runs `work` if cargo has the subcommand, or if rustup can add it.
 fn component(subcommand: &str, name: &str, work: impl FnOnce() -> Result<String, String>) -> Verdict {
     if !works(&mut cargo(&[subcommand, "--version"])) {
         let added = shell(Command::new("rustup").args(["component", "add", name]).current_dir(root()));
@@ -144,7 +145,7 @@ fn component(subcommand: &str, name: &str, work: impl FnOnce() -> Result<String,
     work().into()
 }
 
-/// What could not be installed is skipped at a desk and an error in CI.
+/// Reports something that could not be installed: a skipped step at a desk, an error in CI.
 fn missing(why: String) -> Verdict {
     if in_ci() { Verdict::Failed(why) } else { Verdict::Skipped(why) }
 }

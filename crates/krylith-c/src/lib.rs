@@ -4,11 +4,12 @@
 //! panic crosses into C. Handles own copies of their data, so the library reads arrays of the caller only
 //! during a call. cbindgen generates the header and its comments from these files.
 //!
-//! A new function goes into the file of its handle, and `guard` turns its errors and panics into a `Status`.
-//! `include/krylith.hpp` and `fortran/` get it by hand, and `tests/programs/api*` calls it.
+//! To add a function, put it into the file of its handle, and let `guard` turn its errors and panics into a
+//! `Status`. Declare it by hand in `include/krylith.hpp` and `fortran/`, and call it in
+//! `tests/programs/api*`.
 
-// C has no `unsafe`: the header states what callers must guarantee of pointers; what can be checked is
-// checked.
+// C has no `unsafe`: the header states what callers must guarantee about pointers, and the library checks
+// what it can.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 #![allow(clippy::enum_variant_names)] // enumerators in C share one namespace
 

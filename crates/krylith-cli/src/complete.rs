@@ -11,7 +11,7 @@ use std::path::Path;
 /// Prints the completion script of a shell.
 ///
 /// # Errors
-/// None.
+/// Never.
 pub fn completions(args: &CompletionsArgs) -> Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(), "krylith", &mut text);

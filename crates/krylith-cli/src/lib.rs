@@ -37,7 +37,7 @@ mod written;
 
 use std::ffi::OsString;
 
-/// Runs a command line, whose first word is the program, and gives the exit code. To be called once in a
+/// Runs a command line, whose first word is the program, and returns the exit code. Call it only once in a
 /// process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();

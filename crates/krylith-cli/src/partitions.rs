@@ -18,7 +18,7 @@ pub fn check(system: &System, ranks: usize) -> Result<()> {
 /// Returns a table with a line for each partitioner.
 ///
 /// # Errors
-/// None for a system that [`check`] accepts.
+/// Never for a system that [`check`] accepts.
 pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
     let terms = system.operator.terms();
     let mut table = Table::new();

@@ -79,12 +79,12 @@ pub fn load(
     Ok(system)
 }
 
-/// Largest number of stored entries of a system that every rank reads whole for a partition of its graph, if
-/// consecutive rows have many ghosts.
+/// If consecutive rows have many ghosts, every rank reads the whole system and partitions its graph, up to
+/// this number of stored entries.
 const SMALL: usize = 1 << 27;
 
-/// Largest number of stored entries of a system that every rank holds whole, so that subdomains do not depend
-/// on the ranks.
+/// Every rank holds the whole system, so that subdomains do not depend on the ranks, up to this number of
+/// stored entries.
 const CUT_WHOLE: usize = 1 << 27;
 
 /// Reads this rank's rows of a file. Returns `None` if `auto` finds many ghosts with consecutive rows and

@@ -314,7 +314,7 @@ impl System {
     /// with stages, or (N, k) for k solutions.
     ///
     /// # Errors
-    /// None for vectors of this system.
+    /// Never for vectors of this system.
     pub fn user_array(&self, x: Vec<Vec<f64>>) -> Result<Array> {
         let mut x: Vec<Vec<f64>> = x.into_iter().map(|x| self.order.into_user(x)).collect();
         let (n, k) = (self.order.rows(), x.len());

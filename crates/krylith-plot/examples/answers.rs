@@ -1,4 +1,5 @@
-//! The picture of docs/performance.md: whole calls from Python, as a run in bench/runs measured them.
+//! Draws the picture of docs/performance.md: times of whole calls from Python, as measured by a run in
+//! bench/runs.
 //!
 //! `cargo run -p krylith-plot --example answers -- bench/runs/2026-11-24-h200-python-host/gpu.md
 //! docs/pictures/answers.svg`
@@ -15,12 +16,12 @@ fn main() -> Result<(), String> {
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
     let Some((header, rows)) = rows.split_first() else { return Err(format!("{table}: no table")) };
-    // Systems of a kind stand together, as in the table of the page.
+    // Systems of a kind are adjacent, as in the page's table.
     let kind = |row: &[&str]| row[0].split(' ').next().map(String::from);
     let mut rows = rows.to_vec();
     let kinds: Vec<_> = rows.iter().map(|row| kind(row)).collect();
     rows.sort_by_key(|row| kinds.iter().position(|k| *k == kind(row)));
-    // Ways that begin with the matrix on the host.
+    // Columns of libraries that start with the matrix on the host.
     let own = header.iter().position(|name| *name == "krylith").ok_or("no column `krylith`")?;
     let is_other = |name: &str| name.starts_with("PyAMG") || name.ends_with("from the host");
     let others: Vec<usize> = (0..header.len()).filter(|&i| is_other(header[i])).collect();

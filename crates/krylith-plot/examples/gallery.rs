@@ -1,5 +1,5 @@
-//! Every kind of chart, for visual inspection: `cargo run -p krylith-plot --example gallery -- FOLDER` writes
-//! `gallery.html` and a PNG of each.
+//! Draws every kind of chart, for visual inspection. `cargo run -p krylith-plot --example gallery -- FOLDER`
+//! writes `gallery.html` and a PNG of each.
 
 use krylith_plot::html::{Table, page};
 use krylith_plot::{bars, lines, scene::Scene};

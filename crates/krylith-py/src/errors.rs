@@ -46,8 +46,8 @@ pub fn detached<T: Send>(
     }
 }
 
-/// Does the same with at most `threads` threads, so that the preparation of a solve uses no more threads than
-/// the solve.
+/// Runs `work` as [`detached`] does, with at most `threads` threads, so that the preparation of a solve uses
+/// no more threads than the solve.
 pub fn bounded<T: Send>(
     py: Python<'_>,
     threads: Option<usize>,

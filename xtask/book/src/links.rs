@@ -1,11 +1,11 @@
-//! Links of the pages as they were built: the page is there, and so is the anchor; nothing is fetched from
-//! elsewhere.
+//! Checks the links of the built pages: the page and the anchor must exist, and no page may load anything
+//! from another site.
 
 use mdbook_driver::errors::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Checks every page below `site`; gives their number.
+/// Checks every page below `site`, and returns their number.
 pub fn check(site: &Path) -> Result<usize> {
     let (mut pages, mut files) = (HashMap::new(), HashSet::new());
     read(site, "", &mut pages, &mut files)?;
@@ -13,7 +13,7 @@ pub fn check(site: &Path) -> Result<usize> {
         pages.iter().map(|(name, text)| (name, values(text, " id=\"").collect())).collect();
     let mut findings = Vec::new();
     for (name, text) in &pages {
-        // 404.html is served for any address, and toc.html within other pages.
+        // The server returns 404.html for unknown addresses, and other pages include toc.html.
         if matches!(name.as_str(), "404.html" | "toc.html") {
             continue;
         }
@@ -68,7 +68,7 @@ fn read(
     Ok(())
 }
 
-/// What stands between `mark` and the next quotation mark.
+/// Returns the texts between each `mark` and the next quotation mark.
 fn values<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(mark).skip(1).filter_map(|rest| rest.split('"').next())
 }

@@ -1,4 +1,4 @@
-//! The site of docs/, as HTML files that need no network: `book DOCS SITE REPOSITORY`.
+//! Builds the site of docs/ as HTML files that need no network: `book DOCS SITE REPOSITORY`.
 
 mod links;
 
@@ -9,7 +9,7 @@ use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Pages stand in one folder, so what leaves it lies in the repository and not on the site.
+/// Redirects links. All pages are in one folder, so a link that leaves it leads to the repository.
 struct Outside(String);
 
 impl Preprocessor for Outside {

@@ -1,15 +1,15 @@
-//! Rust source without its comments and strings, line for line.
+//! Rust source with comments and strings removed, line by line.
 
-/// What a run of characters is.
+/// The kind of a run of characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Code,
     Comment,
-    /// A string or a character, with its quotes.
+    /// A string or character literal, with its quotes.
     Literal,
 }
 
-/// The text in runs of one kind each, in order; together they are the text.
+/// Splits the text into runs of one kind each, in order; joined, they are the text again.
 pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
     let c: Vec<char> = text.chars().collect();
     let (mut pieces, mut rest) = (Vec::new(), text);
@@ -51,7 +51,7 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
-/// Where the comment, string or character that begins at `i` ends; `i` if none begins there.
+/// Returns the end of the comment, string or character that begins at `i`; `i` if none begins there.
 fn skip(c: &[char], i: usize, within_word: bool) -> usize {
     let at = |k: usize| c.get(k).copied().unwrap_or('\0');
     let until = |mut k: usize, end: &dyn Fn(usize) -> bool| {
@@ -98,7 +98,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Runs of letters, digits and underscores.
+/// Iterates over runs of letters, digits and underscores.
 pub fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !is_word(c)).filter(|w| !w.is_empty())
 }

@@ -1,23 +1,23 @@
-//! Messages of commits: a subject that says what a commit does, and a body that says why.
+//! Checks commit messages: a subject that says what the commit does, and a body that says why.
 
 use crate::shell::{git, read, works};
 
-/// Rules apply to commits after it.
+/// The rules apply to commits after this one.
 pub const BASE: &str = "75d87f1d30f6f62d282874985bcb00ea5574447e";
 
 /// Longest subject, in characters.
 const SUBJECT: usize = 72;
 
-/// What mends a message.
+/// Commands that change a message.
 const REMEDY: &str = "`git commit --amend` rewrites the last commit, `git rebase -i` an older one";
 
-/// Verbs that end as past tenses, participles or nouns do.
+/// Imperative verbs with endings of past tenses, participles or nouns.
 const VERBS: [&str; 19] = [
     "Need", "Feed", "Seed", "Speed", "Heed", "Weed", "Exceed", "Proceed", "Succeed", "Embed", "Shed",
     "Bring", "String", "Ring", "Ping", "Swing", "Focus", "Alias", "Bias",
 ];
 
-/// First words that are no verbs.
+/// First words that are not verbs.
 const NO_VERBS: [&str; 62] = [
     "A", "After", "All", "Also", "An", "And", "Another", "As", "At", "Because", "Before", "Better", "But",
     "By", "Each", "Every", "Faster", "First", "For", "From", "Here", "How", "I", "If", "In", "It", "Less",
@@ -26,7 +26,7 @@ const NO_VERBS: [&str; 62] = [
     "What", "When", "Where", "Which", "Who", "Why", "With", "Without",
 ];
 
-/// A commit as git stores it.
+/// A commit as stored by git.
 #[derive(Debug, PartialEq)]
 struct Commit {
     hash: String,
@@ -34,7 +34,7 @@ struct Commit {
     message: String,
 }
 
-/// A note on what was checked, and the findings.
+/// Checks new commits. Returns a note on what was checked, and the findings.
 pub fn check() -> (String, Vec<String>) {
     let commits = match new() {
         Ok(commits) => commits,
@@ -49,7 +49,8 @@ pub fn check() -> (String, Vec<String>) {
     (format!("commits after {}: {}", &BASE[..7], commits.len()), findings)
 }
 
-/// Commits of HEAD that the base does not have. A shallow clone without the base gives what it has.
+/// Returns the commits of HEAD that are not in the base. In a shallow clone without the base, returns all
+/// that it has.
 fn new() -> Result<Vec<Commit>, String> {
     if !works(&mut git(&["rev-parse", "--verify", "HEAD"])) {
         return Err("no git, or no repository".into());
@@ -61,14 +62,14 @@ fn new() -> Result<Vec<Commit>, String> {
     };
     let said = read(&mut git(&["rev-list", "--header", &range]))?;
     let mut commits: Vec<Commit> = said.split('\0').filter_map(parse).collect();
-    // Where a shallow clone ends, parents are cut off; the stored commit names them.
+    // At the end of a shallow clone, git hides the parents of a commit; the stored commit names them.
     for commit in commits.iter_mut().filter(|commit| commit.parents == 0) {
         commit.parents = count_parents(&read(&mut git(&["cat-file", "commit", &commit.hash]))?);
     }
     Ok(commits)
 }
 
-/// A record of `git rev-list --header`: the hash, the header, and the message, which is indented.
+/// Parses a record of `git rev-list --header`: the hash, the header, and the message, which is indented.
 fn parse(record: &str) -> Option<Commit> {
     let (hash, rest) = record.split_once('\n')?;
     let message = rest.split_once("\n\n").map_or("", |(_, message)| message);
@@ -80,7 +81,7 @@ fn count_parents(header: &str) -> usize {
     header.lines().take_while(|line| !line.is_empty()).filter(|line| line.starts_with("parent ")).count()
 }
 
-/// What is wrong with a message.
+/// Returns the faults of a message.
 fn faults(message: &str) -> Vec<String> {
     let mut lines = message.lines().map(str::trim_end);
     let subject = lines.next().unwrap_or_default();
@@ -104,7 +105,7 @@ fn faults(message: &str) -> Vec<String> {
     if lines.next().is_some_and(|second| !second.is_empty()) {
         find("the second line is not blank".into());
     }
-    // Trailers such as `Signed-off-by: …` say nothing of why.
+    // Trailers such as `Signed-off-by: …` give no reason.
     let is_trailer = |line: &str| line.split_once(": ").is_some_and(|(key, _)| key.ends_with("-by"));
     if !lines.any(|line| !line.is_empty() && !is_trailer(line)) {
         find("there is no body that says why".into());
@@ -112,7 +113,7 @@ fn faults(message: &str) -> Vec<String> {
     faults
 }
 
-/// Whether the first word may be a verb in the imperative, by its ending and a list of other words.
+/// Returns true if the first word may be an imperative verb, judged by its ending and by lists of words.
 fn is_imperative(subject: &str) -> bool {
     let word = subject.split(|c: char| !c.is_alphanumeric() && c != '-').next().unwrap_or_default();
     let ends = |end: &str| word.ends_with(end);

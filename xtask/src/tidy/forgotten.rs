@@ -1,14 +1,14 @@
-//! Conformance tests that no device runs: each binary takes what it needs, so the compiler does not say that
-//! nobody does.
+//! Finds conformance tests that no device runs. Each binary uses only some of the shared tests, so the
+//! compiler does not report unused ones.
 
 use super::code::{code_only, words};
 use std::collections::BTreeMap;
 
-/// Tests that devices share, and all of the library's tests.
+/// The folder of the tests that devices share.
 const SHARED: &str = "crates/krylith-core/tests/conformance/";
 const TESTS: &str = "crates/krylith-core/tests/";
 
-/// Public functions of the shared tests that nothing names: file, line and name.
+/// Returns public functions of the shared tests that no other code names: file, line and name.
 pub fn find<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(String, usize, String)> {
     let (mut uses, mut defined) = (BTreeMap::<String, usize>::new(), Vec::new());
     for (name, text) in files.filter(|(name, _)| name.starts_with(TESTS) && name.ends_with(".rs")) {

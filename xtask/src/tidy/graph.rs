@@ -1,33 +1,33 @@
-//! Which modules of a crate's top use which, read off the code that is not a test: `use` lines, paths within
-//! code and macro bodies, names that the crate's root passes on, and calls of macros.
+//! Finds which top-level modules of a crate use each other, from the code outside tests: `use` lines, paths
+//! in code and macro bodies, names that the crate's root re-exports, and macro calls.
 
 use super::code::code_only;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Uses of one module in another: how many, and where the first is.
+/// Uses of one module by another: their number, and the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrow {
     pub uses: usize,
     pub first: String,
 }
 
-/// The modules of a crate's top and the arrows between them.
+/// The top-level modules of a crate, and the arrows between them.
 #[derive(Debug, Default)]
 pub struct Graph {
     pub modules: BTreeSet<String>,
     pub arrows: BTreeMap<(String, String), Arrow>,
 }
 
-/// Code of one file, and where in the crate it stands.
+/// The code of one file, and its path in the crate.
 struct File {
     name: String,
-    /// `["device", "cuda", "product"]`.
+    /// Module path, such as `["device", "cuda", "product"]`.
     path: Vec<String>,
     code: String,
 }
 
 impl Graph {
-    /// Reads files, each with its name below the crate's `src`.
+    /// Reads files, each named relative to the crate's `src`.
     pub fn read<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let files: Vec<File> = files.filter_map(|(name, text)| File::new(name, text)).collect();
         let modules: BTreeSet<String> = files.iter().filter_map(|file| file.path.first().cloned()).collect();
@@ -54,7 +54,7 @@ impl Graph {
         graph
     }
 
-    /// Sets of modules that use each other, directly or through others.
+    /// Returns the sets of modules that use each other, directly or through others.
     pub fn cycles(&self) -> Vec<BTreeSet<String>> {
         let reached: BTreeMap<&String, BTreeSet<&String>> =
             self.modules.iter().map(|module| (module, self.reached_from(module))).collect();
@@ -83,7 +83,7 @@ impl Graph {
 }
 
 impl File {
-    /// `None` for tests.
+    /// Returns `None` for test files.
     fn new(name: &str, text: &str) -> Option<Self> {
         let stem = name.strip_suffix(".rs")?;
         let mut path: Vec<String> = stem.split('/').map(String::from).collect();
@@ -99,7 +99,7 @@ impl File {
         Some(Self { name: name.into(), path, code: without_tests(&code_only(text)) })
     }
 
-    /// Names of the crate's root that the file uses, and macros that it calls, each with its line.
+    /// Returns names in the crate's root that the file uses, and macros that it calls, each with its line.
     fn uses(&self) -> Vec<(usize, String)> {
         let line_of = |at: usize| self.code[..at].matches('\n').count() + 1;
         let mut found = Vec::new();
@@ -122,13 +122,13 @@ impl File {
     }
 }
 
-/// True if a longer path or word goes on at this place: `a::crate::`, `super::super::`.
+/// Returns true if this place is within a longer path or word, such as `a::crate::` or `super::super::`.
 fn is_within_path(code: &str, at: usize) -> bool {
     let before = code[..at].chars().next_back();
     before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
 }
 
-/// First names of what follows `crate::`: one, or those of a group in braces.
+/// Returns the first names after `crate::`: one, or those of a group in braces.
 fn heads(rest: &str) -> Vec<String> {
     let Some(group) = rest.strip_prefix('{') else {
         return Some(first_word(rest)).filter(|name| !name.is_empty()).into_iter().collect();
@@ -150,7 +150,7 @@ fn heads(rest: &str) -> Vec<String> {
     names
 }
 
-/// Names that the root passes on by `pub use`, each with its module.
+/// Returns names that the root re-exports by `pub use`, each with its module.
 fn passed_on(root: &str, modules: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
     for statement in root.split(';') {
@@ -166,7 +166,7 @@ fn passed_on(root: &str, modules: &BTreeSet<String>) -> BTreeMap<String, String>
     places
 }
 
-/// The word after each place of a mark, with the place.
+/// Returns the word after each occurrence of a mark, with its position.
 fn after<'a>(code: &'a str, mark: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
     code.match_indices(mark).map(move |(at, _)| (at, first_word(code[at + mark.len()..].trim_start())))
 }
@@ -180,7 +180,7 @@ fn word_before(code: &str, at: usize) -> String {
     word.into_iter().rev().collect()
 }
 
-/// Blanks what `#[cfg(test)]` stands before: a block, or an item up to its semicolon.
+/// Blanks the item after each `#[cfg(test)]`: a block, or everything up to the semicolon.
 fn without_tests(code: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(code.len()), code);
     while let Some(at) = rest.find("#[cfg(test)]") {

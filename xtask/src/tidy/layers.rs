@@ -1,13 +1,13 @@
-//! The order in which modules stand: each uses those before it alone. What still points the other way is
-//! counted here, and may only become less.
+//! The order of modules: each may use only modules before it. Exceptions are counted here, and their number
+//! may only decrease.
 
 use super::graph::Graph;
 use std::collections::BTreeMap;
 
-/// An arrow up that is left: from, to, and the number of its uses.
+/// An allowed exception: a module, the later module that it uses, and the number of uses.
 type Left = (&'static str, &'static str, usize);
 
-/// A crate's folder of sources, its modules from the bottom to the top, and its arrows up.
+/// The source folder of a crate, its modules from the bottom to the top, and the exceptions.
 pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
     (
         "crates/krylith-base/src/",
@@ -49,8 +49,8 @@ pub const CRATES: [(&str, &[&str], &[Left]); 4] = [
     ("crates/krylith-report/src/", &["process", "callers", "words", "plot"], &[]),
 ];
 
-/// Modules without a place, arrows up beyond those that are left, and those that are gone from the code but
-/// not from the list.
+/// Finds modules without a place in the order, uses beyond the exceptions, and exceptions that no longer
+/// occur in the code.
 pub fn check(graph: &Graph, order: &[&str], left: &[(&str, &str, usize)]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut find = |message: String| findings.push(message);
@@ -82,7 +82,7 @@ pub fn check(graph: &Graph, order: &[&str], left: &[(&str, &str, usize)]) -> Vec
     findings
 }
 
-/// What `cargo xtask tidy` says of the graph.
+/// Returns the line that `cargo xtask tidy` prints about the graph.
 pub fn describe(graph: &Graph, left: &[Left]) -> String {
     let cycles = graph.cycles();
     let largest = cycles.iter().map(|cycle| cycle.len()).max().unwrap_or(0);

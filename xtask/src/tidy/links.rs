@@ -1,4 +1,4 @@
-//! Links of Markdown files: the file is there, and so is the heading.
+//! Checks links in Markdown files: the file and the heading must exist.
 
 use super::Finding;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ pub struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// `files`: every name below the root, with the text of those that are Markdown.
+    /// Creates the targets from `files`: every name below the root, with the text of Markdown files.
     pub fn new(files: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
         let mut targets = Self { paths: HashSet::from([""]), anchors: HashMap::new() };
         for (name, text) in files {
@@ -23,7 +23,7 @@ impl<'a> Targets<'a> {
         targets
     }
 
-    /// Links of the Markdown file `name` that lead nowhere.
+    /// Returns the links of the Markdown file `name` that lead nowhere.
     pub fn check(&self, name: &str, text: &str) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (line, link) in links(text) {
@@ -36,7 +36,7 @@ impl<'a> Targets<'a> {
 
     fn breach(&self, name: &str, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with("mailto:") {
-            return None; // another site's affair
+            return None; // a link to another site, which is not checked
         }
         let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
         let Some(path) = (if path.is_empty() { Some(name.into()) } else { resolve(name, path) }) else {
@@ -51,7 +51,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// `path` as seen from the file `from`, from the root; `None` above it.
+/// Resolves `path`, relative to the file `from`, to a path from the root; `None` if it leads above the root.
 fn resolve(from: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -65,7 +65,7 @@ fn resolve(from: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Lines outside fenced code, with code in backticks blanked.
+/// Iterates over the lines outside fenced code, with code in backticks blanked.
 fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fence: Option<&str> = None;
     text.lines().enumerate().filter_map(move |(i, line)| {
@@ -98,7 +98,7 @@ fn without_code(line: &str) -> String {
     line.chars().map(blank).collect()
 }
 
-/// Targets of `[text](target)` and of `href`, `src` and `srcset`, with their lines.
+/// Returns the targets of `[text](target)` and of `href`, `src` and `srcset`, with their lines.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (i, line) in prose(text) {
@@ -116,7 +116,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// What GitHub and mdBook name the headings, and `id="…"`.
+/// Returns the anchors that GitHub and mdBook give to headings, and those of `id="…"`.
 fn anchors(text: &str) -> HashSet<String> {
     let mut names = HashSet::new();
     let mut seen: HashMap<String, usize> = HashMap::new();
@@ -129,7 +129,7 @@ fn anchors(text: &str) -> HashSet<String> {
         if !(1..=6).contains(&level) || !line[level..].starts_with(' ') {
             continue;
         }
-        let name = slug(numbers[&i].trim_start_matches('#').trim()); // with what stands in backticks
+        let name = slug(numbers[&i].trim_start_matches('#').trim()); // including the text in backticks
         let count = seen.entry(name.clone()).or_default();
         names.insert(if *count == 0 { name } else { format!("{name}-{count}") });
         *count += 1;
@@ -141,7 +141,7 @@ fn slug(heading: &str) -> String {
     let mut words = String::new();
     let mut rest = heading;
     while let Some(at) = rest.find("](") {
-        words += &rest[..at]; // of a link its text alone
+        words += &rest[..at]; // of a link, only its text
         rest = rest[at..].split_once(')').map_or("", |(_, after)| after);
     }
     words += rest;

@@ -21,11 +21,11 @@ use std::process::ExitCode;
 /// Longest source file.
 const LINES: usize = 600;
 
-/// Where `unsafe` may stand: the devices, where memory of a device is named, the calls of MPI, the map of an
-/// input file, the allocators that count in tests, an application's device memory there, the bandwidth that
-/// CPU products are measured against, the vendor's libraries as baselines, the command's signals and the
-/// allocator of our processes, which the standard library has no safe words for, and memory that programs in
-/// C and Python lend.
+/// Files in which `unsafe` is allowed. They are the devices, types that name device memory, calls of MPI, the
+/// memory map of an input file, and allocators that count in tests. They also are an application's device
+/// memory in tests, the bandwidth baseline of CPU products, vendor libraries as baselines, and the command's
+/// signals. The last ones are the allocator of our processes, for which the standard library has no safe
+/// interface, and memory that programs in C and Python lend.
 const UNSAFE: [&str; 20] = [
     "crates/krylith-base/src/comm/mpi/",
     "crates/krylith-core/src/device/cpu/",
@@ -49,14 +49,14 @@ const UNSAFE: [&str; 20] = [
     "crates/krylith-py/src/solver.rs",
 ];
 
-/// Where a pool of rayon's may be made: a solver has one, and the command one for what it does beside that.
+/// Folders in which a rayon pool may be created: a solver has one, and the command has one for its other
+/// work.
 const POOLS: [&str; 2] = ["crates/krylith-base/src/threads/", "crates/krylith-cli/src/process.rs"];
 
-/// Words that mark unfinished work, cut in two so that this file passes.
+/// Words that mark unfinished work, split so that this file passes the check.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
-/// Hosts and settings of package registries. Packages are named; where they come from is the machine's
-/// affair.
+/// Hosts and settings of package registries. Files name packages; their source is the choice of the machine.
 const REGISTRIES: [&str; 8] = [
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -68,7 +68,7 @@ const REGISTRIES: [&str; 8] = [
     concat!("replace", "-with"),
 ];
 
-/// Folders of one machine.
+/// Folders that exist only on one machine.
 const FOLDERS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
@@ -88,8 +88,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Checks every file that git tracks or would, and new commits; prints findings; gives a note on what was
-/// checked.
+/// Checks all files that git tracks or would track, and new commits. Prints findings, and returns a note on
+/// what was checked.
 pub fn check() -> Result<String, String> {
     let root = root();
     let contributing = std::fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap_or_default();
@@ -141,30 +141,30 @@ pub fn check() -> Result<String, String> {
     if findings == 0 { Ok(checked) } else { Err(format!("{findings} findings in {checked}")) }
 }
 
-/// Every file that git tracks or would, with its content.
+/// Returns every file that git tracks or would track, with its content.
 fn tracked() -> Vec<(String, Vec<u8>)> {
     let root = root();
     let names = files_of_git().unwrap_or_else(|| files_below(&root, ""));
-    // Without those that are deleted, and not yet so in git.
+    // Files that are deleted but still in git's index are left out.
     names
         .into_iter()
         .filter_map(|name| std::fs::read(root.join(&name)).ok().map(|bytes| (name, bytes)))
         .collect()
 }
 
-/// A file's text; `None` if it is none.
+/// Returns the text of a file; `None` if it is not text.
 fn text_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// What git tracks or would; `None` without git or a repository.
+/// Returns the names of files that git tracks or would track; `None` without git or a repository.
 fn files_of_git() -> Option<Vec<String>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let names = read(&mut git(&list)).ok()?;
     Some(names.split('\0').filter(|n| !n.is_empty()).map(String::from).collect())
 }
 
-/// Every file of a source tree without git, but for what is built.
+/// Returns every file of a source tree without git, except build results.
 fn files_below(folder: &Path, prefix: &str) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -179,7 +179,7 @@ fn files_below(folder: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
-/// One breach of a rule, at a one-based line.
+/// A violation of a rule, at a one-based line.
 #[derive(Debug, PartialEq)]
 struct Finding {
     line: usize,
@@ -191,7 +191,7 @@ fn check_file(name: &str, text: &str, contributing: &str) -> Vec<Finding> {
     let mut find = |line: usize, message: String| findings.push(Finding { line: line + 1, message });
     let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default();
     let is_source = matches!(extension, "rs" | "cu" | "cuh" | "inc" | "py");
-    // What a program wrote or a test must read as it is.
+    // Output of programs, and input that a test must read unchanged.
     let is_data = name.contains("/tests/data/") || name.starts_with("bench/runs/");
 
     let lines = text.lines().count();
@@ -273,7 +273,7 @@ fn check_rust(name: &str, text: &str, contributing: &str, find: &mut dyn FnMut(u
     }
 }
 
-/// `name!` as a macro call, and not the end of a longer name.
+/// Returns true if a line calls the macro `name!`, not one whose longer name ends in it.
 fn calls(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -281,7 +281,8 @@ fn calls(line: &str, name: &str) -> bool {
     })
 }
 
-/// `pub unsafe fn`, with `pub(…)`, `const` and `extern` allowed; a function pointer's type is none.
+/// Returns true for `pub unsafe fn`, also with `pub(…)`, `const` and `extern`, but not for the type of a
+/// function pointer.
 fn is_public_unsafe_fn(line: &str) -> bool {
     let mut list = words(line);
     let declares = list.next() == Some("pub")
@@ -289,14 +290,14 @@ fn is_public_unsafe_fn(line: &str) -> bool {
     declares && list.any(|w| w == "fn")
 }
 
-/// Whether the documentation and attributes that end `above` have a section on safety.
+/// Returns true if the documentation and attributes at the end of `above` have a section on safety.
 fn documents_safety(above: &[&str]) -> bool {
     let head = above.iter().rev().map(|l| l.trim());
     head.take_while(|l| l.starts_with("///") || l.starts_with("#[") || l.starts_with("//"))
         .any(|l| l.contains("# Safety"))
 }
 
-/// `folder` as the beginning of a path, and not a part of a longer one.
+/// Returns true if `folder` occurs as the beginning of a path, not inside a longer one.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

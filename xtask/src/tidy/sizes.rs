@@ -1,8 +1,9 @@
-//! Two sizes that may only shrink: what a device must implement, and how long the library is.
+//! Two sizes: the number of methods that a device must implement, which is limited, and the length of the
+//! library.
 
 use super::code::code_only;
 
-/// The traits of a device.
+/// Traits that a device implements.
 const DEVICE: [&str; 12] = [
     "Space",
     "Schedule",
@@ -17,19 +18,19 @@ const DEVICE: [&str; 12] = [
     "SharedRows",
     "SolverSpace",
 ];
-/// Most methods without a body in all of them.
+/// Largest number of methods without a default body in all of these traits.
 const REQUIRED: usize = 59;
-/// Where they are.
+/// Folder that contains the traits.
 const TRAITS: &str = "crates/krylith-core/src/";
 
-/// The crates of the library.
+/// Source folders of the library.
 const LIBRARY: [&str; 3] =
     ["crates/krylith-base/src/", "crates/krylith-matrix/src/", "crates/krylith-core/src/"];
 
-/// What stands before code of tests.
+/// Attributes before code that only tests compile.
 const TESTS: [&str; 2] = ["#[cfg(test)]", "#[cfg(any(test, feature = \"testing\"))]"];
 
-/// What is found of both, and what a limit finds fault with.
+/// Returns a text with both sizes, and the findings.
 pub fn check<'a>(files: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> (String, Vec<String>) {
     let (mut findings, mut missing) = (Vec::new(), DEVICE.to_vec());
     let mut required = 0;
@@ -51,7 +52,7 @@ pub fn check<'a>(files: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> (St
         findings.push(format!("a device must implement {required} methods; at most {REQUIRED} are allowed"));
     }
     let is_code = |name: &str| [".rs", ".cu", ".cuh"].iter().any(|end| name.ends_with(end));
-    // A `testing.rs` is behind the feature of that name.
+    // `testing.rs` files are compiled only with the feature `testing`.
     let is_test = |name: &str| {
         ["/tests.rs", "/testing.rs"].iter().any(|end| name.ends_with(end)) || name.contains("/tests/")
     };
@@ -61,7 +62,7 @@ pub fn check<'a>(files: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> (St
     (format!("a device: {required} required methods; the library: {lines} lines without tests"), findings)
 }
 
-/// Public traits of a file and their bodies.
+/// Returns the public traits of a file with their bodies.
 fn traits(code: &str) -> Vec<(String, String)> {
     let found = code.match_indices("pub trait ").map(|(at, word)| {
         let rest = &code[at + word.len()..];
@@ -72,7 +73,7 @@ fn traits(code: &str) -> Vec<(String, String)> {
     found.collect()
 }
 
-/// The text from an opening brace to the one that closes it.
+/// Returns the text from an opening brace to the brace that closes it.
 fn body(text: &str) -> &str {
     let mut depth = 0;
     let end = text.char_indices().find(|(_, c)| {
@@ -82,7 +83,7 @@ fn body(text: &str) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Functions of a trait's body that end in a semicolon.
+/// Counts the functions in a trait's body that end in a semicolon.
 fn without_body(body: &str) -> usize {
     let (mut depth, mut count, mut signature) = (0, 0, None::<i32>);
     let mut word = String::new();
@@ -113,7 +114,7 @@ fn without_body(body: &str) -> usize {
     count
 }
 
-/// Lines of a file outside of what is compiled for tests alone.
+/// Counts the lines of a file, except code that only tests compile.
 fn lines(text: &str) -> usize {
     let (mut count, mut rest) = (0, text.lines());
     while let Some(line) = rest.next() {
@@ -121,7 +122,7 @@ fn lines(text: &str) -> usize {
             count += 1;
             continue;
         }
-        // The item behind it: to its semicolon, or to the brace that closes it.
+        // Skips the item after the attribute, to its semicolon or closing brace.
         let mut depth = 0;
         for line in rest.by_ref() {
             let braces = |c: char| line.matches(c).count() as i32;

@@ -8,7 +8,7 @@ fn messages(name: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// That `text` breaches exactly one rule, whose message has `word`.
+/// Asserts that `text` violates exactly one rule, whose message contains `word`.
 fn breaches(name: &str, text: &str, word: &str) {
     let found = messages(name, text);
     assert!(found.len() == 1 && found[0].contains(word), "{name}: {text:?}: {found:?}");

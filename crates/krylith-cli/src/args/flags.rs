@@ -36,7 +36,7 @@ fn flag(name: &'static str) -> String {
     name.replace('_', "-")
 }
 
-/// Reads a value into options that hold nothing else.
+/// Returns a parser that reads a value into options without any other value.
 fn parser(name: &'static str) -> ValueParser {
     ValueParser::new(move |text: &str| Options::one(name, text))
 }
@@ -73,7 +73,8 @@ impl<const WHOLE: bool> FromArgMatches for Flags<WHOLE> {
         Ok(flags)
     }
     fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), Error> {
-        // The method comes last, so that a flag for one of its options overrides the options after its name.
+        // The method comes last, so that a flag for one of its options overrides the options after the
+        // method's name.
         let names = Self::options().flat_map(|option| std::iter::once(&option.name).chain(option.old_names));
         let (method, others): (Vec<&str>, Vec<&str>) = names.partition(|name| **name == "method");
         for name in others.into_iter().chain(method) {

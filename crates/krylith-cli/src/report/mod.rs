@@ -110,7 +110,7 @@ pub struct Versions {
     /// cache.
     pub nvrtc: Option<String>,
 }
-/// What was solved.
+/// The system that was solved.
 pub struct System {
     /// The name of the system as given; for a generated problem, with all keys.
     pub name: String,
@@ -129,7 +129,7 @@ pub struct System {
     /// ‖b‖₂.
     pub rhs_norm: Option<f64>,
 }
-/// Where b and the first guess came from.
+/// The sources of b and of the initial guess.
 pub struct Sources {
     /// The right-hand side: a file, `ones`, `zeros`, `random, seed N`, or `the system's own`.
     pub rhs: String,
@@ -138,7 +138,7 @@ pub struct Sources {
     /// The null vectors and near-null vectors: files, or `constant` and `rigid`.
     pub null_vectors: Vec<String>,
 }
-/// Where and how it ran.
+/// The device and the settings of the run.
 pub struct Run {
     /// The kind of device: `cpu` or `cuda`.
     pub device: String,
@@ -158,7 +158,7 @@ pub struct Run {
     #[serde(default)]
     pub format: String,
 }
-/// What the method was given.
+/// The settings of the method.
 pub struct Parameters {
     /// The number of basis vectors before a restart (GMRES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -321,10 +321,10 @@ pub fn finite(x: f64) -> Option<f64> {
 }
 
 impl Report {
-    /// Writes the report; it appears whole or not at all.
+    /// Writes the report atomically.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn write(&self, target: crate::output::Target) -> krylith_core::Result<()> {
         target.write(|out| {
             serde_json::to_writer_pretty(&mut *out, self)?;

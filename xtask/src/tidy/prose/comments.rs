@@ -1,9 +1,9 @@
-//! Lines of comment.
+//! Checks lines of comments.
 
 use super::super::code::{Kind, pieces};
 use super::{Finding, is_record, too_long};
 
-/// Lines of comment that are too long. Those behind code on the same line are the formatter's affair.
+/// Returns comment lines that are too long. Comments after code on the same line are left to the formatter.
 pub fn lines(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     if is_record(name) {
         return Vec::new();
@@ -20,7 +20,7 @@ pub fn lines(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     is_comment.into_iter().filter_map(|i| too_long(i, all.get(i)?, limit)).collect()
 }
 
-/// Lines whose first character that is not blank is part of a comment, in Rust and C.
+/// Returns lines whose first character that is not blank belongs to a comment, in Rust and C.
 fn of_c(text: &str) -> Vec<usize> {
     let (mut found, mut line, mut is_blank) = (Vec::new(), 0, true);
     for (kind, piece) in pieces(text) {

@@ -1,14 +1,15 @@
-//! Texts of errors: string literals in the arguments of what makes an error, in Rust and Python.
+//! Checks error texts: string literals in the arguments of calls that create an error, in Rust and Python.
 
 use super::super::code::{Kind, pieces};
 use super::sentences::{of, without_code};
 use super::{Finding, too_wordy};
 
-/// What the arguments of follow, in brackets or braces. A `*` stands for a name.
+/// Markers: their arguments, in brackets or braces, contain error texts. A `*` stands for a name.
 const RUST: [&str; 7] = ["Error::*", "Failure::*", "Err", "new_err", "ok_or", "ok_or_else", "#[error"];
 const PYTHON: [&str; 1] = ["raise *"];
 
-/// Sentences of errors that have too many words. In a message a semicolon or a colon ends one too.
+/// Returns sentences of errors that have too many words. In a message, a semicolon or a colon also ends a
+/// sentence.
 pub fn sentences(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let is_test = ["/tests/", "/tests.rs"].iter().any(|part| name.contains(part));
     let (source, markers) = match name.rsplit('.').next() {
@@ -25,15 +26,14 @@ pub fn sentences(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     found
 }
 
-/// Code with what is not code blanked, byte for byte, and its string literals: where they begin and end, and
-/// their text.
+/// Code with everything else blanked, byte for byte, and its string literals: begin, end and text.
 struct Source {
     code: Vec<u8>,
     literals: Vec<(usize, usize, String)>,
 }
 
 impl Source {
-    /// Literals within the arguments of markers, each with its line.
+    /// Returns literals within the arguments of markers, each with its line.
     fn messages(&self, markers: &[&str]) -> Vec<(usize, String)> {
         let mut inside = vec![false; self.literals.len()];
         for marker in markers {
@@ -53,7 +53,8 @@ impl Source {
         inside.map(|((from, _, text), _)| (line(*from), text.clone())).collect()
     }
 
-    /// The bracket that closes what opens at `at`, behind a name or not; `at` if nothing does.
+    /// Returns the position of the bracket that closes the one at `at`, after an optional name; `at` if there
+    /// is none.
     fn end_of_arguments(&self, at: usize, named: bool) -> usize {
         let is_blank = |b: u8| b.is_ascii_whitespace();
         let skip = |at: usize, what: &dyn Fn(u8) -> bool| {
@@ -101,8 +102,8 @@ fn rust(text: &str) -> Source {
     source
 }
 
-/// Python as far as it matters here: comments, strings in one or three quotes, and strings side by side,
-/// which are one.
+/// Splits Python source into code and strings, in one or three quotes. Adjacent strings are joined, as Python
+/// does.
 fn python(text: &str) -> Source {
     let mut source = Source { code: Vec::with_capacity(text.len()), literals: Vec::new() };
     let mut rest = text;
@@ -143,8 +144,8 @@ fn python(text: &str) -> Source {
     source
 }
 
-/// A literal's text: lines that go on are joined, other escapes are what they stand for, as far as words are
-/// concerned.
+/// Returns the text of a literal. Continued lines are joined, and other escapes are replaced as far as word
+/// counts need.
 fn unescaped(literal: &str) -> String {
     let (mut out, mut chars) = (String::with_capacity(literal.len()), literal.chars().peekable());
     while let Some(c) = chars.next() {
@@ -158,7 +159,7 @@ fn unescaped(literal: &str) -> String {
     out
 }
 
-/// A message with each value that is put into it, and each span of code, as one word.
+/// Returns a message in which each interpolated value and each code span is one word.
 fn plain(message: &str) -> String {
     let (mut out, mut depth) = (String::with_capacity(message.len()), 0usize);
     let doubled = message.replace("{{", "(").replace("}}", ")");
@@ -180,7 +181,7 @@ fn plain(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Lines of findings, with at most four words a sentence.
+    /// Returns the lines of findings, with a limit of four words per sentence.
     fn found(name: &str, text: &str) -> Vec<usize> {
         sentences(name, text, 4).into_iter().map(|finding| finding.line).collect()
     }

@@ -1,12 +1,12 @@
-//! The public face of the library: a file that re-exports names, and has none of its own.
+//! Checks the public face of the library: a file that only re-exports names.
 
 use super::super::code::code_only;
 use super::Finding;
 
-/// The file.
+/// Path of the file.
 const FILE: &str = "crates/krylith/src/lib.rs";
 
-/// What is not re-exported by its name, and names beyond the limit.
+/// Reports items that are not re-exports by name, and a number of names above the limit.
 pub fn names(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     if name != FILE {
         return Vec::new();
@@ -19,7 +19,7 @@ pub fn names(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     face.findings
 }
 
-/// What is read off the file so far.
+/// State of the parser of the file.
 struct Face {
     /// Words and single characters, each with its line.
     tokens: Vec<(String, usize)>,
@@ -52,14 +52,14 @@ impl Face {
         self.tokens.get(self.at + ahead).map_or("", |(token, _)| token)
     }
 
-    /// Steps over a token if it is there.
+    /// Skips the token if it is the next one; returns true if it was.
     fn take(&mut self, token: &str) -> bool {
         let is_there = self.peek(0) == token;
         self.at += usize::from(is_there);
         is_there
     }
 
-    /// Items up to the end, or to the brace that closes a module, which is stepped over.
+    /// Parses items up to the end, or past the brace that closes a module.
     fn items(&mut self) {
         while self.at < self.tokens.len() && !self.take("}") {
             let begin = self.at;
@@ -91,7 +91,7 @@ impl Face {
         }
     }
 
-    /// One path of a `use`, with the names that it ends in.
+    /// Parses one path of a `use`, and counts the names in which it ends.
     fn tree(&mut self) {
         loop {
             if self.take("{") {
@@ -121,8 +121,8 @@ impl Face {
         }
     }
 
-    /// Steps behind the first of these tokens that stands outside of brackets, or closes the first that
-    /// opens.
+    /// Skips past the first of these tokens that is outside brackets, or that closes the first bracket
+    /// opened.
     fn skip_past(&mut self, ends: &[&str]) {
         let mut depth = 0;
         while self.at < self.tokens.len() {

@@ -1,12 +1,12 @@
-//! Markdown files: lines, sentences, and the size of a document.
+//! Checks Markdown files: lines, sentences, and the size of a document.
 
 use super::sentences::{of, without_code};
 use super::{Finding, is_record, too_long, too_wordy};
 
-/// Code of these languages is what a program printed, line for line.
+/// Languages of code blocks that contain the output of programs.
 const OUTPUT: [&str; 3] = ["", "text", "console"];
 
-/// Lines that are too long, outside of what a program wrote.
+/// Returns lines that are too long, except output of programs.
 pub fn lines(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let is_written = is_record(name) || name.rsplit('/').next() == Some("THIRD-PARTY-LICENSES.md");
     if !name.ends_with(".md") || is_written {
@@ -19,7 +19,7 @@ pub fn lines(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     long.filter_map(|(i, (line, _))| too_long(i, line, limit)).collect()
 }
 
-/// Sentences of the documents that have too many words.
+/// Returns sentences of documents that have too many words.
 pub fn sentences(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let is_document = name == "README.md" || name.starts_with("docs/") && name.ends_with(".md");
     let mut found = Vec::new();
@@ -31,14 +31,14 @@ pub fn sentences(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     found
 }
 
-/// The document of the design, where it is too long.
+/// Returns a finding if the design document is too long.
 pub fn size(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let is_long = name == "ARCHITECTURE.md" && text.len() > limit;
     let message = format!("{} bytes; at most {limit}", text.len());
     is_long.then_some(Finding { line: 1, message }).into_iter().collect()
 }
 
-/// Where fenced code begins and ends.
+/// Tracks the beginning and the end of fenced code.
 #[derive(Default)]
 struct Fence<'a> {
     /// The mark that opened it, and its language.
@@ -46,7 +46,7 @@ struct Fence<'a> {
 }
 
 impl<'a> Fence<'a> {
-    /// The language of the code that a line is part of, its fences among it.
+    /// Returns the language of the fenced code to which a line belongs; fences are part of the code.
     fn pass(&mut self, line: &'a str) -> Option<&'a str> {
         let start = line.trim_start();
         let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
@@ -60,7 +60,7 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// A paragraph, a heading, an item of a list or a cell of a table, and the line where it begins.
+/// A paragraph, a heading, a list item or a table cell, and the line where it begins.
 #[derive(Debug, PartialEq)]
 struct Block {
     line: usize,
@@ -99,7 +99,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// What follows the mark of a list's item: `- `, `* `, `+ ` or `1. `.
+/// Returns the text after the marker of a list item: `- `, `* `, `+ ` or `1. `.
 fn after_mark(content: &str) -> Option<&str> {
     let (mark, rest) = content.split_once(' ')?;
     let number = mark.strip_suffix('.').or(mark.strip_suffix(')')).unwrap_or_default();
@@ -107,15 +107,16 @@ fn after_mark(content: &str) -> Option<&str> {
     (is_number || matches!(mark, "-" | "*" | "+")).then_some(rest)
 }
 
-/// `[name]: address`.
+/// Returns true for a definition of a link: `[name]: address`.
 fn is_definition(content: &str) -> bool {
     content.starts_with('[') && content.split_once("]: ").is_some_and(|(_, to)| !to.contains(' '))
 }
 
-/// Text as it is read: code as one word, links without what they lead to, and no marks of HTML.
+/// Returns the text as a reader sees it: a code span is one word, links have no targets, and HTML tags are
+/// removed.
 fn plain(text: &str) -> String {
     let text = without(&without_code(text), "](", ')', |_| "]");
-    // An address in such brackets is a word, and a mark none.
+    // An address in angle brackets counts as a word; a tag does not.
     without(&text, "<", '>', |inside| {
         let is_mark = inside.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
         if inside.contains("://") && !inside.contains(char::is_whitespace) {
@@ -128,8 +129,7 @@ fn plain(text: &str) -> String {
     })
 }
 
-/// The text with what stands from `open` to `close` replaced; lines keep their numbers. By `open` alone it
-/// stays.
+/// Replaces the text from `open` to `close`; lines keep their numbers. An `open` without `close` remains.
 fn without(text: &str, open: &str, close: char, put: impl Fn(&str) -> &'static str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, inside)) = rest.split_once(open) {

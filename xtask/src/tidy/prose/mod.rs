@@ -1,4 +1,4 @@
-//! How long lines, sentences and documents may be, and how many names the library has.
+//! Limits on the length of lines, sentences and documents, and on the number of names of the library.
 
 mod comments;
 mod errors;
@@ -9,15 +9,16 @@ mod sentences;
 use super::{Finding, text_of, tracked};
 use std::process::ExitCode;
 
-/// A rule that a file is held against.
+/// A rule for files.
 pub(super) struct Rule {
     name: &'static str,
-    /// What it limits.
+    /// The quantity that it limits.
     of: &'static str,
     limit: usize,
-    /// Whether `cargo xtask tidy` fails by it; `cargo xtask tidy --prose` lists what breaches any rule.
+    /// True if a violation makes `cargo xtask tidy` fail; `cargo xtask tidy --prose` lists violations of all
+    /// rules.
     pub enforced: bool,
-    /// Breaches of a limit in the file of this name and text; none in a file that the rule is not about.
+    /// Returns the violations in a file with this name and text; none if the rule does not apply to the file.
     check: fn(&str, &str, usize) -> Vec<Finding>,
 }
 
@@ -72,7 +73,7 @@ impl Rule {
     }
 }
 
-/// `cargo xtask tidy --prose`: every breach of every rule, and how many there are of each.
+/// `cargo xtask tidy --prose`: lists all violations of all rules, and their number for each rule.
 pub fn run() -> ExitCode {
     let files = tracked();
     let mut counts = [0; RULES.len()];
@@ -93,12 +94,12 @@ pub fn run() -> ExitCode {
     if counts == [0; RULES.len()] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether a file is part of a measurement, which stays as it was.
+/// Returns true if a file is part of a recorded measurement, which must not change.
 fn is_record(name: &str) -> bool {
     name.starts_with("bench/runs/")
 }
 
-/// A line that is too long, and can be wrapped.
+/// Returns a finding for a line that is too long and can be wrapped.
 fn too_long(line: usize, text: &str, limit: usize) -> Option<Finding> {
     let columns = text.chars().count();
     let marks = |c: char| c.is_whitespace() || "/!*#->".contains(c);
@@ -107,7 +108,7 @@ fn too_long(line: usize, text: &str, limit: usize) -> Option<Finding> {
         .then(|| Finding { line: line + 1, message: format!("{columns} columns; at most {limit}") })
 }
 
-/// A sentence that is too long.
+/// Returns a finding for a sentence that is too long.
 fn too_wordy(line: usize, sentence: &sentences::Sentence, limit: usize) -> Option<Finding> {
     (sentence.words > limit).then(|| Finding {
         line: line + 1,

@@ -1,6 +1,6 @@
-//! Sentences and their words, as a reader counts them.
+//! Splits text into sentences, and counts their words as a reader would.
 
-/// A sentence: the line of the text that it begins on, its first words, and how many it has.
+/// A sentence: the line where it begins, its first words, and the number of its words.
 #[derive(Debug, PartialEq)]
 pub struct Sentence {
     pub line: usize,
@@ -8,14 +8,14 @@ pub struct Sentence {
     pub words: usize,
 }
 
-/// Words that a finding shows.
+/// Number of words that a finding shows.
 const SHOWN: usize = 5;
 
-/// What may stand between the end of a sentence and the space behind it.
+/// Characters that may occur between the end of a sentence and the following space.
 const CLOSING: [char; 8] = [')', ']', '*', '_', '"', '”', '’', '\''];
 
-/// Sentences of a text. Each ends at one of `stops` with a space behind it. A word has a letter or a digit in
-/// it.
+/// Returns the sentences of a text. A sentence ends at one of `stops` that a space follows. A word has a
+/// letter or a digit.
 pub fn of(text: &str, stops: &[char]) -> Vec<Sentence> {
     let (mut found, mut open) = (Vec::new(), None::<Sentence>);
     for (line, words) in text.split('\n').enumerate() {
@@ -38,7 +38,7 @@ pub fn of(text: &str, stops: &[char]) -> Vec<Sentence> {
     found
 }
 
-/// The text with each span of code in backticks as one word; lines keep their numbers.
+/// Replaces each code span in backticks by one word; lines keep their numbers.
 pub fn without_code(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('`') {
