@@ -50,15 +50,16 @@ fn residuals(report: &Value) -> Vec<f64> {
     report["residuals"].as_array().unwrap().iter().map(|r| r.as_f64().unwrap()).collect()
 }
 
-/// What has nothing to do with how rows are cut.
+/// A method and a preconditioner that do not depend on the partition of the rows.
 const GMRES: &str = "--method gmres --precond jacobi";
 
-/// The first cycle agrees to 1e-10, the true residuals too, and x is the same vector in the user's order.
+/// Residuals of the first cycle and true residuals agree to 1e-10, and x is the same vector in the user's
+/// order.
 fn ranks_solve_as_one_process() {
     let folder = Folder::new();
     folder.line("problem laplace:9x8x7 --out grid --format mtx").works();
     folder.line("problem stokes:5x5x5,scheme=radau-iia-2 --out duct").works();
-    // A path with free ends: constants are its null space.
+    // A path with free ends, whose null space is the constant vectors.
     let n = 40;
     let entries = (1..n).flat_map(|i| [(i, i + 1, -1.0), (i + 1, i, -1.0), (i, i, 1.0), (i + 1, i + 1, 1.0)]);
     let entries: String = entries.map(|(i, j, v)| format!("{i} {j} {v}\n")).collect();
@@ -82,7 +83,7 @@ fn ranks_solve_as_one_process() {
             .line(&format!("solve {system} {GMRES} --device cpu --quiet --report one.json --out one.npy"));
         alone.works();
         let one = report(&folder, "one.json");
-        // All systems and numbers of ranks under the first launcher; the others differ only in transport.
+        // The first launcher runs all systems and numbers of ranks; the others differ only in transport.
         let first = [1, 2, 3, 8].map(|ranks| (&launchers[0], ranks)).into_iter();
         let others = launchers.iter().skip(1).filter(|_| place < 2).map(|launcher| (launcher, 3));
         for (launcher, ranks) in first.chain(others) {
@@ -148,7 +149,7 @@ fn subdomains_are_those_of_one_process() {
             assert_eq!(one["iterations"], many["iterations"], "{case}");
         }
     }
-    // Fewer subdomains than ranks: each cuts its own rows, and says so.
+    // Fewer subdomains than ranks: each rank partitions its own rows, and a note says so.
     let ran = on_ranks(launcher, &folder, 2, "solve laplace:6x6x6");
     assert!(ran.works().out.contains("subdomains follow ranks"), "{ran:#?}");
 }
@@ -190,18 +191,18 @@ fn different_inputs_are_refused() {
     }
 }
 
-/// A rank that is killed in mid-solve. Short cycles on a fine grid: minutes of slow convergence.
+/// A rank is killed during a solve that would take minutes: short cycles on a fine grid converge slowly.
 fn a_killed_rank_ends_the_job() {
     let system = "laplace:96x96x96 --rtol 1e-12 --restart 3 --max-iters 1000000 --precond none";
     ends_the_job(system, "-KILL");
 }
 
-/// A rank that Ctrl-C reaches before there is anything to keep: the others do not wait for it.
+/// Ctrl-C ends one rank during the set-up, when there is no x to keep: the other ranks do not wait for it.
 fn an_interrupted_set_up_ends_the_job() {
     ends_the_job("laplace:48x48x48 --precond ildu:fill=20,cut=whole", "-INT");
 }
 
-/// After a signal to one rank mpirun fails, and within 30 s nothing of the job is left.
+/// After a signal to one rank mpirun fails, and within 30 s no process of the job remains.
 fn ends_the_job(system: &str, signal: &str) {
     for launcher in launchers::all() {
         ends_the_job_of(&launcher, system, signal);
@@ -224,7 +225,7 @@ fn ends_the_job_of(launcher: &Launcher, system: &str, signal: &str) {
         assert!(Instant::now() < deadline, "the ranks did not start");
         std::thread::sleep(Duration::from_millis(50));
     };
-    std::thread::sleep(Duration::from_secs(3)); // well into it
+    std::thread::sleep(Duration::from_secs(3)); // long enough to be in the solve
     if job.try_wait().unwrap().is_some() {
         panic!("the job must still run: {:#?}", Ran::new(job.wait_with_output().unwrap()));
     }
@@ -244,7 +245,7 @@ fn ends_the_job_of(launcher: &Launcher, system: &str, signal: &str) {
     }
 }
 
-/// Processes of the command that are below `parent`: launchers have others between.
+/// Returns the processes of the command below `parent`; launchers start other processes in between.
 fn krylith_below(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
@@ -256,19 +257,19 @@ fn krylith_below(parent: u32) -> Vec<u32> {
     found
 }
 
-/// True for a process that is there and no zombie.
+/// Returns true for a process that exists and is not a zombie.
 fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// State and parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = text[text.rfind(')')? + 2..].split_whitespace();
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// A command of one process says so, once, and all ranks end alike.
+/// A command for a single process prints one error, and all ranks end with the same exit code.
 fn newton_is_refused_on_several_ranks() {
     let folder = Folder::new();
     let launcher = &launchers::all()[0];
@@ -279,7 +280,7 @@ fn newton_is_refused_on_several_ranks() {
     on_ranks(launcher, &folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
 }
 
-/// Ranks that use another family's library, or find none, say so before they solve anything.
+/// Ranks that find another family's library, or none, report it before they solve anything.
 fn a_library_that_is_not_the_launchers_is_refused() {
     let (folder, all) = (Folder::new(), launchers::all());
     let refused = |launcher: &Launcher, library: &str, words: &[&str]| {

@@ -1,4 +1,4 @@
-//! Every line of the contract's "Bad input": the exit code, the words, and that nothing was changed.
+//! Every line of the contract's "Bad input": the exit code, the words of the error, and that no file changed.
 
 use crate::common::{self, Folder, chain, mtx};
 
@@ -136,7 +136,7 @@ fn a_zero_right_hand_side_gives_zero() {
 #[test]
 fn diagonal_blocks_that_cannot_be_inverted() {
     let f = Folder::new();
-    // Row 2 (one-based) has a zero on the diagonal, row 3 none at all.
+    // Row 2 (one-based) has a zero on the diagonal, row 3 has no diagonal entry.
     let zero = [(1, 1, 2.0), (2, 2, 0.0), (1, 2, 1.0), (2, 1, 1.0), (3, 3, 1.0), (4, 4, 1.0)];
     f.write("zero.mtx", mtx(4, 4, &zero));
     f.line("solve zero.mtx --block 1 --precond jacobi")
@@ -149,13 +149,13 @@ fn diagonal_blocks_that_cannot_be_inverted() {
     f.write("singular.mtx", mtx(4, 4, &singular));
     f.line("solve singular.mtx --block 2 --precond jacobi")
         .fails(2, &["block row 0 has a singular diagonal block"]);
-    // So is a pivot: eliminating row 0 leaves a zero in row 1. A shift mends it.
+    // The same holds for a pivot: eliminating row 0 leaves a zero in row 1. A shift remedies it.
     f.line("solve singular.mtx --block 1 --precond ildu0")
         .fails(2, &["zero pivot in block row 1", "shift such pivots"]);
     let line = "solve singular.mtx --block 1 --rhs random --max-iters 2 --precond ildu0:shift=1e-3";
     let ran = f.line(line);
     assert!(ran.out.contains("1 pivot shifted by 1e-3"), "{ran:#?}");
-    // auto goes on with stronger ones, and says so; CG needs none of them where a solution is there.
+    // `auto` tries stronger preconditioners, and reports it; CG needs none of them if a solution exists.
     let words =
         "fallback after 0 iterations: ildu with cg: the factorisation meets a zero pivot in block row 1";
     let ran = f.line("solve singular.mtx --block 1");
@@ -270,7 +270,7 @@ fn output_files_are_checked_first_and_appear_whole_or_not_at_all() {
     f.run(&["problem", "laplace:3x3x3", "--out", "a.mtx"]).fails(2, &["a.mtx"]);
 }
 
-/// A full disk: a file system of its own where that can be had, else the device that is always full.
+/// A full disk: a small file system if the test may mount one, else the device /dev/full.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_leaves_the_old_file() {
@@ -279,7 +279,7 @@ fn a_full_disk_leaves_the_old_file() {
     for option in ["--out", "--report"] {
         f.run(&["solve", "a.mtx", option, "/dev/full"]).fails(2, &["/dev/full", "space"]);
     }
-    // A file-size limit stops the writing of x in the middle, as a full disk does.
+    // A limit on the file size stops the writing of x in the middle, as a full disk does.
     f.write("x.npy", "old");
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec {} solve laplace:12x12x12 --out x.npy --quiet",
@@ -292,7 +292,7 @@ fn a_full_disk_leaves_the_old_file() {
     assert_eq!(f.names(), ["a.mtx", "x.npy"]);
 }
 
-/// Coefficients of a Kronecker sum that are finite, and whose product is not.
+/// Coefficients of a Kronecker sum that are finite although their product is not.
 #[test]
 fn coefficients_that_overflow_are_named() {
     let f = Folder::new();
@@ -311,7 +311,7 @@ fn coefficients_that_overflow_are_named() {
 #[test]
 fn systems_that_cannot_be_solved_as_asked_say_why() {
     let f = Folder::new();
-    // A pure Neumann problem, and b = 1.
+    // A pure Neumann problem with b = 1.
     let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -1.0), (i + 1, i + 1, 1.0)];
     f.write("free.mtx", mtx(8, 8, &(1..8).flat_map(spring).collect::<Vec<_>>()));
     let words = ["A maps constants to zero, and b has a component along them", "--nullspace constant"];
@@ -319,7 +319,7 @@ fn systems_that_cannot_be_solved_as_asked_say_why() {
     let info = f.line("info free.mtx");
     let words = "singular: A maps constants to zero (--nullspace constant projects them out)";
     assert!(info.works().out.contains(words), "{info:#?}");
-    // CG without symmetry.
+    // CG on a matrix that is not symmetric.
     let n = 200;
     let uneven = (1..n).flat_map(|i| [(i, i, 2.0), (i, i + 1, -1.5), (i + 1, i, -0.5)]).chain([(n, n, 2.0)]);
     f.write("uneven.mtx", mtx(n, n, &uneven.collect::<Vec<_>>()));

@@ -5,17 +5,17 @@ use crate::common::{Folder, Ran};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// The command in a folder where nothing else lies.
+/// Copies the command into an otherwise empty folder.
 fn alone() -> Folder {
     let f = Folder::new();
     let program = env!("CARGO_BIN_EXE_krylith");
     if std::fs::hard_link(program, f.path("krylith")).is_err() {
-        std::fs::copy(program, f.path("krylith")).unwrap(); // another file system
+        std::fs::copy(program, f.path("krylith")).unwrap(); // hard links fail across file systems
     }
     f
 }
 
-/// A program that tells its words and leaves with 7.
+/// Writes a program that prints its arguments and ends with exit code 7.
 fn suites(f: &Folder, name: &str) {
     let program = f.write(name, "#!/bin/sh\necho \"$0: $*\"\nexit 7\n");
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -43,7 +43,7 @@ fn words_and_exit_code_are_the_program_s_own() {
     let ran = run(&f, bin.to_str().unwrap(), &["bench", "okp", "--out", "a b", "--help", "-V"]);
     assert_eq!(ran.code, 7, "{ran:#?}");
     assert!(ran.out.ends_with("bin/krylith-bench: okp --out a b --help -V\n"), "{ran:#?}");
-    // The one beside the command comes first, as both were built together.
+    // The program beside the command has priority, because both were built together.
     suites(&f, "krylith-bench");
     let ran = run(&f, bin.to_str().unwrap(), &["bench"]);
     assert!(ran.code == 7 && !ran.out.contains("bin/krylith-bench"), "{ran:#?}");

@@ -1,4 +1,4 @@
-//! Commands of the documents run, and say what the documents show.
+//! Runs the commands in documents, and checks that they print what the documents show.
 //!
 //! In a `console` block each line after `$ ` is run. The lines below it must occur in its output, in order;
 //! any number matches a number, and `…` matches anything. If `error:` is shown the command must fail,
@@ -50,7 +50,7 @@ fn troubleshooting() {
     runs("docs/troubleshooting.md");
 }
 
-/// Runs the blocks of a document, in a folder where A.mtx and b.npy are what its Python writes.
+/// Runs the blocks of a document, in a folder with the A.mtx and b.npy that its Python code writes.
 fn runs(name: &str) {
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap();
@@ -71,7 +71,7 @@ fn runs(name: &str) {
     assert!(count > 0, "{name} has no commands");
 }
 
-/// Poisson's equation on n×n nodes, and a right-hand side.
+/// Writes the matrix of Poisson's equation on n×n nodes, and a right-hand side.
 fn poisson(f: &Folder, n: usize) {
     let mut entries = Vec::new();
     for i in 0..n * n {
@@ -87,7 +87,7 @@ fn poisson(f: &Folder, n: usize) {
     krylith_core::io::numpy::write(f.path("b.npy"), &b).unwrap();
 }
 
-/// Fenced blocks with their languages.
+/// Returns fenced blocks with their languages.
 fn blocks(text: &str) -> Vec<(&str, String)> {
     let (mut found, mut open) = (Vec::new(), None::<(&str, String)>);
     for line in text.lines() {
@@ -101,7 +101,7 @@ fn blocks(text: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// What a command prints to both outputs, and whether it succeeds.
+/// Returns the output of a command on stdout and stderr, and true if it succeeds.
 fn shell(f: &Folder, command: &str) -> (String, bool) {
     let own = Path::new(env!("CARGO_BIN_EXE_krylith")).parent().unwrap().to_path_buf();
     let rest = std::env::var_os("PATH").unwrap_or_default();
@@ -110,7 +110,7 @@ fn shell(f: &Folder, command: &str) -> (String, bool) {
     sh.args(["-c", &format!("{{ {command}\n}} 2>&1")])
         .current_dir(f.0.path())
         .env("PATH", path)
-        .env("CUDA_VISIBLE_DEVICES", "") // what is shown is a CPU's
+        .env("CUDA_VISIBLE_DEVICES", "") // documents show the output of a CPU
         .env_remove("COLUMNS");
     let output = sh.output().unwrap();
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
@@ -146,7 +146,7 @@ fn script(f: &Folder, name: &str, block: &str) -> usize {
     commands.len()
 }
 
-/// A line with `#` for each number, digits in groups too.
+/// Replaces each number in a line by `#`, also numbers with digits in groups.
 fn numbers(line: &str) -> String {
     let mut text = String::new();
     for c in line.trim().replace("µs", "s").replace("ms", "s").chars() {
@@ -163,7 +163,7 @@ fn numbers(line: &str) -> String {
     text.replace("e-#", "e#")
 }
 
-/// Whether `line` is `pattern`, where `…` stands for anything.
+/// Returns true if `line` matches `pattern`, where `…` stands for any text.
 fn matches(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split('…');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Files in and out: outputs that would take an input's place, names and contents that were once refused.
+//! Input and output files: outputs that would replace an input, and names and contents that were once
+//! rejected.
 
 use crate::common::{self, Folder, Ran, mtx};
 
@@ -41,7 +42,7 @@ fn outputs_that_would_replace_an_input_are_refused() {
     assert_eq!(f.names(), names);
     let after: Vec<_> = names.iter().filter_map(|n| std::fs::read(f.path(n)).ok()).collect();
     assert!(before == after, "a refused run changed a file");
-    // A generated problem has no file, even where one has a similar name.
+    // A generated problem has no file, even if a file has a similar name.
     f.line("solve laplace:3x3x3 --out A.mtx").works();
 }
 
@@ -65,7 +66,7 @@ fn links_are_the_files_that_they_lead_to() {
         f.line(&format!("solve A.mtx --out {target}")).fails(2, &[&format!("--out {target}"), "A.mtx"]);
     }
     f.line("solve A.mtx --out here/x --report x").fails(2, &["--out here/x", "--report x"]);
-    // Devices are no files that could be lost.
+    // Writing to a device loses no file.
     f.line("solve A.mtx --out /dev/null --report /dev/null").works();
     assert_eq!(std::fs::read_to_string(f.path("A.mtx")).unwrap(), small());
 }
@@ -93,7 +94,7 @@ fn byte_order_marks_are_passed_over() {
         let x = common::array(f.path("x.npy"));
         assert!(common::distance(x.values(), &[1.0, 2.0]) < 1e-11, "{line}: {x:?}");
     }
-    // Lines keep their numbers.
+    // Line numbers in errors do not change.
     f.write("bad.txt", "\u{feff}1\nx\n");
     f.line("solve A.mtx --rhs bad.txt").fails(2, &["bad.txt:2"]);
 }
@@ -160,7 +161,7 @@ fn names_need_not_be_unicode() {
     run(&[solve, &a, out, &a]).fails(2, &["--out A\u{fffd}.mtx"]);
 }
 
-/// Runs with standard output at `target` of a shell.
+/// Runs with standard output redirected to `target` by a shell.
 #[cfg(target_os = "linux")]
 fn redirected(f: &Folder, line: &str, target: &str) -> Ran {
     let script = format!("{} {line} {target}", env!("CARGO_BIN_EXE_krylith"));
@@ -175,7 +176,7 @@ fn a_standard_output_that_is_full_is_an_error() {
     for line in ["solve A.mtx", "info A.mtx", "problem laplace:3x3x3 --out d", "--help", "solve --help", ""] {
         redirected(&f, line, "> /dev/full").fails(2, &["standard output", "space"]);
     }
-    // A reader that leaves early is no error.
+    // A reader that closes the pipe early is not an error.
     let ran = redirected(&f, "problem --help", "| head -n 1");
     assert_eq!((ran.code, &*ran.err), (0, ""));
     let ran = redirected(&f, "solve A.mtx --quiet", "> /dev/full");

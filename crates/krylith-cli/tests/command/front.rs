@@ -7,7 +7,7 @@ fn small() -> String {
     mtx(2, 2, &[(1, 1, 2.0), (2, 2, 4.0)])
 }
 
-/// With an environment.
+/// Runs a line with additional environment variables.
 fn with(f: &Folder, line: &str, environment: &[(&str, &str)]) -> Ran {
     let mut command = f.command(&line.split_whitespace().collect::<Vec<_>>());
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
@@ -77,7 +77,7 @@ fn names_are_taken_in_any_case() {
         "solve random:20 --rhs RANDOM:3 --orthogonalization CGS2 --matching Off --partition ROWS",
         "solve random:20,pattern=Different --rhs Ones",
     ] {
-        // The words of a composition are one.
+        // A composition is a single argument although it contains blanks.
         let words = line.replace("Symmetric(Jacobi THEN coarse)", "Symmetric(Jacobi\u{1}THEN\u{1}coarse)");
         let words: Vec<String> = words.split(' ').map(|word| word.replace('\u{1}', " ")).collect();
         f.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).works();
@@ -87,7 +87,7 @@ fn names_are_taken_in_any_case() {
     assert!(f.line("solve s.toml").works().out.contains("BiCGSTAB"));
 }
 
-/// Everything that a person reads fits 60 columns, but for words that are longer; nothing is lost by that.
+/// All text fits 60 columns, except words that are longer; wrapping loses nothing.
 #[test]
 fn sixty_columns_are_enough() {
     let f = Folder::new();
@@ -174,7 +174,7 @@ fn problems_are_listed_without_one() {
     assert!(f.names().is_empty());
 }
 
-/// What each further `v` tells.
+/// Each further `v` prints more.
 #[test]
 fn more_is_said_where_it_is_asked_for() {
     let f = Folder::new();
@@ -203,7 +203,7 @@ fn more_is_said_where_it_is_asked_for() {
     assert!(f.line("newton cavity:9x9,re=10 -vv").works().out.contains("set-up  "));
 }
 
-/// Once, and not where nobody wants to read it.
+/// An x that is not written is mentioned once, and not with `-q` or for reports on stdout.
 #[test]
 fn an_x_that_goes_nowhere_is_mentioned() {
     let f = Folder::new();
@@ -213,7 +213,7 @@ fn an_x_that_goes_nowhere_is_mentioned() {
     assert_eq!(hints("solve laplace:4x4x4 --out x.npy"), 0);
     assert_eq!(hints("solve laplace:4x4x4 --vtu x.vtu"), 0);
     assert_eq!(hints("solve laplace:4x4x4 --quiet"), 0);
-    assert_eq!(hints("solve laplace:4x4x4 --report -"), 0); // on stdout stands the report alone
+    assert_eq!(hints("solve laplace:4x4x4 --report -"), 0); // only the report is on stdout
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::{Folder, chain, mtx};
 
-/// The words of the partition table's line that begins with `way`.
+/// Returns the words of the line that begins with `way` in the table of partitions.
 #[track_caller]
 fn line(out: &str, way: &str) -> Vec<String> {
     let at = out.find("partition ").unwrap_or_else(|| panic!("no table in {out}"));
@@ -13,7 +13,7 @@ fn line(out: &str, way: &str) -> Vec<String> {
 #[test]
 fn each_way_has_its_quality() {
     let f = Folder::new();
-    // 8 layers of 4×4 nodes, cut between layers: 16 nodes of 8 bytes to each side.
+    // 8 layers of 4×4 nodes, partitioned between layers: each side of a boundary sends 16 nodes of 8 bytes.
     let ran = f.line("info laplace:4x4x8 --ranks 4");
     let out = &ran.works().out;
     assert!(out.contains("over 4 ranks"), "{out}");
@@ -37,13 +37,13 @@ fn a_geometric_cut_needs_coordinates() {
         "{ran:#?}"
     );
     assert_eq!(line(&ran.out, "rows")[..4], ["rows", "1.000", "1.023", "4"]);
-    // With points, one for each node, it is there; both numberings have the same nodes.
+    // With one point per node the geometric partition exists; both numberings have the same nodes.
     let points: String = (0..30).map(|i| format!("{i} 0 0\n")).collect();
     f.write("x.txt", points);
     f.write("s.toml", "matrix = 'a.mtx'\nblock = 3\ncoordinates = 'x.txt'\n");
     let ran = f.line("info s.toml --ranks 3");
     assert_eq!(line(&ran.works().out, "geometric")[1..], line(&ran.out, "nonzeros")[1..], "{ran:#?}");
-    // Points of other blocks than those that were asked for: the other ways remain.
+    // The points belong to another block size than the requested one: only the other partitioners work.
     let ran = f.line("info s.toml --block 1 --ranks 3");
     assert!(
         line(&ran.works().out, "geometric").join(" ").contains("30 points for 90 block rows"),
@@ -59,7 +59,7 @@ fn more_ranks_than_block_rows_are_refused() {
     f.line("info a.mtx --ranks 31").fails(2, &["a.mtx", "31 ranks", "30 block rows"]);
 }
 
-/// The lines that stand beside a label, without those of other labels.
+/// Returns the lines of a label, without those of other labels.
 #[track_caller]
 fn beside<'a>(out: &'a str, label: &str) -> Vec<&'a str> {
     let begins = |l: &&str| l.strip_prefix(label).is_some_and(|rest| rest.starts_with("  "));
@@ -102,7 +102,7 @@ fn a_good_system_is_told_in_short_lines() {
 #[test]
 fn a_singular_system_is_named_with_its_rows() {
     let f = Folder::new();
-    // Row 3 holds a stored zero alone; rows 0, 1 and 4 have columns 0 and 1.
+    // Row 3 has only a stored zero; rows 0, 1 and 4 have entries only in columns 0 and 1.
     let entries = [
         (1, 1, 2.0),
         (1, 2, 1.0),
@@ -140,14 +140,14 @@ fn a_singular_system_is_named_with_its_rows() {
         "not symmetric: of 8 entries 4 (50 %) have no entry at the transposed position"
     );
     assert_eq!(beside(out, "values")[0], "magnitudes 1 to 1e9");
-    // A matching scales, too.
+    // A matching also scales.
     assert!(out.contains("rows matched with columns: 2 entries of the diagonal missing or small"), "{out}");
 }
 
 #[test]
 fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
     let f = Folder::new();
-    // Two fields of three nodes, field by field; the second has no diagonal.
+    // Two fields of three nodes, field by field; the second field has no diagonal.
     let fields = (1..=3).flat_map(|i| [(i, i, 2.0 + i as f64), (i, 3 + i, 1.0), (3 + i, i, -1.0)]);
     f.write("a.mtx", mtx(6, 6, &fields.collect::<Vec<_>>()));
     let ran = f.line("info a.mtx --block 2 --ordering segregated");
@@ -168,7 +168,7 @@ fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
     );
     let ran = f.line("info s.toml");
     assert_eq!(beside(&ran.works().out, "a solve")[1..], ["1. jacobi with gmres(4)"]);
-    // Two matrices of a Kronecker sum, each with its own symmetry; rows have stages.
+    // Two matrices of a Kronecker sum, each with its own symmetry; rows are named with stages.
     let ran = f.line("info stokes:3x3x3,scheme=radau-iia-2");
     let out = &ran.works().out;
     assert_eq!(beside(out, "symmetry")[0], "M symmetric");

@@ -1,4 +1,4 @@
-//! Every matrix of a folder by bare `krylith solve MATRIX --rtol 1e-8 --rhs ones`, as a table.
+//! Solves every matrix of a folder by `krylith solve MATRIX --rtol 1e-8 --rhs ones`, and prints a table.
 //!
 //! `KRYLITH_MATRICES=FOLDER cargo test -p krylith-cli --test command matrices -- --ignored --nocapture`
 

@@ -158,7 +158,7 @@ fn what_cannot_be_predicted_is_refused() {
     f.run(&["model", "--weak", "-3", "--machine", machine]).fails(2, &[]);
 }
 
-/// Columns of the widest line.
+/// Returns the number of columns of the widest line.
 fn widest(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
@@ -173,7 +173,7 @@ fn machines_are_listed_with_where_they_are_from() {
     {
         assert!(out.contains(word), "{word}: {out}");
     }
-    assert!(widest(out) <= 90, "{out}"); // a command that is quoted is one word
+    assert!(widest(out) <= 90, "{out}"); // a quoted command is one word and is not wrapped
 }
 
 #[test]
@@ -194,11 +194,11 @@ fn without_a_method_it_is_what_auto_would_run() {
     let part = |row: usize, key: &str| rows[row][key].as_f64().unwrap();
     assert!(part(0, "exchange") == 0.0 && part(0, "sums") == 0.0);
     assert!(part(2, "product") < part(0, "product") && part(2, "sums") > 0.0);
-    // The same attempt by its name.
+    // The same attempt, given by name.
     let named = f.line("model laplace:24x24x24 --machine h200-nvlink --method cg --precond block-jacobi --gpus 1,2,4 --out q");
     assert!(!named.works().out.contains("auto"), "{named:#?}");
     assert_eq!(json(&f, "q/prediction.json")["rows"], made["rows"]);
-    // It is no prediction of what `krylith bench okp` measures.
+    // Such a prediction cannot be compared with `krylith bench okp`.
     f.write("okp.json", json!({ "restart": 30, "experiments": [] }).to_string());
     f.line("model --compare p/prediction.json okp.json").fails(2, &["--method gmres --precond none"]);
 }
@@ -206,7 +206,7 @@ fn without_a_method_it_is_what_auto_would_run() {
 #[test]
 fn attempts_that_are_not_predicted_are_named_with_why() {
     let f = Folder::new();
-    // Few unknowns in a rod: direct factors, which are applied on the host, come first.
+    // For few unknowns in a rod, `auto` first tries direct factors, which are applied on the host.
     let ran = f.line("model laplace:3x3x400 --machine jupiter --gpus 1");
     let out = &ran.works().out;
     assert!(out.contains("1. lu") && out.contains("not predicted") && out.contains("2. "), "{out}");

@@ -1,4 +1,4 @@
-//! `krylith newton`: what it answers, writes and refuses.
+//! `krylith newton`: results, files and errors.
 
 use crate::common::{Folder, array};
 use serde_json::Value;
@@ -24,7 +24,7 @@ fn a_cavity_is_solved_and_everything_is_written() {
     assert!(ran.err.lines().filter(|l| l.starts_with("krylith: step ")).count() >= 3, "{}", ran.err);
     let x = array(f.path("x.npy"));
     assert_eq!(x.shape(), [255, 3]);
-    // The lid moves, the floor does not.
+    // The lid moves and the floor does not.
     let at = |i: usize, c: usize| x.values()[3 * i + c];
     assert!((at(14 * 17 + 8, 0) - 1.0).abs() < 1e-6 && at(8, 0).abs() < 1e-6 && at(7 * 17 + 8, 0) < -0.05);
     let r = report(&f, "r.json");

@@ -3,7 +3,7 @@
 use crate::common::{Folder, array, mtx};
 use crate::solve::report;
 
-/// A path of n nodes with b fields, of which only the last has a constant null space.
+/// The matrix of a path of n nodes with b fields; only the last field has a constant null space.
 fn neumann(n: usize, b: usize) -> Vec<(usize, usize, f64)> {
     let mut entries = Vec::new();
     for i in 0..n {
@@ -21,7 +21,7 @@ fn neumann(n: usize, b: usize) -> Vec<(usize, usize, f64)> {
 fn a_singular_consistent_system_converges_with_its_null_space() {
     let f = Folder::new();
     f.write("a.mtx", mtx(80, 80, &neumann(40, 2)));
-    // The last field's right-hand side sums to zero, as it must.
+    // The right-hand side of the last field sums to zero, as consistency requires.
     let b: String = (0..80)
         .map(|i| {
             format!(
@@ -53,7 +53,7 @@ fn a_singular_consistent_system_converges_with_its_null_space() {
     }
     f.line("solve laplace:4x4x4 --nullspace constant").fails(2, &["A does not map constant vectors to zero"]);
     f.line("solve a.mtx --block 2 --nullspace b.txt").fails(2, &["b.txt", "not a null vector"]);
-    // Field by field as well.
+    // The same with the numbering field by field.
     let (n, b) = (40, 2);
     let fields: Vec<_> = neumann(n, b)
         .into_iter()
@@ -79,7 +79,7 @@ fn near_null_vectors_make_coarse_levels_of_elasticity() {
     let with = iterations("--precond amg --near-nullspace rigid");
     assert!(2 * with <= without, "{with} with rigid modes, {without} without");
     assert_eq!(report(&f, "r.json")["preconditioner"]["parameters"]["near_null"], 6);
-    // Translations alone, from a file.
+    // Only translations, from a file.
     let row = |i: usize| (0..3).map(|c| if i % 3 == c { "1 " } else { "0 " }).collect::<String>() + "\n";
     f.write("t.txt", (0..11 * 9 * 9 * 3).map(row).collect::<String>());
     let translations = iterations("--precond amg --near-nullspace t.txt");

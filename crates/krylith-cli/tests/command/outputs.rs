@@ -17,7 +17,7 @@ fn report(f: &Folder, name: &str) -> Value {
     json(&std::fs::read(f.path(name)).unwrap())
 }
 
-/// Column c of row i: i + 10 c.
+/// Columns with the value i + 10 c in row i of column c.
 fn columns(n: usize, k: usize) -> Vec<f64> {
     (0..n).flat_map(|i| (0..k).map(move |c| (i + 10 * c) as f64)).collect()
 }
@@ -36,8 +36,8 @@ fn a_right_hand_side_of_zeros_has_the_answer_zero() {
     assert_eq!(report(&f, "r.json")["sources"]["rhs"], "zeros");
 }
 
-/// (N, k) numbers are k right-hand sides with one set-up: each has the same solution as alone, and an entry
-/// in the report.
+/// (N, k) numbers are k right-hand sides with one set-up. Each has the same solution as when it is solved
+/// alone, and an entry in the report.
 #[test]
 fn each_column_is_solved() {
     let f = Folder::new();
@@ -64,7 +64,7 @@ fn each_column_is_solved() {
         assert_eq!(residuals.len() as u64, n + 1);
         assert!(alone.get("columns").is_none());
     }
-    // Field by field, and with a first guess that is the answer.
+    // Numbered field by field, with the solution as initial guess.
     f.line("solve a.mtx --block 3 --rhs b.npy --x0 x.npy --report r.json --rtol 1e-8").works();
     assert!((0..3).all(|c| report(&f, "r.json")["columns"][c]["iterations"] == 0));
     save(&f, "two.npy", &[90, 2], columns(90, 2));
@@ -144,7 +144,7 @@ fn solutions_stand_on_their_mesh() {
     }
     f.line("solve elasticity:3x3x3 --vtu x.vtu").works();
     assert!(text("x.vtu").contains("Name=\"displacement\" NumberOfComponents=\"3\""));
-    // A system of one's own, by its points; values in the user's numbering field by field.
+    // The user's own system, with coordinates of its nodes; values are numbered field by field.
     matrix(&f);
     save(&f, "p.npy", &[30, 2], columns(30, 2));
     f.write("s.toml", "matrix = 'a.mtx'\nblock = 3\ncoordinates = 'p.npy'\n");
@@ -187,7 +187,7 @@ fn a_file_says_all_that_the_command_line_could() {
     assert!(f.line("info d/s.toml").works().out.contains("segregated"));
     f.line("solve d/s.toml --out z.npy --report - --quiet").works();
     assert!(f.path("z.npy").exists());
-    // A pure Neumann problem, whose null space the file names.
+    // A pure Neumann problem; the file names its null space.
     let mut neumann: Vec<(usize, usize, f64)> = Vec::new();
     for i in 1..=20usize {
         let ends = f64::from(u8::from(i > 1) + u8::from(i < 20));
@@ -212,7 +212,7 @@ fn a_file_says_all_that_the_command_line_could() {
     }
 }
 
-/// When, where, with what, and from what.
+/// The report has the date, the machine, the versions and the command line.
 #[test]
 fn the_report_tells_where_it_comes_from() {
     let f = Folder::new();

@@ -11,7 +11,7 @@ fn folder() -> Folder {
     f
 }
 
-/// Runs a line of a shell in which `krylith` is the command.
+/// Runs a line in a shell in which `krylith` is the command.
 #[cfg(unix)]
 fn shell(f: &Folder, line: &str) -> Ran {
     let script = line.replace("krylith", env!("CARGO_BIN_EXE_krylith"));
@@ -29,7 +29,7 @@ fn the_ending_says_in_which_format_x_is_written() {
         f.line(&format!("solve A.mtx --rhs b.txt --rtol 1e-12 --out {name}")).works();
         assert!(std::fs::read(f.path(name)).unwrap().starts_with(begins), "{name}");
         assert!(distance(array(f.path(name)).values(), &[1.0, 2.0]) < 1e-11, "{name}");
-        // It can be read as a right-hand side and as an initial guess.
+        // The output can be read as a right-hand side and as an initial guess.
         f.line(&format!("solve A.mtx --rhs {name} --x0 {name} -q")).works();
     }
     f.line("newton cavity:9x9,re=10 --out u.mtx -q").works();
@@ -48,7 +48,7 @@ fn the_ending_says_in_which_format_x_is_written() {
     assert_eq!(f.names(), names);
 }
 
-/// Rust's runtime opens /dev/null for it; the report would be lost without a word.
+/// Rust's runtime replaces the closed output by /dev/null; the report would be lost without an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_closed_standard_output_is_found() {
@@ -60,13 +60,13 @@ fn a_closed_standard_output_is_found() {
     }
     shell(&f, "krylith solve A.mtx >&-").fails(2, &["standard output cannot be written: it is closed"]);
     shell(&f, "krylith newton cavity:9x9,re=10 --report - >&-").fails(2, &["standard output is closed"]);
-    // Nothing is written there, or to a place that takes everything.
+    // No error occurs if nothing is written to standard output, or if it accepts everything.
     for line in ["krylith solve A.mtx -q >&-", "krylith solve A.mtx --report - <>/dev/null >&0"] {
         shell(&f, line).works();
     }
 }
 
-/// Nothing is computed before, and every name that the file system takes will do.
+/// Outputs are checked before any computation, and every name that the file system accepts works.
 #[cfg(target_os = "linux")]
 #[test]
 fn places_are_tried_before_the_work() {
@@ -81,7 +81,7 @@ fn places_are_tried_before_the_work() {
     f.line(&format!("solve A.mtx -q --out {longest}")).works();
     assert_eq!(array(f.path(&longest)).shape(), [2]);
     f.line(&format!("{endless} --out a{longest}")).fails(2, &["--out aaa"]);
-    // A solve that fails leaves nothing of what was made ready.
+    // A failed solve removes the temporary files of its outputs.
     f.line("solve A.mtx --rhs gone.npy --out x.npy --report r.json").fails(2, &["gone.npy"]);
     assert_eq!(f.names(), ["A.mtx", &longest, "b.txt"]);
 }
@@ -101,7 +101,7 @@ fn links_are_followed_to_what_is_not_there_yet() {
         .fails(2, &["--out link.npy and --report r.json name the same file"]);
 }
 
-/// [solver] of a file from elsewhere.
+/// A `[solver]` section from someone else.
 #[cfg(unix)]
 #[test]
 fn a_file_names_outputs_below_its_folder_and_replaces_only_ours() {
@@ -141,7 +141,7 @@ fn a_file_names_outputs_below_its_folder_and_replaces_only_ours() {
             .fails(2, &["s.toml", &format!("`solver.{key}`"), words, &format!("--{key}")]);
         assert_eq!(before(), untouched, "{place}");
     }
-    // From within its folder, and twice: what is replaced was ours.
+    // From within its folder, and twice: the second run replaces only files that Krylith wrote.
     toml("out = 'e/x.npy'\nreport = './r.json'\nplot = 'near/r.png'");
     for _ in 0..2 {
         f.line("solve d/s.toml -q").works();
@@ -154,7 +154,7 @@ fn a_file_names_outputs_below_its_folder_and_replaces_only_ours() {
         f.write(&format!("d/{name}"), "of somebody else");
         f.line("solve d/s.toml -q").fails(2, &["was not written by Krylith"]);
     }
-    // The user's own word counts for more.
+    // An option on the command line overrides the file.
     toml("out = '../victim/x.npy'\nreport = 'notes.json'");
     f.line("solve d/s.toml -q --out victim/x.npy --report d/notes.json").works();
     assert_eq!(array(f.path("victim/x.npy")).shape(), [1]);
@@ -162,7 +162,7 @@ fn a_file_names_outputs_below_its_folder_and_replaces_only_ours() {
     assert!(f.line("solve d/s.toml -q").works().out.contains("\"outcome\""));
 }
 
-/// A name with a title for the terminal's window in it.
+/// A file name that contains a control sequence for the title of the terminal's window.
 #[cfg(unix)]
 #[test]
 fn names_do_not_steer_the_terminal() {

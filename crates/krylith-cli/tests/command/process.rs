@@ -1,4 +1,4 @@
-//! Signals, and a system that gives no more memory or threads.
+//! Signals, and systems that refuse memory or threads.
 #![cfg(target_os = "linux")]
 
 use crate::common::{Folder, Ran, array, mtx};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A shell that sets something up and then becomes `krylith` with these words.
+/// Returns a shell that changes a setting and then becomes `krylith` with these words.
 fn shell(f: &Folder, before: &str, line: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before}; exec {} {line}", env!("CARGO_BIN_EXE_krylith"))]);
@@ -19,7 +19,7 @@ fn send(signal: &str, to: &Child) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// The signals that a process catches or ignores.
+/// Returns the signals that a process catches or ignores.
 fn mask(of: &Child, which: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", of.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with(which)).unwrap();
@@ -30,7 +30,7 @@ const HUP: u64 = 1;
 const INT: u64 = 1 << 1;
 const TERM: u64 = 1 << 14;
 
-/// As `nohup` and `&` in scripts ask for.
+/// `nohup`, and `&` in scripts, start programs with ignored signals.
 #[test]
 fn ignored_signals_stay_ignored() {
     let f = Folder::new();
@@ -42,14 +42,14 @@ fn ignored_signals_stay_ignored() {
     let masks = (mask(&child, "SigIgn") & (HUP | INT), mask(&child, "SigCgt") & (HUP | INT | TERM));
     send("HUP", &child);
     send("INT", &child);
-    std::thread::sleep(Duration::from_secs(1)); // an interrupted solve ends in milliseconds
+    std::thread::sleep(Duration::from_secs(1)); // an interrupted solve ends within milliseconds
     let ended = child.try_wait().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!((masks, ended), ((HUP | INT, TERM), None));
 }
 
-/// There is nothing to save yet, so it ends at once.
+/// Before the first iteration there is no x to save, so the command ends at once.
 #[test]
 fn ctrl_c_ends_a_long_set_up() {
     let f = Folder::new();
@@ -60,7 +60,7 @@ fn ctrl_c_ends_a_long_set_up() {
         assert!(begin.elapsed() < Duration::from_secs(30), "it does not watch");
         std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_millis(500)); // well into the set-up
+    std::thread::sleep(Duration::from_millis(500)); // long enough to be in the set-up
     assert!(child.try_wait().unwrap().is_none(), "the set-up was not long");
     let asked = Instant::now();
     send("INT", &child);
@@ -108,7 +108,7 @@ fn signals_while_files_are_written() {
     }
 }
 
-/// Whoever asks for the memory: an array that the library checks, or any other.
+/// The error is the same for an array that the library checks and for any other allocation.
 #[test]
 fn no_memory_is_one_line() {
     let f = Folder::new();
@@ -126,7 +126,7 @@ fn no_memory_is_one_line() {
     assert!(failed >= 3, "{failed} limits were too small");
 }
 
-/// No stack of a thread is to be had.
+/// The system refuses memory for the stacks of threads.
 #[test]
 fn refused_threads_are_one_line() {
     let f = Folder::new();
@@ -175,7 +175,7 @@ fn ctrl_c_keeps_the_best_x() {
             std::process::Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status().unwrap();
         assert!(done.success());
     };
-    // The first line of progress comes once the solve is well under way.
+    // The first line of progress appears only after many iterations.
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     let read = err.read_line(&mut line).unwrap();

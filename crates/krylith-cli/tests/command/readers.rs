@@ -1,4 +1,4 @@
-//! Inputs that readers accept and refuse, tested through the command: spellings of other programs, vectors of
+//! Inputs that readers accept or reject, tested through the command: spellings of other programs, vectors of
 //! the wrong size, endless input.
 
 use crate::common::{Folder, Ran, array, distance, mtx};
@@ -14,7 +14,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     gz.finish().unwrap()
 }
 
-/// diag(4, 1) x = (4, 1), with the 4 as Fortran and others write it.
+/// Solves diag(4, 1) x = (4, 1), with the 4 written as Fortran and other programs do.
 #[test]
 fn numbers_of_fortran_are_read_everywhere() {
     let f = Folder::new();
@@ -43,7 +43,7 @@ fn numbers_of_fortran_are_read_everywhere() {
         .fails(2, &["c.txt:2: `1D` is not a number: its exponent has no digits"]);
 }
 
-/// A right-hand side beside the matrix, in AmgX's way.
+/// An AmgX file with a right-hand side after the matrix.
 #[test]
 fn files_of_amgx_and_unsigned_integers_are_solved() {
     let f = Folder::new();
@@ -91,7 +91,7 @@ fn right_hand_sides_of_the_wrong_length_are_named() {
     }
 }
 
-/// A device, a pipe and a packed file that never end, or nearly.
+/// A device, a pipe and a compressed file that never end, or only after very many bytes.
 #[cfg(target_os = "linux")]
 #[test]
 fn input_without_end_is_refused() {
@@ -138,7 +138,7 @@ fn input_without_end_is_refused() {
     }
 }
 
-/// Durations hold no more than 1.8e19 seconds.
+/// A `Duration` holds at most 1.8e19 seconds.
 #[test]
 fn a_time_limit_may_be_as_large_as_numbers_are() {
     let f = Folder::new();

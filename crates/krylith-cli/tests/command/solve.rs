@@ -1,4 +1,4 @@
-//! What a solve answers, writes and says.
+//! `krylith solve`: results, files and messages.
 
 use crate::common::{Folder, Ran, array, chain, distance, mtx};
 use serde_json::Value;
@@ -227,7 +227,7 @@ fn every_choice_of_method_and_storage_solves() {
     }
 }
 
-/// P-CBCG by its text; the report has its parameters and says what a poor basis cost.
+/// P-CBCG given as text; the report has its parameters and the cost of a poor basis.
 #[test]
 fn cbcg_is_reported() {
     let f = Folder::new();
@@ -240,7 +240,7 @@ fn cbcg_is_reported() {
     assert!(report.contains("directions that were linearly dependent"), "{report}");
 }
 
-/// 2,197 rows are little more than a subdomain holds where its size is bounded.
+/// 2,197 rows are few more than a subdomain has where its size is limited.
 #[test]
 fn small_systems_are_not_cut_on_a_cpu() {
     let f = Folder::new();
@@ -270,7 +270,8 @@ fn ildu0_is_reported() {
     assert!((p["fill"].as_f64().unwrap() - (1.0 - share)).abs() < 1e-12, "{p}");
 }
 
-/// A matrix whose diagonal is zero: no factors without a shift. What is tried is told, and is one solve.
+/// A matrix with a zero diagonal has no factors without a shift. All attempts are reported, and count as one
+/// solve.
 #[test]
 fn what_is_left_open_climbs_and_is_one_solve() {
     let f = Folder::new();
@@ -284,7 +285,7 @@ fn what_is_left_open_climbs_and_is_one_solve() {
         r["events"].as_array().unwrap().iter().filter(|e| e["event"] == "fallback").cloned().collect()
     };
     let (fallbacks, iterations) = (of(&r), r["iterations"].as_u64().unwrap());
-    // BiCGSTAB comes to no end here, GMRES does when its basis is as long as the cycle.
+    // BiCGSTAB does not converge here; GMRES does once its basis is as long as the cycle in the matrix.
     assert_eq!(
         (fallbacks.len(), &r["method"], &r["parameters"]["restart"]),
         (1, &"gmres".into(), &60.into())
@@ -292,12 +293,12 @@ fn what_is_left_open_climbs_and_is_one_solve() {
     assert_eq!(fallbacks[0]["iteration"].as_u64().unwrap() + 60, iterations, "{r:#}");
     assert_eq!(r["residuals"].as_array().unwrap().len() as u64, iterations + 1);
     assert!(r["true_relative_residual"].as_f64().unwrap() <= 1e-6);
-    // With everything named there is one attempt.
+    // If method and preconditioner are given, there is a single attempt.
     f.line("solve cycle.mtx --block 1 --rhs random --precond none --restart 10 --report r.json")
         .fails(1, &["stagnated"]);
     assert!(of(&report(&f, "r.json")).is_empty());
     f.line("solve cycle.mtx --block 1 --rhs random --precond ildu0").fails(2, &["zero pivot in block row 0"]);
-    // Only the preconditioner is open: factors cannot be built without pivoting.
+    // Only the preconditioner is chosen automatically: factors cannot be built without pivoting.
     f.line("solve cycle.mtx --block 1 --rhs random --method gmres --matching off --report r.json").works();
     let fallbacks = of(&report(&f, "r.json"));
     assert!(
@@ -441,7 +442,7 @@ fn other_outcomes_are_named_and_x_is_written() {
     f.write("s.mtx", mtx(2, 2, &[(1, 1, 1.0), (2, 1, 1.0)]));
     f.write("b.txt", "1\n2\n");
     f.line("solve s.mtx --block 1 --rhs b.txt").fails(1, &["s.mtx: ", "relative residual 3.16e-1"]);
-    // Values that overflow.
+    // A matrix whose products overflow.
     f.write("big.mtx", mtx(2, 2, &[(1, 1, 1e300), (2, 2, 1e300), (1, 2, 1e300)]));
     f.line("solve big.mtx --block 1 --precond none --x0 b.txt --report r.json").fails(1, &[""]);
     let _ = report(&f, "r.json");

@@ -1,4 +1,4 @@
-//! Any number of threads, on cores that are idle and on cores that other programs use.
+//! Solves with any number of threads, on idle cores and on cores that other programs use.
 //!
 //! `cargo test --release -p krylith-cli --test command any_number_of_threads -- --ignored --nocapture`
 
@@ -6,7 +6,7 @@ use crate::common::Folder;
 use serde_json::Value;
 use std::process::{Child, Command};
 
-/// Programs that take a core each as long as this lives.
+/// Programs that each occupy a core while this value lives.
 struct Load(Vec<Child>);
 
 impl Load {
@@ -30,7 +30,7 @@ fn median(mut x: Vec<f64>) -> f64 {
     x[x.len() / 2]
 }
 
-/// Prints a table of medians, in turn with those of one thread.
+/// Prints a table of median times, each measured alternately with one thread.
 #[test]
 #[ignore = "measures: takes minutes, and wants a machine of its own"]
 fn any_number_of_threads_costs_little_more_than_one() {
@@ -73,7 +73,7 @@ fn any_number_of_threads_costs_little_more_than_one() {
     assert!(worst.0 <= 1.2, "{}: {:.2} of one thread's time", worst.1, worst.0);
 }
 
-/// More threads than cores are not started, and the report says so.
+/// No more threads than cores are started, and the report has their number.
 #[test]
 fn threads_beyond_the_cores_are_not_started() {
     let f = Folder::new();

@@ -1,10 +1,10 @@
-//! Runs the command in a folder of its own.
+//! Runs the command in a temporary folder.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a run left.
+/// The output and the exit code of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -21,7 +21,7 @@ impl Ran {
         }
     }
 
-    /// Exit code and words that stderr must hold; never a backtrace.
+    /// Asserts the exit code, and that stderr contains these words and no backtrace.
     #[track_caller]
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:#?}");
@@ -74,7 +74,7 @@ impl Folder {
         self.run(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Names of the files there.
+    /// Returns the names of the files in the folder.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(self.0.path())
             .unwrap()
@@ -85,7 +85,7 @@ impl Folder {
     }
 }
 
-/// Matrix Market text of a matrix with these one-based entries.
+/// Returns the text of a Matrix Market file with these one-based entries.
 pub fn mtx(rows: usize, columns: usize, entries: &[(usize, usize, f64)]) -> String {
     let mut text =
         format!("%%MatrixMarket matrix coordinate real general\n{rows} {columns} {}\n", entries.len());
@@ -93,7 +93,7 @@ pub fn mtx(rows: usize, columns: usize, entries: &[(usize, usize, f64)]) -> Stri
     text
 }
 
-/// A grid's matrix with b coupled unknowns a node: n nodes in a row, well conditioned.
+/// Returns the entries of a well conditioned matrix: n nodes in a row, with b coupled unknowns per node.
 pub fn chain(n: usize, b: usize, place: impl Fn(usize, usize) -> usize) -> Vec<(usize, usize, f64)> {
     let mut entries = Vec::new();
     for i in 0..n {
