@@ -10,10 +10,10 @@
 //! Baselines run at their best settings: if a library offers a choice (block layout, algorithm), all are
 //! timed and the fastest is used. Read-back memory is pinned, and no wait is unnecessary.
 //!
-//! A suite reads [`Asked`], and `publish` makes its tables and pages. Its name stands in `SUITES` of
-//! `xtask/src/bench.rs`. A baseline of a GPU's libraries is in `cuda/`: matrices and vectors in
-//! `products.rs`, calls of cuSPARSE in `calls.rs`, kernels in `kernels.rs`. `platform.rs` says what a suite
-//! asks of it.
+//! To add a suite, read its options from [`Asked`], make its tables and pages with `publish`, and list it in
+//! `SUITES` of `xtask/src/bench.rs`. Baselines of a GPU's libraries are in `cuda/`: matrices and vectors in
+//! `products.rs`, calls of cuSPARSE in `calls.rs`, kernels in `kernels.rs`. `platform.rs` lists what a suite
+//! needs from a device.
 
 pub mod answer;
 pub mod cbcg;

@@ -1,4 +1,4 @@
-//! What a suite needs from a device: Krylith's space, a clock, and the baselines that exist there.
+//! The requirements of a suite on a device: Krylith's space, a clock, and the baselines available there.
 
 use crate::answer::system::System;
 use crate::answer::{Named, Take};

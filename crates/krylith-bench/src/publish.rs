@@ -49,7 +49,7 @@ pub(crate) fn write<T: AsRef<[u8]>>(folder: Option<&Path>, texts: &[(String, T)]
     texts.iter().map(one).collect()
 }
 
-/// Returns how, where and when a suite ran, with further data of the suite.
+/// Returns the suite, command line, device, version and time of a run, with further data of the suite.
 pub(crate) fn meta(suite: &str, command: &str, device: Value, more: Value) -> Value {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut meta = json!({

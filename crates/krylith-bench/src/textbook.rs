@@ -188,7 +188,7 @@ pub(crate) struct Ours<'a, S: PointBlockSum> {
 }
 
 impl<'a, S: PointBlockSum> Ours<'a, S> {
-    /// `dense` uses no structure inside the blocks.
+    /// Creates the solver; `dense` ignores structure inside the blocks.
     pub fn new(
         space: &Rc<S>,
         (terms, rhs): (&Terms, &[f64]),

@@ -1,12 +1,12 @@
-//! The papers' own kernels compile, without a GPU.
+//! Checks that the papers' own kernels compile, without a GPU.
 
 use krylith_bench::{
     compile_exchange_kernels, compile_ildu0_kernels, compile_paper_kernels, compile_spmv_kernels,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Reported as ignored, and never as passed, if NVRTC is not installed; if `KRYLITH_NVRTC` is set, NVRTC is
-/// required.
+/// Without NVRTC the tests are reported as ignored, never as passed. If `KRYLITH_NVRTC` is set, a missing
+/// NVRTC is an error.
 fn main() {
     let missing = compile_ildu0_kernels(1, 256, (9, 0)).err();
     if let Some(e) = &missing {
@@ -20,7 +20,7 @@ fn main() {
         tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(missing.is_some())).into();
     let arguments = Arguments::from_args();
     if missing.is_some() && (arguments.ignored || arguments.include_ignored) {
-        all = Vec::new(); // asked to run what cannot run here
+        all = Vec::new(); // tests that were requested but cannot run
     }
     libtest_mimic::run(&arguments, all).exit();
 }

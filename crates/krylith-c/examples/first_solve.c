@@ -37,7 +37,7 @@ int main(void) {
     printf("%s", krylith_solver_summary(solver));
     printf("u(1/2) = %.6f, which is 1/8\n", (x[N / 2 - 1] + x[N / 2]) / 2);
 
-    /* Twice the matrix, half the answer: what the pattern determines is kept. */
+    /* Twice the matrix gives half the solution. The solver keeps all that depends only on the pattern. */
     for (int32_t e = 0; e < entries; e++) values[e] *= 2.0;
     check(krylith_solver_update_values(solver, 0, entries, values, NULL));
     check(krylith_solver_solve(solver, b, x, NULL, &solution));

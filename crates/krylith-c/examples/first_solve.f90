@@ -2,7 +2,7 @@
 !
 !     gfortran $(pkg-config --cflags krylith) krylith_c.f90 krylith.f90 first_solve.f90 $(pkg-config --libs krylith) -o first_solve
 !
-! The two files of the module lie in the folder of krylith.h.
+! The two source files of the module are in the folder of krylith.h.
 program first_solve
     use krylith
     use, intrinsic :: iso_c_binding

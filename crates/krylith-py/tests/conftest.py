@@ -1,4 +1,4 @@
-"""What SciPy's suite expects otherwise is known, and told by pytest as expected failures."""
+"""Marks the tests of SciPy's suite that expect other results as expected failures of pytest."""
 
 import re
 

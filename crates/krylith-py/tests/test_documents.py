@@ -1,4 +1,4 @@
-"""Programs in the documents run."""
+"""Runs the programs in the documents."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Matrices and vectors of CuPy and PyTorch, which stay on the GPU. Skipped where there is none."""
+"""Matrices and vectors of CuPy and PyTorch, which stay on the GPU. Skipped without a GPU."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from test_solve import close, poisson, random_matrix
 
 
 def gpu(name):
-    """CuPy or PyTorch, if it has a GPU."""
+    """Return CuPy or PyTorch, if it can use a GPU."""
     module = pytest.importorskip(name)
     if name == "cupy":
         try:
@@ -26,7 +26,7 @@ def gpu(name):
 
 @pytest.fixture
 def lent(monkeypatch):
-    """Addresses and lengths that were lent to the extension module."""
+    """Return the addresses and lengths of arrays that the extension module received."""
     seen = []
     remote = _arrays.remote
 
@@ -56,7 +56,7 @@ def test_cupy(form, lent):
     assert there.data.ptr in addresses and s.x.data.ptr in addresses, "nothing was copied"
     if form == "csr":
         assert {given.data.data.ptr, given.indices.data.ptr, given.indptr.data.ptr} <= addresses
-    # Matrix there and b here, and the other way about.
+    # The matrix on the GPU and b on the host, and the reverse.
     np.testing.assert_allclose(krylith.solve(given, b, rtol=1e-10).x, exact, rtol=1e-7)
     np.testing.assert_allclose(cupy.asnumpy(krylith.solve(A, there, rtol=1e-10).x), exact, rtol=1e-7)
     two = krylith.solve(given, cupy.stack([there, 2 * there], axis=1), rtol=1e-10).x

@@ -1,4 +1,4 @@
-"""Inputs given by habit or by mistake: accepted if their meaning is clear, else refused with a reason."""
+"""Inputs given by habit or by mistake: accepted if their meaning is clear, else rejected with a reason."""
 
 import sys
 import time
@@ -106,7 +106,7 @@ def test_callbacks_of_other_arguments_are_refused_at_once():
 
 def test_what_is_no_matrix_is_refused_at_once():
     class Lazy:
-        """Sized and indexable without an array behind it, as sparse matrices of JAX are."""
+        """An object with a size and indexing but without an array, such as a sparse matrix of JAX."""
 
         shape, ndim, dtype = (60, 60), 2, np.dtype("f8")
 
@@ -127,7 +127,7 @@ def test_what_is_no_matrix_is_refused_at_once():
     refused("pass a dense array, such as b.toarray()", random_matrix(60), sp.csr_array(b.reshape(-1, 1)))
 
     class Other:
-        """Pydata's sparse arrays have this."""
+        """A method that sparse arrays of PyData have."""
 
         def to_scipy_sparse(self):
             return random_matrix(60)
@@ -181,7 +181,7 @@ def test_what_is_known_beside_the_numbers_fits_or_is_refused():
     refused("`grid` is (1, 2, 5, 5)", A, b, grid=(1, 2, 5, 5))
     assert krylith.solve(A, b, grid=(5, 10)).converged
     pairs = sp.kron(random_matrix(24), np.ones((2, 2))).tocsr() + sp.eye_array(48)
-    # The grid decides on the nodes, even if the pattern suits another block size.
+    # The grid determines the nodes, even if another block size suits the pattern.
     for grid, unknowns in [((6, 8), "48 unknowns"), ((4, 6), "2×2")]:
         s = krylith.solve(pairs.tocsr(), np.ones(48), grid=grid)
         assert s.converged and unknowns in repr(s), repr(s)

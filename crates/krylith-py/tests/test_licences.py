@@ -1,4 +1,4 @@
-"""The wheel has the licences of what it is made of."""
+"""The wheel contains the licences of all works that it includes."""
 
 import importlib.metadata
 

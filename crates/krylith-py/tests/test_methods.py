@@ -71,7 +71,7 @@ def test_preconditioners_in_scipys_methods(make):
     x, info = sla.gmres(A, b, M=P, rtol=1e-8, callback=few.append, callback_type="pr_norm")
     sla.gmres(A, b, rtol=1e-8, callback=plain.append, callback_type="pr_norm")
     assert info == 0 and close(A, x, b, 1e-7) and len(few) <= len(plain)
-    # Linear, and the same on columns.
+    # The preconditioner is linear, and maps columns as it maps vectors.
     u, v = np.random.default_rng(4).standard_normal((2, 400))
     np.testing.assert_allclose(P @ (2 * u - v), 2 * (P @ u) - P @ v, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(P @ np.stack([u, v], axis=1), np.stack([P @ u, P @ v], axis=1), rtol=1e-12)

@@ -1,4 +1,4 @@
-"""Rows of MPI ranks, by mpi4py's communicators."""
+"""Systems distributed over MPI ranks, with communicators of mpi4py."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def say(*words):
 
 
 class Launcher:
-    """A launcher of MPI and the library that goes with it."""
+    """An MPI launcher and its library."""
 
     def __init__(self, name, program, library=None):
         self.name, self.program, self.library = name, program, library
@@ -73,7 +73,7 @@ class Launcher:
     def env(self):
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         if self.library is not None:
-            # The first is for mpi4py, the second for the test; Krylith uses the library loaded already.
+            # The first is for mpi4py, the second for the test; Krylith uses the loaded library.
             env.update(MPI4PY_LIBMPI=str(self.library), KRYLITH_TEST_LIBRARY=str(self.library))
         return env
 
@@ -83,11 +83,11 @@ class Launcher:
 
 
 def launchers():
-    """`mpirun` as the shell finds it, and those of the folders in KRYLITH_TEST_MPI."""
+    """Return `mpirun` as the shell finds it, and the launchers in the folders of KRYLITH_TEST_MPI."""
     found = []
     if program := shutil.which("mpirun"):
         launcher = Launcher("mpirun", program)
-        # mpi4py looks beside Python alone.
+        # mpi4py searches only the folder of Python.
         launcher.library = "libmpi.so.40" if launcher.open_mpi else "libmpi.so.12"
         found.append(launcher)
     for folder in filter(None, os.environ.get("KRYLITH_TEST_MPI", "").split(os.pathsep)):
@@ -101,7 +101,7 @@ def launchers():
 
 @pytest.fixture(params=launchers() or [None], ids=lambda launcher: launcher.name if launcher else "none")
 def ranks(request, tmp_path):
-    """Runs a program on ranks and returns their lines in the order of ranks.
+    """Run a program on ranks, and return their lines in the order of ranks.
 
     Each rank writes to its own file, because mpirun may mix their output.
     """

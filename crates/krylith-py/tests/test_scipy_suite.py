@@ -15,7 +15,7 @@ import krylith
 PATH = pathlib.Path(isolve.__file__).parent / "tests" / "test_iterative.py"
 SOLVERS = re.compile(r"^_SOLVERS = \[[^]]*\]", re.MULTILINE)
 
-#: Tests, or cases of tests, whose expectation is another one here, and why.
+#: Tests, or cases of tests, for which Krylith behaves differently, with the reason.
 DIFFERS = {
     r"cmplx|nonsymposdef-F|test_abi": "complex numbers are refused",
     r"test_maxiter\[.*gmres\]": "no deprecation warning of callback_type is given",

@@ -1,4 +1,4 @@
-"""`krylith.solve` on matrices of every format, beside a direct solve."""
+"""`krylith.solve` on matrices of every format, compared with a direct solve."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import krylith
 
 
 def random_matrix(n, seed=1, density=0.05):
-    """Diagonally dominant, not symmetric."""
+    """Return a diagonally dominant matrix that is not symmetric."""
     A = sp.random_array((n, n), density=density, rng=np.random.default_rng(seed), format="csr")
     return (A + sp.diags_array(1.0 + abs(A).sum(axis=1))).tocsr()
 
@@ -49,7 +49,7 @@ def test_blocks(block):
         s = krylith.solve(given, b, rtol=1e-10, block=block)
         np.testing.assert_allclose(s.x, expected, rtol=1e-8)
         assert f"blocks {block}×{block}" in repr(s)
-    # Other blocks than those of the matrix, and blocks that are not square.
+    # A block size that does not suit the matrix, and blocks that are not square.
     np.testing.assert_allclose(krylith.solve(A.tobsr(blocksize=(2, 3)), b, rtol=1e-10).x, expected, rtol=1e-8)
     np.testing.assert_allclose(krylith.solve(A.tobsr(blocksize=(2, 2)), b, rtol=1e-10, block=4).x, expected, rtol=1e-8)
 

@@ -16,7 +16,7 @@ from test_solve import close, poisson, random_matrix
 
 
 def run(program):
-    """Runs a program in a process of its own, where nothing has been used yet."""
+    """Run a program in a new process, in which Krylith has not been used yet."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""`threads` bounds the threads of a whole call, in a process of its own whose tasks are counted."""
+"""`threads` bounds the threads of a whole call; the test counts the tasks of a new process."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_threads_bounds_all_of_a_call(threads):
     )
     assert ran.returncode == 0, ran.stderr
     most, left, _ = ran.stdout.split(" ", 2)
-    # Three more threads than a solver's loops and regions: that of its set-up, one that waits for direct
-    # factors, and one for small systems.
+    # Besides the threads of a solver's loops and regions there are three: one for the set-up, one that
+    # waits for direct factors, and one for small systems.
     assert int(most) <= 2 * threads - 1 + 3, ran.stdout
     assert int(left) <= 1, ran.stdout

@@ -1,4 +1,4 @@
-"""New values: every container, matrices and bare arrays, sums, and what is refused."""
+"""Updates of values: every container, matrices and bare arrays, Kronecker sums, and errors."""
 
 import copy
 import warnings
@@ -14,7 +14,7 @@ N = 24
 
 
 def blocks(seed, b=2, n=N):
-    """Of node blocks with holes in them, diagonally dominant."""
+    """Return a diagonally dominant matrix of node blocks, some of whose entries are missing."""
     rng = np.random.default_rng(seed)
     A = sp.kron(sp.random_array((n // b, n // b), density=0.2, rng=rng), np.ones((b, b))).tocsr()
     A.data = rng.standard_normal(A.nnz)
@@ -35,7 +35,7 @@ def unsorted(A, seed=3):
 
 
 def twice(A):
-    """Every entry in two parts."""
+    """Return the matrix with every entry stored as two parts."""
     rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     order = np.argsort(np.r_[rows, rows], kind="stable")
     values, cols = np.r_[0.25 * A.data, 0.75 * A.data], np.r_[A.indices, A.indices]
@@ -43,7 +43,7 @@ def twice(A):
 
 
 def spare(A):
-    """Room behind the last row."""
+    """Return the matrix with unused space after the last row."""
     S = sp.csr_array(A.shape)
     S.data, S.indices, S.indptr = np.r_[A.data, 7.0, 7.0], np.r_[A.indices, 0, 0].astype(np.int32), A.indptr
     return S
@@ -76,7 +76,7 @@ CONTAINERS = {
 
 
 def with_numbers(X, data):
-    """The same index arrays with other numbers."""
+    """Return a matrix with the same index arrays and other values."""
     Y = copy.copy(X)
     Y.data = data
     return Y
@@ -173,7 +173,7 @@ def test_a_pattern_that_changed_in_place_is_noticed():
         X.has_canonical_format = X.has_sorted_indices = False
         with pytest.raises(krylith.InvalidInput, match="another pattern|sorted|range"):
             solver.update_values(X)
-        # An array means the places that the numbers had.
+        # A bare array has the order of the first matrix's values.
         solver.update_values(2 * original.data)
         assert solves(solver, 2 * original.toarray(), b)
 
@@ -193,7 +193,7 @@ def check_sum(solver, K, F):
 @pytest.mark.parametrize("block", [None, 1, 2])
 @pytest.mark.parametrize("identity", [False, True])
 def test_new_values_of_sums(container, block, identity):
-    """The same values, new values, new arrays: with blocks that are given, found, or not there."""
+    """Update with the same values, with new values and with new arrays, for each block size."""
     make, F = CONTAINERS[container], np.random.default_rng(8).standard_normal((N, 2))
     M, L = make(sp.eye_array(N, format="csr") if identity else blocks(5)), make(blocks(6))
     A, B = np.eye(2), np.array([[5, -1], [9, 3]]) / 12

@@ -1,4 +1,4 @@
-"""New values by the thousand, of every container and of sums: KRYLITH_UPDATES of them, 10,000 to be sure."""
+"""Random updates of values, in every container and of sums. KRYLITH_UPDATES is their number; 10,000 is thorough."""
 
 import os
 import re
@@ -23,7 +23,7 @@ OPTIONS = [
 
 
 def changed(rng, data, positive):
-    """Other numbers, some of them zero, that leave the diagonal dominant."""
+    """Return other values, some of them zero, with which the diagonal stays dominant."""
     way = rng.integers(4)
     if way == 0:
         return data * rng.uniform(0.5, 2.0)
@@ -35,14 +35,14 @@ def changed(rng, data, positive):
 
 
 def quiet(solver, b):
-    """Factors of old values, and those of named preconditioners, need not do: that is no fault."""
+    """Solve without warnings: with outdated factors or a given preconditioner, a solve need not converge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", krylith.ConvergenceWarning)
         return solver.solve(b)
 
 
 def residual(A, x, b):
-    """In longer numbers: of a singular matrix x may be so large that rounding hides its residual."""
+    """Return the residual in long double; for a singular matrix, a large x hides it in rounding."""
     A, x, b = (np.asarray(v, dtype=np.longdouble) for v in (A, x, b))
     r = b - A @ x
     return float(np.sqrt((r @ r) / (b @ b)))

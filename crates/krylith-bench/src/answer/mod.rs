@@ -1,5 +1,5 @@
-//! Time to solution: everything from arrays in memory to x, by part, compared in the same run with what a
-//! user would write with the vendor's libraries.
+//! Time to solution: everything from arrays in memory to x, by part. The same run measures what a user would
+//! write with the vendor's libraries, for comparison.
 //!
 //! Each variant runs `rounds` times in turn with the others, after one discarded run (which compiles kernels
 //! and loads libraries); reports give medians. Arrays are copied and converted before the clock starts. Every
@@ -58,9 +58,11 @@ pub(crate) type Named<'a> = (String, Take<'a>);
 
 /// The variant that leaves all choices to Krylith.
 const OURS: &str = "Krylith";
-/// A variant with named options is stopped after this multiple of the automatic variant's time,
+/// A variant with named options is stopped after this multiple of the automatic variant's time, but not
+/// before [`SHORTEST`].
 const SLOWER: f64 = 3.0;
-/// but not before this many seconds; it is also stopped after them if the automatic variant has no solution.
+/// Least time limit of such a variant in seconds. If the automatic variant has no solution, the limit is
+/// [`LONGEST`].
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 20.0;
 

@@ -1,5 +1,5 @@
-//! The systems of the suite: its table by name, generated problems by their text, matrix files and folders of
-//! them.
+//! The systems of the suite: those of its table, by name; generated problems, by their text; matrix files,
+//! and folders of matrix files.
 
 use super::graphs;
 use crate::systems::over_rows;

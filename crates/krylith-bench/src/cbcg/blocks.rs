@@ -58,7 +58,7 @@ pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) ->
     ])
 }
 
-/// (AQ)ᵀS: line 11 of Alg. 2. The paper's batched products include line 5, too.
+/// (AQ)ᵀS: line 11 of Alg. 2 of the P-CBCG paper. The paper's batched products include line 5, too.
 fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let held = state(space, 51, (2, 0), &[0.0; S * S], check)?;
     let at = held.clone();
@@ -80,7 +80,7 @@ fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<K
     })
 }
 
-/// Q ← S − Q B, AQ ← AS − AQ B with the sums of lines 5 and 6: lines 13, 14.
+/// Q ← S − Q B, AQ ← AS − AQ B with the sums of lines 5 and 6: lines 13 and 14 of Alg. 2.
 fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let (b, sums) = (coefficients(S * S), block_sums(S));
     let values = [b.clone(), vec![0.0; sums]].concat();
@@ -123,7 +123,7 @@ fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ker
     })
 }
 
-/// x += Q a, r −= AQ a: lines 8, 9.
+/// x += Q a, r −= AQ a: lines 8 and 9 of Alg. 2.
 fn advance<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let a = coefficients(S);
     let held = state(space, 53, (2, 2), &a, check)?;

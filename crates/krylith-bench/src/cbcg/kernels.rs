@@ -1,8 +1,9 @@
-//! Table III: each kernel of an iteration, compared with its roofline.
+//! Table III of the P-CBCG paper: each kernel of an iteration, compared with its roofline.
 //!
 //! Flops and bytes are counted per cell, and per product if a kernel serves the s products of a step. They
 //! count what must be computed, and what must be read from memory or written to it once. The roofline is the
-//! paper's, f/F + b/B, with B measured in the same run. On a CPU F is unknown, and its term is omitted.
+//! paper's: f/F + b/B seconds for f flops and b bytes. The bandwidth B is measured in the same run. The peak
+//! F is unknown on a CPU, where its term is omitted.
 
 use super::{Case, blocks, solves, tiles};
 use crate::options::Asked;
@@ -206,7 +207,7 @@ fn all<'k, S: PointBlockSum + TileFactors + 'k>(
     Ok(all)
 }
 
-/// q = A p with (p, q): line 3 and the first sum of line 4.
+/// q = A p with (p, q): line 3 and the first sum of line 4 of the paper's P-CG.
 fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<Kernel<'k>> {
     let n = case.rows();
     let a = PointBlock::csr(space.as_ref(), &case.a, Precision::F64)?;

@@ -40,7 +40,7 @@ const TILES: [[usize; 3]; 9] = [
 /// Number of tiles measured without `--full`.
 const SOME: usize = 2;
 
-/// Returns the tiles to measure besides the device's own.
+/// Returns the tiles to measure besides the device's default tile.
 pub(super) fn shapes(options: &Asked) -> Vec<[usize; 3]> {
     let some = if options.full { TILES.len() } else { SOME };
     TILES[..options.pick(some, 0)].to_vec() // a CPU uses slabs

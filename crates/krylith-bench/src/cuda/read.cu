@@ -1,4 +1,4 @@
-// Sums a large array: the bandwidth that every share is taken of. Bytes moved: 16n.
+// Sums a large array, to measure the bandwidth to which all shares refer. Bytes moved: 16n.
 extern "C" __global__ void __launch_bounds__(512) read(const double2* __restrict__ a, double* out, long long n) {
     double sum = 0;
     const long long step = (long long)gridDim.x * blockDim.x;

@@ -1,5 +1,5 @@
-//! The DAG of a triangle, for each subdomain: rows that may be computed concurrently (§4.2), and the entries
-//! in that order.
+//! The DAG of a triangle, for each subdomain: rows that may be computed concurrently, and the entries in that
+//! order (§4.2 of the paper that `ildu0/mod.rs` names).
 
 use super::system::SubdomainSystem;
 use krylith_core::{Error, Result};

@@ -62,8 +62,8 @@ fn over<'r>(mut rows: impl Iterator<Item = &'r Row>, of: Of, seconds: f64) -> f6
     rows.find(|r| r.of == of && !r.ours).map_or(f64::NAN, |r| r.alone.median()) / seconds
 }
 
-/// Returns geometric means over the matrices, for what ran on all of them: applications relative to the
-/// baselines, solves relative to the first solver.
+/// Returns geometric means over the matrices, for variants that ran on all of them: applications relative to
+/// the baselines, solves relative to the first solver.
 fn means(found: &[Found]) -> (Table, Vec<Value>) {
     let mean = |factors: Vec<Option<f64>>| {
         let all = factors.iter().map(|f| f.map_or(f64::NAN, f64::ln)).sum::<f64>();

@@ -1,5 +1,5 @@
 //! A matrix with its rows grouped by subdomain and without entries that couple subdomains: the input of every
-//! baseline.
+//! baseline. Algorithms are those of the paper that `ildu0/mod.rs` names.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::{Error, Result};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Creates a rank's solver in its thread.
+/// A function that creates a rank's solver in the thread of the rank.
 pub(crate) type Make = Box<dyn FnOnce(&Place) -> Result<Box<dyn Session>> + Send>;
 
 /// Actions that end waits inside a library.

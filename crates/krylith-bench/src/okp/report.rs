@@ -11,7 +11,7 @@ pub(super) struct Findings {
     pub bandwidth: (&'static str, f64),
     pub peak: Option<f64>,
     pub products: Vec<product::Table>,
-    /// Every block size and number of stages.
+    /// Products for every block size and number of stages.
     pub sweep: Vec<product::Table>,
     pub orthogonalizations: Vec<orthogonalization::Row>,
     pub solves: Vec<solve::Row>,

@@ -9,11 +9,11 @@ use krylith_core::{Options, Problem, Result, Solver};
 pub(crate) struct Run {
     /// Seconds before the factorisation, without compiling kernels: analysis of patterns, arrays and vectors.
     pub setup: f64,
-    /// T_f in seconds.
+    /// Seconds of the factorisation, T_f in the paper.
     pub factor: f64,
-    /// T_g in seconds.
+    /// Seconds of FGMRES, T_g in the paper.
     pub solve: f64,
-    /// I_g.
+    /// Iterations of FGMRES, I_g in the paper.
     pub iterations: usize,
     pub converged: bool,
     /// ‖b − A x‖/‖b‖, recomputed on the host; NaN if not computed.

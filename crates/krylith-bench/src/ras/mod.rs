@@ -1,6 +1,6 @@
-//! The experiments of the paper on randomized point-block Schwarz. The linear systems of Newton steps of its
-//! three problems are solved by FGMRES with restricted additive Schwarz. The subdomain solves are exact (one
-//! core, cuSPARSE, Krylith) or randomized.
+//! The experiments of Ma, Le and Cai on randomized point-block Schwarz (paper 5 in docs/papers.md). The
+//! linear systems of Newton steps of its three problems are solved by FGMRES with restricted additive
+//! Schwarz. The subdomain solves are exact (one core, cuSPARSE, Krylith) or randomized.
 //!
 //! A problem's systems are generated once, by Newton steps with tightly solved linear systems, and given to
 //! every algorithm in the same numbering. Every solve is checked by b − A x on the host.

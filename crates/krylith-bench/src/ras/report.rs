@@ -156,7 +156,8 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// Draws T_g and I_g over γ, a line for each η and f_dp; exact variants are horizontal lines.
+/// Draws seconds and iterations of FGMRES over γ, with a line for each η and f_dp; exact variants are
+/// horizontal lines.
 fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
     let mut gammas: Vec<usize> =
         found.rows_of(step).filter_map(|row| row.way.sweeps.map(|[_, gamma, _]| gamma)).collect();
@@ -196,7 +197,7 @@ fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
     }
 }
 
-/// Fig. 10: draws run after run, and counts failures.
+/// Fig. 10 of the paper: draws run after run, and counts failures.
 fn repeated(found: &Found, pages: &mut Pages) -> Value {
     pages.tables.push(
         rows_of(format!("{}: independent runs", found.spec), &found.solves)
@@ -230,7 +231,7 @@ fn repeated(found: &Found, pages: &mut Pages) -> Value {
 /// Number of runs in the figure, as in the paper's.
 const SHOWN: usize = 30;
 
-/// Builds T_f + T_g on 1, 2, … GPUs with the same parts.
+/// Builds a table of the seconds of factorisation and FGMRES on 1, 2, … GPUs, always with the same parts.
 fn scaling(found: &Found, pages: &mut Pages) -> Value {
     let (mut counts, mut lines) = (Vec::new(), Vec::<(String, Vec<f64>)>::new());
     for row in &found.solves {

@@ -37,7 +37,7 @@ options::parts! {
         Multi = "multi",
         /// Conjugate gradients with a fixed number of iterations.
         Cg = "cg",
-        /// The paper's sweep of d_l and d_c.
+        /// The paper's sweep of d_l and d_c, the shares of rows in its long block and of redundant rows.
         Sweep = "sweep",
     }
 }

@@ -258,7 +258,8 @@ fn pcsr<G: Ground>(ground: &G, case: &Case, plan: &Plan) -> Option<Row> {
     Some(row)
 }
 
-/// Runs the paper's sweep: d_l from 0.2 to 0.6, d_c from 0 to 0.3, in steps of 0.05.
+/// Runs the paper's sweep: shares d_l of rows in the long block from 0.2 to 0.6, and shares d_c of redundant
+/// rows from 0 to 0.3, in steps of 0.05.
 pub(super) fn sweep<G: Ground>(
     ground: &G,
     case: &Case,

@@ -1,4 +1,5 @@
-//! Tables, JSON and the page.
+//! Tables, JSON and the page from the measurements; tables, figures and equations are numbered as in the
+//! paper that `spmv/mod.rs` names.
 
 use super::found::{Found, Point, Row, Shape, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};

@@ -76,7 +76,7 @@ fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Re
     }
     let found = match (&plan.options.program, &path) {
         (Some(program), Some(path)) => {
-            let _ = std::fs::remove_file(path); // of another build, or of a failure
+            let _ = std::fs::remove_file(path); // results of another build, or of a failure
             match child(program, name, plan) {
                 Ok(end) => left(path, key).ok_or_else(|| format!("its process wrote no results: {end}")),
                 Err(why) => Err(why),

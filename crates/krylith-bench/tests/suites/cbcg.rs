@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `cbcg` on the CPU, at a small size.
 
 use krylith_bench::{Asked, DeviceChoice, cbcg};
 
@@ -25,7 +25,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
         assert!(solve["check"]["error"].as_f64().unwrap() <= 1.0001e-8, "{}", solve["name"]);
         assert_eq!(solve["seconds"]["samples"].as_array().unwrap().len(), 1);
     }
-    // Fewer sums an iteration, which is what all of it is about.
+    // P-CBCG needs fewer sums per iteration, which is its purpose.
     let sums = |name: &str| {
         let solve = solves.iter().find(|s| s["name"].as_str().unwrap().starts_with(name)).unwrap();
         solve["reductions"].as_f64().unwrap() / solve["iterations"].as_f64().unwrap()

@@ -1,9 +1,9 @@
-//! The program, as `krylith bench` starts it.
+//! The program `krylith-bench`, run as `krylith bench` starts it.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A folder in which it runs.
+/// The folder in which the program runs.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -13,7 +13,7 @@ impl Folder {
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
-    /// Exit code, and what stood on stdout and stderr.
+    /// Runs a command line; returns the exit code, stdout and stderr.
     fn line(&self, line: &str) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_krylith-bench"));
         let output = command.args(line.split_whitespace()).current_dir(self.0.path()).output().unwrap();
@@ -44,7 +44,7 @@ fn suites_name_what_they_do_not_take() {
     f.fails("spmv --device cpu --parts kernels", 2, &["--parts", "single"]);
     f.fails("spmv --device cpu --scale 2", 2, &["scale", "at most 1"]);
     f.fails("spmv --device cpu --full", 2, &["--full", "okp", "ras"]);
-    // Usage is told as it was typed.
+    // The usage line names the command that the user typed.
     f.fails("", 2, &["Usage: krylith bench", "SUITE"]);
 }
 
@@ -76,7 +76,7 @@ fn matrices_are_measured_in_processes_of_their_own_and_predicted_from() {
     let (code, out, err) = f.line(line);
     assert!(code == 0 && out.contains("wrote b/spmv.html"), "{out}{err}");
     assert!(f.path("b/raw/FullChip.json").exists() && f.path("b/raw/nlpkkt160.json").exists());
-    // What is there is not measured again.
+    // Stored results are not measured again.
     assert_eq!(f.line(line).0, 0);
     let read = std::fs::read_to_string(f.path("b/spmv.json")).unwrap();
     let profiles = krylith_model::spmv::profiles(&serde_json::from_str(&read).unwrap()).unwrap();

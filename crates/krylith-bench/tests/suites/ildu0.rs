@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `ildu0` on the CPU, at a small size.
 
 use krylith_bench::{Asked, ildu0};
 
@@ -22,7 +22,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
             assert!(row["residuals"].as_array().unwrap().last().unwrap().as_f64().unwrap() <= 1e-8);
         }
     }
-    // The larger grid is cut, and cutting drops something and costs iterations.
+    // The larger grid has several subdomains, so entries are dropped and iterations increase.
     let large = &cases[1];
     assert!(large["subdomains"].as_u64().unwrap() > 1 && large["dropped"].as_u64().unwrap() > 0);
     let solves = large["bicgstab"].as_array().unwrap();

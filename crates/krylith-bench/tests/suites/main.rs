@@ -1,4 +1,4 @@
-//! The suites of `krylith bench`, small. One binary, as in crate krylith.
+//! The suites of `krylith bench` at small sizes. All tests form one binary, as in crate krylith.
 
 mod answer;
 mod cbcg;
@@ -13,7 +13,7 @@ use krylith_bench::{Asked, Report, Suite};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The output of a suite: its options, the folder with its files in `made`, the report, its data and the
+/// Runs a suite with these options. Returns the folder (files are in `made`), the report, its data, and the
 /// progress lines.
 #[track_caller]
 fn run(suite: Suite, name: &str, options: Asked) -> (TempDir, Report, Value, Vec<String>) {
@@ -22,7 +22,7 @@ fn run(suite: Suite, name: &str, options: Asked) -> (TempDir, Report, Value, Vec
     let options = Asked { out, threads: 2, command, ..options };
     let report = suite(&options, &mut |text| heard.push(text.to_string())).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
-    // The page of each suite that has one.
+    // Every suite except `answer` has a page.
     assert!(name == "answer" || (report.html.contains("<svg") && report.html.contains("test &lt;&amp;&gt;")));
     let text = std::fs::read_to_string(folder.path().join(format!("made/{name}.json"))).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -30,7 +30,7 @@ fn run(suite: Suite, name: &str, options: Asked) -> (TempDir, Report, Value, Vec
     (folder, report, json, heard)
 }
 
-/// What nobody can ask of a suite.
+/// Asserts that a suite rejects each of these options.
 #[track_caller]
 fn refused(suite: Suite, all: impl IntoIterator<Item = Asked>) {
     for options in all {

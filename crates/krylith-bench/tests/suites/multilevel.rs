@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `multilevel` on the CPU, at a small size.
 
 use krylith_bench::{Asked, DeviceChoice, multilevel};
 use serde_json::Value;
@@ -14,13 +14,13 @@ fn small() -> Asked {
     }
 }
 
-/// Every system of a part, in series or not.
+/// Returns every system of a part, also those within series.
 fn systems(json: &Value) -> Vec<&Value> {
     let list = |value: &'_ Value| value.as_array().is_some();
     json.as_array().unwrap().iter().flat_map(|one| if list(one) { systems(one) } else { vec![one] }).collect()
 }
 
-/// The way has samples whose middle is its median, iterations, and a residual that was computed again.
+/// Checks that the variant has two samples whose mean is the median, iterations, and a recomputed residual.
 fn check(way: &Value) {
     let taken = &way["from_host"];
     assert!(way["from_device"].is_null(), "{way}");
@@ -34,7 +34,7 @@ fn check(way: &Value) {
     let setup = taken["setup"]["median"].as_f64().unwrap();
     let solve = taken["seconds"]["solve"]["median"].as_f64().unwrap();
     assert!(setup > 0.0 && solve > 0.0 && setup + solve <= median * (1.0 + 1e-9), "{way}");
-    // Only a hierarchy has levels.
+    // Only hierarchies have levels.
     assert!(way["levels"].is_null() && way["operator_complexity"].is_null(), "{way}");
     assert!(way["numbers"].as_f64().unwrap() > 0.0, "{way}");
 }
@@ -55,7 +55,7 @@ fn a_small_run_on_the_cpu_has_every_part() {
                         assert!(way["refused"].as_str().unwrap().contains("nothing"), "{way}");
                         assert!(way["from_host"].is_null());
                     }
-                    // On what is not symmetric CG need not converge.
+                    // CG need not converge on a matrix that is not symmetric.
                     "method=cg precond=jacobi" if system["symmetric"] == false => {}
                     _ if way["from_host"]["failure"].is_string() => {
                         assert!(matches!(system["name"].as_str(), Some("stokes" | "elasticity")), "{system}");
@@ -82,7 +82,7 @@ fn a_small_run_on_the_cpu_has_every_part() {
         assert!(one["iterations"].as_array().unwrap().iter().all(|n| n.as_u64().unwrap() > 0));
         assert!(one["relative_residual"].as_f64().unwrap() <= 1e-7 && one["slower"].as_f64().unwrap() > 0.0);
     }
-    // At this size nothing but the updates is what a target is about.
+    // At this size only the targets of updates are measured.
     let targets: Vec<Value> = serde_json::from_str(&read("multilevel-targets.json")).unwrap();
     assert_eq!(targets.len(), 6 + 3 + 2 + 3 + 1);
     for target in &targets {

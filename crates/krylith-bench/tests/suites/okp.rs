@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `okp` on the CPU, at a small size.
 
 use krylith_bench::{Asked, okp};
 

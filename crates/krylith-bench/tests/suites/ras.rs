@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `ras` on the CPU, at a small size.
 
 use krylith_bench::{Asked, DeviceChoice, ras};
 
@@ -30,7 +30,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
         };
         let (exact, random) = (iterations("exact"), iterations("random"));
         assert_eq!((exact.len(), random.len(), iterations("jacobi").len()), (1, 9, 9));
-        // One core stands for the same iterations.
+        // The run on one core takes the iterations of exact RAS.
         assert_eq!(iterations("one-core"), exact);
         let best = random.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(best <= 1.15 * exact[0] + 2.0, "{best} iterations where exact RAS takes {}", exact[0]);
@@ -43,7 +43,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let repeated = json["repeated"]["rows"].as_array().unwrap();
     let random = repeated.iter().find(|row| row["kind"] == "random").unwrap();
     assert_eq!(random["runs"].as_array().unwrap().len(), 3);
-    // What was promised is there for programs, and for people in the tables.
+    // Targets are in a file for programs, and in the tables for users.
     let targets: serde_json::Value = serde_json::from_str(&read("ras-targets.json")).unwrap();
     let target = |name: &str| {
         let all = targets.as_array().unwrap();
@@ -51,7 +51,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
     };
     assert_eq!(target("runs that converge")["met"], true);
     assert_eq!(target("over exact RAS")["goal"], 1.15);
-    // There is no vendor on a CPU, and nothing is said of it.
+    // On a CPU there is no vendor's library, so this target is not measured.
     assert!(target("cuSPARSE")["met"].is_null());
     for figure in ["ras-cavity600-1-tg.svg", "ras-cavity600-1-ig.svg", "ras-repeat-gamma5-ig.svg"] {
         assert!(read(figure).contains("<polyline"), "{figure}");

@@ -1,4 +1,4 @@
-//! The suite on the CPU, small.
+//! The suite `spmv` on the CPU, at a small size.
 
 use krylith_bench::{Asked, DeviceChoice, spmv};
 
@@ -14,8 +14,8 @@ fn a_small_run_on_the_cpu_writes_everything_and_a_second_one_keeps_it() {
     assert_eq!(json["notes"], serde_json::json!([]));
     let matrix = &json["matrices"][0];
     assert_eq!((matrix["shape"]["rows"].as_u64(), matrix["shape"]["max"].as_u64()), (Some(960), Some(7)));
-    // Single: Krylith and the plain loop. Multi: NZ, 2NZ, NZ in 4, 8 and 16 blocks, LRA, LRA+RC, fused, and
-    // halos by rows and by the graph.
+    // `single` has Krylith and the plain loop. `multi` has NZ, 2NZ, NZ in 4, 8 and 16 blocks, LRA, LRA+RC,
+    // fused, and halos by rows and by the graph.
     for (part, rows) in [("single", 2), ("multi", 10)] {
         let timed: Vec<_> =
             matrix[part].as_array().unwrap().iter().filter(|r| r["failure"].is_null()).collect();

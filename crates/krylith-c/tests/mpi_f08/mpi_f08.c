@@ -1,4 +1,4 @@
-/* What mpi_f08.f90 calls, by the C interface of any MPI. */
+/* The functions that mpi_f08.f90 calls, on top of the C interface of any MPI library. */
 #include <mpi.h>
 
 int by_c_init(void) {

@@ -1,4 +1,5 @@
-!> What ranks.f90 uses of MPI's module, for libraries that come without Fortran: by their C interface.
+!> The part of MPI's module mpi_f08 that ranks.f90 uses, on top of the C interface, for MPI libraries
+!> without Fortran.
 module mpi_f08
     use, intrinsic :: iso_c_binding, only: c_int
     implicit none
@@ -10,7 +11,7 @@ module mpi_f08
     end type
 
     type(MPI_Comm), public, protected :: MPI_COMM_WORLD
-    !> Whatever C has for it.
+    !> The constant of Fortran; the C code uses the library's own.
     integer, parameter, public :: MPI_THREAD_SERIALIZED = 2
 
     interface

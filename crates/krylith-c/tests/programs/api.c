@@ -1,4 +1,4 @@
-/* Every function of krylith.h: answers against ones that are known, and errors by their words. */
+/* Calls every function of krylith.h, and checks results with known solutions and errors by their texts. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <math.h>
@@ -8,7 +8,7 @@
 
 enum { N = 6 };
 
-/* −1 2 −1, whose inverse is known: A x = 1 has x_i = (i + 1)(N − i)/2. */
+/* The matrix −1 2 −1. The solution of A x = 1 is x_i = (i + 1)(N − i)/2. */
 static int32_t row_ptr[N + 1], col[3 * N];
 static double values[3 * N];
 static int32_t entries;
@@ -97,7 +97,7 @@ static void solvers(void) {
     EXPECT(strstr(krylith_solver_summary(solver), "converged after") != NULL);
     EXPECT(krylith_solver_advice(solver)[0] == 0);
 
-    /* A monitor that has seen enough. */
+    /* The monitor ends the solve after one iteration. */
     most = 1;
     memset(x, 0, sizeof x);
     EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK);
@@ -114,13 +114,13 @@ static void solvers(void) {
     EXPECT(krylith_solver_precondition(solver, b, y, NULL) == KRYLITH_OK);
     EXPECT(fabs(y[0] - 1.0) < 1e-12); /* [2 −1; −1 2]⁻¹ 1 */
 
-    /* New values in the order of the scalar matrix, though blocks of two are stored. */
+    /* New values have the order of the scalar matrix, although the solver stores blocks of two. */
     for (int e = 0; e < entries; e++) values[e] *= 4.0;
     EXPECT(krylith_solver_update_values(solver, 0, entries, values, NULL) == KRYLITH_OK);
     for (int e = 0; e < entries; e++) values[e] /= 4.0;
     EXPECT(krylith_solver_solve(solver, b, x, NULL, NULL) == KRYLITH_OK && near(x, 0.25));
 
-    /* One iteration is too few, and the words say what to do. */
+    /* One iteration is too few, and the advice names the remedy. */
     memset(x, 0, sizeof x);
     EXPECT(krylith_solver_set_tolerance(solver, 1e-13, -1.0, 1) == KRYLITH_OK);
     EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK);
@@ -146,7 +146,7 @@ static void solvers(void) {
 }
 
 static void kronecker(void) {
-    /* A = [2 1; 0 3], B = I, M = I, L = −1 2 −1: stage by stage (A_kk I + τ L) u_k = …, against the product. */
+    /* A = [2 1; 0 3], B = I, M = I, L = −1 2 −1. Checks the solution stage by stage, and the product. */
     double one[N], a[4] = {2, 1, 0, 3}, b[4] = {1, 0, 0, 1}, x[2 * N] = {0}, f[2 * N], y[2 * N];
     int32_t diagonal[N + 1];
     ones(one, N), ones(f, 2 * N);
@@ -177,7 +177,8 @@ static void kronecker(void) {
     krylith_problem_free(sum), krylith_problem_free(l), krylith_problem_free(m);
 }
 
-/* M and L scalar, in blocks of two: new values come as they were given, and all of a sum at once or not at all. */
+/* Scalar M and L in blocks of two. New values have the order in which M and L were given. If one part of an
+ * update is rejected, nothing changes. */
 static void sums_in_blocks(void) {
     double a[1] = {1}, b[1] = {1}, two[1] = {2}, nine[9] = {0}, f[N], x[N], m3[3 * N], wrong[3 * N];
     ones(f, N);
@@ -216,7 +217,7 @@ static void sums_in_blocks(void) {
 }
 
 static void what_is_known_beside_the_numbers(void) {
-    /* A ring: constants are its null vector. */
+    /* A ring, whose null vector is constant. */
     int32_t ptr[N + 1], ring[3 * N];
     double ring_values[3 * N], b[N] = {1, -1}, x[N], plane[2 * N], constant[N];
     for (int i = 0; i < N; i++) {
@@ -328,7 +329,7 @@ static int32_t uses_its_solver(void *user, int64_t iteration, double residual) {
     return 0;
 }
 
-/* Through another solver, whose monitor is called on another thread, and after it. */
+/* Uses the solver through the monitor of another solver, which runs on another thread, and then directly. */
 static int32_t uses_another(void *user, int64_t iteration, double residual) {
     krylith_status *seen = user;
     double b[N], x[N] = {0}, y[N];
@@ -391,7 +392,7 @@ static void threads_and_forks(void) {
     krylith_problem_free(problem);
 }
 
-/* Many solves and handles, without growth. */
+/* Resident memory, which must not grow over many solves and handles. */
 static long resident(void) {
     long pages = 0, own = 0;
     FILE *file = fopen("/proc/self/statm", "r");

@@ -1,4 +1,4 @@
-! Every procedure of module krylith: answers against ones that are known, and errors by their words.
+! Calls every procedure of module krylith, and checks results with known solutions and errors by their texts.
 module functions
     use krylith
     use, intrinsic :: iso_c_binding
@@ -96,7 +96,7 @@ contains
         error stop 1
     end subroutine
 
-    !> x_i = i (n + 1 - i) / 2 solves -1 2 -1 for ones.
+    !> x_i = i (n + 1 - i) / 2 solves A x = 1 with the matrix -1 2 -1.
     logical function near(is, factor)
         real(c_double), intent(in) :: is(n), factor
         integer :: k

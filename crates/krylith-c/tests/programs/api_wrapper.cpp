@@ -1,4 +1,4 @@
-// Every function of krylith.hpp: answers against ones that are known, errors as exceptions, exceptions of callbacks.
+// Calls every function of krylith.hpp, and checks known solutions, and exceptions of errors and of callbacks.
 #include <krylith.hpp>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ int main() {
     EXPECT(moved.summary().find("converged") != std::string::npos && moved.advice().empty());
     EXPECT(krylith::name(solution.outcome) == "converged");
 
-    // A monitor that throws ends the solve, and the next solve is as if nothing had been.
+    // A monitor that throws ends the solve; the next solve is not affected.
     moved.set_monitor([](std::int64_t i, double) -> bool { return i < 1 ? true : throw std::runtime_error("seen enough"); });
     std::fill(x.begin(), x.end(), 0.0);
     expect_throw<std::runtime_error>([&] { moved.solve(b, x); }, "seen enough");

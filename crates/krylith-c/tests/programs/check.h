@@ -1,4 +1,4 @@
-/* What the test programs have in common. */
+/* Macros that the test programs share. */
 #include <krylith.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
         }                                                                                                              \
     } while (0)
 
-/* A call that fails, with this status, and these words in its text. */
+/* Checks that a call fails with this status, and that its error text contains these words. */
 #define REFUSED(call, wanted, words)                                                                                   \
     do {                                                                                                               \
         EXPECT((call) == (wanted));                                                                                    \

@@ -1,4 +1,5 @@
-/* Arrays on a GPU: matrix, vectors and new values in the caller's memory and stream. Without a driver it says so. */
+/* Arrays on a GPU: matrix, vectors and new values in the caller's memory and stream. Without a driver the
+ * program prints that it is skipped. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <dlfcn.h>
@@ -6,7 +7,7 @@
 
 typedef unsigned long long address;
 
-/* The driver's calls, found at run time, so that the program links without CUDA. */
+/* Functions of the driver, loaded at run time, so that the program links without CUDA. */
 static int (*init)(unsigned), (*device_get)(int *, int), (*retain)(void **, int), (*set_current)(void *);
 static int (*allocate)(address *, size_t), (*release)(address), (*stream_create)(void **, unsigned);
 static int (*to_device)(address, const void *, size_t, void *), (*to_host)(void *, address, size_t, void *), (*synchronize)(void *);
@@ -79,7 +80,7 @@ int main(void) {
         EXPECT(to_device((address)(uintptr_t)v, values, e * sizeof *values, memory.stream) == 0);
         EXPECT(krylith_solver_update_values(solver, 0, e, v, &memory) == KRYLITH_OK);
         EXPECT(krylith_solver_solve(solver, f, x, &memory, NULL) == KRYLITH_OK && near(x, 0.5));
-        /* What is wrong on a GPU is named as on the host. */
+        /* Wrong arrays on a GPU give the same error as on the host. */
         krylith_problem *none = NULL;
         col[7] = 9999;
         EXPECT(to_device((address)(uintptr_t)j, col, e * sizeof *col, memory.stream) == 0);

@@ -1,4 +1,4 @@
-/* Rows of MPI ranks, by the names of communicators that C and Fortran share; the answer is known. */
+/* Problems distributed over MPI ranks, by the communicator's Fortran handle. Their solution is known. */
 #include "check.h"
 #include <math.h>
 #include <mpi.h>
@@ -9,7 +9,7 @@ int main(int argc, char **argv) {
     int provided, rank, size;
     EXPECT(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) == MPI_SUCCESS && provided >= MPI_THREAD_SERIALIZED);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* The last rank has a row more than the others. */
+    /* The last rank has one row more than the others. */
     const int64_t own = PER_RANK + (rank == size - 1), n = (int64_t)PER_RANK * size + 1, first = (int64_t)PER_RANK * rank;
     int64_t row_ptr[PER_RANK + 2] = {0}, col[3 * PER_RANK + 3], numbers[PER_RANK + 1], entries = 0;
     double values[3 * PER_RANK + 3], b[PER_RANK + 1], x[PER_RANK + 1];
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
 #else
     const int comm = MPI_Comm_c2f(MPI_COMM_WORLD);
 #endif
-    /* Scalar rows, blocks with numbers of the rows and without, from 0 and from 1. */
+    /* Scalar rows, and blocks with and without row numbers; indices count from 0 or from 1. */
     for (int way = 0; way < 6; way++) {
         krylith_problem *problem = NULL;
         krylith_solver *solver = NULL;
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
                                                                &problem)) == KRYLITH_OK);
         EXPECT(krylith_problem_unknowns(problem) == own);
         EXPECT(krylith_solver_new(problem, "rtol=1e-12 device=cpu threads=1", &solver) == KRYLITH_OK);
-        /* New values come in the order given, though columns of other ranks are stored after own ones. */
+        /* New values have the given order, although columns of other ranks are stored last in a row. */
         for (int twice = 1; twice <= 2; twice++) {
             double scaled[3 * PER_RANK + 3];
             for (int64_t e = 0; e < entries; e++) scaled[e] = twice * values[e];
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
         }
         krylith_solver_free(solver), krylith_problem_free(problem);
     }
-    /* What is wrong on one rank is an error of all. */
+    /* A wrong argument on one rank is an error on all ranks. */
     krylith_problem *none = NULL;
     REFUSED(krylith_problem_distributed_csr(comm, own, n + 1, entries, row_ptr, col, values, 0, &none), KRYLITH_INVALID,
             "all ranks together have");

@@ -1,4 +1,4 @@
-// Rows of MPI ranks in C++: −u'' = 1 with u = 0 at both ends, whose solution is known at every node.
+// Problems distributed over MPI ranks, in C++: −u'' = 1 with u = 0 at both ends, whose solution is known.
 #include <krylith.hpp>
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 const int per_rank = 50;
 
-/// The communicator by the number that all languages share.
+/// The communicator's Fortran handle, which is the same in all languages.
 int number_of(MPI_Comm comm) {
 #if MPI_VERSION >= 5
     return MPI_Comm_toint(comm);
@@ -43,7 +43,7 @@ void solve(int rank, int size) {
             if (std::fabs(u[static_cast<std::size_t>(i)] - exact) > 1e-6 * exact) throw std::runtime_error("another solution");
         }
     }
-    // What is wrong on one rank is an error of all.
+    // A wrong argument on one rank is an error on all ranks.
     if (rank == 0) col[1] = -5;
     try {
         krylith::Problem::distributed_csr(comm, n, row_ptr, col, values);

@@ -1,4 +1,4 @@
-! Rows of MPI ranks in Fortran: unknowns of two fields at each node, which suit blocks of two.
+! Problems distributed over MPI ranks, in Fortran: two unknowns at each node, in blocks of two.
 program ranks
     use krylith
     use mpi_f08

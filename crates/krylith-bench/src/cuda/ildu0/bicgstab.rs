@@ -1,5 +1,5 @@
-//! BiCGSTAB (van der Vorst 1992; the paper's Alg. 2.1) with right preconditioning, from the vendor's
-//! libraries: cuSPARSE's faster product, cuBLAS's dots, one kernel per update.
+//! BiCGSTAB (van der Vorst 1992; Alg. 2.1 of the paper that `ildu0/mod.rs` names) with right preconditioning,
+//! from the vendor's libraries: cuSPARSE's faster product, cuBLAS's dots, one kernel per update.
 //!
 //! Scalars stay on the device; one number per iteration returns to the host, ‖r‖ for the stopping test.
 

@@ -1,11 +1,12 @@
-// Triangular solves level by level (Alg. 4.3): the paper's lower solves, separate and fused applications.
+// Triangular solves level by level, Alg. 4.3 of the paper that `ildu0/mod.rs` names: its lower solves, and
+// its separate and fused applications.
 //
 //   dag_ec_no_lds        x = D⁻¹ (I + L)⁻¹ b, edges, vector in global memory, rows divided level by level
 //   dag_ec_lds           the same with the vector in shared memory
 //   dag_ec_lds_ud        the same, unit diagonal, all rows divided at the end; also the LD of dag_ec_ILD_U0
 //   dag_ec_U0            x = (I + U)⁻¹ b, edges: the U of dag_ec_ILD_U0
 //   dag_ec_ILDU0_fused   x = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ b, edges
-//   dag_vc_ILDU0_fused   the same, a thread a row: always the same order of summation
+//   dag_vc_ILDU0_fused   the same, one thread per row: always the same order of summation
 //
 // Constants: B block size, THREADS threads per block. Each subdomain has one thread block. The vector in
 // shared memory has (rows of the largest subdomain)·B numbers; the launch sets its size.
@@ -76,7 +77,7 @@ __device__ __forceinline__ void edges(double* v, int level, int last, const int*
     }
 }
 
-// Level after level, a thread a row
+// Level after level, with one thread per row
 __device__ __forceinline__ void vertices(double* v, int level, int last, const int* __restrict__ row_ptr,
                                          const unsigned short* __restrict__ rows, const int* __restrict__ entry_ptr,
                                          const unsigned short* __restrict__ columns,
@@ -107,12 +108,12 @@ __device__ __forceinline__ void vertices(double* v, int level, int last, const i
     }
 }
 
-// A subdomain's numbers to or from shared memory
+// Copies a subdomain's numbers to or from shared memory
 __device__ __forceinline__ void copy(double* to, const double* from, int numbers) {
     for (int i = threadIdx.x; i < numbers; i += THREADS) to[i] = from[i];
 }
 
-// All rows of a subdomain are divided
+// Multiplies all rows of a subdomain by their inverse diagonal blocks
 __device__ __forceinline__ void divide_all(double* v, int rows, const double* __restrict__ inverse, int begin) {
     for (int i = threadIdx.x; i < rows; i += THREADS) divide(v, i, inverse, (size_t)begin + i);
     __syncthreads();

@@ -5,7 +5,7 @@
 //
 // Bytes moved by `multiply`: 3 vectors of n numbers.
 
-// d[i] = 1 / a[i][i]; infinite where there is none or it is zero. A thread a scalar row.
+// d[i] = 1 / a[i][i]; infinite where a[i][i] is missing or zero. One thread per scalar row.
 extern "C" __global__ void __launch_bounds__(THREADS)
 invert_diagonal(int n, const int* __restrict__ row_ptr, const int* __restrict__ columns,
                 const double* __restrict__ values, double* __restrict__ d) {

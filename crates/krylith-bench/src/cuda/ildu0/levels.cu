@@ -1,4 +1,4 @@
-// Levels of a triangle's rows, all subdomains at once (Alg. 4.2).
+// Levels of a triangle's rows, all subdomains at once: Alg. 4.2 of the paper that `ildu0/mod.rs` names.
 //
 // Constants: THREADS threads per block; UPPER is 1 for the upper triangle, 0 for the lower one. Each
 // subdomain has one thread block. `columns` are 32-bit columns of the whole matrix, as in the CSR arrays of

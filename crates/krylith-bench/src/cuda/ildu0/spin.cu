@@ -1,4 +1,5 @@
-// The lower triangular solve that waits for single rows (Alg. 4.1, "spin_loop_lds"): x = D⁻¹ (I + L)⁻¹ b.
+// The lower triangular solve that waits for single rows: Alg. 4.1, "spin_loop_lds", of the paper that
+// `ildu0/mod.rs` names. It computes x = D⁻¹ (I + L)⁻¹ b.
 //
 // Constants: B block size, THREADS threads per block. Each subdomain has one thread block, each row one warp,
 // and each block of the row one lane. The sums of rows are in shared memory: (rows of the largest

@@ -1,4 +1,5 @@
-//! Products with messages from device to device through NCCL: CU's kernels, and OKP as published.
+//! Products with messages from device to device through NCCL: with CU-Solver's kernels, and the OKP paper's
+//! own as published.
 
 use super::super::fastest;
 use super::super::paper::Kernels;
@@ -35,7 +36,7 @@ struct Exchange {
     /// Sent and received messages, neighbour by neighbour.
     send: Buffer<f64>,
     raw: Buffer<f64>,
-    /// Alg. 6's receive map.
+    /// The receive map of Alg. 6.
     map: Buffer<i32>,
     /// Ghosts, segment by segment.
     ghosts: Buffer<f64>,
@@ -73,7 +74,8 @@ impl Exchange {
     }
 }
 
-/// CU's kernels with one exchange per product: x̃ for both matrices and all stages, into the ghosts after x̃.
+/// A product with CU-Solver's kernels and one exchange: x̃ for both matrices and all stages, into the ghosts
+/// after x̃.
 ///
 /// Nothing overlaps: most rows of an off-diagonal part are empty, and `cusparseDbsrmv` on it takes longer
 /// than the exchange that it would hide. Measured on two H200s at the paper's size: 80 µs against 30 µs.

@@ -21,7 +21,7 @@ extern "C" __global__ void gather(int l, const int* __restrict__ map, const doub
     if (t < l) to[t] = from[map[t]];
 }
 
-// to[map[i]] = from[i]: what arrived, to its places.
+// to[map[i]] = from[i]: puts received numbers in their places.
 extern "C" __global__ void scatter(int l, const int* __restrict__ map, const double* __restrict__ from,
                                    double* __restrict__ to) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,5 @@
-//! CU-Solver's product as published (Alg. 4): s exchanges for each matrix, each through the host.
+//! CU-Solver's product as published (Alg. 4 of the OKP paper): s exchanges for each matrix, each through the
+//! host.
 //!
 //! It runs at its best: pinned memory, copies on a stream concurrent with the main-diagonal products, and
 //! only waits that the data require. As published, all of x̃ goes to the host, where the scatter selects what

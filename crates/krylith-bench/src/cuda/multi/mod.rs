@@ -26,13 +26,14 @@ use std::time::Instant;
 /// A baseline solver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Baseline {
-    /// As published: x̃ goes through the host, stage by stage, and MGS has its scalars on the host.
+    /// CU-Solver as published: x̃ goes through the host, stage by stage, and MGS has its scalars on the host.
     CuSolver,
-    /// The same, but the device packs what neighbours need before the copy to the host.
+    /// CU-Solver, but the device packs what neighbours need before the copy to the host.
     CuSolverPacked,
-    /// CU's kernels, one exchange per product by NCCL, CGS2 by gemv with NCCL's all-reduce.
+    /// CU-Solver's kernels, one exchange per product by NCCL, and CGS2 by gemv with NCCL's all-reduce.
     CuNccl,
-    /// As published: its kernels, buffering and maps, device to device, and MGS with scalars on the host.
+    /// The OKP paper's solver as published: its kernels, buffering and maps, device to device, and MGS with
+    /// scalars on the host.
     Okp,
 }
 

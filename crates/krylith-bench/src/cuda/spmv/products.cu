@@ -93,7 +93,8 @@ extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
             sum = 0;
         }
     }
-    // What each thread has of the row that it ends in, summed over the threads that end in the same.
+    // The partial sum of each thread for the row in which its share ends, summed over threads that end in the
+    // same row.
     keys[threadIdx.x] = i;
     values[threadIdx.x] = sum;
     __syncthreads();
@@ -111,7 +112,8 @@ extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
     for (int k = threadIdx.x; k < own_rows; k += MERGE_THREADS) y[row + k] = sums[k];
 }
 
-// Adds what blocks have of the row in which they end; a warp adds up its blocks of one row first.
+// Adds the partial sums of blocks for the rows in which they end; a warp first adds those of its blocks for
+// one row.
 extern "C" __global__ void merge_fix(const i64* __restrict__ first, const double* __restrict__ carry, double* y, i64 rows,
                                      i64 blocks) {
     const i64 b = (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -127,7 +129,7 @@ extern "C" __global__ void merge_fix(const i64* __restrict__ first, const double
     if (b < blocks && row < rows && (lane == 31 || after != row) && sum != 0) atomicAdd(y + row, sum);
 }
 
-// Rows that several blocks add to.
+// Sets to zero the rows to which several blocks add.
 extern "C" __global__ void clear_rows(const unsigned* __restrict__ list, double* __restrict__ y, i64 count) {
     const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[list[i]] = 0;
@@ -145,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const int entries = (int)(end - begin);
         for (int j = threadIdx.x; j < entries; j += THREADS) products[j] = val[begin + j] * x[col[begin + j]];
         __syncthreads();
-        // A power of two of threads a row, at most a warp.
+        // A power of two of threads per row, at most a warp.
         int width = 1;
         while (width < 32 && 2 * width * count <= THREADS) width *= 2;
         const int lane = threadIdx.x % width;
