@@ -162,7 +162,7 @@ pub enum Error {
     Rank {
         /// The rank, from 0.
         rank: usize,
-        /// Its own error, or how its end was noticed.
+        /// The error of that rank, or how the others noticed its end.
         message: String,
         /// The exit code of its error; 3 if the rank ended.
         exit_code: u8,

@@ -167,7 +167,7 @@ impl<T: Clone> Once<T> {
     /// again.
     ///
     /// # Errors
-    /// Those of `make`; another thread computes the value and does not finish in time.
+    /// An error of `make`; another thread computes the value and does not finish in time.
     #[doc(hidden)]
     pub fn get_or_make(&self, what: &dyn Fn() -> String, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.within(limit_of_threads(), what, make)

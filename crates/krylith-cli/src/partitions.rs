@@ -10,7 +10,7 @@ use krylith_core::text::{bytes, count, plural};
 /// Rejects more ranks than block rows.
 ///
 /// # Errors
-/// There are more ranks than block rows.
+/// More ranks than block rows.
 pub fn check(system: &System, ranks: usize) -> Result<()> {
     enough_rows(system.order.nodes, ranks).map_err(|e| Failure::from(e).within(&system.label))
 }

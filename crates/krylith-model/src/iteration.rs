@@ -325,7 +325,7 @@ mod tests {
         let cg: MethodSpec = "cg".parse().unwrap();
         let one = Load { near: 0.0, ..load() };
         let t = machine.iteration(&[one], &SCALAR, true, &cg, &jacobi, 1).unwrap();
-        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes a row for Jacobi; 12 vectors in
+        // 7e6 entries of 12 bytes, 1e6 rows of 4 and 16: 104 MB; 24 bytes per row for Jacobi; 12 vectors in
         // four passes with two steps in between.
         close(t.product, 10e-6 + 104e6 / 1e12);
         close(t.preconditioner, 24e6 / 1e12 + 1e-6);
@@ -404,12 +404,13 @@ mod tests {
             let applied = Applied::of(&text.parse().unwrap(), terms, 1).unwrap();
             machine.iteration(&[one], &SCALAR, true, &"cg".parse().unwrap(), &applied, 1).unwrap()
         };
-        // 48 bytes a cell, 72 with both halves; r and z are not read for their sums.
+        // 48 bytes per cell, 72 with both halves; r and z are not read for their sums.
         let tiles = of("block-jacobi", &terms);
         close(tiles.preconditioner, 48e6 / 1e12 + 1e-6);
         close(tiles.vectors, 80e6 / 1e12 + 5e-6);
         close(of("block-jacobi:factor=ilu0", &terms).preconditioner, 72e6 / 1e12 + 1e-6);
-        // Two stages of four unknowns: 8×8 numbers a node, and 4 of 2×2; vectors of 8.
+        // Two stages of four unknowns: 8×8 numbers per node, or 4 blocks of 2×2 with `block=1`; two vectors
+        // of 8.
         let made = krylith_problems::generate("stokes:4x4x4").unwrap();
         let krylith_problems::SystemKind::Kronecker(k) = made.system else { panic!("a Kronecker sum") };
         let stages = Terms::kronecker(&k);

@@ -98,7 +98,7 @@ pub enum Thing {
         anchor: Anchor,
         /// Size of the letters.
         size: f64,
-        /// Their ink.
+        /// Ink of the letters.
         ink: Ink,
         /// True for a background-coloured halo around the letters, to stay legible over lines.
         halo: bool,

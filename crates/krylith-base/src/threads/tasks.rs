@@ -1,5 +1,5 @@
 //! The threads that run a solver's rayon loops. Their number is the solver's thread limit. They end with the
-//! solver, except for pools of one thread, which stand by for the next.
+//! solver, except for pools of one thread, which are kept for the next solver.
 //!
 //! rayon uses the pool of the calling thread, or a global pool of the whole machine if that thread is in
 //! none. So a solver does all its work on the threads of a [`TaskPool`]. One of them owns the device, and
@@ -220,7 +220,7 @@ mod tests {
             all.insert(tasks.install(|| current().id()));
         }
         assert!(all.len() <= MOST, "{} threads", all.len());
-        // More at once than stand by.
+        // More pools at once than are kept on standby.
         let many: Vec<TaskPool> = (0..2 * MOST).map(|_| TaskPool::of_one().unwrap()).collect();
         let all: HashSet<_> = many.iter().map(|tasks| tasks.install(|| current().id())).collect();
         assert_eq!(all.len(), 2 * MOST);

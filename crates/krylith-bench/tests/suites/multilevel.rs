@@ -34,7 +34,7 @@ fn check(way: &Value) {
     let setup = taken["setup"]["median"].as_f64().unwrap();
     let solve = taken["seconds"]["solve"]["median"].as_f64().unwrap();
     assert!(setup > 0.0 && solve > 0.0 && setup + solve <= median * (1.0 + 1e-9), "{way}");
-    // Only hierarchies have levels.
+    // This preconditioner has no levels.
     assert!(way["levels"].is_null() && way["operator_complexity"].is_null(), "{way}");
     assert!(way["numbers"].as_f64().unwrap() > 0.0, "{way}");
 }

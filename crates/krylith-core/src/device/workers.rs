@@ -6,8 +6,8 @@
 //!
 //! Each worker is a thread of its own [`TaskPool`], whose threads run the worker's rayon loops.
 //!
-//! What a caller does beside commands, such as dropping stored zeros, taking new values or checking x, runs
-//! on the first worker ([`Workers::first`]). So the option `threads` bounds that work too.
+//! Callers' work besides commands, such as dropping stored zeros, taking new values or checking x, runs on
+//! the first worker ([`Workers::first`]). So the option `threads` bounds that work too.
 
 use crate::Result;
 use crate::interrupt::{self, Limits};

@@ -31,7 +31,7 @@
 //! Ctrl-C.
 //!
 //! # Layout
-//! With blocks of b unknowns and s stages, node i, component c, stage k of a vector stands at
+//! With blocks of b unknowns and s stages, node i, component c, stage k of a vector is at index
 //! `(i·b + c)·s + k`. One neighbour in a product is then one run of b·s numbers. `io` translates files of
 //! other orders.
 
@@ -302,7 +302,7 @@ pub trait Space: Schedule + Clock + Sized {
     /// on a GPU without a copy.
     ///
     /// # Errors
-    /// Those of `write`; a basis stored in f32, whose columns are not vectors.
+    /// An error of `write`; a basis stored in f32, whose columns are not vectors.
     fn with_column(
         &self,
         v: &mut Self::Basis,

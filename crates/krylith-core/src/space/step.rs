@@ -79,7 +79,7 @@ pub struct StepSource {
 #[derive(Debug, Clone, Copy)]
 #[doc(hidden)]
 pub struct FunctionSource {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
     /// Name of the scalars in the text.
     pub scalars: &'static str,

@@ -83,7 +83,7 @@ impl Array {
     /// k) gives k vectors, each in the solver's order. All other shapes give one vector.
     ///
     /// # Errors
-    /// Those of `into_unknowns`.
+    /// The errors of `into_unknowns`.
     ///
     /// ```
     /// use krylith::io::Array;

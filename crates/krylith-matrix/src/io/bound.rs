@@ -25,7 +25,7 @@ const BEGINNING: usize = 1 << 16;
 /// `None`.
 ///
 /// # Errors
-/// Those of the stream, converted by `wrong`; more bytes than the header can need.
+/// An error of the stream, converted by `wrong`; more bytes than the header can need.
 pub(super) fn read(
     path: &Path,
     stream: &mut dyn Read,

@@ -407,7 +407,7 @@ pub fn write_array(path: impl AsRef<Path>, array: &Array) -> Result<()> {
 /// Writes an array as [`write_array`] does, to a stream.
 ///
 /// # Errors
-/// Those of the stream.
+/// An error of the stream.
 pub fn write_array_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let (rows, columns) = array.rows_columns();
     writeln!(out, "%%MatrixMarket matrix array real general\n% {WRITTEN}")?;

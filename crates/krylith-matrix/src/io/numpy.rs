@@ -71,7 +71,7 @@ pub fn write(path: impl AsRef<Path>, array: &Array) -> Result<()> {
 /// Writes an array as [`write()`] does, to a stream such as standard output.
 ///
 /// # Errors
-/// Those of the stream.
+/// An error of the stream.
 pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let shape = match *array.shape() {
         [n] => format!("({n},)"),

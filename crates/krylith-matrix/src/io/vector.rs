@@ -46,7 +46,7 @@ impl VectorFormat {
     /// Writes an array to a stream, every number with all its digits.
     ///
     /// # Errors
-    /// Those of the stream.
+    /// An error of the stream.
     pub fn write(self, out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
         match self {
             Self::Npy => numpy::write_to(out, array),

@@ -87,7 +87,7 @@ pub fn write<const N: usize>(
 /// Writes to a stream as [`write()`] does.
 ///
 /// # Errors
-/// Those of the stream; fields and cells that do not match the points.
+/// An error of the stream; fields and cells that do not match the points.
 pub fn write_to<const N: usize>(
     out: &mut dyn Write,
     points: &[[f64; 3]],

@@ -111,7 +111,8 @@ impl CsrShape {
         entry.with([self.defines(), vec![define("PEERS", 1)]].concat())
     }
 
-    /// Returns the kernels of products and of products that smooth; one entry stands for its whole file.
+    /// Returns the kernels of products and of products that smooth: one kernel per file, which is compiled as
+    /// a whole.
     pub(crate) fn both(&self) -> [Kernel; 2] {
         [self.kernel(csr_product).into(), self.kernel_that_smooths(csr_smooth_product).into()]
     }

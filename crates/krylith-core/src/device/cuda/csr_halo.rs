@@ -116,7 +116,8 @@ fn ghosts_kernel<K: Entry>(entry: K, precision: Precision) -> Of<K> {
     entry.with(vec![value(precision), define("THREADS", THREADS)])
 }
 
-/// Returns the kernels that ranks need besides those of one GPU; one entry stands for its whole file.
+/// Returns the kernels that ranks need besides those of one GPU: one kernel per file, which is compiled as a
+/// whole.
 pub(crate) fn kernels(precision: Precision) -> [Kernel; 2] {
     [split_kernel(split_entries, precision).into(), ghosts_kernel(csr_ghosts, precision).into()]
 }

@@ -79,7 +79,7 @@ fn refine<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("LINKS", LINKS)])
 }
 
-/// Returns all kernels; one entry stands for its whole file.
+/// Returns one kernel of each file, because a file is compiled as a whole.
 pub(crate) fn kernels() -> [Kernel; 2] {
     [coarsen(contract).into(), refine(admit).into()]
 }

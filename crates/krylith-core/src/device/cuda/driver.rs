@@ -415,7 +415,7 @@ impl Device {
     /// Measures the read bandwidth of this GPU's memory in bytes per second; reported shares of bandwidth
     /// refer to it.
     ///
-    /// It is the best of 20 passes over 1 GB, or over a quarter of the free memory.
+    /// The result is that of the fastest of 20 passes over 1 GB, or over a quarter of the free memory.
     ///
     /// # Errors
     /// Out of device memory; a missing NVRTC.

@@ -177,7 +177,7 @@ impl Exchange {
         }
     }
 
-    /// Gathers the values of x that neighbours need, and sends them beside the stream.
+    /// Gathers the values of x that neighbours need, and sends them in a second stream.
     pub(super) fn start(&self, space: &Cuda, x: u64) -> Result<()> {
         let Way::Nccl { nccl, packed, ghosts, gather, stream } = &self.way else { return Ok(()) };
         let (device, count, run) = (space.device(), self.halo.send.len(), self.run);
@@ -200,7 +200,7 @@ impl Exchange {
         nccl.exchange(stream.cu_stream(), send, receive)
     }
 
-    /// Makes later work in the stream wait for the ghosts.
+    /// Makes later work in the space's stream wait for the ghosts.
     pub(super) fn finish(&self, device: &Device) -> Result<()> {
         match &self.way {
             Way::Peers { .. } => Ok(()),

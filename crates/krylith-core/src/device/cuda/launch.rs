@@ -36,9 +36,9 @@ pub(crate) struct File {
 /// A set of specialisations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// All that the library can use; a test compiles them.
+    /// All specialisations that the library can use; a test compiles them.
     All,
-    /// Those that a release contains in compiled form: the sizes of most systems.
+    /// The specialisations that a release contains in compiled form: the sizes of most systems.
     Common,
 }
 
@@ -254,8 +254,8 @@ impl<T: Copy> From<&Buffer<T>> for Address {
 }
 
 /// Declares the kernels of a file: `FILE in "name.cu", specialisations;`, followed by each function as in C,
-/// with `const T*` written as `At<T>`. The text after `=` is the name in C, where several declarations stand
-/// for one function with different constants. The names after `|` are functions with the same arguments, for
+/// with `const T*` written as `At<T>`. The text after `=` is the name in C, if several declarations name one
+/// function with different constants. The names after `|` are functions with the same arguments, for
 /// [`Entry::named`].
 ///
 /// `specialisations` is a function from a [`Set`] to the kernels that are compiled ahead.

@@ -36,7 +36,7 @@ kernels! {
 /// First row and end of a run, number of entries before it in the whole matrix, number of ghosts before it.
 type Run = [i64; 4];
 
-/// What this module's buffers are for, as errors say it.
+/// Purpose of this module's buffers, for error messages.
 const WHAT: &str = "one GPU's rows of a matrix";
 /// Words of 32 bits that a thread block counts at a time.
 const WORDS: usize = 1024;
@@ -194,7 +194,7 @@ impl RunOnDevice {
         Ok(own.with_storage(own.storage().with_device_values(Arc::new(old.with_values(values)))))
     }
 
-    /// Returns the kernels' `Run`; `base` entries stand before the run in the whole matrix.
+    /// Returns the kernels' `Run`; `base` entries precede the run in the whole matrix.
     fn kernel_run(&self, base: usize) -> [i64; 4] {
         [self.run.start as i64, self.run.end as i64, base as i64, self.ghosts_before as i64]
     }

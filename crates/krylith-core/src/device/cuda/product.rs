@@ -6,7 +6,7 @@
 //! (`csr.rs`, or `csr_halo.rs` with several ranks). Block sizes over 8 and more than 4 stages are refused
 //! with an error.
 //!
-//! Coefficients stand in the constant memory of a module. Operators with the same coefficients share it. If
+//! Coefficients are in the constant memory of a module. Operators with the same coefficients share it. If
 //! an operator holds its module alone, a new τ copies s² numbers there, and recorded graphs stay valid. If
 //! others share it, the operator loads another module, and its key changes.
 

@@ -49,7 +49,7 @@ kernels! {
 type Rows = [i64; POINTERS];
 type Searches = [[i64; 6]; SEARCHES];
 
-/// What this module's buffers are for, as errors say it.
+/// Purpose of this module's buffers, for error messages.
 const WHAT: &str = "rows of a shared product";
 /// Row pointers per launch; the kernel has the same constant.
 const POINTERS: usize = 8;

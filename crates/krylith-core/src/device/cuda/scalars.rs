@@ -8,7 +8,7 @@ use crate::space::FLAGS;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Length of the flags in numbers; they stand before the slots.
+/// Length of the flags, in numbers; the flags precede the slots.
 const FLAG_NUMBERS: usize = FLAGS * size_of::<i32>() / size_of::<f64>();
 
 /// Flags followed by slots: adjacent, because the host reads them together.

@@ -98,8 +98,8 @@ fn of(files: impl Iterator<Item = &'static &'static File>, set: Set) -> Vec<Kern
     files.flat_map(|file| (file.specialisations)(set)).collect()
 }
 
-/// Returns every kernel except the products, which [`products()`] lists; one function stands for its whole
-/// file.
+/// Returns every kernel except the products, which [`products()`] lists. Of each compiled file it lists one
+/// kernel, because a file is compiled as a whole.
 pub fn vector_kernels() -> Vec<Kernel> {
     of(FILES.iter().filter(|file| file.name != product::KRON_PRODUCT.name), Set::All)
 }

@@ -35,7 +35,7 @@ pub fn read_unknowns(
 /// are not seen.
 ///
 /// # Errors
-/// Those of [`read_unknowns`], for this rank only.
+/// The errors of [`read_unknowns`], for this rank only.
 pub fn own_unknowns(
     path: impl AsRef<Path>,
     what: &str,

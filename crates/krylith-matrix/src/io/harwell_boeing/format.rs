@@ -396,7 +396,7 @@ mod tests {
         same("(2I4,/)", &[0, 4]);
         same("(2(I3,1X))", &[0, 4]);
         same("(2(2(I1,1X),1X))", &[0, 2, 5, 7]);
-        // Only the first line is indented, or has the part before the last group.
+        // Only the first line is indented, or has what precedes the last group.
         assert_eq!(begins("(1X,2(I9))"), [vec![1, 10], vec![0, 9], vec![0, 9]]);
         assert_eq!(begins("(I5,2(I2),3(I3))"), [vec![0, 5, 7, 9, 12, 15], vec![0, 3, 6], vec![0, 3, 6]]);
         assert_eq!(begins("(I2/2I3)"), [vec![0], vec![0, 3], vec![0]]);
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn numbers_as_fortran_writes_them() {
-        // They touch, and exponents come in four spellings.
+        // The numbers touch, and their exponents have four spellings.
         let line = "1.50D+00-2.5E+01+3.5Q-02 4.5-105";
         assert_eq!(reals("(4E8.2)", line), [Some(1.5), Some(-25.0), Some(0.035), Some(4.5e-105)]);
         assert_eq!(reals("(3F6.1)", "  1.5   -.5     7"), [Some(1.5), Some(-0.5), Some(0.7)]);

@@ -1,4 +1,4 @@
-//! Hand-written files in the fixed formats, and what is wrong with damaged ones.
+//! Tests with hand-written files in the fixed formats, and the errors for damaged ones.
 
 use super::super::samples::UNSYMMETRIC;
 use super::super::source::torture;

@@ -25,9 +25,9 @@ pub(super) struct Elements<'a> {
 
 /// The source of a run of bytes.
 pub(super) enum Place {
-    /// They begin at this byte of the file.
+    /// The bytes begin at this byte of the file.
     File(usize),
-    /// They were unpacked from the element at this byte of the file.
+    /// The bytes were unpacked from the element at this byte of the file.
     Unpacked(usize),
 }
 

@@ -119,7 +119,8 @@ fn the_one_sparse_matrix_of_a_file() {
             let only = w.file(&[pack(w.a("A"))]);
             assert!(is_matlab(&only));
             assert_eq!(read(&only).unwrap(), (expected(), None));
-            // An object has a name where others have sizes; and at the end stands what only MATLAB reads.
+            // An object has a name where others have sizes. The last element is one that only MATLAB can
+            // read.
             let object = [w.element(6, &w.words(&[17, 0])), w.small(1, b"s"), w.small(1, b"MCOS")].concat();
             let own = [w.head(9, &[1, 3], ""), w.small(2, &[1, 2, 3])].concat();
             let extra = [w.element(14, &object), w.a("A"), w.element(14, &own)].map(&pack);

@@ -71,7 +71,7 @@ fn vectors_behind_the_entries_of_amgx() {
     assert_eq!(full(&whole.matrix), [[2.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 4.0]]);
     assert_eq!((whole.rhs, whole.block), (Some(vec![2.0, 6.0, 12.0]), None));
     assert_eq!(array(AMGX).unwrap().values(), [2.0, 6.0, 12.0]);
-    // Older files, several numbers a line, a solution behind b, blocks.
+    // Files of older AmgX versions, several numbers per line, a solution after b, and blocks.
     let solved = AMGX
         .replace("%%AMGX 1 1 rhs", "%\n%%NVAMG 3 sorted rhs solution")
         .replace("2\n6\n12\n", "2 6\n12\n% x\n1 2 3\n");

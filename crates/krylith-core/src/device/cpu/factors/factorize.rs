@@ -273,8 +273,8 @@ fn eliminate_scalar(
 
 /// Replaces the pivot of a row, block `at` of `row`, by its inverse.
 ///
-/// Where it has no inverse, with or without the shift, the inverse is set to 0. The row then does not affect
-/// other rows, which are judged as if it did not exist.
+/// If the pivot has no inverse, with or without the shift, the inverse is set to 0. The row then does not
+/// affect other rows, which are computed as if it did not exist.
 #[inline(always)]
 fn invert_pivot(
     m: usize,

@@ -169,7 +169,7 @@ unsafe fn rows_wide<V: Number>(
 /// Sums the entries from `e` to `end`, in four partial sums.
 ///
 /// # Safety
-/// They must be entries, and their columns indices of x.
+/// `e..end` must be entries, and their columns indices of x.
 #[inline(always)]
 unsafe fn sum<V: Number>(values: *const V, col: *const u32, x: *const f64, mut e: usize, end: usize) -> f64 {
     let mut sums = [0.0f64; 4];

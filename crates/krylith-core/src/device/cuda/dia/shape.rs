@@ -171,8 +171,8 @@ pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("THREADS", DiaShape::THREADS)])
 }
 
-/// Returns every kernel that a product can use, or those of seven-point grids. One entry stands for its whole
-/// file.
+/// Returns every kernel that a product can use, or those of seven-point grids. Of each compiled file it lists
+/// one kernel, because a file is compiled as a whole.
 fn all_kernels(set: Set) -> Vec<Kernel> {
     let seven = [DiaShape::choose(7, false, Precision::F64), DiaShape::choose(4, true, Precision::F64)];
     let shapes = set.choose(DiaShape::all(), seven);

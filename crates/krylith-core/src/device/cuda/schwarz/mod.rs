@@ -5,7 +5,7 @@
 //! ranks.
 //!
 //! Exact factors and solves are one launch each. Warps take rows by ticket, in the order of levels, and wait
-//! for numbers that are not set yet. So no barrier stands between levels. The chain of levels bounds exact
+//! for numbers that are not set yet. So levels need no barrier between them. The chain of levels bounds exact
 //! solves, and bytes bound sweeps: `exact_is_faster` compares the two.
 
 mod factor;
@@ -82,7 +82,8 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
     if set == Set::All { 1..=8 } else { 1..=5 }
 }
 
-/// Returns the kernels for some block sizes and one precision; one entry stands for its whole file.
+/// Returns the kernels for some block sizes and one precision: one kernel per file, which is compiled as a
+/// whole.
 pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
     let of = |b: usize| {
         let factors =
