@@ -254,7 +254,7 @@ impl<'a> UnfusedProduct<'a> {
         let (s, n) = (self.stages, x.len() / self.stages);
         for (t, matrix) in self.matrices.iter().enumerate() {
             for (i, middle) in self.middle.chunks_exact_mut(n).enumerate() {
-                // The first axpy starts from zero, like the paper's memset.
+                // The first axpy starts from zero, as the OKP paper does with memset.
                 middle.fill(0.0);
                 for (j, x) in x.chunks_exact(n).enumerate() {
                     axpy(self.pool, self.coefficients[t][i * s + j], x, middle);

@@ -147,11 +147,11 @@ pub(crate) fn read<S: Space>(space: &S, vector: &S::Vector) -> Result<Vec<f64>> 
 /// Selection of baselines of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Effort {
-    /// Only the baseline of speed-ups.
+    /// Only the baseline to which speed-ups relate.
     First,
     /// Also the vendor's other products.
     Vendor,
-    /// Also the paper's kernels and the assembled matrix.
+    /// Also the OKP paper's kernels and the assembled matrix.
     All,
 }
 

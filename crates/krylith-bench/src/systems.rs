@@ -5,7 +5,7 @@ use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::{Error, Precision, Result};
 use krylith_problems::SystemKind;
 
-/// A mesh close to the paper's: 151,686 nodes instead of 151,090.
+/// A mesh close to that of the OKP paper: 151,686 nodes instead of 151,090.
 pub(crate) const PAPER: [usize; 3] = [53, 53, 54];
 
 pub(crate) struct Case {

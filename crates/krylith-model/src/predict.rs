@@ -118,8 +118,8 @@ pub struct Load {
 /// Seconds of an iteration, and bytes of the rank with most work; T with an index as in the OKP paper.
 ///
 /// # Examples
-/// GMRES(30) on the paper's 151,686 nodes, b = 4 and s = 2, with dense blocks. An H200 took 242 µs for it
-/// (`bench/runs/2026-11-25-h200-suites`).
+/// GMRES(30) on 151,686 nodes (the OKP paper has 151,090), b = 4 and s = 2, with dense blocks. An H200 took
+/// 242 µs for an iteration (`bench/runs/2026-11-25-h200-suites`).
 /// ```
 /// use krylith_model::{Machine, scaling};
 /// let machine = Machine::open("h200-nvlink".as_ref())?;

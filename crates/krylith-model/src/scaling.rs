@@ -10,7 +10,7 @@ use super::Machine;
 use super::predict::{Load, Shape, Times};
 use krylith_core::{Error, Result};
 
-/// The paper's case: b = 4, s = 2, M and L with one 15-point pattern.
+/// The case of the OKP paper: b = 4, s = 2, M and L with one 15-point pattern.
 pub const DENSE: Shape = Shape { block: 4, stages: 2, terms: 2, shared: true, slots: 32, diagonals: 0 };
 /// The same with the structure inside the blocks of the Stokes problem: 9 numbers of 32.
 pub const STRUCTURED: Shape = Shape { slots: 9, ..DENSE };

@@ -9,7 +9,7 @@ use krylith_core::space::{FLAGS, Space, block_sums};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Vectors per block: the paper's s.
+/// Vectors per block: s in the P-CBCG paper.
 const S: usize = 12;
 
 /// Returns the numbers of vector k of a kernel, the same in every run.

@@ -41,7 +41,7 @@ pub(super) fn make(made: &Made) -> Report {
     pages.report("P-CG and P-CBCG", facts(&meta, &first, vec![more]), meta)
 }
 
-/// Builds the paper's Table III.
+/// Builds Table III of the P-CBCG paper.
 fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     type Row = kernels::Row;
     let seconds = |row: &Row| row.samples.median() / row.cells as f64;

@@ -24,8 +24,8 @@ pub(super) struct Row {
     pub check: Check,
 }
 
-/// Tiles as large as those of the paper's Table I (16×32×4 to 8×8×1 cells), as far as a warp supports them:
-/// at most 32 lines along x.
+/// Tiles as large as those of Table I of the P-CBCG paper (16×32×4 to 8×8×1 cells), as far as a warp supports
+/// them: at most 32 lines along x.
 const TILES: [[usize; 3]; 9] = [
     [16, 8, 4],
     [32, 8, 4],

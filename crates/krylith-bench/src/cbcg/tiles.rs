@@ -1,5 +1,5 @@
-//! The preconditioner: incomplete factors on tiles of the grid, with the paper's shapes as far as the device
-//! supports them.
+//! The preconditioner: incomplete factors on tiles of the grid, with the P-CBCG paper's shapes as far as the
+//! device supports them.
 
 use super::Case;
 use super::kernels::{AT, Kernel, state};

@@ -78,9 +78,9 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Launches the kernel. The caller's arguments match the kernel's in number, order and type, and its
-    /// buffers are large enough: each file's header states their contents. With zero blocks nothing is
-    /// launched.
+    /// Launches the kernel. The caller's arguments must match the kernel's in number, order and type, and its
+    /// buffers must be large enough: the comment at the top of each file states their contents. With zero
+    /// blocks nothing is launched.
     pub fn launch(&self, blocks: usize, args: &[Arg]) -> Result<()> {
         self.launch_on(self.vendor.device.stream(), blocks, args)
     }

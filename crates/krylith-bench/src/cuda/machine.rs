@@ -17,7 +17,8 @@ use std::rc::Rc;
 /// The orthogonalisation of a vector against the basis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// `cublasDdot` and `cublasDaxpy` per column, as in the paper's CU-Solver: the host holds every scalar.
+    /// `cublasDdot` and `cublasDaxpy` per column, as in CU-Solver of the OKP paper: the host holds every
+    /// scalar.
     Mgs,
     /// `cublasDgemv` four times; one wait per step, for the norm, by which time the coefficients have
     /// arrived, too.

@@ -29,7 +29,7 @@ pub(crate) enum Of {
 }
 
 pub(crate) struct Application<'a> {
-    /// Name in tables. The paper's algorithms keep the paper's names.
+    /// Name in tables. Algorithms of the paper (named in `ildu0/mod.rs`) have the paper's names.
     pub name: String,
     /// Settings chosen by measurement.
     pub notes: String,

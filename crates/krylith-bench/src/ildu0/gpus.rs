@@ -1,6 +1,6 @@
 //! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs: strong scaling of the application, which needs no communication,
-//! and of the whole solver. The paper measured only the application (its Fig. 5.8) and left the solver to
-//! future work.
+//! and of the whole solver. The paper (named in `ildu0/mod.rs`) measured only the application (its Fig. 5.8)
+//! and left the solver to future work.
 //!
 //! Ranks hold whole layers of boxes, so the preconditioner is the same on any number of GPUs. Before a time
 //! is kept, three results must equal those on one GPU. They are the norm and a weighted sum of an

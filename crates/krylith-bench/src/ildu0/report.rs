@@ -1,4 +1,5 @@
-//! Tables, JSON and the page from the measurements.
+//! Tables, JSON and the page from the measurements; tables are numbered as in the paper that `ildu0/mod.rs`
+//! names.
 
 use super::measure::{Found, Row, Solve};
 use super::{Of, Solves};

@@ -80,7 +80,7 @@ const RESTART: usize = 30;
 
 impl Plan {
     fn new(quick: bool) -> Self {
-        // The paper's mesh, its parts on 2 to 16 GPUs, and twice the mesh.
+        // The mesh of 53×53×54 = 151,686 nodes, its parts on 2 to 16 GPUs, and twice the mesh.
         let layers: &[usize] = if quick { &[4, 14] } else { &[4, 7, 14, 27, 54, 108] };
         let bytes: &[usize] = if quick {
             &[8 << 10, 512 << 10]

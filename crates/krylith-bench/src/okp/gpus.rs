@@ -1,6 +1,6 @@
-//! The paper's experiments on several GPUs: time of an iteration and of its parts (its Table 3 and Figs. 9 to
-//! 13). Strong scaling is measured at the paper's size and at eight times it, weak scaling at the paper's
-//! size per GPU.
+//! The OKP paper's experiments on several GPUs: time of an iteration and of its parts (its Table 3 and Figs.
+//! 9 to 13). Strong scaling is measured at the paper's size and at eight times it, weak scaling at the
+//! paper's size per GPU.
 
 use super::gpus_report::{Findings, make};
 use super::solve::{Entry, Rounds, Row, measure};

@@ -1,5 +1,6 @@
-//! The experiments of "A multi-GPU enabled solver in Kronecker product form". On one device: the product, the
-//! orthogonalisation, and GMRES(30) with them. On several GPUs: GMRES(30) on 1, 2, 4, … of them.
+//! The experiments of "A multi-GPU enabled solver in Kronecker product form" (the OKP paper). On one device:
+//! the product, the orthogonalisation, and GMRES(30) with them. On several GPUs: GMRES(30) on 1, 2, 4, … of
+//! them.
 
 #[cfg(feature = "cuda")]
 mod gpus;

@@ -1,4 +1,5 @@
-//! The paper's problems, and the variants that solve each of their linear systems.
+//! The problems of the paper that `ras/mod.rs` names, and the variants that solve each of their linear
+//! systems.
 
 use super::newton::{Step, Taking, steps};
 use super::plan::Shape;

@@ -1,4 +1,5 @@
-//! Krylith's solves of one problem's linear systems, with its options.
+//! Krylith's solves of one problem's linear systems, with its options. Symbols are those of the paper that
+//! `ras/mod.rs` names.
 
 use super::cases::{Case, Kind, Way};
 use krylith_core::solver::SetupPart;

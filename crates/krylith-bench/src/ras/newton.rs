@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// The linear system of one Newton step: J(x) s = −F(x).
 pub(crate) struct Step {
-    /// Number of the step, from 1, as the paper's NT.
+    /// Number of the step, from 1; NT in the paper that `ras/mod.rs` names.
     pub number: usize,
     pub jacobian: Bsr,
     pub rhs: Vec<f64>,

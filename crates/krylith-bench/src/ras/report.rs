@@ -197,7 +197,7 @@ fn over_gamma(found: &Found, step: usize, figures: &mut Vec<Figure>) {
     }
 }
 
-/// Fig. 10 of the paper: draws run after run, and counts failures.
+/// Fig. 10 of Ma, Le and Cai: draws run after run, and counts failures.
 fn repeated(found: &Found, pages: &mut Pages) -> Value {
     pages.tables.push(
         rows_of(format!("{}: independent runs", found.spec), &found.solves)

@@ -1,4 +1,5 @@
-//! Conjugate gradients of a fixed number of iterations (the paper's Figs. 15 to 17).
+//! Conjugate gradients of a fixed number of iterations, as in Figs. 15 to 17 of the paper that `spmv/mod.rs`
+//! names.
 //!
 //! Many of the 24 matrices are not symmetric, and no solution is expected: the result is the time of the
 //! paper's 1,000 iterations.

@@ -1,4 +1,4 @@
-//! The paper's figures as pictures.
+//! The figures of the paper that `spmv/mod.rs` names, as pictures.
 
 use super::found::Found;
 use super::ground::{CUSPARSE, OURS, VECTOR};

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The paper's baseline.
+/// The baseline of the paper that `spmv/mod.rs` names.
 pub(crate) const VECTOR: &str = "CSR-vector (the paper's rule)";
 /// Prefix of the names of cuSPARSE's algorithms.
 pub(crate) const CUSPARSE: &str = "cuSPARSE";

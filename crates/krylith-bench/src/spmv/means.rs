@@ -1,4 +1,4 @@
-//! Means over matrices, with and without those that the paper treats separately.
+//! Means over matrices, with and without those that the paper (named in `spmv/mod.rs`) treats separately.
 
 pub(crate) use krylith_model::means;
 

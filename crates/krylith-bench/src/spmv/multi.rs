@@ -1,4 +1,5 @@
-//! Products on several devices: the paper's modes, Krylith's, and halo exchanges.
+//! Products on several devices: the modes of the paper that `spmv/mod.rs` names, Krylith's, and halo
+//! exchanges.
 
 use super::Plan;
 use super::found::{PCSR, Point, Row};

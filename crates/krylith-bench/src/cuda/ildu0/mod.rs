@@ -1,5 +1,5 @@
-//! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the paper's kernels, and
-//! BiCGSTAB with each.
+//! The suite ildu0 on a GPU: cuSPARSE on the whole and on the decomposed matrix, the kernels of the paper
+//! that the suite's `mod.rs` names, and BiCGSTAB with each.
 
 mod answer;
 mod bicgstab;

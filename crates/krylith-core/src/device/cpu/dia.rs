@@ -4,9 +4,9 @@
 //! diagonal and those above it are stored, and v₋ₖ[i] = vₖ[i − k] is read again from the cache. Seven
 //! diagonals in f64 take 72 bytes per row, or 48 if symmetric.
 //!
-//! A row is the sum of v[base + i] x[i + offset] over diagonals, in the order of offsets, for both ways of
-//! storage. The set of diagonals changes only at a few rows, and all rows between two changes are alike. Up
-//! to nine diagonals take one pass over runs of rows without branches. More diagonals take several passes
+//! A row is the sum of v[base + i] x[i + offset] over diagonals, in the order of offsets, whichever diagonals
+//! are stored. The set of diagonals changes only at a few rows, and all rows between two changes are alike.
+//! Up to nine diagonals take one pass over runs of rows without branches. More diagonals take several passes
 //! while y is in the first-level cache.
 
 use super::product::{Number, Values};
@@ -109,7 +109,7 @@ impl Diagonals {
         &self.pattern.get().expect("a pattern that was fetched").row_ptr
     }
 
-    /// Number of rows, which is that of the columns.
+    /// Number of rows, and of columns.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }

@@ -8,7 +8,8 @@
 use super::super::number;
 use std::borrow::Cow;
 
-/// Largest number of columns of a line, and of descriptors, that a format may have; beyond, it is a mistake.
+/// Largest number of columns of a line, and of descriptors, that a format may have; a format with more is
+/// rejected.
 const LONGEST: usize = 1 << 16;
 /// Deepest nesting of brackets; Fortran programs use one or two levels.
 const DEEPEST: usize = 8;
@@ -431,7 +432,7 @@ mod tests {
         // Text that touches the last number, such as a label in the last columns, is not part of it.
         assert_eq!(reals("(2F4.1)", " 1.5 2.5LABEL 1"), [Some(1.5), Some(2.5)]);
         assert_eq!(reals("(1E8.1)", "abc"), [None]);
-        // Rounded once: 0.1 is the double next to it, and 1 divided by 10 twice is not.
+        // Rounded once, so the result is the double nearest to the decimal number.
         assert_eq!(reals("(1F8.3)", "  123457"), [Some(123.457)]);
         assert_eq!(reals("(1P,2F9.2)", "   1.2345    12345"), [Some(0.12345), Some(12.345)]);
         assert_eq!(reals("(2E8.2)", "  15-105    1.5-"), [Some(15e-107), None]);
