@@ -8,8 +8,8 @@
 //! [`report`] lists the waits that last longer than a second, so that a watchdog can show what a program is
 //! doing.
 //!
-//! Kernels that wait for warps or for other GPUs look at a clock, so they end too. After a GPU did not
-//! answer, nothing is freed there by a call that may wait. No lock is held while something is compiled or
+//! Kernels that wait for warps or for other GPUs look at a clock, so they end too. After a GPU has not
+//! answered, no memory on it is freed by a call that may wait. No lock is held while something is compiled or
 //! waited for.
 
 use crate::{Error, Result};

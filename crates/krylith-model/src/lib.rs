@@ -98,8 +98,8 @@
 //!
 //! * [`Machine`]: the machine file, filled by `krylith bench links` or from data sheets; [`machines`]: the
 //!   files that are part of Krylith;
-//! * [`Load`], [`loads`], [`Machine::predict`]: the model, pure functions of both; [`Machine::iteration`]:
-//!   any method with most preconditioners;
+//! * [`Load`], [`loads`], [`Machine::predict`]: the model, as pure functions of a machine and loads;
+//!   [`Machine::iteration`]: any method with most preconditioners;
 //! * [`poisson`]: P-CG and P-CBCG for a 7-point Poisson equation, compared with published measurements;
 //! * [`multilevel`]: AMG cycles, compared with their time on this host;
 //! * [`spmv`]: products in which every GPU holds the whole vectors;

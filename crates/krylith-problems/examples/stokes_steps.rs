@@ -2,7 +2,7 @@
 //! once.
 //!
 //! `cargo run --release -p krylith-problems --example stokes_steps [NODES [STEPS [FOLDER]]]`
-//! (12 nodes a side, 8 steps and the current folder by default) writes one `.vtu` a step for ParaView.
+//! (12 nodes per side, 8 steps and the current folder by default) writes one `.vtu` per step for ParaView.
 
 use krylith_core::device::cpu::Cpu;
 #[cfg(feature = "cuda")]

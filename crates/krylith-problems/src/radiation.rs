@@ -162,7 +162,8 @@ impl Radiation {
         [all(0) + all(1) + all(2), 0.0, 0.0]
     }
 
-    /// Returns λA/d of radiation through the face x = 0, for cells there.
+    /// Returns λA/d of radiation through the face x = 0 if the cell touches it, else 0; A is the area of the
+    /// face, d the distance from the cell's centre to it.
     fn driven(&self, i: usize) -> f64 {
         if self.grid.position(i)[0] > 0 {
             return 0.0;

@@ -29,7 +29,7 @@ struct Threads {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Largest number of threads on standby or in use from there.
+/// Largest number of standby threads, idle or in use.
 const MOST: usize = 8;
 
 /// Pools of one thread, kept for the next small system: starting a thread takes longer than such a solve.

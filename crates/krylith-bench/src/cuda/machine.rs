@@ -20,8 +20,8 @@ pub(super) enum How {
     /// `cublasDdot` and `cublasDaxpy` per column, as in CU-Solver of the OKP paper: the host holds every
     /// scalar.
     Mgs,
-    /// `cublasDgemv` four times; one wait per step, for the norm, by which time the coefficients have
-    /// arrived, too.
+    /// `cublasDgemv` four times. The one wait per step is for the norm; the coefficients have arrived by
+    /// then.
     Cgs2,
 }
 

@@ -190,7 +190,7 @@ fn number(parameters: &[(String, Value)], name: &str) -> Option<f64> {
 const PRODUCTS: usize = 20;
 
 /// Returns the median seconds of y = A x on one core, the unit for seconds on another machine. The product is
-/// by rows, as there; by diagonals it would be faster.
+/// by rows, as on that machine; a product by diagonals would be faster.
 ///
 /// # Errors
 /// Returns an error if memory is not sufficient.

@@ -47,7 +47,7 @@ pub(super) struct Core {
     pub faster_than: f64,
 }
 
-/// Seconds of Krylith's product with laplace 100³ on the core of those figures.
+/// Seconds of Krylith's product with laplace 100³ on the core of [`CORES`].
 const PRODUCT: f64 = 0.0067;
 
 /// AMGCL and hypre 2.26 on one core of one machine. Only the product with laplace 100³ was timed there. The

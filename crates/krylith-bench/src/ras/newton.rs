@@ -98,7 +98,7 @@ pub(crate) fn steps(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Step>> {
     let keep = how.keep.clone();
-    // All steps but the last kept one; if none is kept, as many as convergence needs.
+    // Take only the steps before the last kept system; if none is kept, as many as convergence needs.
     let taken = if keep.is_empty() { usize::MAX } else { keep.end - 2 };
     let mut keeping = Keeping { system, keep, kept: Vec::new(), progress, number: 0, f: Default::default() };
     let linear: Options = how.linear.parse()?;

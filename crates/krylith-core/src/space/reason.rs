@@ -53,7 +53,7 @@ reasons! {
     /// The observer asked to stop.
     Stopped = STOPPED: 6, "the observer asked to stop";
     /// GMRES: the residual by recurrence meets the tolerance, according to the norm of its last column, which
-    /// came with the next one.
+    /// is computed with the next column.
     Confirmed = CONFIRMED: 7, "the residual by recurrence was smaller than the true one";
     /// GMRES: the Krylov space is invariant to working precision.
     Invariant = INVARIANT: 8, "the Krylov space cannot be extended: A maps it to itself";

@@ -102,7 +102,7 @@ impl Bsr {
             let mut p = places.start;
             let (columns, values) = a.row(i);
             for (&j, &v) in columns.iter().zip(values) {
-                // Columns ascend in both.
+                // Columns ascend in `a` and in `self`.
                 while p < places.end && self.col()[p] < j / b as u32 {
                     p += 1;
                 }

@@ -10,8 +10,8 @@ use std::ops::Range;
 /// A sparse matrix of dense row-major b×b blocks, stored by block rows (BSR, PETSc's BAIJ).
 ///
 /// A clone shares the arrays until the values of one of the two change. Arrays that were given in the memory
-/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there; they are copied to the host when they are first
-/// used there.
+/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there, and the host gets a copy at its first use of
+/// them.
 ///
 /// # Examples
 /// ```

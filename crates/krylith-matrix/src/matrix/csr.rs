@@ -7,8 +7,8 @@ use crate::{Error, Result};
 /// A sparse matrix by rows: sorted, distinct columns in each row.
 ///
 /// A clone shares the arrays until the values of one of the two change. Arrays that were given in the memory
-/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there; they are copied to the host when they are first
-/// used there.
+/// of a GPU ([`from_arrays`](Self::from_arrays)) stay there, and the host gets a copy at its first use of
+/// them.
 ///
 /// # Examples
 /// ```
@@ -159,7 +159,7 @@ impl Csr {
         &self.storage
     }
 
-    /// Creates a matrix from arrays that were checked where they lie.
+    /// Creates a matrix from arrays that were checked on the device that holds them.
     #[doc(hidden)]
     pub fn from_storage(storage: Storage) -> Self {
         Self { storage }

@@ -65,7 +65,7 @@ impl Grouping {
                 let (mut p, end) = (row_ptr[i / b], row_ptr[i / b + 1]);
                 for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
                     let j = a.col()[e] as usize;
-                    // Columns ascend in both.
+                    // Columns ascend in `a` and in `blocks`.
                     while p < end && (blocks.col()[p] as usize) < j / b {
                         p += 1;
                     }

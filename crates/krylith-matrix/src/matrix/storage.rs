@@ -1,8 +1,8 @@
 //! The arrays of a compressed sparse matrix, on the host, on a GPU, or on both. Copies of a matrix share them
 //! until one of the copies changes.
 //!
-//! Arrays given on the host are on the host. Arrays given in the memory of a GPU stay there, and are copied
-//! to the host when they are first used there.
+//! Arrays given on the host are on the host. Arrays given in the memory of a GPU stay there, and the host
+//! gets a copy at its first use of them.
 
 use crate::memory::{Numbers, OnDevice, Pattern};
 use crate::{Error, Result};

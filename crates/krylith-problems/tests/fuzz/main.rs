@@ -228,8 +228,8 @@ fn run(target: &Target, limits: &Limits) -> Result<Done, String> {
     Ok(done)
 }
 
-/// Runs a target once. Returns its error message, if there is one, and a description of a find, if the run is
-/// one.
+/// Runs a target once. Returns the error message of the target, if any, and the description of a find, if
+/// any.
 fn attempt(target: &Target, bytes: &[u8]) -> (Option<String>, Option<String>) {
     let once = || catch_unwind(AssertUnwindSafe(|| (target.run)(bytes)));
     memory::reset();

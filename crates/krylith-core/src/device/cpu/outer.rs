@@ -29,8 +29,7 @@ pub(super) struct Outer {
     channel: RefCell<Box<dyn Channel>>,
     /// O g.
     sums: RefCell<Vec<f64>>,
-    /// Rounding errors of rows after D x was subtracted, until O g is subtracted too; as long as vectors
-    /// after the first use.
+    /// Rounding errors of rows, kept between the subtractions of D x and of O g; empty before the first use.
     low: RefCell<Vec<f64>>,
     /// New values on their way to D and to O, kept after the first update.
     staging: (Vec<f64>, Vec<f64>),

@@ -92,7 +92,8 @@ impl Boxes {
 }
 
 /// Numbers between two lines in shared memory: at least the length of a line, with the fewest bank conflicts.
-/// Half a warp reads 16 numbers at once, of line k at k·pitch − y − z.
+/// Half a warp reads 16 numbers at once, one per line: from line k, at (y, z) in its tile, the number at
+/// k·pitch − y − z.
 fn pitch([lx, ty, tz]: [usize; 3]) -> usize {
     let conflicts = |pitch: usize| {
         let half = |first: usize| {

@@ -2,8 +2,8 @@
 //!
 //! Before Krylith touches the memory, its stream waits for an event in the caller's stream. Afterwards the
 //! caller's stream waits for an event in ours, even where we only read, because the caller may overwrite or
-//! free the memory. An event belongs to the context of the stream in which it is recorded; that context
-//! differs from ours where the caller made one.
+//! free the memory. An event belongs to the context of the stream in which it is recorded; it is not
+//! Krylith's context if the caller has made another.
 
 use super::Cuda;
 use super::bounce::{Event, Spot};

@@ -11,8 +11,8 @@
 //! (`modules.rs`).
 //!
 //! While the system is uploaded, up to eight threads compile and load the kernels that options and sizes call
-//! for (`solver/ahead.rs`). A kernel that a first solve wants belongs there. Whoever asks for a kernel that
-//! is being compiled waits for that one alone.
+//! for (`solver/ahead.rs`). A kernel that a first solve needs should be listed in that file. A thread that
+//! asks for a kernel in compilation waits for this kernel alone.
 
 mod block;
 pub(crate) mod block_tiles;

@@ -192,8 +192,8 @@ impl Device {
             return Ok(());
         }
         if bytes <= SHORT || is_pinned(to.0) {
-            // A copy to pageable memory waits in the driver without a time limit. First wait for the earlier
-            // work, with one.
+            // A copy to pageable memory waits in the driver without a time limit. So wait first, with a
+            // limit, for the earlier work.
             self.wait()?;
             copy(to.0, from, bytes)?;
             return self.wait();
@@ -231,7 +231,7 @@ impl Device {
     }
 
     /// Calls `work` for every chunk as [`pieces`](Self::pieces) does, but outside rayon, on the calling
-    /// thread and new ones.
+    /// thread and new threads.
     fn pieces_apart(&self, bytes: usize, work: &EachPiece) -> Result<()> {
         let (staging, next) = (self.staging()?, AtomicUsize::new(0));
         let lanes = staging.lanes.len().min(bytes.div_ceil(PIECE)).min(rayon::current_num_threads());

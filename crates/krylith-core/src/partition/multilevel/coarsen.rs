@@ -66,7 +66,7 @@ fn matching(graph: &Graph, level: u32) -> Vec<u32> {
     let fits =
         |v: u32, u: u32| u64::from(graph.size[v as usize]) + u64::from(graph.size[u as usize]) <= limit;
     let (mate, want) = (atomics(n, &|v| v as u32), atomics(n, &|_| NONE));
-    // The size of an unmatched node, else 0: one load answers both.
+    // The size of an unmatched node, 0 for a matched one: one load gives the state and the size.
     let open = atomics(n, &|v| graph.size[v]);
     let rows_alone = graph.weight.is_empty();
     let mut free: Vec<u32> = (0..n as u32).collect();

@@ -12,8 +12,8 @@ use crate::threads::zeros;
 pub(super) struct Scratch {
     /// Row-major blocks in the plan's order, starting with the subdomain's first entry.
     pub values: Vec<f64>,
-    /// For each column, its entry in the last row so far that has one. The present row has the column if that
-    /// entry is at or after the row's first entry.
+    /// For each column, its entry in the last row so far that has an entry there. The present row has the
+    /// column if that entry is at or after the row's first entry.
     entry: Vec<u32>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,

@@ -286,8 +286,8 @@ fn load<K: Entry>(device: &Device, entry: K, patterns: usize) -> Result<Function
     device.function(&ildu_plan(entry, patterns))
 }
 
-/// First position of each subdomain, its block rows ascending, and for each row its subdomain and its number
-/// there.
+/// First position of each subdomain, its block rows in ascending order, and for each row its subdomain and
+/// its number in that subdomain.
 type Rows = (Buffer<i64>, Buffer<u32>, Buffer<[u32; 2]>);
 
 /// Uploads [`Rows`].

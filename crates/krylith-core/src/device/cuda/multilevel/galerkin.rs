@@ -220,8 +220,8 @@ impl Product<'_> {
         Ok((bins, found[BINS] as usize))
     }
 
-    /// Counts the columns of each row, or writes the rows to `to`; with `known` the columns are already
-    /// there.
+    /// Counts the columns of each row, or writes the rows to `to`; with `known`, `to` already has the
+    /// columns.
     fn launch(
         &self,
         shape: Shape,
