@@ -36,7 +36,7 @@
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
-//! - [`lookalike`] is a matrix like one of the 24 of the multi-GPU SpMV paper.
+//! - [`lookalike`] is a matrix like one of the 24 of Gao, Ji and Wang (2024).
 //!
 //! Generated systems do not depend on the number of threads.
 

@@ -1,4 +1,5 @@
-//! Look-alikes of the 24 matrices of the multi-GPU SpMV paper (its Table 2).
+//! Look-alikes of the 24 matrices of "Optimization of Large-Scale Sparse Matrix-Vector Multiplication on
+//! Multi-GPU Systems" (Gao, Ji and Wang 2024, Table 2).
 //!
 //! The originals are in the SuiteSparse Matrix Collection and hold up to two billion entries. A look-alike is
 //! generated on all host threads and has the original's rows, entries, and shortest, longest and mean row.

@@ -27,8 +27,8 @@
 // until it finds no chunk, so a launch draws chunks + gridDim.x tickets, and the CTA that draws the last one
 // starts the next epoch.
 //
-// Other GPUs write ghosts while this launch runs. They are read only after an acquire of the flags (which
-// invalidates L1) and a barrier, and no other data of a launch is in their buffers.
+// Other GPUs write ghosts while this launch runs. This launch reads ghosts only after an acquire of the flags
+// (which invalidates L1) and a barrier. The buffers of ghosts hold no other data of a launch.
 
 #include "peers.cuh"
 
@@ -145,7 +145,7 @@ __device__ __forceinline__ bool await_neighbours(const Exchange* exchange, u64 e
 // For products whose launch sends at its start: every block of the launch takes part.
 __device__ __forceinline__ void begin_exchange(Exchange* exchange, const double* x) {
     __shared__ u64 tickets[2];
-    if (!exchange || exchange->group->failed) return;  // of an earlier launch: this launch does not wait
+    if (!exchange || exchange->group->failed) return;  // an earlier launch failed: do not wait
     if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);
     __syncthreads();
     send_all(exchange, tickets, x);

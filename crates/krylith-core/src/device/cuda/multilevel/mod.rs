@@ -111,8 +111,8 @@ impl Device {
 }
 
 impl Cuda {
-    /// Computes P of level `level`. With a boundary it is P on all nodes of `couplings`, which are of all
-    /// ranks, and exact for own nodes. Collective then.
+    /// Computes P of level `level`. With a boundary, `couplings` has nodes of several ranks: P then covers
+    /// them all, and is exact for own nodes. Collective in that case.
     fn prolongation(
         &self,
         couplings: &Bsr,
