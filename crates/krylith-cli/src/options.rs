@@ -122,6 +122,14 @@ pub fn block_size(text: &str) -> Parsed<usize> {
     whole_number(text, 1, MAX_BLOCK)
 }
 
+/// Parses NAME=FILE.
+pub fn named_file(text: &str) -> Parsed<(String, PathBuf)> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.into(), file.into())),
+        _ => Err(Error::invalid("expected NAME=FILE, such as Mp=mass.mtx")),
+    }
+}
+
 /// Parses a number of ranks; each rank is a process with its own device.
 pub fn ranks(text: &str) -> Parsed<usize> {
     whole_number(text, 1, 1_000_000)

@@ -91,6 +91,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         _ => share::load(&comm, &args.system, block, ordering, &given)?,
     };
     let mut read = || -> Result<_> {
+        system.take_fields(args.fields.as_deref(), &args.matrix)?;
         if let Some(path) = &args.vtu {
             field::check(&system, path)?;
         }

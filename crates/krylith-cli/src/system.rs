@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use krylith_core::comm::{Communicator, Solo};
+use krylith_core::fields::{Field, fields_of_text};
 use krylith_core::io::parts::{SuitedBlock, suited_block};
 use krylith_core::io::{self, Array, Defaults, Matrix, SystemMatrix};
 use krylith_core::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
@@ -13,7 +14,7 @@ use krylith_core::text::count;
 use krylith_core::{Options, Problem};
 use krylith_problems::{Generated, SystemKind};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The operator of a system, on the host, in the solver's order.
@@ -134,6 +135,10 @@ pub struct System {
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// The numbers of nodes in x, y and z if they form a grid, numbered with x fastest.
     pub grid: Option<[usize; 3]>,
+    /// The fields, in the user's order.
+    pub fields: Vec<Field>,
+    /// The matrices that preconditioners name.
+    pub matrices: Vec<(String, Csr)>,
     /// The `[solver]` section of the file.
     pub solver: Options,
     /// The reason for the block size.
@@ -191,10 +196,40 @@ impl System {
             }
             _ => problem,
         };
-        match self.grid {
-            Some(grid) => Ok(problem.with_grid(grid)?),
-            None => Ok(problem),
+        let problem = match self.grid {
+            Some(grid) => problem.with_grid(grid)?,
+            None => problem,
+        };
+        let problem = match self.fields.is_empty() {
+            true => problem,
+            false => {
+                let own = self.fields.iter().map(|field| field.clone().renumbered(|i| self.order.place(i)));
+                problem.with_fields(own.collect())?
+            }
+        };
+        let mut problem = problem;
+        for (name, matrix) in &self.matrices {
+            problem = problem.with_matrix(name, matrix.clone())?;
         }
+        Ok(problem)
+    }
+
+    /// Takes fields as text, and files of matrices by name, from the command line. They replace those of the
+    /// system.
+    ///
+    /// # Errors
+    /// Text of another form; a file that cannot be read.
+    pub fn take_fields(&mut self, fields: Option<&str>, matrices: &[(String, PathBuf)]) -> Result<()> {
+        if let Some(text) = fields {
+            let within = |e| Failure::from(e).within("--fields");
+            self.fields = fields_of_text(text, self.len()).map_err(within)?;
+        }
+        for (name, path) in matrices {
+            let matrix = io::read_matrix(path)?.matrix.into_csr();
+            self.matrices.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+            self.matrices.push((name.clone(), matrix));
+        }
+        Ok(())
     }
 
     /// Returns the number of nodes that this process holds.
@@ -357,6 +392,8 @@ struct Source {
     rhs: Option<Vec<Vec<f64>>>,
     coordinates: Option<Vec<[f64; 3]>>,
     grid: Option<[usize; 3]>,
+    fields: Vec<Field>,
+    matrices: Vec<(String, Csr)>,
     hint: Option<(usize, &'static str)>,
     solver: Options,
 }
@@ -387,8 +424,17 @@ fn source(system: &Path) -> Result<Source> {
             SystemKind::Bsr(a) => SystemMatrix::Matrix(Matrix::Bsr(a)),
             SystemKind::Kronecker(k) => SystemMatrix::Kronecker(k),
         };
-        let solver = Options::default();
-        return Ok(Source { name: spec, matrix, rhs: Some(vec![rhs]), coordinates, grid, hint, solver });
+        return Ok(Source {
+            name: spec,
+            matrix,
+            rhs: Some(vec![rhs]),
+            coordinates,
+            grid,
+            fields: Vec::new(),
+            matrices: Vec::new(),
+            hint,
+            solver: Options::default(),
+        });
     }
     let (path, name) = (system, system.display().to_string());
     let mut system = io::read_system(path).map_err(|e| missing(path, e))?;
@@ -407,6 +453,8 @@ fn source(system: &Path) -> Result<Source> {
         rhs,
         coordinates: system.coordinates,
         grid: None,
+        fields: system.fields,
+        matrices: system.matrices,
         hint,
         solver: system.solver,
     })
@@ -432,7 +480,7 @@ pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
 /// # Errors
 /// The file or problem is wrong, the matrix is empty or not square, or the blocks do not divide it.
 pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, rhs, coordinates, grid, hint, solver } = source(system)?;
+    let Source { name, matrix, rhs, coordinates, grid, fields, matrices, hint, solver } = source(system)?;
     let text = &*system.to_string_lossy();
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
     let (rows, columns) = match &matrix {
@@ -488,6 +536,8 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 own_rhs,
                 coordinates,
                 grid,
+                fields,
+                matrices,
                 solver,
                 block_reason,
                 block_detected,
@@ -526,6 +576,8 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 own_rhs,
                 coordinates,
                 grid,
+                fields,
+                matrices,
                 solver,
                 block_reason,
                 block_detected,

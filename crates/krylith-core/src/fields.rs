@@ -6,6 +6,7 @@
 //! because preconditioners are written without case.
 
 use crate::matrix::Csr;
+use crate::precond::rigid;
 use crate::text::count;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -17,11 +18,11 @@ use std::sync::Arc;
 /// # Examples
 /// ```
 /// use krylith::{Field, Options, Problem, Solver, matrix::Csr};
-/// // Two velocities and a pressure: −u = f − p e and so on, as [[2, 0, 1], [0, 2, 1], [1, 1, 0]].
+/// // Two velocities and a pressure.
 /// let entries = [(0, 0, 2.0), (0, 2, 1.0), (1, 1, 2.0), (1, 2, 1.0), (2, 0, 1.0), (2, 1, 1.0)];
 /// let a = Csr::from_triplets(3, 3, &entries)?;
 /// let problem = Problem::csr(&a)?.with_fields(vec![Field::range("u", 0..2), Field::range("p", 2..3)])?;
-/// let options: Options = "precond='split(u: jacobi, p: jacobi; S=selfp)' device=cpu".parse()?;
+/// let options: Options = "precond=split(u: jacobi, p: jacobi; S=selfp) device=cpu".parse()?;
 /// let mut x = [0.0; 3];
 /// assert!(Solver::new(&problem, &options)?.solve(&[3.0, 3.0, 2.0], &mut x)?.converged());
 /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
@@ -72,6 +73,22 @@ impl Field {
         Self { coordinates: Some(points.into()), ..self }
     }
 
+    /// Returns the field with the rigid motions of an elastic body as near-null vectors. It needs blocks of 2 or 3
+    /// displacements and coordinates.
+    ///
+    /// # Errors
+    /// No coordinates; another number of unknowns per node.
+    pub fn with_rigid_modes(self) -> Result<Self> {
+        let modes = self.coordinates.as_deref().and_then(|points| rigid(self.block, points));
+        match modes {
+            Some(modes) => Ok(self.with_near_null_vectors(modes)),
+            None => Err(Error::invalid(format!(
+                "field `{}`: rigid modes need coordinates, and blocks of 2 or 3 displacements; the block size is {}",
+                self.name, self.block
+            ))),
+        }
+    }
+
     /// Returns the name, in lower case.
     pub fn name(&self) -> &str {
         &self.name
@@ -85,6 +102,13 @@ impl Field {
     /// Returns the number of unknowns per node.
     pub fn block(&self) -> usize {
         self.block
+    }
+
+    /// Returns the field with each unknown renumbered.
+    #[doc(hidden)]
+    pub fn renumbered(self, number: impl Fn(usize) -> usize) -> Self {
+        let unknowns = self.unknowns.iter().map(|&i| number(i as usize) as u32).collect();
+        Self { unknowns, ..self }
     }
 
     pub(crate) fn near(&self) -> &[Vec<f64>] {
@@ -303,10 +327,15 @@ mod tests {
     fn wrong_fields_are_refused_with_their_numbers() {
         let (u, p) = (|r| Field::range("u", r), |r| Field::range("p", r));
         assert!(refused(vec![u(0..4), p(3..6)], 6).contains("unknown 3 belongs to the fields `u` and `p`"));
-        assert!(refused(vec![u(0..3), p(5..6)], 6).contains("2 of 6 unknowns belong to no field; the first is 3"));
+        assert!(
+            refused(vec![u(0..3), p(5..6)], 6).contains("2 of 6 unknowns belong to no field; the first is 3")
+        );
         assert!(refused(vec![u(0..3), p(3..7)], 6).contains("unknown 6, but the system has 6"));
         assert!(refused(vec![u(0..3), u(3..6)], 6).contains("two fields have the name `u`"));
-        assert!(refused(vec![u(0..5).in_blocks(2), p(5..6)], 6).contains("5 unknowns, which do not form blocks of 2"));
+        assert!(
+            refused(vec![u(0..5).in_blocks(2), p(5..6)], 6)
+                .contains("5 unknowns, which do not form blocks of 2")
+        );
         assert!(refused(vec![Field::range("2d", 0..6)], 6).contains("starts with a letter"));
         Fields::default().set(vec![u(0..3), p(3..6)], 6).unwrap();
     }
@@ -314,7 +343,10 @@ mod tests {
     #[test]
     fn text_lists_runs_of_unknowns() {
         let fields = fields_of_text("u[3]=0::4+1::4+2::4, P=3::4", 8).unwrap();
-        assert_eq!((fields[0].name(), fields[0].block(), fields[0].unknowns()), ("u", 3, &[0, 1, 2, 4, 5, 6][..]));
+        assert_eq!(
+            (fields[0].name(), fields[0].block(), fields[0].unknowns()),
+            ("u", 3, &[0, 1, 2, 4, 5, 6][..])
+        );
         assert_eq!((fields[1].name(), fields[1].unknowns()), ("p", &[3, 7][..]));
         let refused = |text: &str| fields_of_text(text, 8).unwrap_err().to_string();
         assert!(refused("u").contains("`=` is missing"));

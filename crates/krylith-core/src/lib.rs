@@ -21,12 +21,12 @@ pub mod space;
 pub mod options;
 mod problem;
 
+pub use fields::Field;
 #[doc(inline)]
 pub use krylith_base::{Error, Remedy, Result, comm, names, text, waiting};
 pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
 #[doc(inline)]
 pub use krylith_matrix::{matrix, memory};
-pub use fields::Field;
 pub use options::{DeviceSpec, Options};
 pub use problem::Problem;
 pub use solver::{Solver, solve};

@@ -5,9 +5,9 @@ use crate::errors::{bounded, exception, refuse_forked};
 use crate::ranks;
 use krylith_core::matrix::{Bsr, Csr, Dense};
 use krylith_core::memory::Numbers;
-use krylith_core::{Error, Problem};
+use krylith_core::{Error, Field, Problem};
 use krylith_report::words;
-use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// A system without its right-hand side.
@@ -19,6 +19,16 @@ pub struct System {
     /// The number of threads in its options, if given.
     threads: Option<usize>,
 }
+
+/// A field as Python gives it; see [`System::with_fields`].
+type GivenField<'py> = (
+    String,
+    PyReadonlyArray1<'py, i64>,
+    usize,
+    Option<Vec<Vec<f64>>>,
+    bool,
+    Option<PyReadonlyArray2<'py, f64>>,
+);
 
 #[pymethods]
 impl System {
@@ -108,16 +118,7 @@ impl System {
 
     /// Returns the system with coordinates of its nodes, n × 2 or n × 3.
     fn with_coordinates(&self, py: Python<'_>, points: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
-        let view = points.as_array();
-        let points: Vec<[f64; 3]> = match view.ncols() {
-            3 => view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect(),
-            2 => view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect(),
-            n => {
-                return Err(exception(Error::invalid(format!(
-                    "the points have {n} coordinates each; expected 2 or 3"
-                ))));
-            }
-        };
+        let points = points_of(&points).map_err(exception)?;
         self.with(py, |problem| problem.with_coordinates(points))
     }
 
@@ -145,6 +146,45 @@ impl System {
     fn with_near_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
         let vectors = vectors.map_or_else(|| self.problem.rigid_modes(), Ok).map_err(exception)?;
         self.with(py, |problem| problem.with_near_null_vectors(vectors))
+    }
+
+    /// Returns the system with fields: name, unknowns, block size, near-null vectors, whether these are rigid
+    /// modes, and coordinates of each.
+    fn with_fields(&self, py: Python<'_>, fields: Vec<GivenField<'_>>) -> PyResult<Self> {
+        let make = |(name, unknowns, block, near, rigid, points): GivenField<'_>| {
+            let numbers: Vec<u32> = unknowns.as_array().iter().map(|&i| i as u32).collect();
+            let field = Field::new(&name, numbers).in_blocks(block);
+            let field = match points {
+                Some(points) => field.with_coordinates(points_of(&points)?),
+                None => field,
+            };
+            match near {
+                _ if rigid => field.with_rigid_modes(),
+                Some(near) => Ok(field.with_near_null_vectors(near)),
+                None => Ok(field),
+            }
+        };
+        let fields =
+            fields.into_iter().map(make).collect::<krylith_core::Result<Vec<_>>>().map_err(exception)?;
+        self.with(py, |problem| problem.with_fields(fields))
+    }
+
+    /// Returns the system with a matrix that preconditioners name.
+    fn with_matrix(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        row_ptr: PyReadonlyArray1<'_, i64>,
+        col: PyReadonlyArray1<'_, i64>,
+        values: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let row_ptr = row_ptr.as_array().iter().map(|&p| p as usize).collect();
+        let col = col.as_array().iter().map(|&j| j as u32).collect();
+        let matrix = Csr::new(rows, columns, row_ptr, col, values.as_array().to_vec());
+        let matrix = matrix.map_err(|e| exception(Error::invalid(format!("matrix `{name}`: {e}"))))?;
+        self.with(py, |problem| problem.with_matrix(name, matrix))
     }
 
     /// Number of unknowns.
@@ -190,6 +230,16 @@ impl System {
     ) -> PyResult<Self> {
         let problem = bounded(py, self.threads, || change(self.problem.clone()))?;
         Ok(Self { problem, lines: self.lines.clone(), threads: self.threads })
+    }
+}
+
+/// Copies points of two or three numbers.
+fn points_of(points: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Vec<[f64; 3]>> {
+    let view = points.as_array();
+    match view.ncols() {
+        3 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect()),
+        2 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect()),
+        n => Err(Error::invalid(format!("points of {n} numbers; expected 2 or 3 numbers a point"))),
     }
 }
 

@@ -14,6 +14,7 @@
 //!   [Reading a solution](#reading-a-solution).
 //! - **Several unknowns per node**: use [`Bsr`](matrix::Bsr) and [`Problem`]. See
 //!   [Block systems](#block-systems).
+//! - **Several fields**, such as velocity and pressure: describe each [`Field`], and give each its preconditioner.
 //! - **Implicit Runge–Kutta steps**: use [`KroneckerSum`](matrix::KroneckerSum). See
 //!   [Time steps with stages](#time-steps-with-stages).
 //! - **Nonlinear systems**: use [`Newton`](newton::Newton).
@@ -277,7 +278,7 @@
 
 pub use krylith_core::options::{DeviceSpec, Options};
 pub use krylith_core::space::{History, Observer, Outcome, Precision, Progress, Stop};
-pub use krylith_core::{Error, Problem, Remedy, Result, Solver, solve};
+pub use krylith_core::{Error, Field, Problem, Remedy, Result, Solver, solve};
 
 /// Sparse and dense matrices on the host, and sums of Kronecker products.
 pub mod matrix {

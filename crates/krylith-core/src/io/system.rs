@@ -1,6 +1,7 @@
 //! The file `system.toml`: a matrix or the parts of a Kronecker system, with right-hand side, coordinates and
 //! solver defaults.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::defaults::Defaults;
 use super::source::{mark, name_file, text};
 use super::{Array, Matrix, read_matrix, read_vector_of};
-use crate::matrix::{Butcher, Dense, KroneckerSum};
+use crate::fields::{Field, fields_of_text};
+use crate::matrix::{Butcher, Csr, Dense, KroneckerSum};
 use crate::{Error, Options, Result};
 
 /// The operator of a system: a matrix or a Kronecker sum.
@@ -86,6 +88,10 @@ pub struct System {
     pub rhs: Option<Array>,
     /// Coordinates, one point per node.
     pub coordinates: Option<Vec<[f64; 3]>>,
+    /// Fields, with unknowns as the files number them.
+    pub fields: Vec<Field>,
+    /// Matrices that preconditioners name.
+    pub matrices: Vec<(String, Csr)>,
     /// Solver options of the file, used as defaults.
     pub solver: Options,
     /// The block size stated in the files.
@@ -132,6 +138,12 @@ pub struct SystemFile {
     /// File of node coordinates, one point per row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coordinates: Option<PathBuf>,
+    /// Fields, `u=0:90000,p=90000:`, as [`fields_of_text`] reads them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fields: Option<String>,
+    /// Files of matrices that preconditioners name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub matrices: BTreeMap<String, PathBuf>,
     /// Parts of A⊗M + τB⊗L.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kronecker: Option<KroneckerFile>,
@@ -195,6 +207,8 @@ pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
         operator: SystemMatrix::Matrix(read.matrix),
         rhs: read.vector.map(Array::vector),
         coordinates: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
         solver: Options::default(),
         block_hint: read.block_hint,
     })
@@ -229,9 +243,10 @@ pub fn files(path: impl AsRef<Path>) -> Vec<PathBuf> {
         && let Ok(file) = SystemFile::open(path)
     {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let SystemFile { matrix, rhs, coordinates, kronecker, .. } = file;
+        let SystemFile { matrix, rhs, coordinates, kronecker, matrices, .. } = file;
         let (m, l) = kronecker.map(|k| (k.m, k.l)).unzip();
         files.extend([matrix, m, l, rhs, coordinates].into_iter().flatten().map(|name| folder.join(name)));
+        files.extend(matrices.into_values().map(|name| folder.join(name)));
     }
     let infos: Vec<PathBuf> =
         files.iter().map(super::petsc::info_name).filter(|info| info.exists()).collect();
@@ -305,9 +320,18 @@ fn read_toml(path: &Path) -> Result<System> {
         operator,
         rhs: vector.map(Array::vector),
         coordinates: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
         solver: file.solver,
         block_hint,
     };
+    if let Some(text) = &file.fields {
+        let rows = system.operator.rows();
+        system.fields = fields_of_text(text, rows).map_err(|e| Error::format(path, e.to_string()))?;
+    }
+    for (name, file) in file.matrices {
+        system.matrices.push((name, read_matrix(folder.join(file))?.matrix.into_csr()));
+    }
     if let Some(rhs) = &file.rhs {
         let array = read_vector_of(folder.join(rhs), system.operator.rows())?;
         let stages = system.operator.stages();

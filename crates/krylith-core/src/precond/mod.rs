@@ -73,8 +73,8 @@ pub use schwarz::{
     SchwarzSettings, TriangularSolve,
 };
 pub use spec::{
-    AmgSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec, SchurSpec, SplitForm,
-    SplitSpec, TileSpec,
+    AmgSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec, SchurSpec,
+    SplitForm, SplitSpec, TileSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -22,9 +22,8 @@ use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::precond::{
-    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, PrecondSpec,
-    SPLIT_SWEEPS, SCHWARZ_SWEEPS,
-    STAGE_SWEEPS, Smoothing, TileFactor,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS,
+    PrecondSpec, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
 use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};

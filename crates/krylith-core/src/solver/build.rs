@@ -21,8 +21,8 @@ use crate::partition::{self, Subdomains};
 use crate::precond::untouched::{Known, Untouched};
 use crate::precond::{
     BlockJacobi, BlockTiles, Boxed, Equilibrated, Ildu, IlduOptions, IlduSpec, Inner, InnerMethod, InnerSpec,
-    NullSpace, Outline,
-    PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage, StageOptions, TileFactor, Value,
+    NullSpace, Outline, PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage, StageOptions,
+    TileFactor, Value,
 };
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};

@@ -54,7 +54,9 @@ fn scattered(rng: &mut Random, lengths: &[usize]) -> Vec<Vec<u32>> {
 fn problem(a: &Bsr, fields: &[(&str, &[u32])], matrices: &[(&str, &Mat)]) -> Problem<'static> {
     let fields = fields.iter().map(|(name, unknowns)| Field::new(name, unknowns.to_vec())).collect();
     let problem = Problem::bsr(a).unwrap().into_owned().with_fields(fields).unwrap();
-    matrices.iter().fold(problem, |problem, (name, matrix)| problem.with_matrix(name, csr_of(matrix)).unwrap())
+    matrices
+        .iter()
+        .fold(problem, |problem, (name, matrix)| problem.with_matrix(name, csr_of(matrix)).unwrap())
 }
 
 /// Compares P⁻¹ with `expected`, given the dense matrix, for the first values and for two sets of new ones.
@@ -68,7 +70,8 @@ fn check(
     expected: &dyn Fn(&Mat, &[f64]) -> Vec<f64>,
 ) {
     let (mut a, mut rng, n) = (a.clone(), Random(5), a.rows());
-    let mut solver = Solver::new(problem, &options(device, precond)).unwrap_or_else(|e| panic!("{precond}: {e}"));
+    let mut solver =
+        Solver::new(problem, &options(device, precond)).unwrap_or_else(|e| panic!("{precond}: {e}"));
     for round in 0..3 {
         let (x, mut y) = (rng.numbers(n), vec![f64::NAN; n]);
         solver.precondition(&x, &mut y).unwrap();
@@ -167,7 +170,12 @@ impl Saddle {
         put(u, p, &b);
         put(p, u, &c);
         put(p, p, &diagonal(m, |_| -0.1));
-        let given = [tri(m, 3.0, &mut rng), tri(m, 4.0, &mut rng), diagonal(m, |i| 1.0 + i as f64), diagonal(n, |i| 2.0 + i as f64)];
+        let given = [
+            tri(m, 3.0, &mut rng),
+            tri(m, 4.0, &mut rng),
+            diagonal(m, |i| 1.0 + i as f64),
+            diagonal(n, |i| 2.0 + i as f64),
+        ];
         let csr = Csr::from_triplets(n + m, n + m, &entries).unwrap();
         Self { a: Bsr::from_csr(&csr, 1).unwrap(), sets, given }
     }
@@ -208,7 +216,8 @@ pub fn schur_complements_match_dense_algebra(device: &str) {
                 let (a, b, c, d) = (part(k, u, u), part(k, u, p), part(k, p, u), part(k, p, p));
                 let point = diagonal(u.len(), |i| 1.0 / a[(i, i)]);
                 let rows = diagonal(u.len(), |i| 1.0 / (0..u.len()).map(|j| a[(i, j)].abs()).sum::<f64>());
-                let weight = if schur == "lsc(Q)" { diagonal(u.len(), |i| 1.0 / q[(i, i)]) } else { point.clone() };
+                let weight =
+                    if schur == "lsc(Q)" { diagonal(u.len(), |i| 1.0 / q[(i, i)]) } else { point.clone() };
                 let through = |w: &Mat| product(&product(&c, w), &b);
                 let negated = |a: Mat| Mat::from_fn(a.nrows(), a.ncols(), |i, j| -a[(i, j)]);
                 // S is negative, and the matrices of the caller are positive.
@@ -268,8 +277,10 @@ pub fn cpr_matches_dense_algebra(device: &str) {
                 true => random_bsr(&mut rng, m, cells, cells, 4, true),
                 false => random_bsr(&mut rng, 1, n, n, 8, true),
             };
-            let unknown = |c: usize, cell: usize| (if interleaved { cell * m + c } else { c * cells + cell }) as u32;
-            let mut sets: Vec<Vec<u32>> = (0..m).map(|c| (0..cells).map(|cell| unknown(c, cell)).collect()).collect();
+            let unknown =
+                |c: usize, cell: usize| (if interleaved { cell * m + c } else { c * cells + cell }) as u32;
+            let mut sets: Vec<Vec<u32>> =
+                (0..m).map(|c| (0..cells).map(|cell| unknown(c, cell)).collect()).collect();
             sets.extend((wells > 0).then(|| ((cells * m) as u32..n as u32).collect()));
             let names = ["p", "s", "t", "v", "w"];
             let fields: Vec<(&str, &[u32])> = names.into_iter().zip(sets.iter().map(Vec::as_slice)).collect();
@@ -388,7 +399,8 @@ pub fn staggered_stokes(m: usize) -> (Problem<'static>, Vec<f64>) {
     for j in 0..m {
         for i in 1..=m {
             let at = |inside: bool, i: usize, j: usize| inside.then(|| u(i, j));
-            let mut all = vec![at(i > 1, i.max(2) - 1, j), at(j > 0, i, j.max(1) - 1), at(j + 1 < m, i, j + 1)];
+            let mut all =
+                vec![at(i > 1, i.max(2) - 1, j), at(j > 0, i, j.max(1) - 1), at(j + 1 < m, i, j + 1)];
             all.extend((i < m).then(|| Some(u(i + 1, j))));
             diffuse(u(i, j), &all);
         }
@@ -396,14 +408,16 @@ pub fn staggered_stokes(m: usize) -> (Problem<'static>, Vec<f64>) {
     for j in 1..m {
         for i in 0..m {
             let at = |inside: bool, i: usize, j: usize| inside.then(|| v(i, j));
-            let mut all = vec![at(i > 0, i.max(1) - 1, j), at(j > 1, i, j.max(2) - 1), at(j + 1 < m, i, j + 1)];
+            let mut all =
+                vec![at(i > 0, i.max(1) - 1, j), at(j > 1, i, j.max(2) - 1), at(j + 1 < m, i, j + 1)];
             all.extend((i + 1 < m).then(|| Some(v(i + 1, j))));
             diffuse(v(i, j), &all);
         }
     }
     for j in 0..m {
         for i in 0..m {
-            let mut flux = |face: u32, sign: f64| entries.extend([(face, p(i, j), sign), (p(i, j), face, sign)]);
+            let mut flux =
+                |face: u32, sign: f64| entries.extend([(face, p(i, j), sign), (p(i, j), face, sign)]);
             if i > 0 {
                 flux(u(i, j), 1.0);
             }

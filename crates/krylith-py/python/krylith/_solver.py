@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from krylith import _native
 from krylith._arrays import empty_like, float64, is_torch, lend, on_device
 from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
+from krylith._fields import joined, with_fields
 from krylith._matrix import KroneckerSum, new_values, system_of
 from krylith._options import Options, count, options_text, threads_of
 from krylith._solution import Solution
@@ -75,9 +76,12 @@ class Solver:
         near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
         coordinates: np.ndarray | None = None,
         grid: Sequence[int] | None = None,
+        fields: Any = None,
+        matrices: Mapping[str, Any] | None = None,
         comm: Any = None,
         **options: Unpack[Options],
     ) -> None:
+        A, fields = joined(A, fields)
         nodes = None if grid is None else _nodes(grid)
         if nodes is not None and block is None and comm is None:
             block = _block_of_nodes(A, math.prod(nodes))
@@ -92,6 +96,9 @@ class Solver:
             system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
         if nodes is not None:
             system = system.with_grid(nodes)
+        if fields is not None or matrices is not None:
+            with interrupts():
+                system = with_fields(system, fields, matrices)
         if nullspace is not None:
             system = system.with_null_vectors(self._vectors("nullspace", nullspace, "constant"))
         if near_nullspace is not None:
@@ -357,6 +364,8 @@ def solve(
     near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
     coordinates: np.ndarray | None = None,
     grid: Sequence[int] | None = None,
+    fields: Any = None,
+    matrices: Mapping[str, Any] | None = None,
     comm: Any = None,
     **options: Unpack[Options],
 ) -> Solution:
@@ -395,6 +404,13 @@ def solve(
         Positions of the nodes.
     grid : sequence of int, optional
         Numbers of nodes in x, y and z; nodes are numbered with x fastest.
+    fields : dict, optional
+        Names of parts of the unknowns, for preconditioners such as `split(u: amg, p: jacobi; S=selfp)`. Each name
+        has a slice, a range, or an array of numbers or booleans. It may also have a dictionary with the keys
+        `unknowns`, `block`, `near_nullspace` (vectors or "rigid") and `coordinates`. If A is a list of lists of
+        blocks, such as `[[A, B], [C, None]]`, the names alone are enough.
+    matrices : dict, optional
+        Matrices that the preconditioner names, such as `{"Mp": M}` for `split(u: amg, p: jacobi; S=Mp)`.
     comm : mpi4py communicator, optional
         The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all
         columns, in the order of the ranks, and its rows of b; x has the same rows. Collective.
@@ -420,6 +436,7 @@ def solve(
     """
     solver = _Once(
         A, method=method, precond=precond, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
-        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid, comm=comm, **options,
+        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid,
+        fields=fields, matrices=matrices, comm=comm, **options,
     )  # fmt: skip
     return solver.solve(b, x0, callback=callback)

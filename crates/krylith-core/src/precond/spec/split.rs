@@ -275,9 +275,12 @@ fn halves<'t>(name: &str, inside: &'t str) -> Result<(&'t str, Vec<(&'t str, &'t
     let halves = pieces(inside, ';');
     let [parts, settings @ ..] = &halves[..] else { return Ok(("", Vec::new())) };
     if settings.len() > 1 {
-        return Err(Error::invalid(format!("{name}({inside}): one `;` at most separates parts from settings")));
+        return Err(Error::invalid(format!(
+            "{name}({inside}): one `;` at most separates parts from settings"
+        )));
     }
-    let settings = settings.first().filter(|text| !text.is_empty()).map_or(Vec::new(), |text| pieces(text, ','));
+    let settings =
+        settings.first().filter(|text| !text.is_empty()).map_or(Vec::new(), |text| pieces(text, ','));
     let settings = settings.into_iter().map(|setting| {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Error::invalid(format!("{name}({inside}): the setting `{setting}` is not key=value"))
@@ -285,7 +288,8 @@ fn halves<'t>(name: &str, inside: &'t str) -> Result<(&'t str, Vec<(&'t str, &'t
         Ok((key.trim(), value.trim()))
     });
     let settings = settings.collect::<Result<Vec<_>>>()?;
-    match settings.iter().enumerate().find(|(i, (key, _))| settings[..*i].iter().any(|other| other.0 == *key)) {
+    match settings.iter().enumerate().find(|(i, (key, _))| settings[..*i].iter().any(|other| other.0 == *key))
+    {
         Some((_, (key, _))) => Err(Error::invalid(format!("{name}({inside}): `{key}` is given twice"))),
         None => Ok((parts, settings)),
     }
@@ -338,13 +342,17 @@ fn split(inside: &str) -> Result<SplitSpec> {
     let (parts, settings) = halves("split", inside)?;
     let parts = labelled("split", parts)?;
     if parts.len() < 2 {
-        return Err(Error::invalid(format!("split({inside}): expected two parts or more, one for each field")));
+        return Err(Error::invalid(format!(
+            "split({inside}): expected two parts or more, one for each field"
+        )));
     }
     let (mut form, mut schur) = (None, None);
     for (key, value) in settings {
         match key {
             "form" | "schur" if form.is_some() => {
-                return Err(Error::invalid(format!("split({inside}): `form` and `schur` say the same; give one")));
+                return Err(Error::invalid(format!(
+                    "split({inside}): `form` and `schur` say the same; give one"
+                )));
             }
             "form" => form = Some(value.parse::<SplitForm>()?),
             "schur" => {
@@ -385,7 +393,9 @@ fn inner(method: InnerMethod, inside: &str) -> Result<InnerSpec> {
     let (precond, settings) = halves(name, inside)?;
     let precond = match precond {
         "" | "auto" | "none" => {
-            return Err(Error::invalid(format!("{name}({inside}): name its preconditioner, such as {name}(jacobi)")));
+            return Err(Error::invalid(format!(
+                "{name}({inside}): name its preconditioner, such as {name}(jacobi)"
+            )));
         }
         text => Box::new(text.parse()?),
     };
@@ -403,7 +413,8 @@ fn inner(method: InnerMethod, inside: &str) -> Result<InnerSpec> {
 
 impl Display for SplitSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.parts.iter().map(|(label, precond)| format!("{label}: {precond}")).collect();
+        let parts: Vec<String> =
+            self.parts.iter().map(|(label, precond)| format!("{label}: {precond}")).collect();
         write!(f, "split({}; ", parts.join(", "))?;
         match &self.schur {
             Some(schur) => write!(f, "schur={}, S={schur})", self.form),

@@ -6,7 +6,6 @@ use crate::operator::{LinearOperator, PointBlockSum, joined_key};
 use crate::precond::{Preconditioner, SharedOperator};
 use std::cell::RefCell;
 
-
 /// The operators around the inverse of a part, which is one factor of an approximate S⁻¹.
 pub(crate) enum Around<S: PointBlockSum> {
     /// y = L⁻¹ (C W A W B) L⁻¹ r: the least-squares commutator, where the part's inverse is that of L = C W B.

@@ -161,7 +161,8 @@ mod tests {
     fn matrix() -> (Csr, Bsr) {
         let entry = |i: u32, j: u32| (i, j, f64::from(10 * i + j));
         let blocks = [(0, 0), (0, 2), (1, 1), (2, 0), (2, 2)];
-        let entries = blocks.into_iter().flat_map(|(i, j)| (0..4).map(move |e| (2 * i + e / 2, 2 * j + e % 2)));
+        let entries =
+            blocks.into_iter().flat_map(|(i, j)| (0..4).map(move |e| (2 * i + e / 2, 2 * j + e % 2)));
         let entries: Vec<_> = entries.map(|(i, j)| entry(i, j)).collect();
         let csr = Csr::from_triplets(6, 6, &entries).unwrap();
         let bsr = Bsr::from_csr(&csr, 2).unwrap();

@@ -113,11 +113,7 @@ pub(crate) struct Split<S: PointBlockSum + Gather> {
 
 impl<S: PointBlockSum + Gather> Split<S> {
     /// Combines parts whose unknowns together are all unknowns of the system.
-    pub fn new(
-        parts: Vec<Part<S>>,
-        couplings: Vec<Vec<Option<SharedOperator<S>>>>,
-        form: SplitForm,
-    ) -> Self {
+    pub fn new(parts: Vec<Part<S>>, couplings: Vec<Vec<Option<SharedOperator<S>>>>, form: SplitForm) -> Self {
         Self { parts, couplings, form, key: fresh_key() }
     }
 

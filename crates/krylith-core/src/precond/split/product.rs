@@ -124,7 +124,8 @@ mod tests {
     use crate::space::random;
 
     fn sparse(rows: usize, columns: usize, seed: u64) -> Csr {
-        let all = (0..rows * columns).map(|k| ((k / columns) as u32, (k % columns) as u32, random(seed, k as u64)));
+        let all =
+            (0..rows * columns).map(|k| ((k / columns) as u32, (k % columns) as u32, random(seed, k as u64)));
         Csr::from_triplets(rows, columns, &all.filter(|e| e.2 > 0.4).collect::<Vec<_>>()).unwrap()
     }
 

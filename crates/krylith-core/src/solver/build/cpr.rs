@@ -137,15 +137,17 @@ pub(super) fn build<S: SolverSpace>(
     let (a, n) = (&*terms.terms[0].1, terms.rows());
     let analysis = profile::begin(SetupPart::Analysis);
     let names: Vec<&str> = spec.field.split('+').collect();
-    let is_cell = |other: &&Field| {
-        !names.contains(&other.name()) && other.unknowns().len() == field.unknowns().len()
-    };
+    let is_cell =
+        |other: &&Field| !names.contains(&other.name()) && other.unknowns().len() == field.unknowns().len();
     let mut others: Vec<&Field> = local.fields.all().iter().filter(is_cell).collect();
     if spec.decouple == Decouple::Off {
         others.clear();
     }
     if others.len() >= usize::from(u8::MAX) {
-        return Err(Error::invalid(format!("cpr: {} fields in a cell; at most 254 are supported", others.len())));
+        return Err(Error::invalid(format!(
+            "cpr: {} fields in a cell; at most 254 are supported",
+            others.len()
+        )));
     }
     let cells = Cells::new(a, &field, &others, spec.decouple);
     let (mut weights, order) = cells.pattern(n)?;
@@ -170,7 +172,10 @@ pub(super) fn build<S: SolverSpace>(
         spec.decouple,
         seconds(start.elapsed().as_secs_f64())
     );
-    let own = [("name".to_string(), Value::Text(info.name)), ("unknowns".into(), Value::Count(cpr.space.len() as u64))];
+    let own = [
+        ("name".to_string(), Value::Text(info.name)),
+        ("unknowns".into(), Value::Count(cpr.space.len() as u64)),
+    ];
     let described = PrecondInfo {
         name: "cpr".into(),
         parameters: vec![

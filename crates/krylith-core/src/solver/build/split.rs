@@ -29,7 +29,8 @@ pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Re
     if let Some((_, twice)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
         return Err(Error::invalid(format!("{name}: the field `{twice}` is in two parts")));
     }
-    let missing: Vec<&str> = local.fields.all().iter().map(Field::name).filter(|f| !names.contains(f)).collect();
+    let missing: Vec<&str> =
+        local.fields.all().iter().map(Field::name).filter(|f| !names.contains(f)).collect();
     if !missing.is_empty() {
         return Err(Error::invalid(format!(
             "{name}: no part has the fields {}; every field needs a part",
@@ -115,7 +116,8 @@ pub(super) fn inverse_of<S: SolverSpace>(
     };
     let made = by_name(space, &terms, &sub, wanted, matrix.precision, &matrix.operator, notes);
     let (inverse, info) = made.map_err(|e| in_field(name, e))?;
-    let inverse = inverse.ok_or_else(|| Error::invalid(format!("the part of `{name}` has no preconditioner")))?;
+    let inverse =
+        inverse.ok_or_else(|| Error::invalid(format!("the part of `{name}` has no preconditioner")))?;
     Ok((inverse, info))
 }
 
@@ -164,7 +166,8 @@ pub(super) fn build<S: SolverSpace>(
     let fields = fields_of(local, &labels, "split")?;
     let (a, count) = (&*terms.terms[0].1, fields.len());
     let analysis = profile::begin(SetupPart::Analysis);
-    let sets: Vec<Numbered> = fields.iter().map(|field| Numbered::new(field.unknowns(), terms.rows())).collect();
+    let sets: Vec<Numbered> =
+        fields.iter().map(|field| Numbered::new(field.unknowns(), terms.rows())).collect();
     let last = count - 1;
     let blocks = (0..count).map(|f| {
         let block = |g: usize| {
@@ -278,7 +281,8 @@ fn matrix_of(
             Err(Error::invalid("lsc needs both couplings between its fields, and one of them is zero"))
         }
         SchurSpec::Lsc(name) => {
-            let weight = name.as_deref().map(|name| weight_of(given.matrix(name)?, name, a.rows())).transpose()?;
+            let weight =
+                name.as_deref().map(|name| weight_of(given.matrix(name)?, name, a.rows())).transpose()?;
             let w = weight.clone().unwrap_or_else(|| inverse_diagonal(a, false));
             let product = product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, b)?;
             Ok((None, Source::Commutator { weight, product }))
@@ -394,7 +398,8 @@ fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Inst
             ("unknowns".into(), Value::Count(unknowns as u64)),
             ("setup_seconds".into(), Value::Number(time)),
         ];
-        all.parameters.push((label.clone(), Value::Parameters(own.into_iter().chain(info.parameters).collect())));
+        all.parameters
+            .push((label.clone(), Value::Parameters(own.into_iter().chain(info.parameters).collect())));
         all.details.push(format!(
             "{label}: {}, {}, set up in {}, {:.0} % of the split",
             plural(unknowns, "unknown"),

@@ -1,0 +1,117 @@
+"""Fields of coupled systems: named unknowns, blocks given apart, and matrices by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from krylith import _native
+from krylith._errors import InvalidInput
+
+
+def joined(A: Any, fields: Any) -> tuple[Any, Any]:
+    """Return the matrix of blocks `[[A, B], [C, None]]` and the fields of its block rows.
+
+    Other matrices and fields are returned as they are.
+    """
+    if not isinstance(A, (list, tuple)) or not A or not isinstance(A[0], (list, tuple)):
+        return A, fields
+    import scipy.sparse as sp
+
+    count = len(A)
+    if any(len(row) != count for row in A):
+        raise InvalidInput(f"A has {count} rows of blocks; each needs {count} blocks, or None for a zero block")
+    if not any(hasattr(block, "tocsr") for row in A for block in row):
+        return A, fields
+    sizes = []
+    for k in range(count):
+        known = [A[k][j].shape[0] for j in range(count) if A[k][j] is not None]
+        known += [A[i][k].shape[1] for i in range(count) if A[i][k] is not None]
+        if not known:
+            raise InvalidInput(f"block row {k} and block column {k} of A are empty; their size is not known")
+        sizes.append(known[0])
+    if fields is None:
+        names: Sequence[str] = [f"f{k}" for k in range(count)]
+        more: Mapping[str, Any] = {}
+    elif isinstance(fields, Mapping):
+        names, more = list(fields), fields
+    else:
+        names, more = list(fields), {}
+    if len(names) != count:
+        raise InvalidInput(f"A has {count} rows of blocks, and fields has {len(names)} names; both need the same number")
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    named = {}
+    for k, name in enumerate(names):
+        extra = more.get(name)
+        own = dict(extra) if isinstance(extra, Mapping) else {}
+        named[name] = {"unknowns": slice(int(offsets[k]), int(offsets[k + 1])), **own}
+    try:
+        return sp.block_array(A, format="csr"), named
+    except ValueError as error:
+        raise InvalidInput(f"the blocks of A do not fit: {error}") from None
+
+
+def _unknowns(name: str, given: Any, n: int) -> np.ndarray:
+    if isinstance(given, slice):
+        return np.arange(n, dtype=np.int64)[given]
+    if isinstance(given, range):
+        return np.arange(given.start, given.stop, given.step, dtype=np.int64)
+    array = np.asarray(given)
+    if array.dtype == bool and array.shape == (n,):
+        return np.flatnonzero(array)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(
+            f"field {name!r} has an array of {array.dtype} of shape {array.shape}; expected a slice, a range, or a "
+            f"one-dimensional array of integers or of {n} booleans"
+        )
+    if array.size and (array.min() < 0 or array.max() >= n):
+        wrong = array[(array < 0) | (array >= n)][0]
+        raise InvalidInput(f"field {name!r} has the unknown {wrong}, but the system has {n}; numbers start at 0")
+    return array.astype(np.int64)
+
+
+#: What the dictionary of a field may contain.
+_KEYS = ("unknowns", "block", "near_nullspace", "coordinates")
+
+
+def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.System:
+    """Return the system with fields and with matrices by name."""
+    if fields is not None:
+        if not isinstance(fields, Mapping):
+            raise InvalidInput(
+                "`fields` is not a dictionary; expected names with unknowns, such as "
+                "{'u': slice(0, 90), 'p': slice(90, None)}, or names alone where A is a list of blocks"
+            )
+        named = []
+        for name, given in fields.items():
+            more = dict(given) if isinstance(given, Mapping) else {"unknowns": given}
+            wrong = [key for key in more if key not in _KEYS]
+            if wrong or "unknowns" not in more:
+                what = f"has the key {wrong[0]!r}" if wrong else "has no 'unknowns'"
+                raise InvalidInput(f"field {name!r} {what}; expected the keys {', '.join(_KEYS)}")
+            unknowns = _unknowns(name, more["unknowns"], system.unknowns)
+            block = int(more.get("block", 1))
+            points = more.get("coordinates")
+            if points is not None:
+                points = np.ascontiguousarray(points, dtype=np.float64)
+            near = more.get("near_nullspace")
+            if near is not None and not isinstance(near, str):
+                array = np.asarray(near, dtype=np.float64)
+                near = [array] if array.ndim == 1 else [np.ascontiguousarray(v) for v in array.reshape(len(unknowns), -1).T]
+            elif isinstance(near, str):
+                if near != "rigid" or points is None:
+                    raise InvalidInput(
+                        f"field {name!r}: near_nullspace={near!r}; expected vectors, or 'rigid' with coordinates"
+                    )
+            rigid = isinstance(near, str)
+            named.append((name, unknowns, block, None if rigid else near, rigid, points))
+        system = system.with_fields(named)
+    for name, matrix in (matrices or {}).items():
+        csr = matrix.tocsr()
+        csr.sort_indices()
+        system = system.with_matrix(
+            name, csr.shape[0], csr.shape[1], csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(np.float64)
+        )
+    return system
