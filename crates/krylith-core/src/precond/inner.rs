@@ -82,6 +82,8 @@ const WIDER: [f64; 2] = [0.9, 1.1];
 pub(crate) struct Inner<S: PointBlockSum> {
     method: InnerMethod,
     iterations: usize,
+    /// Lower end of the interval as a share of the upper; the whole spectrum by default.
+    low: Option<f64>,
     operator: SharedOperator<S>,
     inverse: Box<dyn Preconditioner<S>>,
     /// r, z, p, q.
@@ -96,14 +98,15 @@ pub(crate) struct Inner<S: PointBlockSum> {
 }
 
 impl<S: PointBlockSum> Inner<S> {
-    /// Makes `iterations` iterations of `method` for `operator`, with the preconditioner `inverse`. Collective.
+    /// Makes `iterations` iterations of `method` for `operator`, with the preconditioner `inverse`. A Chebyshev
+    /// polynomial is for the eigenvalues from the share `low` of the largest one on. Collective.
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
     pub fn new(
         space: &S,
         method: InnerMethod,
-        iterations: usize,
+        (iterations, low): (usize, Option<f64>),
         operator: SharedOperator<S>,
         inverse: Box<dyn Preconditioner<S>>,
     ) -> Result<Self> {
@@ -114,6 +117,7 @@ impl<S: PointBlockSum> Inner<S> {
         let mut inner = Self {
             method,
             iterations,
+            low,
             operator,
             inverse,
             work: RefCell::new([vector()?, vector()?, vector()?, vector()?]),
@@ -176,6 +180,7 @@ impl<S: PointBlockSum> Inner<S> {
         let [low, high] = ends(&diagonal, &beside);
         let usable = low > 0.0 && high.is_finite();
         let [low, high] = if usable { [WIDER[0] * low, WIDER[1] * high] } else { [0.1, 1.1] };
+        let low = self.low.map_or(low, |share| share * high);
         Ok([low.min(0.99 * high), high])
     }
 

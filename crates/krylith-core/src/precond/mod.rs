@@ -13,14 +13,15 @@
 //! | [`Multilevel`] | `amg` | algebraic multigrid |
 //! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
 //! | `SparseLu` | `lu` | direct factors (feature `lu`) |
-//! | `Split`, `Cpr` | `split(…)`, `cpr(…)` | a preconditioner for each field of a coupled system |
+//! | `Split` | `split(…)` | a preconditioner for each field of a coupled system |
+//! | `Correction` | `cpr(…)`, `aux(…)` | a correction of one field, or in an auxiliary space |
 //! | `Inner` | `cg(…)`, `chebyshev(…)` | a fixed number of iterations of a method |
 //! | [`Additive`], [`Multiplicative`] | `P+Q`, `P then Q` | a combination of two preconditioners |
 //! | [`Equilibrated`], [`NullSpace`] | | wrappers: scaled rows and columns; null vectors projected out |
 
 mod block_tiles;
 mod compose;
-mod cpr;
+mod correction;
 mod equilibrated;
 mod ildu;
 mod inner;
@@ -47,7 +48,7 @@ pub use block_tiles::{
     BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
-pub(crate) use cpr::Cpr;
+pub(crate) use correction::{Correction, Prolongation};
 pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors, TINY_PIVOT};
@@ -73,8 +74,8 @@ pub use schwarz::{
     SchwarzSettings, TriangularSolve,
 };
 pub use spec::{
-    AmgSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec, SchurSpec,
-    SplitForm, SplitSpec, TileSpec,
+    AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec,
+    SchurSpec, SplitForm, SplitSpec, TileSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};

@@ -19,7 +19,7 @@ pub(crate) use amg::kind_name;
 pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
-pub use split::{CprSpec, Decouple, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
+pub use split::{AuxSpec, CprSpec, Decouple, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
 
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
@@ -73,6 +73,8 @@ pub enum PrecondSpec {
     Split(SplitSpec),
     /// A correction of one field, decoupled from the others: the first stage of CPR.
     Cpr(CprSpec),
+    /// A correction in an auxiliary space.
+    Aux(AuxSpec),
     /// An inner solve with a fixed number of iterations.
     Inner(InnerSpec),
 }
@@ -232,8 +234,9 @@ impl std::str::FromStr for PrecondSpec {
                     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
                     "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
                     "cpr(FIELD: P[; decouple=quasi-impes|row-sums|none])",
+                    "aux(MATRIX: P[; block=B])",
                     "cg(P[; iterations=N])",
-                    "chebyshev(P[; degree=N])",
+                    "chebyshev(P[; degree=N,low=R])",
                 ],
             ),
         }
@@ -318,6 +321,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::Symmetric(parts) => write!(f, "symmetric({} then {})", parts[0], parts[1]),
             PrecondSpec::Split(split) => write!(f, "{split}"),
             PrecondSpec::Cpr(cpr) => write!(f, "{cpr}"),
+            PrecondSpec::Aux(aux) => write!(f, "{aux}"),
             PrecondSpec::Inner(inner) => write!(f, "{inner}"),
         }
     }
@@ -341,7 +345,7 @@ impl PrecondSpec {
     /// Returns true if it names fields of the system.
     pub(crate) fn names_fields(&self) -> bool {
         match self {
-            PrecondSpec::Split(_) | PrecondSpec::Cpr(_) => true,
+            PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_) => true,
             PrecondSpec::Inner(inner) => inner.precond.names_fields(),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().any(Self::names_fields)
@@ -365,6 +369,9 @@ impl PrecondSpec {
             }
             PrecondSpec::Cpr(cpr) => {
                 PrecondSpec::Cpr(CprSpec { precond: Box::new(cpr.precond.in_fixed_order()), ..cpr })
+            }
+            PrecondSpec::Aux(aux) => {
+                PrecondSpec::Aux(AuxSpec { precond: Box::new(aux.precond.in_fixed_order()), ..aux })
             }
             PrecondSpec::Inner(inner) => {
                 PrecondSpec::Inner(InnerSpec { precond: Box::new(inner.precond.in_fixed_order()), ..inner })
@@ -403,6 +410,7 @@ impl PrecondSpec {
                     && split.schur.is_none()
                     && split.parts.iter().all(|(_, part)| part.keeps_symmetry())
             }
+            PrecondSpec::Aux(aux) => aux.precond.keeps_symmetry(),
             PrecondSpec::Inner(inner) => {
                 inner.method == InnerMethod::Chebyshev && inner.precond.keeps_symmetry()
             }
@@ -424,6 +432,7 @@ impl PrecondSpec {
             }
             PrecondSpec::Split(split) => split.parts.iter().any(|(_, part)| part.varies()),
             PrecondSpec::Cpr(cpr) => cpr.precond.varies(),
+            PrecondSpec::Aux(aux) => aux.precond.varies(),
             PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg || inner.precond.varies(),
             _ => false,
         }
@@ -462,6 +471,7 @@ impl PrecondSpec {
             | PrecondSpec::Coarse(_)
             | PrecondSpec::Split(_)
             | PrecondSpec::Cpr(_)
+            | PrecondSpec::Aux(_)
             | PrecondSpec::Lu(_) => None,
             PrecondSpec::Inner(inner) => inner.precond.subdomains(order),
         }

@@ -225,6 +225,7 @@ fn add_preconditioner(
             add_preconditioner(&cpr.precond, terms, precision, all);
             all.extend(sweeps(SPLIT_SWEEPS));
         }
+        PrecondSpec::Aux(aux) => add_preconditioner(&aux.precond, terms, precision, all),
         PrecondSpec::Inner(inner) => {
             add_preconditioner(&inner.precond, terms, precision, all);
             all.extend(sweeps(INNER_SWEEPS));

@@ -3,6 +3,7 @@
 //! [`by_name`] is the only function that turns names into operators. Scaling, and then the projection of null
 //! vectors, wrap its result.
 
+mod aux;
 mod compose;
 mod cpr;
 #[cfg(feature = "lu")]
@@ -141,6 +142,7 @@ fn by_name<S: SolverSpace>(
         }
         PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
+        PrecondSpec::Aux(spec) => aux::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),
         PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }
@@ -167,7 +169,7 @@ fn inner<S: SolverSpace>(
             spec.precond, spec.precond
         )));
     }
-    let inner = agree(space.comm(), Inner::new(space, method, iterations, a.clone(), inverse))?;
+    let inner = agree(space.comm(), Inner::new(space, method, (iterations, spec.low), a.clone(), inverse))?;
     let (word, key) = match method {
         InnerMethod::Cg => (format!("{iterations} iterations of CG with"), "iterations"),
         InnerMethod::Chebyshev => (format!("a Chebyshev polynomial of degree {iterations} with"), "degree"),
@@ -558,6 +560,7 @@ impl PrecondSpec {
                 parts.max().unwrap_or(0) + stored * (width + 4) + 40 * n
             }
             PrecondSpec::Cpr(cpr) => cpr.precond.memory(terms, precision) / order.max(1) + 24 * n,
+            PrecondSpec::Aux(aux) => aux.precond.memory(terms, precision) + 24 * n,
             PrecondSpec::Inner(inner) => inner.precond.memory(terms, precision) + 32 * n,
         }
     }

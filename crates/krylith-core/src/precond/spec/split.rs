@@ -6,6 +6,7 @@
 //! next part: `split(u: amg:cycle=w,degree=3, p: jacobi)` has two parts.
 
 use super::PrecondSpec;
+use crate::matrix::MAX_BLOCK;
 use crate::names::{unknown, whole_number};
 use crate::{Error, Result};
 use std::fmt::{self, Display};
@@ -197,6 +198,26 @@ pub struct CprSpec {
     pub decouple: Decouple,
 }
 
+/// Parameters of `aux`, a correction in the range of a matrix P of the caller.
+///
+/// # Examples
+/// Quadratic elements, whose smoother is followed by a correction in the linear elements:
+/// ```
+/// use krylith::precond::PrecondSpec;
+/// let text = "symmetric(chebyshev(jacobi; degree=3, low=0.1) then aux(p: amg; block=3))";
+/// assert_eq!(text.parse::<PrecondSpec>()?.to_string(), text);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuxSpec {
+    /// Name of P.
+    pub matrix: String,
+    /// Preconditioner of PᵀAP.
+    pub precond: Box<PrecondSpec>,
+    /// Number of unknowns per node of PᵀAP.
+    pub block: usize,
+}
+
 /// Method of an inner solve with a fixed number of iterations.
 ///
 /// # Examples
@@ -247,6 +268,9 @@ pub struct InnerSpec {
     pub precond: Box<PrecondSpec>,
     /// Number of iterations: products with the matrix and applications of the preconditioner.
     pub iterations: usize,
+    /// Lower end of the interval of a Chebyshev polynomial, as a share of its upper end; the whole spectrum by
+    /// default. A smoother has a share of 0.1 to 0.3.
+    pub low: Option<f64>,
 }
 
 /// Largest number of inner iterations; a higher one is a mistake.
@@ -332,6 +356,7 @@ pub(super) fn parse(text: &str) -> Option<Result<PrecondSpec>> {
     match name.trim_end() {
         "split" => Some(split(inside).map(PrecondSpec::Split)),
         "cpr" => Some(cpr(inside).map(PrecondSpec::Cpr)),
+        "aux" => Some(aux(inside).map(PrecondSpec::Aux)),
         "cg" => Some(inner(InnerMethod::Cg, inside).map(PrecondSpec::Inner)),
         "chebyshev" => Some(inner(InnerMethod::Chebyshev, inside).map(PrecondSpec::Inner)),
         _ => None,
@@ -388,6 +413,25 @@ fn cpr(inside: &str) -> Result<CprSpec> {
     Ok(CprSpec { field, precond: Box::new(precond), decouple })
 }
 
+fn aux(inside: &str) -> Result<AuxSpec> {
+    let (parts, settings) = halves("aux", inside)?;
+    let mut parts = labelled("aux", parts)?;
+    let (Some((matrix, precond)), true) = (parts.pop(), parts.is_empty()) else {
+        return Err(Error::invalid(format!("aux({inside}): expected one matrix, such as aux(P: amg)")));
+    };
+    let mut block = 1;
+    for (key, value) in settings {
+        match key {
+            "block" => {
+                block = whole_number(value, 1, MAX_BLOCK)
+                    .map_err(|e| Error::invalid(format!("aux: block={value}: {e}")))?;
+            }
+            _ => return unknown("setting of aux", key, &["block"]),
+        }
+    }
+    Ok(AuxSpec { matrix, precond: Box::new(precond), block })
+}
+
 fn inner(method: InnerMethod, inside: &str) -> Result<InnerSpec> {
     let (name, (known, mut iterations)) = (method.name(), method.key());
     let (precond, settings) = halves(name, inside)?;
@@ -399,16 +443,28 @@ fn inner(method: InnerMethod, inside: &str) -> Result<InnerSpec> {
         }
         text => Box::new(text.parse()?),
     };
+    let mut low = None;
     for (key, value) in settings {
         match key {
             key if key == known => {
                 iterations = whole_number(value, 1, MOST_INNER)
                     .map_err(|e| Error::invalid(format!("{name}: {key}={value}: {e}")))?;
             }
+            "low" if method == InnerMethod::Chebyshev => {
+                let share = value.parse().ok().filter(|share: &f64| *share > 0.0 && *share < 1.0);
+                low = Some(share.ok_or_else(|| {
+                    Error::invalid(format!(
+                        "{name}: low={value}: expected a number between 0 and 1, such as 0.1"
+                    ))
+                })?);
+            }
+            _ if method == InnerMethod::Chebyshev => {
+                return unknown("setting of chebyshev", key, &[known, "low"]);
+            }
             _ => return unknown(&format!("setting of {name}"), key, &[known]),
         }
     }
-    Ok(InnerSpec { method, precond, iterations })
+    Ok(InnerSpec { method, precond, iterations, low })
 }
 
 impl Display for SplitSpec {
@@ -433,12 +489,24 @@ impl Display for CprSpec {
     }
 }
 
+impl Display for AuxSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.block {
+            1 => write!(f, "aux({}: {})", self.matrix, self.precond),
+            block => write!(f, "aux({}: {}; block={block})", self.matrix, self.precond),
+        }
+    }
+}
+
 impl Display for InnerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, (key, default)) = (self.method.name(), self.method.key());
-        match self.iterations == default {
+        let iterations = (self.iterations != default).then(|| format!("{key}={}", self.iterations));
+        let settings: Vec<String> =
+            iterations.into_iter().chain(self.low.map(|low| format!("low={low}"))).collect();
+        match settings.is_empty() {
             true => write!(f, "{name}({})", self.precond),
-            false => write!(f, "{name}({}; {key}={})", self.precond, self.iterations),
+            false => write!(f, "{name}({}; {})", self.precond, settings.join(", ")),
         }
     }
 }
@@ -457,6 +525,7 @@ mod tests {
             "cpr(p: amg; decouple=row-sums) then ildu",
             "cg(amg; iterations=8)",
             "symmetric(jacobi then chebyshev(jacobi))",
+            "symmetric(chebyshev(jacobi; degree=2, low=0.25) then aux(g: amg) then aux(pi: amg; block=3))",
         ] {
             let spec: PrecondSpec = text.parse().unwrap();
             let printed = spec.to_string();
@@ -483,5 +552,8 @@ mod tests {
         assert!(refused("cpr(p: amg, u: amg)").contains("expected one field"));
         assert!(refused("cg(none)").contains("name its preconditioner"));
         assert!(refused("chebyshev(jacobi; degree=0)").contains("degree=0"));
+        assert!(refused("chebyshev(jacobi; low=1)").contains("between 0 and 1"));
+        assert!(refused("aux(amg)").contains("`amg` is not FIELD: PRECONDITIONER"));
+        assert!(refused("aux(p: amg; block=9)").contains("block=9"));
     }
 }

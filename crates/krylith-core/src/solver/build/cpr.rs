@@ -8,7 +8,7 @@ use crate::matrix::{Bsr, Csr};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::precond::split::blocks::{Numbered, SubMatrix, host_values};
 use crate::precond::split::product::{Weight, product, update};
-use crate::precond::{Cpr, CprSpec, Decouple, eliminate};
+use crate::precond::{Correction, CprSpec, Decouple, Prolongation, eliminate};
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
@@ -113,7 +113,7 @@ fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
 
 /// The stage with the matrices that it was made from.
 struct Stage<S: SolverSpace> {
-    cpr: Cpr<S>,
+    correction: Correction<S>,
     cells: Cells,
     order: Vec<u8>,
     weights: Csr,
@@ -162,7 +162,8 @@ pub(super) fn build<S: SolverSpace>(
     let inner = local.fields.within(&spec.field)?;
     let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), local, &spec.precond, notes)?;
     let operator = PointBlock::csr(&on, &weights, Precision::F64)?;
-    let cpr = Cpr::new(space, on, field.unknowns(), operator, inverse)?;
+    let entries = Prolongation::Entries(space.entries(field.unknowns())?);
+    let correction = Correction::new(space, on, operator, inverse, entries)?;
     let others: Vec<&str> = others.iter().map(|other| other.name()).collect();
     let details = format!(
         "{}: {} decoupled from {} by {}, set up in {}",
@@ -174,7 +175,7 @@ pub(super) fn build<S: SolverSpace>(
     );
     let own = [
         ("name".to_string(), Value::Text(info.name)),
-        ("unknowns".into(), Value::Count(cpr.space.len() as u64)),
+        ("unknowns".into(), Value::Count(correction.space.len() as u64)),
     ];
     let described = PrecondInfo {
         name: "cpr".into(),
@@ -190,22 +191,22 @@ pub(super) fn build<S: SolverSpace>(
             .collect(),
         ..PrecondInfo::default()
     };
-    let stage = Stage { cpr, cells, order, weights, columns, product, matrix };
+    let stage = Stage { correction, cells, order, weights, columns, product, matrix };
     Ok((Some(Box::new(stage)), described))
 }
 
 impl<S: SolverSpace> LinearOperator<S> for Stage<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.cpr.apply(space, x, y)
+        self.correction.apply(space, x, y)
     }
     fn key(&self) -> u64 {
-        self.cpr.key()
+        self.correction.key()
     }
     fn bytes(&self) -> u64 {
-        self.cpr.bytes()
+        self.correction.bytes()
     }
     fn recordable(&self) -> bool {
-        self.cpr.recordable()
+        self.correction.recordable()
     }
 }
 
@@ -217,16 +218,16 @@ impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
         self.cells.weights(values, &self.order, self.weights.values_mut());
         self.weights.check_finite()?;
         update(None, &self.weights, PLAIN, &self.columns.csr, &mut self.product);
-        let on = &self.cpr.space;
-        let updated = self.cpr.weights.update_values(on, 0, self.weights.values());
+        let on = &self.correction.space;
+        let updated = self.correction.restriction.update_values(on, 0, self.weights.values());
         if updated.is_err() {
-            self.cpr.weights = PointBlock::csr(on, &self.weights, Precision::F64)?;
+            self.correction.restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
         }
         self.matrix.update(on, &self.product)?;
         let terms = Terms::bsr(&self.matrix.blocked.bsr);
-        self.cpr.inverse.update_values(on, &terms, TermValues::from(&terms))
+        self.correction.inverse.update_values(on, &terms, TermValues::from(&terms))
     }
     fn take_events(&mut self) -> Vec<String> {
-        self.cpr.inverse.take_events()
+        self.correction.inverse.take_events()
     }
 }

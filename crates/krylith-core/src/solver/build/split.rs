@@ -338,6 +338,7 @@ fn around<S: SolverSpace>(
                 method: InnerMethod::Chebyshev,
                 precond: Box::new(PrecondSpec::Jacobi { block: None }),
                 iterations: MASS_DEGREE,
+                low: None,
             });
             let field = Field::range(m, 0..on.len());
             let (mass, _) = inverse_of(on, &mass, (&field, &Fields::default()), local, &wanted, notes)?;
