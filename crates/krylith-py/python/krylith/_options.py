@@ -82,8 +82,11 @@ def _word(name: str, value: Any) -> str:
         raise InvalidInput(f"`method` is {value!r}; GMRES({call[2]}) is written `gmres:restart={call[2]}`")
     if not value.split():
         raise InvalidInput(f"`{name}` is {value!r}; expected a name")
-    for word in value.split()[1:]:
-        if "=" in word and ":" not in word.partition("=")[0]:
+    open_parentheses = 0
+    for place, word in enumerate(value.split()):
+        inside = open_parentheses > 0
+        open_parentheses += word.count("(") - word.count(")")
+        if place > 0 and not inside and "=" in word and ":" not in word.partition("=")[0]:
             option = word.partition("=")[0]
             raise InvalidInput(f"`{name}` is {value!r}; the value of an option has no spaces: give {option} by itself")
     return value

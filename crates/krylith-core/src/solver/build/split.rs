@@ -203,7 +203,8 @@ pub(super) fn build<S: SolverSpace>(
         let mut part = Part::new(space, on, field.unknowns(), inverse)?;
         if let Some(schur) = schur {
             part.around = around(&part, schur, &matrices, &couplings, &blocks, local, precision, notes)?;
-            part.negative = negative(&blocks, schur, local.fields, spec.form)?;
+            let own = needed(&blocks, f, f)?;
+            part.negative = Signs::of(&blocks)?.negative(own, schur, local.fields, spec.form)?;
         }
         infos.push((info, field.unknowns().len(), begun.elapsed().as_secs_f64()));
         parts.push(part);
@@ -265,7 +266,11 @@ fn matrix_of(
     };
     match schur {
         SchurSpec::Block => Ok((None, Source::Own)),
-        SchurSpec::Matrix(name) => Ok((Some(square(name)?), Source::Given)),
+        SchurSpec::Matrix(name) => {
+            let (matrix, signs) = (square(name)?, Signs::of(blocks)?);
+            let sign = signs.s * signs.given(&matrix);
+            Ok((Some(without_boundary(&matrix, &signs.alone, d, sign)), Source::Given))
+        }
         SchurSpec::Pcd([f, l, m]) => {
             square(f)?;
             square(m)?;
@@ -349,37 +354,86 @@ fn around<S: SolverSpace>(
     }
 }
 
-/// Returns true if the inverse of the last part has the sign opposite to that of S⁻¹. The sign of S is that of the
-/// trace of −D − C diag(A)⁻¹ B. In the diagonal form |S| takes the place of S, so that the form is definite if A
-/// is.
-fn negative(
-    blocks: &[Vec<Option<SubMatrix>>],
-    schur: &SchurSpec,
-    given: &Fields,
-    form: SplitForm,
-) -> Result<bool> {
-    let [a, b, c, d] = [[0, 0], [0, 1], [1, 0], [1, 1]].map(|[f, g]| needed(blocks, f, g));
-    let (a, b, c, d) = (a?, b?, c?, d?);
-    let w = inverse_diagonal(a, false);
-    let trace = |a: &Csr| (0..a.rows()).map(|i| a.get(i, i)).sum::<f64>();
-    let product = (0..c.rows()).map(|i| {
-        let (col, values) = c.row(i);
-        col.iter().zip(values).map(|(&k, c)| c * w[k as usize] * b.get(k as usize, i)).sum::<f64>()
-    });
-    let s = trace(d) - product.sum::<f64>();
-    let signs = |names: &[&String]| -> Result<f64> {
-        names.iter().try_fold(1.0, |sign, name| Ok(f64::copysign(sign, sign * trace(given.matrix(name)?))))
+/// Returns true for rows of the last field that couple to no other unknown, as boundary values do.
+fn alone(c: &Csr, d: &Csr) -> Vec<bool> {
+    let empty = |a: &Csr, i: usize| {
+        let (col, values) = a.row(i);
+        col.iter().zip(values).all(|(&j, v)| *v == 0.0 || (std::ptr::eq(a, d) && j as usize == i))
     };
-    // Sign of what the part applies, before it is negated.
-    let applied = match schur {
-        SchurSpec::SelfP | SchurSpec::SelfPRows => s,
-        SchurSpec::Block => trace(d),
-        SchurSpec::Matrix(name) => signs(&[name])?,
-        SchurSpec::Pcd([f, l, m]) => signs(&[f, l, m])?,
-        // S⁻¹ is minus the product of the commutator's factors, whatever their signs.
-        SchurSpec::Lsc(_) => return Ok(form != SplitForm::Diagonal),
-    };
-    Ok(if form == SplitForm::Diagonal { applied < 0.0 } else { applied * s < 0.0 })
+    (0..d.rows()).map(|i| empty(c, i) && empty(d, i)).collect()
+}
+
+/// Returns the sign of most of some numbers, those of rows that are not alone.
+fn majority(alone: &[bool], of: impl Fn(usize) -> f64) -> f64 {
+    let numbers = (0..alone.len()).filter(|&i| !alone[i]).map(of).filter(|v| *v != 0.0);
+    let sum: i64 = numbers.map(|v| if v > 0.0 { 1 } else { -1 }).sum();
+    if sum < 0 { -1.0 } else { 1.0 }
+}
+
+/// Returns a copy of a caller's matrix on the last field in which the rows and columns that are alone in K have
+/// only the diagonal entry of K, times `sign`.
+fn without_boundary(matrix: &Csr, alone: &[bool], d: &Csr, sign: f64) -> Csr {
+    let mut matrix = matrix.clone();
+    if !alone.contains(&true) {
+        return matrix;
+    }
+    let (row_ptr, col) = (matrix.row_ptr().to_vec(), matrix.col().to_vec());
+    let values = matrix.values_mut();
+    for i in 0..alone.len() {
+        for p in row_ptr[i]..row_ptr[i + 1] {
+            let j = col[p] as usize;
+            if alone[i] || alone[j] {
+                values[p] = if i == j { sign * d.get(i, i) } else { 0.0 };
+            }
+        }
+    }
+    matrix
+}
+
+/// Signs of a Schur complement and of what approximates it.
+struct Signs {
+    /// Rows of the last field that couple to no other unknown.
+    alone: Vec<bool>,
+    /// Sign of the diagonal of −D − C diag(A)⁻¹ B.
+    s: f64,
+}
+
+impl Signs {
+    fn of(blocks: &[Vec<Option<SubMatrix>>]) -> Result<Self> {
+        let [a, b, c, d] = [[0, 0], [0, 1], [1, 0], [1, 1]].map(|[f, g]| needed(blocks, f, g));
+        let (a, b, c, d) = (a?, b?, c?, d?);
+        let w = inverse_diagonal(a, false);
+        let s = |i: usize| {
+            let (col, values) = c.row(i);
+            let through = |(&k, c): (&u32, &f64)| c * w[k as usize] * b.get(k as usize, i);
+            d.get(i, i) - col.iter().zip(values).map(through).sum::<f64>()
+        };
+        let alone = alone(c, d);
+        Ok(Self { s: majority(&alone, s), alone })
+    }
+
+    /// Sign of the diagonal of a caller's matrix.
+    fn given(&self, matrix: &Csr) -> f64 {
+        majority(&self.alone, |i| matrix.get(i, i))
+    }
+
+    /// Returns true if the inverse of the last part has the sign opposite to that of S⁻¹. In the diagonal form |S|
+    /// takes the place of S, so that the form is definite if A is.
+    fn negative(&self, d: &Csr, schur: &SchurSpec, given: &Fields, form: SplitForm) -> Result<bool> {
+        let signs = |names: &[&String]| -> Result<f64> {
+            names.iter().try_fold(1.0, |sign, name| Ok(sign * self.given(given.matrix(name)?)))
+        };
+        // Sign of what the part applies, before it is negated.
+        let applied = match schur {
+            SchurSpec::SelfP | SchurSpec::SelfPRows => self.s,
+            SchurSpec::Block => self.given(d),
+            SchurSpec::Matrix(name) => signs(&[name])?,
+            SchurSpec::Pcd([f, l, m]) => signs(&[f, l, m])?,
+            // S⁻¹ is minus the product of the commutator's factors, whatever their signs.
+            SchurSpec::Lsc(_) => return Ok(form != SplitForm::Diagonal),
+        };
+        Ok(if form == SplitForm::Diagonal { applied < 0.0 } else { applied * self.s < 0.0 })
+    }
 }
 
 /// Describes a split for reports.
