@@ -111,7 +111,7 @@ impl SubMatrix {
 /// A scalar matrix in point blocks, whose values can be renewed.
 pub(crate) struct Blocked {
     pub bsr: Bsr,
-    /// The map of values to blocks; `None` for 1×1 blocks, which keep their order.
+    /// The map of values to blocks, once it is needed; 1×1 blocks keep the order of values.
     grouping: Option<Grouping>,
 }
 
@@ -121,9 +121,7 @@ impl Blocked {
     /// # Errors
     /// A size that does not divide the rows.
     pub fn new(csr: &Csr, block: usize) -> Result<Self> {
-        let bsr = Bsr::from_csr(csr, block)?;
-        let grouping = if block > 1 { Some(Grouping::new(csr, &bsr)?) } else { None };
-        Ok(Self { bsr, grouping })
+        Ok(Self { bsr: Bsr::from_csr(csr, block)?, grouping: None })
     }
 
     /// Takes new values of the scalar matrix.
@@ -131,10 +129,15 @@ impl Blocked {
     /// # Errors
     /// A value that is not finite.
     pub fn update(&mut self, csr: &Csr) -> Result<()> {
-        match &self.grouping {
-            Some(grouping) => grouping.gather(csr.values(), self.bsr.values_mut())?,
-            None => self.bsr.values_mut().copy_from_slice(csr.values()),
+        if self.bsr.block() == 1 {
+            self.bsr.values_mut().copy_from_slice(csr.values());
+            return self.bsr.check_finite();
         }
+        let grouping = match self.grouping.take() {
+            Some(grouping) => grouping,
+            None => Grouping::new(csr, &self.bsr)?,
+        };
+        self.grouping.insert(grouping).gather(csr.values(), self.bsr.values_mut())?;
         self.bsr.check_finite()
     }
 }

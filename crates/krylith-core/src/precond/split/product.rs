@@ -24,6 +24,13 @@ pub(crate) struct Weight<'w> {
     pub sign: f64,
 }
 
+impl Weight<'_> {
+    /// Returns s c w_k.
+    fn times(self, c: f64, k: u32) -> f64 {
+        self.sign * c * self.diagonal.map_or(1.0, |w| w[k as usize])
+    }
+}
+
 /// Returns D + s C W B, with the union of the patterns and with every diagonal entry stored if the result is
 /// square.
 ///
@@ -31,40 +38,53 @@ pub(crate) struct Weight<'w> {
 /// An internal error of Krylith.
 pub(crate) fn product(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr) -> Result<Csr> {
     let (rows, columns) = (c.rows(), b.columns());
-    let pattern = |range: std::ops::Range<usize>| {
-        let (mut seen, mut col, mut counts) = (vec![NONE; columns], Vec::new(), Vec::new());
+    // Columns, values and lengths of some rows.
+    let multiply = |range: std::ops::Range<usize>| {
+        let (mut seen, mut sums) = (vec![NONE; columns], vec![0.0; columns]);
+        let (mut col, mut values, mut counts) = (Vec::new(), Vec::new(), Vec::with_capacity(range.len()));
         for i in range {
             let start = col.len();
-            let mut add = |j: u32| {
-                if seen[j as usize] != i {
-                    seen[j as usize] = i;
+            let mut add = |j: u32, v: f64| {
+                let at = j as usize;
+                if seen[at] != i {
+                    (seen[at], sums[at]) = (i, 0.0);
                     col.push(j);
                 }
+                sums[at] += v;
             };
             if rows == columns {
-                add(i as u32);
+                add(i as u32, 0.0);
             }
-            d.iter().flat_map(|d| d.row(i).0).for_each(|&j| add(j));
-            for &k in c.row(i).0 {
-                b.row(k as usize).0.iter().for_each(|&j| add(j));
+            if let Some(d) = d {
+                let (col, values) = d.row(i);
+                col.iter().zip(values).for_each(|(&j, v)| add(j, *v));
+            }
+            let (inner, factors) = c.row(i);
+            for (&k, c) in inner.iter().zip(factors) {
+                let c = w.times(*c, k);
+                let (col, values) = b.row(k as usize);
+                col.iter().zip(values).for_each(|(&j, v)| add(j, c * v));
             }
             col[start..].sort_unstable();
+            values.extend(col[start..].iter().map(|&j| sums[j as usize]));
             counts.push(col.len() - start);
         }
-        (col, counts)
+        (col, values, counts)
     };
     let few = piece(rows);
     let ranges: Vec<_> = (0..rows).step_by(few).map(|first| first..rows.min(first + few)).collect();
-    let pieces: Vec<(Vec<u32>, Vec<usize>)> = ranges.into_par_iter().map(pattern).collect();
+    let pieces: Vec<(Vec<u32>, Vec<f64>, Vec<usize>)> = ranges.into_par_iter().map(multiply).collect();
     let mut row_ptr = vec![0];
-    for count in pieces.iter().flat_map(|piece| &piece.1) {
+    for count in pieces.iter().flat_map(|piece| &piece.2) {
         row_ptr.push(row_ptr[row_ptr.len() - 1] + count);
     }
-    let col = pieces.into_iter().map(|piece| piece.0).collect::<Vec<_>>().concat();
-    let values = vec![0.0; col.len()];
-    let mut result = Csr::new(rows, columns, row_ptr, col, values)?;
-    update(d, c, w, b, &mut result);
-    Ok(result)
+    let all = row_ptr[row_ptr.len() - 1];
+    let (mut col, mut values) = (Vec::with_capacity(all), Vec::with_capacity(all));
+    for (c, v, _) in pieces {
+        col.extend(c);
+        values.extend(v);
+    }
+    Csr::new(rows, columns, row_ptr, col, values)
 }
 
 /// Computes the values for new values of D, C, W and B, in the result of [`product`] for others of the same
@@ -93,7 +113,7 @@ pub(crate) fn update(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut 
             }
             let (inner, factors) = c.row(i);
             for (&k, c) in inner.iter().zip(factors) {
-                let c = w.sign * c * w.diagonal.map_or(1.0, |w| w[k as usize]);
+                let c = w.times(*c, k);
                 let (col, values) = b.row(k as usize);
                 col.iter().zip(values).for_each(|(&j, v)| sums[j as usize] += c * v);
             }
