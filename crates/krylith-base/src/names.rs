@@ -42,6 +42,24 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
             ),
             (&["direct", "splu", "superlu", "mumps", "umfpack", "klu", "klu2", "pardiso", "amesos2"], "lu"),
             (&["identity", "no", "off"], "none"),
+            (
+                &[
+                    "fieldsplit",
+                    "nest",
+                    "blocktriangular",
+                    "schur",
+                    "simple",
+                    "simplec",
+                    "simpler",
+                    "lsc",
+                    "pcd",
+                    "uzawa",
+                    "fixedstress",
+                ],
+                "split",
+            ),
+            (&["cprw", "mgr", "two stage"], "cpr"),
+            (&["ams", "ads", "hx", "hiptmair xu", "pmg", "p multigrid", "auxiliary"], "aux"),
         ],
     ),
     (
@@ -165,11 +183,11 @@ pub fn tolerance(text: &str) -> Result<f64> {
     number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
 }
 
-/// The error for an unknown name. It lists the known ones, which may end in `[…]` or `=…`, and suggests the
-/// one that was probably meant.
+/// The error for an unknown name. It lists the known ones, which may end in `[…]`, `(…)` or `=…`, and
+/// suggests the one that was probably meant.
 #[doc(hidden)]
 pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
-    let bare = known.iter().map(|known| known.split(['[', '=', '`']).next().unwrap_or(known));
+    let bare = known.iter().map(|known| known.split(['[', '(', '=', '`']).next().unwrap_or(known));
     let bare: Vec<&str> = bare.filter(|name| !name.is_empty()).collect();
     let hint = did_you_mean(what.strip_prefix("key of ").map_or(what, |_| "key"), name, &bare);
     // With a suggestion, the names alone are enough.

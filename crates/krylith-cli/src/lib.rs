@@ -17,6 +17,7 @@ mod model;
 mod newton;
 mod null_space;
 pub mod options;
+mod order;
 pub mod output;
 mod partitions;
 pub mod picture;

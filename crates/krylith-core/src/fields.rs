@@ -1,9 +1,9 @@
 //! Fields: named parts of the unknowns, such as velocity and pressure, and matrices that the caller gives by
 //! name.
 //!
-//! Preconditioners of coupled systems (`split`, `cpr`) treat each field on its own. A field lists its unknowns
-//! as numbers of scalar rows, so it works with any block size and any order. Names do not depend on case,
-//! because preconditioners are written without case.
+//! Preconditioners of coupled systems (`split`, `cpr`) treat each field on its own. A field lists its
+//! unknowns as numbers of scalar rows, so it works with any block size and any order. Names do not depend on
+//! case, because preconditioners are written without case.
 
 use crate::matrix::Csr;
 use crate::precond::rigid;
@@ -51,7 +51,8 @@ impl Field {
         Self::new(name, unknowns.map(|i| i as u32).collect::<Vec<_>>())
     }
 
-    /// Creates a field of every `step`th unknown of a range, such as the pressure of interleaved `u, v, w, p`.
+    /// Creates a field of every `step`th unknown of a range, such as the pressure of interleaved `u, v, w,
+    /// p`.
     pub fn strided(name: &str, unknowns: Range<usize>, step: usize) -> Self {
         Self::new(name, unknowns.step_by(step.max(1)).map(|i| i as u32).collect::<Vec<_>>())
     }
@@ -73,8 +74,8 @@ impl Field {
         Self { coordinates: Some(points.into()), ..self }
     }
 
-    /// Returns the field with the rigid motions of an elastic body as near-null vectors. It needs blocks of 2 or 3
-    /// displacements and coordinates.
+    /// Returns the field with the rigid motions of an elastic body as near-null vectors. It needs blocks of 2
+    /// or 3 displacements and coordinates.
     ///
     /// # Errors
     /// No coordinates; another number of unknowns per node.

@@ -107,7 +107,9 @@ options! {
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
-         The guide explains all keys.";
+         `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its preconditioner. `cpr(p: P)` corrects \
+         one field. `aux(NAME: P)` corrects in the range of a matrix that has a name. `cg(P; iterations=N)` \
+         and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations. The guide explains all keys.";
 
     rtol: f64 = Real(tolerance), "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";

@@ -14,7 +14,8 @@
 //!   [Reading a solution](#reading-a-solution).
 //! - **Several unknowns per node**: use [`Bsr`](matrix::Bsr) and [`Problem`]. See
 //!   [Block systems](#block-systems).
-//! - **Several fields**, such as velocity and pressure: describe each [`Field`], and give each its preconditioner.
+//! - **Several fields**, such as velocity and pressure: describe each [`Field`], and give each its
+//!   preconditioner.
 //! - **Implicit Runge–Kutta steps**: use [`KroneckerSum`](matrix::KroneckerSum). See
 //!   [Time steps with stages](#time-steps-with-stages).
 //! - **Nonlinear systems**: use [`Newton`](newton::Newton).

@@ -62,8 +62,8 @@ pub struct SolveArgs {
         help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
     /// Fields of the system, for preconditioners such as split and cpr. Each is a name with runs of unknowns,
-    /// START:STOP:STEP as in Python, joined with +; numbers start at 0. A number in brackets is its block size:
-    /// u[3]=0::4+1::4+2::4,p=3::4 [default: those of the system, else none]
+    /// START:STOP:STEP as in Python, joined with +; numbers start at 0. A number in brackets is its block
+    /// size: u[3]=0::4+1::4+2::4,p=3::4 [default: those of the system, else none]
     #[arg(long, value_name = "NAME=START:STOP,…", help_heading = "System")]
     pub fields: Option<String>,
     /// Matrix file that a preconditioner names, such as Mp in split(u: amg, p: jacobi; S=Mp). May be given

@@ -1,14 +1,14 @@
 //! Corrections in a subspace: y = P M (R x), where M approximates the inverse of R A P.
 //!
-//! * The first stage of constrained pressure residual preconditioners (Wallis 1983): R combines the rows of each
-//!   cell so that one field is decoupled from the other unknowns of the cell, and P puts the field's unknowns in
-//!   their places, with zeros elsewhere. `cpr(p: amg) then ildu` is the whole method.
-//! * Auxiliary spaces: P is a matrix of the caller and R = Pᵀ. With a discrete gradient and an interpolation of
-//!   nodal vectors this is the method of Hiptmair and Xu (2007) for curl-curl systems; with the interpolation
-//!   from linear to quadratic elements it is p-multigrid.
+//! * The first stage of constrained pressure residual preconditioners (Wallis 1983): R combines the rows of
+//!   each cell so that one field is decoupled from the other unknowns of the cell, and P puts the field's
+//!   unknowns in their places, with zeros elsewhere. `cpr(p: amg) then ildu` is the whole method.
+//! * Auxiliary spaces: P is a matrix of the caller and R = Pᵀ. With a discrete gradient and an interpolation
+//!   of nodal vectors this is the method of Hiptmair and Xu (2007) for curl-curl systems; with the
+//!   interpolation from linear to quadratic elements it is p-multigrid.
 //!
-//! Traffic of one application, with n numbers in x and m in the subspace: M, R, P, and 16 m bytes; 8 n more if P
-//! only puts numbers in their places.
+//! Traffic of one application, with n numbers in x and m in the subspace: M, R, P, and 16 m bytes; 8 n more
+//! if P only puts numbers in their places.
 
 use super::Preconditioner;
 use super::split::split_clear;

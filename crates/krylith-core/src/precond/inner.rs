@@ -1,16 +1,16 @@
 //! Inner solves with a fixed number of iterations, as preconditioners: y ≈ A⁻¹ x from y = 0.
 //!
-//! * [`InnerMethod::Cg`]: conjugate gradients with a preconditioner M, for symmetric definite A and M. The result
-//!   is not a linear function of x, so the outer method must be flexible.
-//! * [`InnerMethod::Chebyshev`]: the Chebyshev polynomial in M⁻¹A that is smallest on its spectrum (Saad 2003,
-//!   Alg. 12.1). It is linear, and symmetric if A and M are. Both ends of the spectrum are estimated at set-up by
-//!   the Lanczos process that CG runs.
+//! * [`InnerMethod::Cg`]: conjugate gradients with a preconditioner M, for symmetric definite A and M. The
+//!   result is not a linear function of x, so the outer method must be flexible.
+//! * [`InnerMethod::Chebyshev`]: the Chebyshev polynomial in M⁻¹A that is smallest on its spectrum (Saad
+//!   2003, Alg. 12.1). It is linear, and symmetric if A and M are. Both ends of the spectrum are estimated at
+//!   set-up by the Lanczos process that CG runs.
 //!
 //! All scalars stay on the device and the number of iterations is fixed, so the iteration of the outer method
 //! that contains an inner solve can be recorded.
 //!
-//! Traffic of k iterations, with N numbers: k applications of M, k products (Chebyshev: k − 1), and 11 N (7 N)
-//! each.
+//! Traffic of k iterations, with N numbers: k applications of M, k products (Chebyshev: k − 1), and 11 N (7
+//! N) each.
 
 use super::spec::InnerMethod;
 use super::{Preconditioner, SharedOperator};
@@ -98,8 +98,8 @@ pub(crate) struct Inner<S: PointBlockSum> {
 }
 
 impl<S: PointBlockSum> Inner<S> {
-    /// Makes `iterations` iterations of `method` for `operator`, with the preconditioner `inverse`. A Chebyshev
-    /// polynomial is for the eigenvalues from the share `low` of the largest one on. Collective.
+    /// Makes `iterations` iterations of `method` for `operator`, with the preconditioner `inverse`. A
+    /// Chebyshev polynomial is for the eigenvalues from the share `low` of the largest one on. Collective.
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
@@ -154,7 +154,8 @@ impl<S: PointBlockSum> Inner<S> {
         space.write_scalars(self.scalars.get_mut(), LEN, &steps, &[0; FLAGS])
     }
 
-    /// Estimates both ends of the spectrum of M⁻¹A by the Lanczos process inside CG, on a random right-hand side.
+    /// Estimates both ends of the spectrum of M⁻¹A by the Lanczos process inside CG, on a random right-hand
+    /// side.
     fn estimate(&self, space: &S) -> Result<[f64; 2]> {
         let (mut b, mut x) = (space.vector()?, space.vector()?);
         space.fill_random(2, &mut b)?;

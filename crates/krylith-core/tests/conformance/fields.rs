@@ -83,7 +83,8 @@ fn check(
     }
 }
 
-/// Splits of two and three scattered fields in every form, for matrices of every block size, with exact parts.
+/// Splits of two and three scattered fields in every form, for matrices of every block size, with exact
+/// parts.
 pub fn splits_match_dense_algebra(device: &str) {
     let mut rng = Random(41);
     for b in 1..=8 {
@@ -266,7 +267,8 @@ pub fn schur_complements_match_dense_algebra(device: &str) {
     }
 }
 
-/// The first stage of CPR for cells of one to four unknowns, interleaved and by field, with unknowns outside cells.
+/// The first stage of CPR for cells of one to four unknowns, interleaved and by field, with unknowns outside
+/// cells.
 pub fn cpr_matches_dense_algebra(device: &str) {
     let mut rng = Random(43);
     for m in 1..=4 {
@@ -317,8 +319,8 @@ pub fn cpr_matches_dense_algebra(device: &str) {
     }
 }
 
-/// Inner solves: CG ends in as many iterations as there are unknowns; the error of a Chebyshev polynomial is at
-/// most its bound.
+/// Inner solves: CG ends in as many iterations as there are unknowns; the error of a Chebyshev polynomial is
+/// at most its bound.
 pub fn inner_solves_match_dense_algebra(device: &str) {
     let (n, mut rng) = (30, Random(3));
     let entry = |i: usize, j: usize| match i.abs_diff(j) {
@@ -355,8 +357,8 @@ pub fn inner_solves_match_dense_algebra(device: &str) {
     }
 }
 
-/// Stokes flow in a channel by a staggered grid: every preconditioner by name solves it in few iterations, and the
-/// number hardly grows with the grid.
+/// Stokes flow in a channel by a staggered grid: every preconditioner by name solves it in few iterations,
+/// and the number hardly grows with the grid.
 pub fn saddle_points_are_solved(device: &str) {
     let mut counts = Vec::new();
     for m in [12, 24] {
@@ -380,8 +382,8 @@ pub fn saddle_points_are_solved(device: &str) {
     }
 }
 
-/// Stokes flow on m×m cells: velocities on faces, pressures in cells, with an open end. The mass matrix of the
-/// pressure is the identity.
+/// Stokes flow on m×m cells: velocities on faces, pressures in cells, with an open end. The mass matrix of
+/// the pressure is the identity.
 pub fn staggered_stokes(m: usize) -> (Problem<'static>, Vec<f64>) {
     // Faces normal to x, of which the first column is a wall; faces normal to y inside; cells.
     let (nu, nv) = (m * m, m * (m - 1));

@@ -8,6 +8,7 @@ True
 """
 
 from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
+from krylith._fields import edge_interpolation, p2_interpolation
 from krylith._matrix import KroneckerSum
 from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres
 from krylith._native import __version__
@@ -41,8 +42,10 @@ __all__ = [
     "bicgstab",
     "cbcg",
     "cg",
+    "edge_interpolation",
     "fgmres",
     "gmres",
     "newton",
+    "p2_interpolation",
     "solve",
 ]

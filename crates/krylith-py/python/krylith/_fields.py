@@ -48,7 +48,7 @@ def joined(A: Any, fields: Any) -> tuple[Any, Any]:
         own = dict(extra) if isinstance(extra, Mapping) else {}
         named[name] = {"unknowns": slice(int(offsets[k]), int(offsets[k + 1])), **own}
     try:
-        return sp.block_array(A, format="csr"), named
+        return sp.bmat(A, format="csr"), named
     except ValueError as error:
         raise InvalidInput(f"the blocks of A do not fit: {error}") from None
 
@@ -115,3 +115,99 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             name, csr.shape[0], csr.shape[1], csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(np.float64)
         )
     return system
+
+
+def p2_interpolation(points: Any, vertices: Any, cells: Any, *, block: int = 1) -> Any:
+    """Return the interpolation from linear to quadratic elements on triangles or tetrahedra.
+
+    With it, multigrid for quadratic elements has a first level of linear elements: pass it in `matrices` as `P`, and
+    use `symmetric(chebyshev(jacobi:block=1; degree=3, low=0.2) then aux(P: amg; block=3))`.
+
+    Parameters
+    ----------
+    points : array, shape (nodes, 2) or (nodes, 3)
+        Positions of the nodes of the quadratic elements: the vertices, and the midpoints of the edges.
+    vertices : array, shape (vertices, 2) or (vertices, 3)
+        Positions of the vertices, in the order of the unknowns of the linear elements.
+    cells : array, shape (cells, 3) or (cells, 4)
+        Numbers of the vertices of each cell.
+    block : int
+        Number of unknowns per node.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, shape (block * nodes, block * vertices)
+
+    Examples
+    --------
+    >>> import numpy as np, krylith
+    >>> corners = np.array([[0.0, 0], [1, 0], [0, 1]])
+    >>> nodes = np.vstack([corners, [[0.5, 0], [0.5, 0.5], [0, 0.5]]])
+    >>> krylith.p2_interpolation(nodes, corners, [[0, 1, 2]]).toarray()[3:].tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]]
+    """
+    import scipy.sparse as sp
+    from scipy.spatial import cKDTree
+
+    points, vertices, cells = (np.asarray(a) for a in (points, vertices, cells))
+    if points.ndim != 2 or vertices.ndim != 2 or points.shape[1] != vertices.shape[1] or cells.ndim != 2:
+        raise InvalidInput(
+            f"points, vertices and cells have shapes {points.shape}, {vertices.shape} and {cells.shape}; expected "
+            "points of the same dimension, and a row of vertex numbers per cell"
+        )
+    corners = cells.shape[1]
+    pairs = [(i, j) for i in range(corners) for j in range(i + 1, corners)]
+    edges = np.unique(np.sort(np.concatenate([cells[:, pair] for pair in pairs]), axis=1), axis=0)
+    known = np.vstack([vertices, (vertices[edges[:, 0]] + vertices[edges[:, 1]]) / 2])
+    scale = np.ptp(vertices, axis=0).max()
+    distance, found = cKDTree(known).query(points)
+    if len(points) and distance.max() > 1e-8 * scale:
+        i = int(distance.argmax())
+        raise InvalidInput(f"point {i} at {points[i].tolist()} is neither a vertex nor the midpoint of an edge")
+    n, row = len(vertices), np.arange(len(points))
+    at_vertex = found < n
+    ends = edges[found[~at_vertex] - n]
+    rows = np.concatenate([row[at_vertex], np.repeat(row[~at_vertex], 2)])
+    cols = np.concatenate([found[at_vertex], ends.ravel()])
+    values = np.concatenate([np.ones(at_vertex.sum()), np.full(ends.size, 0.5)])
+    P = sp.csr_array((values, (rows, cols)), shape=(len(points), n))
+    return sp.csr_array(sp.kron(P, sp.identity(block))) if block > 1 else P
+
+
+def edge_interpolation(gradient: Any, vertices: Any) -> Any:
+    """Return the interpolation from nodal vectors to edge elements of lowest order.
+
+    With the discrete gradient G it makes the auxiliary spaces of Hiptmair and Xu (2007) for curl-curl systems. Pass
+    both in `matrices`, as `G` and `Pi`, and use `symmetric(chebyshev(jacobi; degree=3, low=0.1) then aux(G: amg)
+    then aux(Pi: amg; block=3))`.
+
+    Parameters
+    ----------
+    gradient : sparse matrix, shape (edges, nodes)
+        The discrete gradient: -1 and 1 for the ends of each edge.
+    vertices : array, shape (nodes, 3)
+        Positions of the nodes.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, shape (edges, 3 * nodes)
+
+    Examples
+    --------
+    One edge of length 2 along x:
+
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> G = sp.csr_array([[-1.0, 1.0]])
+    >>> krylith.edge_interpolation(G, np.array([[0.0, 0, 0], [2, 0, 0]])).toarray().tolist()
+    [[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
+    """
+    import scipy.sparse as sp
+
+    gradient, vertices = sp.csr_array(gradient), np.asarray(vertices, dtype=np.float64)
+    if vertices.ndim != 2 or vertices.shape[0] != gradient.shape[1]:
+        raise InvalidInput(
+            f"the gradient has {gradient.shape[1]} columns and vertices has shape {vertices.shape}; expected a point per node"
+        )
+    tangents, half, dimension = gradient @ vertices, abs(gradient) * 0.5, vertices.shape[1]
+    parts = [sp.kron(sp.dia_array((tangents[:, k][None], [0]), shape=(len(tangents),) * 2) @ half, np.eye(dimension)[k : k + 1]) for k in range(dimension)]
+    return sp.csr_array(sum(parts[1:], parts[0]))

@@ -1,8 +1,8 @@
 //! The text form of preconditioners of coupled systems: `split(u: P, p: Q; schur=upper, S=selfp)`,
 //! `cpr(p: P; decouple=quasi-impes)`, and inner solves `cg(P; iterations=N)` and `chebyshev(P; degree=N)`.
 //!
-//! In parentheses, a semicolon separates parts from settings. A part is `FIELD: PRECONDITIONER`; `a+b` names a
-//! group of fields. A comma continues the parameters of a part if `key=value` follows, and else begins the
+//! In parentheses, a semicolon separates parts from settings. A part is `FIELD: PRECONDITIONER`; `a+b` names
+//! a group of fields. A comma continues the parameters of a part if `key=value` follows, and else begins the
 //! next part: `split(u: amg:cycle=w,degree=3, p: jacobi)` has two parts.
 
 use super::PrecondSpec;
@@ -57,8 +57,8 @@ impl Display for SplitForm {
     }
 }
 
-/// Approximation of the Schur complement S = −D − C A⁻¹ B of [[A, B], [C, −D]], which the last part of a split
-/// solves with.
+/// Approximation of the Schur complement S = −D − C A⁻¹ B of [[A, B], [C, −D]], which the last part of a
+/// split solves with.
 ///
 /// # Examples
 /// ```
@@ -80,8 +80,8 @@ pub enum SchurSpec {
     /// The least-squares commutator −L⁻¹ (C Q⁻¹ A Q⁻¹ B) L⁻¹ with L = C Q⁻¹ B (Elman, Howle, Shadid,
     /// Shuttleworth and Tuminaro 2006). Q is the diagonal of the named matrix, or of A.
     Lsc(Option<String>),
-    /// Pressure convection–diffusion, −M⁻¹ F L⁻¹ (Kay, Loghin and Wathen 2002). The names are those of F, L and
-    /// M: convection–diffusion, Laplacian and mass matrix on the pressure.
+    /// Pressure convection–diffusion, −M⁻¹ F L⁻¹ (Kay, Loghin and Wathen 2002). The names are those of F, L
+    /// and M: convection–diffusion, Laplacian and mass matrix on the pressure.
     Pcd([String; 3]),
 }
 
@@ -268,8 +268,8 @@ pub struct InnerSpec {
     pub precond: Box<PrecondSpec>,
     /// Number of iterations: products with the matrix and applications of the preconditioner.
     pub iterations: usize,
-    /// Lower end of the interval of a Chebyshev polynomial, as a share of its upper end; the whole spectrum by
-    /// default. A smoother has a share of 0.1 to 0.3.
+    /// Lower end of the interval of a Chebyshev polynomial, as a share of its upper end; the whole spectrum
+    /// by default. A smoother has a share of 0.1 to 0.3.
     pub low: Option<f64>,
 }
 

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 
 /// The operators around the inverse of a part, which is one factor of an approximate S⁻¹.
 pub(crate) enum Around<S: PointBlockSum> {
-    /// y = L⁻¹ (C W A W B) L⁻¹ r: the least-squares commutator, where the part's inverse is that of L = C W B.
+    /// y = L⁻¹ (C W A W B) L⁻¹ r: the least-squares commutator, where the part's inverse is that of L = C W
+    /// B.
     Lsc(Lsc<S>),
     /// y = M⁻¹ F L⁻¹ r: pressure convection–diffusion, where the part's inverse is that of L.
     Pcd(Pcd<S>),
@@ -66,7 +67,8 @@ impl<S: PointBlockSum> Around<S> {
         }
     }
 
-    /// Returns the bytes of one application beyond those of one application of the inverse, which takes `inverse`.
+    /// Returns the bytes of one application beyond those of one application of the inverse, which takes
+    /// `inverse`.
     pub fn bytes(&self, inverse: u64) -> u64 {
         match self {
             Self::Lsc(lsc) => {

@@ -1,23 +1,25 @@
 //! Preconditioners of coupled systems that treat each field on its own.
 //!
-//! Let A_fg be the block of the matrix that couples field g to the equations of field f, and M_f an approximate
-//! inverse of A_ff. With x and y cut into fields, [`Split`] computes
+//! Let A_fg be the block of the matrix that couples field g to the equations of field f, and M_f an
+//! approximate inverse of A_ff. With x and y cut into fields, [`Split`] computes
 //!
 //! * diagonal: y_f = M_f x_f;
 //! * lower: y_f = M_f (x_f − Σ_{g<f} A_fg y_g), in the order of the fields (block Gauss–Seidel);
 //! * upper: the same in the opposite order, with the sum over g > f;
-//! * full: forwards as in lower, with result z and right-hand sides r_f = x_f − Σ_{g<f} A_fg z_g; then backwards
-//!   y_f = M_f (r_f − Σ_{g>f} A_fg y_g), where the last field keeps z. It is symmetric if A and all M_f are.
+//! * full: forwards as in lower, with result z and right-hand sides r_f = x_f − Σ_{g<f} A_fg z_g; then
+//!   backwards y_f = M_f (r_f − Σ_{g>f} A_fg y_g), where the last field keeps z. It is symmetric if A and all
+//!   M_f are.
 //!
-//! For a saddle point [[A, B], [C, −D]] the last part approximates the inverse of the Schur complement S = −D − C
-//! A⁻¹ B instead, and these forms are the factors of the block LDU decomposition (Murphy, Golub and Wathen 2000;
-//! Benzi, Golub and Liesen 2005). [`Around`] has the approximations of S⁻¹ that are products of several operators.
+//! For a saddle point [[A, B], [C, −D]] the last part approximates the inverse of the Schur complement S = −D
+//! − C A⁻¹ B instead, and these forms are the factors of the block LDU decomposition (Murphy, Golub and
+//! Wathen 2000; Benzi, Golub and Liesen 2005). [`Around`] has the approximations of S⁻¹ that are products of
+//! several operators.
 //!
-//! Vectors of a field live in a space of their own, beside that of the system, so every method and preconditioner
-//! works on a field. Entries are gathered and scattered on the device ([`Gather`]).
+//! Vectors of a field live in a space of their own, beside that of the system, so every method and
+//! preconditioner works on a field. Entries are gathered and scattered on the device ([`Gather`]).
 //!
-//! Traffic of one application, with n_f numbers in field f: M_f, the blocks A_fg that the form uses, and 40 to 60
-//! bytes per unknown for gathering, residuals and scattering.
+//! Traffic of one application, with n_f numbers in field f: M_f, the blocks A_fg that the form uses, and 40
+//! to 60 bytes per unknown for gathering, residuals and scattering.
 
 mod around;
 pub(crate) mod blocks;
@@ -127,7 +129,8 @@ impl<S: PointBlockSum + Gather> Split<S> {
         }
     }
 
-    /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are known.
+    /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are
+    /// known.
     fn turn(&self, f: usize, others: impl Iterator<Item = usize>) -> Result<()> {
         let part = &self.parts[f];
         let (space, scalars) = (&part.space, &mut *part.scalars.borrow_mut());

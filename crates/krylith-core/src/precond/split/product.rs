@@ -124,8 +124,8 @@ pub(crate) fn update(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut 
     });
 }
 
-/// Returns the inverse of the diagonal of a matrix, or with `rows` of the sums of absolute values of its rows,
-/// with the sign of the diagonal. Entries that are zero become zero.
+/// Returns the inverse of the diagonal of a matrix, or with `rows` of the sums of absolute values of its
+/// rows, with the sign of the diagonal. Entries that are zero become zero.
 pub(crate) fn inverse_diagonal(a: &Csr, rows: bool) -> Vec<f64> {
     let of = |i: usize| {
         let (diagonal, (_, values)) = (a.get(i, i), a.row(i));

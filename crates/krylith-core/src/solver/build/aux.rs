@@ -1,8 +1,9 @@
 //! Builds corrections in auxiliary spaces: the Galerkin product PᵀAP for a matrix P of the caller, and its
 //! preconditioner.
 //!
-//! Rows of A that have only a diagonal entry come from boundary values. P has no part there, so these rows are
-//! left out of it, and unknowns of the auxiliary space that lose all of their rows get a diagonal entry of 1.
+//! Rows of A that have only a diagonal entry come from boundary values. P has no part there, so these rows
+//! are left out of it, and unknowns of the auxiliary space that lose all of their rows get a diagonal entry
+//! of 1.
 
 use super::split::{PartMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
@@ -139,8 +140,8 @@ fn fill_empty(a: &mut Csr) {
     }
 }
 
-/// Returns a vector of the auxiliary space that P maps near `v`: the values of the rows of P that only copy, and
-/// elsewhere averages weighted by P.
+/// Returns a vector of the auxiliary space that P maps near `v`: the values of the rows of P that only copy,
+/// and elsewhere averages weighted by P.
 fn restricted(v: &[f64], p: &Csr) -> Vec<f64> {
     let (mut sums, mut weights) = (vec![0.0; p.columns()], vec![0.0; p.columns()]);
     let mut copied = vec![false; p.columns()];

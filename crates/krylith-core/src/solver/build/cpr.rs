@@ -1,5 +1,5 @@
-//! Builds the first stage of CPR: the weights that decouple a field from the other unknowns of each cell, and the
-//! preconditioner of the decoupled matrix.
+//! Builds the first stage of CPR: the weights that decouple a field from the other unknowns of each cell, and
+//! the preconditioner of the decoupled matrix.
 
 use super::split::{PartMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
@@ -28,8 +28,8 @@ const PLAIN: Weight = Weight { diagonal: None, sign: 1.0 };
 struct Cells {
     /// Unknowns of a cell: first that of the field, then those of the other fields.
     unknowns: Vec<Vec<u32>>,
-    /// For each cell, positions of the entries (c, d) in the values of the matrix: row c of all unknowns, column d
-    /// of the others.
+    /// For each cell, positions of the entries (c, d) in the values of the matrix: row c of all unknowns,
+    /// column d of the others.
     positions: Vec<usize>,
     decouple: Decouple,
 }
@@ -87,7 +87,8 @@ impl Cells {
     }
 }
 
-/// Computes w = (1, −D_ps D_ss⁻¹) of a cell. A D_ss that cannot be inverted leaves the row of the field alone.
+/// Computes w = (1, −D_ps D_ss⁻¹) of a cell. A D_ss that cannot be inverted leaves the row of the field
+/// alone.
 fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
     let k = w.len() - 1;
     if k == 0 {

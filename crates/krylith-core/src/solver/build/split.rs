@@ -370,8 +370,8 @@ fn majority(alone: &[bool], of: impl Fn(usize) -> f64) -> f64 {
     if sum < 0 { -1.0 } else { 1.0 }
 }
 
-/// Returns a copy of a caller's matrix on the last field in which the rows and columns that are alone in K have
-/// only the diagonal entry of K, times `sign`.
+/// Returns a copy of a caller's matrix on the last field in which the rows and columns that are alone in K
+/// have only the diagonal entry of K, times `sign`.
 fn without_boundary(matrix: &Csr, alone: &[bool], d: &Csr, sign: f64) -> Csr {
     let mut matrix = matrix.clone();
     if !alone.contains(&true) {
@@ -417,8 +417,8 @@ impl Signs {
         majority(&self.alone, |i| matrix.get(i, i))
     }
 
-    /// Returns true if the inverse of the last part has the sign opposite to that of S⁻¹. In the diagonal form |S|
-    /// takes the place of S, so that the form is definite if A is.
+    /// Returns true if the inverse of the last part has the sign opposite to that of S⁻¹. In the diagonal
+    /// form |S| takes the place of S, so that the form is definite if A is.
     fn negative(&self, d: &Csr, schur: &SchurSpec, given: &Fields, form: SplitForm) -> Result<bool> {
         let signs = |names: &[&String]| -> Result<f64> {
             names.iter().try_fold(1.0, |sign, name| Ok(sign * self.given(given.matrix(name)?)))

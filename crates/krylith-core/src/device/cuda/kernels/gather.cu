@@ -6,8 +6,8 @@
 // is odd), neighbouring threads neighbouring chunks.
 // Bytes moved: 16 run + 4 per node.
 //
-// scatter_runs: x[nodes[i]*run + e] = packed[i*run + e], the opposite, with the same arguments and bytes. No node
-// occurs twice.
+// scatter_runs: x[nodes[i]*run + e] = packed[i*run + e], the opposite, with the same arguments and bytes. No
+// node occurs twice.
 
 template <class Piece>
 __device__ __forceinline__ void gather(int count, int pieces, const int* nodes, const Piece* x, Piece* packed) {

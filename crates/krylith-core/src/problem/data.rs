@@ -1,0 +1,171 @@
+//! What a caller knows of a system beside its entries: coordinates, a grid, null vectors, fields, matrices by
+//! name.
+
+use super::Problem;
+use crate::fields::Field;
+use crate::matrix::{Csr, first_not_finite};
+use crate::precond::{NearNull, rigid};
+use crate::text::plural;
+use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+impl<'a> Problem<'a> {
+    /// Adds the coordinates of nodes, one point per node of the whole system or of this rank's rows.
+    /// Subdomains are then boxes in space.
+    ///
+    /// # Errors
+    /// A wrong number of points; a coordinate that is not finite.
+    pub fn with_coordinates(self, points: impl Into<Cow<'a, [[f64; 3]]>>) -> Result<Self> {
+        let points = points.into();
+        let (own, all) = (self.terms.block_rows(), self.unknowns / (self.block() * self.stages()));
+        if points.len() != own && points.len() != all {
+            return Err(Error::invalid(format!(
+                "got {} points for {own} nodes; coordinates need one point per node",
+                points.len()
+            )));
+        }
+        if let Some(e) = first_not_finite(points.as_flattened()) {
+            let i = e / 3;
+            let [x, y, z] = points[i];
+            return Err(Error::invalid(format!(
+                "coordinates: point {i} is ({x}, {y}, {z}); every number must be finite"
+            )));
+        }
+        Ok(Self { coordinates: Some(points), ..self })
+    }
+
+    /// Declares that the nodes of the whole system form a structured grid with this many nodes in x, y and z,
+    /// numbered with x fastest.
+    ///
+    /// # Errors
+    /// A grid with another number of nodes than the system.
+    pub fn with_grid(self, grid: [usize; 3]) -> Result<Self> {
+        let order = self.block() * self.stages();
+        let nodes = self.unknowns / order;
+        let [x, y, z] = grid;
+        match x.checked_mul(y).and_then(|plane| plane.checked_mul(z)) {
+            Some(count) if count == nodes => Ok(Self { grid: Some(grid), ..self }),
+            _ => Err(Error::invalid(format!(
+                "the grid has {x}×{y}×{z} nodes, but the system has {nodes} nodes with {} each",
+                plural(order, "unknown")
+            ))),
+        }
+    }
+
+    /// Adds null vectors of the operator, for a singular consistent system. Along these vectors the solution
+    /// keeps the components of the initial guess. Each vector is as long as x. This function does not check
+    /// that they are null vectors; [`check_null_vector`](Self::check_null_vector) does.
+    ///
+    /// # Errors
+    /// A vector of another length.
+    pub fn with_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
+        let (null, n) = (vectors.into(), self.own_len());
+        match null.iter().position(|v| v.len() != n) {
+            Some(i) => {
+                Err(Error::invalid(format!("null vector {i} has {} numbers; expected {n}", null[i].len())))
+            }
+            None => Ok(Self { null, ..self }),
+        }
+    }
+
+    /// Adds near-null vectors of the operator, such as the [rigid modes](Self::rigid_modes) of an elastic
+    /// body. Algebraic multigrid (`amg`, `coarse`) then has one unknown per near-null vector at every coarse
+    /// node. One to eight vectors are possible, each as long as x.
+    ///
+    /// # Errors
+    /// A vector that has another length, is zero, or has an entry that is not finite; too many vectors.
+    ///
+    /// ```
+    /// use krylith::{Problem, Solver, matrix::Bsr};
+    /// let a = Bsr::new(2, 2, 2, vec![0, 1, 2], vec![0, 1], vec![4., 1., 1., 4., 4., 1., 1., 4.])?;
+    /// let problem = Problem::bsr(&a)?.with_coordinates(vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])?;
+    /// let modes = problem.rigid_modes()?;
+    /// assert_eq!(modes[2], [0.0, -0.5, 0.0, 0.5]); // the rotation, at x = 0 and x = 1
+    /// let problem = problem.with_near_null_vectors(modes)?;
+    /// let mut solver = Solver::new(&problem, &"precond=amg device=cpu".parse()?)?;
+    /// assert!(solver.solve(&[1.0; 4], &mut [0.0; 4])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn with_near_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
+        let (near, n) = (vectors.into(), self.own_len());
+        if !near.is_empty() {
+            NearNull::new(&near)?;
+        }
+        match near.iter().position(|v| v.len() != n) {
+            Some(i) => Err(Error::invalid(format!(
+                "near-null vector {i} has {} numbers; expected {n}",
+                near[i].len()
+            ))),
+            // One rank's part of a vector may be zero.
+            None => match near.iter().position(|v| self.numbers.is_none() && v.iter().all(|v| *v == 0.0)) {
+                Some(i) => Err(Error::invalid(format!("near-null vector {i} is zero; leave it out"))),
+                None => Ok(Self { near, ..self }),
+            },
+        }
+    }
+
+    /// Returns the rigid motions of an elastic body whose components are displacements: two translations and
+    /// one rotation in 2-D, three translations and three rotations in 3-D.
+    ///
+    /// # Errors
+    /// No coordinates; nodes without 2 or 3 components; several stages.
+    pub fn rigid_modes(&self) -> Result<Vec<Vec<f64>>> {
+        let Some(points) = self.coordinates.as_deref() else {
+            return Err(Error::invalid(
+                "rigid modes need the coordinates of the nodes, which this system does not have; add \
+                 coordinates",
+            ));
+        };
+        let own: Vec<[f64; 3]> = match self.numbers.as_deref() {
+            Some(numbers) if points.len() != self.terms.block_rows() => {
+                numbers.iter().map(|&i| points[i as usize]).collect()
+            }
+            _ => points.to_vec(),
+        };
+        let modes = if self.stages() == 1 { rigid(self.block(), &own) } else { None };
+        modes.ok_or_else(|| {
+            Error::invalid(format!(
+                "rigid modes need nodes with 2 or 3 displacements and one stage; this system has {} \
+                 components and {} stages",
+                self.block(),
+                self.stages()
+            ))
+        })
+    }
+
+    /// Adds the fields of the system, for preconditioners that treat each on its own. Each unknown belongs to
+    /// one field.
+    ///
+    /// # Errors
+    /// An overlap, a gap, a number out of range, two fields of one name, a field whose vectors have another
+    /// length; a system with stages or over several ranks.
+    pub fn with_fields(self, fields: Vec<Field>) -> Result<Self> {
+        if self.stages() > 1 || self.terms.terms.len() > 1 || self.numbers.is_some() {
+            return Err(Error::Unsupported(
+                "fields need one matrix that one process holds as a whole; Kronecker sums and distributed \
+                 systems have none yet"
+                    .into(),
+            ));
+        }
+        let mut all = (*self.fields).clone();
+        all.set(fields, self.unknowns)?;
+        Ok(Self { fields: Arc::new(all), ..self })
+    }
+
+    /// Adds a matrix that a preconditioner refers to by name, such as the mass matrix of the pressure in
+    /// `split(u: amg, p: jacobi; S=Mp)`.
+    ///
+    /// # Errors
+    /// A value that is not finite.
+    pub fn with_matrix(self, name: &str, matrix: Csr) -> Result<Self> {
+        let mut all = (*self.fields).clone();
+        all.add_matrix(name, matrix)?;
+        Ok(Self { fields: Arc::new(all), ..self })
+    }
+
+    /// Returns the fields of the system.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.all()
+    }
+}
