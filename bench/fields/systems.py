@@ -100,7 +100,7 @@ def twophase(n, seed=2):
     return a.tocsr(), f, {"p": slice(0, None, 2), "s": slice(1, None, 2)}, {}
 
 
-def curlcurl(n, mass=1e-4, seed=3):
+def curlcurl(n, mass=1e-2, seed=3):
     """Edge elements of lowest order on n³ cubes: curl μ⁻¹ curl u + mass u, with any right-hand side."""
     h = 1.0 / n
     m1 = h / 6 * sp.diags([np.ones(n), np.r_[2.0, np.full(n - 1, 4.0), 2.0], np.ones(n)], [-1, 0, 1])

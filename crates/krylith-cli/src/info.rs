@@ -23,7 +23,10 @@ pub fn info(args: InfoArgs) -> Result<u8> {
     crate::interrupt::watch()?;
     let system = match &args.system {
         Some(text) => {
-            Some(system::load(text, args.block, system::ordering(text, args.ordering)?.unwrap_or_default())?)
+            let order = system::ordering(text, args.ordering)?.unwrap_or_default();
+            let mut system = system::load(text, args.block, order)?;
+            system.take_fields(args.fields.as_deref(), &[])?;
+            Some(system)
         }
         None => None,
     };

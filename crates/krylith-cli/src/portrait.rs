@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::options::Ordering;
 use crate::system::{Operator, Order, System};
+use krylith_core::Problem;
 use krylith_core::matching::MatchingChoice;
 use krylith_core::matrix::Shape;
 use krylith_core::operator::Terms;
@@ -37,12 +38,46 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     rank.extend(singular(&diagnosis));
     rows.push(("rank", rank));
     rows.push(("symmetry", symmetry(system, &shapes)));
+    let fields = fields(&problem)?;
+    if !fields.is_empty() {
+        rows.push(("fields", fields));
+    }
     let plan = Plan::of(&problem, &diagnosis, &system.solver)
         .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
     rows.push(("", vec![String::new()]));
     rows.push(("a solve", attempts(system, &diagnosis, &plan)));
     rows.push(("memory", memory(&plan)));
     Ok(rows)
+}
+
+/// Describes the fields, and the blocks of the matrix between them.
+fn fields(problem: &Problem) -> Result<Vec<String>> {
+    let mut lines: Vec<String> = Vec::new();
+    for block in problem.field_blocks()? {
+        let entries = plural(block.nonzeros, "nonzero");
+        let (f, g) = (&block.rows, &block.columns);
+        lines.push(match (block.zero_diagonal, block.mirror) {
+            (Some(zero), mirror) => {
+                let symmetry = match mirror {
+                    _ if block.nonzeros == 0 => "zero",
+                    Some(1.0) => "symmetric",
+                    Some(_) => "skew-symmetric",
+                    None => "not symmetric",
+                };
+                let zero = if zero > 0 && block.nonzeros > 0 {
+                    format!(", {} zero on the diagonal", count(zero))
+                } else {
+                    String::new()
+                };
+                format!("{f}: {}, {entries}, {symmetry}{zero}", plural(block.shape[0], "unknown"))
+            }
+            (None, _) if block.nonzeros == 0 => format!("{f}–{g}: zero"),
+            (None, Some(1.0)) => format!("{f}–{g}: {entries}, the transpose of {g}–{f}"),
+            (None, Some(_)) => format!("{f}–{g}: {entries}, minus the transpose of {g}–{f}"),
+            (None, None) => format!("{f}–{g}: {entries}, not the transpose of {g}–{f}"),
+        });
+    }
+    Ok(lines)
 }
 
 /// Formats a number with three digits, and with a power of ten if it is very small or large.

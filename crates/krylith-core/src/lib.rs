@@ -28,6 +28,6 @@ pub(crate) use krylith_base::{halo, interrupt, profile, threads, twofold};
 #[doc(inline)]
 pub use krylith_matrix::{matrix, memory};
 pub use options::{DeviceSpec, Options};
-pub use problem::Problem;
+pub use problem::{FieldBlock, Problem};
 pub use solver::{Solver, solve};
 pub use space::{History, Observer, Outcome, Precision, Progress, Stop};

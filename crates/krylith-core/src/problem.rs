@@ -1,7 +1,10 @@
 //! The system to solve: a matrix or a sum of terms, its distribution over ranks, and additional data such as
 //! coordinates.
 
+mod blocks;
 mod data;
+
+pub use blocks::FieldBlock;
 
 use crate::comm::{Communicator, Solo};
 use crate::fields::Fields;

@@ -140,6 +140,9 @@ pub struct InfoArgs {
     /// Numbering of the matrix: interleaved, or segregated, which needs a block size [default: interleaved]
     #[arg(long, value_name = "interleaved|segregated")]
     pub ordering: Option<Ordering>,
+    /// Fields of the system, as for `krylith solve`; their blocks are listed [default: those of the system]
+    #[arg(long, value_name = "NAME=START:STOP,…", requires = "system")]
+    pub fields: Option<String>,
     /// Compare the partitions of the system's block rows among P ranks [default: none]
     #[arg(long, value_name = "P", value_parser = options::ranks, requires = "system")]
     pub ranks: Option<usize>,

@@ -1,5 +1,6 @@
 //! Blocks of a matrix between two sets of unknowns.
 
+use crate::matrix::storage::Storage;
 use crate::matrix::{Arrays, Bsr, Csr, Grouping};
 use crate::memory::Numbers;
 use crate::{Error, Result};
@@ -32,6 +33,17 @@ impl Numbered {
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
+}
+
+/// Cuts a slice into pieces of these lengths, and then into empty ones.
+fn cut<'s, T>(slice: &'s mut [T], lengths: &'s [usize]) -> impl Iterator<Item = &'s mut [T]> {
+    let (mut rest, mut lengths) = (slice, lengths.iter());
+    std::iter::from_fn(move || {
+        let length = lengths.next().copied().unwrap_or(0);
+        let (own, others) = std::mem::take(&mut rest).split_at_mut(length);
+        rest = others;
+        Some(own)
+    })
 }
 
 /// A block of a matrix as a scalar matrix, with the position of each of its values in the whole matrix.
@@ -70,32 +82,46 @@ impl SubMatrix {
         let counts: Vec<usize> = rows.numbers.par_iter().with_min_len(FEW).map(count).collect();
         let mut row_ptr = vec![0; rows.len() + 1];
         counts.iter().enumerate().for_each(|(i, count)| row_ptr[i + 1] = row_ptr[i] + count);
-        let fill = |rows: &[u32]| {
-            let (mut col, mut at): (Vec<u32>, Vec<usize>) = Default::default();
-            let mut row_of: Vec<(u32, usize)> = Vec::new();
+        let all = row_ptr[rows.len()];
+        let (mut col, mut values) = (vec![0u32; all], vec![0.0; all]);
+        // Positions need 64 bits only in very large matrices.
+        let wide = u32::try_from(a.stored()).is_err();
+        let mut positions = vec![0u32; if wide { 0 } else { all }];
+        let mut long = vec![0usize; if wide { all } else { 0 }];
+        let lengths: Vec<usize> = (0..rows.len())
+            .step_by(FEW)
+            .map(|first| row_ptr[rows.len().min(first + FEW)] - row_ptr[first])
+            .collect();
+        let pieces = rows
+            .numbers
+            .chunks(FEW)
+            .zip(cut(&mut col, &lengths))
+            .zip(cut(&mut values, &lengths))
+            .zip(cut(&mut positions, if wide { &[] } else { &lengths }))
+            .zip(cut(&mut long, if wide { &lengths } else { &[] }));
+        let pieces: Vec<_> = pieces.collect();
+        pieces.into_par_iter().for_each_init(Vec::new, |row_of: &mut Vec<(u32, usize)>, piece| {
+            let ((((rows, col), values), positions), long) = piece;
+            let mut at = 0;
             for &row in rows {
                 row_of.clear();
                 visit(row, &mut |place, position| row_of.push((place, position)));
                 if !columns.ascends {
                     row_of.sort_unstable();
                 }
-                col.extend(row_of.iter().map(|entry| entry.0));
-                at.extend(row_of.iter().map(|entry| entry.1));
+                for &(place, position) in &*row_of {
+                    (col[at], values[at]) = (place, arrays.values[position]);
+                    match wide {
+                        true => long[at] = position,
+                        false => positions[at] = position as u32,
+                    }
+                    at += 1;
+                }
             }
-            (col, at)
-        };
-        let pieces: Vec<(Vec<u32>, Vec<usize>)> = rows.numbers.par_chunks(FEW).map(fill).collect();
-        let (col, at): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
-        let (col, long) = (col.concat(), at.concat());
-        let values = long.par_iter().with_min_len(FEW).map(|&p| arrays.values[p]).collect();
-        let csr = Csr::new(rows.len(), columns.len(), row_ptr, col, values)?;
-        match u32::try_from(a.stored()) {
-            Ok(_) => {
-                let positions = long.par_iter().with_min_len(FEW).map(|&p| p as u32).collect();
-                Ok(Self { csr, positions, long: Vec::new() })
-            }
-            Err(_) => Ok(Self { csr, positions: Vec::new(), long }),
-        }
+        });
+        // Columns ascend and are in range, and values are those of a checked matrix.
+        let csr = Csr::from_storage(Storage::host(rows.len(), columns.len(), row_ptr, col, values));
+        Ok(Self { csr, positions, long })
     }
 
     /// Takes new values from those of the whole matrix.

@@ -63,9 +63,12 @@ pub(super) struct PartMatrix<S: SolverSpace> {
 impl<S: SolverSpace> PartMatrix<S> {
     /// Uploads a scalar matrix in blocks of this size.
     pub fn new(space: &S, csr: &Csr, block: usize, precision: Precision) -> Result<Self> {
-        let blocked = Blocked::new(csr, block)?;
-        let terms = Terms::bsr(&blocked.bsr);
-        let operator = Rc::new(RefCell::new(PointBlock::new(space, &terms, precision, false)?));
+        let mut blocked = Blocked::new(csr, block)?;
+        // One copy on the device serves the operator and the set-up of the preconditioner.
+        let placed = space.place(&Terms::bsr(&blocked.bsr))?;
+        let operator = Rc::new(RefCell::new(PointBlock::new(space, &placed, precision, false)?));
+        let bsr = placed.terms.into_iter().next().map(|(_, bsr)| bsr.into_owned());
+        blocked.bsr = bsr.ok_or_else(|| Error::Internal("a part without a matrix".into()))?;
         Ok(Self { blocked, operator, precision })
     }
 
@@ -100,7 +103,6 @@ pub(super) fn inverse_of<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Box<dyn Preconditioner<S>>, PrecondInfo)> {
     let (terms, name) = (Terms::bsr(&matrix.blocked.bsr), field.name());
-    let terms = space.place(&terms)?;
     let sub = LocalProblem {
         terms: &terms,
         numbers: None,

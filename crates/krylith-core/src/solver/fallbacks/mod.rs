@@ -246,8 +246,13 @@ pub(crate) fn attempts(
             }));
         }
         named => {
-            let methods =
-                METHODS.iter().filter(|(m, _)| *m != MethodName::Cg || asked.is_some() || cg_fits(named));
+            // Preconditioners of fields are strong and costly: GMRES needs the fewest of their applications.
+            let fits = |method: MethodName| match method {
+                MethodName::Cg => cg_fits(named),
+                MethodName::Bicgstab => !named.names_fields(),
+                _ => true,
+            };
+            let methods = METHODS.iter().filter(|(m, _)| asked.is_some() || fits(*m));
             tries.extend(methods.map(|&(method, restart)| (named.clone(), method, restart, Budget::USUAL)));
         }
     }

@@ -1,0 +1,142 @@
+"""Krylith beside PETSc and MUMPS on the systems of fem.py: `python3 peers.py [NAME …]` prints a table.
+
+Each solve runs in a process of its own on one thread, to a relative residual of 1e-8 that is recomputed. Times are
+process CPU seconds with the set-up, the median of three runs, which alternate between the programs.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+P2 = "symmetric(chebyshev(jacobi:block=1; degree=3, low=0.2) then aux(P: amg; block={d}))"
+HX = "symmetric(chebyshev(jacobi; degree=3, low=0.1) then aux(G: amg) then aux(Px: amg) + aux(Py: amg) + aux(Pz: amg))"
+SPLIT = "-ksp_type fgmres -ksp_gmres_restart 100 -pc_type fieldsplit -pc_fieldsplit_type schur "
+SCHUR = SPLIT + "-pc_fieldsplit_schur_fact_type upper -fieldsplit_u_ksp_type preonly -fieldsplit_p_ksp_type preonly -fieldsplit_u_pc_type gamg "
+DARCY = SPLIT + "-pc_fieldsplit_schur_fact_type full -pc_fieldsplit_schur_precondition selfp -fieldsplit_w_ksp_type preonly "
+DARCY += "-fieldsplit_w_pc_type icc -fieldsplit_p_ksp_type preonly -fieldsplit_p_pc_type hypre"
+AMS = "-ksp_type cg -ksp_norm_type unpreconditioned -pc_type hypre -pc_hypre_type ams"
+MUMPS = "-ksp_type gmres -ksp_pc_side right -pc_type lu -pc_factor_mat_solver_type mumps -mat_mumps_icntl_14 60"
+#: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement.
+CASES = {
+    "stokes2d": ("stokes2d", 104, f"split(u: {P2.format(d=2)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
+    "stokes3d": ("stokes3d", 16, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
+    "biot": ("biot", 16, f"split(u: {P2.format(d=3)}, p: amg; schur=upper, S=Sp)", SCHUR + "-fieldsplit_p_pc_type hypre", "Sp"),
+    "elasticity": ("elasticity", 7, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
+    "darcy": ("darcy", 18, "split(w: ildu, p: amg; schur=full, S=selfp)", DARCY, None),
+    "curlcurl": ("curlcurl", 23, HX, AMS, None),
+    "iron": ("iron", 14, HX, AMS, None),
+}
+
+
+def load(folder):
+    import numpy as np
+    import scipy.sparse as sp
+
+    a, b = sp.load_npz(f"{folder}/A.npz").tocsr(), np.load(f"{folder}/b.npy")
+    known = np.load(f"{folder}/fields.npz")
+    fields = {k: {"unknowns": known[k], "block": int(known[f"block_{k}"])} for k in known.files if not k.startswith("block_")}
+    if os.path.exists(f"{folder}/u_modes.npy"):
+        fields["u"]["near_nullspace"] = np.load(f"{folder}/u_modes.npy")
+    names = [f[:-4] for f in os.listdir(folder) if f.endswith(".npz") and f not in ("A.npz", "fields.npz")]
+    return a, b, fields, {name: sp.load_npz(f"{folder}/{name}.npz").tocsr() for name in names}
+
+
+def krylith(folder, precond):
+    import krylith as kr
+
+    a, b, fields, matrices = load(folder)
+    start = time.process_time()
+    s = kr.solve(a, b, precond=precond, fields=fields or None, matrices=matrices, rtol=1e-8, threads=1, device="cpu", restart=100)
+    return time.process_time() - start, s.iterations, a, b, s.x, f"{s.method}"
+
+
+def petsc(folder, options, schur):
+    import numpy as np
+    import petsc4py
+
+    petsc4py.init(["x", *options.split()])
+    from petsc4py import PETSc
+
+    a, b, fields, matrices = load(folder)
+    order = np.arange(a.shape[0])
+    if "fieldsplit" in options:
+        order = np.concatenate([f["unknowns"] for f in fields.values()])
+        a, b = a[order][:, order].tocsr(), b[order]
+    a.sort_indices()
+
+    def matrix(m, block=None):
+        return PETSc.Mat().createAIJ(m.shape, csr=(m.indptr.astype("i4"), m.indices.astype("i4"), m.data), bsize=block)
+
+    start = time.process_time()
+    ksp = PETSc.KSP().create()
+    ksp.setOperators(matrix(a))
+    ksp.setTolerances(rtol=1e-8, max_it=1500)
+    ksp.setFromOptions()
+    pc = ksp.getPC()
+    if pc.getType() == "fieldsplit":
+        at = 0
+        for name, field in fields.items():
+            n, block = len(field["unknowns"]), field["block"]
+            index = PETSc.IS().createStride(n, at, 1)
+            index.setBlockSize(block)
+            if "near_nullspace" in field:
+                q, _ = np.linalg.qr(field["near_nullspace"])
+                vectors = [PETSc.Vec().createWithArray(np.ascontiguousarray(q[:, k])) for k in range(q.shape[1])]
+                index.compose("nearnullspace", PETSc.NullSpace().create(vectors=vectors))
+            pc.setFieldSplitIS((name, index))
+            at += n
+        if schur:
+            pc.setFieldSplitSchurPreType(PETSc.PC.SchurPreType.USER, matrix(matrices[schur]))
+    if "ams" in options:
+        pc.setHYPREDiscreteGradient(matrix(matrices["G"]))
+        ones = [matrices[k] @ np.ones(matrices[k].shape[1]) for k in ("Px", "Py", "Pz")]
+        pc.setHYPRESetEdgeConstantVectors(*[PETSc.Vec().createWithArray(v) for v in ones])
+    rhs = PETSc.Vec().createWithArray(b.copy())
+    x = rhs.duplicate()
+    ksp.solve(rhs, x)
+    return time.process_time() - start, ksp.getIterationNumber(), a, b, x.array.copy(), "PETSc"
+
+
+def one(who, folder, spec, schur):
+    import numpy as np
+
+    seconds, iterations, a, b, x, what = krylith(folder, spec) if who == "krylith" else petsc(folder, spec, schur or None)
+    residual = float(np.linalg.norm(b - a @ x) / np.linalg.norm(b))
+    print(json.dumps({"seconds": seconds, "iterations": iterations, "residual": residual, "what": what, "unknowns": len(b)}))
+
+
+def main():
+    if len(sys.argv) > 3 and sys.argv[1] in ("krylith", "petsc"):
+        return one(*sys.argv[1:5])
+    names, cache = sys.argv[1:] or list(CASES), os.environ.get("KRYLITH_FEM", "fem-systems")
+    limits = {key: "1" for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    for name in names:
+        system, size, precond, options, schur = CASES[name]
+        folder = f"{cache}/{system}-{size}"
+        if not os.path.exists(f"{folder}/fields.npz"):
+            subprocess.run([sys.executable, f"{HERE}/fem.py", system, str(size), folder], check=True, stdout=subprocess.DEVNULL)
+        runs = {"Krylith": ("krylith", precond), "PETSc": ("petsc", options), "MUMPS": ("petsc", MUMPS)}
+        results = {label: [] for label in runs}
+        for _ in range(3):
+            for label, (who, spec) in runs.items():
+                command = [sys.executable, __file__, who, folder, spec, schur if label == "PETSc" and schur else ""]
+                done = subprocess.run(command, capture_output=True, text=True, env=os.environ | limits, timeout=600)
+                lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+                results[label].append(json.loads(lines[-1]) if lines else {"error": done.stderr.strip().splitlines()[-1:]})
+        for label, all_runs in results.items():
+            good = [r for r in all_runs if "seconds" in r]
+            if not good:
+                print(json.dumps({"case": name, "program": label, "error": all_runs[0]["error"]}), flush=True)
+                continue
+            middle = statistics.median(r["seconds"] for r in good)
+            out = {"case": name, "program": label, "unknowns": good[0]["unknowns"], "seconds": round(middle, 3)}
+            out |= {"all": [round(r["seconds"], 3) for r in good], "iterations": good[0]["iterations"], "residual": good[0]["residual"]}
+            print(json.dumps(out), flush=True)
+
+
+if __name__ == "__main__":
+    main()
