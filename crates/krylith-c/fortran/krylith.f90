@@ -89,13 +89,19 @@ module krylith
         !> ([vectors, stat, errmsg]): vectors(:, k) is a near-null vector; without vectors, the rigid modes of
         !> an elastic body.
         procedure :: set_near_null_vectors
+        !> (text [, stat, errmsg]): the fields of a coupled system, such as "u[3]=0:90000,p=90000:". In this
+        !> text, unknowns count from 0.
+        procedure :: set_fields
+        !> (name, row_ptr, col, values [, columns, stat, errmsg]): a matrix in CSR format that preconditioners
+        !> refer to by name, with indices of 32 or 64 bits; without `columns` it is square.
+        generic :: set_matrix => matrix32, matrix64
         !> Returns the number of unknowns that this process holds.
         procedure :: unknowns => problem_unknowns
         !> Returns the number of unknowns of a node.
         procedure :: block => problem_block
         !> Frees the problem; solvers created from it remain valid.
         procedure :: free => problem_free
-        procedure, private :: csr32, csr64, bsr32, bsr64
+        procedure, private :: csr32, csr64, bsr32, bsr64, matrix32, matrix64
         final :: problem_final
     end type
 
@@ -327,6 +333,50 @@ contains
         integer(c_int32_t) :: count
         if (.not. columns_of(self, vectors, from, count, stat, errmsg)) return
         call finish(c_set_near_null_vectors(self%handle, count, from), stat, errmsg)
+    end subroutine
+
+    subroutine set_fields(self, text, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        character(*), intent(in) :: text
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_set_fields(self%handle, to_c(trim(text))), stat, errmsg)
+    end subroutine
+
+    subroutine matrix32(self, name, row_ptr, col, values, columns, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        character(*), intent(in) :: name
+        integer(c_int32_t), intent(in), contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), contiguous :: values(:)
+        integer, intent(in), optional :: columns
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int64_t) :: across
+        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        across = size(row_ptr) - 1_c_int64_t
+        if (present(columns)) across = columns
+        call finish(c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
+            size(values, kind=c_int64_t), int(row_ptr, c_int64_t), col, values), stat, errmsg)
+    end subroutine
+
+    subroutine matrix64(self, name, row_ptr, col, values, columns, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        character(*), intent(in) :: name
+        integer(c_int64_t), intent(in), contiguous :: row_ptr(:), col(:)
+        real(c_double), intent(in), contiguous :: values(:)
+        integer, intent(in), optional :: columns
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int64_t) :: across
+        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        if (any(abs(col) > huge(1_c_int32_t))) then
+            call refuse("col: a column does not fit 32 bits", stat, errmsg)
+            return
+        end if
+        across = size(row_ptr) - 1_c_int64_t
+        if (present(columns)) across = columns
+        call finish(c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
+            size(values, kind=c_int64_t), row_ptr, int(col, c_int32_t), values), stat, errmsg)
     end subroutine
 
     logical function columns_of(self, vectors, from, count, stat, errmsg)

@@ -111,6 +111,21 @@ module krylith_c
             type(c_ptr), value :: problem, vectors
             integer(c_int32_t), value :: count
         end function
+        integer(c_int) function c_set_fields(problem, text) bind(c, name="krylith_problem_set_fields")
+            import :: c_int, c_char, c_ptr
+            type(c_ptr), value :: problem
+            character(kind=c_char), intent(in) :: text(*)
+        end function
+        integer(c_int) function c_set_matrix(problem, name, rows, columns, entries, row_ptr, col, values) &
+            bind(c, name="krylith_problem_set_matrix")
+            import :: c_int, c_int32_t, c_int64_t, c_char, c_double, c_ptr
+            type(c_ptr), value :: problem
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int64_t), value :: rows, columns, entries
+            integer(c_int64_t), intent(in) :: row_ptr(*)
+            integer(c_int32_t), intent(in) :: col(*)
+            real(c_double), intent(in) :: values(*)
+        end function
         integer(c_int64_t) function c_unknowns(problem) bind(c, name="krylith_problem_unknowns")
             import :: c_int64_t, c_ptr
             type(c_ptr), value :: problem

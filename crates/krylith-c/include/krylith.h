@@ -252,6 +252,38 @@ krylith_status krylith_problem_set_near_null_vectors(krylith_problem *problem,
                                                      int32_t count,
                                                      const double *vectors);
 
+/// Sets the fields of a coupled system, such as velocity and pressure, for preconditioners that treat each on
+/// its own. A text such as `u[3]=0:90000,p=90000:` has the name of each field, and its unknowns as a run
+/// START:STOP:STEP. The number in brackets is the block size. Runs joined with + form one field:
+/// `u[2]=0::3+1::3,p=2::3`. Unknowns count from 0, and each belongs to one field. The new fields replace
+/// those that were set before.
+krylith_status krylith_problem_set_fields(krylith_problem *problem, const char *text);
+
+/// Sets `count` fields by lists of their unknowns. Field k has the name `names[k]` and `lengths[k]` unknowns.
+/// Their numbers are in the array `unknowns[k]` and count from 0. `blocks[k]` is the number of unknowns of a
+/// node, which are consecutive in the list; a null pointer means 1 for every field. Each unknown belongs to
+/// one field. The new fields replace those that were set before; a `count` of 0 removes them.
+krylith_status krylith_problem_set_field_lists(krylith_problem *problem,
+                                               int32_t count,
+                                               const char *const *names,
+                                               const int64_t *lengths,
+                                               const int64_t *const *unknowns,
+                                               const int32_t *blocks);
+
+/// Sets a matrix in CSR format that preconditioners refer to by name, such as the mass matrix Mp of the
+/// pressure in `split(u: amg, p: jacobi; S=Mp)`. Names do not depend on case, and a new matrix replaces one
+/// of the same name. `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries` numbers
+/// each; columns ascend in each row. Offsets and columns may count from 1, as for krylith_problem_csr. The
+/// arrays are on the host, and are copied.
+krylith_status krylith_problem_set_matrix(krylith_problem *problem,
+                                          const char *name,
+                                          int64_t rows,
+                                          int64_t columns,
+                                          int64_t entries,
+                                          const int64_t *row_ptr,
+                                          const int32_t *col,
+                                          const double *values);
+
 /// Returns the number of unknowns that this process holds, which is the length of its vectors; 0 for a null
 /// pointer.
 int64_t krylith_problem_unknowns(const krylith_problem *problem);

@@ -130,6 +130,18 @@ inline void same(std::int64_t is, std::int64_t wanted, const char *what) {
 
 template <class C> std::int64_t size(const C &c) { return static_cast<std::int64_t>(std::size(c)); }
 
+/// Copies indices to another width.
+template <class To, class C> std::vector<To> indices(const C &from, const char *what) {
+    std::vector<To> to;
+    to.reserve(std::size(from));
+    for (const auto i : from) {
+        static_assert(whole<std::decay_t<decltype(i)>>, "indices must be integers of 32 or 64 bits");
+        to.push_back(static_cast<To>(i));
+        if (static_cast<std::decay_t<decltype(i)>>(to.back()) != i) wrong(std::string(what) + ": " + std::to_string(i) + " is too large");
+    }
+    return to;
+}
+
 /// Returns the number of stages; `a` and `b` must be stages × stages.
 inline int stages(const std::vector<double> &a, const std::vector<double> &b) {
     std::int64_t s = 0;
@@ -146,6 +158,15 @@ template <class Signature> struct Called {
 };
 
 } // namespace detail
+
+/// A named part of the unknowns, such as the pressure, for preconditioners of coupled systems.
+struct Field {
+    std::string name;
+    /// The numbers of its unknowns, from 0.
+    std::vector<std::int64_t> unknowns;
+    /// The number of unknowns of a node, which are consecutive in `unknowns`.
+    int block = 1;
+};
 
 /// A system without its right-hand side.
 class Problem {
@@ -239,6 +260,39 @@ public:
     /// Sets near-null vectors; an empty argument means the rigid modes of an elastic body.
     Problem &set_near_null_vectors(const std::vector<double> &vectors = {}) {
         check(krylith_problem_set_near_null_vectors(get(), count(vectors), vectors.empty() ? nullptr : vectors.data()));
+        return *this;
+    }
+    /// Sets the fields by a text, such as "u[3]=0:90000,p=90000:".
+    Problem &set_fields(const std::string &text) {
+        check(krylith_problem_set_fields(get(), text.c_str()));
+        return *this;
+    }
+    /// Sets the fields by lists of their unknowns. Each unknown belongs to one field.
+    Problem &set_fields(const std::vector<Field> &fields) {
+        std::vector<const char *> names;
+        std::vector<std::int64_t> lengths;
+        std::vector<const std::int64_t *> unknowns;
+        std::vector<std::int32_t> blocks;
+        for (const Field &field : fields) {
+            names.push_back(field.name.c_str());
+            lengths.push_back(detail::size(field.unknowns));
+            unknowns.push_back(field.unknowns.data());
+            blocks.push_back(field.block);
+        }
+        const auto count = static_cast<std::int32_t>(fields.size());
+        check(krylith_problem_set_field_lists(get(), count, names.data(), lengths.data(), unknowns.data(), blocks.data()));
+        return *this;
+    }
+    /// Sets a matrix in CSR format that preconditioners refer to by name; 0 columns mean a square matrix.
+    template <class I, class J, class V>
+    Problem &set_matrix(const std::string &name, const I &row_ptr, const J &col, const V &values, std::int64_t columns = 0) {
+        if (std::size(row_ptr) == 0) detail::wrong("row_ptr is empty; expected one number more than there are rows");
+        detail::same(detail::size(col), detail::size(values), "col");
+        const auto offsets = detail::indices<std::int64_t>(row_ptr, "row_ptr");
+        const auto numbers = detail::indices<std::int32_t>(col, "col");
+        const std::int64_t rows = detail::size(offsets) - 1;
+        check(krylith_problem_set_matrix(get(), name.c_str(), rows, columns == 0 ? rows : columns, detail::size(values),
+                                         offsets.data(), numbers.data(), std::data(values)));
         return *this;
     }
 

@@ -45,6 +45,16 @@ pub fn slice<'a, T: Number>(address: *const T, len: usize, what: &str) -> Result
     Ok(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(address, len) } })
 }
 
+/// Returns an array of pointers, on the host.
+pub fn pointers<'a, T>(address: *const *const T, len: usize, what: &str) -> Result<&'a [*const T]> {
+    if address.is_null() && len > 0 {
+        return Err(Error::invalid(format!("{what} is a null pointer; expected {len} pointers")));
+    }
+    check(address, len, what)?;
+    // SAFETY: the caller promises `len` pointers at this address that nothing writes to during the call.
+    Ok(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(address, len) } })
+}
+
 /// Returns numbers to write, on the host.
 pub fn slice_mut<'a, T: Number>(address: *mut T, len: usize, what: &str) -> Result<&'a mut [T]> {
     check(address, len, what)?;

@@ -6,7 +6,7 @@
 //!
 //! To add a function, put it into the file of its handle, and let `guard` turn its errors and panics into a
 //! `Status`. Declare it by hand in `include/krylith.hpp` and `fortran/`, and call it in
-//! `tests/programs/api*`.
+//! `tests/programs/api*`, or in a program of its topic there.
 
 // C has no `unsafe`: the header states what callers must guarantee about pointers, and the library checks
 // what it can.

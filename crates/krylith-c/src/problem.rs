@@ -1,12 +1,14 @@
 //! Problems: systems without their right-hand sides.
 
-use crate::arrays::{Memory, array, length, slice};
+use crate::arrays::{Memory, array, length, pointers, slice};
 use crate::distributed;
-use crate::status::{Result, Status, given, guard};
+use crate::status::{Result, Status, given, guard, needed};
+use krylith_core::fields::fields_of_text;
 use krylith_core::matrix::{Bsr, Csr, Dense};
 use krylith_core::memory::{Array, Number};
-use krylith_core::{Error, Problem as System};
+use krylith_core::{Error, Field, Problem as System};
 use krylith_report::words;
+use std::ffi::c_char;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
 
@@ -313,6 +315,91 @@ pub extern "C" fn krylith_problem_set_near_null_vectors(
             };
             system.with_near_null_vectors(vectors)
         })
+    })
+}
+
+/// Sets the fields of a coupled system, such as velocity and pressure, for preconditioners that treat each on
+/// its own. A text such as `u[3]=0:90000,p=90000:` has the name of each field, and its unknowns as a run
+/// START:STOP:STEP. The number in brackets is the block size. Runs joined with + form one field:
+/// `u[2]=0::3+1::3,p=2::3`. Unknowns count from 0, and each belongs to one field. The new fields replace
+/// those that were set before.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_fields(problem: Option<&mut Problem>, text: *const c_char) -> Status {
+    guard(|| {
+        let text = needed(text, "text")?;
+        change(problem, |system| {
+            let fields = fields_of_text(text, system.unknowns())?;
+            system.with_fields(fields)
+        })
+    })
+}
+
+/// Sets `count` fields by lists of their unknowns. Field k has the name `names[k]` and `lengths[k]` unknowns.
+/// Their numbers are in the array `unknowns[k]` and count from 0. `blocks[k]` is the number of unknowns of a
+/// node, which are consecutive in the list; a null pointer means 1 for every field. Each unknown belongs to
+/// one field. The new fields replace those that were set before; a `count` of 0 removes them.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_field_lists(
+    problem: Option<&mut Problem>,
+    count: i32,
+    names: *const *const c_char,
+    lengths: *const i64,
+    unknowns: *const *const i64,
+    blocks: *const i32,
+) -> Status {
+    guard(|| {
+        let count = length(count.into(), "count")?;
+        let (names, lengths) = (pointers(names, count, "names")?, slice(lengths, count, "lengths")?);
+        let unknowns = pointers(unknowns, count, "unknowns")?;
+        let blocks = if blocks.is_null() { None } else { Some(slice(blocks, count, "blocks")?) };
+        let field = |k: usize| -> krylith_core::Result<Field> {
+            let name = needed(names[k], &format!("names[{k}]"))?;
+            let len = length(lengths[k], &format!("lengths[{k}]"))?;
+            let numbers = slice(unknowns[k], len, &format!("unknowns[{k}]"))?.iter().enumerate();
+            let numbers = numbers.map(|(i, &number)| {
+                u32::try_from(number).map_err(|_| {
+                    Error::invalid(format!(
+                        "unknowns[{k}][{i}] is {number}, in the field `{name}`; unknowns are 0 to {}",
+                        u32::MAX
+                    ))
+                })
+            });
+            let field = Field::new(name, numbers.collect::<krylith_core::Result<Vec<_>>>()?);
+            match blocks {
+                Some(blocks) => Ok(field.in_blocks(length(blocks[k].into(), &format!("blocks[{k}]"))?)),
+                None => Ok(field),
+            }
+        };
+        let fields = (0..count).map(field).collect::<krylith_core::Result<Vec<_>>>()?;
+        change(problem, |system| system.with_fields(fields))
+    })
+}
+
+/// Sets a matrix in CSR format that preconditioners refer to by name, such as the mass matrix Mp of the
+/// pressure in `split(u: amg, p: jacobi; S=Mp)`. Names do not depend on case, and a new matrix replaces one
+/// of the same name. `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries` numbers
+/// each; columns ascend in each row. Offsets and columns may count from 1, as for krylith_problem_csr. The
+/// arrays are on the host, and are copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_matrix(
+    problem: Option<&mut Problem>,
+    name: *const c_char,
+    rows: i64,
+    columns: i64,
+    entries: i64,
+    row_ptr: *const i64,
+    col: *const i32,
+    values: *const f64,
+) -> Status {
+    guard(|| {
+        let name = needed(name, "name")?;
+        let (rows, columns) = (length(rows, "rows")?, length(columns, "columns")?);
+        let entries = length(entries, "entries")?;
+        let (row_ptr, col) = (slice(row_ptr, rows + 1, "row_ptr")?, slice(col, entries, "col")?);
+        let values = slice(values, entries, "values")?;
+        let matrix = Csr::from_arrays(rows, columns, row_ptr, col, values)
+            .map_err(|e| Error::invalid(format!("matrix `{name}`: {e}")))?;
+        change(problem, |system| system.with_matrix(name, matrix))
     })
 }
 

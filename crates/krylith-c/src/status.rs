@@ -97,6 +97,11 @@ pub fn text<'a>(text: *const c_char, what: &str) -> krylith_core::Result<&'a str
     text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8 text")))
 }
 
+/// Reads a text that the caller must give; a null pointer is an error.
+pub fn needed<'a>(from: *const c_char, what: &str) -> krylith_core::Result<&'a str> {
+    given((!from.is_null()).then_some(from), what).and_then(|from| text(from, what))
+}
+
 /// Returns the target of a pointer of the caller; a null pointer is an error.
 pub fn given<T>(pointer: Option<T>, what: &str) -> krylith_core::Result<T> {
     pointer.ok_or_else(|| Error::invalid(format!("{what} is a null pointer")))

@@ -1,4 +1,5 @@
-/* Calls every function of krylith.h, and checks results with known solutions and errors by their texts. */
+/* Calls every function of krylith.h, and checks results with known solutions and errors by their texts. Programs of
+ * their own call those of fields (fields.c) and of ranks (ranks.c). */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <math.h>

@@ -1,4 +1,5 @@
 ! Calls every procedure of module krylith, and checks results with known solutions and errors by their texts.
+! Programs of their own call those of fields (fields.f90) and of ranks (ranks.f90).
 module functions
     use krylith
     use, intrinsic :: iso_c_binding

@@ -1,4 +1,5 @@
-// Calls every function of krylith.hpp, and checks known solutions, and exceptions of errors and of callbacks.
+// Calls every function of krylith.hpp, and checks known solutions, and exceptions of errors and of callbacks. Programs
+// of their own call those of fields (fields.cpp) and of ranks (ranks.cpp).
 #include <krylith.hpp>
 
 #include <algorithm>
