@@ -31,7 +31,7 @@ pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
     let made = krylith_problems::generate(&format!("stokes:{x}x{y}x{z}"))?;
     match made.system {
         SystemKind::Kronecker(kronecker) => Ok(Case { kronecker, rhs: made.rhs, spec: made.spec }),
-        _ => Err(Error::invalid("the Stokes problem is no Kronecker sum")),
+        _ => Err(Error::invalid("the problem `stokes` was not generated as a Kronecker sum")),
     }
 }
 

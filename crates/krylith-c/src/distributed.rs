@@ -49,7 +49,7 @@ pub fn bsr(
             [length(block, "block")?, length(block_rows, "block_rows")?, length(blocks, "blocks")?];
         let entries = blocks.checked_mul(b * b).ok_or_else(|| {
             Error::invalid(format!(
-                "{blocks} blocks of order {b} have more entries than 64-bit numbers count"
+                "the number of entries in {blocks} blocks of order {b} does not fit into 64 bits"
             ))
         })?;
         let row_ptr = slice(row_ptr, n + 1, "row_ptr")?;

@@ -80,7 +80,9 @@ where
     let (n, blocks, b) =
         (length(block_rows, "block_rows")?, length(blocks, "blocks")?, length(block.into(), "block")?);
     let numbers = blocks.checked_mul(b * b).ok_or_else(|| {
-        Error::invalid(format!("{blocks} blocks of order {b} have more entries than 64-bit numbers count"))
+        Error::invalid(format!(
+            "the number of entries in {blocks} blocks of order {b} does not fit into 64 bits"
+        ))
     })?;
     let (row_ptr, col): (Array<I>, Array<J>) =
         (array(row_ptr, n + 1, memory, "row_ptr")?, array(col, blocks, memory, "col")?);

@@ -58,7 +58,9 @@ impl Solver {
     ) -> Result<()> {
         let n = self.unknowns;
         let len = n.checked_mul(columns).ok_or_else(|| {
-            Error::invalid(format!("{columns} columns of {n} numbers are more than 64-bit numbers count"))
+            Error::invalid(format!(
+                "the number of entries in {columns} columns of length {n} does not fit into 64 bits"
+            ))
         })?;
         let (b, mut x) = (array(b, len, memory, "b")?, array_mut(x, len, memory, "x")?);
         let state = &mut **self.lock()?;

@@ -26,9 +26,10 @@ impl Raised {
         });
         match done {
             Ok(len) if len == to.len() => Ok(()),
-            Ok(len) => {
-                Err(Error::invalid(format!("a function returned {len} numbers; expected {}", to.len())))
-            }
+            Ok(len) => Err(Error::invalid(format!(
+                "a Python function returned {len} numbers; expected {}",
+                to.len()
+            ))),
             Err(e) => Err(self.keep(e)),
         }
     }

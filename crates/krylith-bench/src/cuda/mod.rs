@@ -205,7 +205,11 @@ impl Platform for CudaPlatform {
             }
             let nonzeros = k.m.values().len() * k.stages() * k.stages();
             if nonzeros > i32::MAX as usize || !k.m.same_pattern(&k.l) {
-                return Err(Error::Unsupported(format!("an assembled matrix of {nonzeros} nonzeros")));
+                return Err(Error::Unsupported(format!(
+                    "the assembled matrix of {nonzeros} nonzeros cannot be measured; it may have {} nonzeros \
+                     at most, and M and L must have the same pattern",
+                    i32::MAX
+                )));
             }
             // Only one set of vectors, because the matrix is s² times larger.
             let matrix = Matrix::best(v, &Bsr::from_csr(&k.assemble().to_csr(), 1)?)?;

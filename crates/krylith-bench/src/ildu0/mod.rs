@@ -94,7 +94,11 @@ fn generated([x, y, z]: [usize; 3], block: usize) -> Result<(Bsr, String)> {
     let a = match made.system {
         SystemKind::Csr(a) => Bsr::from_csr(&a, 1)?,
         SystemKind::Bsr(a) => a,
-        SystemKind::Kronecker(_) => return Err(Error::invalid("the Laplacian is no Kronecker sum")),
+        SystemKind::Kronecker(_) => {
+            return Err(Error::invalid(
+                "the problem `laplace` was generated as a Kronecker sum; expected a CSR or BSR matrix",
+            ));
+        }
     };
     Ok((a, made.spec))
 }

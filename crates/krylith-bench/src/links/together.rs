@@ -124,7 +124,9 @@ fn projection<S: Space>(space: &S, plan: &Plan, ranks: usize) -> Result<f64> {
     let mut last = sums[2 * columns..].to_vec();
     last.sort_by(f64::total_cmp);
     if last != expected || sums[..2 * columns].iter().any(|&v| v != 0.0) {
-        return Err(Error::invalid(format!("an all-reduce gave {sums:?}; expected {expected:?} at the end")));
+        return Err(Error::invalid(format!(
+            "an all-reduce gave {sums:?}; expected zeros, then {expected:?} in any order"
+        )));
     }
     Ok(seconds)
 }

@@ -77,7 +77,9 @@ impl Crew {
             let (to_us, place) = (to_us.clone(), Place { comm: Arc::new(comm), actions: actions.clone() });
             let body = move || serve(&place, make, &orders, &to_us);
             let spawned = std::thread::Builder::new().name(format!("rank {rank}")).spawn(body);
-            threads.push(spawned.map_err(|e| Error::invalid(format!("no thread for rank {rank}: {e}")))?);
+            threads.push(spawned.map_err(|e| {
+                Error::invalid(format!("the operating system refused to start a thread for rank {rank}: {e}"))
+            })?);
         }
         let mut crew = Self { commands, answers, threads };
         crew.collect()?;

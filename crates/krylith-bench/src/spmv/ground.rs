@@ -154,7 +154,7 @@ impl Ground for Threads {
         Ok(Cpu::distributed(len, self.pool(), comm.clone()))
     }
     fn pcsr(&self, _: &Case, _: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {
-        Err(Error::Unsupported("it copies from GPUs to the host".into()))
+        Err(Error::Unsupported("pCSR copies sums from GPUs to the host, so it needs GPUs".into()))
     }
 }
 

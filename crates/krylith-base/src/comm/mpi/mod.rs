@@ -313,7 +313,7 @@ impl Communicator for Mpi {
         }
         let mut ahead = self.ahead.lock().unwrap_or_else(|e| e.into_inner());
         let request =
-            ahead.request.take().ok_or_else(|| Error::invalid("a sum was finished that was not started"))?;
+            ahead.request.take().ok_or_else(|| Error::invalid("finish_sum was called without start_sum"))?;
         let done = self.world.wait_one("MPI_Iallgather", request);
         keep_on_error(&mut ahead.sums, done)?;
         ahead.sums.add(self.size(), values);
