@@ -1,5 +1,5 @@
-//! Systems to measure: the Stokes duct, and random blocks on the same stencil; and the reference for
-//! products.
+//! Systems to measure: the Stokes duct, and random blocks on the same stencil. Loops in f64 check the
+//! products and solutions that the suites measure.
 
 use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::{Error, Precision, Result};
@@ -35,7 +35,8 @@ pub(crate) fn stokes([x, y, z]: [usize; 3]) -> Result<Case> {
     }
 }
 
-/// Offsets of the neighbours on a grid of cubes split into six tetrahedra each, by ascending number.
+/// Offsets from a grid node to itself and its 14 neighbours, in ascending order of node numbers. Each cube of
+/// the grid is split into six tetrahedra.
 pub(crate) const OFFSETS: [[isize; 3]; 15] = [
     [-1, -1, -1],
     [0, -1, -1],
@@ -99,8 +100,8 @@ pub(crate) fn coefficients(s: usize, seed: u64) -> Result<(Dense, Dense)> {
     Ok((Dense::new(s, s, random.numbers(s * s))?, Dense::new(s, s, random.numbers(s * s))?))
 }
 
-/// Returns the largest difference from an f64 double loop on a sample of block rows, relative to
-/// Σ|coefficient·entry·x|.
+/// Compares y with a plain loop in f64 on a sample of block rows. Returns the largest difference, relative to
+/// Σ|coefficient·entry·x| of the same row.
 ///
 /// # Errors
 /// Returns an error, with the row, if a difference exceeds rounding: a wrong result is never timed.
@@ -146,7 +147,7 @@ pub(crate) fn check(name: &str, k: &KroneckerSum, precision: Precision, x: &[f64
     Ok(worst)
 }
 
-/// Sums `part` of every row on all cores.
+/// Returns the sum of `part(i)` over the rows i < `n`, computed on all cores.
 pub(crate) fn over_rows(n: usize, part: &(dyn Fn(usize) -> f64 + Sync)) -> f64 {
     let threads = std::thread::available_parallelism().map_or(1, |p| p.get()).min(n.max(1));
     std::thread::scope(|scope| {
@@ -177,7 +178,7 @@ pub(crate) fn relative_residual(a: &Bsr, rhs: &[f64], x: &[f64]) -> f64 {
     over_rows(a.block_rows(), &row).sqrt() / norm
 }
 
-/// Returns ‖b − A x‖ of a Kronecker sum by such a loop.
+/// Returns ‖b − A x‖ of a Kronecker sum by an f64 loop on all cores.
 pub(crate) fn residual(k: &KroneckerSum, rhs: &[f64], x: &[f64]) -> f64 {
     let (b, s) = (k.block(), k.stages());
     let bs = b * s;

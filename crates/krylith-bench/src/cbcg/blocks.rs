@@ -1,5 +1,5 @@
-//! Kernels of a step of P-CBCG on blocks of s vectors; their cost is counted per cell and product, s products
-//! sharing a step.
+//! Kernels of a step of P-CBCG on blocks of s vectors. A step has s products with the matrix. Costs are
+//! stated per cell and product: the cost of a step per cell, divided by s.
 
 use super::Case;
 use super::kernels::{Held, Kernel, State, read};
@@ -49,7 +49,7 @@ fn state<T: Space>(
     Ok(Rc::new(RefCell::new(made)))
 }
 
-/// Returns all kernels; `check` if their results will be read.
+/// Returns all kernels. `check` is true if their results will be compared with the host's.
 pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) -> Result<Vec<Kernel<'k>>> {
     Ok(vec![
         products(space, case.rows(), check)?,
@@ -58,7 +58,8 @@ pub(super) fn all<'k, T: Space + 'k>(space: &Rc<T>, case: &Case, check: bool) ->
     ])
 }
 
-/// (AQ)ᵀS: line 11 of Alg. 2 of the P-CBCG paper. The paper's batched products include line 5, too.
+/// (AQ)ᵀS: line 11 of Alg. 2 of the P-CBCG paper. The paper's numbers are for its batched products,
+/// lines 5 and 11 together.
 fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let held = state(space, 51, (2, 0), &[0.0; S * S], check)?;
     let at = held.clone();
@@ -80,7 +81,7 @@ fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<K
     })
 }
 
-/// Q ← S − Q B, AQ ← AS − AQ B with the sums of lines 5 and 6: lines 13 and 14 of Alg. 2.
+/// Lines 13 and 14 of Alg. 2, Q ← S − Q B and AQ ← AS − AQ B, in one kernel with the sums of lines 5 and 6.
 fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Kernel<'k>> {
     let (b, sums) = (coefficients(S * S), block_sums(S));
     let values = [b.clone(), vec![0.0; sums]].concat();

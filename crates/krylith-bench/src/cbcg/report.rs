@@ -71,14 +71,15 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     found.kernels.iter().map(one).collect()
 }
 
-/// Builds Table I and Fig. 4 in numbers: everything that ran to the tolerance.
+/// Builds the table and the JSON of all solves to the tolerance. They cover Table I (tiles of the
+/// preconditioner) and Fig. 4 (P-CG and P-CBCG) of the P-CBCG paper.
 fn solves(found: &Found, pages: &mut Pages) -> Value {
     let whole = |row: &Row| row.setup + row.samples.median();
     // Speed-ups relate to the first baseline, or, on a CPU, to the first row.
     let base = found.solves.iter().find(|row| !row.ours).or(found.solves.first()).map_or(f64::NAN, whole);
     let each = |row: &Row, count: f64| count / row.iterations.max(1) as f64;
     let sums = |row: &Row| if row.ours { number(each(row, row.reductions as f64), 2) } else { "–".into() };
-    // A baseline that cannot solve is a result; Krylith that cannot solve is a failure.
+    // A failed solve of a baseline is only reported; a failed solve of Krylith counts as a failure.
     let ours = found.solves.iter().filter(|row| row.ours);
     pages.fail(&format!("{}: ", found.spec), ours.map(|row| &row.check));
     pages.tables.push(
@@ -144,8 +145,8 @@ fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
     rows.iter().map(json).collect()
 }
 
-/// Builds seconds by delay, measured and predicted, and the delay from which a method is faster than the
-/// first.
+/// Builds a table of the seconds of a solve at each delay, measured and predicted. It also has the smallest
+/// delay from which on a method is always faster than the first one.
 fn delays(network: &Network, pages: &mut Pages) -> Value {
     type Row = super::network::Row;
     let first = &network.rows[0];

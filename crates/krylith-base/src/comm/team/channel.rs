@@ -18,7 +18,7 @@ pub(super) struct Mailbox {
     slots: [Mutex<Vec<f64>>; 2],
 }
 
-/// One end of a mailbox: the other rank, and the range of its numbers in the channel's buffer.
+/// One end of a mailbox: the other rank, and the mailbox's range of `outgoing` or `incoming`.
 struct End {
     rank: usize,
     range: Range<usize>,
@@ -71,7 +71,8 @@ impl Shared {
     /// Waits until `counter`, which rank `other` increments, has reached `target`.
     fn reach(&self, rank: usize, other: usize, counter: &AtomicU64, target: u64) -> Result<()> {
         let poll = || {
-            let left = self.seats[other].left.load(Ordering::SeqCst); // before the counter, see `meet`
+            // Read `left` first: the other rank may increment the counter and then leave.
+            let left = self.seats[other].left.load(Ordering::SeqCst);
             if counter.load(Ordering::Acquire) >= target {
                 return Some(Ok(()));
             }
@@ -95,8 +96,9 @@ impl Channel for TeamChannel {
         self.exchanges += 1;
         let n = self.exchanges;
         for end in &self.sends {
-            // Only a rank that receives nothing back can be ahead of its receiver; the slowest rank never
-            // waits here.
+            // Exchange n − 2 used the same slot, so the receiver must have taken it first. A receiver that
+            // also sends to this rank took it before it sent exchange n − 1. So only a rank that receives
+            // nothing back can wait here, and only if it is ahead of its receiver.
             shared.reach(rank, end.rank, &end.mailbox.taken, n.saturating_sub(2))?;
             let mut slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
             slot.copy_from_slice(&self.outgoing[end.range.clone()]);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 impl Team {
     /// Runs `work` on every rank of a new team, with one thread each, and returns the results by rank.
     ///
-    /// An error or a panic of one rank ends the waits of all others. This call waits for a rank that hangs
-    /// outside its communicator.
+    /// An error or a panic of one rank ends the waits of all others. This call returns once every rank has
+    /// ended. It cannot interrupt a rank that hangs outside the calls of its communicator.
     ///
     /// # Errors
     /// The error of the rank that failed first; for a panic an [`Error::Rank`]. Also those of [`Team::new`].
@@ -40,7 +40,7 @@ impl Team {
                 if let Err(e) = &result {
                     shared.fail(rank, &e.to_string());
                 }
-                shared.leave(rank); // `result` may hold a channel
+                shared.leave(rank); // a channel in `result` would keep the rank a member
                 result
             };
             let threads: Vec<_> = ranks
@@ -64,8 +64,9 @@ impl Team {
     }
 }
 
-/// Returns all values, or the error that caused the others: that of rank `first`, or of the rank that this
-/// error names.
+/// Returns all values, or the error that caused the others. The search begins with the error of rank `first`,
+/// or else of the lowest rank with an error. It goes on to the rank that an error names, if that rank has an
+/// error, too.
 fn root_cause<T>(mut results: Vec<Result<T>>, first: Option<usize>) -> Result<Vec<T>> {
     let failed = results.iter().position(|r| r.is_err());
     let Some(mut root) = first.filter(|&q| results[q].is_err()).or(failed) else {

@@ -8,7 +8,7 @@ use crate::space::FLAGS;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Length of the flags, in numbers; the flags precede the slots.
+/// Length of the flags, counted in f64 numbers; the flags precede the slots.
 const FLAG_NUMBERS: usize = FLAGS * size_of::<i32>() / size_of::<f64>();
 
 /// Flags followed by slots: adjacent, because the host reads them together.
@@ -20,7 +20,7 @@ pub struct CudaScalars {
     /// The last two posted copies, indexed by their number modulo 2: the target, and the event of its
     /// completion.
     posted: [(Pinned, Event); 2],
-    /// Number of copies posted and collected so far.
+    /// Number of copies posted, and number of copies collected, since the last write.
     counts: (usize, usize),
     /// Flags and slots that go to the device in one copy.
     leaving: RefCell<Vec<f64>>,

@@ -10,7 +10,7 @@
 //!
 //! All scalars stay on the device, and the control flow does not depend on values, so a cycle can be recorded
 //! in a graph. Two visits on each of l levels make 2ˡ visits of the last level. So W and K visit only the
-//! first [`BRANCHING`] coarse levels twice, and a level that is solved directly once.
+//! first [`BRANCHING`] coarse levels twice. They visit further levels, and a level with a direct solve, once.
 
 use super::Coarsen;
 use super::hierarchy::Level;
@@ -70,7 +70,8 @@ steps! {
     functions {}
     /// Every step.
     pub const STEPS;
-    /// The factor of c that minimises b − A x; 0 if b is 0.
+    /// The factor of c that minimises the error in the norm of A (flexible CG) or the residual (GCR); 0 if
+    /// (c, v) or (v, v) is 0.
     take_first(s, _) {
         s.rho = s.vv;
         s.first = 0.0;
