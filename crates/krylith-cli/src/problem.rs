@@ -22,7 +22,7 @@ Write one and solve it from its files:
 pub fn catalogue(of: &[krylith_problems::Problem]) -> String {
     // Lines of at most 60 columns.
     let mut out = String::from(
-        "Problems. A size is a number of nodes unless stated otherwise.\nKeys follow the size as ,key=value.\n",
+        "Problems. A size is a number of nodes, or as stated.\nKeys follow the size as ,key=value.\n",
     );
     for problem in of {
         // Writing to a String cannot fail.

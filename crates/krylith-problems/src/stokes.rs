@@ -144,7 +144,7 @@ impl StokesDuct {
             )));
         }
         // Two matrices with 16 values and a column index per block.
-        memory::check("the matrices of the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
+        memory::check("the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
         let (row_ptr, col) = pattern(&mesh, 0..n);
         let [mass, stiffness] = values(&mesh, &stencils, 0..n, &row_ptr);
         Ok(Self {

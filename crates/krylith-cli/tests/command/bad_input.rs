@@ -225,7 +225,7 @@ fn what_the_machine_lacks_is_exit_code_3() {
         f.line("solve laplace:4x4x4").works();
     }
     f.line("solve laplace:60x60x60 --restart 1000000 --max-iters 1000000")
-        .fails(3, &["iB and", "free", "--restart"]);
+        .fails(3, &["iB, but only", "free", "--restart"]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ impl<S: PointBlockSum> Inner<S> {
 /// Returns the smallest and the largest eigenvalue of a symmetric tridiagonal matrix, by bisection.
 fn ends(diagonal: &[f64], beside: &[f64]) -> [f64; 2] {
     let radius = |i: usize| {
-        let at = |i: Option<usize>| i.and_then(|i| beside.get(i)).copied().unwrap_or(0.0);
+        let at = |i: Option<usize>| i.and_then(|i| beside.get(i)).map_or(0.0, |v| v.abs());
         at(i.checked_sub(1)) + at(Some(i))
     };
     let bound = |sign: f64| {

@@ -242,7 +242,7 @@ fn agreement(comm: &dyn Communicator) {
             Error::Memory { .. } if rank == bad => {}
             Error::Rank { rank: named, message, exit_code: 3, .. } if rank != bad => {
                 assert_eq!(named, bad);
-                assert!(message.contains("a basis needs 8 B and"), "{message}");
+                assert!(message.contains("a basis needs 8 B, but only"), "{message}");
             }
             other => panic!("rank {rank}, {bad} failing: {other:?}"),
         }

@@ -70,7 +70,7 @@ mod tests {
         for (text, word) in [
             ("1\nx\n", "x.txt:2: `x` is not a number"),
             ("1\n1D\n", "x.txt:2: `1D` is not a number: its exponent has no digits"),
-            ("1\n\n1 2\n", "x.txt:3: 2 numbers"),
+            ("1\n\n1 2\n", "x.txt:3: this line has 2 numbers"),
             ("nan", "x.txt:1: `nan` is NaN"),
             ("1\0", "the format of this vector"),
             (",\n,\n1\n", "x.txt:3"),

@@ -96,17 +96,18 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             points = more.get("coordinates")
             if points is not None:
                 points = np.ascontiguousarray(points, dtype=np.float64)
-            near = more.get("near_nullspace")
-            if near is not None and not isinstance(near, str):
-                array = np.asarray(near, dtype=np.float64)
-                near = [array] if array.ndim == 1 else [np.ascontiguousarray(v) for v in array.reshape(len(unknowns), -1).T]
-            elif isinstance(near, str):
+            near, rigid = more.get("near_nullspace"), False
+            vectors: list[np.ndarray] | None = None
+            if isinstance(near, str):
                 if near != "rigid" or points is None:
                     raise InvalidInput(
                         f"field {name!r}: near_nullspace={near!r}; expected vectors, or 'rigid' with coordinates"
                     )
-            rigid = isinstance(near, str)
-            named.append((name, unknowns, block, None if rigid else near, rigid, points))
+                rigid = True
+            elif near is not None:
+                columns = np.asarray(near, dtype=np.float64).reshape(len(unknowns), -1).T
+                vectors = [np.ascontiguousarray(column) for column in columns]
+            named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
         csr = matrix.tocsr()
