@@ -105,8 +105,10 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
                     )
                 rigid = True
             elif near is not None:
-                columns = np.asarray(near, dtype=np.float64).reshape(len(unknowns), -1).T
-                vectors = [np.ascontiguousarray(column) for column in columns]
+                if not isinstance(near, (list, tuple)) or np.ndim(near[0]) == 0:
+                    array = np.asarray(near, dtype=np.float64)
+                    near = [array] if array.ndim == 1 else list(array.T)
+                vectors = [np.ascontiguousarray(vector, dtype=np.float64) for vector in near]
             named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
