@@ -29,6 +29,14 @@ impl<const WHOLE: bool> Flags<WHOLE> {
             Group::Limit | Group::Stop => "When to stop",
         }
     }
+
+    /// The default of an option in help texts. `krylith newton` has a default method of its own.
+    fn default_words(option: &OptionInfo) -> &'static str {
+        match option.name {
+            "method" if !WHOLE => "fgmres",
+            _ => option.default,
+        }
+    }
 }
 
 /// `max-iters`.
@@ -42,8 +50,8 @@ fn parser(name: &'static str) -> ValueParser {
 }
 
 /// The flag of an option, by its present name or an old one.
-fn arg(option: &OptionInfo, name: &'static str, heading: &'static str) -> Arg {
-    let help = format!("{} [default: {}]", option.help, option.default).replace('`', "");
+fn arg(option: &OptionInfo, name: &'static str, heading: &'static str, default: &str) -> Arg {
+    let help = format!("{} [default: {default}]", option.help).replace('`', "");
     let arg = Arg::new(name).long(flag(name)).value_name(option.metavar).help(help).help_heading(heading);
     let arg = match option.kind {
         Kind::Flag => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
@@ -56,8 +64,8 @@ fn arg(option: &OptionInfo, name: &'static str, heading: &'static str) -> Arg {
 impl<const WHOLE: bool> Args for Flags<WHOLE> {
     fn augment_args(command: Command) -> Command {
         Self::options().fold(command, |command, option| {
-            let heading = Self::heading(option.group);
-            let arg = |name: &'static str| arg(option, name, heading);
+            let (heading, default) = (Self::heading(option.group), Self::default_words(option));
+            let arg = |name: &'static str| arg(option, name, heading, default);
             command.arg(arg(option.name)).args(option.old_names.iter().map(|name| arg(name).hide(true)))
         })
     }
