@@ -95,21 +95,23 @@ options! {
         "Polynomials that span the search directions of a CBCG step. `monomial` is stable only for s up to 5.";
     precond: PrecondSpec = Text, "auto|NAME[:key=value,…]", Method, default
         "`auto`, which tries a cheap preconditioner first, and stronger ones if it fails",
-        "Preconditioner, with its keys in parentheses. `jacobi` inverts the diagonal block of each node. \
-         `jacobi:block=B` inverts blocks of B unknowns of a node. `block-jacobi` computes incomplete factors \
-         of each tile, a box of cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). `ildu` \
-         computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` computes \
-         such factors for each stage of a Kronecker system, with the same keys. `ras` is restricted additive \
-         Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
+        "Preconditioner. Its keys follow its name, as in `ildu:fill=1,cut=whole`. In this list, the keys of \
+         a name are in parentheses. `jacobi` inverts the diagonal block of each node. `jacobi:block=B` \
+         inverts smaller diagonal blocks, of B unknowns of a node. `block-jacobi` computes incomplete \
+         factors of each tile, a box of cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). \
+         `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` \
+         computes such factors for each stage of a Kronecker system, with the same keys. `ras` is restricted \
+         additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
          solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid \
          (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
-         `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its preconditioner. `cpr(p: P)` corrects \
-         one field. `aux(NAME: P)` corrects in the range of a matrix that has a name. `cg(P; iterations=N)` \
-         and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations. The guide explains all keys.";
+         `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
+         corrects only the field p. `aux(NAME: P)` corrects in the range of the matrix NAME. `cg(P; \
+         iterations=N)` and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations with the \
+         preconditioner P. The guide explains all keys.";
 
     rtol: f64 = Real(tolerance), "TOL", Stop, default "1e-6",
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";
@@ -117,7 +119,7 @@ options! {
         "Absolute tolerance.";
     max_iters: usize = Count(0, MOST_ITERATIONS), "N", Limit, default
         "10000, or 20 √n for n > 250,000 unknowns",
-        "Limit of the total number of iterations, over all restarts and attempts.";
+        "Limit of the number of iterations of a solve, over all of its restarts and attempts.";
     time_limit: f64 = Real(seconds), "SECONDS", Stop, default "no limit",
         "Time limit of a solve in seconds. The set-up before the first iteration does not count. At the \
          limit, the solve returns the best x so far.";
@@ -140,21 +142,23 @@ options! {
         "Makes results bitwise equal from run to run, on a GPU too. Randomized sweeps of `ras` then run in a \
          fixed order, and `auto` chooses the device without measured times.";
     equilibrate: bool = Flag, "true|false", System, default
-        "false, but if `auto` chooses the preconditioner, it may scale a badly scaled system",
+        "false, but if you name no preconditioner, Krylith may scale a badly scaled system",
         "Scales rows and columns before the preconditioner is built. Residuals and tolerances stay those \
          of the given system.";
     matching: MatchingChoice = Choice, "auto|on|off", System, default
-        "`auto`, which may match if `auto` chooses the preconditioner and the diagonal is weak",
+        "`auto`, which may match if you name no preconditioner, rows are scalar, and the diagonal is weak",
         "Matches rows with columns before the preconditioner is built: permutes rows, and scales rows and \
          columns, so that the diagonal is large. Residuals and tolerances stay those of the given system.";
     zeros: ZerosChoice = Choice, "auto|keep|drop", System, default "`auto`",
-        "Treatment of stored zeros outside the diagonal. `drop` removes them. `auto` removes them if they are \
-         more than a tenth of the entries. From a block matrix, both remove only blocks that are all zero.";
+        "Treatment of stored zeros outside the diagonal. `drop` removes them. `auto` removes them if they \
+         are more than a tenth of the entries. In a matrix of blocks, only a whole block of zeros counts as \
+         a zero.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
         "`auto`, which takes ranges of rows, or `multilevel` if ranges need many copies of remote unknowns",
-        "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. `rows` \
-         and `nonzeros` are ranges of consecutive rows, and `geometric` is boxes in space. `multilevel` and \
-         `graph` partition the graph of the matrix: the first by Krylith itself, the second by METIS.";
+        "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. \
+         `rows` is ranges of consecutive rows, equal in number. `nonzeros` is such ranges, equal in stored \
+         blocks. `geometric` is boxes in space. `multilevel` and `graph` partition the graph of the matrix: \
+         the first by Krylith itself, the second by METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
          is refused.";

@@ -71,7 +71,7 @@ static CATALOGUE: [Problem; 8] = [
             key("tau", "0.125", "time", "step length"),
             key("nu", "0.01", "length^2/time", "kinematic viscosity"),
             key("length", "1", "length", "length of the duct; its cross-section is the unit square"),
-            key("ramp", "1", "time", "time at which the inflow 16y(1-y)z(1-z)sin^2(pi t/2 ramp) peaks"),
+            key("ramp", "1", "time", "time at which the inflow 16y(1-y)z(1-z)sin^2(pi t/(2 ramp)) peaks"),
             key("stab", "1", "", "pressure stabilisation (Dohrmann-Bochev) times nu"),
             key("scale", "auto", "velocity", "factor of the continuity rows; auto is 1 + 10 nu/h"),
         ],
@@ -79,7 +79,8 @@ static CATALOGUE: [Problem; 8] = [
     Problem {
         name: "laplace",
         size: "NXxNYxNZ",
-        help: "7-point Laplacian (6 and -1, zero outside), symmetric positive definite, right-hand side of ones",
+        help: "7-point Laplacian (6 on the diagonal, -1 for each neighbour, values outside the grid are zero), \
+               symmetric positive definite, right-hand side of ones",
         example: "laplace:32x32x32,block=1",
         keys: &[
             key("block", "1", "1..8", "components per node"),
@@ -108,10 +109,10 @@ static CATALOGUE: [Problem; 8] = [
                 "permeability",
                 "generated",
                 "folder",
-                "folder of spe10_kx_mD.f64le and spe10_kz_mD.f64le (60x220x85 little-endian f64); otherwise \
-                 layers with the same range are generated, of any size",
+                "folder of spe10_kx_mD.f64le and spe10_kz_mD.f64le (60x220x85 little-endian f64), or \
+                 generated: layers of any size, with the same range of values",
             ),
-            key("layer", "0", "0..84", "first layer taken from the folder, from the top"),
+            key("layer", "0", "0..84", "first layer taken from the folder, counted from the top"),
             key("seed", "1", "", "seed of the generated layers"),
             key("viscosity", "0.3", "cP", "viscosity of the fluid"),
             key("injector", "10000", "psi", "pressure of the well in the middle"),
@@ -123,11 +124,12 @@ static CATALOGUE: [Problem; 8] = [
         name: "radiation",
         size: "NXxNYxNZ",
         help: "implicit step of flux-limited radiation diffusion through light matter with dense lumps: one \
-               temperature (symmetric) or those of radiation, electrons and ions, exchanging heat in each cell",
+               temperature (symmetric), or three, of radiation, electrons and ions, which exchange heat in each \
+               cell",
         example: "radiation:16x16x16,components=3",
         keys: &[
             key("components", "1", "1|3", "temperatures per cell"),
-            key("dt", "0.01", "sh = 10 ns", "step length"),
+            key("dt", "0.01", "sh", "step length (1 sh is 10 ns)"),
             key("contrast", "1e4", "", "opacity of the lumps over that of the matter around them"),
             key("drive", "1", "keV", "temperature of the radiation that enters at x = 0"),
             key("cold", "0.05", "keV", "temperature ahead of the wave, at most drive"),
@@ -144,8 +146,8 @@ static CATALOGUE: [Problem; 8] = [
     Problem {
         name: "poisson-multiphase",
         size: "NXxNYxNZ",
-        help: "pressure of an incompressible flow of gas, liquid and solid: 7 points, 1/density at faces, walls and open \
-               sides (symmetric positive definite); 256x128x512 is a typical size per GPU",
+        help: "pressure of an incompressible flow of gas, liquid and solid: 7 points, with 1/density at faces; walls \
+               and open sides (symmetric positive definite); 256x128x512 is a typical size per GPU",
         example: "poisson-multiphase:16x16x16,contrast=1000",
         keys: &[
             key("contrast", "1000", "", "density of the liquid over that of the gas"),
@@ -155,11 +157,16 @@ static CATALOGUE: [Problem; 8] = [
                 "bubbles",
                 "1",
                 "",
-                "places for a bubble along the shortest edge, a quarter of them occupied; 0 for none",
+                "cubes along the shortest edge; a quarter of all cubes have a bubble; 0 for no bubbles",
             ),
             key("columns", "3", "", "solid columns along the shorter edge of x and y; 0 for no solid"),
-            key("gap", "0", "dx", "layer of gas within each column; thin ones are hard to solve for"),
-            key("width", "1", "dx", "half the thickness over which densities change"),
+            key(
+                "gap",
+                "0",
+                "dx",
+                "thickness of a layer of gas inside each column, which makes the system hard; 0 for none",
+            ),
+            key("width", "1", "dx", "half the thickness of the interfaces, over which densities change"),
             key(
                 "outlet",
                 "open",
@@ -172,33 +179,38 @@ static CATALOGUE: [Problem; 8] = [
     Problem {
         name: "random",
         size: "N",
-        help: "random diagonally dominant point-block system A(x)M + tau B(x)L, about 15 blocks a row",
+        help: "random diagonally dominant point-block system A⊗M + tau B⊗L, about 15 blocks a row",
         example: "random:1000,block=4,stages=2,seed=1",
         keys: &[
             key("block", "4", "1..8", "components per node"),
             key("stages", "2", "1..8", "stages"),
             key("seed", "1", "", "seed of every random number"),
             key("pattern", "same", "same|different", "patterns of M and L: one for both, or two"),
-            key("tau", "0.125", "", "factor of B(x)L"),
+            key("tau", "0.125", "", "factor of B⊗L"),
         ],
     },
     Problem {
         name: "lookalike",
         size: "NAME",
-        help: "a matrix with the rows, entries, and shortest, longest and mean row of one of the 24 \
-               SuiteSparse matrices of the multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, \
+        help: "a matrix with the numbers of rows and entries, and the shortest, longest and mean row, of one of \
+               the 24 SuiteSparse matrices of the multi-GPU SpMV paper: kmer_U1a, kmer_A2a, kmer_V2a, kmer_P1a, \
                kmer_V1r, webbase-2001, FullChip, \
                ljournal-2008, rgg_n_2_23_s0, rgg_n_2_24_s0, uk-2002, com-LiveJournal, uk-2005, GAP-twitter, \
                indochina-2004, nlpkkt160, nlpkkt200, nlpkkt240, it-2004, arabic-2005, stokes, twitter7, GAP-web, \
                sk-2005; its right-hand side is A times ones",
         example: "lookalike:FullChip,scale=1/1024",
         keys: &[
-            key("scale", "1", "0 < s <= 1", "rows over the original's: a number, or a ratio such as 1/256"),
+            key(
+                "scale",
+                "1",
+                "0 < s <= 1",
+                "number of rows over that of the original: a number, or a ratio such as 1/256",
+            ),
             key(
                 "permuted",
                 "false",
                 "true|false",
-                "rows and columns renumbered at random; also without a value",
+                "rows and columns renumbered at random; ,permuted alone means true",
             ),
             key("seed", "1", "", "seed of every random number"),
         ],

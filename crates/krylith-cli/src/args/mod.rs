@@ -28,7 +28,7 @@ Then with your matrix:
   krylith solve A.mtx --block 4 --ordering segregated --precond jacobi
 
 Exit codes: 0 converged · 1 not converged · 2 usage, input or output file ·
-            3 memory, driver or device · 130 interrupted (x so far is written)";
+            3 memory, driver or device · 130 interrupted (--out still gets x)";
 
 /// Solve the large sparse block systems of multiphysics simulation with Krylov methods.
 #[derive(Debug, Parser)]
@@ -57,7 +57,7 @@ pub enum Command {
     #[command(after_help = model::EXAMPLES)]
     Model(Box<ModelArgs>),
     /// Show the devices and libraries of this machine; with SYSTEM, also the properties of the system and the
-    /// attempts of a solve
+    /// attempts that a solve would make
     Info(InfoArgs),
     /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]
@@ -108,12 +108,19 @@ pub struct ProblemArgs {
     /// The problem: NAME:SIZE[,key=value…], see below; without it, all problems are listed
     #[arg(value_name = "SPEC")]
     pub spec: Option<String>,
-    /// Folder to write to; it is created if it is missing, and files of the same names are replaced
+    /// Folder to write to, required with SPEC; it is created if it is missing, and files of the same names
+    /// are replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "spec")]
     pub out: Option<PathBuf>,
-    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere); both
-    /// are exact
-    #[arg(long, value_name = "petsc|mtx", default_value = "petsc", ignore_case = true)]
+    /// Format of the matrices: petsc (binary, compact) or mtx (Matrix Market text, readable everywhere);
+    /// neither rounds a value
+    #[arg(
+        long,
+        value_name = "petsc|mtx",
+        default_value = "petsc",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub format: MatrixFormat,
 }
 

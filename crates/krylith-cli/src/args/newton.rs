@@ -19,7 +19,7 @@ Newton's method stops when ‖F(x)‖ ≤ max(newton-rtol·‖F(x₀)‖, newton
 This test applies to each time step and each value of --continuation.
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
-            130 interrupted, the x of the last step is written";
+            130 interrupted, --out gets the x of the last step";
 
 /// `krylith newton`.
 #[derive(Debug, Args)]
@@ -43,9 +43,10 @@ pub struct NewtonArgs {
     /// then smaller as ‖F‖ falls), or a constant relative tolerance
     #[arg(long, value_name = "ew|TOL", default_value = "ew", help_heading = "Newton")]
     pub forcing: Forcing,
-    /// Values that the parameter of the problem takes in turn, instead of its key (only cavity has one: re).
-    /// Each solve starts from the solution for the previous value. If it fails, Krylith inserts values
-    /// between the previous value and this one. [default: only the value of the key]
+    /// Values that a parameter of the problem takes in turn. They replace the value of its key. Only cavity
+    /// has such a parameter: re. Each solve starts from the solution for the previous value. If a solve
+    /// fails, Krylith inserts values between the previous value and this one. [default: only the value of
+    /// the key]
     #[arg(long, value_name = "P,…", value_delimiter = ',', help_heading = "Newton")]
     pub continuation: Vec<f64>,
 

@@ -18,7 +18,7 @@ A system.toml may hold defaults for these options in its section [solver], outpu
 
 Exit codes: 0 converged · 1 not converged, the outcome is named on stderr ·
             2 usage, input or output file · 3 memory, driver or device ·
-            130 interrupted, the best x so far is written";
+            130 interrupted, --out gets the best x so far";
 
 /// `krylith solve`.
 #[derive(Debug, Args)]
@@ -38,7 +38,8 @@ pub struct SolveArgs {
     #[arg(long, value_name = "FILE|ones|zeros|random[:SEED]", value_parser = options::file_or_word::<Rhs>(),
         help_heading = "System")]
     pub rhs: Option<Rhs>,
-    /// Initial guess, of the shape of b, or one for all right-hand sides [default: zeros]
+    /// Initial guess, of the shape of b; for several right-hand sides, a single vector serves for all of them
+    /// [default: zeros]
     #[arg(long, value_name = "FILE", help_heading = "System")]
     pub x0: Option<PathBuf>,
     /// Block size: the number of unknowns per node, 1 to 8 [default: that of the file, else found from the
@@ -50,8 +51,9 @@ pub struct SolveArgs {
     #[arg(long, value_name = "interleaved|segregated", help_heading = "System")]
     pub ordering: Option<Ordering>,
     /// Null space of a singular consistent system, such as enclosed flow, a free body or a pure Neumann
-    /// problem. constant tests, for each field, the vector that is one on this field and zero elsewhere, and
-    /// takes it if it is a null vector. FILE has one vector per column. [default: none]
+    /// problem. constant tests vectors that are one in a component of every node, or in all components, and
+    /// zero elsewhere. It takes those that are null vectors. FILE has one vector per column. [default: the
+    /// constant null vectors that Krylith finds]
     #[arg(long, value_name = "constant|FILE", value_parser = options::file_or_word::<Null>(),
         help_heading = "System")]
     pub nullspace: Option<Null>,
@@ -61,13 +63,13 @@ pub struct SolveArgs {
     #[arg(long, value_name = "rigid|FILE", value_parser = options::file_or_word::<NearNull>(),
         help_heading = "System")]
     pub near_nullspace: Option<NearNull>,
-    /// Fields of the system, for preconditioners such as split and cpr. Each is a name with runs of unknowns,
-    /// START:STOP:STEP as in Python, joined with +; numbers start at 0. A number in brackets is its block
-    /// size: u[3]=0::4+1::4+2::4,p=3::4 [default: those of the system, else none]
+    /// Fields of the system, for preconditioners such as split and cpr. START:STOP:STEP are the unknowns of a
+    /// field, counted from 0, as in a slice of Python; + joins slices. A number in brackets is the block size
+    /// of the field: u[3]=0::4+1::4+2::4,p=3::4 [default: those of the system, else none]
     #[arg(long, value_name = "NAME=START:STOP,…", help_heading = "System")]
     pub fields: Option<String>,
-    /// Matrix file that a preconditioner names, such as Mp in split(u: amg, p: jacobi; S=Mp). May be given
-    /// several times. [default: those of the system, else none]
+    /// Matrix that a preconditioner uses by NAME, such as Mp in split(u: amg, p: jacobi; S=Mp). Repeat the
+    /// option for several matrices. [default: those of the system, else none]
     #[arg(long, value_name = "NAME=FILE", value_parser = options::named_file, help_heading = "System")]
     pub matrix: Vec<(String, PathBuf)>,
     #[command(flatten)]

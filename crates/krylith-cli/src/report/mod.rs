@@ -189,8 +189,8 @@ pub struct Parameters {
 pub struct Preconditioner {
     /// Its name in `--precond`.
     pub name: String,
-    /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels`, `dropped` (the share of dropped
-    /// blocks) and `shifted`.
+    /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels` and `dropped` (the share of
+    /// dropped blocks); with `shift` also `shifted` (the number of shifted pivots).
     pub parameters: Map<String, serde_json::Value>,
     /// The number of entries of the preconditioner, divided by that of the matrix; null without a
     /// preconditioner.
