@@ -131,7 +131,7 @@ static void solvers(void) {
     krylith_solver_cancel(solver); /* nothing is under way */
 
     REFUSED(krylith_solver_set_refresh(solver, "often"), KRYLITH_INVALID, "unknown refresh `often`");
-    REFUSED(krylith_solver_set_tau(solver, 1.0), KRYLITH_INVALID, "τ");
+    REFUSED(krylith_solver_set_tau(solver, 1.0), KRYLITH_INVALID, "tau");
     REFUSED(krylith_solver_set_tolerance(solver, NAN, -1.0, -1), KRYLITH_INVALID, "rtol");
     REFUSED(krylith_solver_update_values(solver, 0, 3, values, NULL), KRYLITH_INVALID, "3 new values");
     REFUSED(krylith_solver_update_values(solver, 2, entries, values, NULL), KRYLITH_INVALID, "no term 2");
