@@ -9,7 +9,7 @@ use crate::matrix::Csr;
 use crate::precond::rigid;
 use crate::text::count;
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -112,6 +112,15 @@ impl Field {
         Self { unknowns, ..self }
     }
 
+    /// Returns the field with only these of its unknowns; they are whole blocks.
+    pub(crate) fn restricted(&self, places: &[usize]) -> Self {
+        let unknowns = places.iter().map(|&place| self.unknowns[place]).collect();
+        let near = self.near.iter().map(|v| places.iter().map(|&place| v[place]).collect());
+        let nodes = || places.iter().step_by(self.block).map(|place| place / self.block);
+        let coordinates = self.coordinates.as_ref().map(|points| nodes().map(|node| points[node]).collect());
+        Self { name: self.name.clone(), unknowns, block: self.block, near: near.collect(), coordinates }
+    }
+
     pub(crate) fn near(&self) -> &[Vec<f64>] {
         &self.near
     }
@@ -198,6 +207,45 @@ impl Fields {
                 count(gaps),
                 count(n)
             )));
+        }
+        self.fields = fields;
+        Ok(())
+    }
+
+    /// Sets the fields of a distributed system of `n` unknowns. Each of this rank's own unknowns, `own`, must
+    /// belong to exactly one field. Unknowns of other ranks may be listed too.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_own(&mut self, fields: Vec<Field>, n: usize, own: impl Iterator<Item = u64>) -> Result<()> {
+        let mut owner: HashMap<u64, Option<usize>> = own.map(|i| (i, None)).collect();
+        for (k, field) in fields.iter().enumerate() {
+            field.check()?;
+            if fields[..k].iter().any(|other| other.name == field.name) {
+                return Err(Error::invalid(format!("two fields have the name `{}`", field.name)));
+            }
+            for &i in field.unknowns() {
+                if i as usize >= n {
+                    return Err(Error::invalid(format!(
+                        "field `{}` has the unknown {i}, but the system has {n}; numbers start at 0",
+                        field.name
+                    )));
+                }
+                match owner.get_mut(&u64::from(i)) {
+                    Some(owner @ None) => *owner = Some(k),
+                    Some(Some(other)) => {
+                        return Err(Error::invalid(format!(
+                            "unknown {i} belongs to the fields `{}` and `{}`; each unknown belongs to one field",
+                            fields[*other].name, field.name
+                        )));
+                    }
+                    None => {}
+                }
+            }
+        }
+        let without = owner.iter().filter(|(_, owner)| owner.is_none()).map(|(i, _)| *i);
+        if let Some(first) = without.min().filter(|_| !fields.is_empty()) {
+            return Err(Error::invalid(format!("unknown {first} of this rank belongs to no field")));
         }
         self.fields = fields;
         Ok(())

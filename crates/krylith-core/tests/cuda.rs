@@ -241,6 +241,7 @@ fn main() {
             false,
         ),
         test("fields::saddle_points_are_solved", |_| fields::saddle_points_are_solved("cuda:0"), false),
+        test("fields::devices_split_as_one", |_| on_gpus(fields::devices_split_as_one), false),
         test("fields::wrong_fields_are_named", |_| fields::wrong_fields_are_named("cuda:0"), false),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(

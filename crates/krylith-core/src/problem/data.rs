@@ -2,6 +2,7 @@
 //! name.
 
 use super::Problem;
+use crate::comm::agree;
 use crate::fields::Field;
 use crate::matrix::{Csr, first_not_finite};
 use crate::precond::{NearNull, rigid};
@@ -135,21 +136,25 @@ impl<'a> Problem<'a> {
     }
 
     /// Adds the fields of the system, for preconditioners that treat each on its own. Each unknown belongs to
-    /// one field.
+    /// one field. In a distributed problem a field lists numbers of the whole system: all of them, or this
+    /// rank's own. Collective there.
     ///
     /// # Errors
     /// An overlap, a gap, a number out of range, two fields of one name, a field whose vectors have another
-    /// length; a system with stages or over several ranks.
+    /// length; a system with stages.
     pub fn with_fields(self, fields: Vec<Field>) -> Result<Self> {
-        if self.stages() > 1 || self.terms.terms.len() > 1 || self.numbers.is_some() {
-            return Err(Error::Unsupported(
-                "fields need one matrix that one process holds as a whole; Kronecker sums and distributed \
-                 systems have none yet"
-                    .into(),
-            ));
+        if self.stages() > 1 || self.terms.terms.len() > 1 {
+            return Err(Error::Unsupported("fields need one matrix; this system is a Kronecker sum".into()));
         }
         let mut all = (*self.fields).clone();
-        all.set(fields, self.unknowns)?;
+        match self.numbers.as_deref() {
+            None => all.set(fields, self.unknowns)?,
+            Some(numbers) => {
+                let b = self.block() as u64;
+                let own = numbers.iter().flat_map(|node| node * b..(node + 1) * b);
+                agree(&*self.comm, all.set_own(fields, self.unknowns, own))?;
+            }
+        }
         Ok(Self { fields: Arc::new(all), ..self })
     }
 

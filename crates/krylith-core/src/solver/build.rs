@@ -10,6 +10,8 @@ mod cpr;
 mod lu;
 mod matched;
 mod multilevel;
+mod part;
+mod schur;
 mod schwarz;
 mod split;
 mod tiles;
@@ -140,7 +142,7 @@ fn by_name<S: SolverSpace>(
             let parts = [part(&parts[0])?, part(&parts[1])?];
             compose::build(space, wanted, parts, a)
         }
-        PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, notes),
+        PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, a, notes),
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Aux(spec) => aux::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),

@@ -31,3 +31,8 @@ fn saddle_points_are_solved() {
 fn wrong_fields_are_named() {
     fields::wrong_fields_are_named("cpu");
 }
+
+#[test]
+fn ranks_split_as_one() {
+    fields::ranks_split_as_one("cpu");
+}

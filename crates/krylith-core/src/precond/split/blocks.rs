@@ -16,6 +16,8 @@ pub(crate) struct Numbered {
     numbers: Vec<u32>,
     /// Place of each unknown of the system, or [`NONE`].
     places: Vec<u32>,
+    /// Number of places, with those of ghosts.
+    width: usize,
     /// True if the numbers ascend, so that rows of blocks stay in order.
     ascends: bool,
 }
@@ -26,7 +28,13 @@ impl Numbered {
         let mut places = vec![NONE; n];
         numbers.iter().zip(0..).for_each(|(&i, place)| places[i as usize] = place);
         let ascends = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-        Self { numbers: numbers.to_vec(), places, ascends }
+        Self { numbers: numbers.to_vec(), places, width: numbers.len(), ascends }
+    }
+
+    /// Adds the places of ghosts, as columns of the system and places in the set, which then has `width` places.
+    pub fn with_ghosts(mut self, ghosts: impl Iterator<Item = (u32, u32)>, width: usize) -> Self {
+        ghosts.for_each(|(column, place)| self.places[column as usize] = place);
+        Self { width, ascends: false, ..self }
     }
 
     /// Returns the number of unknowns in the set.
@@ -120,7 +128,7 @@ impl SubMatrix {
             }
         });
         // Columns ascend and are in range, and values are those of a checked matrix.
-        let csr = Csr::from_storage(Storage::host(rows.len(), columns.len(), row_ptr, col, values));
+        let csr = Csr::from_storage(Storage::host(rows.len(), columns.width, row_ptr, col, values));
         Ok(Self { csr, positions, long })
     }
 

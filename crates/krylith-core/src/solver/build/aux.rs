@@ -5,7 +5,7 @@
 //! are left out of it, and unknowns of the auxiliary space that lose all of their rows get a diagonal entry
 //! of 1.
 
-use super::split::{PartMatrix, inverse_of, one_matrix};
+use super::part::{OwnField, PartMatrix, inverse_of, one_matrix, one_rank};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::fields::{Field, Fields};
 use crate::matrix::{Bsr, Csr};
@@ -48,6 +48,7 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     one_matrix(local, "aux")?;
+    one_rank(local, "aux")?;
     let (name, given) = (&spec.matrix, local.fields.matrix(&spec.matrix)?);
     let (a, n) = (&*terms.terms[0].1, terms.rows());
     if given.rows() != n || given.columns() % spec.block != 0 || given.columns() == 0 {
@@ -67,12 +68,13 @@ pub(super) fn build<S: SolverSpace>(
     fill_empty(&mut coarse);
     drop(analysis);
     let on = space.beside(p.columns())?;
-    let matrix = PartMatrix::new(&on, &coarse, spec.block, precision)?;
+    let matrix = PartMatrix::new(&on, &coarse, spec.block, precision, None)?;
     let field = Field::range(name, 0..p.columns()).in_blocks(spec.block);
     let field = match local.near {
         [] => field,
         near => field.with_near_null_vectors(near.iter().map(|v| restricted(v, given)).collect()),
     };
+    let field = OwnField::whole(field);
     let (inverse, info) =
         inverse_of(&on, &matrix, (&field, &Fields::default()), local, &spec.precond, notes)?;
     let restriction = PointBlock::csr(&on, &transposed, Precision::F64)?;
@@ -188,7 +190,7 @@ impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
         fill_empty(coarse);
         let on = &self.correction.space;
         self.matrix.update(on, coarse)?;
-        let terms = Terms::bsr(&self.matrix.blocked.bsr);
+        let terms = self.matrix.terms();
         self.correction.inverse.update_values(on, &terms, TermValues::from(&terms))
     }
     fn take_events(&mut self) -> Vec<String> {

@@ -1,9 +1,9 @@
 //! Builds the first stage of CPR: the weights that decouple a field from the other unknowns of each cell, and
 //! the preconditioner of the decoupled matrix.
 
-use super::split::{PartMatrix, inverse_of, one_matrix};
+use super::part::{Layout, OwnField, PartMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
-use crate::fields::Field;
+use crate::comm::agree;
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
 use crate::precond::split::blocks::{Numbered, SubMatrix, host_values};
@@ -36,10 +36,10 @@ struct Cells {
 
 impl Cells {
     /// Finds the cells: unknown i of every field that is as long as `field` belongs to cell i.
-    fn new(a: &Bsr, field: &Field, others: &[&Field], decouple: Decouple) -> Self {
+    fn new(a: &Bsr, field: &OwnField, others: &[OwnField], decouple: Decouple) -> Self {
         let unknowns: Vec<Vec<u32>> =
-            std::iter::once(field).chain(others.iter().copied()).map(|f| f.unknowns().to_vec()).collect();
-        let (m, cells, b) = (unknowns.len(), field.unknowns().len(), a.block());
+            std::iter::once(field).chain(others).map(|own| own.unknowns.clone()).collect();
+        let (m, cells, b) = (unknowns.len(), field.unknowns.len(), a.block());
         let find = |row: u32, column: u32| {
             let (i, j) = (row as usize / b, column / b as u32);
             let range = a.row_ptr()[i]..a.row_ptr()[i + 1];
@@ -134,50 +134,69 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     one_matrix(local, "cpr")?;
-    let field = local.fields.field(&spec.field)?;
-    let (a, n) = (&*terms.terms[0].1, terms.rows());
+    let field = OwnField::find(local, &spec.field)?;
+    let (a, n, ranks) = (&*terms.terms[0].1, terms.rows(), local.terms.halo.is_some());
     let analysis = profile::begin(SetupPart::Analysis);
     let names: Vec<&str> = spec.field.split('+').collect();
-    let is_cell =
-        |other: &&Field| !names.contains(&other.name()) && other.unknowns().len() == field.unknowns().len();
-    let mut others: Vec<&Field> = local.fields.all().iter().filter(is_cell).collect();
-    if spec.decouple == Decouple::Off {
-        others.clear();
+    let mut others = Vec::new();
+    for other in local.fields.all().iter().filter(|other| !names.contains(&other.name())) {
+        others.push(OwnField::find(local, other.name())?);
     }
+    others.retain(|other| other.total == field.total && spec.decouple != Decouple::Off);
     if others.len() >= usize::from(u8::MAX) {
         return Err(Error::invalid(format!(
             "cpr: {} fields in a cell; at most 254 are supported",
             others.len()
         )));
     }
-    let cells = Cells::new(a, &field, &others, spec.decouple);
-    let (mut weights, order) = cells.pattern(n)?;
-    cells.weights(a.values(), &order, weights.values_mut());
-    weights.check_finite()?;
-    let all = Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
-    let columns = SubMatrix::new(a, &all, &Numbered::new(field.unknowns(), n))?;
-    let product = product(None, &weights, PLAIN, &columns.csr)?;
+    let apart = others.iter().find(|other| other.unknowns.len() != field.unknowns.len());
+    let together = apart.map_or(Ok(()), |other| {
+        Err(Error::invalid(format!(
+            "cpr: rank {} has {} unknowns of `{}` and {} of `{}`; give all unknowns of a cell to one rank",
+            local.comm.rank(),
+            field.unknowns.len(),
+            spec.field,
+            other.unknowns.len(),
+            other.field.name()
+        )))
+    });
+    agree(local.comm, together)?;
+    let layout = Layout::new(local, std::slice::from_ref(&field))?;
+    let made = (|| {
+        let cells = Cells::new(a, &field, &others, spec.decouple);
+        let (mut weights, order) = cells.pattern(n)?;
+        cells.weights(a.values(), &order, weights.values_mut());
+        weights.check_finite()?;
+        let all = Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
+        let columns = SubMatrix::new(a, &all, &layout.sets[0])?;
+        let product = product(None, &weights, PLAIN, &columns.csr)?;
+        Ok((cells, weights, order, columns, product))
+    })();
+    let (cells, weights, order, columns, product) = agree(space.comm(), made)?;
     drop(analysis);
-    let on = space.beside(field.unknowns().len())?;
-    let matrix = PartMatrix::new(&on, &product, field.block(), precision)?;
+    let length = field.unknowns.len();
+    let on = agree(space.comm(), if ranks { space.among(length) } else { space.beside(length) })?;
+    let halo = layout.halos[0].clone();
+    let matrix = PartMatrix::new(&on, &product, field.field.block(), precision, halo)?;
     let inner = local.fields.within(&spec.field)?;
     let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), local, &spec.precond, notes)?;
-    let operator = PointBlock::csr(&on, &weights, Precision::F64)?;
-    let entries = Prolongation::Entries(space.entries(field.unknowns())?);
-    let correction = Correction::new(space, on, operator, inverse, entries)?;
-    let others: Vec<&str> = others.iter().map(|other| other.name()).collect();
+    let made = (|| {
+        let operator = PointBlock::csr(&on, &weights, Precision::F64)?;
+        let entries = Prolongation::Entries(space.entries(&field.unknowns)?);
+        Correction::new(space, on, operator, inverse, entries)
+    })();
+    let correction = agree(space.comm(), made)?;
+    let others: Vec<&str> = others.iter().map(|other| other.field.name()).collect();
     let details = format!(
         "{}: {} decoupled from {} by {}, set up in {}",
         spec.field,
-        plural(field.unknowns().len(), "unknown"),
+        plural(field.total, "unknown"),
         if others.is_empty() { "no field".into() } else { others.join(", ") },
         spec.decouple,
         seconds(start.elapsed().as_secs_f64())
     );
-    let own = [
-        ("name".to_string(), Value::Text(info.name)),
-        ("unknowns".into(), Value::Count(correction.space.len() as u64)),
-    ];
+    let own =
+        [("name".to_string(), Value::Text(info.name)), ("unknowns".into(), Value::Count(field.total as u64))];
     let described = PrecondInfo {
         name: "cpr".into(),
         parameters: vec![
@@ -225,7 +244,7 @@ impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
             self.correction.restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
         }
         self.matrix.update(on, &self.product)?;
-        let terms = Terms::bsr(&self.matrix.blocked.bsr);
+        let terms = self.matrix.terms();
         self.correction.inverse.update_values(on, &terms, TermValues::from(&terms))
     }
     fn take_events(&mut self) -> Vec<String> {

@@ -1,0 +1,283 @@
+//! The part of one field: which unknowns of it this rank has, its matrix, and its preconditioner.
+//!
+//! Over ranks, a field is numbered by the places of its unknowns in the caller's list. If each rank listed only
+//! its own unknowns, the ranks are numbered one after the other.
+
+use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
+use crate::comm::agree;
+use crate::fields::{Field, Fields};
+use crate::halo::{Halo, RowNumbers, with_ghosts};
+use crate::matrix::Csr;
+use crate::operator::{PointBlock, Terms};
+use crate::precond::PrecondSpec;
+use crate::precond::split::blocks::{Blocked, Numbered};
+use crate::solver::SolverSpace;
+use crate::space::Precision;
+use crate::{Error, Result};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A field as one rank has it.
+#[derive(Clone)]
+pub(super) struct OwnField {
+    /// Its name, and the near-null vectors and coordinates of own unknowns.
+    pub field: Field,
+    /// Local numbers of own unknowns, in the order of the field.
+    pub unknowns: Vec<u32>,
+    /// Numbers in the field of own blocks; `None` if this rank has the whole field.
+    pub blocks: Option<Vec<u64>>,
+    /// Number of unknowns of the field on all ranks.
+    pub total: usize,
+}
+
+impl OwnField {
+    /// A field that this rank has as a whole.
+    pub fn whole(field: Field) -> Self {
+        let (unknowns, total) = (field.unknowns().to_vec(), field.unknowns().len());
+        Self { field, unknowns, blocks: None, total }
+    }
+
+    /// Finds the own unknowns of the field that `label` names. Collective over ranks.
+    ///
+    /// # Errors
+    /// A field that does not exist; a block of the field whose unknowns belong to several ranks.
+    pub fn find(local: &LocalProblem, label: &str) -> Result<Self> {
+        let field = local.fields.field(label)?;
+        let Some(numbers) = local.numbers else { return Ok(Self::whole(field)) };
+        let (b, list) = (local.terms.block(), field.unknowns());
+        let own = local_numbers(numbers);
+        let find = |&i: &u32| own.get(&(u64::from(i) / b as u64)).map(|&node| node * b as u32 + i % b as u32);
+        let (places, unknowns): (Vec<usize>, Vec<u32>) =
+            list.iter().enumerate().filter_map(|(place, i)| Some((place, find(i)?))).unzip();
+        // Own and listed unknowns, on all ranks.
+        let mut counts = [unknowns.len() as f64, f64::from(u8::from(list.len() != unknowns.len()))];
+        let mut before = vec![0.0; local.comm.size()];
+        before[local.comm.rank()] = counts[0];
+        local.comm.sum(&mut before)?;
+        local.comm.sum(&mut counts)?;
+        let total = counts[0] as usize;
+        let first: f64 = before[..local.comm.rank()].iter().sum();
+        let mut short = [f64::from(u8::from(list.len() != total))];
+        local.comm.sum(&mut short)?;
+        // Every rank listed the whole field.
+        let whole = short[0] == 0.0;
+        let size = field.block();
+        let number = |k: usize| if whole { places[k] } else { first as usize + k };
+        let blocks = (0..unknowns.len()).step_by(size).map(|k| {
+            let together = k + size <= unknowns.len()
+                && number(k).is_multiple_of(size)
+                && (k..k + size).all(|i| number(i) == number(k) + i - k);
+            match together {
+                true => Ok((number(k) / size) as u64),
+                false => Err(Error::invalid(format!(
+                    "field `{}`: the unknowns of a block of {size} belong to several ranks; give each block to one",
+                    field.name()
+                ))),
+            }
+        });
+        let blocks = agree(local.comm, blocks.collect::<Result<Vec<u64>>>())?;
+        Ok(Self { field: field.restricted(&places), unknowns, blocks: Some(blocks), total })
+    }
+}
+
+/// Returns the local number of each own block row.
+fn local_numbers(numbers: RowNumbers) -> HashMap<u64, u32> {
+    (0..numbers.len()).map(|i| (numbers.at(i), i as u32)).collect()
+}
+
+/// Returns the fields of the parts, checked: together they have each unknown once. Collective.
+pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Result<Vec<OwnField>> {
+    one_matrix(local, name)?;
+    let names: Vec<&str> = labels.iter().flat_map(|label| label.split('+')).collect();
+    labels.iter().try_for_each(|label| local.fields.field(label).map(drop))?;
+    if let Some((_, twice)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+        return Err(Error::invalid(format!("{name}: the field `{twice}` is in two parts")));
+    }
+    let missing: Vec<&str> =
+        local.fields.all().iter().map(Field::name).filter(|f| !names.contains(f)).collect();
+    if !missing.is_empty() {
+        return Err(Error::invalid(format!(
+            "{name}: no part has the fields {}; every field needs a part",
+            missing.join(", ")
+        )));
+    }
+    let fields: Vec<OwnField> =
+        labels.iter().map(|label| OwnField::find(local, label)).collect::<Result<_>>()?;
+    let found: usize = fields.iter().map(|own| own.unknowns.len()).sum();
+    let all = match found == local.terms.rows() {
+        true => Ok(()),
+        false => Err(Error::Unsupported(format!(
+            "{name}: a part of several fields over ranks needs fields that every rank lists as a whole"
+        ))),
+    };
+    agree(local.comm, all)?;
+    Ok(fields)
+}
+
+/// Refuses sums of several terms, which fields cannot cut.
+pub(super) fn one_matrix(local: &LocalProblem, name: &str) -> Result<()> {
+    match local.terms.terms.len() == 1 && local.terms.stages() == 1 {
+        true => Ok(()),
+        false => Err(Error::Unsupported(format!("{name} needs one matrix; this system is a Kronecker sum"))),
+    }
+}
+
+/// Refuses systems over several ranks or devices.
+pub(super) fn one_rank(local: &LocalProblem, what: &str) -> Result<()> {
+    match local.numbers.is_some() || local.terms.halo.is_some() {
+        false => Ok(()),
+        true => Err(Error::Unsupported(format!(
+            "{what} works on one device; the system is distributed over several. Use one device or one rank"
+        ))),
+    }
+}
+
+/// The unknowns of each field in this rank's rows and columns.
+pub(super) struct Layout {
+    /// Rows, and columns with ghosts.
+    pub sets: Vec<Numbered>,
+    /// Halos of the fields' own blocks of the matrix, over ranks.
+    pub halos: Vec<Option<Arc<Halo>>>,
+}
+
+impl Layout {
+    /// Numbers own and ghost unknowns of the fields. Collective.
+    pub fn new(local: &LocalProblem, fields: &[OwnField]) -> Result<Self> {
+        let (b, columns) = (local.terms.block(), local.terms.terms[0].1.columns());
+        let Some(halo) = &local.terms.halo else {
+            let sets = fields.iter().map(|own| Numbered::new(&own.unknowns, columns)).collect();
+            return Ok(Self { sets, halos: vec![None; fields.len()] });
+        };
+        // The field of each own unknown and its number there, as one number that f64 holds exactly.
+        const FIELD: f64 = (1u64 << 44) as f64;
+        let mut codes = vec![-1.0; halo.own * b];
+        for (f, own) in fields.iter().enumerate() {
+            let size = own.field.block();
+            for (k, &i) in own.unknowns.iter().enumerate() {
+                let block = own.blocks.as_ref().map_or(k / size, |blocks| blocks[k / size] as usize);
+                codes[i as usize] = f as f64 * FIELD + (block * size + k % size) as f64;
+            }
+        }
+        let codes = with_ghosts(local.comm, halo, b, &codes)?;
+        let (mut sets, mut halos) = (Vec::new(), Vec::new());
+        for (f, own) in fields.iter().enumerate() {
+            let size = own.field.block();
+            let ghosts = codes.iter().enumerate().skip(halo.own * b).filter_map(|(column, code)| {
+                (*code >= 0.0 && (*code / FIELD) as usize == f)
+                    .then(|| (column, (*code - f as f64 * FIELD) as u64))
+            });
+            let ghosts: Vec<(usize, u64)> = ghosts.collect();
+            let none = Vec::new();
+            let blocks = own.blocks.as_ref().unwrap_or(&none);
+            let (own_halo, numbering) =
+                Halo::build(local.comm, blocks, ghosts.iter().map(|(_, number)| number / size as u64))?;
+            let place = |number: u64| {
+                let block = numbering.local(number / size as u64).unwrap_or(u32::MAX);
+                block * size as u32 + (number % size as u64) as u32
+            };
+            let places = ghosts.iter().map(|&(column, number)| (column as u32, place(number)));
+            let width = (own_halo.own + own_halo.ghosts) * size;
+            sets.push(Numbered::new(&own.unknowns, columns).with_ghosts(places, width));
+            halos.push(Some(Arc::new(own_halo)));
+        }
+        Ok(Self { sets, halos })
+    }
+}
+
+/// The matrix of a part in its own space, as blocks and as an operator.
+pub(super) struct PartMatrix<S: SolverSpace> {
+    pub blocked: Blocked,
+    pub operator: SharedOperator<S>,
+    halo: Option<Arc<Halo>>,
+    precision: Precision,
+}
+
+impl<S: SolverSpace> PartMatrix<S> {
+    /// Uploads a scalar matrix in blocks of this size, over ranks with its halo. Collective.
+    pub fn new(
+        space: &S,
+        csr: &Csr,
+        block: usize,
+        precision: Precision,
+        halo: Option<Arc<Halo>>,
+    ) -> Result<Self> {
+        let made = (|| {
+            let mut blocked = Blocked::new(csr, block)?;
+            // One copy on the device serves the operator and the set-up of the preconditioner.
+            let placed = space.place(&Terms::bsr(&blocked.bsr).with_halo(halo.clone()))?;
+            let bsr = placed.terms.into_iter().next().map(|(_, bsr)| bsr.into_owned());
+            blocked.bsr = bsr.ok_or_else(|| Error::Internal("a part without a matrix".into()))?;
+            Ok(blocked)
+        })();
+        let blocked = agree(space.comm(), made)?;
+        let placed = Terms::bsr(&blocked.bsr).with_halo(halo.clone());
+        let operator = agree(space.comm(), PointBlock::new(space, &placed, precision, false))?;
+        Ok(Self { blocked, operator: Rc::new(RefCell::new(operator)), halo, precision })
+    }
+
+    /// Returns the matrix as terms.
+    pub fn terms(&self) -> Terms<'_> {
+        Terms::bsr(&self.blocked.bsr).with_halo(self.halo.clone())
+    }
+
+    /// Takes new values.
+    pub fn update(&mut self, space: &S, csr: &Csr) -> Result<()> {
+        self.blocked.update(csr)?;
+        renew(space, &self.terms(), &self.operator, self.precision)
+    }
+}
+
+/// Gives an operator new values. Values that break the structure found inside the blocks need a new one.
+pub(super) fn renew<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    operator: &SharedOperator<S>,
+    precision: Precision,
+) -> Result<()> {
+    let updated = operator.borrow_mut().update_values(space, 0, terms.terms[0].1.values());
+    if space.any(updated.is_err())? {
+        *operator.borrow_mut() = agree(space.comm(), PointBlock::new(space, terms, precision, false))?;
+    }
+    Ok(())
+}
+
+/// Builds the preconditioner of one part for its matrix. Collective.
+pub(super) fn inverse_of<S: SolverSpace>(
+    space: &S,
+    matrix: &PartMatrix<S>,
+    (own, inner): (&OwnField, &Fields),
+    local: &LocalProblem,
+    wanted: &PrecondSpec,
+    notes: &mut Vec<String>,
+) -> Result<(Box<dyn Preconditioner<S>>, PrecondInfo)> {
+    let (terms, field) = (matrix.terms(), &own.field);
+    let sub = LocalProblem {
+        terms: &terms,
+        numbers: own.blocks.as_deref().map(RowNumbers::List),
+        unknowns: own.total,
+        coordinates: field.coordinates(),
+        grid: None,
+        null: &[],
+        near: field.near(),
+        subdomains: None,
+        stages: None,
+        fields: inner,
+        ..*local
+    };
+    let made = by_name(space, &terms, &sub, wanted, matrix.precision, &matrix.operator, notes);
+    let (inverse, info) = made.map_err(|e| in_field(field.name(), e))?;
+    let inverse = inverse
+        .ok_or_else(|| Error::invalid(format!("the part of `{}` has no preconditioner", field.name())))?;
+    Ok((inverse, info))
+}
+
+/// Names the field in an error about its block of the matrix.
+fn in_field(name: &str, e: Error) -> Error {
+    match e {
+        Error::Invalid(text) => Error::Invalid(format!("field `{name}`: {text}")),
+        Error::Unsupported(text) => Error::Unsupported(format!("field `{name}`: {text}")),
+        e => e,
+    }
+}
