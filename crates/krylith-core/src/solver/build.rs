@@ -3,7 +3,7 @@
 //! [`by_name`] is the only function that turns names into operators. Scaling, and then the projection of null
 //! vectors, wrap its result.
 
-mod aux;
+mod auxiliary;
 mod compose;
 mod cpr;
 #[cfg(feature = "lu")]
@@ -144,7 +144,7 @@ fn by_name<S: SolverSpace>(
         }
         PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, a, notes),
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
-        PrecondSpec::Aux(spec) => aux::build(space, terms, local, spec, precision, notes),
+        PrecondSpec::Aux(spec) => auxiliary::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),
         PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }

@@ -31,7 +31,8 @@ impl Numbered {
         Self { numbers: numbers.to_vec(), places, width: numbers.len(), ascends }
     }
 
-    /// Adds the places of ghosts, as columns of the system and places in the set, which then has `width` places.
+    /// Adds the places of ghosts, as columns of the system and places in the set, which then has `width`
+    /// places.
     pub fn with_ghosts(mut self, ghosts: impl Iterator<Item = (u32, u32)>, width: usize) -> Self {
         ghosts.for_each(|(column, place)| self.places[column as usize] = place);
         Self { width, ascends: false, ..self }

@@ -1,7 +1,7 @@
 //! The part of one field: which unknowns of it this rank has, its matrix, and its preconditioner.
 //!
-//! Over ranks, a field is numbered by the places of its unknowns in the caller's list. If each rank listed only
-//! its own unknowns, the ranks are numbered one after the other.
+//! Over ranks, a field is numbered by the places of its unknowns in the caller's list. If each rank listed
+//! only its own unknowns, the ranks are numbered one after the other.
 
 use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::agree;
@@ -164,10 +164,9 @@ impl Layout {
         let (mut sets, mut halos) = (Vec::new(), Vec::new());
         for (f, own) in fields.iter().enumerate() {
             let size = own.field.block();
-            let ghosts = codes.iter().enumerate().skip(halo.own * b).filter_map(|(column, code)| {
-                (*code >= 0.0 && (*code / FIELD) as usize == f)
-                    .then(|| (column, (*code - f as f64 * FIELD) as u64))
-            });
+            let ghosts = codes.iter().enumerate().skip(halo.own * b);
+            let ghosts = ghosts.filter(|(_, code)| **code >= 0.0 && (**code / FIELD) as usize == f);
+            let ghosts = ghosts.map(|(column, code)| (column, (code - f as f64 * FIELD) as u64));
             let ghosts: Vec<(usize, u64)> = ghosts.collect();
             let none = Vec::new();
             let blocks = own.blocks.as_ref().unwrap_or(&none);

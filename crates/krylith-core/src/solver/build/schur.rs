@@ -112,8 +112,8 @@ pub(super) fn approximate(
     }
 }
 
-/// Returns own rows of a caller's matrix on a field, with local columns, and their halo. Over ranks the caller
-/// gave the whole matrix, or own rows of it with columns numbered as the field. Collective.
+/// Returns own rows of a caller's matrix on a field, with local columns, and their halo. Over ranks the
+/// caller gave the whole matrix, or own rows of it with columns numbered as the field. Collective.
 fn own_rows(
     given: &Csr,
     name: &str,
@@ -265,7 +265,8 @@ impl Signs {
         Ok(Self { s: signs.of_rows(comm, s)?, ..signs })
     }
 
-    /// Returns the sign of most numbers, one for each own row, over all ranks and without rows that are alone.
+    /// Returns the sign of most numbers, one for each own row, over all ranks and without rows that are
+    /// alone.
     fn of_rows(&self, comm: &dyn Communicator, of: impl Fn(usize) -> f64) -> Result<f64> {
         let numbers = (0..self.alone.len()).filter(|&i| !self.alone[i]).map(of).filter(|v| *v != 0.0);
         let mut sum = [numbers.map(f64::signum).sum::<f64>()];

@@ -49,8 +49,8 @@ pub(super) fn build<S: SolverSpace>(
     let last = count - 1;
     let blocks = (0..count).map(|f| {
         let block = |g: usize| {
-            // A Schur complement needs both couplings, for its sign at least. Over ranks the operator of the whole
-            // system multiplies by all couplings.
+            // A Schur complement needs both couplings, for its sign at least. Over ranks the operator of the
+            // whole system multiplies by all couplings.
             let used = f == g || (!ranks && Split::<S>::uses(spec.form, f, g)) || spec.schur.is_some();
             used.then(|| SubMatrix::new(rows, &layout.sets[f], &layout.sets[g])).transpose()
         };
