@@ -239,7 +239,7 @@ fn points_of(points: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Vec<[f6
     match view.ncols() {
         3 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect()),
         2 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect()),
-        n => Err(Error::invalid(format!("points of {n} numbers; expected 2 or 3 numbers a point"))),
+        n => Err(Error::invalid(format!("the points have {n} coordinates each; expected 2 or 3"))),
     }
 }
 

@@ -176,7 +176,7 @@ def test_preconditioners_take_columns():
 def test_what_is_known_beside_the_numbers_fits_or_is_refused():
     A, b = random_matrix(50), np.ones(50)
     refused("the grid has 7×7×1 nodes, but the system has 50 nodes", A, b, grid=(7, 7))
-    refused("nodes; the system has 50 nodes", A, b, grid=(2**33, 2**33))
+    refused("nodes, but the system has 50 nodes", A, b, grid=(2**33, 2**33))
     refused("`grid` is (2.5, 20)", A, b, grid=(2.5, 20))
     refused("`grid` is (1, 2, 5, 5)", A, b, grid=(1, 2, 5, 5))
     assert krylith.solve(A, b, grid=(5, 10)).converged
