@@ -47,18 +47,16 @@ impl OwnField {
         let field = local.fields.field(label)?;
         let Some(numbers) = local.numbers else { return Ok(Self::whole(field)) };
         let (b, list) = (local.terms.block(), field.unknowns());
-        let own = local_numbers(numbers);
-        let find = |&i: &u32| own.get(&(u64::from(i) / b as u64)).map(|&node| node * b as u32 + i % b as u32);
+        let own = local_number(numbers);
+        let find = |&i: &u32| own(u64::from(i) / b as u64).map(|node| node * b as u32 + i % b as u32);
         let (places, unknowns): (Vec<usize>, Vec<u32>) =
             list.iter().enumerate().filter_map(|(place, i)| Some((place, find(i)?))).unzip();
-        // Own and listed unknowns, on all ranks.
-        let mut counts = [unknowns.len() as f64, f64::from(u8::from(list.len() != unknowns.len()))];
-        let mut before = vec![0.0; local.comm.size()];
-        before[local.comm.rank()] = counts[0];
-        local.comm.sum(&mut before)?;
+        // Numbers of own unknowns of all ranks.
+        let mut counts = vec![0.0; local.comm.size()];
+        counts[local.comm.rank()] = unknowns.len() as f64;
         local.comm.sum(&mut counts)?;
-        let total = counts[0] as usize;
-        let first: f64 = before[..local.comm.rank()].iter().sum();
+        let total = counts.iter().sum::<f64>() as usize;
+        let first: f64 = counts[..local.comm.rank()].iter().sum();
         let mut short = [f64::from(u8::from(list.len() != total))];
         local.comm.sum(&mut short)?;
         // Every rank listed the whole field.
@@ -82,9 +80,13 @@ impl OwnField {
     }
 }
 
-/// Returns the local number of each own block row.
-fn local_numbers(numbers: RowNumbers) -> HashMap<u64, u32> {
-    (0..numbers.len()).map(|i| (numbers.at(i), i as u32)).collect()
+/// Returns the local number of a block row, if it is this rank's own.
+fn local_number(numbers: RowNumbers) -> Box<dyn Fn(u64) -> Option<u32> + '_> {
+    if let Some(run) = numbers.as_run() {
+        return Box::new(move |node| run.contains(&node).then(|| (node - run.start) as u32));
+    }
+    let own: HashMap<u64, u32> = (0..numbers.len()).map(|i| (numbers.at(i), i as u32)).collect();
+    Box::new(move |node| own.get(&node).copied())
 }
 
 /// Returns the fields of the parts, checked: together they have each unknown once. Collective.
