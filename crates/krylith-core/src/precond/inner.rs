@@ -15,7 +15,7 @@
 use super::spec::InnerMethod;
 use super::{Preconditioner, SharedOperator};
 use crate::operator::{LinearOperator, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
-use crate::space::{FLAGS, Space};
+use crate::space::{FLAGS, sweep_bound as sweep};
 use crate::{Result, steps, sweeps};
 use std::cell::RefCell;
 
@@ -236,19 +236,6 @@ fn ends(diagonal: &[f64], beside: &[f64]) -> [f64; 2] {
         (low + high) / 2.0
     };
     if diagonal.is_empty() { [f64::NAN; 2] } else { [find(1), find(diagonal.len())] }
-}
-
-fn sweep<S: Space, K, const A: usize, const X: usize, const Y: usize, const O: usize>(
-    on: &S,
-    kernel: K,
-    scalars: &mut S::Scalars,
-    x: [&S::Vector; X],
-    y: [&mut S::Vector; Y],
-) -> Result<()>
-where
-    K: crate::space::BoundSweep<A, X, Y, O>,
-{
-    on.sweep(kernel, scalars, K::READS, x, y, K::SUMS)
 }
 
 impl<S: PointBlockSum> LinearOperator<S> for Inner<S> {

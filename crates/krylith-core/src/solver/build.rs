@@ -16,6 +16,10 @@ mod schwarz;
 mod split;
 mod tiles;
 
+use auxiliary::Auxiliary;
+use cpr::FirstStage;
+use split::Fielded;
+
 use crate::comm::{self, Communicator, agree};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, TermValues, Terms};
@@ -453,7 +457,7 @@ macro_rules! applied_as {
         }
     )*};
 }
-applied_as!(SmallJacobi.jacobi, Scaled.scaled);
+applied_as!(SmallJacobi.jacobi, Scaled.scaled, Auxiliary.correction, FirstStage.correction, Fielded.split);
 
 impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {

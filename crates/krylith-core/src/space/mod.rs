@@ -50,6 +50,7 @@ pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub use reason::{HUGE, REASONS, Reason};
 pub use schedule::{Clock, Phase, Phases, Schedule};
 pub use step::{FunctionSource, SmallStep, StepSource};
+pub(crate) use sweep::sweep_bound;
 pub use sweep::{BoundSweep, Sweep, SweepSource, side_by_side};
 pub use transfer::Transfer;
 pub(crate) use unit::other_unit;

@@ -156,3 +156,24 @@ macro_rules! sweeps {
                 {$crate::sweeps!(@n $($y)*)}, {$crate::sweeps!(@n $($o)*)}>>::SOURCE),*];
     };
 }
+
+/// Makes a pass whose scalars and sums have the slots of the named scalars that it was declared for.
+pub(crate) fn sweep_bound<
+    S: super::Space,
+    K,
+    const A: usize,
+    const X: usize,
+    const Y: usize,
+    const O: usize,
+>(
+    on: &S,
+    kernel: K,
+    scalars: &mut S::Scalars,
+    x: [&S::Vector; X],
+    y: [&mut S::Vector; Y],
+) -> crate::Result<()>
+where
+    K: BoundSweep<A, X, Y, O>,
+{
+    on.sweep(kernel, scalars, K::READS, x, y, K::SUMS)
+}

@@ -16,7 +16,7 @@ use super::Coarsen;
 use super::hierarchy::Level;
 use super::smoother::LevelWorkspace;
 use crate::precond::compose::add;
-use crate::space::{BoundSweep, SmallStep, Space};
+use crate::space::{SmallStep, Space, sweep_bound as sweep};
 use crate::{Error, Result, steps, sweeps};
 
 /// Number of coarse levels that W and K visit twice for each visit of the level above.
@@ -249,19 +249,6 @@ fn two_steps<S: Coarsen>(
     }
     step(on, take_both, scalars)?;
     sweep(on, cycle_combine, scalars, [d], [x])
-}
-
-fn sweep<S: Space, K, const A: usize, const X: usize, const Y: usize, const O: usize>(
-    on: &S,
-    kernel: K,
-    scalars: &mut S::Scalars,
-    x: [&S::Vector; X],
-    y: [&mut S::Vector; Y],
-) -> Result<()>
-where
-    K: BoundSweep<A, X, Y, O>,
-{
-    on.sweep(kernel, scalars, K::READS, x, y, K::SUMS)
 }
 
 fn step<S: Space, T: SmallStep>(on: &S, step: T, scalars: &mut S::Scalars) -> Result<()> {

@@ -25,6 +25,9 @@ pub(crate) struct Weight<'w> {
 }
 
 impl Weight<'_> {
+    /// Identity, and a product that is added.
+    pub const ONE: Self = Self { diagonal: None, sign: 1.0 };
+
     /// Returns s c w_k.
     fn times(self, c: f64, k: u32) -> f64 {
         self.sign * c * self.diagonal.map_or(1.0, |w| w[k as usize])

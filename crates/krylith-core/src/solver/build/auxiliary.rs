@@ -9,7 +9,7 @@ use super::part::{OwnField, PartMatrix, inverse_of, one_matrix, one_rank};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::fields::{Field, Fields};
 use crate::matrix::{Bsr, Csr};
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{PointBlock, TermValues, Terms};
 use crate::precond::split::blocks::host_values;
 use crate::precond::split::product::{Weight, product, update};
 use crate::precond::{AuxSpec, Correction, Prolongation};
@@ -23,12 +23,10 @@ use std::time::Instant;
 
 /// Rows below which a second thread costs more than it saves.
 const FEW: usize = 1 << 11;
-/// Identity between the factors of a product.
-const PLAIN: Weight = Weight { diagonal: None, sign: 1.0 };
 
 /// A correction with the matrices that it was made from.
-struct Auxiliary<S: SolverSpace> {
-    correction: Correction<S>,
+pub(super) struct Auxiliary<S: SolverSpace> {
+    pub(super) correction: Correction<S>,
     a: Bsr,
     p: Csr,
     transposed: Csr,
@@ -63,8 +61,8 @@ pub(super) fn build<S: SolverSpace>(
     let csr = a.to_csr();
     let p = without_boundary(given, &csr)?;
     let transposed = p.transpose();
-    let fine = product(None, &csr, PLAIN, &p)?;
-    let mut coarse = product(None, &transposed, PLAIN, &fine)?;
+    let fine = product(None, &csr, Weight::ONE, &p)?;
+    let mut coarse = product(None, &transposed, Weight::ONE, &fine)?;
     fill_empty(&mut coarse);
     drop(analysis);
     let on = space.beside(p.columns())?;
@@ -164,29 +162,14 @@ fn restricted(v: &[f64], p: &Csr) -> Vec<f64> {
     sums.iter().zip(&weights).map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 }).collect()
 }
 
-impl<S: SolverSpace> LinearOperator<S> for Auxiliary<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.correction.apply(space, x, y)
-    }
-    fn key(&self) -> u64 {
-        self.correction.key()
-    }
-    fn bytes(&self) -> u64 {
-        self.correction.bytes()
-    }
-    fn recordable(&self) -> bool {
-        self.correction.recordable()
-    }
-}
-
 impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
     fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
         let mut scratch = Vec::new();
         self.a.update_values(host_values(values.term(0), &mut scratch)?)?;
         let csr = self.a.to_csr();
         let [fine, coarse] = &mut self.products;
-        update(None, &csr, PLAIN, &self.p, fine);
-        update(None, &self.transposed, PLAIN, fine, coarse);
+        update(None, &csr, Weight::ONE, &self.p, fine);
+        update(None, &self.transposed, Weight::ONE, fine, coarse);
         fill_empty(coarse);
         let on = &self.correction.space;
         self.matrix.update(on, coarse)?;

@@ -5,7 +5,7 @@ use super::part::{Layout, OwnField, PartMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Csr};
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{PointBlock, TermValues, Terms};
 use crate::precond::split::blocks::{Numbered, SubMatrix, host_values};
 use crate::precond::split::product::{Weight, product, update};
 use crate::precond::{Correction, CprSpec, Decouple, Prolongation, eliminate};
@@ -21,8 +21,6 @@ use std::time::Instant;
 const FEW: usize = 1 << 11;
 /// Marks an entry that the matrix does not store.
 const NONE: usize = usize::MAX;
-/// Identity between W and A.
-const PLAIN: Weight = Weight { diagonal: None, sign: 1.0 };
 
 /// The rows of each cell that W combines.
 struct Cells {
@@ -113,8 +111,8 @@ fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
 }
 
 /// The stage with the matrices that it was made from.
-struct Stage<S: SolverSpace> {
-    correction: Correction<S>,
+pub(super) struct FirstStage<S: SolverSpace> {
+    pub(super) correction: Correction<S>,
     cells: Cells,
     order: Vec<u8>,
     weights: Csr,
@@ -169,7 +167,7 @@ pub(super) fn build<S: SolverSpace>(
         weights.check_finite()?;
         let all = Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
         let columns = SubMatrix::new(a, &all, &layout.sets[0])?;
-        let product = product(None, &weights, PLAIN, &columns.csr)?;
+        let product = product(None, &weights, Weight::ONE, &columns.csr)?;
         Ok((cells, weights, order, columns, product))
     })();
     let (cells, weights, order, columns, product) = agree(space.comm(), made)?;
@@ -211,33 +209,18 @@ pub(super) fn build<S: SolverSpace>(
             .collect(),
         ..PrecondInfo::default()
     };
-    let stage = Stage { correction, cells, order, weights, columns, product, matrix };
+    let stage = FirstStage { correction, cells, order, weights, columns, product, matrix };
     Ok((Some(Box::new(stage)), described))
 }
 
-impl<S: SolverSpace> LinearOperator<S> for Stage<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.correction.apply(space, x, y)
-    }
-    fn key(&self) -> u64 {
-        self.correction.key()
-    }
-    fn bytes(&self) -> u64 {
-        self.correction.bytes()
-    }
-    fn recordable(&self) -> bool {
-        self.correction.recordable()
-    }
-}
-
-impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
+impl<S: SolverSpace> Preconditioner<S> for FirstStage<S> {
     fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
         let mut scratch = Vec::new();
         let values = host_values(values.term(0), &mut scratch)?;
         self.columns.update(values);
         self.cells.weights(values, &self.order, self.weights.values_mut());
         self.weights.check_finite()?;
-        update(None, &self.weights, PLAIN, &self.columns.csr, &mut self.product);
+        update(None, &self.weights, Weight::ONE, &self.columns.csr, &mut self.product);
         let on = &self.correction.space;
         let updated = self.correction.restriction.update_values(on, 0, self.weights.values());
         if updated.is_err() {

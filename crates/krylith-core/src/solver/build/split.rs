@@ -7,7 +7,7 @@ use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Va
 use crate::Result;
 use crate::comm::agree;
 use crate::matrix::Bsr;
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{PointBlock, TermValues, Terms};
 use crate::precond::split::blocks::{SubMatrix, host_values};
 use crate::precond::split::product::{Weight, inverse_diagonal, update};
 use crate::precond::split::{Around, Part, Split, Whole};
@@ -21,8 +21,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// A split with the blocks of the matrix that it was made from.
-struct Fielded<S: SolverSpace> {
-    split: Split<S>,
+pub(super) struct Fielded<S: SolverSpace> {
+    pub(super) split: Split<S>,
     /// A_fg as scalar matrices, if they are used.
     blocks: Vec<Vec<Option<SubMatrix>>>,
     couplings: Vec<Vec<Option<SharedOperator<S>>>>,
@@ -80,8 +80,15 @@ pub(super) fn build<S: SolverSpace>(
         let matrix = PartMatrix::new(&on, csr, own.field.block(), precision, halo)?;
         let inner = local.fields.within(labels[f])?;
         // Near-null vectors belong to the field's own block of the matrix.
-        let plain = OwnField { field: own.field.clone().with_near_null_vectors(Vec::new()), ..own.clone() };
-        let described = if schur.is_some() { &plain } else { own };
+        let plain;
+        let described = match schur {
+            Some(_) => {
+                let field = own.field.clone().with_near_null_vectors(Vec::new());
+                plain = OwnField { field, ..own.clone() };
+                &plain
+            }
+            None => own,
+        };
         let (inverse, info) = inverse_of(&on, &matrix, (described, &inner), local, wanted, notes)?;
         let mut part = agree(space.comm(), Part::new(space, on, &own.unknowns, inverse))?;
         if let (Some(schur), Some(of)) = (schur, &of) {
@@ -152,21 +159,6 @@ fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Inst
     all.text = format!("{} split: {}{schur}", spec.form, words.join(", "));
     all.keeps_symmetry = PrecondSpec::Split(spec.clone()).keeps_symmetry();
     all
-}
-
-impl<S: SolverSpace> LinearOperator<S> for Fielded<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.split.apply(space, x, y)
-    }
-    fn key(&self) -> u64 {
-        self.split.key()
-    }
-    fn bytes(&self) -> u64 {
-        self.split.bytes()
-    }
-    fn recordable(&self) -> bool {
-        self.split.recordable()
-    }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
