@@ -123,7 +123,7 @@ def curlcurl(n, mass=1e-2, seed=3):
     import krylith
 
     f = np.random.default_rng(seed).standard_normal(a.shape[0])
-    return a, f, None, {"G": g, "Pi": krylith.edge_interpolation(g, vertices)}
+    return a, f, None, {"G": g} | dict(zip(("Px", "Py", "Pz"), krylith.edge_interpolation(g, vertices)))
 
 
 #: System, sizes, preconditioner and options of each case.
@@ -131,5 +131,5 @@ CASES = {
     "stokes": (stokes, "split(u: amg, p: chebyshev(jacobi; degree=1); schur=upper, S=Mp)", {}),
     "darcy": (darcy, "split(w: ildu, p: amg; schur=full, S=selfp)", {}),
     "twophase": (twophase, "cpr(p: amg) then ildu", {}),
-    "curlcurl": (curlcurl, "symmetric(chebyshev(jacobi; degree=3, low=0.1) then aux(G: amg) then aux(Pi: amg; block=3))", {}),
+    "curlcurl": (curlcurl, "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) then aux(Py: amg) then aux(Pz: amg))", {}),
 }

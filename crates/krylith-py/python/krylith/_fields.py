@@ -177,23 +177,24 @@ def p2_interpolation(points: Any, vertices: Any, cells: Any, *, block: int = 1) 
     return sp.csr_array(sp.kron(P, sp.identity(block))) if block > 1 else P
 
 
-def edge_interpolation(gradient: Any, vertices: Any) -> Any:
-    """Return the interpolation from nodal vectors to edge elements of lowest order.
+def edge_interpolation(gradient: Any, vertices: Any) -> tuple[Any, ...]:
+    """Return the interpolation from nodal vectors to edge elements of lowest order, one matrix a component.
 
-    With the discrete gradient G it makes the auxiliary spaces of Hiptmair and Xu (2007) for curl-curl systems. Pass
-    both in `matrices`, as `G` and `Pi`, and use `symmetric(chebyshev(jacobi; degree=3, low=0.1) then aux(G: amg)
-    then aux(Pi: amg; block=3))`.
+    With the discrete gradient G they make the auxiliary spaces of Hiptmair and Xu (2007) for curl-curl systems. Pass
+    them in `matrices`, as `G`, `Px`, `Py` and `Pz`, and use `symmetric(chebyshev(jacobi; degree=2, low=0.2) then
+    aux(G: amg) then aux(Px: amg) then aux(Py: amg) then aux(Pz: amg))`.
 
     Parameters
     ----------
     gradient : sparse matrix, shape (edges, nodes)
         The discrete gradient: -1 and 1 for the ends of each edge.
-    vertices : array, shape (nodes, 3)
+    vertices : array, shape (nodes, 3) or (nodes, 2)
         Positions of the nodes.
 
     Returns
     -------
-    scipy.sparse.csr_array, shape (edges, 3 * nodes)
+    tuple of scipy.sparse.csr_array, each of shape (edges, nodes)
+        As many as there are components.
 
     Examples
     --------
@@ -201,8 +202,9 @@ def edge_interpolation(gradient: Any, vertices: Any) -> Any:
 
     >>> import numpy as np, scipy.sparse as sp, krylith
     >>> G = sp.csr_array([[-1.0, 1.0]])
-    >>> krylith.edge_interpolation(G, np.array([[0.0, 0, 0], [2, 0, 0]])).toarray().tolist()
-    [[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
+    >>> Px, Py, Pz = krylith.edge_interpolation(G, np.array([[0.0, 0, 0], [2, 0, 0]]))
+    >>> Px.toarray().tolist(), Py.nnz
+    ([[1.0, 1.0]], 0)
     """
     import scipy.sparse as sp
 
@@ -211,6 +213,8 @@ def edge_interpolation(gradient: Any, vertices: Any) -> Any:
         raise InvalidInput(
             f"the gradient has {gradient.shape[1]} columns and vertices has shape {vertices.shape}; expected a point per node"
         )
-    tangents, half, dimension = gradient @ vertices, abs(gradient) * 0.5, vertices.shape[1]
-    parts = [sp.kron(sp.dia_array((tangents[:, k][None], [0]), shape=(len(tangents),) * 2) @ half, np.eye(dimension)[k : k + 1]) for k in range(dimension)]
-    return sp.csr_array(sum(parts[1:], parts[0]))
+    tangents, half, n = gradient @ vertices, abs(gradient) * 0.5, gradient.shape[0]
+    parts = [sp.csr_array(sp.dia_array((t[None], [0]), shape=(n, n)) @ half) for t in tangents.T]
+    for part in parts:
+        part.eliminate_zeros()
+    return tuple(parts)
