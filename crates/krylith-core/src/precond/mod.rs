@@ -19,6 +19,8 @@
 //! | [`Additive`], [`Multiplicative`] | `P+Q`, `P then Q` | a combination of two preconditioners |
 //! | [`Equilibrated`], [`NullSpace`] | | wrappers: scaled rows and columns; null vectors projected out |
 
+#[doc(hidden)] // for the tests of devices
+pub mod assemble;
 mod block_tiles;
 mod compose;
 mod correction;
@@ -35,7 +37,7 @@ mod preconditioner;
 mod schwarz;
 pub(crate) mod spec;
 pub(crate) mod split;
-mod stage;
+pub(crate) mod stage;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
@@ -47,6 +49,7 @@ pub(crate) use block_tiles::DIFFERS;
 pub use block_tiles::{
     BlockTiles, BlockTilesOptions, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
+pub(crate) use compose::residual;
 pub use compose::{Additive, Multiplicative, SWEEPS as COMPOSE_SWEEPS};
 pub(crate) use correction::{Correction, Prolongation};
 pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Scaling};
@@ -78,6 +81,7 @@ pub use spec::{
     SchurSpec, SplitForm, SplitSpec, TileSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
+pub(crate) use split::split_scale;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 pub(crate) use untouched::Known;
 

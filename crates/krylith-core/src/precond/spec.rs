@@ -57,6 +57,8 @@ pub enum PrecondSpec {
     Stage(IlduSpec),
     /// Restricted additive Schwarz: incomplete factors of overlapping subdomains.
     Ras(RasSpec),
+    /// The stages of a Kronecker system one after the other, each by another preconditioner.
+    Stages(Box<PrecondSpec>),
     /// A cycle of algebraic multigrid.
     Amg(AmgSpec),
     /// Algebraic multigrid without smoothing on the finest level, for combinations.
@@ -224,7 +226,7 @@ impl std::str::FromStr for PrecondSpec {
                     "jacobi[:block=B]",
                     "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
                     "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
-                    "stage[:the same keys]",
+                    "stage[:the same keys] or stage(P)",
                     "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=auto|random|jacobi|exact,gamma=N,fdp=N,\
                      deterministic]",
                     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed,strength=T,truncate=N,aggressive=N,border=auto|global|local,\
@@ -313,6 +315,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::BlockJacobi(tiles) => tiles.spelt(f),
             PrecondSpec::Ildu(ildu) => ildu.spelt("ildu", f),
             PrecondSpec::Stage(ildu) => ildu.spelt("stage", f),
+            PrecondSpec::Stages(of) => write!(f, "stage({of})"),
             PrecondSpec::Ras(ras) => ras.spelt(f),
             PrecondSpec::Amg(amg) => amg.spelt("amg", f),
             PrecondSpec::Coarse(amg) => amg.spelt("coarse", f),
@@ -347,6 +350,7 @@ impl PrecondSpec {
         match self {
             PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_) => true,
             PrecondSpec::Inner(inner) => inner.precond.names_fields(),
+            PrecondSpec::Stages(of) => of.names_fields(),
             PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
                 parts.iter().any(Self::names_fields)
             }
@@ -370,6 +374,7 @@ impl PrecondSpec {
             PrecondSpec::Cpr(cpr) => {
                 PrecondSpec::Cpr(CprSpec { precond: Box::new(cpr.precond.in_fixed_order()), ..cpr })
             }
+            PrecondSpec::Stages(of) => PrecondSpec::Stages(Box::new(of.in_fixed_order())),
             PrecondSpec::Aux(aux) => {
                 PrecondSpec::Aux(AuxSpec { precond: Box::new(aux.precond.in_fixed_order()), ..aux })
             }
@@ -416,6 +421,7 @@ impl PrecondSpec {
             }
             PrecondSpec::Multiplicative(_)
             | PrecondSpec::Stage(_)
+            | PrecondSpec::Stages(_)
             | PrecondSpec::Ras(_)
             | PrecondSpec::Cpr(_) => false,
         }
@@ -434,6 +440,7 @@ impl PrecondSpec {
             PrecondSpec::Cpr(cpr) => cpr.precond.varies(),
             PrecondSpec::Aux(aux) => aux.precond.varies(),
             PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg || inner.precond.varies(),
+            PrecondSpec::Stages(of) => of.varies(),
             _ => false,
         }
     }
@@ -474,6 +481,7 @@ impl PrecondSpec {
             | PrecondSpec::Aux(_)
             | PrecondSpec::Lu(_) => None,
             PrecondSpec::Inner(inner) => inner.precond.subdomains(order),
+            PrecondSpec::Stages(of) => of.subdomains(order),
         }
     }
 }

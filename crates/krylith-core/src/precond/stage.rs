@@ -101,10 +101,47 @@ pub struct Stage<S: SubdomainFactors + PointBlockSum> {
 }
 
 /// The part of P strictly below the diagonal of stages.
-struct Coupling<S: PointBlockSum> {
-    product: PointBlock<S>,
+pub(crate) struct Coupling<S: PointBlockSum> {
+    pub product: PointBlock<S>,
     /// The terms that have a nonzero coefficient below the diagonal of stages.
     terms: Vec<usize>,
+}
+
+impl<S: PointBlockSum> Coupling<S> {
+    /// Builds the product that couples stages, if any, for the coefficients of P.
+    pub fn new(space: &S, terms: &Terms, lower: &[Dense], precision: Precision) -> Result<Option<Self>> {
+        let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
+        let kept: Vec<usize> = (0..below.len()).filter(|&t| !is_zero(&below[t])).collect();
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        let part = |&t: &usize| (below[t].clone(), Cow::Borrowed(&*terms.terms[t].1));
+        let part = Terms { terms: kept.iter().map(part).collect(), halo: terms.halo.clone() };
+        Ok(Some(Self { product: PointBlock::new(space, &part, precision, false)?, terms: kept }))
+    }
+
+    /// Takes new coefficients of P and new values.
+    ///
+    /// # Errors
+    /// Coupling through a matrix that did not couple stages before; errors of
+    /// [`PointBlock::update_values`].
+    pub fn update(of: &mut Option<Self>, space: &S, lower: &[Dense], values: TermValues) -> Result<()> {
+        let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
+        let had: &[usize] = of.as_ref().map_or(&[], |c| &c.terms);
+        if let Some(t) = (0..below.len()).find(|t| !is_zero(&below[*t]) && !had.contains(t)) {
+            return Err(Error::invalid(format!(
+                "term {t} couples stages now, but did not when the preconditioner was built; build a new one"
+            )));
+        }
+        let Some(Self { product, terms: kept }) = of else { return Ok(()) };
+        for (to, &from) in kept.iter().enumerate() {
+            if let Some((_, values)) = values.term(from) {
+                product.update_values(space, to, values)?;
+            }
+        }
+        let coefficients: Vec<Dense> = kept.iter().map(|&t| below[t].clone()).collect();
+        space.update_coefficients(product.product_mut(), &coefficients)
+    }
 }
 
 impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
@@ -119,7 +156,7 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         let factorize = |k| Ildu::with_plan(space, &stage(terms, &lower, k)?, plan.clone(), options.ildu);
         let stages = (0..s).map(factorize).collect::<Result<Vec<_>>>()?;
         let coupling =
-            if options.coupled { couple(space, terms, &lower, options.ildu.precision)? } else { None };
+            if options.coupled { Coupling::new(space, terms, &lower, options.ildu.precision)? } else { None };
         let (rest, scalars) = (RefCell::new(space.vector()?), RefCell::new(space.scalars(1)?));
         let (coupled, len, key) = (options.coupled, space.len() as u64, fresh_key());
         Ok(Self { stages, coupling, rest, scalars, coupled, len, key })
@@ -148,24 +185,10 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
             let own = lower.iter().map(|c| Dense::new(1, 1, vec![c[(k, k)]])).collect::<Result<Vec<_>>>()?;
             ildu.update_values(space, values.with_coefficients(&own))?;
         }
-        if !self.coupled {
-            return Ok(());
+        match self.coupled {
+            true => Coupling::update(&mut self.coupling, space, &lower, values),
+            false => Ok(()),
         }
-        let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
-        let had: &[usize] = self.coupling.as_ref().map_or(&[], |c| &c.terms);
-        if let Some(t) = (0..below.len()).find(|t| !is_zero(&below[*t]) && !had.contains(t)) {
-            return Err(Error::invalid(format!(
-                "term {t} couples stages now, but did not when the preconditioner was built; build a new one"
-            )));
-        }
-        let Some(Coupling { product, terms: kept }) = &mut self.coupling else { return Ok(()) };
-        for (to, &from) in kept.iter().enumerate() {
-            if let Some((_, values)) = values.term(from) {
-                product.update_values(space, to, values)?;
-            }
-        }
-        let coefficients: Vec<Dense> = kept.iter().map(|&t| below[t].clone()).collect();
-        space.update_coefficients(product.product_mut(), &coefficients)
     }
 
     /// Returns the outline of the factors, which is the same for every stage.
@@ -214,7 +237,7 @@ impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
 }
 
 /// Returns the coefficients of P for each term: A and τL̂D.
-fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
+pub(crate) fn lower_factors(values: &TermValues) -> Result<Vec<Dense>> {
     if values.iter().filter(|(c, _)| !is_lower(c)).count() > 1 {
         return Err(Error::Unsupported(
             "a stage preconditioner needs a lower triangular A or B: transform the system so that one is the identity, or \
@@ -280,23 +303,6 @@ fn stage<'a>(terms: &'a Terms, lower: &[Dense], k: usize) -> Result<Terms<'a>> {
     let matrices = terms.terms.iter().map(|t| Cow::Borrowed(&*t.1));
     let terms_of = lower.iter().zip(matrices).map(|(c, a)| Ok((own(c)?, a)));
     Ok(Terms { terms: terms_of.collect::<Result<_>>()?, halo: terms.halo.clone() })
-}
-
-/// Returns the product that couples stages, if any.
-fn couple<S: PointBlockSum>(
-    space: &S,
-    terms: &Terms,
-    lower: &[Dense],
-    precision: Precision,
-) -> Result<Option<Coupling<S>>> {
-    let below: Vec<Dense> = lower.iter().map(strictly_lower).collect();
-    let kept: Vec<usize> = (0..below.len()).filter(|&t| !is_zero(&below[t])).collect();
-    if kept.is_empty() {
-        return Ok(None);
-    }
-    let part = |&t: &usize| (below[t].clone(), Cow::Borrowed(&*terms.terms[t].1));
-    let part = Terms { terms: kept.iter().map(part).collect(), halo: terms.halo.clone() };
-    Ok(Some(Coupling { product: PointBlock::new(space, &part, precision, false)?, terms: kept }))
 }
 
 #[cfg(test)]

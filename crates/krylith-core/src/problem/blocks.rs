@@ -3,7 +3,7 @@
 use super::Problem;
 use crate::Result;
 use crate::matrix::Csr;
-use crate::precond::split::blocks::{Numbered, SubMatrix};
+use crate::precond::assemble::{Numbered, Positions};
 
 /// Entries that differ by less than this share of the largest entry count as equal.
 const EQUAL: f64 = 1e-12;
@@ -46,12 +46,12 @@ impl Problem<'_> {
         let (fields, n) = (self.fields(), self.unknowns);
         let sets: Vec<Numbered> = fields.iter().map(|field| Numbered::new(field.unknowns(), n)).collect();
         let a = &*self.terms.terms[0].1;
-        let part = |f: usize, g: usize| SubMatrix::new(a, &sets[f], &sets[g]).map(|part| part.csr);
+        let part = |f: usize, g: usize| Positions::cut(a, &sets[f], &sets[g]).0;
         let mut blocks = Vec::with_capacity(fields.len() * fields.len());
         for f in 0..fields.len() {
             for g in 0..fields.len() {
-                let own = part(f, g)?;
-                let other = if f == g { own.transpose() } else { part(g, f)?.transpose() };
+                let own = part(f, g);
+                let other = if f == g { own.transpose() } else { part(g, f).transpose() };
                 let zero = (0..own.rows()).filter(|&i| own.get(i, i) == 0.0).count();
                 blocks.push(FieldBlock {
                     rows: fields[f].name().into(),

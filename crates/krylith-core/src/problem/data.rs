@@ -137,22 +137,20 @@ impl<'a> Problem<'a> {
 
     /// Adds the fields of the system, for preconditioners that treat each on its own. Each unknown belongs to
     /// one field. In a distributed problem a field lists numbers of the whole system: all of them, or this
-    /// rank's own. Collective there.
+    /// rank's own. Collective there. In a Kronecker sum the fields are those of one stage.
     ///
     /// # Errors
     /// An overlap, a gap, a number out of range, two fields of one name, a field whose vectors have another
-    /// length; a system with stages.
+    /// length.
     pub fn with_fields(self, fields: Vec<Field>) -> Result<Self> {
-        if self.stages() > 1 || self.terms.terms.len() > 1 {
-            return Err(Error::Unsupported("fields need one matrix; this system is a Kronecker sum".into()));
-        }
         let mut all = (*self.fields).clone();
         match self.numbers.as_deref() {
-            None => all.set(fields, self.unknowns)?,
+            None => all.set(fields, self.unknowns / self.stages())?,
             Some(numbers) => {
                 let b = self.block() as u64;
                 let own = numbers.iter().flat_map(|node| node * b..(node + 1) * b);
-                agree(&*self.comm, all.set_own(fields, self.unknowns, own))?;
+                let total = self.unknowns / self.stages();
+                agree(&*self.comm, all.set_own(fields, total, own))?;
             }
         }
         Ok(Self { fields: Arc::new(all), ..self })

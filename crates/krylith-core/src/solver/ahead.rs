@@ -4,6 +4,7 @@
 //! A kernel that is not predicted is loaded on first use, which delays the solve. A superfluous kernel costs
 //! a thread's time.
 
+use crate::device::cuda::assemble;
 use crate::device::cuda::block_tiles;
 use crate::device::cuda::csr::{CsrShape, csr_lanes};
 use crate::device::cuda::diagonal::{block_diagonal, jacobi, jacobi_invert};
@@ -220,12 +221,22 @@ fn add_preconditioner(
         PrecondSpec::Split(split) => {
             split.parts.iter().for_each(|(_, part)| add_preconditioner(part, terms, precision, all));
             all.extend(sweeps(SPLIT_SWEEPS));
+            all.extend(assemble::likely());
         }
         PrecondSpec::Cpr(cpr) => {
             add_preconditioner(&cpr.precond, terms, precision, all);
             all.extend(sweeps(SPLIT_SWEEPS));
+            all.extend(assemble::likely());
         }
-        PrecondSpec::Aux(aux) => add_preconditioner(&aux.precond, terms, precision, all),
+        PrecondSpec::Stages(of) => {
+            add_preconditioner(of, terms, precision, all);
+            all.extend(sweeps(STAGE_SWEEPS).chain(sweeps(SPLIT_SWEEPS)));
+            all.extend(assemble::likely());
+        }
+        PrecondSpec::Aux(aux) => {
+            add_preconditioner(&aux.precond, terms, precision, all);
+            all.extend(assemble::likely());
+        }
         PrecondSpec::Inner(inner) => {
             add_preconditioner(&inner.precond, terms, precision, all);
             all.extend(sweeps(INNER_SWEEPS));
@@ -272,6 +283,9 @@ mod tests {
                 "precond=ras",
                 "precond=amg",
                 "precond=amg:coarsen=smoothed,smoother=ildu,precision=f32",
+                "precond=split(u: amg, p: jacobi; S=selfp)",
+                "precond=cpr(p: amg) then ildu",
+                "precond=aux(P: amg)",
             ] {
                 for n in [5, 3000] {
                     let (_, all) = wanted(&diagonal(b, n), text);

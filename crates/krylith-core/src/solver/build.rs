@@ -14,6 +14,7 @@ mod part;
 mod schur;
 mod schwarz;
 mod split;
+mod stages;
 mod tiles;
 
 use auxiliary::Auxiliary;
@@ -122,6 +123,7 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::BlockJacobi(spec) => tiles::build(space, terms, local, spec, precision),
         PrecondSpec::Ildu(spec) => ildu(space, terms, local, spec, precision),
         PrecondSpec::Stage(spec) => stage(space, terms, local, spec, precision),
+        PrecondSpec::Stages(spec) => stages::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Ras(spec) => schwarz::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Amg(spec) | PrecondSpec::Coarse(spec) => {
             let smoothed = matches!(wanted, PrecondSpec::Amg(_));
@@ -542,6 +544,11 @@ impl PrecondSpec {
                 let (b, stages) = (terms.block(), terms.stages() as u64);
                 let coupling: u64 = terms.terms.iter().map(|t| t.1.stored() as u64 * width).sum();
                 stages * factors(terms, ildu.fill, b as u64, width) + coupling + 8 * n
+            }
+            // A stage takes its share, and the sum of M and L.
+            PrecondSpec::Stages(of) => {
+                let stored: u64 = terms.terms.iter().map(|t| t.1.stored() as u64).sum();
+                of.memory(terms, precision) + terms.stages() as u64 * stored * 24 + 32 * n
             }
             // Count the subdomain matrices, L and U, and the L and U of the previous sweep.
             PrecondSpec::Ras(ras) => {

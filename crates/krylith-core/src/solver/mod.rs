@@ -61,6 +61,7 @@ use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::{PointBlockSum, Terms};
 use crate::options::{DeviceSpec, Options};
+use crate::precond::assemble::Assemble;
 use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
 use crate::problem::Problem;
 use crate::profile;
@@ -109,6 +110,7 @@ pub trait SolverSpace:
     + Coarsen
     + Transfer
     + Gather
+    + Assemble
     + Sized
     + 'static
 {

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod arrangement;
+pub mod assemble;
 pub mod block_tiles;
 pub mod cbcg;
 pub mod coarse;

@@ -36,3 +36,13 @@ fn wrong_fields_are_named() {
 fn ranks_split_as_one() {
     fields::ranks_split_as_one("cpu");
 }
+
+#[test]
+fn stages_match_dense_algebra() {
+    fields::stages_match_dense_algebra("cpu");
+}
+
+#[test]
+fn stages_of_stokes_are_solved() {
+    fields::stages_of_stokes_are_solved("cpu");
+}

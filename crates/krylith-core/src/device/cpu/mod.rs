@@ -4,6 +4,7 @@
 //! in order. Results are therefore bitwise the same for any number of threads. [`Cpu`] is the space, [`Pool`]
 //! is the team, which several spaces may share.
 
+mod assemble;
 mod basis;
 mod block;
 mod block_tiles;

@@ -14,6 +14,7 @@
 //! for (`solver/ahead.rs`). A kernel that a first solve needs should be listed in that file. A thread that
 //! asks for a kernel in compilation waits for this kernel alone.
 
+pub(crate) mod assemble;
 mod block;
 pub(crate) mod block_tiles;
 mod bounce;

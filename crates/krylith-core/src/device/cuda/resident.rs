@@ -67,6 +67,11 @@ impl Resident {
         Self { device, row_ptr, col, values: Arc::new(values) }
     }
 
+    /// Returns the same pattern with the values of another matrix.
+    pub fn with_values_of(&self, other: &Self) -> Self {
+        Self { values: other.values.clone(), ..self.clone() }
+    }
+
     /// Returns the same rows with other columns.
     pub fn with_columns(&self, col: Buffer<u32>) -> Self {
         let (device, row_ptr, values) = (self.device.clone(), self.row_ptr.clone(), self.values.clone());

@@ -5,12 +5,15 @@
 
 use super::compiler::Kernel;
 use super::launch::{File, Set};
-use super::{block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel};
+use super::{
+    assemble, block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel,
+};
 use super::{part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
 use crate::space::Precision;
 
 /// The kernel files; the modules that launch the kernels declare them.
 const FILES: &[&File] = &[
+    &assemble::ASSEMBLE,
     &block::BLOCK,
     &block_tiles::TILE_FACTOR,
     &block_tiles::TILE_SOLVE,

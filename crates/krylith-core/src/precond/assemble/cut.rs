@@ -1,10 +1,10 @@
 //! Blocks of a matrix between two sets of unknowns.
 
 use crate::matrix::storage::Storage;
-use crate::matrix::{Arrays, Bsr, Csr, Grouping};
-use crate::memory::Numbers;
-use crate::{Error, Result};
+use crate::matrix::{Arrays, Bsr, Csr};
 use rayon::prelude::*;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 /// Rows below which a second thread costs more than it saves.
 const FEW: usize = 1 << 11;
@@ -12,35 +12,45 @@ const FEW: usize = 1 << 11;
 const NONE: u32 = u32::MAX;
 
 /// A set of unknowns: the number of each, and the place of every unknown of the system in the set.
-pub(crate) struct Numbered {
-    numbers: Vec<u32>,
-    /// Place of each unknown of the system, or [`NONE`].
-    places: Vec<u32>,
+pub struct Numbered {
+    pub(crate) numbers: Vec<u32>,
+    /// Number of unknowns of the system, with ghosts.
+    pub(crate) all: usize,
+    /// Columns and places of ghosts.
+    pub(crate) ghosts: Vec<(u32, u32)>,
     /// Number of places, with those of ghosts.
-    width: usize,
+    pub(crate) width: usize,
     /// True if the numbers ascend, so that rows of blocks stay in order.
-    ascends: bool,
+    pub(crate) ascends: bool,
+    /// Place of each unknown of the system, or [`NONE`].
+    places: OnceLock<Vec<u32>>,
+    /// A copy on a device.
+    pub(crate) copy: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Numbered {
-    /// Numbers the unknowns `numbers` of a system of `n`.
-    pub fn new(numbers: &[u32], n: usize) -> Self {
-        let mut places = vec![NONE; n];
-        numbers.iter().zip(0..).for_each(|(&i, place)| places[i as usize] = place);
+    /// Numbers the unknowns `numbers` of a system of `all`.
+    pub fn new(numbers: &[u32], all: usize) -> Self {
         let ascends = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-        Self { numbers: numbers.to_vec(), places, width: numbers.len(), ascends }
+        let (places, copy) = (OnceLock::new(), OnceLock::new());
+        let width = numbers.len();
+        Self { numbers: numbers.to_vec(), all, ghosts: Vec::new(), width, ascends, places, copy }
     }
 
     /// Adds the places of ghosts, as columns of the system and places in the set, which then has `width`
     /// places.
-    pub fn with_ghosts(mut self, ghosts: impl Iterator<Item = (u32, u32)>, width: usize) -> Self {
-        ghosts.for_each(|(column, place)| self.places[column as usize] = place);
-        Self { width, ascends: false, ..self }
+    pub fn with_ghosts(self, ghosts: impl Iterator<Item = (u32, u32)>, width: usize) -> Self {
+        Self { ghosts: ghosts.collect(), width, ascends: false, ..self }
     }
 
-    /// Returns the number of unknowns in the set.
-    pub fn len(&self) -> usize {
-        self.numbers.len()
+    /// Returns the place of each unknown of the system, or [`NONE`].
+    fn places(&self) -> &[u32] {
+        self.places.get_or_init(|| {
+            let mut places = vec![NONE; self.all];
+            self.numbers.iter().zip(0..).for_each(|(&i, place)| places[i as usize] = place);
+            self.ghosts.iter().for_each(|&(column, place)| places[column as usize] = place);
+            places
+        })
     }
 }
 
@@ -55,28 +65,25 @@ fn cut<'s, T>(slice: &'s mut [T], lengths: &'s [usize]) -> impl Iterator<Item = 
     })
 }
 
-/// A block of a matrix as a scalar matrix, with the position of each of its values in the whole matrix.
-pub(crate) struct SubMatrix {
-    pub csr: Csr,
-    positions: Vec<u32>,
-    /// Positions that 32 bits cannot count; then `positions` is empty.
+/// Positions of the values of a block in the whole matrix.
+pub struct Positions {
+    short: Vec<u32>,
+    /// Positions that 32 bits cannot count; then `short` is empty.
     long: Vec<usize>,
 }
 
-impl SubMatrix {
+impl Positions {
     /// Returns the entries of `a` in these rows and columns. Zeros that blocks of `a` store remain.
-    ///
-    /// # Errors
-    /// An internal error of Krylith.
-    pub fn new(a: &Bsr, rows: &Numbered, columns: &Numbered) -> Result<Self> {
+    pub fn cut(a: &Bsr, rows: &Numbered, columns: &Numbered) -> (Csr, Self) {
         let (b, arrays) = (a.block(), Arrays::of(a));
+        let places = columns.places();
         // Visits the entries of a row: place of the column, and position of the value.
         let visit = |row: u32, found: &mut dyn FnMut(u32, usize)| {
             let (i, r) = (row as usize / b, row as usize % b);
             for p in arrays.row(i) {
                 let j = arrays.col[p] as usize * b;
                 for c in 0..b {
-                    match columns.places[j + c] {
+                    match places[j + c] {
                         NONE => {}
                         place => found(place, (p * b + r) * b + c),
                     }
@@ -89,17 +96,17 @@ impl SubMatrix {
             count
         };
         let counts: Vec<usize> = rows.numbers.par_iter().with_min_len(FEW).map(count).collect();
-        let mut row_ptr = vec![0; rows.len() + 1];
+        let mut row_ptr = vec![0; rows.numbers.len() + 1];
         counts.iter().enumerate().for_each(|(i, count)| row_ptr[i + 1] = row_ptr[i] + count);
-        let all = row_ptr[rows.len()];
+        let all = row_ptr[rows.numbers.len()];
         let (mut col, mut values) = (vec![0u32; all], vec![0.0; all]);
         // Positions need 64 bits only in very large matrices.
         let wide = u32::try_from(a.stored()).is_err();
         let mut positions = vec![0u32; if wide { 0 } else { all }];
         let mut long = vec![0usize; if wide { all } else { 0 }];
-        let lengths: Vec<usize> = (0..rows.len())
+        let lengths: Vec<usize> = (0..rows.numbers.len())
             .step_by(FEW)
-            .map(|first| row_ptr[rows.len().min(first + FEW)] - row_ptr[first])
+            .map(|first| row_ptr[rows.numbers.len().min(first + FEW)] - row_ptr[first])
             .collect();
         let pieces = rows
             .numbers
@@ -129,65 +136,17 @@ impl SubMatrix {
             }
         });
         // Columns ascend and are in range, and values are those of a checked matrix.
-        let csr = Csr::from_storage(Storage::host(rows.len(), columns.width, row_ptr, col, values));
-        Ok(Self { csr, positions, long })
+        let csr = Csr::from_storage(Storage::host(rows.numbers.len(), columns.width, row_ptr, col, values));
+        (csr, Self { short: positions, long })
     }
 
-    /// Takes new values from those of the whole matrix.
-    pub fn update(&mut self, values: &[f64]) {
-        let to = self.csr.values_mut().par_iter_mut().with_min_len(FEW);
+    /// Takes new values of the block from those of the whole matrix.
+    pub fn take(&self, values: &[f64], to: &mut Csr) {
+        let to = to.values_mut().par_iter_mut().with_min_len(FEW);
         match self.long.is_empty() {
-            true => to.zip(&self.positions).for_each(|(to, &p)| *to = values[p as usize]),
+            true => to.zip(&self.short).for_each(|(to, &p)| *to = values[p as usize]),
             false => to.zip(&self.long).for_each(|(to, &p)| *to = values[p]),
         }
-    }
-}
-
-/// A scalar matrix in point blocks, whose values can be renewed.
-pub(crate) struct Blocked {
-    pub bsr: Bsr,
-    /// The map of values to blocks, once it is needed; 1×1 blocks keep the order of values.
-    grouping: Option<Grouping>,
-}
-
-impl Blocked {
-    /// Groups the entries of `csr` into blocks.
-    ///
-    /// # Errors
-    /// A size that does not divide the rows.
-    pub fn new(csr: &Csr, block: usize) -> Result<Self> {
-        Ok(Self { bsr: Bsr::from_csr(csr, block)?, grouping: None })
-    }
-
-    /// Takes new values of the scalar matrix.
-    ///
-    /// # Errors
-    /// A value that is not finite.
-    pub fn update(&mut self, csr: &Csr) -> Result<()> {
-        if self.bsr.block() == 1 {
-            self.bsr.values_mut().copy_from_slice(csr.values());
-            return self.bsr.check_finite();
-        }
-        let grouping = match self.grouping.take() {
-            Some(grouping) => grouping,
-            None => Grouping::new(csr, &self.bsr)?,
-        };
-        self.grouping.insert(grouping).gather(csr.values(), self.bsr.values_mut())?;
-        self.bsr.check_finite()
-    }
-}
-
-/// Returns the values of a system of one term on the host.
-///
-/// # Errors
-/// Values that the device cannot return.
-pub(crate) fn host_values<'v>(
-    values: Option<(&'v crate::matrix::Dense, Numbers<'v>)>,
-    scratch: &'v mut Vec<f64>,
-) -> Result<&'v [f64]> {
-    match values {
-        Some((_, values)) => values.on_host(scratch),
-        None => Err(Error::Internal("a split without values".into())),
     }
 }
 
@@ -215,32 +174,20 @@ mod tests {
             for columns in sets {
                 let (of, on) = (Numbered::new(rows, 6), Numbered::new(columns, 6));
                 for a in [&Bsr::from_csr(&csr, 1).unwrap(), &bsr] {
-                    let mut part = SubMatrix::new(a, &of, &on).unwrap();
-                    let same = |part: &SubMatrix, factor: f64| {
+                    let (mut part, positions) = Positions::cut(a, &of, &on);
+                    let same = |part: &Csr, factor: f64| {
                         for (r, &i) in rows.iter().enumerate() {
                             for (c, &j) in columns.iter().enumerate() {
                                 let wanted = factor * csr.get(i as usize, j as usize);
-                                assert_eq!(part.csr.get(r, c), wanted, "({i}, {j})");
+                                assert_eq!(part.get(r, c), wanted, "({i}, {j})");
                             }
                         }
                     };
                     same(&part, 1.0);
-                    part.update(&a.values().iter().map(|v| 2.0 * v).collect::<Vec<_>>());
+                    positions.take(&a.values().iter().map(|v| 2.0 * v).collect::<Vec<_>>(), &mut part);
                     same(&part, 2.0);
                 }
             }
         }
-    }
-
-    #[test]
-    fn blocks_of_two_are_renewed() {
-        let (csr, _) = matrix();
-        let mut blocked = Blocked::new(&csr, 2).unwrap();
-        let mut twice = csr.clone();
-        twice.values_mut().iter_mut().for_each(|v| *v *= 2.0);
-        blocked.update(&twice).unwrap();
-        assert_eq!(blocked.bsr.to_csr().get(5, 4), 108.0);
-        twice.values_mut()[0] = f64::NAN;
-        assert!(blocked.update(&twice).is_err());
     }
 }

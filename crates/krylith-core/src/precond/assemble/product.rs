@@ -17,7 +17,7 @@ fn piece(rows: usize) -> usize {
 
 /// The inner diagonal W of a product, and the sign of the product.
 #[derive(Clone, Copy)]
-pub(crate) struct Weight<'w> {
+pub struct Weight<'w> {
     /// Diagonal of W; the identity without it.
     pub diagonal: Option<&'w [f64]>,
     /// +1 or −1.
@@ -92,7 +92,7 @@ pub(crate) fn product(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr) -> Result<Cs
 
 /// Computes the values for new values of D, C, W and B, in the result of [`product`] for others of the same
 /// patterns.
-pub(crate) fn update(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut Csr) {
+pub(crate) fn product_again(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut Csr) {
     let (row_ptr, col) = (result.row_ptr().to_vec(), result.col().to_vec());
     let (rows, columns) = (result.rows(), result.columns());
     let mut rest = result.values_mut();
@@ -127,20 +127,6 @@ pub(crate) fn update(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, result: &mut 
     });
 }
 
-/// Returns the inverse of the diagonal of a matrix, or with `rows` of the sums of absolute values of its
-/// rows, with the sign of the diagonal. Entries that are zero become zero.
-pub(crate) fn inverse_diagonal(a: &Csr, rows: bool) -> Vec<f64> {
-    let of = |i: usize| {
-        let (diagonal, (_, values)) = (a.get(i, i), a.row(i));
-        let d = match rows {
-            true => values.iter().map(|v| v.abs()).sum::<f64>().copysign(diagonal),
-            false => diagonal,
-        };
-        if d == 0.0 { 0.0 } else { 1.0 / d }
-    };
-    (0..a.rows()).into_par_iter().with_min_len(FEW).map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,15 +158,8 @@ mod tests {
             a.values_mut().iter_mut().for_each(|v| *v *= 2.0);
             a
         };
-        update(Some(&twice(&d)), &twice(&c), weight, &b, &mut s);
+        product_again(Some(&twice(&d)), &twice(&c), weight, &b, &mut s);
         same(&s, 2.0);
         assert!((0..40).all(|i| s.row(i).0.contains(&(i as u32))), "the diagonal is stored");
-    }
-
-    #[test]
-    fn diagonals_are_inverted_with_their_signs() {
-        let a = Csr::from_triplets(3, 3, &[(0, 0, -2.0), (0, 1, 3.0), (1, 1, 4.0), (2, 0, 1.0)]).unwrap();
-        assert_eq!(inverse_diagonal(&a, false), [-0.5, 0.25, 0.0]);
-        assert_eq!(inverse_diagonal(&a, true), [-0.2, 0.25, 1.0]);
     }
 }

@@ -357,6 +357,7 @@ pub(super) fn parse(text: &str) -> Option<Result<PrecondSpec>> {
         "split" => Some(split(inside).map(PrecondSpec::Split)),
         "cpr" => Some(cpr(inside).map(PrecondSpec::Cpr)),
         "aux" => Some(aux(inside).map(PrecondSpec::Aux)),
+        "stage" => Some(stage(inside)),
         "cg" => Some(inner(InnerMethod::Cg, inside).map(PrecondSpec::Inner)),
         "chebyshev" => Some(inner(InnerMethod::Chebyshev, inside).map(PrecondSpec::Inner)),
         _ => None,
@@ -411,6 +412,18 @@ fn cpr(inside: &str) -> Result<CprSpec> {
         }
     }
     Ok(CprSpec { field, precond: Box::new(precond), decouple })
+}
+
+fn stage(inside: &str) -> Result<PrecondSpec> {
+    let of: PrecondSpec = inside.parse()?;
+    match of {
+        PrecondSpec::Auto | PrecondSpec::None | PrecondSpec::Stage(_) | PrecondSpec::Stages(_) => {
+            Err(Error::invalid(format!(
+                "stage({inside}): expected the preconditioner of one stage, such as stage(amg)"
+            )))
+        }
+        of => Ok(PrecondSpec::Stages(Box::new(of))),
+    }
 }
 
 fn aux(inside: &str) -> Result<AuxSpec> {

@@ -22,8 +22,6 @@
 //! to 60 bytes per unknown for gathering, residuals and scattering.
 
 mod around;
-pub(crate) mod blocks;
-pub(crate) mod product;
 
 pub(crate) use around::{Around, Lsc, Pcd};
 

@@ -5,29 +5,28 @@
 //! are left out of it, and unknowns of the auxiliary space that lose all of their rows get a diagonal entry
 //! of 1.
 
-use super::part::{OwnField, PartMatrix, inverse_of, one_matrix, one_rank};
+use super::part::{OwnField, PartMatrix, SubMatrix, inverse_of, one_matrix, one_rank, placed};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::fields::{Field, Fields};
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{PointBlock, TermValues, Terms};
-use crate::precond::split::blocks::host_values;
-use crate::precond::split::product::{Weight, product, update};
+use crate::precond::assemble::{Weight, values_of};
 use crate::precond::{AuxSpec, Correction, Prolongation};
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::time::Instant;
 
-/// Rows below which a second thread costs more than it saves.
-const FEW: usize = 1 << 11;
+/// Largest entry of P, relative to the largest of its row, that counts as a rounding error.
+const ROUNDING: f64 = 1e-13;
 
 /// A correction with the matrices that it was made from.
 pub(super) struct Auxiliary<S: SolverSpace> {
     pub(super) correction: Correction<S>,
     a: Bsr,
+    scalar: SubMatrix<S>,
     p: Csr,
     transposed: Csr,
     /// A P and PᵀAP.
@@ -58,12 +57,13 @@ pub(super) fn build<S: SolverSpace>(
         )));
     }
     let analysis = profile::begin(SetupPart::Analysis);
-    let csr = a.to_csr();
-    let p = without_boundary(given, &csr)?;
-    let transposed = p.transpose();
-    let fine = product(None, &csr, Weight::ONE, &p)?;
-    let mut coarse = product(None, &transposed, Weight::ONE, &fine)?;
-    fill_empty(&mut coarse);
+    let scalar = SubMatrix::whole(space, a)?;
+    let p = placed(space, &own_part(given, &space.alone(&scalar.csr, None)?)?)?;
+    let transposed = space.transposed(&Bsr::from_csr(&p, 1)?)?;
+    let transposed = Csr::from_storage(transposed.storage().clone());
+    let fine = space.product(None, &scalar.csr, Weight::ONE, &p)?;
+    let mut coarse = space.product(None, &transposed, Weight::ONE, &fine)?;
+    space.fill_empty(&mut coarse)?;
     drop(analysis);
     let on = space.beside(p.columns())?;
     let matrix = PartMatrix::new(&on, &coarse, spec.block, precision, None)?;
@@ -101,43 +101,26 @@ pub(super) fn build<S: SolverSpace>(
         keeps_symmetry: info.keeps_symmetry,
         ..PrecondInfo::default()
     };
-    let made = Auxiliary { correction, a: a.clone(), p, transposed, products: [fine, coarse], matrix };
+    let made =
+        Auxiliary { correction, a: a.clone(), scalar, p, transposed, products: [fine, coarse], matrix };
     Ok((Some(Box::new(made)), described))
 }
 
-/// Returns P without the rows of unknowns that no other unknown determines.
-fn without_boundary(p: &Csr, a: &Csr) -> Result<Csr> {
-    let alone = |i: usize| {
-        let (col, values) = a.row(i);
-        col.iter().zip(values).all(|(&j, v)| j as usize == i || *v == 0.0)
-    };
-    let alone: Vec<bool> = (0..a.rows()).into_par_iter().with_min_len(FEW).map(alone).collect();
+/// Returns P without the rows of unknowns that no other unknown determines, and without the rounding errors
+/// of a caller who computed P.
+fn own_part(p: &Csr, alone: &[bool]) -> Result<Csr> {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-    for (i, alone) in alone.into_iter().enumerate() {
-        if !alone {
-            let row = p.row(i);
-            col.extend_from_slice(row.0);
-            values.extend_from_slice(row.1);
+    for (i, alone) in alone.iter().enumerate() {
+        let row = p.row(i);
+        let largest = row.1.iter().fold(0.0f64, |max, v| max.max(v.abs()));
+        let least = if *alone { f64::INFINITY } else { ROUNDING * largest };
+        for (&j, &v) in row.0.iter().zip(row.1).filter(|(_, v)| v.abs() > least) {
+            col.push(j);
+            values.push(v);
         }
         row_ptr.push(col.len());
     }
     Csr::new(p.rows(), p.columns(), row_ptr, col, values)
-}
-
-/// Puts 1 on the diagonal of rows that are zero, or that cancel to rounding.
-fn fill_empty(a: &mut Csr) {
-    let largest = |i: usize| a.row(i).1.iter().fold(0.0f64, |max, v| max.max(v.abs()));
-    let all: Vec<f64> = (0..a.rows()).into_par_iter().with_min_len(FEW).map(largest).collect();
-    let least = 1e-13 * all.iter().copied().fold(0.0, f64::max);
-    let (row_ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
-    let values = a.values_mut();
-    for (i, largest) in all.into_iter().enumerate() {
-        if largest <= least {
-            for p in row_ptr[i]..row_ptr[i + 1] {
-                values[p] = if col[p] as usize == i { 1.0 } else { 0.0 };
-            }
-        }
-    }
 }
 
 /// Returns a vector of the auxiliary space that P maps near `v`: the values of the rows of P that only copy,
@@ -163,14 +146,13 @@ fn restricted(v: &[f64], p: &Csr) -> Vec<f64> {
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
-    fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
-        let mut scratch = Vec::new();
-        self.a.update_values(host_values(values.term(0), &mut scratch)?)?;
-        let csr = self.a.to_csr();
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
+        self.scalar.update(space, &self.a)?;
         let [fine, coarse] = &mut self.products;
-        update(None, &csr, Weight::ONE, &self.p, fine);
-        update(None, &self.transposed, Weight::ONE, fine, coarse);
-        fill_empty(coarse);
+        space.product_again(None, &self.scalar.csr, Weight::ONE, &self.p, fine)?;
+        space.product_again(None, &self.transposed, Weight::ONE, fine, coarse)?;
+        space.fill_empty(coarse)?;
         let on = &self.correction.space;
         self.matrix.update(on, coarse)?;
         let terms = self.matrix.terms();

@@ -1,122 +1,27 @@
 //! Builds the first stage of CPR: the weights that decouple a field from the other unknowns of each cell, and
 //! the preconditioner of the decoupled matrix.
 
-use super::part::{Layout, OwnField, PartMatrix, inverse_of, one_matrix};
+use super::part::{Layout, OwnField, PartMatrix, SubMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{PointBlock, TermValues, Terms};
-use crate::precond::split::blocks::{Numbered, SubMatrix, host_values};
-use crate::precond::split::product::{Weight, product, update};
-use crate::precond::{Correction, CprSpec, Decouple, Prolongation, eliminate};
+use crate::precond::assemble::{Cells, MOST_FIELDS, Numbered, Weight, values_of};
+use crate::precond::{Correction, CprSpec, Decouple, Prolongation};
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::time::Instant;
-
-/// Cells below which a second thread costs more than it saves.
-const FEW: usize = 1 << 11;
-/// Marks an entry that the matrix does not store.
-const NONE: usize = usize::MAX;
-
-/// The rows of each cell that W combines.
-struct Cells {
-    /// Unknowns of a cell: first that of the field, then those of the other fields.
-    unknowns: Vec<Vec<u32>>,
-    /// For each cell, positions of the entries (c, d) in the values of the matrix: row c of all unknowns,
-    /// column d of the others.
-    positions: Vec<usize>,
-    decouple: Decouple,
-}
-
-impl Cells {
-    /// Finds the cells: unknown i of every field that is as long as `field` belongs to cell i.
-    fn new(a: &Bsr, field: &OwnField, others: &[OwnField], decouple: Decouple) -> Self {
-        let unknowns: Vec<Vec<u32>> =
-            std::iter::once(field).chain(others).map(|own| own.unknowns.clone()).collect();
-        let (m, cells, b) = (unknowns.len(), field.unknowns.len(), a.block());
-        let find = |row: u32, column: u32| {
-            let (i, j) = (row as usize / b, column / b as u32);
-            let range = a.row_ptr()[i]..a.row_ptr()[i + 1];
-            let at = a.col()[range.clone()].binary_search(&j).ok()?;
-            Some(((range.start + at) * b + row as usize % b) * b + column as usize % b)
-        };
-        let of_cell = |cell: usize| {
-            let pairs = (0..m).flat_map(|c| (1..m).map(move |d| (c, d)));
-            pairs.map(|(c, d)| find(unknowns[c][cell], unknowns[d][cell]).unwrap_or(NONE)).collect::<Vec<_>>()
-        };
-        let needs = decouple == Decouple::QuasiImpes && m > 1;
-        let positions = match needs {
-            true => (0..cells).into_par_iter().with_min_len(FEW).flat_map_iter(of_cell).collect(),
-            false => Vec::new(),
-        };
-        Self { unknowns, positions, decouple }
-    }
-
-    /// Returns W for a system of `n` unknowns, with columns in ascending order, and the place of each weight.
-    fn pattern(&self, n: usize) -> Result<(Csr, Vec<u8>)> {
-        let (m, cells) = (self.unknowns.len(), self.unknowns[0].len());
-        let (mut col, mut order) = (Vec::with_capacity(m * cells), Vec::with_capacity(m * cells));
-        for cell in 0..cells {
-            let mut row: Vec<(u32, u8)> = (0..m).map(|c| (self.unknowns[c][cell], c as u8)).collect();
-            row.sort_unstable();
-            col.extend(row.iter().map(|entry| entry.0));
-            order.extend(row.iter().map(|entry| entry.1));
-        }
-        let row_ptr = (0..=cells).map(|cell| cell * m).collect();
-        Ok((Csr::new(cells, n, row_ptr, col, vec![0.0; m * cells])?, order))
-    }
-
-    /// Computes the weights of all cells from the values of the matrix.
-    fn weights(&self, values: &[f64], order: &[u8], to: &mut [f64]) {
-        let m = self.unknowns.len();
-        let weigh = |(cell, (to, order)): (usize, (&mut [f64], &[u8]))| {
-            let mut w = vec![if self.decouple == Decouple::RowSums { 1.0 } else { 0.0 }; m];
-            w[0] = 1.0;
-            if let Some(positions) = self.positions.get(cell * m * (m - 1)..(cell + 1) * m * (m - 1)) {
-                impes(values, positions, &mut w);
-            }
-            to.iter_mut().zip(order).for_each(|(to, &c)| *to = w[c as usize]);
-        };
-        to.par_chunks_mut(m).zip(order.par_chunks(m)).enumerate().with_min_len(FEW).for_each(weigh);
-    }
-}
-
-/// Computes w = (1, −D_ps D_ss⁻¹) of a cell. A D_ss that cannot be inverted leaves the row of the field
-/// alone.
-fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
-    let k = w.len() - 1;
-    if k == 0 {
-        return;
-    }
-    let at = |c: usize, d: usize| match positions[c * k + d] {
-        NONE => 0.0,
-        position => values[position],
-    };
-    let (mut a, mut inverse) = (vec![0.0; k * k], vec![0.0; k * k]);
-    for c in 0..k {
-        let largest = (0..k).map(|d| at(c + 1, d).abs()).fold(0.0, f64::max);
-        let scale = if largest > 0.0 { 1.0 / largest } else { 0.0 };
-        (0..k).for_each(|d| a[c * k + d] = scale * at(c + 1, d));
-        inverse[c * k + c] = scale;
-    }
-    if eliminate(k, &mut a, &mut inverse).is_ok() {
-        for c in 0..k {
-            w[c + 1] = -(0..k).map(|d| at(0, d) * inverse[d * k + c]).sum::<f64>();
-        }
-    }
-}
 
 /// The stage with the matrices that it was made from.
 pub(super) struct FirstStage<S: SolverSpace> {
     pub(super) correction: Correction<S>,
+    a: Bsr,
     cells: Cells,
-    order: Vec<u8>,
     weights: Csr,
-    columns: SubMatrix,
+    columns: SubMatrix<S>,
     product: Csr,
     matrix: PartMatrix<S>,
 }
@@ -141,7 +46,7 @@ pub(super) fn build<S: SolverSpace>(
         others.push(OwnField::find(local, other.name())?);
     }
     others.retain(|other| other.total == field.total && spec.decouple != Decouple::Off);
-    if others.len() >= usize::from(u8::MAX) {
+    if others.len() >= MOST_FIELDS {
         return Err(Error::invalid(format!(
             "cpr: {} fields in a cell; at most 254 are supported",
             others.len()
@@ -161,16 +66,15 @@ pub(super) fn build<S: SolverSpace>(
     agree(local.comm, together)?;
     let layout = Layout::new(local, std::slice::from_ref(&field))?;
     let made = (|| {
-        let cells = Cells::new(a, &field, &others, spec.decouple);
-        let (mut weights, order) = cells.pattern(n)?;
-        cells.weights(a.values(), &order, weights.values_mut());
-        weights.check_finite()?;
+        let unknowns = std::iter::once(&field).chain(&others).map(|own| own.unknowns.clone()).collect();
+        let (mut cells, mut weights) = Cells::new(unknowns, spec.decouple, n);
+        space.weigh(a, &mut cells, &mut weights)?;
         let all = Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
-        let columns = SubMatrix::new(a, &all, &layout.sets[0])?;
-        let product = product(None, &weights, Weight::ONE, &columns.csr)?;
-        Ok((cells, weights, order, columns, product))
+        let columns = SubMatrix::new(space, a, &all, &layout.sets[0])?;
+        let product = space.product(None, &weights, Weight::ONE, &columns.csr)?;
+        Ok((cells, weights, columns, product))
     })();
-    let (cells, weights, order, columns, product) = agree(space.comm(), made)?;
+    let (cells, weights, columns, product) = agree(space.comm(), made)?;
     drop(analysis);
     let length = field.unknowns.len();
     let on = agree(space.comm(), if ranks { space.among(length) } else { space.beside(length) })?;
@@ -209,20 +113,18 @@ pub(super) fn build<S: SolverSpace>(
             .collect(),
         ..PrecondInfo::default()
     };
-    let stage = FirstStage { correction, cells, order, weights, columns, product, matrix };
+    let stage = FirstStage { correction, a: a.clone(), cells, weights, columns, product, matrix };
     Ok((Some(Box::new(stage)), described))
 }
 
 impl<S: SolverSpace> Preconditioner<S> for FirstStage<S> {
-    fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
-        let mut scratch = Vec::new();
-        let values = host_values(values.term(0), &mut scratch)?;
-        self.columns.update(values);
-        self.cells.weights(values, &self.order, self.weights.values_mut());
-        self.weights.check_finite()?;
-        update(None, &self.weights, Weight::ONE, &self.columns.csr, &mut self.product);
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
+        self.columns.update(space, &self.a)?;
+        space.weigh(&self.a, &mut self.cells, &mut self.weights)?;
+        space.product_again(None, &self.weights, Weight::ONE, &self.columns.csr, &mut self.product)?;
         let on = &self.correction.space;
-        let updated = self.correction.restriction.update_values(on, 0, self.weights.values());
+        let updated = self.correction.restriction.update_values(on, 0, self.weights.storage().numbers());
         if updated.is_err() {
             self.correction.restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
         }

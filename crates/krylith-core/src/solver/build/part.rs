@@ -7,10 +7,10 @@ use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::agree;
 use crate::fields::{Field, Fields};
 use crate::halo::{Halo, RowNumbers, with_ghosts};
-use crate::matrix::Csr;
+use crate::matrix::{Bsr, Csr};
 use crate::operator::{PointBlock, Terms};
 use crate::precond::PrecondSpec;
-use crate::precond::split::blocks::{Blocked, Numbered};
+use crate::precond::assemble::{Grouped, Numbered};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::{Error, Result};
@@ -122,7 +122,9 @@ pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Re
 pub(super) fn one_matrix(local: &LocalProblem, name: &str) -> Result<()> {
     match local.terms.terms.len() == 1 && local.terms.stages() == 1 {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!("{name} needs one matrix; this system is a Kronecker sum"))),
+        false => Err(Error::Unsupported(format!(
+            "{name} needs one matrix; this system is a Kronecker sum. Write stage({name}(…)), which treats one stage after the other"
+        ))),
     }
 }
 
@@ -187,9 +189,50 @@ impl Layout {
     }
 }
 
+/// A block of a matrix as a scalar matrix.
+pub(super) struct SubMatrix<S: SolverSpace> {
+    pub csr: Csr,
+    /// What new values need; `None` for a whole matrix of scalars.
+    cut: Option<S::Cut>,
+}
+
+impl<S: SolverSpace> SubMatrix<S> {
+    /// Cuts the entries in these rows and columns out of `a`.
+    pub fn new(space: &S, a: &Bsr, rows: &Numbered, columns: &Numbered) -> Result<Self> {
+        let (csr, cut) = space.cut(a, rows, columns)?;
+        Ok(Self { csr, cut: Some(cut) })
+    }
+
+    /// Returns all entries of `a`.
+    pub fn whole(space: &S, a: &Bsr) -> Result<Self> {
+        if a.block() == 1 {
+            return Ok(Self { csr: Csr::from_storage(a.storage().clone()), cut: None });
+        }
+        let all = |n: usize| Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
+        Self::new(space, a, &all(a.rows()), &all(a.columns()))
+    }
+
+    /// Takes new values from those of the whole matrix.
+    pub fn update(&mut self, space: &S, a: &Bsr) -> Result<()> {
+        match &self.cut {
+            Some(cut) => space.cut_again(a, cut, &mut self.csr),
+            None => {
+                self.csr = Csr::from_storage(a.storage().clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Copies a matrix to the device of `space`.
+pub(super) fn placed<S: SolverSpace>(space: &S, a: &Csr) -> Result<Csr> {
+    let placed = space.place(&Terms::csr(a)?)?;
+    Ok(Csr::from_storage(placed.terms[0].1.storage().clone()))
+}
+
 /// The matrix of a part in its own space, as blocks and as an operator.
 pub(super) struct PartMatrix<S: SolverSpace> {
-    pub blocked: Blocked,
+    pub grouped: Grouped,
     pub operator: SharedOperator<S>,
     halo: Option<Arc<Halo>>,
     precision: Precision,
@@ -205,27 +248,27 @@ impl<S: SolverSpace> PartMatrix<S> {
         halo: Option<Arc<Halo>>,
     ) -> Result<Self> {
         let made = (|| {
-            let mut blocked = Blocked::new(csr, block)?;
+            let mut grouped = space.grouped(csr, block)?;
             // One copy on the device serves the operator and the set-up of the preconditioner.
-            let placed = space.place(&Terms::bsr(&blocked.bsr).with_halo(halo.clone()))?;
+            let placed = space.place(&Terms::bsr(&grouped.bsr).with_halo(halo.clone()))?;
             let bsr = placed.terms.into_iter().next().map(|(_, bsr)| bsr.into_owned());
-            blocked.bsr = bsr.ok_or_else(|| Error::Internal("a part without a matrix".into()))?;
-            Ok(blocked)
+            grouped.bsr = bsr.ok_or_else(|| Error::Internal("a part without a matrix".into()))?;
+            Ok(grouped)
         })();
-        let blocked = agree(space.comm(), made)?;
-        let placed = Terms::bsr(&blocked.bsr).with_halo(halo.clone());
+        let grouped = agree(space.comm(), made)?;
+        let placed = Terms::bsr(&grouped.bsr).with_halo(halo.clone());
         let operator = agree(space.comm(), PointBlock::new(space, &placed, precision, false))?;
-        Ok(Self { blocked, operator: Rc::new(RefCell::new(operator)), halo, precision })
+        Ok(Self { grouped, operator: Rc::new(RefCell::new(operator)), halo, precision })
     }
 
     /// Returns the matrix as terms.
     pub fn terms(&self) -> Terms<'_> {
-        Terms::bsr(&self.blocked.bsr).with_halo(self.halo.clone())
+        Terms::bsr(&self.grouped.bsr).with_halo(self.halo.clone())
     }
 
     /// Takes new values.
     pub fn update(&mut self, space: &S, csr: &Csr) -> Result<()> {
-        self.blocked.update(csr)?;
+        space.group_again(csr, &mut self.grouped)?;
         renew(space, &self.terms(), &self.operator, self.precision)
     }
 }
@@ -237,7 +280,7 @@ pub(super) fn renew<S: SolverSpace>(
     operator: &SharedOperator<S>,
     precision: Precision,
 ) -> Result<()> {
-    let updated = operator.borrow_mut().update_values(space, 0, terms.terms[0].1.values());
+    let updated = operator.borrow_mut().update_values(space, 0, terms.terms[0].1.numbers());
     if space.any(updated.is_err())? {
         *operator.borrow_mut() = agree(space.comm(), PointBlock::new(space, terms, precision, false))?;
     }

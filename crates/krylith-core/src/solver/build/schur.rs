@@ -1,14 +1,13 @@
 //! Matrices and operators that approximate a Schur complement S = −D − C A⁻¹ B, for the last part of a split.
 
-use super::part::{OwnField, PartMatrix, inverse_of, one_rank};
+use super::part::{OwnField, PartMatrix, SubMatrix, inverse_of, one_rank};
 use super::{LocalProblem, SharedOperator};
 use crate::comm::{Communicator, agree};
 use crate::fields::{Field, Fields};
 use crate::halo::{Halo, with_ghosts};
 use crate::matrix::Csr;
 use crate::operator::PointBlock;
-use crate::precond::split::blocks::SubMatrix;
-use crate::precond::split::product::{Weight, inverse_diagonal, product};
+use crate::precond::assemble::{Weight, inverted};
 use crate::precond::split::{Around, Lsc, Part, Pcd};
 use crate::precond::{InnerMethod, InnerSpec, PrecondSpec, SchurSpec, SplitForm};
 use crate::solver::SolverSpace;
@@ -34,7 +33,11 @@ pub(super) enum Source {
 }
 
 /// Returns block (f, g), which a Schur complement needs.
-pub(super) fn needed(blocks: &[Vec<Option<SubMatrix>>], f: usize, g: usize) -> Result<&Csr> {
+pub(super) fn needed<S: SolverSpace>(
+    blocks: &[Vec<Option<SubMatrix<S>>>],
+    f: usize,
+    g: usize,
+) -> Result<&Csr> {
     let lost = || Error::Internal("a block of a Schur complement is missing".into());
     blocks[f][g].as_ref().map(|block| &block.csr).ok_or_else(lost)
 }
@@ -52,8 +55,9 @@ pub(super) struct Approximation {
 }
 
 /// Builds the matrix that approximates S for the field `own`. Collective.
-pub(super) fn approximate(
-    blocks: &[Vec<Option<SubMatrix>>],
+pub(super) fn approximate<S: SolverSpace>(
+    space: &S,
+    blocks: &[Vec<Option<SubMatrix<S>>>],
     schur: &SchurSpec,
     form: SplitForm,
     own: &OwnField,
@@ -65,7 +69,7 @@ pub(super) fn approximate(
     if !matches!(schur, SchurSpec::Block | SchurSpec::Matrix(_)) {
         one_rank(local, &format!("S={schur}"))?;
     }
-    let signs = Signs::of([a, b, c, d], comm)?;
+    let signs = Signs::of(space, [a, b, c, d], comm)?;
     let square = |name: &str| own_rows(given.matrix(name)?, name, own, local);
     let made = |csr, halo, source, applied| {
         // In the diagonal form |S| takes the place of S, so that the form is definite if A is.
@@ -73,39 +77,44 @@ pub(super) fn approximate(
         Ok(Approximation { csr, halo, source, negative: applied * wanted < 0.0 })
     };
     match schur {
-        SchurSpec::Block => made(None, None, Source::Own, signs.of_rows(comm, |i| d.get(i, i))?),
+        SchurSpec::Block => made(None, None, Source::Own, signs.of_rows(comm, &space.diagonal(d, false)?)?),
         SchurSpec::Matrix(name) => {
             let (mut matrix, halo) = square(name)?;
-            let sign = signs.of_rows(comm, |i| matrix.get(i, i))?;
+            let sign = signs.of_rows(comm, &space.diagonal(&matrix, false)?)?;
             let mut alone: Vec<f64> = signs.alone.iter().map(|alone| f64::from(u8::from(*alone))).collect();
             if let Some(halo) = &halo {
                 alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
             }
-            without_boundary(&mut matrix, &alone, d, signs.s * sign);
+            if alone.contains(&1.0) {
+                without_boundary(&mut matrix, &alone, &space.diagonal(d, false)?, signs.s * sign);
+            }
             made(Some(matrix), halo, Source::Given, sign)
         }
         SchurSpec::Pcd([f, l, m]) => {
             let [(f, _), (l, _), (m, _)] = [square(f)?, square(l)?, square(m)?];
             let mut sign = 1.0;
             for matrix in [&f, &l, &m] {
-                sign *= signs.of_rows(comm, |i| matrix.get(i, i))?;
+                sign *= signs.of_rows(comm, &space.diagonal(matrix, false)?)?;
             }
             made(Some(l), None, Source::Given, sign)
         }
         SchurSpec::SelfP | SchurSpec::SelfPRows => {
             let rows = *schur == SchurSpec::SelfPRows;
-            let w = inverse_diagonal(a, rows);
-            let product = product(Some(d), c, Weight { diagonal: Some(&w), sign: -1.0 }, b)?;
+            let w = inverted(space.diagonal(a, rows)?);
+            let product = space.product(Some(d), c, Weight { diagonal: Some(&w), sign: -1.0 }, b)?;
             made(None, None, Source::Schur { rows, product }, signs.s)
         }
         SchurSpec::Lsc(_) if b.nonzeros() == 0 || c.nonzeros() == 0 => {
             Err(Error::invalid("lsc needs both couplings between its fields, and one of them is zero"))
         }
         SchurSpec::Lsc(name) => {
-            let weight =
-                name.as_deref().map(|name| weight_of(given.matrix(name)?, name, a.rows())).transpose()?;
-            let w = weight.clone().unwrap_or_else(|| inverse_diagonal(a, false));
-            let product = product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, b)?;
+            let weight = name.as_deref().map(|name| weight_of(space, given.matrix(name)?, name, a.rows()));
+            let weight = weight.transpose()?;
+            let w = match &weight {
+                Some(weight) => weight.clone(),
+                None => inverted(space.diagonal(a, false)?),
+            };
+            let product = space.product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, b)?;
             // S⁻¹ is minus the product of the commutator's factors, whatever their signs.
             made(None, None, Source::Commutator { weight, product }, -signs.s)
         }
@@ -159,9 +168,9 @@ fn own_rows(
 }
 
 /// Returns the inverse diagonal of a weight matrix on the first field.
-fn weight_of(matrix: &Csr, name: &str, n: usize) -> Result<Vec<f64>> {
+fn weight_of<S: SolverSpace>(space: &S, matrix: &Csr, name: &str, n: usize) -> Result<Vec<f64>> {
     match matrix.rows() == n && matrix.columns() == n {
-        true => Ok(inverse_diagonal(matrix, false)),
+        true => Ok(inverted(space.diagonal(matrix, false)?)),
         false => Err(Error::invalid(format!(
             "the weight `{name}` of lsc is {}×{}; the first field has {n} unknowns",
             matrix.rows(),
@@ -176,7 +185,7 @@ pub(super) fn around<S: SolverSpace>(
     schur: &SchurSpec,
     matrices: &[(PartMatrix<S>, Source)],
     couplings: &[Vec<Option<SharedOperator<S>>>],
-    blocks: &[Vec<Option<SubMatrix>>],
+    blocks: &[Vec<Option<SubMatrix<S>>>],
     local: &LocalProblem,
     precision: Precision,
     notes: &mut Vec<String>,
@@ -190,8 +199,8 @@ pub(super) fn around<S: SolverSpace>(
             let diagonal = needed(blocks, 0, 0)?;
             let first = on.beside(diagonal.rows())?;
             let w = match name {
-                Some(name) => weight_of(local.fields.matrix(name)?, name, diagonal.rows())?,
-                None => inverse_diagonal(diagonal, false),
+                Some(name) => weight_of(on, local.fields.matrix(name)?, name, diagonal.rows())?,
+                None => inverted(on.diagonal(diagonal, false)?),
             };
             let mut to = first.vector()?;
             first.write(&w, &mut to)?;
@@ -217,28 +226,16 @@ pub(super) fn around<S: SolverSpace>(
     }
 }
 
-/// Returns true for rows of the last field that couple to no other unknown, as boundary values do.
-fn alone(c: &Csr, d: &Csr) -> Vec<bool> {
-    let empty = |a: &Csr, i: usize| {
-        let (col, values) = a.row(i);
-        col.iter().zip(values).all(|(&j, v)| *v == 0.0 || (std::ptr::eq(a, d) && j as usize == i))
-    };
-    (0..d.rows()).map(|i| empty(c, i) && empty(d, i)).collect()
-}
-
 /// Gives the rows and columns of a caller's matrix that are alone in K only the diagonal entry of K, times
 /// `sign`. `alone` is 1 for them and 0 for others, with ghosts.
-fn without_boundary(matrix: &mut Csr, alone: &[f64], d: &Csr, sign: f64) {
-    if !alone.contains(&1.0) {
-        return;
-    }
+fn without_boundary(matrix: &mut Csr, alone: &[f64], d: &[f64], sign: f64) {
     let (row_ptr, col) = (matrix.row_ptr().to_vec(), matrix.col().to_vec());
     let values = matrix.values_mut();
     for i in 0..row_ptr.len() - 1 {
         for p in row_ptr[i]..row_ptr[i + 1] {
             let j = col[p] as usize;
             if alone[i] + alone[j] > 0.0 {
-                values[p] = if i == j { sign * d.get(i, i) } else { 0.0 };
+                values[p] = if i == j { sign * d[i] } else { 0.0 };
             }
         }
     }
@@ -254,22 +251,17 @@ struct Signs {
 
 impl Signs {
     /// Finds the signs from own couplings of all ranks. Collective.
-    fn of([a, b, c, d]: [&Csr; 4], comm: &dyn Communicator) -> Result<Self> {
-        let w = inverse_diagonal(a, false);
-        let s = |i: usize| {
-            let (col, values) = c.row(i);
-            let own = col.iter().zip(values).filter(|(k, _)| (**k as usize) < w.len());
-            d.get(i, i) - own.map(|(&k, c)| c * w[k as usize] * b.get(k as usize, i)).sum::<f64>()
-        };
-        let signs = Self { alone: alone(c, d), s: 1.0 };
-        Ok(Self { s: signs.of_rows(comm, s)?, ..signs })
+    fn of<S: SolverSpace>(space: &S, [a, b, c, d]: [&Csr; 4], comm: &dyn Communicator) -> Result<Self> {
+        let w = inverted(space.diagonal(a, false)?);
+        let signs = Self { alone: space.alone(d, Some(c))?, s: 1.0 };
+        Ok(Self { s: signs.of_rows(comm, &space.schur_diagonal(d, c, &w, b)?)?, ..signs })
     }
 
     /// Returns the sign of most numbers, one for each own row, over all ranks and without rows that are
     /// alone.
-    fn of_rows(&self, comm: &dyn Communicator, of: impl Fn(usize) -> f64) -> Result<f64> {
-        let numbers = (0..self.alone.len()).filter(|&i| !self.alone[i]).map(of).filter(|v| *v != 0.0);
-        let mut sum = [numbers.map(f64::signum).sum::<f64>()];
+    fn of_rows(&self, comm: &dyn Communicator, numbers: &[f64]) -> Result<f64> {
+        let numbers = self.alone.iter().zip(numbers).filter(|(alone, v)| !**alone && **v != 0.0);
+        let mut sum = [numbers.map(|(_, v)| v.signum()).sum::<f64>()];
         comm.sum(&mut sum)?;
         Ok(if sum[0] < 0.0 { -1.0 } else { 1.0 })
     }

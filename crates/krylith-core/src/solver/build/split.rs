@@ -1,15 +1,14 @@
 //! Builds preconditioners for the fields of a coupled system: cuts the matrix into blocks, builds a
 //! preconditioner for each field, and takes new values to all of them.
 
-use super::part::{Layout, OwnField, PartMatrix, fields_of, inverse_of, renew};
+use super::part::{Layout, OwnField, PartMatrix, SubMatrix, fields_of, inverse_of, renew};
 use super::schur::{Source, approximate, around, needed};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::Result;
 use crate::comm::agree;
 use crate::matrix::Bsr;
 use crate::operator::{PointBlock, TermValues, Terms};
-use crate::precond::split::blocks::{SubMatrix, host_values};
-use crate::precond::split::product::{Weight, inverse_diagonal, update};
+use crate::precond::assemble::{Weight, inverted, values_of};
 use crate::precond::split::{Around, Part, Split, Whole};
 use crate::precond::{PrecondSpec, SchurSpec, SplitSpec};
 use crate::profile::{self, SetupPart};
@@ -23,8 +22,10 @@ use std::time::Instant;
 /// A split with the blocks of the matrix that it was made from.
 pub(super) struct Fielded<S: SolverSpace> {
     pub(super) split: Split<S>,
+    /// The whole matrix.
+    a: Bsr,
     /// A_fg as scalar matrices, if they are used.
-    blocks: Vec<Vec<Option<SubMatrix>>>,
+    blocks: Vec<Vec<Option<SubMatrix<S>>>>,
     couplings: Vec<Vec<Option<SharedOperator<S>>>>,
     parts: Vec<(PartMatrix<S>, Source)>,
     precision: Precision,
@@ -52,7 +53,7 @@ pub(super) fn build<S: SolverSpace>(
             // A Schur complement needs both couplings, for its sign at least. Over ranks the operator of the
             // whole system multiplies by all couplings.
             let used = f == g || (!ranks && Split::<S>::uses(spec.form, f, g)) || spec.schur.is_some();
-            used.then(|| SubMatrix::new(rows, &layout.sets[f], &layout.sets[g])).transpose()
+            used.then(|| SubMatrix::new(space, rows, &layout.sets[f], &layout.sets[g])).transpose()
         };
         (0..count).map(block).collect::<Result<Vec<_>>>()
     });
@@ -70,7 +71,7 @@ pub(super) fn build<S: SolverSpace>(
     for (f, on) in spaces.into_iter().enumerate() {
         let (own, wanted, begun) = (&fields[f], &spec.parts[f].1, Instant::now());
         let schur = spec.schur.as_ref().filter(|_| f == last);
-        let of = schur.map(|schur| approximate(&blocks, schur, spec.form, own, local)).transpose()?;
+        let of = schur.map(|schur| approximate(space, &blocks, schur, spec.form, own, local)).transpose()?;
         let csr = match of.as_ref().map(|of| (&of.csr, &of.source)) {
             Some((_, Source::Schur { product, .. } | Source::Commutator { product, .. })) => product,
             Some((Some(csr), _)) => csr,
@@ -102,14 +103,14 @@ pub(super) fn build<S: SolverSpace>(
     let info = describe(spec, infos, start);
     let whole = if ranks { Some(agree(space.comm(), Whole::new(space, a.clone()))?) } else { None };
     let split = Split::new(parts, couplings.clone(), whole, spec.form);
-    let made = Fielded { split, blocks, couplings, parts: matrices, precision };
+    let made = Fielded { split, a: rows.clone(), blocks, couplings, parts: matrices, precision };
     Ok((Some(Box::new(made)), info))
 }
 
 /// Uploads the couplings that the form or the Schur complement multiplies by.
 fn couplings<S: SolverSpace>(
     spaces: &[S],
-    blocks: &[Vec<Option<SubMatrix>>],
+    blocks: &[Vec<Option<SubMatrix<S>>>],
     spec: &SplitSpec,
     precision: Precision,
 ) -> Result<Vec<Vec<Option<SharedOperator<S>>>>> {
@@ -162,10 +163,10 @@ fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Inst
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
-    fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
-        let mut scratch = Vec::new();
-        let values = host_values(values.term(0), &mut scratch)?;
-        self.blocks.iter_mut().flatten().flatten().for_each(|block| block.update(values));
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
+        let all = self.blocks.iter_mut().flatten().flatten();
+        all.into_iter().try_for_each(|block| block.update(space, &self.a))?;
         let (blocks, last) = (&self.blocks, self.parts.len() - 1);
         for (f, row) in self.couplings.iter().enumerate() {
             for (g, coupling) in row.iter().enumerate() {
@@ -180,17 +181,18 @@ impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
                 Source::Given => continue,
                 Source::Own => needed(blocks, f, f)?,
                 Source::Schur { rows, product } => {
-                    let w = inverse_diagonal(needed(blocks, 0, 0)?, *rows);
+                    let w = inverted(space.diagonal(needed(blocks, 0, 0)?, *rows)?);
                     let weight = Weight { diagonal: Some(&w), sign: -1.0 };
                     let (b, c) = (needed(blocks, 0, last)?, needed(blocks, last, 0)?);
-                    update(Some(needed(blocks, last, last)?), c, weight, b, product);
+                    space.product_again(Some(needed(blocks, last, last)?), c, weight, b, product)?;
                     &*product
                 }
                 Source::Commutator { weight, product } => {
-                    let own = inverse_diagonal(needed(blocks, 0, 0)?, false);
+                    let own = inverted(space.diagonal(needed(blocks, 0, 0)?, false)?);
                     let w = weight.as_deref().unwrap_or(&own);
                     let (b, c) = (needed(blocks, 0, last)?, needed(blocks, last, 0)?);
-                    update(None, c, Weight { diagonal: Some(w), sign: 1.0 }, b, product);
+                    let weight = Weight { diagonal: Some(w), sign: 1.0 };
+                    space.product_again(None, c, weight, b, product)?;
                     if let Some(Around::Lsc(lsc)) = &mut part.around {
                         lsc.space.write(w, &mut lsc.w)?;
                     }

@@ -9,7 +9,7 @@ use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, Of, kernels};
 use super::super::resident::Resident;
-use super::super::scan::scan;
+use super::super::scan::{last, scan};
 use super::super::specialisations::define;
 use super::stored;
 use crate::matrix::Bsr;
@@ -160,6 +160,11 @@ pub(in crate::device::cuda) struct Matrix {
     values: u64,
 }
 
+impl Matrix {
+    /// Stands for no matrix.
+    pub(in crate::device::cuda) const ABSENT: Self = Self { ptr: 0, col: 0, values: 0 };
+}
+
 impl From<&Resident> for Matrix {
     fn from(a: &Resident) -> Self {
         Self { ptr: a.row_ptr.pointer(), col: a.col.pointer(), values: a.values.pointer() }
@@ -232,8 +237,7 @@ impl Product<'_> {
     ) -> Result<()> {
         let device = self.device;
         let (left, right) = (Matrix::from(self.left), Matrix::from(self.right));
-        let none = Matrix { ptr: 0, col: 0, values: 0 };
-        let Matrix { ptr, col, values } = to.map_or(none, Matrix::from);
+        let Matrix { ptr, col, values } = to.map_or(Matrix::ABSENT, Matrix::from);
         let mean = self.right.col.len() / (self.right.row_ptr.len() - 1).max(1);
         let (diagonal, known) = (self.diagonal as i32, known as i32);
         let mut begin = 0;
@@ -344,6 +348,26 @@ impl Product<'_> {
         let product = known.with_values(device.allocate::<f64>(known.col.len() * square, WHAT)?);
         self.launch(shape, &bins, 0, Some(&product), true)?;
         Ok(product)
+    }
+}
+
+/// Returns the product of two matrices of scalars, of which the right one has `columns` columns. It stores the
+/// diagonal if `diagonal`. With a known pattern only values are computed.
+pub(in crate::device::cuda) fn product(
+    device: &Arc<Device>,
+    [left, right]: [&Resident; 2],
+    columns: usize,
+    diagonal: bool,
+    known: Option<&Resident>,
+) -> Result<Resident> {
+    let wrong = device.zeros(1, WHAT)?;
+    let (block, blocks_left) = (1, false);
+    let product = Product { device, left, right, columns, block, blocks_left, diagonal, wrong: &wrong };
+    let Some(known) = known else { return product.make() };
+    let values = product.values(known)?;
+    match last(device, &wrong)? {
+        0 => Ok(values),
+        _ => Err(Error::Internal("the pattern of a product does not have all of its entries".into())),
     }
 }
 

@@ -37,11 +37,12 @@ use boundary::Boundary;
 pub(super) use couplings::COUPLINGS;
 use galerkin::MOST_BLOCK;
 pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
+pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
 pub(super) use split::{PATHS, SPLIT};
 use std::sync::Arc;
-pub(super) use transpose::TRANSPOSE;
+pub(super) use transpose::{TRANSPOSE, sorted};
 
 /// Block sizes that are compiled ahead.
 fn blocks(set: Set) -> Vec<usize> {
@@ -52,11 +53,9 @@ fn blocks(set: Set) -> Vec<usize> {
 /// products are those of scalars.
 pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kernel> {
     let all = |file: &File| (file.specialisations)(Set::Common);
-    // Rows of a product that exceed every table are rare.
-    let mut kernels = galerkin::kernels(vec![block]);
-    kernels.extend(all(&ROWS));
+    let mut kernels = products_of(block);
     kernels.extend(couplings::kernels(block, scalar));
-    kernels.extend([&TRANSPOSE, &TRANSFER, &super::scan::SCAN].into_iter().flat_map(all));
+    kernels.extend(all(&TRANSFER));
     match kind {
         CoarsenKind::Classical => {
             kernels.extend([&SPLIT, &PATHS, &INTERPOLATE, &MULTIPASS].into_iter().flat_map(all));
@@ -67,6 +66,20 @@ pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kerne
         CoarsenKind::Aggregation { smoothed: false } => {}
     }
     kernels
+}
+
+/// Returns the kernels of products and transposes with blocks of this size.
+fn products_of(block: usize) -> Vec<Kernel> {
+    // Rows of a product that exceed every table are rare.
+    let mut kernels = galerkin::kernels(vec![block]);
+    let files = [&ROWS, &TRANSPOSE, &super::scan::SCAN].into_iter();
+    kernels.extend(files.flat_map(|file| (file.specialisations)(Set::Common)));
+    kernels
+}
+
+/// Returns the kernels of products and transposes of scalar matrices.
+pub(in crate::device::cuda) fn products() -> Vec<Kernel> {
+    products_of(1)
 }
 
 /// Wraps a matrix whose arrays are on the device alone.

@@ -42,47 +42,44 @@ pub(super) fn transpose(device: &Arc<Device>, a: &Resident, columns: usize) -> R
         function.on(device, grid, 256).run(entries as i64, &a.col, &counts)?;
     }
     let row_ptr = scan(device, &counts)?;
-    let turned = Resident::new(
-        row_ptr,
-        device.allocate::<u32>(entries, WHAT)?,
-        device.allocate::<f64>(entries, WHAT)?,
-    );
-    if entries == 0 {
-        return Ok(turned);
-    }
     let (col, values) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
+    let turned = Resident::new(row_ptr, col, values);
+    if entries > 0 {
+        let scatter = device.function(&kernel(amg_scatter))?;
+        scatter.on(device, (4 * rows).div_ceil(256), 256).run(
+            rows as i64,
+            &a.row_ptr,
+            &a.col,
+            &a.values,
+            &turned.row_ptr,
+            &counts,
+            &turned.col,
+            &turned.values,
+        )?;
+    }
+    sorted(device, &turned)
+}
+
+/// Returns a matrix of scalars with ascending columns. No column occurs twice in a row.
+pub(in crate::device::cuda) fn sorted(device: &Arc<Device>, a: &Resident) -> Result<Resident> {
+    let (rows, entries) = (a.row_ptr.len() - 1, a.col.len());
+    let to = a.with_pattern(device.allocate(entries, WHAT)?, device.allocate(entries, WHAT)?);
+    if entries == 0 {
+        return Ok(to);
+    }
     let longer = device.zeros::<u32>(1 + entries / LONG, WHAT)?;
-    let (scatter, sort) = (device.function(&kernel(amg_scatter))?, device.function(&kernel(amg_sort_rows))?);
-    let sort_long = device.function(&kernel(amg_sort_long_rows))?;
-    let grid = (4 * rows).div_ceil(256);
-    scatter.on(device, grid, 256).run(
+    let sort = device.function(&kernel(amg_sort_rows))?;
+    sort.on(device, (8 * rows).div_ceil(256), 256).run(
         rows as i64,
         &a.row_ptr,
         &a.col,
         &a.values,
-        &turned.row_ptr,
-        &counts,
-        &col,
-        &values,
-    )?;
-    let grid = (8 * columns).div_ceil(256);
-    sort.on(device, grid, 256).run(
-        columns as i64,
-        &turned.row_ptr,
-        &col,
-        &values,
-        &turned.col,
-        &turned.values,
+        &to.col,
+        &to.values,
         &longer,
     )?;
-    let grid = 2 * device.multiprocessors();
-    sort_long.on(device, grid, 1024).run(
-        &turned.row_ptr,
-        &col,
-        &values,
-        &turned.col,
-        &turned.values,
-        &longer,
-    )?;
-    Ok(turned)
+    let sort_long = device.function(&kernel(amg_sort_long_rows))?;
+    let sort_long = sort_long.on(device, 2 * device.multiprocessors(), 1024);
+    sort_long.run(&a.row_ptr, &a.col, &a.values, &to.col, &to.values, &longer)?;
+    Ok(to)
 }
