@@ -8,7 +8,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DOCUMENTS = ["README.md", "crates/krylith-py/README.md"]
-DOCUMENTS += [f"docs/{name}.md" for name in ("python", "first-solve", "elasticity", "stokes", "coupled", "newton")]
+PAGES = ("python", "first-solve", "elasticity", "stokes", "coupled", "physics", "newton")
+DOCUMENTS += [f"docs/{name}.md" for name in PAGES]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
