@@ -1,4 +1,4 @@
-"""Times field preconditioners on the systems of `systems.py`: python run.py CASE SIZE DEVICE [THREADS] prints JSON."""
+"""Times field preconditioners on the systems of `systems.py`: python run.py CASE SIZE DEVICE[,DEVICE] prints JSON."""
 
 import json
 import sys
@@ -12,14 +12,18 @@ import krylith
 
 
 def main():
-    case, size, device = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    threads = {"threads": int(sys.argv[4])} if len(sys.argv) > 4 else {}
+    case, size, devices = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(",")
     make, precond, options = CASES[case]
     a, b, fields, matrices = make(size)
     warnings.simplefilter("ignore")
-    given = dict(precond=precond, fields=fields, matrices=matrices, rtol=1e-8, device=device, method="auto", restart=50)
-    given |= options | threads
-    out = {"case": case, "size": size, "device": device, "unknowns": a.shape[0], "entries": int(a.nnz), "precond": precond}
+    given = dict(precond=precond, fields=fields, matrices=matrices, rtol=1e-8, method="auto", restart=50) | options
+    for device in devices:
+        out = {"case": case, "size": size, "device": device, "unknowns": a.shape[0], "entries": int(a.nnz), "precond": precond}
+        print(json.dumps(out | timed(a, b, given | {"device": device})), flush=True)
+
+
+def timed(a, b, given):
+    out = {}
     wall, cpu = time.perf_counter(), time.process_time()
     solver = krylith.Solver(a, **given)
     out["first_setup"] = time.perf_counter() - wall
@@ -39,7 +43,7 @@ def main():
     del again
     out |= {"iterations": s.iterations, "outcome": s.outcome, "method": str(s.method)}
     out["residual"] = float(np.linalg.norm(b - a @ s.x) / np.linalg.norm(b))
-    print(json.dumps(out), flush=True)
+    return out
 
 
 if __name__ == "__main__":

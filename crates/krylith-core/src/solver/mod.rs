@@ -327,29 +327,40 @@ impl<'a> Solver<'a> {
         Ok(&self.solution)
     }
 
+    /// Runs the attempts from `x` until one of them reaches `stop`, and keeps their solution. Collective.
+    fn run_attempts(
+        &mut self,
+        stop: Stop,
+        b: Numbers,
+        x: NumbersMut,
+        deadline: Option<Instant>,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<()> {
+        let run = Run { stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
+        let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
+        let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, b, x| {
+            // The first thread calls the observer and notifies the others of an interrupt.
+            let mut first = if number == 0 { lock(&watcher).take() } else { None };
+            let observer: &mut dyn Observer = match &mut first {
+                Some(observer) => *observer,
+                None => &mut (),
+            };
+            engine.solve(local, &run, b, x, observer)?;
+            if number == 0 {
+                lock(&answer).copy_from(engine.solution());
+            }
+            Ok(())
+        });
+        self.after(done)
+    }
+
     /// Solves, and reports progress to an observer, except for the last iteration.
     fn run(&mut self, b: Numbers, mut x: NumbersMut, observer: &mut (dyn Observer + Send)) -> Result<()> {
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        let run = Run { stop: self.stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
-        let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
-        let done =
-            on_parts(&mut self.workers, &self.problem, b, x.reborrow(), &|number, engine, local, b, x| {
-                // The first thread calls the observer and notifies the others of an interrupt.
-                let mut first = if number == 0 { lock(&watcher).take() } else { None };
-                let observer: &mut dyn Observer = match &mut first {
-                    Some(observer) => *observer,
-                    None => &mut (),
-                };
-                engine.solve(local, &run, b, x, observer)?;
-                if number == 0 {
-                    lock(&answer).copy_from(engine.solution());
-                }
-                Ok(())
-            });
-        self.after(done)?;
+        self.run_attempts(self.stop, b, x.reborrow(), deadline, observer)?;
         self.check_begun(b)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));

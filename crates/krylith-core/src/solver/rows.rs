@@ -4,8 +4,10 @@
 //! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, where D is diagonal with the
 //! 1-norms of the rows. This bounds the row-wise backward error. If the condition is not met, `auto`
 //! continues with rows scaled to norm 1. Scale factors are powers of two, so the scaled system is exactly
-//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. If the user
-//! named the method, the solve ends with the usual criterion, and the solution has a warning.
+//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A
+//! preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
+//! tolerance instead. If the user named the method, the solve ends with the usual criterion, and the solution
+//! has a warning.
 
 use super::diagnosis::Indices;
 use super::fallbacks;
@@ -47,12 +49,17 @@ pub(super) struct Rows {
     host: [Vec<f64>; 2],
 }
 
-/// The scaled system.
-struct Scaled {
-    solver: Box<Solver<'static>>,
-    /// Scale factors of rows, and of columns if the system is symmetric.
-    left: Vec<f64>,
-    right: Option<Vec<f64>>,
+/// What a solve continues with.
+enum Scaled {
+    /// The system itself.
+    Same,
+    /// The scaled system.
+    Rows {
+        solver: Box<Solver<'static>>,
+        /// Scale factors of rows, and of columns if the system is symmetric.
+        left: Vec<f64>,
+        right: Option<Vec<f64>>,
+    },
 }
 
 /// ‖b − A x‖/‖b‖, and the same ratio with rows scaled to norm 1.
@@ -153,27 +160,48 @@ impl Solver<'_> {
         let Stop { rtol, max_iters, .. } = self.stop;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
+        let fields = self.options.precond_or_auto().names_fields();
         if rows.scaled.is_none() {
-            rows.scaled = Some(Scaled::of(self)?);
+            rows.scaled = Some(if fields { Scaled::Same } else { Scaled::of(self)? });
         }
-        let Some(Scaled { solver, left, right }) = &mut rows.scaled else { return Ok(false) };
-        let rhs: Vec<f64> = b.iter().zip(&*left).map(|(b, l)| b * l).collect();
-        let (mut best, mut tolerance, mut improved) = (before, rtol, false);
-        let mut y: Vec<f64> = match &*right {
+        let Some(scaled) = &mut rows.scaled else { return Ok(false) };
+        let (rhs, right) = match &*scaled {
+            Scaled::Same => (Cow::Borrowed(b), None),
+            Scaled::Rows { left, right, .. } => {
+                (b.iter().zip(left).map(|(b, l)| b * l).collect(), right.clone())
+            }
+        };
+        let (mut best, mut improved) = (before, false);
+        let mut tolerance = if fields { 0.5 * before.plain * rtol / before.by_rows } else { rtol };
+        let mut y: Vec<f64> = match &right {
             Some(right) => x.iter().zip(right).map(|(x, r)| x / r).collect(),
             None => x.to_vec(),
         };
         let mut first = true;
         for _ in 0..ROUNDS {
             let done = self.solution.history.iterations;
-            solver.stop = Stop { rtol: tolerance, atol: 0.0, max_iters: max_iters.saturating_sub(done) };
-            solver.time_limit = deadline
-                .map(|end| end.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
+            let stop = Stop { rtol: tolerance, atol: 0.0, max_iters: max_iters.saturating_sub(done) };
             let mut behind = Behind { observer: &mut *observer, done };
-            solver.run((&rhs[..]).into(), (&mut y[..]).into(), &mut behind)?;
-            let inner = &solver.solution;
+            let (from, to) = (Numbers::from(&rhs[..]), NumbersMut::from(&mut y[..]));
+            let inner = match scaled {
+                Scaled::Same => {
+                    let before = std::mem::take(&mut self.solution);
+                    let ran = self.run_attempts(stop, from, to, deadline, &mut behind);
+                    let inner = std::mem::replace(&mut self.solution, before);
+                    ran?;
+                    inner
+                }
+                Scaled::Rows { solver, .. } => {
+                    let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+                    solver.time_limit = left.map(|left| left.max(Duration::from_nanos(1)));
+                    solver.stop = stop;
+                    solver.run(from, to, &mut behind)?;
+                    solver.solution.clone()
+                }
+            };
             if first {
-                let name = format!("{} with {} on scaled rows", inner.precond.name, inner.method.short());
+                let what = if fields { "to a smaller tolerance" } else { "on scaled rows" };
+                let name = format!("{} with {} {what}", inner.precond.name, inner.method.short());
                 let first_name =
                     format!("{} with {}", self.solution.precond.name, self.solution.method.short());
                 let detail = format!(
@@ -184,8 +212,8 @@ impl Solver<'_> {
                 self.solution.events.push(Event::new(EventKind::Fallback, Some(done), detail));
                 first = false;
             }
-            self.solution.follow(inner);
-            let answer: Vec<f64> = match &*right {
+            self.solution.follow(&inner);
+            let answer: Vec<f64> = match &right {
                 Some(right) => y.iter().zip(right).map(|(y, r)| y * r).collect(),
                 None => y.clone(),
             };
@@ -404,7 +432,7 @@ impl Scaled {
             Options { zeros: Some(ZerosChoice::Keep), time_limit: None, ..(*solver.options).clone() };
         let mut solver = Solver::new_cancellable(less, &options, &solver.cancel, None)?;
         solver.is_scaled = true;
-        Ok(Self { solver: Box::new(solver), left, right })
+        Ok(Self::Rows { solver: Box::new(solver), left, right })
     }
 }
 
