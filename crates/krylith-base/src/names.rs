@@ -19,7 +19,8 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
                 &["pcg", "conjugate gradient", "conjugate gradients", "fcg", "pipecg", "groppcg", "gropp"],
                 "cg",
             ),
-            (&["lgmres", "pgmres", "dgmres", "blockgmres", "gcrodr", "minres", "symmlq"], "gmres"),
+            (&["lgmres", "pgmres", "dgmres", "blockgmres", "gcrodr"], "gmres"),
+            (&["symmlq", "minresqlp", "pminres"], "minres"),
             (&["flexible gmres", "gcr", "gcrotmk", "pipefgmres", "richardson"], "fgmres"),
             (&["cacg", "scg", "pcbcg", "sstep", "sstepcg"], "cbcg"),
         ],
@@ -281,11 +282,12 @@ mod tests {
 
     #[test]
     fn words_of_other_programs_lead_to_ours() {
-        let methods = ["auto", "gmres", "fgmres", "bicgstab", "cg", "cbcg"];
+        let methods = ["auto", "gmres", "fgmres", "bicgstab", "cg", "cbcg", "minres"];
         for (text, ours) in [
             ("BCGS", Some("bicgstab")),
             ("BiCG-Stab", Some("bicgstab")),
             ("pcg", Some("cg")),
+            ("MINRES-QLP", Some("minres")),
             ("gmers", Some("gmres")),
             ("fgmress", Some("fgmres")),
             ("bicgst", Some("bicgstab")),

@@ -75,8 +75,9 @@ options! {
         "Krylov method. `gmres` is restarted GMRES. `fgmres` is flexible GMRES, for preconditioners that vary \
          from iteration to iteration. `bicgstab` has short recurrences and two products per iteration. `cg` \
          is for symmetric positive definite systems. `cbcg` is CG for many ranks: it needs only two \
-         reductions for every `s` products. Options of the method may follow its name, such as \
-         `gmres:restart=50`.";
+         reductions for every `s` products. `minres` is for symmetric indefinite systems, with a \
+         preconditioner that is symmetric and positive definite. Options of the method may follow its name, \
+         such as `gmres:restart=50`.";
     restart: usize = Count(1, MOST_RESTART), "M", Method of Gmres, default "30, and 100 to 300 in later attempts",
         "Number of basis vectors before GMRES restarts. More vectors take more memory and save iterations.";
     orthogonalization: Orthogonalization = Choice, "lowsync|cgs2|mgs", Method of Gmres, default "`lowsync`",
@@ -299,6 +300,16 @@ impl Options {
             let text = format!(
                 "has `{part}`, which is not symmetric, but {method} needs a symmetric preconditioner; use \
                  symmetric(P then Q), or the method bicgstab or gmres"
+            );
+            return wrong("precond", text);
+        }
+        let named = self.precond_or_auto();
+        if let (MethodName::Minres, Some(part)) = (method, named.unfit_for_minres()) {
+            let why =
+                if part.varies() { "varies between applications" } else { "is not symmetric and definite" };
+            let text = format!(
+                "has `{part}`, which {why}; minres needs a fixed, symmetric and definite preconditioner: use \
+                 the method fgmres, or form=diagonal or schur=diagonal in a split"
             );
             return wrong("precond", text);
         }

@@ -8,7 +8,7 @@ use krylith_core::comm::{Communicator, Message, Solo, Team};
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Csr, Dense};
 use krylith_core::method::{
-    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Minres,
     Orthogonalization, Reductions,
 };
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
@@ -114,7 +114,7 @@ fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
     (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
 
-/// CG in every form, with and without a preconditioner.
+/// CG in every form and MINRES, with and without a preconditioner.
 fn cg_allocates_nothing() {
     let mut entries: Vec<(u32, u32, f64)> = (0..300).map(|i| (i, i, 2.5 + f64::from(i % 5))).collect();
     entries.extend((1..300).flat_map(|i| [(i, i - 1, -1.0), (i - 1, i, -1.0)]));
@@ -130,6 +130,7 @@ fn cg_allocates_nothing() {
         let options = CbcgOptions { steps, ..CbcgOptions::default() };
         all.push((format!("cbcg, s = {steps}"), Box::new(Cbcg::new(&space, options).unwrap())));
     }
+    all.push(("minres".into(), Box::new(Minres::new(&space, ()).unwrap())));
     for (name, mut cg) in all {
         let mut x = vec![0.0; 300];
         let short = Stop { rtol: 0.5, ..Stop::default() };

@@ -214,6 +214,8 @@ fn ledger(method: &MethodSpec, preconditioned: bool) -> [f64; 3] {
             // If z is r, the pass that updates r also sums (r, z).
             CgForm::Textbook | CgForm::Flexible => [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0],
         },
+        // With P: (z, q), the next v, four sums, and the next w and x. Two steps.
+        MethodSpec::Minres => [1.0, 3.0 + f64::from(preconditioned) + 2.0, 2.0],
         // Two sums, three passes over blocks of vectors and four steps in s products; z₀ is r if there is a
         // preconditioner.
         MethodSpec::Cbcg(cbcg) => {
@@ -363,6 +365,7 @@ mod tests {
             ("bicgstab:reductions=classical", 8.0, 8.0, 3.0),
             // Six products: 5 passes, 6 steps and 7 kernels, plus the copy of r.
             ("cbcg:s=6", 18.0 / 6.0, 19.0 / 6.0, 2.0 / 6.0),
+            ("minres", 6.0, 5.0, 2.0),
             ("gmres:orthogonalization=cgs2", 8.0, 8.0, 3.0),
             ("gmres:restart=9,orthogonalization=mgs", 14.0, 14.0, 6.0),
         ] {

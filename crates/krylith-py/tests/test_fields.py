@@ -51,6 +51,26 @@ def test_fields_in_every_form(describe):
     assert residual(k, s.x, f) <= 1.01e-8
 
 
+def test_minres_with_a_diagonal_split():
+    counts = []
+    for n in (16, 32):
+        a, b, f = channel(n)
+        k = sp.bmat([[a, b], [b.T, None]], format="csr")
+        s = krylith.solve(
+            [[a, b], [b.T, None]],
+            f,
+            method="minres",
+            precond="split(u: amg, p: jacobi; schur=diagonal, S=Mp)",
+            fields=("u", "p"),
+            matrices={"Mp": sp.identity(n * n)},
+            rtol=1e-8,
+            device="cpu",
+        )
+        assert s.outcome == "converged" and residual(k, s.x, f) <= 1.01e-8
+        counts.append(s.iterations)
+    assert counts[1] < 80 and counts[1] <= 1.5 * counts[0], counts
+
+
 def test_blocks_given_apart():
     a, b, f = channel(12)
     k = sp.bmat([[a, b], [b.T, None]], format="csr")

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, spsolve
 import krylith
 from test_solve import close, poisson, random_matrix
 
-METHODS = [krylith.cg, krylith.bicgstab, krylith.gmres, krylith.fgmres, krylith.cbcg]
+METHODS = [krylith.cg, krylith.bicgstab, krylith.gmres, krylith.fgmres, krylith.cbcg, krylith.minres]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda f: f.__name__)
@@ -51,6 +51,42 @@ def test_functions_raise_through_and_are_checked():
         krylith.cg(A, np.ones(63))
     with pytest.raises(ZeroDivisionError):
         krylith.cg(lambda v: A @ v, b, callback=lambda r: 1 / 0)
+
+
+def indefinite(n, seed):
+    """Return a symmetric matrix with eigenvalues of both signs and a positive diagonal."""
+    small = 0.1 * sp.random_array((n, n), density=3 / n, rng=np.random.default_rng(seed))
+    pairs = sp.kron(sp.eye_array(n // 2), np.array([[1.0, 3.0], [3.0, 1.0]]))
+    return (pairs + small + small.T + sp.diags_array(0.1 * (np.arange(n) % 4))).tocsr()
+
+
+def test_minres_makes_the_iterates_of_scipys():
+    n = 200
+    A, b = indefinite(n, 7), np.random.default_rng(8).standard_normal(n)
+    w = np.linalg.eigvalsh(A.toarray())
+    assert w[0] < -1 and w[-1] > 1
+    weights = 1.0 / (1.0 + np.arange(n) % 5)
+    M = LinearOperator((n, n), lambda v: weights * v.reshape(-1))
+    for m in (None, M):
+        for steps in (1, 2, 5, 12):
+            theirs, _ = sla.minres(A, b, M=m, rtol=1e-14, maxiter=steps)
+            for a in (A, LinearOperator((n, n), lambda v: A @ v)):
+                ours, info = krylith.minres(a, b, M=m, rtol=1e-14, maxiter=steps)
+                assert info == steps
+                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
+    x, info = krylith.minres(A, b, M="jacobi", rtol=1e-10)
+    assert info == 0 and close(A, x, b, 1e-10)
+
+
+def test_minres_says_what_it_cannot_use():
+    A, b = indefinite(60, 9), np.ones(60)
+    with pytest.raises(krylith.InvalidInput, match="varies between applications.*fgmres"):
+        krylith.minres(A, b, M="cg(jacobi)")
+    with pytest.raises(krylith.InvalidInput, match="minres"):
+        krylith.minres(A, b, M="jacobi then ildu")
+    signs = np.where(np.arange(60) % 2 == 0, 1.0, -1.0)
+    x, info = krylith.minres(A, b, M=lambda v: signs * v)
+    assert info == -1 and np.isfinite(x).all()
 
 
 def test_a_preconditioner_that_varies():

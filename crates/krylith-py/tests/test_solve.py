@@ -119,7 +119,7 @@ def test_first_guess():
 
 def test_methods_and_options():
     A, b = poisson(20), np.ones(400)
-    for method in ["cg", "bicgstab", "gmres", "gmres:restart=20", "cbcg"]:
+    for method in ["cg", "bicgstab", "gmres", "gmres:restart=20", "cbcg", "minres"]:
         for precond in ["none", "jacobi", "ildu", "amg"]:
             if method == "cbcg" and precond not in ("none", "jacobi"):
                 continue

@@ -133,7 +133,7 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::NotFinite if options.precision == Some(Precision::F32) => {
             "; numbers are too large or too small for f32: store them in f64, or scale the system".into()
         }
-        _ if is_cg_on_unsymmetric(solution) => {
+        _ if needs_symmetry_in_vain(solution) => {
             let others = ["bicgstab", "gmres"].map(|method| language.option("method", method));
             let method = solution.method.name();
             format!(
@@ -159,10 +159,9 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
     }
 }
 
-/// Returns true if a solve used CG or CB-CG on a matrix that is not symmetric.
-fn is_cg_on_unsymmetric(solution: &Solution) -> bool {
-    let is_cg = matches!(solution.method.name(), MethodName::Cg | MethodName::Cbcg);
-    is_cg && solution.symmetric == Some(false)
+/// Returns true if a solve used CG, CBCG or MINRES on a matrix that is not symmetric.
+fn needs_symmetry_in_vain(solution: &Solution) -> bool {
+    solution.method.name().needs_symmetry() && solution.symmetric == Some(false)
 }
 
 /// Describes the component of b outside the range of A, and the option that declares the null vectors in

@@ -260,7 +260,7 @@
 //! | [`partition`] | distribution of rows | [`Partition`](partition::Partition), [`Rows`](partition::Rows) |
 //! | [`device`] | CPUs and GPUs | [`Cpu`](device::Cpu) |
 //! | [`operator`] | vectors on a device, products | [`LinearOperator`](operator::LinearOperator) |
-//! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG | [`Gmres`](method::Gmres) |
+//! | [`method`] | GMRES, FGMRES, BiCGSTAB, CG, CBCG, MINRES | [`Gmres`](method::Gmres) |
 //! | [`precond`] | Jacobi, incomplete factors, composition | [`PrecondSpec`](precond::PrecondSpec) |
 //!
 //! The public names of this crate follow semantic versioning: an incompatible change needs a new major
@@ -364,6 +364,7 @@ pub mod operator {
 pub mod method {
     pub use krylith_core::method::{
         Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method, MethodSpec,
+        Minres,
     };
 }
 

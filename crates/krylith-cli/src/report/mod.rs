@@ -44,7 +44,7 @@ pub struct Report {
     pub sources: Sources,
     /// The device and its settings.
     pub run: Run,
-    /// The method of the last attempt: `gmres`, `fgmres`, `bicgstab`, `cg` or `cbcg`.
+    /// The method of the last attempt: `gmres`, `fgmres`, `bicgstab`, `cg`, `cbcg` or `minres`.
     pub method: String,
     /// The settings of the method.
     pub parameters: Parameters,

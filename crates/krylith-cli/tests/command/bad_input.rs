@@ -173,7 +173,11 @@ fn options_refuse_what_they_do_not_know() {
     let f = Folder::new();
     f.write("a.mtx", small());
     for (line, words) in [
-        ("--method minres", ["unknown method `minres`", "auto, gmres, fgmres, bicgstab, cg"]),
+        ("--method symmlq", ["unknown method `symmlq`", "minres"]),
+        (
+            "--method minres --precond cg(jacobi)",
+            ["--precond has `cg(jacobi)`, which varies between applications", "use the method fgmres"],
+        ),
         ("--method bicgstab --restart 20", ["--restart applies only to method gmres", "leave it out"]),
         (
             "--method bicgstab --orthogonalization mgs",
@@ -236,7 +240,7 @@ fn files_of_a_system_are_checked() {
     f.write("T.mtx", mtx(3, 3, &chain(3, 1, |i, _| i)));
     for (text, words) in [
         ("matrix = 'a.mtx'\nfoo = 1\n", ["s.toml:2", "foo"]),
-        ("matrix = 'a.mtx'\n[solver]\nmethod = 'minres'\n", ["s.toml:3", "unknown method `minres`"]),
+        ("matrix = 'a.mtx'\n[solver]\nmethod = 'lsqr'\n", ["s.toml:3", "unknown method `lsqr`"]),
         (
             "matrix = 'a.mtx'\n[solver]\nmethod = 'bicgstab'\nrestart = 9\n",
             ["s.toml: `solver.restart`", "applies only to method gmres"],
@@ -319,11 +323,13 @@ fn systems_that_cannot_be_solved_as_asked_say_why() {
     let info = f.line("info free.mtx");
     let words = "singular: A maps constants to zero (--nullspace constant projects them out)";
     assert!(info.works().out.contains(words), "{info:#?}");
-    // CG on a matrix that is not symmetric.
+    // CG and MINRES on a matrix that is not symmetric.
     let n = 200;
     let uneven = (1..n).flat_map(|i| [(i, i, 2.0), (i, i + 1, -1.5), (i + 1, i, -0.5)]).chain([(n, n, 2.0)]);
     f.write("uneven.mtx", mtx(n, n, &uneven.collect::<Vec<_>>()));
-    for (method, precond) in [("cg", "none"), ("cg", "jacobi"), ("cbcg", "none")] {
+    for (method, precond) in
+        [("cg", "none"), ("cg", "jacobi"), ("cbcg", "none"), ("minres", "none"), ("minres", "jacobi")]
+    {
         let words = format!(
             "the matrix is not symmetric, but {method} needs a symmetric one: try --method bicgstab or --method gmres"
         );

@@ -402,7 +402,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 most / (on.mean(s, own as f64)? as usize).max(1)
             }
         };
-        self.length = (length.clamp(1, MOST), on.key);
+        let length = length.clamp(1, MOST).next_multiple_of(R::PERIOD);
+        self.length = (length, on.key);
         self.host.resize(R::SCALARS + self.length.0 + 1, 0.0);
         Ok(())
     }

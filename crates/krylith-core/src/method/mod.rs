@@ -1,8 +1,8 @@
 //! Krylov methods. Each method is one file, written once for all devices. [`krylov`] has the parts that all
 //! methods share.
 //!
-//! [`Gmres`] (also as FGMRES), [`Bicgstab`], [`Cg`] and [`Cbcg`] are built for a [`Space`] with their
-//! options, and accept any [`LinearOperator`]s as A and P⁻¹. [`Method`] is the trait of all methods.
+//! [`Gmres`] (also as FGMRES), [`Bicgstab`], [`Cg`], [`Cbcg`] and [`Minres`] are built for a [`Space`] with
+//! their options, and accept any [`LinearOperator`]s as A and P⁻¹. [`Method`] is the trait of all methods.
 //! [`MethodSpec`] is a method given by name and options, as in `gmres:restart=50`.
 
 pub mod bicgstab;
@@ -10,6 +10,7 @@ pub mod cbcg;
 pub mod cg;
 pub mod gmres;
 pub mod krylov;
+pub mod minres;
 mod spec;
 mod work;
 
@@ -19,6 +20,7 @@ pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
 pub(crate) use krylov::LIMIT;
+pub use minres::Minres;
 pub use spec::{MethodName, MethodSpec};
 pub use work::Work;
 
@@ -28,12 +30,13 @@ use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
 use krylov::Recurrence;
 
 /// The scalar steps and vector sweeps of every method: the kernels that a device compiles.
-pub const KERNELS: [(&[StepSource], &[SweepSource]); 5] = [
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 6] = [
     (krylov::STEPS, krylov::SWEEPS),
     (bicgstab::STEPS, bicgstab::SWEEPS),
     (cbcg::STEPS, cbcg::SWEEPS),
     (cg::STEPS, cg::SWEEPS),
     (gmres::STEPS, gmres::SWEEPS),
+    (minres::STEPS, minres::SWEEPS),
 ];
 
 /// A Krylov method together with its workspace.

@@ -1,7 +1,7 @@
 //! Methods by name. This is the only list of all methods.
 
 use super::{
-    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Minres,
     Orthogonalization, Reductions,
 };
 use crate::Result;
@@ -31,12 +31,14 @@ pub enum MethodName {
     Cg,
     /// Communication-avoiding conjugate gradients, for symmetric definite systems on many ranks.
     Cbcg,
+    /// MINRES, for symmetric systems that may be indefinite.
+    Minres,
 }
 
 impl MethodName {
     /// Returns true for methods that need a symmetric system.
-    pub(crate) fn needs_symmetry(self) -> bool {
-        matches!(self, MethodName::Cg | MethodName::Cbcg)
+    pub fn needs_symmetry(self) -> bool {
+        matches!(self, MethodName::Cg | MethodName::Cbcg | MethodName::Minres)
     }
 
     /// Returns true for both forms of GMRES, which have the same options.
@@ -48,6 +50,7 @@ impl MethodName {
 names! {
     MethodName, "method":
     Auto => "auto", Gmres => "gmres", Fgmres => "fgmres", Bicgstab => "bicgstab", Cg => "cg", Cbcg => "cbcg",
+    Minres => "minres",
 }
 
 names! { Orthogonalization, "orthogonalization": Lowsync => "lowsync", Cgs2 => "cgs2", Mgs => "mgs" }
@@ -77,6 +80,8 @@ pub enum MethodSpec {
     Cg(CgOptions),
     /// Communication-avoiding conjugate gradients.
     Cbcg(CbcgOptions),
+    /// MINRES, which has no options.
+    Minres,
 }
 
 impl MethodSpec {
@@ -93,6 +98,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(_) => MethodName::Bicgstab,
             MethodSpec::Cg(_) => MethodName::Cg,
             MethodSpec::Cbcg(_) => MethodName::Cbcg,
+            MethodSpec::Minres => MethodName::Minres,
         }
     }
 
@@ -105,6 +111,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(_) => "BiCGSTAB".into(),
             MethodSpec::Cg(_) => "CG".into(),
             MethodSpec::Cbcg(cbcg) => format!("CBCG({})", cbcg.steps),
+            MethodSpec::Minres => "MINRES".into(),
         }
     }
 
@@ -115,6 +122,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
             MethodSpec::Cg(cg) => format!("{} form", cg.form),
             MethodSpec::Cbcg(cbcg) => format!("{} basis", cbcg.basis),
+            MethodSpec::Minres => "short recurrences".into(),
         }
     }
 
@@ -130,7 +138,7 @@ impl MethodSpec {
     pub fn restart(&self) -> Option<usize> {
         match self {
             MethodSpec::Gmres(gmres) => Some(gmres.restart),
-            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) | MethodSpec::Cbcg(_) => None,
+            MethodSpec::Bicgstab(_) | MethodSpec::Cg(_) | MethodSpec::Cbcg(_) | MethodSpec::Minres => None,
         }
     }
 
@@ -162,6 +170,7 @@ impl MethodSpec {
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
             MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
             MethodSpec::Cbcg(options) => Box::new(Cbcg::new(space, *options)?),
+            MethodSpec::Minres => Box::new(Minres::new(space, ())?),
         })
     }
 
@@ -176,6 +185,7 @@ impl MethodSpec {
             }
             MethodSpec::Cg(options) => fixed + n * cg_bytes(options.form, preconditioned),
             MethodSpec::Cbcg(options) => fixed + n * cbcg_bytes(options.steps, preconditioned),
+            MethodSpec::Minres => fixed + n * minres_bytes(preconditioned),
         }
     }
 
@@ -188,6 +198,7 @@ impl MethodSpec {
             MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Precision::F64.bytes() as u64, 18),
             MethodSpec::Cg(_) => (0, Precision::F64.bytes() as u64, 14),
             MethodSpec::Cbcg(options) => (4 * options.steps as u64, Precision::F64.bytes() as u64, 13),
+            MethodSpec::Minres => (0, Precision::F64.bytes() as u64, 16),
         };
         // FGMRES keeps a second basis, in f64.
         let flexible = matches!(self, MethodSpec::Gmres(GmresOptions { flexible: true, .. }));
@@ -244,6 +255,11 @@ fn cbcg_bytes(steps: usize, preconditioned: bool) -> f64 {
     8.0 * (10.0 * s + 5.0 + basis + if preconditioned { 0.0 } else { 2.0 }) / s
 }
 
+/// Returns the bytes per unknown of the vector passes of an iteration, as counted in `method/minres.rs`.
+fn minres_bytes(preconditioned: bool) -> f64 {
+    8.0 * if preconditioned { 17.0 } else { 12.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,6 +272,7 @@ mod tests {
             "bicgstab:reductions=classical",
             "cg:form=flexible",
             "cbcg:s=8,basis=monomial",
+            "minres",
         ] {
             assert_eq!(text.parse::<MethodSpec>().unwrap().to_string(), text);
         }
@@ -264,6 +281,7 @@ mod tests {
             ("auto", "does not name a method"),
             ("bicgstab:restart=3", "applies only to method gmres"),
             ("fgmres:form=flexible", "applies only to method cg"),
+            ("minres:form=flexible", "applies only to method cg"),
             ("gmres:restart=0", "from 1"),
         ] {
             let error = text.parse::<MethodSpec>().unwrap_err().to_string();

@@ -25,6 +25,7 @@ impl MethodSpec {
                 steps: options.s.unwrap_or(CbcgOptions::default().steps),
                 basis: options.basis.unwrap_or_default(),
             }),
+            MethodName::Minres => MethodSpec::Minres,
         }
     }
 
@@ -72,6 +73,7 @@ impl MethodSpec {
                 basis: Some(cbcg.basis),
                 ..Options::default()
             },
+            MethodSpec::Minres => Options { method: Some(MethodName::Minres), ..Options::default() },
         }
     }
 }

@@ -20,6 +20,7 @@ fn options_survive_the_way_through_text() {
         "method=auto precond=none",
         "method=cg:form=one-reduction",
         "method=cbcg:s=8,basis=monomial",
+        "method=minres precond=split(u: amg, p: chebyshev(jacobi); schur=diagonal, S=mp)",
     ] {
         let options: Options = text.parse().unwrap();
         assert_eq!(options.to_string(), text);
@@ -128,6 +129,48 @@ fn the_first_of_two_wins() {
     ] {
         let error = options.settled().unwrap_err().to_string();
         assert!(error.contains(&format!("`{key}` is")), "{error}");
+    }
+}
+
+#[test]
+fn minres_takes_fixed_symmetric_definite_preconditioners() {
+    let settle =
+        |precond: &str| format!("method=minres precond={precond}").parse::<Options>().unwrap().settled();
+    for fits in [
+        "auto",
+        "none",
+        "jacobi+coarse",
+        "ildu:shift=1e-3",
+        "amg",
+        "symmetric(jacobi then amg)",
+        "chebyshev(jacobi)",
+        "split(u: amg, p: jacobi; form=diagonal)",
+        "split(u: amg, p: jacobi; form=full)",
+        "split(u: amg, p: chebyshev(jacobi); schur=diagonal, S=Mp)",
+        "split(u: symmetric(jacobi then aux(P: amg)), p: jacobi; schur=diagonal, S=lsc)",
+    ] {
+        assert!(settle(fits).is_ok(), "{fits}: {:?}", settle(fits));
+    }
+    for (unfit, part, why) in [
+        ("cg(amg)", "cg(amg)", "varies"),
+        ("ras", "ras", "varies"),
+        ("jacobi+amg:coarsen=aggregation,cycle=k", "amg:", "varies"),
+        ("chebyshev(cg(jacobi))", "cg(jacobi)", "varies"),
+        ("split(u: cg(amg), p: jacobi; schur=diagonal, S=Mp)", "cg(amg)", "varies"),
+        ("jacobi then ildu", "jacobi then ildu", "is not symmetric"),
+        ("stage", "stage", "is not symmetric"),
+        ("ras:solve=exact", "ras:solve=exact", "is not symmetric"),
+        ("cpr(p: amg)", "cpr(p: amg)", "is not symmetric"),
+        ("split(u: amg, p: jacobi)", "split(u: amg", "is not symmetric"),
+        ("split(u: amg, p: jacobi; schur=upper, S=Mp)", "split(u: amg", "is not symmetric"),
+        ("split(u: amg, p: jacobi; schur=full, S=Mp)", "split(u: amg", "is not symmetric"),
+        ("split(u: amg, p: jacobi; schur=diagonal, S=pcd(F, L, M))", "split(u: amg", "is not symmetric"),
+    ] {
+        let error = settle(unfit).unwrap_err();
+        assert!(matches!(&error, Error::Option { key: "precond", .. }), "{unfit}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("has `{part}")) && text.contains(why), "{unfit}: {text}");
+        assert!(text.contains("use the method fgmres"), "{unfit}: {text}");
     }
 }
 

@@ -8,6 +8,7 @@
 //! that the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
 
 mod amg;
+mod definite;
 mod lu;
 mod ras;
 mod split;

@@ -90,7 +90,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     if first.iter().any(|attempt| attempt.equilibrate) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
     }
-    let [common, bicgstab, cbcg, cg, gmres] = KERNELS;
+    let [common, bicgstab, cbcg, cg, gmres, minres] = KERNELS;
     add_family(common, all);
     for attempt in first {
         add_preconditioner(&attempt.precond, terms, precision, all);
@@ -107,6 +107,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
                 MethodSpec::Cg(_) => cg,
                 MethodSpec::Cbcg(_) => cbcg,
                 MethodSpec::Bicgstab(_) => bicgstab,
+                MethodSpec::Minres => minres,
             },
             all,
         );

@@ -55,7 +55,7 @@ reasons! {
     /// GMRES: the residual by recurrence meets the tolerance, according to the norm of its last column, which
     /// is computed with the next column.
     Confirmed = CONFIRMED: 7, "the residual by recurrence was smaller than the true one";
-    /// GMRES: the Krylov space is invariant to working precision.
+    /// GMRES and MINRES: the Krylov space is invariant to working precision.
     Invariant = INVARIANT: 8, "the Krylov space cannot be extended: A maps it to itself";
     /// BiCGSTAB: (r̂, A p̂) vanishes, so that α is undefined; the iteration was not taken.
     AlphaVanishes = ALPHA: 9, "pivot breakdown: (r̂, A p) vanishes";
@@ -65,7 +65,7 @@ reasons! {
     RhoVanishes = RHO: 11, "Lanczos breakdown: (r̂, r) vanishes";
     /// CG: (p, A p) changes its sign or vanishes.
     IndefiniteMatrix = INDEFINITE_MATRIX: 12, "the matrix is not definite: (p, A p) changes its sign";
-    /// CG: (r, P⁻¹ r) changes its sign or vanishes.
+    /// CG and MINRES: (r, P⁻¹ r) changes its sign or vanishes.
     IndefinitePreconditioner = INDEFINITE_PRECONDITIONER: 13,
         "the preconditioner is not definite: (r, P⁻¹ r) changes its sign";
 }

@@ -4,7 +4,7 @@ use crate::common::*;
 use krylith_core::comm::{Communicator, Team, gather};
 use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::method::{
-    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgOptions, Gmres, GmresOptions, Method, Minres,
     Orthogonalization, Reductions,
 };
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, Terms};
@@ -102,6 +102,7 @@ pub enum Chosen {
     Bicgstab(BicgstabOptions),
     Cbcg(CbcgOptions),
     Cg(CgOptions),
+    Minres,
 }
 
 impl Chosen {
@@ -111,6 +112,7 @@ impl Chosen {
             Chosen::Bicgstab(options) => Box::new(Bicgstab::new(space, options)?),
             Chosen::Cbcg(options) => Box::new(Cbcg::new(space, options)?),
             Chosen::Cg(options) => Box::new(Cg::new(space, options)?),
+            Chosen::Minres => Box::new(Minres::new(space, ())?),
         })
     }
 }
@@ -290,27 +292,49 @@ pub fn cg_over_ranks_is_cg<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
     let matrix = super::method::symmetric(&mut Random(68), 2, n, 1.0);
     let terms = Terms::bsr(&matrix);
     for form in super::method::CG_FORMS {
-        for jacobi in [false, true] {
-            let setup = Setup { method: Chosen::Cg(CgOptions { form }), jacobi, ..Setup::default() };
-            let one = |ranks: usize, partition: &Partition| {
-                let parts = split(&terms, partition).unwrap();
-                let work =
-                    |comm: Arc<dyn Communicator>| solve_part(&comm, make, &parts[comm.rank()], &rhs, setup);
-                Team::run(ranks, |comm| work(comm)).unwrap()
-            };
-            let (x, reference) = one(1, &Partition::new(vec![0; n], 1).unwrap()).remove(0);
-            assert_eq!(reference.outcome, Outcome::Converged, "{form}");
-            for &ranks in sizes {
-                for (shape, partition) in partitions(n, ranks) {
-                    let case = format!("cg {form}, jacobi={jacobi}, {ranks} ranks, {shape}");
-                    let all = one(ranks, &partition);
-                    for (own, history) in &all {
-                        compare(&case, setup.method, &reference, history);
-                        assert!(history.residuals == all[0].1.residuals, "{case}: ranks differ");
-                        assert!(own == &all[0].0, "{case}: answers differ");
-                    }
-                    assert!(distance(&all[0].0, &x) < 1e-8, "{case}: {:e}", distance(&all[0].0, &x));
+        is_as_on_one(&format!("cg {form}"), Chosen::Cg(CgOptions { form }), &terms, &rhs, sizes, make);
+    }
+}
+
+/// MINRES gives the same results over ranks as on one.
+pub fn minres_over_ranks_is_minres<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
+    sizes: &[usize],
+    make: MakeShare<S>,
+) {
+    let (n, rhs) = (180, Random(69).numbers(360));
+    let matrix = super::minres::indefinite(&mut Random(70), 2, n, 1.0);
+    is_as_on_one("minres", Chosen::Minres, &Terms::bsr(&matrix), &rhs, sizes, make);
+}
+
+/// Compares solves over ranks with one on a single rank, with and without Jacobi.
+fn is_as_on_one<S: PointBlockSum + BlockDiagonal + SubdomainFactors>(
+    name: &str,
+    method: Chosen,
+    terms: &Terms,
+    rhs: &[f64],
+    sizes: &[usize],
+    make: MakeShare<S>,
+) {
+    let n = terms.block_rows();
+    for jacobi in [false, true] {
+        let setup = Setup { method, jacobi, ..Setup::default() };
+        let one = |ranks: usize, partition: &Partition| {
+            let parts = split(terms, partition).unwrap();
+            let work = |comm: Arc<dyn Communicator>| solve_part(&comm, make, &parts[comm.rank()], rhs, setup);
+            Team::run(ranks, |comm| work(comm)).unwrap()
+        };
+        let (x, reference) = one(1, &Partition::new(vec![0; n], 1).unwrap()).remove(0);
+        assert_eq!(reference.outcome, Outcome::Converged, "{name}");
+        for &ranks in sizes {
+            for (shape, partition) in partitions(n, ranks) {
+                let case = format!("{name}, jacobi={jacobi}, {ranks} ranks, {shape}");
+                let all = one(ranks, &partition);
+                for (own, history) in &all {
+                    compare(&case, setup.method, &reference, history);
+                    assert!(history.residuals == all[0].1.residuals, "{case}: ranks differ");
+                    assert!(own == &all[0].0, "{case}: answers differ");
                 }
+                assert!(distance(&all[0].0, &x) < 1e-8, "{case}: {:e}", distance(&all[0].0, &x));
             }
         }
     }
@@ -325,7 +349,7 @@ pub fn compare(case: &str, method: Chosen, reference: &History, history: &Histor
         Chosen::Bicgstab(_) => (6, 2 + reference.iterations / 10),
         // Two steps; the end of a solve is the end of a step.
         Chosen::Cbcg(options) => (2 * options.steps + 1, options.steps),
-        Chosen::Cg(_) => (31, 1),
+        Chosen::Cg(_) | Chosen::Minres => (31, 1),
     };
     let first = reference.residuals.len().min(history.residuals.len()).min(entries);
     for k in 0..first {

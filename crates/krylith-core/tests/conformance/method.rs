@@ -6,7 +6,7 @@ use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::cg;
 use krylith_core::method::{
     Bicgstab, BicgstabOptions, Cbcg, CbcgBasis, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions,
-    Method, Orthogonalization, Reductions,
+    Method, Minres, Orthogonalization, Reductions,
 };
 use krylith_core::operator::{Dots, LinearOperator, PointBlock, PointBlockSum, Terms};
 use krylith_core::precond::{BlockDiagonal, BlockJacobi};
@@ -59,6 +59,7 @@ pub fn methods<S: Space + 'static>(space: &S) -> Vec<(String, Box<dyn Method<S>>
         let method = Cbcg::new(space, CbcgOptions { steps, basis }).unwrap();
         all.push((format!("cbcg {steps} {basis}"), Box::new(method)));
     }
+    all.push(("minres".into(), Box::new(Minres::new(space, ()).unwrap())));
     all
 }
 
@@ -178,7 +179,7 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
             case(&spoilt, None, tight, &mut (), Outcome::NotFinite);
             let why = case(&singular, None, tight, &mut (), Outcome::Breakdown).reason.unwrap();
             let expected = match name.split(' ').next() {
-                Some("gmres" | "fgmres" | "cbcg") => "the Krylov space cannot be extended",
+                Some("gmres" | "fgmres" | "cbcg" | "minres") => "the Krylov space cannot be extended",
                 Some("bicgstab") => "pivot breakdown",
                 _ => "the matrix is not definite",
             };
@@ -186,6 +187,8 @@ pub fn every_method_reaches_every_outcome<S: PointBlockSum + BlockDiagonal + 'st
             if is_cg {
                 let why = case(&alternating, None, tight, &mut (), Outcome::Breakdown).reason.unwrap();
                 assert!(why.starts_with("the matrix is not definite"), "{name}: {why}");
+            }
+            if is_cg || name == "minres" {
                 let p: &dyn LinearOperator<S> = &alternating;
                 let why = case(&a, Some(p), tight, &mut (), Outcome::Breakdown).reason.unwrap();
                 assert!(why.contains("is not definite"), "{name}: {why}");

@@ -23,6 +23,7 @@ pub mod lender;
 pub mod matched;
 pub mod memory;
 pub mod method;
+pub mod minres;
 pub mod multilevel;
 pub mod near_null;
 pub mod passes;

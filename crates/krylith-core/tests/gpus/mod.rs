@@ -105,6 +105,7 @@ pub fn gpus_solve_as_one(transport: Transport) {
     conformance::residual::residuals_of_ranks_are_rounded_once(&counts_for(transport), &share(transport));
     conformance::distributed::many_ranks_solve_as_one(&counts_for(transport), &share(transport));
     conformance::distributed::cg_over_ranks_is_cg(&counts_for(transport), &share(transport));
+    conformance::distributed::minres_over_ranks_is_minres(&counts_for(transport), &share(transport));
 }
 
 pub fn gpus_share_diagonals(transport: Transport) {

@@ -57,6 +57,31 @@ fn bicgstab_restarts_itself() {
 }
 
 #[test]
+fn minres_minimises_over_the_krylov_space() {
+    each(|space| conformance::minres::minres_minimises_over_the_krylov_space(space));
+}
+
+#[test]
+fn minres_matches_a_direct_solve() {
+    each(|space| conformance::minres::minres_matches_a_direct_solve(space));
+}
+
+#[test]
+fn minres_copes_with_singular_systems() {
+    each(|space| conformance::minres::minres_copes_with_singular_systems(space));
+}
+
+#[test]
+fn minres_takes_diagonal_splits() {
+    conformance::minres::minres_takes_diagonal_splits("cpu");
+}
+
+#[test]
+fn minres_chooses_a_definite_preconditioner() {
+    conformance::minres::minres_chooses_a_definite_preconditioner("cpu");
+}
+
+#[test]
 fn fgmres_takes_preconditioners_that_vary() {
     each(|space| conformance::method::fgmres_takes_preconditioners_that_vary(space));
 }

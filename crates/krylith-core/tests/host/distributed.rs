@@ -23,6 +23,11 @@ fn cg_over_ranks_is_cg() {
 }
 
 #[test]
+fn minres_over_ranks_is_minres() {
+    distributed::minres_over_ranks_is_minres(&[1, 2, 3, 8], &share);
+}
+
+#[test]
 fn ranks_share_diagonals() {
     dia::ranks_share_diagonals(&[1, 2, 3, 4], &share);
 }

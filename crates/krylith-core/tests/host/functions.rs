@@ -22,8 +22,8 @@ fn every_method_solves_with_functions() {
         let a = matrix(n);
         let symmetric = Mat::from_fn(n, n, |i, j| a[(i, j)] + a[(j, i)]);
         let b = Random(4).numbers(n);
-        for method in ["gmres", "fgmres", "gmres:restart=7", "bicgstab", "cg", "cbcg", "auto"] {
-            let a = if method.starts_with('c') { &symmetric } else { &a };
+        for method in ["gmres", "fgmres", "gmres:restart=7", "bicgstab", "cg", "cbcg", "minres", "auto"] {
+            let a = if method.starts_with(['c', 'm']) { &symmetric } else { &a };
             let exact = solve(a, &b);
             for jacobi in [false, true] {
                 let mut product = |x: &[f64], y: &mut [f64]| {

@@ -470,4 +470,7 @@ fn methods() {
     conformance::costly::cg_spares_costly_preconditioners(&Plain::new);
     conformance::cbcg::cbcg_converges_as_cg(&Plain::new);
     conformance::cbcg::cbcg_copes_with_hard_cases(&Plain::new);
+    conformance::minres::minres_minimises_over_the_krylov_space(&Plain::new);
+    conformance::minres::minres_matches_a_direct_solve(&Plain::new);
+    conformance::minres::minres_copes_with_singular_systems(&Plain::new);
 }

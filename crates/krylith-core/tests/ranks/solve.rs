@@ -3,7 +3,7 @@
 use krylith_core::comm::{Communicator, gather};
 use krylith_core::device::cpu::{Cpu, Pool};
 use krylith_core::matrix::Csr;
-use krylith_core::method::{Cg, CgForm, CgOptions};
+use krylith_core::method::{Cg, CgForm, CgOptions, Method, Minres};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{Partition, split};
 use krylith_core::precond::BlockJacobi;
@@ -28,8 +28,8 @@ fn matrix() -> Csr {
     Csr::from_triplets(SIDE.pow(3), SIDE.pow(3), &entries).unwrap()
 }
 
-/// Solves by CG in every form, with a slab per rank, and returns a line that contains every bit of solutions
-/// and histories.
+/// Solves by MINRES and by CG in every form, with a slab per rank, and returns a line that contains every bit
+/// of solutions and histories.
 pub fn answer(comm: &Arc<dyn Communicator>) -> Result<String> {
     let terms = Terms::csr(&matrix())?;
     let n = terms.block_rows();
@@ -40,16 +40,21 @@ pub fn answer(comm: &Arc<dyn Communicator>) -> Result<String> {
     let jacobi = BlockJacobi::new(&space, &part.terms, Precision::F64)?;
     let b: Vec<f64> = part.rows.iter().map(|&i| 1.0 + (i as f64 * 0.7).sin()).collect();
     let mut line = String::new();
+    let mut methods: Vec<(String, Box<dyn Method<Cpu>>)> =
+        vec![("minres".into(), Box::new(Minres::new(&space, ())?))];
     for form in [CgForm::Textbook, CgForm::OneReduction, CgForm::Flexible, CgForm::Pipelined] {
-        let (mut cg, mut x) = (Cg::new(&space, CgOptions { form })?, vec![0.0; b.len()]);
+        methods.push((form.to_string(), Box::new(Cg::new(&space, CgOptions { form })?)));
+    }
+    for (name, mut method) in methods {
+        let mut x = vec![0.0; b.len()];
         let stop = Stop { rtol: 1e-10, ..Stop::default() };
         let p: &dyn LinearOperator<Cpu> = &jacobi;
-        let history = cg.solve(&space, &a, Some(p), &b, &mut x, &stop, &mut ())?.clone();
-        assert_eq!(history.outcome, Outcome::Converged, "{form}");
+        let history = method.solve(&space, &a, Some(p), &b, &mut x, &stop, &mut ())?.clone();
+        assert_eq!(history.outcome, Outcome::Converged, "{name}");
         let bits: Vec<u8> = x.iter().chain(&history.residuals).flat_map(|x| x.to_le_bytes()).collect();
         let hash = |seed: u64, byte: &u8| (seed ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let all = gather(&**comm, &bits)?.concat().iter().fold(0xcbf2_9ce4_8422_2325, hash);
-        line += &format!("{form}: {} iterations, bits {all:016x}; ", history.iterations);
+        line += &format!("{name}: {} iterations, bits {all:016x}; ", history.iterations);
     }
     Ok(line)
 }

@@ -87,6 +87,7 @@ pub fn methods() -> Vec<Vec<u8>> {
         "gmres",
         "gmres restart=30 orthogonalization=mgs",
         "bicgstab reductions=merged",
+        "minres",
         "cg form=one-reduction",
     ])
 }

@@ -221,6 +221,7 @@ const WORDS: &[&[u8]] = &[
     b"shift=",
     b"gmres",
     b"bicgstab",
+    b"minres",
     b"cg",
     b"method=",
     b"restart=",

@@ -10,7 +10,7 @@ True
 from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
 from krylith._fields import edge_interpolation, p2_interpolation
 from krylith._matrix import KroneckerSum
-from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres
+from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres, minres
 from krylith._native import __version__
 from krylith._newton import NewtonSolution, NewtonStep, newton
 from krylith._precond import AMG, ILDU, LU, Jacobi, Preconditioner, Schwarz
@@ -45,6 +45,7 @@ __all__ = [
     "edge_interpolation",
     "fgmres",
     "gmres",
+    "minres",
     "newton",
     "p2_interpolation",
     "solve",

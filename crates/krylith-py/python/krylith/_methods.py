@@ -189,6 +189,34 @@ def cbcg(
     return _krylov("cbcg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
 
 
+def minres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Any = None,
+    **options: Any,
+) -> tuple[Any, int]:
+    """Solve A x = b by MINRES for a symmetric A that may be indefinite, as `scipy.sparse.linalg.minres`.
+
+    M must be symmetric and positive definite. SciPy's `shift`, `show` and `check` are not available. For the
+    parameters, see `krylith.cg`.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, krylith
+    >>> A = sp.diags_array(np.where(np.arange(50) < 20, -1.0, 2.0), format="csr")
+    >>> x, info = krylith.minres(A, np.ones(50))
+    >>> info, bool(abs(A @ x - 1).max() < 1e-4)
+    (0, True)
+    """
+    return _krylov("minres", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+
+
 def gmres(
     A: Any,
     b: Any,

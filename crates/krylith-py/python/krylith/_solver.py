@@ -379,7 +379,7 @@ def solve(
     b : array, shape (n,) or (n, k)
         Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
-        `auto`, `cg`, `bicgstab`, `gmres` or `cbcg`, with options such as `gmres:restart=50`.
+        `auto`, `cg`, `minres`, `bicgstab`, `gmres` or `cbcg`, with options such as `gmres:restart=50`.
     precond : str
         `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`.
     rtol, atol : float

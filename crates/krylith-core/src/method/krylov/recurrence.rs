@@ -22,6 +22,9 @@ pub trait Recurrence<S: Space>: Sized {
     fn cycle(&self) -> Option<usize> {
         None
     }
+    /// If a batch may have any length, its length is a multiple of this divisor of 8. Methods need it whose
+    /// vectors swap their places from iteration to iteration.
+    const PERIOD: usize = 1;
     /// Number of scalars, including those of the header. The first array after them is `history: m + 1`, with
     /// ‖r‖ after each iteration.
     const SCALARS: usize;

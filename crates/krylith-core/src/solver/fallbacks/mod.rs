@@ -236,6 +236,11 @@ pub(crate) fn attempts(
     let cg_fits = |precond: &PrecondSpec| seen.symmetric && precond.keeps_symmetry();
     let mut tries: Vec<(PrecondSpec, MethodName, usize, Budget)> = Vec::new();
     match options.precond_or_auto() {
+        // Factors and levels of an indefinite matrix are indefinite, and so may its diagonal be.
+        PrecondSpec::Auto if asked == Some(MethodName::Minres) => {
+            let definite = [PrecondSpec::Jacobi { block: None }, PrecondSpec::None];
+            tries.extend(definite.map(|precond| (precond, MethodName::Minres, 30, Budget::USUAL)));
+        }
         PrecondSpec::Auto => {
             let system = System::new(local, seen);
             let rules = RULES.iter().filter(|rule| (rule.when)(&system));
@@ -298,8 +303,8 @@ fn scales(
             MatchingChoice::Auto => open && seen.weak > FEW_WEAK,
             MatchingChoice::Off => false,
         };
-    // CG needs a symmetric preconditioner, and a matching makes it unsymmetric.
-    let matching = matching && !method.is_cg();
+    // A matching makes the preconditioner unsymmetric.
+    let matching = matching && !method.name().needs_symmetry();
     let uneven = open && options.equilibrate.is_none() && seen.spread > UNEVEN;
     let equilibrate = options.equilibrate.unwrap_or(false);
     match precond {

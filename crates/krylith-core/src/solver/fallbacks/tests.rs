@@ -41,6 +41,8 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     let all = names("method=gmres:restart=7", LARGE);
     assert!(all.len() == 8 + 2 * direct && all.iter().all(|a| a.ends_with("gmres(7)")), "{all:?}");
     assert_eq!(names("method=gmres:restart=7 precond=jacobi", LARGE), ["jacobi with gmres(7)"]);
+    assert_eq!(names("method=minres", LARGE), ["jacobi with minres", "none with minres"]);
+    assert_eq!(names("method=minres precond=amg", LARGE), ["amg with minres"]);
     // A small system is one subdomain, and no basis is longer than the system.
     let all = names("method=gmres", 20);
     assert_eq!(all[0], "ildu with gmres(20)");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const RTOL: f64 = 1e-7;
 
-const METHODS: [&str; 17] = [
+const METHODS: [&str; 18] = [
     "auto",
     "gmres",
     "gmres:restart=1",
@@ -29,6 +29,7 @@ const METHODS: [&str; 17] = [
     "cg:form=pipelined",
     "cbcg:s=3",
     "cbcg:s=16,basis=newton",
+    "minres",
 ];
 
 const PRECONDITIONERS: [&str; 30] = [
