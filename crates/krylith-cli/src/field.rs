@@ -116,6 +116,7 @@ fn names(system: &str, b: usize) -> Vec<(String, Range<usize>)> {
         ("radiation", 3) => vec![name("radiation", 0, 1), name("electrons", 1, 2), name("ions", 2, 3)],
         ("radiation", 1) => vec![name("temperature", 0, 1)],
         ("spe10" | "poisson-multiphase", 1) => vec![name("pressure", 0, 1)],
+        ("twophase", 2) => vec![name("pressure", 0, 1), name("saturation", 1, 2)],
         (_, 1) => vec![name("x", 0, 1)],
         _ => (0..b).map(|c| (format!("x{c}"), c..c + 1)).collect(),
     }

@@ -4,6 +4,7 @@ use crate::args::{MatrixFormat, ProblemArgs};
 use crate::failure::{DONE, Failure, Result};
 use crate::output;
 use crate::term;
+use krylith_core::fields::Field;
 use krylith_core::io::system::{KroneckerFile, SystemFile};
 use krylith_core::io::{Array, matrix_market, numpy, petsc, vtu};
 use krylith_core::matrix::{Csr, Dense};
@@ -138,6 +139,12 @@ fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<
         Ok(file)
     };
     let mut file = SystemFile { rhs: Some("rhs.npy".into()), ..Default::default() };
+    if !generated.fields.is_empty() {
+        file.fields = Some(generated.fields.iter().map(field).collect::<Vec<_>>().join(","));
+    }
+    for (name, a) in &generated.matrices {
+        file.matrices.insert(name.clone(), matrix(name, a)?);
+    }
     let stages = generated.system.stages();
     match &generated.system {
         SystemKind::Csr(a) => {
@@ -179,6 +186,16 @@ fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<
     krylith_core::io::system::write(dir.join("system.toml"), &file)?;
     wrote.push(dir.join("system.toml"));
     Ok(wrote)
+}
+
+/// Returns a field as [`fields_of_text`](krylith_core::fields::fields_of_text) reads it. Unknowns of
+/// generated fields form one run.
+fn field(field: &Field) -> String {
+    let (name, block, unknowns) = (field.name(), field.block(), field.unknowns());
+    let first = unknowns.first().copied().unwrap_or(0);
+    let step = unknowns.get(1).map_or(1, |next| next - first);
+    let stop = unknowns.last().map_or(0, |last| last + 1);
+    format!("{name}[{block}]={first}:{stop}:{step}")
 }
 
 fn rows(a: &Dense) -> Vec<Vec<f64>> {

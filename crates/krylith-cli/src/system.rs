@@ -342,7 +342,8 @@ fn names_problem(text: &str) -> bool {
 
 fn source(system: &Path) -> Result<Source> {
     if let Some(text) = spec(system) {
-        let Generated { system, rhs, coordinates, grid, spec, .. } = krylith_problems::generate(text)?;
+        let Generated { system, rhs, coordinates, grid, fields, matrices, spec, .. } =
+            krylith_problems::generate(text)?;
         let hint = Some((system.block(), "the problem's own"));
         let matrix = match system {
             SystemKind::Csr(a) => SystemMatrix::Matrix(Matrix::Csr(a)),
@@ -355,8 +356,8 @@ fn source(system: &Path) -> Result<Source> {
             rhs: Some(vec![rhs]),
             coordinates,
             grid,
-            fields: Vec::new(),
-            matrices: Vec::new(),
+            fields,
+            matrices,
             hint,
             solver: Options::default(),
         });

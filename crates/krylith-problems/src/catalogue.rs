@@ -55,7 +55,7 @@ pub(crate) const fn key(
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 8] = [
+static CATALOGUE: [Problem; 15] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -174,6 +174,89 @@ static CATALOGUE: [Problem; 8] = [
                 "p = 0 on all sides but the floor, on top alone (harder), or nowhere (constants are a null space)",
             ),
             key("seed", "1", "", "seed of phases and velocity"),
+        ],
+    },
+    Problem {
+        name: "taylor-hood",
+        size: "NXxNYxNZ",
+        help: "Stokes flow in the unit cube with sinking balls, Taylor-Hood elements P2-P1; cells, each of six \
+               tetrahedra; fields u and p, matrices Mp (mass over viscosity) and P (from linear elements)",
+        example: "taylor-hood:8x8x8,contrast=100",
+        keys: &[
+            key("contrast", "1", "", "viscosity of the balls over that of the fluid"),
+            key("bodies", "8", "", "number of balls, a tenth of the cube in all"),
+            key("enclosed", "false", "true|false", "walls on all sides; otherwise x = 1 is free of stress"),
+            key("seed", "1", "", "seed of the places of the balls"),
+        ],
+    },
+    Problem {
+        name: "oseen",
+        size: "NXxNYxNZ",
+        help: "linearised Navier-Stokes flow in the unit cube with a wind that turns about x = y = 1/2, P2-P1 \
+               without stabilisation; cells; fields u and p, matrices Fp, Lp and Mp (pressure convection- \
+               diffusion) and P",
+        example: "oseen:8x8x8,reynolds=100",
+        keys: &[
+            key("reynolds", "100", "", "1/viscosity; the largest speed and the edge of the cube are 1"),
+            key("enclosed", "false", "true|false", "walls on all sides; otherwise x = 1 is free of stress"),
+        ],
+    },
+    Problem {
+        name: "rt0",
+        size: "NXxNYxNZ",
+        help: "Darcy flow from x = 0 to x = 1 through uneven rock, RT0-P0 tetrahedra; cells; fields w (fluxes) and \
+               p",
+        example: "rt0:8x8x8,contrast=1e4",
+        keys: &[
+            key("contrast", "1e4", "", "largest permeability over the smallest, about"),
+            key("anisotropy", "1", "", "horizontal permeability over vertical"),
+            key("seed", "1", "", "seed of the rock"),
+        ],
+    },
+    Problem {
+        name: "nedelec",
+        size: "NXxNYxNZ",
+        help: "curl-curl equation in the unit cube, Nedelec's edge elements of lowest order, perfect conductors on \
+               all sides; cells; symmetric positive definite; matrices G (gradient) and Pi (nodal vectors)",
+        example: "nedelec:8x8x8,mass=1e-4",
+        keys: &[
+            key("mass", "1e-2", "", "factor of the mass matrix"),
+            key("contrast", "1", "", "permeability of an iron box in the middle"),
+        ],
+    },
+    Problem {
+        name: "biot2",
+        size: "NXxNYxNZ",
+        help: "step of consolidation of a porous body under its weight, displacement and pressure P2-P1; cells; \
+               fields u and p, matrices Sp (fixed stress) and P",
+        example: "biot2:8x8x8,permeability=1e-6",
+        keys: &[
+            key("permeability", "1e-6", "", "permeability times step length over viscosity"),
+            key("poisson", "0.25", "0 < v < 0.5", "Poisson's ratio; Young's modulus is 1"),
+            key("storage", "1e-3", "", "storage coefficient"),
+        ],
+    },
+    Problem {
+        name: "biot3",
+        size: "NXxNYxNZ",
+        help: "the same with displacement, flux and pressure P2-RT0-P0; fields u, w and p, matrices Sp and P",
+        example: "biot3:4x4x4,permeability=1e-6",
+        keys: &[
+            key("permeability", "1e-6", "", "permeability times step length over viscosity"),
+            key("poisson", "0.25", "0 < v < 0.5", "Poisson's ratio; Young's modulus is 1"),
+            key("storage", "1e-3", "", "storage coefficient"),
+        ],
+    },
+    Problem {
+        name: "twophase",
+        size: "NXxNYxNZ",
+        help: "Newton step of oil and water in uneven rock, two-point fluxes, two wells; cells, 2 unknowns each; \
+               fields p and s",
+        example: "twophase:16x16x16,contrast=1e4",
+        keys: &[
+            key("contrast", "1e4", "", "largest permeability over the smallest, about"),
+            key("dt", "0.1", "time", "step length; the cube takes about one unit of time to flood"),
+            key("seed", "1", "", "seed of rock and state"),
         ],
     },
     Problem {

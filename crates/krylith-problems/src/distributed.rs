@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use krylith_core::Result;
-use krylith_core::matrix::Dense;
+use krylith_core::fields::Field;
+use krylith_core::matrix::{Csr, Dense};
 use krylith_core::partition::{RowBlocks, Rows, contiguous};
 
 use crate::laplace::Laplacian;
@@ -13,7 +14,7 @@ use crate::spe10::Reservoir;
 use crate::spec::Spec;
 use crate::stencil::POINTS;
 use crate::stokes::{Discretisation, pattern, values};
-use crate::{Step, StokesSteps, check_rhs, elasticity, grid, lookalike, memory, random};
+use crate::{Step, StokesSteps, check_rhs, coupled, elasticity, grid, lookalike, memory, random};
 
 /// One rank's rows of a generated system, with their right-hand side, coordinates and the system's sizes.
 ///
@@ -42,6 +43,10 @@ pub struct GeneratedRows {
     pub grid: Option<[usize; 3]>,
     /// Number of block rows of the whole system.
     pub nodes: usize,
+    /// Fields of the whole system, if it is coupled.
+    pub fields: Vec<Field>,
+    /// Matrices that preconditioners name, whole.
+    pub matrices: Vec<(String, Csr)>,
     /// The problem's text with every default filled in.
     pub spec: String,
 }
@@ -50,8 +55,8 @@ pub struct GeneratedRows {
 /// `spec`, bit for bit.
 ///
 /// Rows are distributed as by [`Partition::by_rows`](krylith_core::partition::Partition::by_rows). Memory and
-/// time are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Ranks do
-/// not communicate.
+/// time are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Each rank
+/// builds the whole of a [coupled](crate::coupled) system of finite elements. Ranks do not communicate.
 ///
 /// # Errors
 /// Returns the errors of [`generate`](crate::generate), except that only node numbers, not unknowns, must fit
@@ -61,6 +66,9 @@ pub struct GeneratedRows {
 /// If `rank` is not below `ranks`.
 pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedRows> {
     let spec = Spec::parse(spec)?;
+    if let Some(rows) = coupled::generate_rows(&spec, rank, ranks)? {
+        return Ok(rows);
+    }
     match spec.problem.name {
         "stokes" => stokes_step(spec, rank, ranks),
         "laplace" => grid::part(&Laplacian::new(&spec, rank, ranks)?, spec.full()),
@@ -96,6 +104,8 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     steps.rhs_into(0.0, &vec![0.0; 4 * steps.window()], &mut rhs)?;
     check_rhs(&rhs, s, 4 * own.start)?;
     Ok(GeneratedRows {
+        fields: Vec::new(),
+        matrices: Vec::new(),
         rhs,
         nodes: mesh.nodes(),
         grid: Some(mesh.sizes()),

@@ -195,6 +195,8 @@ pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
         coordinates: bar.coordinates(),
         grid: Some(bar.nodes),
         mesh: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
         spec,
     })
 }
@@ -203,6 +205,8 @@ pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
 pub(crate) fn part(bar: &Bar, spec: String) -> Result<GeneratedRows> {
     let (row_ptr, col, values) = bar.rows();
     Ok(GeneratedRows {
+        fields: Vec::new(),
+        matrices: Vec::new(),
         rows: Rows {
             numbers: bar.own.clone().map(|i| i as u64).collect(),
             block: B,

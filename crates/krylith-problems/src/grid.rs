@@ -158,7 +158,16 @@ pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generate
     };
     let rhs = rhs(problem)?;
     let coordinates = Some(coordinates(problem));
-    Ok(Generated { system, rhs, coordinates, grid: Some(grid.sizes()), mesh: None, spec })
+    Ok(Generated {
+        system,
+        rhs,
+        coordinates,
+        grid: Some(grid.sizes()),
+        mesh: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
+        spec,
+    })
 }
 
 /// Builds the matrix alone; rows are scalar.
@@ -210,6 +219,8 @@ pub(crate) fn values_into<P: SevenPoint>(problem: &P, values: &mut [f64]) -> Res
 pub(crate) fn part<P: SevenPoint>(problem: &P, spec: String) -> Result<GeneratedRows> {
     let RowsOf { row_ptr, col, values } = rows(problem, |j| j as u64);
     Ok(GeneratedRows {
+        fields: Vec::new(),
+        matrices: Vec::new(),
         rhs: rhs(problem)?,
         nodes: problem.grid().len(),
         coordinates: Some(coordinates(problem)),

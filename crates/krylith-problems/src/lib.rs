@@ -35,6 +35,8 @@
 //!   (five-spot);
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
+//! - `taylor-hood`, `oseen`, `rt0`, `nedelec`, `biot2`, `biot3` and `twophase` are
+//!   [coupled systems](mod@coupled) with fields, and with the matrices that their preconditioners name;
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
 //! - [`lookalike`] is a matrix like one of the 24 of Gao, Ji and Wang (2024).
 //!
@@ -43,6 +45,7 @@
 pub mod artery;
 mod catalogue;
 pub mod cavity;
+pub mod coupled;
 mod data;
 mod distributed;
 mod elasticity;
@@ -70,6 +73,7 @@ pub mod ventricle;
 
 use std::sync::Arc;
 
+use krylith_core::fields::Field;
 use krylith_core::matrix::{Bsr, Butcher, Csr, KroneckerSum};
 use krylith_core::{Error, Result};
 use rayon::prelude::*;
@@ -158,6 +162,10 @@ pub struct Generated {
     pub grid: Option<[usize; 3]>,
     /// The mesh, if the problem has one: tetrahedra and node sets.
     pub mesh: Option<DuctMesh>,
+    /// Fields of a coupled system, for [`Problem::with_fields`](krylith_core::Problem::with_fields).
+    pub fields: Vec<Field>,
+    /// Matrices that preconditioners of a coupled system name.
+    pub matrices: Vec<(String, Csr)>,
     /// The problem's text with every default filled in; it generates the same system.
     pub spec: String,
 }
@@ -169,6 +177,9 @@ pub struct Generated {
 /// range, and if memory is not sufficient.
 pub fn generate(spec: &str) -> Result<Generated> {
     let spec = spec::Spec::parse(spec)?;
+    if let Some(made) = coupled::generate(&spec)? {
+        return Ok(made);
+    }
     match spec.problem.name {
         "stokes" => stokes_step(spec),
         "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
@@ -198,6 +209,8 @@ fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
         coordinates: Some(mesh.coordinates()),
         grid: Some(mesh.sizes()),
         mesh: Some(mesh),
+        fields: Vec::new(),
+        matrices: Vec::new(),
         spec: spec.full(),
     })
 }

@@ -35,6 +35,8 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
         coordinates: None,
         grid: None,
         mesh: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
         spec: spec.full(),
     })
 }
@@ -58,6 +60,8 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
         values,
     });
     Ok(GeneratedRows {
+        fields: Vec::new(),
+        matrices: Vec::new(),
         rhs: rhs(seed, own.start * b * s..own.end * b * s),
         nodes: n,
         coordinates: None,

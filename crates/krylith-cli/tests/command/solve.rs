@@ -164,6 +164,18 @@ fn files_of_a_problem_give_the_same_answer() {
         );
     }
     assert!(f.path("d/mesh.vtu").exists());
+    // Coupled systems carry their fields and matrices.
+    for (spec, precond) in [
+        ("taylor-hood:2x2x2,contrast=9", "split(u: amg, p: jacobi; schur=upper, S=Mp)"),
+        ("nedelec:2x2x2", "symmetric(jacobi then aux(G: jacobi) then aux(Pi: jacobi; block=3))"),
+        ("twophase:3x3x3", "cpr(p: amg) then ildu"),
+    ] {
+        f.run(&["problem", spec, "--out", "d"]).works();
+        f.run(&["solve", spec, "--precond", precond, "--out", "a.npy"]).works();
+        f.run(&["solve", "d/system.toml", "--precond", precond, "--out", "b.npy"]).works();
+        let [a, b] = ["a.npy", "b.npy"].map(|name| std::fs::read(f.path(name)).unwrap());
+        assert_eq!(a, b, "{spec}");
+    }
     let help = f.line("problem --help").works().out.clone();
     for problem in krylith_problems::catalogue() {
         assert!(help.contains(problem.name) && problem.keys.iter().all(|k| help.contains(k.name)), "{help}");

@@ -44,6 +44,8 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
         coordinates: None,
         grid: None,
         mesh: None,
+        fields: Vec::new(),
+        matrices: Vec::new(),
         spec: spec.full(),
     })
 }
@@ -54,6 +56,8 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Ge
     let nodes = matrix.scaled(scale)?.rows as usize;
     let Arrays { row_ptr, col, values } = matrix.rows(scale, seed, permuted, rank, ranks)?;
     Ok(GeneratedRows {
+        fields: Vec::new(),
+        matrices: Vec::new(),
         rhs: sums(&row_ptr, &values),
         nodes,
         coordinates: None,

@@ -21,9 +21,10 @@ fn same(spec: &str, ranks: usize) {
     let (mut rhs, mut coordinates) = (Vec::new(), Vec::new());
     for rank in 0..ranks {
         let what = format!("{spec}, rank {rank} of {ranks}");
-        let GeneratedRows { rows, rhs: own, coordinates: points, grid, nodes, spec: full } =
+        let GeneratedRows { rows, rhs: own, coordinates: points, grid, nodes, spec: full, fields, matrices } =
             generate_rows(spec, rank, ranks).unwrap();
         assert_eq!(grid, whole.grid, "{what}");
+        assert_eq!((&fields, &matrices), (&whole.fields, &whole.matrices), "{what}");
         assert_eq!((nodes, &full, rows.block), (terms.block_rows(), &whole.spec, terms.block()), "{what}");
         assert_eq!(rows.numbers, owners[rank], "{what}");
         assert_eq!(rows.terms.len(), terms.terms().len(), "{what}");
@@ -74,6 +75,8 @@ fn parts_are_the_whole() {
         "radiation:4x3x3,components=3,linearization=secant,dt=1",
         "poisson-multiphase:4x5x6",
         "poisson-multiphase:6x5x7,seed=3,gap=1,width=0,outlet=none",
+        "taylor-hood:2x3x2,contrast=10",
+        "twophase:4x5x6",
         "random:37",
         "random:9,block=1,stages=1,seed=18446744073709551615",
         "random:40,block=3,stages=3,pattern=different,tau=2",

@@ -4,6 +4,7 @@
 mod artery;
 mod cavity;
 mod common;
+mod coupled;
 mod distributed;
 mod flow;
 mod grids;

@@ -14,6 +14,13 @@ fn the_full_text_generates_the_same_again() {
         "radiation:3x4x5,components=3,dt=1e-3",
         "poisson-multiphase:3x4x5,contrast=1e6,outlet=none",
         "lookalike:FullChip,scale=1/4000,permuted",
+        "taylor-hood:2x3x2,bodies=3,enclosed",
+        "oseen:2x2x3,reynolds=7",
+        "rt0:2x3x2,anisotropy=2",
+        "nedelec:3x2x2,contrast=9",
+        "biot2:2x2x3,storage=0",
+        "biot3:2x2x2,poisson=0.1",
+        "twophase:3x4x5,dt=0.5",
     ] {
         let first = generate(text).unwrap();
         let again = generate(&first.spec).unwrap();
@@ -39,10 +46,13 @@ fn the_catalogue_is_true() {
 #[test]
 fn what_is_wrong_is_named() {
     for (text, named) in [
-        ("", "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, random, lookalike"),
+        (
+            "",
+            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, random, lookalike",
+        ),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, random, lookalike",
+            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, random, lookalike",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
@@ -95,6 +105,17 @@ fn what_is_wrong_is_named() {
         ("poisson-multiphase:4x4x4,bubbles=1.5", "bubbles=1.5: expected a whole number"),
         ("poisson-multiphase:4x4x4,tau=1", "unknown key `tau`; poisson-multiphase knows contrast, solid, dz"),
         ("poisson-multiphase:5000x2000x2000", "32-bit"),
+        ("taylor-hood:4x4", "expected taylor-hood:NXxNYxNZ"),
+        ("taylor-hood:4x4x4,bodies=9999", "bodies=9999: expected a whole number from 0 to 1000"),
+        ("taylor-hood:4x4x4,enclosed=yes", "enclosed=yes: expected false or true"),
+        ("taylor-hood:1000x1000x1000", "iB, but only"),
+        ("biot3:9999999999x9999999999x9999999999", "iB, but only"),
+        ("oseen:4x4x4,reynolds=0", "reynolds=0: expected a positive number"),
+        ("rt0:4x4x4,contrast=-1", "contrast=-1: expected a positive number"),
+        ("nedelec:4x4x4,mass=0", "mass=0: expected a positive number"),
+        ("biot2:4x4x4,poisson=0.5", "poisson=0.5: expected a ratio below 0.5"),
+        ("biot3:4x4x4,storage=-1", "storage=-1: expected a number of at least 0"),
+        ("twophase:5000x2000x2000", "iB, but only"),
         ("random:1", "at least 2"),
         ("random:10x10", "expected random:N"),
         ("random:10,stages=0", "stages=0"),

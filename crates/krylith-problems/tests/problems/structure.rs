@@ -106,6 +106,13 @@ fn the_same_on_one_thread_and_two() {
         "spe10:21x22x23",
         "radiation:21x22x23,components=3",
         "poisson-multiphase:21x22x23,gap=1",
+        "taylor-hood:5x4x6,contrast=10",
+        "oseen:3x4x5",
+        "rt0:5x6x7",
+        "nedelec:5x6x7",
+        "biot2:3x4x5",
+        "biot3:3x4x5",
+        "twophase:21x22x23",
     ] {
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
