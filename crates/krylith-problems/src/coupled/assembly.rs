@@ -186,16 +186,15 @@ pub(crate) fn assemble(what: &str, fields: &[&Space], blocks: &[Vec<Option<Block
     })
 }
 
-/// Builds a matrix from nodes to vertices: `entry(chain, k, r, c)` is the entry of component r of a node
-/// and component c of its vertex k; `None` is not stored.
+/// The entry of component r of a node and component c of its vertex k, as a function of the node's chain, k,
+/// r and c; `None` is not stored.
+type OfVertex<'a> = dyn Fn(&[u8], usize, usize, usize) -> Option<f64> + Sync + 'a;
+
+/// Builds a matrix from nodes to vertices.
 ///
 /// # Errors
 /// Returns an error for a value that is not finite.
-pub(crate) fn from_vertices(
-    nodes: &Space,
-    vertices: &Space,
-    entry: &(dyn Fn(&[u8], usize, usize, usize) -> Option<f64> + Sync),
-) -> Result<Csr> {
+pub(crate) fn from_vertices(nodes: &Space, vertices: &Space, entry: &OfVertex<'_>) -> Result<Csr> {
     let (rows, columns) = (nodes.components, vertices.components);
     let runs: Vec<Range<usize>> = chunks(nodes.nodes()).collect();
     fill(nodes.len(), vertices.len(), runs.len(), &|k| runs[k].len() * rows, &|k, _, put| {

@@ -127,6 +127,7 @@ pub(super) fn oseen(spec: &Spec) -> Result<Generated> {
     };
     let gradients =
         shapes.map(|shape| rule.iter().map(|(_, l)| p2_gradients(&shape, *l)).collect::<Vec<_>>());
+    let values: Vec<[f64; 10]> = rule.iter().map(|(_, l)| p2(*l)).collect();
     let viscous = Table::form::<10, 10>(mesh, |shape, l, i, j| {
         let g = p2_gradients(shape, l);
         nu * dot(g[i], g[j])
@@ -136,8 +137,8 @@ pub(super) fn oseen(spec: &Spec) -> Result<Generated> {
         &spaces.u,
         Box::new(|tet, i, out| {
             let mut row: [f64; 10] = std::array::from_fn(|j| viscous.row(tet.kind, i)[j]);
-            for (k, (l, w)) in at_points(tet).enumerate() {
-                let value = p2(l)[i];
+            for (k, (_, w)) in at_points(tet).enumerate() {
+                let value = values[k][i];
                 row.iter_mut().zip(&gradients[tet.kind][k]).for_each(|(to, g)| *to += value * dot(w, *g));
             }
             for (block, v) in out.chunks_exact_mut(9).zip(row) {

@@ -36,15 +36,21 @@ pub(super) fn nedelec(spec: &Spec) -> Result<Generated> {
             mass.add(tet.kind, i, beta, out);
         }),
     )?;
-    let (rule, shapes) = (rule(), [0, 1, 2, 3, 4, 5].map(|kind| mesh.shape(kind)));
+    // The functions at the points of the rule, times weight and volume.
+    let rule = rule();
+    let functions: [Vec<[[f64; 3]; 6]>; 6] = std::array::from_fn(|kind| {
+        let shape = mesh.shape(kind);
+        let at =
+            |(weight, l): &(f64, [f64; 4])| edges(&shape, *l).map(|e| e.map(|v| v * weight * shape.volume));
+        rule.iter().map(at).collect()
+    });
     let rhs = load(&e, &|tet, i| {
-        let shape = &shapes[tet.kind];
         let corners: [[f64; 3]; 4] = std::array::from_fn(|k| mesh.point(tet.at, TETS[tet.kind][k]));
-        let part = |(weight, l): &(f64, [f64; 4])| {
+        let part = |((_, l), functions): (&(f64, [f64; 4]), &[[f64; 3]; 6])| {
             let x: [f64; 3] = std::array::from_fn(|d| (0..4).map(|k| l[k] * corners[k][d]).sum());
-            weight * shape.volume * dot([0.5 - x[1], x[0] - 0.5, 0.0], edges(shape, *l)[i])
+            dot([0.5 - x[1], x[0] - 0.5, 0.0], functions[i])
         };
-        [rule.iter().map(part).sum(), 0.0, 0.0]
+        [rule.iter().zip(&functions[tet.kind]).map(part).sum(), 0.0, 0.0]
     });
     let vertices = Space::p1(mesh);
     let gradient = from_vertices(&e, &vertices, &|_, k, _, _| Some([-1.0, 1.0][k]))?;

@@ -15,12 +15,12 @@
 //! | [`twophase`](reservoir) | two-point fluxes | `p`, `s` | |
 
 mod assembly;
-mod darcy;
+pub mod darcy;
 mod elements;
-mod flow;
-mod maxwell;
-mod poro;
-mod reservoir;
+pub mod flow;
+pub mod maxwell;
+pub mod poro;
+pub mod reservoir;
 mod simplices;
 
 use krylith_core::Result;

@@ -11,7 +11,8 @@
 //! `biot3` has displacement P2, the flux of the fluid in RT0, and pressure P0, which is stable for all κ,
 //!
 //! ```text
-//! (σ(u), ε(v)) − (p, div v) = (f, v),   κ⁻¹ (w, t) − (p, div t) = 0,   −(q, div u) − (q, div w) − s (p, q) = 0
+//! (σ(u), ε(v)) − (p, div v) = (f, v),   κ⁻¹ (w, t) − (p, div t) = 0,
+//! −(q, div u) − (q, div w) − s (p, q) = 0
 //! ```
 //!
 //! with w·n = 0 on all sides but the top. `Sp` is the fixed-stress matrix (Kim, Tchelepi and Juanes 2011), of
@@ -36,7 +37,7 @@ const TOP: u8 = side(2, 1);
 /// What both problems share.
 struct Body {
     u: Space,
-    /// Twice the strain term over 2μ, with the bulk term λ/μ.
+    /// 2 ε(u) : ε(v) + (λ/μ) div u div v.
     elasticity: Table,
     mu: f64,
     /// s and κ.

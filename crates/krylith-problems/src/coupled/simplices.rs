@@ -119,7 +119,7 @@ impl Mesh {
     pub fn sides(&self, at: Place, chain: Chain) -> u8 {
         let flat = |d: usize| last(&chain) >> d & 1 == 0;
         let on = |d: usize, end: usize| flat(d) && at[d] == end * self.cells[d];
-        (0..3).map(|d| u8::from(on(d, 0)) * side(d, 0) | u8::from(on(d, 1)) * side(d, 1)).sum()
+        (0..6).filter(|k| on(k % 3, k / 3)).map(|k| side(k % 3, k / 3)).sum()
     }
 
     /// Returns the values of `of` on all tetrahedra, by number.
