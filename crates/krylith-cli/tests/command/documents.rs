@@ -31,6 +31,11 @@ fn stokes() {
 }
 
 #[test]
+fn coupled() {
+    runs("docs/coupled.md");
+}
+
+#[test]
 fn newton() {
     runs("docs/newton.md");
 }
