@@ -330,7 +330,7 @@ pub extern "C" fn krylith_problem_set_fields(problem: Option<&mut Problem>, text
     guard(|| {
         let text = needed(text, "text")?;
         change(problem, |system| {
-            let fields = fields_of_text(text, system.unknowns())?;
+            let fields = fields_of_text(text, system.unknowns() / system.stages())?;
             system.with_fields(fields)
         })
     })

@@ -147,7 +147,7 @@ impl System {
     pub fn take_fields(&mut self, fields: Option<&str>, matrices: &[(String, PathBuf)]) -> Result<()> {
         if let Some(text) = fields {
             let within = |e| Failure::from(e).within("--fields");
-            self.fields = fields_of_text(text, self.len()).map_err(within)?;
+            self.fields = fields_of_text(text, self.order.rows()).map_err(within)?;
         }
         for (name, path) in matrices {
             let matrix = io::read_matrix(path)?.matrix.into_csr();

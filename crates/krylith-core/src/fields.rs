@@ -168,8 +168,12 @@ impl Field {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     fields: Vec<Field>,
-    matrices: BTreeMap<String, Arc<Csr>>,
+    /// Matrices by their names in small letters, with the names that the caller wrote.
+    matrices: BTreeMap<String, (String, Arc<Csr>)>,
 }
+
+/// Approximations of a Schur complement, whose names no matrix can have.
+const RESERVED: [&str; 5] = ["selfp", "selfp-rows", "block", "lsc", "pcd"];
 
 impl Fields {
     /// Sets the fields of a system of `n` unknowns. Each unknown must belong to exactly one field.
@@ -251,14 +255,29 @@ impl Fields {
         Ok(())
     }
 
-    /// Adds a matrix by name.
+    /// Adds a matrix by name, or replaces the one of this name.
     ///
     /// # Errors
-    /// A value that is not finite.
+    /// A value that is not finite; a name that has another meaning, or that differs from another only in
+    /// case.
     pub fn add_matrix(&mut self, name: &str, matrix: Csr) -> Result<()> {
         matrix.check_finite().map_err(|e| Error::invalid(format!("matrix `{name}`: {e}")))?;
-        self.matrices.insert(name.to_ascii_lowercase(), Arc::new(matrix));
-        Ok(())
+        let key = name.to_ascii_lowercase();
+        if RESERVED.contains(&&key[..]) {
+            return Err(Error::invalid(format!(
+                "a matrix cannot have the name `{name}`: S={key} already has a meaning; choose another name"
+            )));
+        }
+        match self.matrices.get(&key) {
+            Some((other, _)) if other != name => Err(Error::invalid(format!(
+                "the names of the matrices `{other}` and `{name}` differ only in case, which preconditioners ignore; rename \
+                 one"
+            ))),
+            _ => {
+                self.matrices.insert(key, (name.into(), Arc::new(matrix)));
+                Ok(())
+            }
+        }
     }
 
     /// Returns the fields.
@@ -271,8 +290,8 @@ impl Fields {
     /// # Errors
     /// There is none.
     pub fn matrix(&self, name: &str) -> Result<&Csr> {
-        self.matrices.get(name).map(|matrix| &**matrix).ok_or_else(|| {
-            let known: Vec<&str> = self.matrices.keys().map(String::as_str).collect();
+        self.matrices.get(name).map(|(_, matrix)| &**matrix).ok_or_else(|| {
+            let known: Vec<&str> = self.matrices.values().map(|(name, _)| &name[..]).collect();
             let known = if known.is_empty() { "none".into() } else { known.join(", ") };
             Error::invalid(format!("no matrix has the name `{name}`; matrices given by name: {known}"))
         })
@@ -387,6 +406,18 @@ mod tests {
         );
         assert!(refused(vec![Field::range("2d", 0..6)], 6).contains("starts with a letter"));
         Fields::default().set(vec![u(0..3), p(3..6)], 6).unwrap();
+    }
+
+    #[test]
+    fn names_of_matrices_are_not_ambiguous() {
+        let (mut fields, one) = (Fields::default(), Csr::from_triplets(1, 1, &[(0, 0, 1.0)]).unwrap());
+        fields.add_matrix("M", one.clone()).unwrap();
+        fields.add_matrix("M", one.clone()).unwrap();
+        let refused =
+            |fields: &mut Fields, name| fields.add_matrix(name, one.clone()).unwrap_err().to_string();
+        assert!(refused(&mut fields, "m").contains("`M` and `m` differ only in case"));
+        assert!(refused(&mut fields, "LSC").contains("S=lsc already has a meaning"));
+        assert!(fields.matrix("q").unwrap_err().to_string().contains("matrices given by name: M"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ options! {
          inverts smaller diagonal blocks, of B unknowns of a node. `block-jacobi` computes incomplete \
          factors of each tile, a box of cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). \
          `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` \
-         computes such factors for each stage of a Kronecker system, with the same keys. `ras` is restricted \
+         computes such factors for each stage of a Kronecker system, with the same keys; `stage(P)` uses the preconditioner P. `ras` is restricted \
          additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
          solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid \
          (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, \

@@ -217,7 +217,7 @@ static CATALOGUE: [Problem; 15] = [
         name: "nedelec",
         size: "NXxNYxNZ",
         help: "curl-curl equation in the unit cube, Nedelec's edge elements of lowest order, perfect conductors on \
-               all sides; cells; symmetric positive definite; matrices G (gradient) and Pi (nodal vectors)",
+               all sides; cells; symmetric positive definite; matrices G (gradient), Px, Py and Pz (nodal vectors)",
         example: "nedelec:8x8x8,mass=1e-4",
         keys: &[
             key("mass", "1e-2", "", "factor of the mass matrix"),

@@ -185,7 +185,7 @@ impl Solver<'_> {
             let (from, to) = (Numbers::from(&rhs[..]), NumbersMut::from(&mut y[..]));
             let inner = match scaled {
                 Scaled::Same => {
-                    let before = std::mem::take(&mut self.solution);
+                    let before = self.solution.clone();
                     let ran = self.run_attempts(stop, from, to, deadline, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;

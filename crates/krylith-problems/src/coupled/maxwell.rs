@@ -5,8 +5,8 @@
 //! ```
 //!
 //! with E × n = 0 on all sides. ν is 1/`contrast` in an iron box, the middle half of the cube along each
-//! axis, and 1 elsewhere; β is `mass`. `G` is the discrete gradient, from vertices to edges, and `Pi` the
-//! interpolation of linear vectors, whose three components are interleaved (Hiptmair and Xu 2007).
+//! axis, and 1 elsewhere; β is `mass`. `G` is the discrete gradient, from vertices to edges. `Px`,
+//! `Py` and `Pz` interpolate the components of linear vectors (Hiptmair and Xu 2007).
 
 use krylith_core::Result;
 
@@ -54,12 +54,15 @@ pub(super) fn nedelec(spec: &Spec) -> Result<Generated> {
     });
     let vertices = Space::p1(mesh);
     let gradient = from_vertices(&e, &vertices, &|_, k, _, _| Some([-1.0, 1.0][k]))?;
-    let nodal = from_vertices(&e, &vertices.vectors(), &|chain, _, _, c| {
-        let (end, start) = (mesh.point([0; 3], chain[1]), mesh.point([0; 3], chain[0]));
-        let along = end[c] - start[c];
-        (along != 0.0).then_some(0.5 * along)
-    })?;
-    let mut made = system(spec, a, &[("e", &e)], vec![rhs], vec![("G", gradient), ("Pi", nodal)])?;
+    let nodal = |c: usize| {
+        from_vertices(&e, &vertices, &|chain, _, _, _| {
+            let (end, start) = (mesh.point([0; 3], chain[1]), mesh.point([0; 3], chain[0]));
+            let along = end[c] - start[c];
+            (along != 0.0).then_some(0.5 * along)
+        })
+    };
+    let matrices = vec![("G", gradient), ("Px", nodal(0)?), ("Py", nodal(1)?), ("Pz", nodal(2)?)];
+    let mut made = system(spec, a, &[("e", &e)], vec![rhs], matrices)?;
     // One field needs no name.
     made.fields.clear();
     Ok(made)

@@ -9,7 +9,7 @@
 //! | [`taylor-hood`](flow) | P2–P1 | `u` (blocks of 3), `p` | `Mp`, `P` |
 //! | [`oseen`](flow) | P2–P1 | `u` (blocks of 3), `p` | `Mp`, `Lp`, `Fp`, `P` |
 //! | [`rt0`](darcy) | RT0–P0 | `w`, `p` | |
-//! | [`nedelec`](maxwell) | Nédélec, lowest order | | `G`, `Pi` |
+//! | [`nedelec`](maxwell) | Nédélec, lowest order | | `G`, `Px`, `Py`, `Pz` |
 //! | [`biot2`](poro) | P2–P1 | `u` (blocks of 3, rigid modes), `p` | `Sp`, `P` |
 //! | [`biot3`](poro) | P2–RT0–P0 | `u` (blocks of 3, rigid modes), `w`, `p` | `Sp`, `P` |
 //! | [`twophase`](reservoir) | two-point fluxes | `p`, `s` | |

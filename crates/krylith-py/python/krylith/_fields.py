@@ -39,6 +39,9 @@ def joined(A: Any, fields: Any) -> tuple[Any, Any]:
         names, more = list(fields), fields
     else:
         names, more = list(fields), {}
+    twice = [name for k, name in enumerate(names) if name in names[:k]]
+    if twice:
+        raise InvalidInput(f"two fields have the name {twice[0]!r}")
     if len(names) != count:
         raise InvalidInput(f"A has {count} rows of blocks, and fields has {len(names)} names; both need the same number")
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -91,7 +94,7 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             if wrong or "unknowns" not in more:
                 what = f"has the key {wrong[0]!r}" if wrong else "has no 'unknowns'"
                 raise InvalidInput(f"field {name!r} {what}; expected the keys {', '.join(_KEYS)}")
-            unknowns = _unknowns(name, more["unknowns"], system.unknowns)
+            unknowns = _unknowns(name, more["unknowns"], system.unknowns // system.stages)
             block = int(more.get("block", 1))
             points = more.get("coordinates")
             if points is not None:
@@ -112,6 +115,10 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
+        if not hasattr(matrix, "tocsr"):
+            import scipy.sparse as sp
+
+            matrix = sp.csr_array(np.atleast_2d(np.asarray(matrix, dtype=np.float64)))
         csr = matrix.tocsr()
         csr.sort_indices()
         system = system.with_matrix(

@@ -408,7 +408,8 @@ def solve(
         Names of parts of the unknowns, for preconditioners such as `split(u: amg, p: jacobi; S=selfp)`. Each name
         has a slice, a range, or an array of numbers or booleans. It may also have a dictionary with the keys
         `unknowns`, `block`, `near_nullspace` (vectors or "rigid") and `coordinates`. If A is a list of lists of
-        blocks, such as `[[A, B], [C, None]]`, the names alone are enough.
+        blocks, such as `[[A, B], [C, None]]`, the names alone are enough. In a Kronecker sum, the fields are those
+        of one stage.
     matrices : dict, optional
         Matrices that the preconditioner names, such as `{"Mp": M}` for `split(u: amg, p: jacobi; S=Mp)`.
     comm : mpi4py communicator, optional

@@ -22,7 +22,7 @@ use std::fmt::{self, Display};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SplitForm {
-    /// Each part alone: block Jacobi. Also named `additive`.
+    /// Each part alone: block Jacobi. Also named `additive` and `diag`.
     Diagonal,
     /// In the order of the parts, each with the solutions of those before: block Gauss–Seidel. Also named
     /// `multiplicative`.
@@ -37,7 +37,7 @@ impl std::str::FromStr for SplitForm {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         match text {
-            "diagonal" | "additive" => Ok(Self::Diagonal),
+            "diagonal" | "diag" | "additive" => Ok(Self::Diagonal),
             "lower" | "multiplicative" => Ok(Self::Lower),
             "upper" => Ok(Self::Upper),
             "full" | "symmetric" => Ok(Self::Full),
@@ -358,6 +358,9 @@ pub(super) fn parse(text: &str) -> Option<Result<PrecondSpec>> {
         "cpr" => Some(cpr(inside).map(PrecondSpec::Cpr)),
         "aux" => Some(aux(inside).map(PrecondSpec::Aux)),
         "stage" => Some(stage(inside)),
+        "fieldsplit" => {
+            Some(Err(Error::invalid(format!("unknown preconditioner `fieldsplit`; write split({inside})"))))
+        }
         "cg" => Some(inner(InnerMethod::Cg, inside).map(PrecondSpec::Inner)),
         "chebyshev" => Some(inner(InnerMethod::Chebyshev, inside).map(PrecondSpec::Inner)),
         _ => None,

@@ -74,7 +74,7 @@ pub(super) fn build<S: SolverSpace>(
     };
     let field = OwnField::whole(field);
     let (inverse, info) =
-        inverse_of(&on, &matrix, (&field, &Fields::default()), local, &spec.precond, notes)?;
+        inverse_of(&on, &matrix, (&field, &Fields::default()), &[], local, &spec.precond, notes)?;
     let restriction = PointBlock::csr(&on, &transposed, Precision::F64)?;
     let prolongation = Prolongation::Matrix(PointBlock::csr(space, &p, Precision::F64)?);
     let correction = Correction::new(space, on, restriction, inverse, prolongation)?;

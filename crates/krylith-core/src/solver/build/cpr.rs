@@ -81,7 +81,7 @@ pub(super) fn build<S: SolverSpace>(
     let halo = layout.halos[0].clone();
     let matrix = PartMatrix::new(&on, &product, field.field.block(), precision, halo)?;
     let inner = local.fields.within(&spec.field)?;
-    let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), local, &spec.precond, notes)?;
+    let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), &[], local, &spec.precond, notes)?;
     let made = (|| {
         let operator = PointBlock::csr(&on, &weights, Precision::F64)?;
         let entries = Prolongation::Entries(space.entries(&field.unknowns)?);

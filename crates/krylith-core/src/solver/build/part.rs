@@ -9,8 +9,8 @@ use crate::fields::{Field, Fields};
 use crate::halo::{Halo, RowNumbers, with_ghosts};
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{PointBlock, Terms};
-use crate::precond::PrecondSpec;
 use crate::precond::assemble::{Grouped, Numbered};
+use crate::precond::{NullSpace, PrecondSpec};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::{Error, Result};
@@ -292,6 +292,7 @@ pub(super) fn inverse_of<S: SolverSpace>(
     space: &S,
     matrix: &PartMatrix<S>,
     (own, inner): (&OwnField, &Fields),
+    null: &[Vec<f64>],
     local: &LocalProblem,
     wanted: &PrecondSpec,
     notes: &mut Vec<String>,
@@ -303,7 +304,7 @@ pub(super) fn inverse_of<S: SolverSpace>(
         unknowns: own.total,
         coordinates: field.coordinates(),
         grid: None,
-        null: &[],
+        null,
         near: field.near(),
         subdomains: None,
         stages: None,
@@ -314,12 +315,19 @@ pub(super) fn inverse_of<S: SolverSpace>(
     let (inverse, info) = made.map_err(|e| in_field(field.name(), e))?;
     let inverse = inverse
         .ok_or_else(|| Error::invalid(format!("the part of `{}` has no preconditioner", field.name())))?;
-    Ok((inverse, info))
+    if null.is_empty() {
+        return Ok((inverse, info));
+    }
+    Ok((Box::new(agree(space.comm(), NullSpace::new(space, null, Some(inverse)))?), info))
 }
 
 /// Names the field in an error about its block of the matrix.
 fn in_field(name: &str, e: Error) -> Error {
     match e {
+        Error::SingularBlock { row, kind, .. } => Error::invalid(format!(
+            "field `{name}`: its own block of the matrix has a {kind} diagonal block in row {row}; if the equations of `{name}` \
+             are a constraint, make it the last part, with a Schur complement: schur=upper, S=selfp or a matrix"
+        )),
         Error::Invalid(text) => Error::Invalid(format!("field `{name}`: {text}")),
         Error::Unsupported(text) => Error::Unsupported(format!("field `{name}`: {text}")),
         e => e,

@@ -179,6 +179,26 @@ fn weight_of<S: SolverSpace>(space: &S, matrix: &Csr, name: &str, n: usize) -> R
     }
 }
 
+/// Returns the null vectors of the whole system that are zero outside the field `own`, in this field: those of
+/// the Schur complement, such as the constant pressure of an enclosed flow.
+pub(super) fn null_vectors(
+    null: &[Vec<f64>],
+    own: &OwnField,
+    comm: &dyn Communicator,
+) -> Result<Vec<Vec<f64>>> {
+    let mut found = Vec::new();
+    for vector in null {
+        let inside: Vec<f64> = own.unknowns.iter().map(|&i| vector[i as usize]).collect();
+        let square = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>();
+        let mut sums = [square(vector), square(&inside)];
+        comm.sum(&mut sums)?;
+        if sums[0] - sums[1] <= 1e-24 * sums[0] {
+            found.push(inside);
+        }
+    }
+    Ok(found)
+}
+
 /// Builds the operators around the inverse of the last part, for approximations that have several factors.
 pub(super) fn around<S: SolverSpace>(
     part: &Part<S>,
@@ -218,7 +238,7 @@ pub(super) fn around<S: SolverSpace>(
                 low: None,
             });
             let field = OwnField::whole(Field::range(m, 0..on.len()));
-            let (mass, _) = inverse_of(on, &mass, (&field, &Fields::default()), local, &wanted, notes)?;
+            let (mass, _) = inverse_of(on, &mass, (&field, &Fields::default()), &[], local, &wanted, notes)?;
             let work = RefCell::new([on.vector()?, on.vector()?]);
             Ok(Some(Around::Pcd(Pcd { f: Rc::new(RefCell::new(f)), mass, work })))
         }

@@ -2,7 +2,7 @@
 //! preconditioner for each field, and takes new values to all of them.
 
 use super::part::{Layout, OwnField, PartMatrix, SubMatrix, fields_of, inverse_of, renew};
-use super::schur::{Source, approximate, around, needed};
+use super::schur::{Source, approximate, around, needed, null_vectors};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::Result;
 use crate::comm::agree;
@@ -90,7 +90,11 @@ pub(super) fn build<S: SolverSpace>(
             }
             None => own,
         };
-        let (inverse, info) = inverse_of(&on, &matrix, (described, &inner), local, wanted, notes)?;
+        let null = match schur {
+            Some(_) => null_vectors(local.null, own, local.comm)?,
+            None => Vec::new(),
+        };
+        let (inverse, info) = inverse_of(&on, &matrix, (described, &inner), &null, local, wanted, notes)?;
         let mut part = agree(space.comm(), Part::new(space, on, &own.unknowns, inverse))?;
         if let (Some(schur), Some(of)) = (schur, &of) {
             part.around = around(&part, schur, &matrices, &couplings, &blocks, local, precision, notes)?;
