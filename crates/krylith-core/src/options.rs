@@ -100,11 +100,13 @@ options! {
          a name are in parentheses. `jacobi` inverts the diagonal block of each node. `jacobi:block=B` \
          inverts smaller diagonal blocks, of B unknowns of a node. `block-jacobi` computes incomplete \
          factors of each tile, a box of cells of a structured grid (tile=XxYxZ|whole|slab, factor=ic0|ilu0). \
-         `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). `stage` \
-         computes such factors for each stage of a Kronecker system, with the same keys; `stage(P)` uses the preconditioner P. `ras` is restricted \
-         additive Schwarz (overlap=D, parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
-         solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic multigrid \
-         (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, aggressive=N, \
+         `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). \
+         `stage` computes such factors for each stage of a Kronecker system, with the same keys; \
+         `stage(P)` uses the preconditioner P. `ras` is restricted additive Schwarz (overlap=D, \
+         parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
+         solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic \
+         multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
+         aggressive=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
