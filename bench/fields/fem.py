@@ -16,8 +16,8 @@ from mpi4py import MPI
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/krylith-py/python"))
 
 
-def csr(form, bcs=()):
-    m = assemble_matrix(fem.form(form), bcs=list(bcs))
+def csr(form, bcs=(), diagonal=1.0):
+    m = assemble_matrix(fem.form(form), list(bcs), diagonal)
     m.assemble()
     row_ptr, col, values = m.getValuesCSR()
     return sp.csr_matrix((values, col, row_ptr), shape=m.getSize())
@@ -80,14 +80,24 @@ def box(dim, n):
     return mesh.create_unit_square(MPI.COMM_WORLD, n, n) if dim == 2 else mesh.create_unit_cube(MPI.COMM_WORLD, n, n, n)
 
 
-def stokes(dim):
+def weights(space, factor=1.0):
+    """Diagonal of the mass matrix, times a factor inside the integral."""
+    u, v = ufl.TrialFunction(space), ufl.TestFunction(space)
+    return sp.diags(csr(factor * ufl.inner(u, v) * ufl.dx).diagonal()).tocsr()
+
+
+def stokes(dim, contrast=1.0, bodies=0):
     def make(n):
         m = box(dim, n)
+        eta = fem.Function(fem.FunctionSpace(m, ("DG", 0)))
+        eta.x.array[:], at = 1.0, eta.function_space.tabulate_dof_coordinates()[:, :dim]
+        for centre in np.random.default_rng(1).uniform(0.25, 0.85, (bodies, dim)):
+            eta.x.array[((at - centre) ** 2).sum(1) < 0.1**2] = contrast
         w = element(m, "P2v", "P1")
         (vs, du), (qs, dp) = w.sub(0).collapse(), w.sub(1).collapse()
         (u, p), (v, q) = ufl.TrialFunctions(w), ufl.TestFunctions(w)
         x = ufl.SpatialCoordinate(m)
-        a = (2 * ufl.inner(ufl.sym(ufl.grad(u)), ufl.sym(ufl.grad(v))) - p * ufl.div(v) - q * ufl.div(u)) * ufl.dx
+        a = (2 * eta * ufl.inner(ufl.sym(ufl.grad(u)), ufl.sym(ufl.grad(v))) - p * ufl.div(v) - q * ufl.div(u)) * ufl.dx
         load = -ufl.sin(3 * x[0]) * v[dim - 1] * ufl.dx
         inflow = fem.Function(vs)
         inflow.interpolate(lambda x: np.vstack([np.where(near(x, 0, 0), 4 * x[1] * (1 - x[1]), 0)] + [0 * x[0]] * (dim - 1)))
@@ -101,7 +111,16 @@ def stokes(dim):
         bcs = [fem.dirichletbc(inflow, fem.locate_dofs_geometrical((w.sub(0), vs), walls), w.sub(0))]
         k, f = assembled(a, load, bcs)
         pp, qq = ufl.TrialFunction(qs), ufl.TestFunction(qs)
-        return k, f, {"u": (du, dim), "p": (dp, 1)}, {"Mp": csr(pp * qq * ufl.dx)} | vector_field(vs, m, du)
+        more = {"Mp": csr(pp * qq / eta * ufl.dx)} | vector_field(vs, m, du)
+        if bodies:
+            # With rows of equal size, rounding limits the residual 1e4 times later at a contrast of 1e8.
+            d = np.ones(len(f))
+            d[du] = k.diagonal()[du] ** -0.5
+            scale, inverse = sp.diags(d), sp.diags(1 / d[du])
+            k, f = (scale @ k @ scale).tocsr(), d * f
+            more |= {"P": inverse @ more["P"], "u_modes": inverse @ more["u_modes"]}
+            more["Q"] = sp.diags(weights(vs, ufl.sqrt(eta)).diagonal() * d[du] ** 2).tocsr()
+        return k, f, {"u": (du, dim), "p": (dp, 1)}, more
 
     return make
 
@@ -128,6 +147,50 @@ def biot(n):
     fixed += conductivity * ufl.inner(ufl.grad(pp), ufl.grad(qq)) * ufl.dx
     s = -csr(fixed, [fem.dirichletbc(dry, fem.locate_dofs_geometrical(qs, top))])
     return k, f, {"u": (du, 3), "p": (dp, 1)}, {"Sp": s} | vector_field(vs, m, du)
+
+
+def oseen(reynolds, gamma=0.0):
+    """Helical flow through a channel with an open end, ν = 1/Re; streamline diffusion where the cell's Péclet number is
+    above 1. With `gamma`, the velocity block is augmented by γ B W⁻¹ C with the diagonal W of the pressure mass."""
+
+    def make(n):
+        m = box(3, n)
+        w = element(m, "P2v", "P1")
+        (vs, du), (qs, dp) = w.sub(0).collapse(), w.sub(1).collapse()
+        (u, p), (v, q) = ufl.TrialFunctions(w), ufl.TestFunctions(w)
+        pp, qq = ufl.TrialFunction(qs), ufl.TestFunction(qs)
+        x, nu = ufl.SpatialCoordinate(m), 1.0 / reynolds
+        y, z = np.pi * x[1], np.pi * x[2]
+        speed = 16 * x[1] * (1 - x[1]) * x[2] * (1 - x[2])
+        wind = ufl.as_vector([speed, ufl.sin(y) * ufl.cos(z) / 2, -ufl.cos(y) * ufl.sin(z) / 2])
+        size = ufl.sqrt(ufl.inner(wind, wind)) + 1e-12
+        peclet = size / (4 * n * nu)
+        delta = ufl.conditional(ufl.gt(peclet, 1), (1 - 1 / peclet) / (4 * n * size), 0.0)
+        along = lambda f: ufl.dot(ufl.grad(f), wind)
+        a = (nu * ufl.inner(ufl.grad(u), ufl.grad(v)) + ufl.inner(along(u), v) + delta * ufl.inner(along(u), along(v))) * ufl.dx
+        a -= (p * ufl.div(v) + q * ufl.div(u)) * ufl.dx
+        inflow = fem.Function(vs)
+        inflow.interpolate(lambda x: np.vstack([np.where(near(x, 0, 0), 16 * x[1] * (1 - x[1]) * x[2] * (1 - x[2]), 0)] + [0 * x[0]] * 2))
+        walls = lambda x: near(x, 0, 0) | near(x, 1, 0) | near(x, 1, 1) | near(x, 2, 0) | near(x, 2, 1)
+        bcs = [fem.dirichletbc(inflow, fem.locate_dofs_geometrical((w.sub(0), vs), walls), w.sub(0))]
+        k, f = assembled(a, ufl.inner(ufl.as_vector([0.0, 0.0, ufl.sin(3 * x[0])]), v) * ufl.dx, bcs)
+        mass = csr(pp * qq * ufl.dx)
+        more = {"Mp": mass, "Q": weights(vs)}
+        if gamma:
+            b, c, inverse = k[:, dp], k[dp], sp.diags(gamma / mass.diagonal())
+            rows = sp.csr_matrix((np.ones(len(du)), (du, du)), shape=k.shape)
+            # With these, S = -Mp / (ν + γ).
+            more["Mp"] = mass / (nu + gamma)
+            k, f = (k + rows @ (b @ inverse @ c)).tocsr(), f + rows @ (b @ (inverse @ f[dp]))
+        else:
+            # The rows of the inflow have to agree in F = ν L + …, also in their size.
+            end = [fem.dirichletbc(fem.Function(qs), fem.locate_dofs_geometrical(qs, lambda x: near(x, 0, 0)))]
+            grad = ufl.inner(ufl.grad(pp), ufl.grad(qq))
+            more["Lp"] = csr(grad * ufl.dx, end)
+            more["Fp"] = csr((nu * grad + along(pp) * qq + delta * along(pp) * along(qq)) * ufl.dx, end, nu)
+        return k, f, {"u": (du, 3), "p": (dp, 1)}, more | vector_field(vs, m, du)
+
+    return make
 
 
 def elasticity(n):
@@ -203,6 +266,9 @@ def curlcurl(iron):
 SYSTEMS = {
     "stokes2d": stokes(2),
     "stokes3d": stokes(3),
+    **{f"bodies{d}d-1e{e}-{b}": stokes(d, 10.0**e, b) for d in (2, 3) for e in (4, 6, 8) for b in (8, 24)},
+    **{f"oseen-{re}": oseen(re) for re in (100, 500)},
+    **{f"oseen-{re}-augmented": oseen(re, 1.0) for re in (100, 500)},
     "biot": biot,
     "elasticity": elasticity,
     "darcy": darcy,

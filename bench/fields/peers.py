@@ -18,9 +18,16 @@ SPLIT = "-ksp_type fgmres -ksp_gmres_restart 100 -pc_type fieldsplit -pc_fieldsp
 SCHUR = SPLIT + "-pc_fieldsplit_schur_fact_type upper -fieldsplit_u_ksp_type preonly -fieldsplit_p_ksp_type preonly -fieldsplit_u_pc_type gamg "
 DARCY = SPLIT + "-pc_fieldsplit_schur_fact_type full -pc_fieldsplit_schur_precondition selfp -fieldsplit_w_ksp_type preonly "
 DARCY += "-fieldsplit_w_pc_type icc -fieldsplit_p_ksp_type preonly -fieldsplit_p_pc_type hypre"
+LSC = SPLIT + "-pc_fieldsplit_schur_fact_type upper -fieldsplit_u_ksp_type preonly -pc_fieldsplit_schur_precondition self "
+LSC += "-fieldsplit_p_ksp_type preonly -fieldsplit_p_pc_type lsc -fieldsplit_p_lsc_ksp_type preonly -fieldsplit_p_lsc_pc_type hypre "
+FACTORS = SPLIT + "-pc_fieldsplit_schur_fact_type upper -fieldsplit_u_ksp_type preonly -fieldsplit_u_pc_type lu "
+FACTORS += "-fieldsplit_u_pc_factor_mat_solver_type mumps -fieldsplit_p_ksp_type preonly -fieldsplit_p_pc_type jacobi"
+#: For contrasts: linear elements with direct factors, and the smoother that suits them.
+BODIES = "symmetric(ildu:cut=whole then aux(P: lu; block={d}))"
 AMS = "-ksp_type cg -ksp_norm_type unpreconditioned -pc_type hypre -pc_hypre_type ams"
 MUMPS = "-ksp_type gmres -ksp_pc_side right -pc_type lu -pc_factor_mat_solver_type mumps -mat_mumps_icntl_14 60"
-#: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement.
+#: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement. Without options
+#: the case is another preconditioner for a system that stands above it.
 CASES = {
     "stokes2d": ("stokes2d", 104, f"split(u: {P2.format(d=2)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
     "stokes3d": ("stokes3d", 16, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
@@ -30,6 +37,22 @@ CASES = {
     "curlcurl": ("curlcurl", 23, HX, AMS, None),
     "iron": ("iron", 14, HX, AMS, None),
 }
+for _d, _size, _options in ((2, 48, FACTORS), (3, 9, LSC + "-fieldsplit_u_pc_type gamg")):
+    for _e in (4, 6, 8):
+        for _n in (8, 24):
+            _name, _u = f"bodies{_d}d-1e{_e}-{_n}", BODIES.format(d=_d)
+            _last = {"S=Mp": "chebyshev(jacobi)", "S=lsc": "lu", "S=lsc(Q)": "lu"}
+            _best = "S=Mp" if _d == 2 else "S=lsc"
+            CASES[_name] = (_name, _size, f"split(u: {_u}, p: {_last[_best]}; schur=upper, {_best})", _options, "Mp" if _d == 2 else None)
+            for _s, _p in _last.items() if _n == 24 else ():
+                CASES[f"{_name} cg {_s}"] = (_name, _size, f"split(u: cg({_u}; iterations=10), p: {_p}; schur=upper, {_s})", None, None)
+for _re in (100, 500):
+    _name = f"oseen-{_re}"
+    CASES[_name] = (_name, 9, "split(u: ildu, p: amg; schur=upper, S=lsc)", LSC + "-fieldsplit_u_pc_type ilu", None)
+    CASES[f"{_name} ras"] = (_name, 9, "split(u: ras, p: amg; schur=upper, S=lsc)", None, None)
+    CASES[f"{_name} pcd"] = (_name, 9, "split(u: ildu:cut=whole, p: amg; schur=upper, S=pcd(Fp, Lp, Mp))", None, None)
+    _name += "-augmented"
+    CASES[_name] = (_name, 9, "split(u: lu, p: jacobi; schur=upper, S=Mp)", FACTORS, "Mp")
 
 
 def load(folder):
@@ -49,8 +72,9 @@ def krylith(folder, precond):
     import krylith as kr
 
     a, b, fields, matrices = load(folder)
-    start = time.process_time()
-    s = kr.solve(a, b, precond=precond, fields=fields or None, matrices=matrices, rtol=1e-8, threads=1, device="cpu", restart=100)
+    start, method = time.process_time(), "fgmres" if "cg(" in precond else "auto"
+    more = dict(fields=fields or None, matrices=matrices, rtol=1e-8, threads=1, device="cpu", method=method, restart=100)
+    s = kr.solve(a, b, precond=precond, **more)
     return time.process_time() - start, s.iterations, a, b, s.x, f"{s.method}"
 
 
@@ -119,9 +143,9 @@ def main():
         folder = f"{cache}/{system}-{size}"
         if not os.path.exists(f"{folder}/fields.npz"):
             subprocess.run([sys.executable, f"{HERE}/fem.py", system, str(size), folder], check=True, stdout=subprocess.DEVNULL)
-        runs = {"Krylith": ("krylith", precond), "PETSc": ("petsc", options)}
+        runs = {"Krylith": ("krylith", precond)} | ({"PETSc": ("petsc", options)} if options else {})
         # Factors of larger systems in 3-D take minutes.
-        if len(load(folder)[1]) < 100_000:
+        if options and len(load(folder)[1]) < 100_000:
             runs["MUMPS"] = ("petsc", MUMPS)
         results = {label: [] for label in runs}
         for _ in range(3):
@@ -136,7 +160,7 @@ def main():
                 print(json.dumps({"case": name, "program": label, "error": all_runs[0]["error"]}), flush=True)
                 continue
             middle = statistics.median(r["seconds"] for r in good)
-            out = {"case": name, "program": label, "unknowns": good[0]["unknowns"], "seconds": round(middle, 3)}
+            out = {"case": name, "program": label, "precond": runs[label][1], "unknowns": good[0]["unknowns"], "seconds": round(middle, 3)}
             out |= {"all": [round(r["seconds"], 3) for r in good], "iterations": good[0]["iterations"], "residual": good[0]["residual"]}
             print(json.dumps(out), flush=True)
 
