@@ -193,6 +193,33 @@ def oseen(reynolds, gamma=0.0):
     return make
 
 
+def biot3(conductivity=1e-6, nu=0.25):
+    """Displacement, flux and pressure P2–RT0–P0 without storage."""
+
+    def make(n):
+        m = box(3, n)
+        w = element(m, "P2v", "RT", "P0")
+        (vs, du), (zs, dw), (qs, dp) = (w.sub(k).collapse() for k in range(3))
+        (u, z, p), (v, t, q) = ufl.TrialFunctions(w), ufl.TestFunctions(w)
+        mu, lam, alpha = 0.5 / (1 + nu), nu / (1 + nu) / (1 - 2 * nu), 0.9
+        strain = lambda u: ufl.sym(ufl.grad(u))
+        a = (2 * mu * ufl.inner(strain(u), strain(v)) + lam * ufl.div(u) * ufl.div(v) + ufl.inner(z, t) / conductivity) * ufl.dx
+        a -= (p * ufl.div(alpha * v + t) + q * ufl.div(alpha * u + z)) * ufl.dx
+        load = -ufl.conditional(ufl.gt(ufl.SpatialCoordinate(m)[2], 1 - 1e-8), 1.0, 0.0) * v[2] * ufl.ds
+        closed = mesh.locate_entities_boundary(m, 2, lambda x: near(x, 0, 0) | near(x, 0, 1) | near(x, 2, 0))
+        bcs = [
+            fem.dirichletbc(fem.Function(vs), fem.locate_dofs_geometrical((w.sub(0), vs), lambda x: near(x, 2, 0)), w.sub(0)),
+            fem.dirichletbc(fem.Function(zs), fem.locate_dofs_topological((w.sub(1), zs), 2, closed), w.sub(1)),
+        ]
+        k, f = assembled(a, load, bcs)
+        pp, qq = ufl.TrialFunction(qs), ufl.TestFunction(qs)
+        flux = k[dw][:, dw].diagonal()
+        s = alpha**2 / (lam + 2 * mu / 3) * csr(pp * qq * ufl.dx) + k[dp][:, dw] @ sp.diags(1 / flux) @ k[dw][:, dp]
+        return k, f, {"u": (du, 3), "w": (dw, 1), "p": (dp, 1)}, {"Sp": s} | vector_field(vs, m, du)
+
+    return make
+
+
 def elasticity(n):
     m = mesh.create_box(MPI.COMM_WORLD, [np.zeros(3), np.array([2.0, 1, 1])], [2 * n, n, n])
     w = element(m, "P2v", "P1")
@@ -209,7 +236,7 @@ def elasticity(n):
     return k, f, {"u": (du, 3), "p": (dp, 1)}, {"Mp": mass} | vector_field(vs, m, du)
 
 
-def darcy(n, contrast=1e4):
+def darcy(n, contrast=1e4, anisotropy=1.0):
     m = box(3, n)
     w = element(m, "RT", "P0")
     (zs, dw), (_, dp) = w.sub(0).collapse(), w.sub(1).collapse()
@@ -219,7 +246,10 @@ def darcy(n, contrast=1e4):
     x = inverse.function_space.tabulate_dof_coordinates()
     waves = sum(np.cos(x @ (rng.normal(size=3) * 12) + rng.uniform(0, 6.3)) for _ in range(12)) / np.sqrt(6)
     inverse.x.array[:] = np.exp(-np.log(contrast) / 5 * waves)
-    a = (inverse * ufl.inner(w_, t) - p * ufl.div(t) - q * ufl.div(w_)) * ufl.dx
+    # A permeability of 1 : anisotropy along a slanted direction.
+    slanted = np.array([3.0, 2.0, 1.0]) / np.sqrt(14)
+    tensor = ufl.as_matrix((np.eye(3) + (1 / anisotropy - 1) * np.outer(slanted, slanted)).tolist())
+    a = (inverse * ufl.inner(tensor * w_, t) - p * ufl.div(t) - q * ufl.div(w_)) * ufl.dx
     left = ufl.conditional(ufl.lt(ufl.SpatialCoordinate(m)[0], 1e-8), 1.0, 0.0)
     load = -left * ufl.inner(t, ufl.FacetNormal(m)) * ufl.ds
     closed = mesh.locate_entities_boundary(m, 2, lambda x: near(x, 1, 0) | near(x, 1, 1) | near(x, 2, 0) | near(x, 2, 1))
@@ -263,6 +293,18 @@ def curlcurl(iron):
     return make
 
 
+def blackoil(**options):
+    """A system of systems.py, which needs no elements."""
+
+    def make(n):
+        import systems
+
+        a, b, fields, matrices = systems.blackoil(n, **options)
+        return a, b, {name: (np.arange(len(b))[part], 1) for name, part in fields.items()}, matrices
+
+    return make
+
+
 SYSTEMS = {
     "stokes2d": stokes(2),
     "stokes3d": stokes(3),
@@ -270,10 +312,16 @@ SYSTEMS = {
     **{f"oseen-{re}": oseen(re) for re in (100, 500)},
     **{f"oseen-{re}-augmented": oseen(re, 1.0) for re in (100, 500)},
     "biot": biot,
+    **{f"biot3-{k}-{nu}": biot3(float(k), float(nu)) for k in ("1", "1e-6", "1e-12") for nu in ("0.2", "0.4999")},
     "elasticity": elasticity,
     "darcy": darcy,
+    "darcy-1e6": lambda n: darcy(n, 1e6),
+    "darcy-slanted": lambda n: darcy(n, 1e4, 100.0),
     "curlcurl": curlcurl(False),
     "iron": curlcurl(True),
+    "blackoil": blackoil(),
+    "blackoil-barely": blackoil(compress=1e-9),
+    "twophase-wells": blackoil(phases=2, compress=1e-6),
 }
 
 

@@ -27,13 +27,17 @@ BODIES = "symmetric(ildu:cut=whole then aux(P: lu; block={d}))"
 AMS = "-ksp_type cg -ksp_norm_type unpreconditioned -pc_type hypre -pc_hypre_type ams"
 MUMPS = "-ksp_type gmres -ksp_pc_side right -pc_type lu -pc_factor_mat_solver_type mumps -mat_mumps_icntl_14 60"
 #: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement. Without options
-#: the case is another preconditioner for a system that stands above it.
+#: the case is another preconditioner for a system that stands above it; with empty ones, only MUMPS stands beside it.
 CASES = {
     "stokes2d": ("stokes2d", 104, f"split(u: {P2.format(d=2)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
     "stokes3d": ("stokes3d", 16, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
     "biot": ("biot", 16, f"split(u: {P2.format(d=3)}, p: amg; schur=upper, S=Sp)", SCHUR + "-fieldsplit_p_pc_type hypre", "Sp"),
     "elasticity": ("elasticity", 7, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
     "darcy": ("darcy", 18, "split(w: ildu, p: amg; schur=full, S=selfp)", DARCY, None),
+    "darcy fast": ("darcy", 18, "split(w: chebyshev(jacobi), p: amg; schur=upper, S=selfp)", None, None),
+    "darcy few": ("darcy", 18, "split(w: chebyshev(jacobi), p: amg:aggressive=0,degree=3; schur=upper, S=selfp)", None, None),
+    "darcy-1e6": ("darcy-1e6", 18, "split(w: chebyshev(jacobi), p: amg; schur=upper, S=selfp)", DARCY, None),
+    "darcy-slanted": ("darcy-slanted", 18, "split(w: ildu:cut=whole, p: amg:aggressive=0,degree=3; schur=full, S=lsc)", DARCY, None),
     "curlcurl": ("curlcurl", 23, HX, AMS, None),
     "iron": ("iron", 14, HX, AMS, None),
 }
@@ -44,7 +48,7 @@ for _d, _size, _options in ((2, 48, FACTORS), (3, 9, LSC + "-fieldsplit_u_pc_typ
             _last = {"S=Mp": "chebyshev(jacobi)", "S=lsc": "lu", "S=lsc(Q)": "lu"}
             _best = "S=Mp" if _d == 2 else "S=lsc"
             CASES[_name] = (_name, _size, f"split(u: {_u}, p: {_last[_best]}; schur=upper, {_best})", _options, "Mp" if _d == 2 else None)
-            for _s, _p in _last.items() if _n == 24 else ():
+            for _s, _p in _last.items():
                 CASES[f"{_name} cg {_s}"] = (_name, _size, f"split(u: cg({_u}; iterations=10), p: {_p}; schur=upper, {_s})", None, None)
 for _re in (100, 500):
     _name = f"oseen-{_re}"
@@ -53,6 +57,18 @@ for _re in (100, 500):
     CASES[f"{_name} pcd"] = (_name, 9, "split(u: ildu:cut=whole, p: amg; schur=upper, S=pcd(Fp, Lp, Mp))", None, None)
     _name += "-augmented"
     CASES[_name] = (_name, 9, "split(u: lu, p: jacobi; schur=upper, S=Mp)", FACTORS, "Mp")
+for _k in ("1", "1e-6", "1e-12"):
+    for _nu in ("0.2", "0.4999"):
+        _u = P2.format(d=3) if _nu == "0.2" else "lu"
+        _three = f"split(u+w: split(u: {_u}, w: chebyshev(jacobi); form=diagonal), p: lu; schur=upper, S=lsc)"
+        CASES[f"biot3-{_k}-{_nu}"] = (f"biot3-{_k}-{_nu}", 9, _three, "", None)
+ILU = "-ksp_type gmres -ksp_pc_side right -ksp_gmres_restart 100 -pc_type ilu -pc_factor_levels 1"
+for _name in ("blackoil", "blackoil-barely", "twophase-wells"):
+    CASES[_name] = (_name, 20, "cpr(p: amg) then ildu:cut=whole,fill=1", ILU, None)
+    _rest = "p+sw" if "two" in _name else "p+sw+sg"
+    _wells = f"split(wells: jacobi, {_rest}: cpr(p: amg) then ildu:cut=whole; schur=upper, S=selfp)"
+    CASES[f"{_name} wells"] = (_name, 20, _wells, None, None)
+    CASES[f"{_name} 30"] = (_name, 30, "cpr(p: amg) then ildu:cut=whole,fill=1", None, None)
 
 
 def load(folder):
@@ -145,7 +161,7 @@ def main():
             subprocess.run([sys.executable, f"{HERE}/fem.py", system, str(size), folder], check=True, stdout=subprocess.DEVNULL)
         runs = {"Krylith": ("krylith", precond)} | ({"PETSc": ("petsc", options)} if options else {})
         # Factors of larger systems in 3-D take minutes.
-        if options and len(load(folder)[1]) < 100_000:
+        if options is not None and len(load(folder)[1]) < 100_000:
             runs["MUMPS"] = ("petsc", MUMPS)
         results = {label: [] for label in runs}
         for _ in range(3):

@@ -1,10 +1,11 @@
-"""Coupled systems of any size on cubes, made by Kronecker products: Stokes, Darcy, two-phase flow, curl-curl.
+"""Coupled systems of any size on cubes, made by Kronecker products: Stokes, Darcy, reservoirs, curl-curl.
 
 Each function returns A, b, fields and named matrices as `krylith.solve` takes them.
 """
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import cg
 
 
 def _tri(n, first, last):
@@ -100,6 +101,64 @@ def twophase(n, seed=2):
     return a.tocsr(), f, {"p": slice(0, None, 2), "s": slice(1, None, 2)}, {}
 
 
+def blackoil(n, phases=3, compress=1e-4, wells=8, seed=4):
+    """A Newton step of water, oil and dissolving gas (with two phases: water and oil) in n³ cells, and of vertical wells.
+
+    Two-point fluxes, upwind mobilities, a log-normal permeability, a mean Courant number of 5. Every third well injects
+    water. Unknowns: p and the saturations of water and gas of each cell in turn; then the pressure of each well, which
+    has a given rate."""
+    rng, cells = np.random.default_rng(seed), n**3
+    at = np.stack([a.ravel() for a in np.meshgrid(*[np.arange(n) / n] * 3, indexing="ij")], 1)
+    waves = sum(np.cos(at @ (rng.normal(size=3) * 15) + rng.uniform(0, 6.3)) for _ in range(16)) / np.sqrt(8)
+    k = 10 ** (waves + 0.5 * rng.standard_normal(cells))
+    d, i = sp.diags([-np.ones(n - 1), np.ones(n - 1)], [0, 1], shape=(n - 1, n)), sp.identity(n)
+    between = sp.vstack([_kron(d, i, i), _kron(i, d, i), _kron(i, i, d)]).tocsr()
+    t = 2 / (abs(between) @ (1 / k)) * np.repeat([1, 1, 0.1], between.shape[0] // 3)
+    columns = rng.choice(n * n, wells, replace=False)
+    holes = sp.csr_matrix((np.ones(wells * n), (np.arange(wells * n), (columns[:, None] * n + np.arange(n)).ravel())), shape=(wells * n, cells))
+    owner = sp.kron(sp.identity(wells), np.ones((n, 1)), format="csr")
+    injects = np.repeat(np.arange(wells) % 3 == 0, n)
+    index = 3 * (holes @ k)
+
+    s = np.stack([0.35 + 0.1 * np.cos(at @ [5, 3, 1]), 0 * k, 0.12 + 0.05 * np.sin(at @ [2, 7, 4])])[:phases]
+    s[1] = 1 - s.sum(0)
+    c, viscosity = compress * np.array([1, 3, 100.0])[:phases, None], np.array([0.5, 2, 0.1])[:phases, None]
+    mobility, slope = s**2 / viscosity, 2 * s / viscosity
+    total = mobility.sum(0)
+    elliptic = between.T @ sp.diags(t) @ between + holes.T @ sp.diags(index) @ holes
+    jacobi = sp.diags(1 / elliptic.diagonal())
+    p, _ = cg(elliptic, holes.T @ (index * np.where(injects, 1.0, -1.0)), maxiter=2000, M=jacobi)
+    b, drop = np.exp(c * p), between @ p
+    up = ((abs(between) + sp.diags(np.sign(drop)) @ between) / 2).tocsr()
+    draw = holes @ p - np.where(injects, 1.0, -1.0)
+    storage = np.abs(t * (up @ total) * drop).sum() / cells / 5
+    diag, zero = sp.diags, sp.csr_matrix((cells, cells))
+    rows, rate_p, rate_s, rate_w = [], 0, [0] * phases, 0
+    for a in range(phases):
+        m, dm, db = up @ mobility[a], up @ (slope[a] * b[a]), up @ (mobility[a] * c[a] * b[a])
+        by_p = between.T @ (diag(t * m * (up @ b[a])) @ between + diag(t * db * drop) @ up) + diag(storage * s[a] * c[a] * b[a])
+        by_s = between.T @ diag(t * dm * drop) @ up + diag(storage * b[a])
+        flow = index * np.where(injects, (holes @ total) * (a == 0), holes @ (mobility[a] * b[a]))
+        more = index * np.where(injects, 0.0, (holes @ (slope[a] * b[a])) * draw)
+        by_p, by_s, by_w = by_p + holes.T @ diag(flow) @ holes, by_s + holes.T @ diag(more) @ holes, -holes.T @ diag(flow) @ owner
+        rate_p, rate_w = rate_p + owner.T @ diag(flow) @ holes, rate_w - owner.T @ diag(flow) @ owner
+        rate_s[a] = owner.T @ diag(more) @ holes
+        rows.append([by_p, [by_s if q == a else zero for q in range(phases)], by_w])
+    if phases == 3:
+        # Gas dissolved in oil flows with it; Rs = 0.5 + 0.1 p.
+        oil, gas, rs = rows[1], rows[2], 0.5
+        gas[0], gas[2] = gas[0] + rs * oil[0] + diag(0.1 * storage * s[1]), gas[2] + rs * oil[2]
+        gas[1] = [x + rs * y for x, y in zip(gas[1], oil[1])]
+    # The saturation of oil is what the others leave.
+    own = [q for q in range(phases) if q != 1]
+    blocks = [[r[0], *[r[1][q] - r[1][1] for q in own], r[2]] for r in rows]
+    blocks.append([rate_p, *[rate_s[q] - rate_s[1] for q in own], rate_w])
+    order = np.concatenate([np.arange(phases * cells).reshape(phases, -1).T.ravel(), phases * cells + np.arange(wells)])
+    a = sp.bmat(blocks, format="csr")[order][:, order].tocsr()
+    fields = {name: slice(q, phases * cells, phases) for q, name in enumerate(("p", "sw", "sg")[:phases])}
+    return a, rng.standard_normal(a.shape[0]), fields | {"wells": slice(phases * cells, None)}, {}
+
+
 def curlcurl(n, mass=1e-2, seed=3):
     """Edge elements of lowest order on n³ cubes: curl μ⁻¹ curl u + mass u, with any right-hand side."""
     h = 1.0 / n
@@ -131,5 +190,8 @@ CASES = {
     "stokes": (stokes, "split(u: amg, p: chebyshev(jacobi; degree=1); schur=upper, S=Mp)", {}),
     "darcy": (darcy, "split(w: ildu, p: amg; schur=full, S=selfp)", {}),
     "twophase": (twophase, "cpr(p: amg) then ildu", {}),
+    "blackoil": (blackoil, "cpr(p: amg) then ildu", {}),
+    "blackoil-barely": (lambda n: blackoil(n, compress=1e-9), "cpr(p: amg) then ildu", {}),
+    "twophase-wells": (lambda n: blackoil(n, phases=2, compress=1e-6), "cpr(p: amg) then ildu", {}),
     "curlcurl": (curlcurl, "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) then aux(Py: amg) then aux(Pz: amg))", {}),
 }
