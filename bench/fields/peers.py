@@ -47,6 +47,11 @@ for _d, _size, _options in ((2, 48, FACTORS), (3, 9, LSC + "-fieldsplit_u_pc_typ
             _name, _u = f"bodies{_d}d-1e{_e}-{_n}", BODIES.format(d=_d)
             _last = {"S=Mp": "chebyshev(jacobi)", "S=lsc": "lu", "S=lsc(Q)": "lu"}
             _best = "S=Mp" if _d == 2 else "S=lsc"
+            if _d == 3 and _n == 8:
+                # GAMG does not converge for these.
+                _options = LSC + "-fieldsplit_u_pc_type cholesky -fieldsplit_u_pc_factor_mat_solver_type mumps"
+            elif _d == 3:
+                _options = LSC + "-fieldsplit_u_pc_type gamg"
             CASES[_name] = (_name, _size, f"split(u: {_u}, p: {_last[_best]}; schur=upper, {_best})", _options, "Mp" if _d == 2 else None)
             for _s, _p in _last.items():
                 CASES[f"{_name} cg {_s}"] = (_name, _size, f"split(u: cg({_u}; iterations=10), p: {_p}; schur=upper, {_s})", None, None)
