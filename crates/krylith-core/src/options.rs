@@ -297,7 +297,19 @@ impl Options {
                 return wrong(key, format!("is {value}; {e}"));
             }
         }
-        let method = MethodSpec::meant(self)?;
+        let mut method = MethodSpec::meant(self)?;
+        let open = self.method.is_none_or(|method| method == MethodName::Auto);
+        if method == MethodName::Gmres && open && self.precond_or_auto().varies() {
+            method = MethodName::Fgmres;
+        }
+        let fixed = matches!(method, MethodName::Gmres | MethodName::Bicgstab | MethodName::Cbcg);
+        if let (true, Some(part)) = (fixed, self.precond_or_auto().inner_cg()) {
+            let text = format!(
+                "has `{part}`, which varies between applications; {method} needs a fixed preconditioner: use the method \
+                 fgmres, or chebyshev(…) for cg(…)"
+            );
+            return wrong("precond", text);
+        }
         if let (MethodName::Cg | MethodName::Cbcg, Some(part)) = (method, self.precond_or_auto().one_way()) {
             let text = format!(
                 "has `{part}`, which is not symmetric, but {method} needs a symmetric preconditioner; use \

@@ -204,3 +204,15 @@ fn no_word_of_others_is_one_of_ours() {
         }
     }
 }
+
+#[test]
+fn varying_preconditioners_take_a_flexible_method() {
+    let settled = |text: &str| text.parse::<Options>().unwrap().settled();
+    let part = "split(u: cg(amg), p: jacobi)";
+    assert_eq!(settled(&format!("restart=30 precond={part}")).unwrap().method, Some(MethodName::Fgmres));
+    assert_eq!(settled("restart=30 precond=jacobi").unwrap().method, Some(MethodName::Gmres));
+    for method in ["gmres", "bicgstab"] {
+        let error = settled(&format!("method={method} precond={part}")).unwrap_err().to_string();
+        assert!(error.contains("`cg(amg)`, which varies") && error.contains("fgmres"), "{error}");
+    }
+}

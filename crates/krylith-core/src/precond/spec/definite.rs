@@ -1,8 +1,68 @@
-//! The preconditioners that MINRES accepts.
+//! What a method needs to know of its preconditioner: symmetric, definite, fixed.
 
 use super::{InnerMethod, PrecondSpec, SchurSpec, SplitForm};
 
 impl PrecondSpec {
+    /// Returns a `P then Q` without `symmetric` that this is or contains, if any. Methods for symmetric
+    /// systems cannot use it.
+    pub(crate) fn one_way(&self) -> Option<&Self> {
+        match self {
+            PrecondSpec::Multiplicative(_) => Some(self),
+            PrecondSpec::Sum(parts) => parts.iter().find_map(Self::one_way),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the preconditioner is symmetric for a symmetric matrix, as far as is known before it
+    /// is built.
+    pub fn keeps_symmetry(&self) -> bool {
+        match self {
+            PrecondSpec::Auto
+            | PrecondSpec::None
+            | PrecondSpec::Jacobi { .. }
+            | PrecondSpec::BlockJacobi(_)
+            | PrecondSpec::Amg(_)
+            | PrecondSpec::Coarse(_)
+            | PrecondSpec::Lu(_) => true,
+            // With shifted pivots the factors of a definite matrix may be indefinite.
+            PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),
+            // A Schur complement makes the preconditioner of a symmetric matrix indefinite.
+            PrecondSpec::Split(split) => {
+                matches!(split.form, SplitForm::Diagonal | SplitForm::Full)
+                    && split.schur.is_none()
+                    && split.parts.iter().all(|(_, part)| part.keeps_symmetry())
+            }
+            PrecondSpec::Aux(aux) => aux.precond.keeps_symmetry(),
+            PrecondSpec::Inner(inner) => {
+                inner.method == InnerMethod::Chebyshev && inner.precond.keeps_symmetry()
+            }
+            PrecondSpec::Multiplicative(_)
+            | PrecondSpec::Stage(_)
+            | PrecondSpec::Stages(_)
+            | PrecondSpec::Ras(_)
+            | PrecondSpec::Cpr(_) => false,
+        }
+    }
+
+    /// Returns true if the preconditioner may be a different operator at every application, as with
+    /// randomized sweeps on a GPU. It then needs a flexible method.
+    pub fn varies(&self) -> bool {
+        match self {
+            PrecondSpec::Ras(ras) => ras.varies(),
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.varies(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().any(Self::varies)
+            }
+            PrecondSpec::Split(split) => split.parts.iter().any(|(_, part)| part.varies()),
+            PrecondSpec::Cpr(cpr) => cpr.precond.varies(),
+            PrecondSpec::Aux(aux) => aux.precond.varies(),
+            PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg || inner.precond.varies(),
+            PrecondSpec::Stages(of) => of.varies(),
+            _ => false,
+        }
+    }
+
     /// Returns the part, if any, that varies between applications, or that is not symmetric definite although
     /// the blocks that it is made of are. MINRES cannot use it.
     pub(crate) fn unfit_for_minres(&self) -> Option<&Self> {
@@ -28,6 +88,22 @@ impl PrecondSpec {
             }
             PrecondSpec::Ildu(_) => None, // symmetric with shifted pivots, too
             _ => (self.varies() || !self.keeps_symmetry()).then_some(self),
+        }
+    }
+
+    /// Returns the inner CG that this is or contains, if any. Its outer method must be flexible.
+    pub(crate) fn inner_cg(&self) -> Option<&Self> {
+        match self {
+            PrecondSpec::Inner(inner) if inner.method == InnerMethod::Cg => Some(self),
+            PrecondSpec::Inner(inner) => inner.precond.inner_cg(),
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().find_map(Self::inner_cg)
+            }
+            PrecondSpec::Split(split) => split.parts.iter().find_map(|(_, part)| part.inner_cg()),
+            PrecondSpec::Cpr(cpr) => cpr.precond.inner_cg(),
+            PrecondSpec::Aux(aux) => aux.precond.inner_cg(),
+            PrecondSpec::Stages(of) => of.inner_cg(),
+            _ => None,
         }
     }
 }
