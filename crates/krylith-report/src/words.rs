@@ -210,6 +210,14 @@ fn structure(solution: &Solution, language: Language) -> Option<String> {
     if found.missing_diagonal.count == 0 {
         return None;
     }
+    // A split expects zeros on the diagonal of a constraint.
+    if solution.precond.name.contains("split") || solution.precond.text.contains("split") {
+        return Some(format!(
+            "; a part of the split is too weak: try a stronger one, such as amg:smoother=ildu for convection, or \
+             raise {}",
+            language.option("restart", "")
+        ));
+    }
     let rows = if found.missing_diagonal.count == 1 { "row" } else { "rows" };
     Some(format!(
         "; the diagonal is zero in {rows} {}: group the unknowns of a node into a block ({}), permute rows \

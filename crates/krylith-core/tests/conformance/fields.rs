@@ -607,7 +607,8 @@ pub fn stages_match_dense_algebra(device: &str) {
     }
 }
 
-/// Stokes flow in time with three Radau stages takes at most twice the iterations of one stage.
+/// Stokes flow in time: each stage is solved with the accuracy of one application, so the iterations grow with
+/// the number of stages, but no faster than it.
 pub fn stages_of_stokes_are_solved(device: &str) {
     let m = 24;
     let (one, f) = staggered_stokes(m);
@@ -617,15 +618,16 @@ pub fn stages_of_stokes_are_solved(device: &str) {
     let mass: Vec<_> = (0..nu as u32).map(|i| (i, i, 1.0 / (m * m) as f64)).collect();
     let [mass, l] = [Csr::from_triplets(n, n, &mass).unwrap(), l].map(|a| Bsr::from_csr(&a, 1).unwrap());
     let mut counts = Vec::new();
-    for (scheme, s) in [("implicit-euler", 1), ("radau-iia-3", 3)] {
+    for (scheme, s) in [("implicit-euler", 1), ("radau-iia-2", 2), ("radau-iia-3", 3)] {
         let b = Butcher::by_name(scheme).unwrap().a;
-        let sum = KroneckerSum::new(Dense::identity(s), b, 0.1, mass.clone(), l.clone()).unwrap();
+        let sum = KroneckerSum::new(Dense::identity(s), b, 1e3, mass.clone(), l.clone()).unwrap();
         let fields = vec![Field::range("u", 0..nu), Field::range("p", nu..n)];
         let identity = csr_of(&diagonal(pressures, |_| 1.0));
         let problem = Problem::kronecker(&sum).unwrap().with_fields(fields).unwrap();
         let problem = problem.with_matrix("Mp", identity).unwrap();
-        let precond = "stage(split(u: amg, p: jacobi; schur=upper, S=Mp))";
-        let options: Options = format!("device={device} precond={precond} rtol=1e-8").parse().unwrap();
+        let precond = "stage(split(u: amg, p: jacobi; schur=full, S=Mp))";
+        let text = format!("device={device} method=gmres restart=100 precond={precond} rtol=1e-8");
+        let options: Options = text.parse().unwrap();
         let mut solver = Solver::new(problem, &options).unwrap();
         let mut x = vec![0.0; s * n];
         let right: Vec<f64> = f.iter().flat_map(|v| vec![*v; s]).collect();
@@ -633,5 +635,5 @@ pub fn stages_of_stokes_are_solved(device: &str) {
         assert!(solution.converged(), "{scheme}: {:?}", solution.history.outcome);
         counts.push(solution.history.iterations);
     }
-    assert!(counts[1] <= 2 * counts[0] && counts[0] <= 60, "{counts:?}");
+    assert!(counts[0] <= 30 && (1..3).all(|k| counts[k] <= (k + 1) * counts[0] + 10), "{counts:?}");
 }
