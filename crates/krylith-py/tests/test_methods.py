@@ -74,7 +74,7 @@ def test_minres_makes_the_iterates_of_scipys():
                 ours, info = krylith.minres(a, b, M=m, rtol=1e-14, maxiter=steps)
                 assert info == steps
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
-    x, info = krylith.minres(A, b, M="jacobi", rtol=1e-10)
+    x, info = krylith.minres(A, b, M=M, rtol=1e-10)
     assert info == 0 and close(A, x, b, 1e-10)
 
 
