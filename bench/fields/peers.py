@@ -26,8 +26,9 @@ FACTORS += "-fieldsplit_u_pc_factor_mat_solver_type mumps -fieldsplit_p_ksp_type
 BODIES = "symmetric(ildu:cut=whole then aux(P: lu; block={d}))"
 AMS = "-ksp_type cg -ksp_norm_type unpreconditioned -pc_type hypre -pc_hypre_type ams"
 MUMPS = "-ksp_type gmres -ksp_pc_side right -pc_type lu -pc_factor_mat_solver_type mumps -mat_mumps_icntl_14 60"
-#: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement. Without options
-#: the case is another preconditioner for a system that stands above it; with empty ones, only MUMPS stands beside it.
+#: Name: system, size, Krylith's preconditioner, PETSc's options, the matrix of its Schur complement. Without
+#: options the case is another preconditioner for a system that stands above it; with empty ones, only MUMPS
+#: stands beside it.
 CASES = {
     "stokes2d": ("stokes2d", 104, f"split(u: {P2.format(d=2)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),
     "stokes3d": ("stokes3d", 16, f"split(u: {P2.format(d=3)}, p: chebyshev(jacobi); schur=upper, S=Mp)", SCHUR + "-fieldsplit_p_pc_type jacobi", "Mp"),

@@ -188,7 +188,7 @@ def curlcurl(n, mass=1e-2, seed=3):
 #: System, sizes, preconditioner and options of each case.
 CASES = {
     "stokes": (stokes, "split(u: amg, p: chebyshev(jacobi; degree=1); schur=upper, S=Mp)", {}),
-    "darcy": (darcy, "split(w: ildu, p: amg; schur=full, S=selfp)", {}),
+    "darcy": (darcy, "split(w: chebyshev(jacobi), p: amg; schur=upper, S=selfp)", {}),
     "twophase": (twophase, "cpr(p: amg) then ildu", {}),
     "blackoil": (blackoil, "cpr(p: amg) then ildu", {}),
     "blackoil-barely": (lambda n: blackoil(n, compress=1e-9), "cpr(p: amg) then ildu", {}),

@@ -9,7 +9,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{csr, fields, singular, solver};
+use conformance::{csr, fields, singular, solver, stages};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -40,6 +40,11 @@ fn main() {
     macro_rules! each {
         ($($path:ident)::+) => {
             test(stringify!($($path)::+), |d| conformance::$($path)::+(&|n| Cuda::new(d, n).unwrap()), false)
+        };
+    }
+    macro_rules! first {
+        ($module:ident::$name:ident) => {
+            test(concat!(stringify!($module), "::", stringify!($name)), |_| $module::$name("cuda:0"), false)
         };
     }
     let mut all = vec![
@@ -206,11 +211,7 @@ fn main() {
             |_| on_gpus(solver::systems_without_a_solution_are_named_first),
             false,
         ),
-        test(
-            "a_part_that_nothing_holds_is_found_after_an_attempt",
-            |_| singular::a_part_that_nothing_holds_is_found_after_an_attempt("cuda:0"),
-            false,
-        ),
+        first!(singular::a_part_that_nothing_holds_is_found_after_an_attempt),
         test(
             "null_vectors_leave_the_least_squares_answer",
             |_| on_gpus(singular::null_vectors_leave_the_least_squares_answer),
@@ -241,23 +242,15 @@ fn main() {
             |_| on_gpus(solver::products_and_preconditioners_stand_by_themselves),
             false,
         ),
-        test("fields::splits_match_dense_algebra", |_| fields::splits_match_dense_algebra("cuda:0"), false),
-        test(
-            "fields::schur_complements_match_dense_algebra",
-            |_| fields::schur_complements_match_dense_algebra("cuda:0"),
-            false,
-        ),
-        test("fields::cpr_matches_dense_algebra", |_| fields::cpr_matches_dense_algebra("cuda:0"), false),
-        test(
-            "fields::inner_solves_match_dense_algebra",
-            |_| fields::inner_solves_match_dense_algebra("cuda:0"),
-            false,
-        ),
-        test("fields::saddle_points_are_solved", |_| fields::saddle_points_are_solved("cuda:0"), false),
-        test("fields::stages_match_dense_algebra", |_| fields::stages_match_dense_algebra("cuda:0"), false),
-        test("fields::stages_of_stokes_are_solved", |_| fields::stages_of_stokes_are_solved("cuda:0"), false),
+        first!(fields::splits_match_dense_algebra),
+        first!(fields::schur_complements_match_dense_algebra),
+        first!(fields::cpr_matches_dense_algebra),
+        first!(fields::inner_solves_match_dense_algebra),
+        first!(fields::saddle_points_are_solved),
+        first!(stages::stages_match_dense_algebra),
+        first!(stages::stages_of_stokes_are_solved),
         test("fields::devices_split_as_one", |_| on_gpus(fields::devices_split_as_one), false),
-        test("fields::wrong_fields_are_named", |_| fields::wrong_fields_are_named("cuda:0"), false),
+        first!(fields::wrong_fields_are_named),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(
             "the_limit_of_iterations_decides_nothing",

@@ -36,6 +36,7 @@ pub mod schwarz;
 pub mod schwarz_gpu;
 pub mod singular;
 pub mod solver;
+pub mod stages;
 #[cfg(feature = "cuda")]
 pub mod sweeps;
 #[cfg(feature = "cuda")]

@@ -1,6 +1,6 @@
 //! Preconditioners of coupled systems on the CPU.
 
-use crate::conformance::fields;
+use crate::conformance::{fields, stages};
 
 #[test]
 fn splits_match_dense_algebra() {
@@ -39,10 +39,10 @@ fn ranks_split_as_one() {
 
 #[test]
 fn stages_match_dense_algebra() {
-    fields::stages_match_dense_algebra("cpu");
+    stages::stages_match_dense_algebra("cpu");
 }
 
 #[test]
 fn stages_of_stokes_are_solved() {
-    fields::stages_of_stokes_are_solved("cpu");
+    stages::stages_of_stokes_are_solved("cpu");
 }

@@ -179,8 +179,8 @@ fn weight_of<S: SolverSpace>(space: &S, matrix: &Csr, name: &str, n: usize) -> R
     }
 }
 
-/// Returns the null vectors of the whole system that are zero outside the field `own`, in this field: those of
-/// the Schur complement, such as the constant pressure of an enclosed flow.
+/// Returns the null vectors of the whole system that are zero outside the field `own`, in this field: those
+/// of the Schur complement, such as the constant pressure of an enclosed flow.
 pub(super) fn null_vectors(
     null: &[Vec<f64>],
     own: &OwnField,

@@ -1,9 +1,9 @@
 //! `stage(P)`: the stage preconditioner of [`crate::precond::Stage`] with any preconditioner P for the matrix
 //! of one stage.
 //!
-//! Stage k has the matrix αₖ M + L with αₖ = aₖₖ / cₖ and cₖ = τ(L̂D)ₖₖ, and its solution is divided by cₖ. So
-//! matrices of the caller, such as the mass matrix of the pressure, are those of L for every τ and stage. If
-//! cₖ is zero, the matrix is aₖₖ M.
+//! Stage k has the matrix αₖ M + L with αₖ = aₖₖ / cₖ and cₖ = τ(L̂D)ₖₖ, and its solution is divided by cₖ.
+//! So matrices of the caller, such as the mass matrix of the pressure, are those of L for every τ and stage.
+//! If cₖ is zero, the matrix is aₖₖ M.
 //!
 //! Traffic of one application, for vectors of N numbers: the preconditioners of s stages, 40 N bytes, and for
 //! the coupling s − 1 times a product and 24 N bytes.

@@ -351,8 +351,8 @@ impl Product<'_> {
     }
 }
 
-/// Returns the product of two matrices of scalars, of which the right one has `columns` columns. It stores the
-/// diagonal if `diagonal`. With a known pattern only values are computed.
+/// Returns the product of two matrices of scalars, of which the right one has `columns` columns. It stores
+/// the diagonal if `diagonal`. With a known pattern only values are computed.
 pub(in crate::device::cuda) fn product(
     device: &Arc<Device>,
     [left, right]: [&Resident; 2],
