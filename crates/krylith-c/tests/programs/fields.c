@@ -88,7 +88,7 @@ static void fields_by_lists(void) {
     REFUSED(krylith_solver_new(problem, MASS, &solver), KRYLITH_INVALID, "no matrix has the name `mp`");
     EXPECT(krylith_problem_set_matrix(problem, "Mp", P, P, P, row_ptr, col, mass) == KRYLITH_OK);
     solves(problem, MASS);
-    EXPECT(krylith_problem_set_matrix(problem, "mp", P, P, P, from_one, col_from_one, mass) == KRYLITH_OK);
+    EXPECT(krylith_problem_set_matrix(problem, "Mp", P, P, P, from_one, col_from_one, mass) == KRYLITH_OK);
     solves(problem, MASS);
 
     REFUSED(krylith_problem_set_field_lists(NULL, 2, names, lengths, unknowns, NULL), KRYLITH_INVALID, "problem is a null pointer");

@@ -29,6 +29,7 @@ pub struct Cells {
     /// column d of the others. Empty until the host needs them.
     positions: Vec<usize>,
     /// A copy on a device.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no device keeps one"))]
     pub(crate) copy: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -25,6 +25,7 @@ pub struct Numbered {
     /// Place of each unknown of the system, or [`NONE`].
     places: OnceLock<Vec<u32>>,
     /// A copy on a device.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no device keeps one"))]
     pub(crate) copy: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 

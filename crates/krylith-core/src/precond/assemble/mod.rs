@@ -1,7 +1,7 @@
 //! Matrices that a set-up makes from others: blocks between fields, weighted products, point blocks, and the
 //! vectors that go with them.
 //!
-//! The functions of [`host`] compute them on the host's threads. A device with kernels of its own overrides
+//! The functions of `host` compute them on the host's threads. A device with kernels of its own overrides
 //! the methods of [`Assemble`], and leaves the results in its memory. Sums are in the same order everywhere.
 
 mod cells;
