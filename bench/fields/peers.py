@@ -13,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 P2 = "symmetric(chebyshev(jacobi:block=1; degree=3, low=0.2) then aux(P: amg; block={d}))"
-HX = "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) then aux(Py: amg) then aux(Pz: amg))"
+HX = "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) + aux(Py: amg) + aux(Pz: amg))"
 SPLIT = "-ksp_type fgmres -ksp_gmres_restart 100 -pc_type fieldsplit -pc_fieldsplit_type schur "
 SCHUR = SPLIT + "-pc_fieldsplit_schur_fact_type upper -fieldsplit_u_ksp_type preonly -fieldsplit_p_ksp_type preonly -fieldsplit_u_pc_type gamg "
 DARCY = SPLIT + "-pc_fieldsplit_schur_fact_type full -pc_fieldsplit_schur_precondition selfp -fieldsplit_w_ksp_type preonly "
