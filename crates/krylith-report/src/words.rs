@@ -211,7 +211,7 @@ fn structure(solution: &Solution, language: Language) -> Option<String> {
         return None;
     }
     // A split expects zeros on the diagonal of a constraint.
-    if solution.precond.name.contains("split") || solution.precond.text.contains("split") {
+    if solution.precond.text.contains("split") {
         return Some(format!(
             "; a part of the split is too weak: try a stronger one, such as amg:smoother=ildu for convection, or \
              raise {}",

@@ -346,17 +346,25 @@ impl PrecondSpec {
         }
     }
 
+    /// Returns the preconditioners that this is composed of.
+    pub(crate) fn parts(&self) -> Vec<&Self> {
+        match self {
+            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
+                parts.iter().collect()
+            }
+            PrecondSpec::Split(split) => split.parts.iter().map(|(_, part)| part).collect(),
+            PrecondSpec::Cpr(cpr) => vec![&*cpr.precond],
+            PrecondSpec::Aux(aux) => vec![&*aux.precond],
+            PrecondSpec::Inner(inner) => vec![&*inner.precond],
+            PrecondSpec::Stages(of) => vec![&**of],
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns true if it names fields of the system.
     pub(crate) fn names_fields(&self) -> bool {
-        match self {
-            PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_) => true,
-            PrecondSpec::Inner(inner) => inner.precond.names_fields(),
-            PrecondSpec::Stages(of) => of.names_fields(),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
-                parts.iter().any(Self::names_fields)
-            }
-            _ => false,
-        }
+        matches!(self, PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_))
+            || self.parts().into_iter().any(Self::names_fields)
     }
 
     /// Returns the same preconditioner with every sweep in a fixed order, which is bitwise reproducible.

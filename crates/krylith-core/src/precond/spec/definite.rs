@@ -48,19 +48,13 @@ impl PrecondSpec {
     /// Returns true if the preconditioner may be a different operator at every application, as with
     /// randomized sweeps on a GPU. It then needs a flexible method.
     pub fn varies(&self) -> bool {
-        match self {
+        let own = match self {
             PrecondSpec::Ras(ras) => ras.varies(),
             PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.varies(),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
-                parts.iter().any(Self::varies)
-            }
-            PrecondSpec::Split(split) => split.parts.iter().any(|(_, part)| part.varies()),
-            PrecondSpec::Cpr(cpr) => cpr.precond.varies(),
-            PrecondSpec::Aux(aux) => aux.precond.varies(),
-            PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg || inner.precond.varies(),
-            PrecondSpec::Stages(of) => of.varies(),
+            PrecondSpec::Inner(inner) => inner.method == InnerMethod::Cg,
             _ => false,
-        }
+        };
+        own || self.parts().into_iter().any(Self::varies)
     }
 
     /// Returns the part, if any, that varies between applications, or that is not symmetric definite although
@@ -95,15 +89,7 @@ impl PrecondSpec {
     pub(crate) fn inner_cg(&self) -> Option<&Self> {
         match self {
             PrecondSpec::Inner(inner) if inner.method == InnerMethod::Cg => Some(self),
-            PrecondSpec::Inner(inner) => inner.precond.inner_cg(),
-            PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
-                parts.iter().find_map(Self::inner_cg)
-            }
-            PrecondSpec::Split(split) => split.parts.iter().find_map(|(_, part)| part.inner_cg()),
-            PrecondSpec::Cpr(cpr) => cpr.precond.inner_cg(),
-            PrecondSpec::Aux(aux) => aux.precond.inner_cg(),
-            PrecondSpec::Stages(of) => of.inner_cg(),
-            _ => None,
+            _ => self.parts().into_iter().find_map(Self::inner_cg),
         }
     }
 }

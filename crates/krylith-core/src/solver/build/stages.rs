@@ -103,7 +103,8 @@ pub(super) fn build<S: SolverSpace>(
     let (mut stages, mut infos) = (Vec::with_capacity(s), Vec::new());
     for k in 0..s {
         let made = (|| {
-            let sum = sum_of(space, &whole, Factors::of(&lower, k), None)?;
+            let (identity, l) = factors_of(space, &whole, Factors::of(&lower, k))?;
+            let sum = space.product(Some(&l), &identity, Weight::ONE, &whole[0].1.csr)?;
             let on = if local.terms.halo.is_some() { space.among(n) } else { space.beside(n) }?;
             let numbers: Vec<u32> = (0..n as u32).map(|i| i * s as u32 + k as u32).collect();
             Ok((sum, on, space.entries(&numbers)?))
@@ -141,30 +142,19 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(made)), info))
 }
 
-/// Returns αM + L on the union of their patterns, in the place of a `known` one if it is given.
-fn sum_of<S: SolverSpace>(
+/// Returns αI and L, or zeros in place of L if it takes no part: the factors of αI M + L.
+fn factors_of<S: SolverSpace>(
     space: &S,
     [(_, m), (whole, l)]: &[(Bsr, SubMatrix<S>); 2],
     of: Factors,
-    known: Option<Csr>,
-) -> Result<Csr> {
+) -> Result<(Csr, Csr)> {
     let identity = multiple_of_identity(of.alpha, m.csr.rows())?;
-    let empty;
-    let l = match of.both {
-        true => &l.csr,
-        false => {
-            let zeros = vec![0.0; whole.stored()];
-            empty = SubMatrix::whole(space, &space.with_values(whole, (&zeros).into())?)?;
-            &empty.csr
-        }
-    };
-    match known {
-        None => space.product(Some(l), &identity, Weight::ONE, &m.csr),
-        Some(mut sum) => {
-            space.product_again(Some(l), &identity, Weight::ONE, &m.csr, &mut sum)?;
-            Ok(sum)
-        }
+    if of.both {
+        return Ok((identity, l.csr.clone()));
     }
+    let zeros = vec![0.0; whole.stored()];
+    let empty = SubMatrix::whole(space, &space.with_values(whole, (&zeros).into())?)?;
+    Ok((identity, empty.csr))
 }
 
 /// Describes all stages by the first.
@@ -249,7 +239,9 @@ impl<S: SolverSpace> Preconditioner<S> for Stages<S> {
         }
         for (k, stage) in self.stages.iter_mut().enumerate() {
             let of = Factors::of(&lower, k);
-            stage.sum = sum_of(space, &self.terms, of, Some(stage.sum.clone()))?;
+            let (identity, l) = factors_of(space, &self.terms, of)?;
+            let m = &self.terms[0].1.csr;
+            space.product_again(Some(&l), &identity, Weight::ONE, m, &mut stage.sum)?;
             stage.matrix.update(&stage.space, &stage.sum)?;
             stage.space.write(&vec![of.scale; stage.space.len()], &mut stage.scale)?;
             let terms = stage.matrix.terms();
