@@ -9,7 +9,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{csr, fields, singular, solver, stages};
+use conformance::{csr, fields, fields_ranks, singular, solver, stages};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -245,11 +245,13 @@ fn main() {
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
         first!(fields::cpr_matches_dense_algebra),
+        first!(fields::aux_matches_dense_algebra),
         first!(fields::inner_solves_match_dense_algebra),
         first!(fields::saddle_points_are_solved),
         first!(stages::stages_match_dense_algebra),
         first!(stages::stages_of_stokes_are_solved),
-        test("fields::devices_split_as_one", |_| on_gpus(fields::devices_split_as_one), false),
+        first!(stages::splits_of_stages_match_dense_algebra),
+        test("fields_ranks::devices_split_as_one", |_| on_gpus(fields_ranks::devices_split_as_one), false),
         first!(fields::wrong_fields_are_named),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(

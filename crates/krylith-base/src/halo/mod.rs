@@ -135,6 +135,22 @@ impl Halo {
         Ok((Halo::new(own.len(), &counts, to), numbering))
     }
 
+    /// Returns the halo of the parts of nodes that have `parts` each.
+    #[doc(hidden)]
+    pub fn in_parts(&self, parts: usize) -> Halo {
+        let range = |range: &Range<usize>| range.start * parts..range.end * parts;
+        let neighbours = self.neighbours.iter();
+        let neighbours =
+            neighbours.map(|n| Neighbour { rank: n.rank, send: range(&n.send), receive: range(&n.receive) });
+        let part = |&node: &u32| (0..parts as u32).map(move |part| node * parts as u32 + part);
+        Halo {
+            own: self.own * parts,
+            ghosts: self.ghosts * parts,
+            neighbours: neighbours.collect(),
+            send: self.send.iter().flat_map(part).collect(),
+        }
+    }
+
     /// Creates a halo from the number of ghosts that each rank owns and the own nodes that each rank needs.
     #[doc(hidden)]
     pub fn new(own: usize, receive: &[usize], to: Vec<Vec<u32>>) -> Halo {
@@ -232,6 +248,12 @@ impl Numbering {
     /// The global number of each local one: own nodes, then ghosts.
     pub fn global(&self) -> &[u64] {
         &self.global
+    }
+
+    /// The numbering of own nodes and ghosts with these global numbers.
+    #[doc(hidden)]
+    pub fn of(rank: usize, global: &[u64]) -> Result<Self> {
+        Numbering::default().extended(rank, global)
     }
 
     fn of_own(rank: usize, own: &[u64]) -> Result<Self> {

@@ -6,6 +6,7 @@
 mod auxiliary;
 mod compose;
 mod cpr;
+mod ghosts;
 #[cfg(feature = "lu")]
 mod lu;
 mod matched;
@@ -148,7 +149,7 @@ fn by_name<S: SolverSpace>(
             let parts = [part(&parts[0])?, part(&parts[1])?];
             compose::build(space, wanted, parts, a)
         }
-        PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, a, notes),
+        PrecondSpec::Split(spec) => split::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Aux(spec) => auxiliary::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),

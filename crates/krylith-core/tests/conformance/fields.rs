@@ -9,11 +9,11 @@ pub fn options(device: &str, precond: &str) -> Options {
 }
 
 /// A dense matrix of these rows and columns of `a`.
-fn part(a: &Mat, rows: &[u32], columns: &[u32]) -> Mat {
+pub fn part(a: &Mat, rows: &[u32], columns: &[u32]) -> Mat {
     Mat::from_fn(rows.len(), columns.len(), |i, j| a[(rows[i] as usize, columns[j] as usize)])
 }
 
-fn pick(x: &[f64], at: &[u32]) -> Vec<f64> {
+pub fn pick(x: &[f64], at: &[u32]) -> Vec<f64> {
     at.iter().map(|&i| x[i as usize]).collect()
 }
 
@@ -39,7 +39,7 @@ pub fn csr_of(a: &Mat) -> Csr {
 }
 
 /// Lists of unknowns of these lengths that together are all unknowns, scattered.
-fn scattered(rng: &mut Random, lengths: &[usize]) -> Vec<Vec<u32>> {
+pub fn scattered(rng: &mut Random, lengths: &[usize]) -> Vec<Vec<u32>> {
     let mut all: Vec<u32> = (0..lengths.iter().sum::<usize>() as u32).collect();
     (1..all.len()).rev().for_each(|i| all.swap(i, rng.below(i + 1)));
     let mut rest = &all[..];
@@ -51,7 +51,7 @@ fn scattered(rng: &mut Random, lengths: &[usize]) -> Vec<Vec<u32>> {
     lengths.iter().map(take).collect()
 }
 
-fn problem(a: &Bsr, fields: &[(&str, &[u32])], matrices: &[(&str, &Mat)]) -> Problem<'static> {
+pub fn problem(a: &Bsr, fields: &[(&str, &[u32])], matrices: &[(&str, &Mat)]) -> Problem<'static> {
     let fields = fields.iter().map(|(name, unknowns)| Field::new(name, unknowns.to_vec())).collect();
     let problem = Problem::bsr(a).unwrap().into_owned().with_fields(fields).unwrap();
     matrices
@@ -319,6 +319,27 @@ pub fn cpr_matches_dense_algebra(device: &str) {
     }
 }
 
+/// Corrections in the range of a matrix of the caller, for blocks of every size. Rows of boundary values
+/// take no part.
+pub fn aux_matches_dense_algebra(device: &str) {
+    let mut rng = Random(59);
+    for b in 1..=8 {
+        let n = 24 / b * b;
+        // With b = 1, some rows have only a diagonal entry.
+        let a = random_bsr(&mut rng, b, n / b, n / b, 4, true);
+        let p = Mat::from_fn(n, 6, |_, _| 0.0).map_entries(&mut rng);
+        let expected = |a: &Mat, x: &[f64]| {
+            let alone = |i: usize| (0..n).all(|j| i == j || a[(i, j)] == 0.0);
+            let p = Mat::from_fn(n, 6, |i, j| if alone(i) { 0.0 } else { p[(i, j)] });
+            let r = transpose(&p);
+            multiply(&p, &solve(&product(&r, &product(a, &p)), &multiply(&r, x)))
+        };
+        let all: Vec<u32> = (0..n as u32).collect();
+        let given = problem(&a, &[("u", &all)], &[("P", &p)]);
+        check(device, &format!("b={b}"), &a, given, "aux(P: lu)", 1e-9, &expected);
+    }
+}
+
 /// Inner solves: CG ends in as many iterations as there are unknowns; the error of a Chebyshev polynomial is
 /// at most its bound.
 pub fn inner_solves_match_dense_algebra(device: &str) {
@@ -462,87 +483,4 @@ pub fn wrong_fields_are_named(device: &str) {
     let three = vec![Field::range("u", 0..3), Field::range("p", 3..4), Field::range("q", 4..6)];
     let three = Problem::csr(&a).unwrap().with_fields(three).unwrap();
     says(refused(three, split), "no part has the fields q");
-}
-
-/// Splits and CPR over ranks apply what one rank does, with parts that do not depend on the ranks.
-pub fn ranks_split_as_one(device: &str) {
-    use krylith_core::comm::{Communicator, Team};
-    use krylith_core::partition::split;
-    let mut rng = Random(47);
-    for (b, n, ranks) in [(1, 36, 2), (1, 36, 3), (2, 18, 2), (4, 9, 4)] {
-        let a = random_bsr(&mut rng, b, n, n, 4, true);
-        let order = n * b;
-        let sets = scattered(&mut rng, &[order - order / 3, order / 3]);
-        let fields: [(&str, &[u32]); 2] = [("u", &sets[0]), ("p", &sets[1])];
-        let matrix = diagonal(order / 3, |i| 3.0 + i as f64);
-        let x = rng.numbers(order);
-        for precond in [
-            "split(u: jacobi, p: jacobi; form=diagonal)",
-            "split(u: jacobi, p: jacobi; form=lower)",
-            "split(u: jacobi, p: chebyshev(jacobi; degree=3); form=full)",
-            "split(u: jacobi, p: jacobi; schur=upper, S=M)",
-            "cpr(p: jacobi; decouple=none) then jacobi:block=1",
-        ] {
-            let one = problem(&a, &fields, &[("M", &matrix)]);
-            let mut want = vec![0.0; order];
-            Solver::new(one, &options(device, precond)).unwrap().precondition(&x, &mut want).unwrap();
-            for (what, partition) in super::distributed::partitions(n, ranks) {
-                let parts = split(&krylith_core::operator::Terms::bsr(&a), &partition).unwrap();
-                let got = Team::run(ranks, |comm| {
-                    let part = parts[comm.rank()].clone();
-                    let own: Vec<u64> = part.rows.clone();
-                    let mut local = Problem::part(comm.clone(), part)?;
-                    local = local.with_fields(
-                        fields.iter().map(|(name, list)| Field::new(name, list.to_vec())).collect(),
-                    )?;
-                    local = local.with_matrix("M", csr_of(&matrix))?;
-                    let mut solver = Solver::new(local, &options(device, precond))?;
-                    let pick = |v: &[f64]| {
-                        own.iter().flat_map(|&i| v[i as usize * b..][..b].to_vec()).collect::<Vec<_>>()
-                    };
-                    let (mine, mut y) = (pick(&x), vec![f64::NAN; own.len() * b]);
-                    solver.precondition(&mine, &mut y)?;
-                    let bad = distance(&y, &pick(&want));
-                    Ok(if own.is_empty() { 0.0 } else { bad })
-                });
-                let worst = got.unwrap_or_else(|e| panic!("{precond}, {what}, {ranks}: {e}"));
-                let worst = worst.into_iter().fold(0.0, f64::max);
-                // The polynomial's interval is estimated from a random vector, which depends on the ranks.
-                let tolerance = if precond.contains("chebyshev") { 0.2 } else { 1e-12 };
-                assert!(worst <= tolerance, "{precond}, {what}, {ranks} ranks, b={b}: {worst:e}");
-            }
-        }
-    }
-}
-
-/// On several devices of one process splits and CPR apply what they do on one CPU, also after new values.
-pub fn devices_split_as_one(device: &str) {
-    let mut rng = Random(53);
-    for (b, n) in [(1, 40), (2, 20), (4, 12)] {
-        let mut a = random_bsr(&mut rng, b, n, n, 4, true);
-        let order = n * b;
-        let sets = scattered(&mut rng, &[order - order / 4, order / 4]);
-        let fields: [(&str, &[u32]); 2] = [("u", &sets[0]), ("p", &sets[1])];
-        let matrix = diagonal(order / 4, |i| 3.0 + i as f64);
-        for precond in [
-            "split(u: jacobi, p: jacobi; form=full)",
-            "split(u: jacobi, p: jacobi; schur=lower, S=M)",
-            "cpr(p: jacobi; decouple=none) then jacobi:block=1",
-        ] {
-            let make = |a: &Bsr, device: &str| {
-                Solver::new(problem(a, &fields, &[("M", &matrix)]), &options(device, precond)).unwrap()
-            };
-            let (mut here, mut there) = (make(&a, "cpu"), make(&a, device));
-            for round in 0..2 {
-                let (x, mut want, mut y) = (rng.numbers(order), vec![0.0; order], vec![f64::NAN; order]);
-                here.precondition(&x, &mut want).unwrap();
-                there.precondition(&x, &mut y).unwrap();
-                let d = distance(&y, &want);
-                assert!(d <= 1e-12, "{precond}, b={b}, round {round}: {d:e}");
-                a.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * rng.number());
-                here.update_values(a.values()).unwrap();
-                there.update_values(a.values()).unwrap();
-            }
-        }
-    }
 }

@@ -16,6 +16,7 @@ pub mod cut;
 pub mod dia;
 pub mod distributed;
 pub mod fields;
+pub mod fields_ranks;
 pub mod gathered;
 pub mod ildu;
 #[cfg(feature = "cuda")]

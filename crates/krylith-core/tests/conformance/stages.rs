@@ -1,6 +1,6 @@
 //! Stages of Kronecker sums, solved one after the other by any preconditioner.
 
-use super::fields::{csr_of, diagonal, options, staggered_stokes};
+use super::fields::{csr_of, diagonal, options, part, pick, scattered, staggered_stokes};
 use crate::common::*;
 use krylith_core::matrix::{Bsr, Butcher, Csr, Dense, KroneckerSum};
 use krylith_core::precond::lower_factor;
@@ -94,4 +94,98 @@ pub fn stages_of_stokes_are_solved(device: &str) {
         counts.push(solution.history.iterations);
     }
     assert!(counts[0] <= 30 && (1..3).all(|k| counts[k] <= (k + 1) * counts[0] + 10), "{counts:?}");
+}
+
+/// Splits of A⊗M + τB⊗L in every form, with exact parts of all stages; also after a new τ and new values. A
+/// matrix of the caller is the Schur complement of L, so that of all stages is τB⊗S.
+pub fn splits_of_stages_match_dense_algebra(device: &str) {
+    let mut rng = Random(79);
+    for (b, s) in [(1, 2), (1, 3), (2, 2), (3, 2)] {
+        let n = 24 / b;
+        let [mut m, l] = [(); 2].map(|()| random_bsr(&mut rng, b, n, n, 3, true));
+        let b_of = Butcher::by_name(&format!("radau-iia-{s}")).unwrap().a;
+        let (order, few) = (n * b, 6);
+        let sets = scattered(&mut rng, &[order - few, few]);
+        // Couplings in each row of the second field, so that none is a row of a boundary value.
+        let mut l = written_out(&l.to_csr());
+        sets[1].iter().zip(&sets[0]).for_each(|(&p, &u)| l[(p as usize, u as usize)] += 2.0);
+        let mut l = Bsr::from_csr(&csr_of(&l), b).unwrap();
+        let given = Mat::from_fn(few, few, |i, j| match i.abs_diff(j) {
+            0 => 3.0,
+            1 => -1.0 + 0.1 * i as f64,
+            _ => 0.0,
+        });
+        for (form, schur) in
+            [("diagonal", ""), ("lower", ""), ("upper", ""), ("full", ""), ("upper", "S"), ("full", "S")]
+        {
+            let mut tau = 0.25;
+            let sum = KroneckerSum::new(Dense::identity(s), b_of.clone(), tau, m.clone(), l.clone()).unwrap();
+            let fields =
+                [("u", &sets[0]), ("p", &sets[1])].map(|(name, list)| Field::new(name, list.clone()));
+            let problem =
+                Problem::kronecker(&sum).unwrap().into_owned().with_fields(fields.to_vec()).unwrap();
+            let problem = problem.with_matrix("S", csr_of(&given)).unwrap();
+            let precond = match schur {
+                "" => format!("split(u: lu, p: lu; form={form})"),
+                _ => format!("split(u: lu, p: stage(lu); schur={form}, S=S)"),
+            };
+            let mut solver =
+                Solver::new(problem, &options(device, &precond)).unwrap_or_else(|e| panic!("{precond}: {e}"));
+            // Every unknown of a field in all stages.
+            let all = |f: usize| -> Vec<u32> {
+                sets[f].iter().flat_map(|&i| (0..s as u32).map(move |k| i * s as u32 + k)).collect()
+            };
+            for round in 0..3 {
+                let [dm, dl] = [&m, &l].map(|a| written_out(&a.to_csr()));
+                let of = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
+                let k = Mat::from_fn(order * s, order * s, |r, c| {
+                    let ((i, k), (j, q)) = ((r / s, r % s), (c / s, c % s));
+                    of(k, q) * dm[(i, j)] + tau * b_of[(k, q)] * dl[(i, j)]
+                });
+                let block = |f: usize, g: usize| part(&k, &all(f), &all(g));
+                // The sign of the Schur complement of these matrices is that of their own block: positive.
+                let last = match schur {
+                    "" => block(1, 1),
+                    _ => Mat::from_fn(few * s, few * s, |r, c| {
+                        tau * b_of[(r % s, c % s)] * given[(r / s, c / s)]
+                    }),
+                };
+                let (x, mut y) = (rng.numbers(order * s), vec![f64::NAN; order * s]);
+                solver.precondition(&x, &mut y).unwrap();
+                let (xu, xp) = (pick(&x, &all(0)), pick(&x, &all(1)));
+                let (u, p) = (|r: &[f64]| solve(&block(0, 0), r), |r: &[f64]| solve(&last, r));
+                let (yu, yp) = match form {
+                    "diagonal" => (u(&xu), p(&xp)),
+                    "lower" => {
+                        let yu = u(&xu);
+                        let yp = p(&minus(&xp, &multiply(&block(1, 0), &yu)));
+                        (yu, yp)
+                    }
+                    "upper" => {
+                        let yp = p(&xp);
+                        (u(&minus(&xu, &multiply(&block(0, 1), &yp))), yp)
+                    }
+                    _ => {
+                        let yp = p(&minus(&xp, &multiply(&block(1, 0), &u(&xu))));
+                        (u(&minus(&xu, &multiply(&block(0, 1), &yp))), yp)
+                    }
+                };
+                let got = (pick(&y, &all(0)), pick(&y, &all(1)));
+                let d = distance(&got.0, &yu).max(distance(&got.1, &yp));
+                assert!(d <= 1e-9, "b={b}, {s} stages, {precond}, round {round}: {d:e}");
+                match round {
+                    0 => {
+                        tau = 0.5;
+                        solver.set_tau(tau).unwrap();
+                    }
+                    _ => {
+                        m.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * rng.number());
+                        l.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * rng.number());
+                        solver.update_term(0, m.values()).unwrap();
+                        solver.update_term(1, l.values()).unwrap();
+                    }
+                }
+            }
+        }
+    }
 }

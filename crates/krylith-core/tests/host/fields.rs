@@ -1,6 +1,6 @@
 //! Preconditioners of coupled systems on the CPU.
 
-use crate::conformance::{fields, stages};
+use crate::conformance::{fields, fields_ranks, stages};
 
 #[test]
 fn splits_match_dense_algebra() {
@@ -15,6 +15,11 @@ fn schur_complements_match_dense_algebra() {
 #[test]
 fn cpr_matches_dense_algebra() {
     fields::cpr_matches_dense_algebra("cpu");
+}
+
+#[test]
+fn aux_matches_dense_algebra() {
+    fields::aux_matches_dense_algebra("cpu");
 }
 
 #[test]
@@ -34,7 +39,7 @@ fn wrong_fields_are_named() {
 
 #[test]
 fn ranks_split_as_one() {
-    fields::ranks_split_as_one("cpu");
+    fields_ranks::ranks_split_as_one("cpu");
 }
 
 #[test]
@@ -45,4 +50,9 @@ fn stages_match_dense_algebra() {
 #[test]
 fn stages_of_stokes_are_solved() {
     stages::stages_of_stokes_are_solved("cpu");
+}
+
+#[test]
+fn splits_of_stages_match_dense_algebra() {
+    stages::splits_of_stages_match_dense_algebra("cpu");
 }

@@ -371,14 +371,14 @@ impl Assemble for Cuda {
     fn product(&self, d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr) -> Result<Csr> {
         let [left, right] = self.factors(d, c, w, b)?;
         let (rows, columns) = (c.rows(), b.columns());
-        let made = product(self.device(), [&left, &right], columns, rows == columns, None)?;
+        let made = product(self.device(), [&left, &right], columns, rows <= columns, None)?;
         Ok(csr(rows, columns, made))
     }
 
     fn product_again(&self, d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr, to: &mut Csr) -> Result<()> {
         let [left, right] = self.factors(d, c, w, b)?;
         let (rows, columns, known) = (c.rows(), b.columns(), self.scalar(to)?);
-        let new = product(self.device(), [&left, &right], columns, rows == columns, Some(&known))?;
+        let new = product(self.device(), [&left, &right], columns, rows <= columns, Some(&known))?;
         set_values(to, new);
         Ok(())
     }

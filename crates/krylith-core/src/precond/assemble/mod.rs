@@ -58,8 +58,8 @@ pub trait Assemble: Space {
     fn group_again(&self, a: &Csr, to: &mut Grouped) -> Result<()> {
         host::group_again(a, to)
     }
-    /// Returns D + s C W B, with the union of the patterns. If the result is square, it stores every
-    /// diagonal entry.
+    /// Returns D + s C W B, with the union of the patterns. Unless it has fewer columns than rows, the result
+    /// stores every diagonal entry. So own rows of a square matrix with ghosts have theirs.
     ///
     /// # Errors
     /// Out of device memory.

@@ -34,8 +34,8 @@ impl Weight<'_> {
     }
 }
 
-/// Returns D + s C W B, with the union of the patterns and with every diagonal entry stored if the result is
-/// square.
+/// Returns D + s C W B, with the union of the patterns. Every diagonal entry is stored, unless the result has
+/// fewer columns than rows.
 ///
 /// # Errors
 /// An internal error of Krylith.
@@ -55,7 +55,7 @@ pub(crate) fn product(d: Option<&Csr>, c: &Csr, w: Weight, b: &Csr) -> Result<Cs
                 }
                 sums[at] += v;
             };
-            if rows == columns {
+            if rows <= columns {
                 add(i as u32, 0.0);
             }
             if let Some(d) = d {

@@ -101,46 +101,20 @@ impl<S: PointBlockSum + Gather> Part<S> {
     }
 }
 
-/// The operator of the whole system, through which the parts of several ranks see each other.
-pub(crate) struct Whole<S: PointBlockSum> {
-    operator: SharedOperator<S>,
-    /// The solutions of some fields, and their product.
-    work: RefCell<[S::Vector; 2]>,
-    scalars: RefCell<S::Scalars>,
-}
-
-impl<S: PointBlockSum> Whole<S> {
-    /// Allocates the workspace.
-    ///
-    /// # Errors
-    /// Out of device memory.
-    pub fn new(space: &S, operator: SharedOperator<S>) -> Result<Self> {
-        let work = RefCell::new([space.vector()?, space.vector()?]);
-        Ok(Self { operator, work, scalars: RefCell::new(space.scalars(1)?) })
-    }
-}
-
 /// A preconditioner for each field, and the couplings between them.
 pub(crate) struct Split<S: PointBlockSum + Gather> {
     /// The parts, in order.
     pub parts: Vec<Part<S>>,
     /// A_fg for f ≠ g; `None` if the form does not use it or if it is zero.
     couplings: Vec<Vec<Option<SharedOperator<S>>>>,
-    /// Takes the place of the couplings over ranks.
-    whole: Option<Whole<S>>,
     form: SplitForm,
     key: u64,
 }
 
 impl<S: PointBlockSum + Gather> Split<S> {
     /// Combines parts whose unknowns together are all unknowns of the system.
-    pub fn new(
-        parts: Vec<Part<S>>,
-        couplings: Vec<Vec<Option<SharedOperator<S>>>>,
-        whole: Option<Whole<S>>,
-        form: SplitForm,
-    ) -> Self {
-        Self { parts, couplings, whole, form, key: fresh_key() }
+    pub fn new(parts: Vec<Part<S>>, couplings: Vec<Vec<Option<SharedOperator<S>>>>, form: SplitForm) -> Self {
+        Self { parts, couplings, form, key: fresh_key() }
     }
 
     /// Returns true if a form multiplies by A_fg.
@@ -155,21 +129,10 @@ impl<S: PointBlockSum + Gather> Split<S> {
 
     /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are
     /// known.
-    fn turn(&self, on: &S, f: usize, others: std::ops::Range<usize>) -> Result<()> {
+    fn turn(&self, f: usize, others: std::ops::Range<usize>) -> Result<()> {
         let part = &self.parts[f];
         let (space, scalars) = (&part.space, &mut *part.scalars.borrow_mut());
         let [r, y, q] = &mut *part.work.borrow_mut();
-        if let Some(whole) = self.whole.as_ref().filter(|_| !others.is_empty()) {
-            let [x, product] = &mut *whole.work.borrow_mut();
-            on.sweep(split_clear, &mut whole.scalars.borrow_mut(), [], [], [&mut *x], [])?;
-            for other in &self.parts[others] {
-                on.scatter(&other.entries, &other.work.borrow()[1], x)?;
-            }
-            whole.operator.apply(on, x, product)?;
-            on.gather(&part.entries, product, q)?;
-            space.sweep(split_subtract, scalars, [], [&*q], [&mut *r], [])?;
-            return part.solve(r, y, scalars);
-        }
         for g in others {
             let Some(coupling) = &self.couplings[f][g] else { continue };
             coupling.apply(space, &self.parts[g].work.borrow()[1], q)?;
@@ -186,12 +149,12 @@ impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
             space.gather(&part.entries, x, &mut part.work.borrow_mut()[0])?;
         }
         match self.form {
-            SplitForm::Diagonal => (0..count).try_for_each(|f| self.turn(space, f, 0..0))?,
-            SplitForm::Lower => (0..count).try_for_each(|f| self.turn(space, f, 0..f))?,
-            SplitForm::Upper => (0..count).rev().try_for_each(|f| self.turn(space, f, f + 1..count))?,
+            SplitForm::Diagonal => (0..count).try_for_each(|f| self.turn(f, 0..0))?,
+            SplitForm::Lower => (0..count).try_for_each(|f| self.turn(f, 0..f))?,
+            SplitForm::Upper => (0..count).rev().try_for_each(|f| self.turn(f, f + 1..count))?,
             SplitForm::Full => {
-                (0..count).try_for_each(|f| self.turn(space, f, 0..f))?;
-                (0..count - 1).rev().try_for_each(|f| self.turn(space, f, f + 1..count))?;
+                (0..count).try_for_each(|f| self.turn(f, 0..f))?;
+                (0..count - 1).rev().try_for_each(|f| self.turn(f, f + 1..count))?;
             }
         }
         for part in &self.parts {
@@ -201,13 +164,7 @@ impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
     }
     fn key(&self) -> u64 {
         let couplings = self.couplings.iter().flatten().flatten().map(|coupling| coupling.key());
-        joined_key(
-            self.parts
-                .iter()
-                .map(Part::key)
-                .chain(couplings)
-                .chain([self.key, self.whole.as_ref().map_or(0, |whole| whole.operator.key())]),
-        )
+        joined_key(self.parts.iter().map(Part::key).chain(couplings).chain([self.key]))
     }
     fn bytes(&self) -> u64 {
         let couplings = self.couplings.iter().flatten().flatten().map(|coupling| coupling.bytes());

@@ -78,7 +78,7 @@ pub(super) fn build<S: SolverSpace>(
     drop(analysis);
     let length = field.unknowns.len();
     let on = agree(space.comm(), if ranks { space.among(length) } else { space.beside(length) })?;
-    let halo = layout.halos[0].clone();
+    let halo = layout.halo(0);
     let matrix = PartMatrix::new(&on, &product, field.field.block(), precision, halo)?;
     let inner = local.fields.within(&spec.field)?;
     let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), &[], local, &spec.precond, notes)?;

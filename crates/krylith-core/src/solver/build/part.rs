@@ -3,17 +3,19 @@
 //! Over ranks, a field is numbered by the places of its unknowns in the caller's list. If each rank listed
 //! only its own unknowns, the ranks are numbered one after the other.
 
+use super::ghosts::Columns;
 use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::agree;
 use crate::fields::{Field, Fields};
 use crate::halo::{Halo, RowNumbers, with_ghosts};
-use crate::matrix::{Bsr, Csr};
+use crate::matrix::{Bsr, Csr, Dense};
 use crate::operator::{PointBlock, Terms};
 use crate::precond::assemble::{Grouped, Numbered};
 use crate::precond::{NullSpace, PrecondSpec};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::{Error, Result};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,6 +32,12 @@ pub(super) struct OwnField {
     pub blocks: Option<Vec<u64>>,
     /// Number of unknowns of the field on all ranks.
     pub total: usize,
+}
+
+/// Returns the numbers of a field's unknowns in vectors of `stages` stages.
+pub(super) fn in_stages(unknowns: &[u32], stages: usize) -> Vec<u32> {
+    let s = stages as u32;
+    unknowns.iter().flat_map(|&i| (0..s).map(move |k| i * s + k)).collect()
 }
 
 impl OwnField {
@@ -91,7 +99,6 @@ fn local_number(numbers: RowNumbers) -> Box<dyn Fn(u64) -> Option<u32> + '_> {
 
 /// Returns the fields of the parts, checked: together they have each unknown once. Collective.
 pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Result<Vec<OwnField>> {
-    one_matrix(local, name)?;
     let names: Vec<&str> = labels.iter().flat_map(|label| label.split('+')).collect();
     labels.iter().try_for_each(|label| local.fields.field(label).map(drop))?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
@@ -108,7 +115,7 @@ pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Re
     let fields: Vec<OwnField> =
         labels.iter().map(|label| OwnField::find(local, label)).collect::<Result<_>>()?;
     let found: usize = fields.iter().map(|own| own.unknowns.len()).sum();
-    let all = match found == local.terms.rows() {
+    let all = match found * local.terms.stages() == local.terms.rows() {
         true => Ok(()),
         false => Err(Error::Unsupported(format!(
             "{name}: a part of several fields over ranks needs fields that every rank lists as a whole"
@@ -128,31 +135,26 @@ pub(super) fn one_matrix(local: &LocalProblem, name: &str) -> Result<()> {
     }
 }
 
-/// Refuses systems over several ranks or devices.
-pub(super) fn one_rank(local: &LocalProblem, what: &str) -> Result<()> {
-    match local.numbers.is_some() || local.terms.halo.is_some() {
-        false => Ok(()),
-        true => Err(Error::Unsupported(format!(
-            "{what} works on one device; the system is distributed over several. Use one device or one rank"
-        ))),
-    }
-}
-
 /// The unknowns of each field in this rank's rows and columns.
 pub(super) struct Layout {
     /// Rows, and columns with ghosts.
     pub sets: Vec<Numbered>,
-    /// Halos of the fields' own blocks of the matrix, over ranks.
-    pub halos: Vec<Option<Arc<Halo>>>,
+    /// Columns of the fields over ranks.
+    pub columns: Vec<Option<Arc<Columns>>>,
+    /// Columns of the system that are ghosts of each field, and their numbers in the field.
+    ghosts: Vec<Vec<(u32, u64)>>,
+    /// Number of columns of the system.
+    width: usize,
 }
 
 impl Layout {
     /// Numbers own and ghost unknowns of the fields. Collective.
     pub fn new(local: &LocalProblem, fields: &[OwnField]) -> Result<Self> {
-        let (b, columns) = (local.terms.block(), local.terms.terms[0].1.columns());
+        let (b, width) = (local.terms.block(), local.terms.terms[0].1.columns());
         let Some(halo) = &local.terms.halo else {
-            let sets = fields.iter().map(|own| Numbered::new(&own.unknowns, columns)).collect();
-            return Ok(Self { sets, halos: vec![None; fields.len()] });
+            let sets = fields.iter().map(|own| Numbered::new(&own.unknowns, width)).collect();
+            let (columns, ghosts) = (vec![None; fields.len()], vec![Vec::new(); fields.len()]);
+            return Ok(Self { sets, columns, ghosts, width });
         };
         // The field of each own unknown and its number there, as one number that f64 holds exactly.
         const FIELD: f64 = (1u64 << 44) as f64;
@@ -165,27 +167,40 @@ impl Layout {
             }
         }
         let codes = with_ghosts(local.comm, halo, b, &codes)?;
-        let (mut sets, mut halos) = (Vec::new(), Vec::new());
+        let (sets, columns) = (Vec::new(), Vec::new());
+        let mut made = Self { sets, columns, ghosts: Vec::new(), width };
         for (f, own) in fields.iter().enumerate() {
             let size = own.field.block();
-            let ghosts = codes.iter().enumerate().skip(halo.own * b);
-            let ghosts = ghosts.filter(|(_, code)| **code >= 0.0 && (**code / FIELD) as usize == f);
-            let ghosts = ghosts.map(|(column, code)| (column, (code - f as f64 * FIELD) as u64));
-            let ghosts: Vec<(usize, u64)> = ghosts.collect();
+            let ghosts = codes.iter().zip(0u32..).skip(halo.own * b);
+            let ghosts = ghosts.filter(|(code, _)| **code >= 0.0 && (**code / FIELD) as usize == f);
+            let ghosts = ghosts.map(|(code, column)| (column, (code - f as f64 * FIELD) as u64));
+            let ghosts: Vec<(u32, u64)> = ghosts.collect();
             let none = Vec::new();
             let blocks = own.blocks.as_ref().unwrap_or(&none);
             let (own_halo, numbering) =
                 Halo::build(local.comm, blocks, ghosts.iter().map(|(_, number)| number / size as u64))?;
-            let place = |number: u64| {
-                let block = numbering.local(number / size as u64).unwrap_or(u32::MAX);
-                block * size as u32 + (number % size as u64) as u32
-            };
-            let places = ghosts.iter().map(|&(column, number)| (column as u32, place(number)));
-            let width = (own_halo.own + own_halo.ghosts) * size;
-            sets.push(Numbered::new(&own.unknowns, columns).with_ghosts(places, width));
-            halos.push(Some(Arc::new(own_halo)));
+            let columns = Arc::new(Columns::new(size, own_halo, numbering));
+            made.ghosts.push(ghosts);
+            made.sets.push(made.set_in(f, own, &columns));
+            made.columns.push(Some(columns));
         }
-        Ok(Self { sets, halos })
+        Ok(made)
+    }
+
+    /// Returns the set of field `f` with the places of its ghosts among `columns`.
+    pub fn set_in(&self, f: usize, own: &OwnField, columns: &Columns) -> Numbered {
+        let places = self.ghosts[f].iter().map(|&(column, number)| (column, columns.place(number)));
+        Numbered::new(&own.unknowns, self.width).with_ghosts(places, columns.width())
+    }
+
+    /// Returns the halo of field `f` in blocks, over ranks.
+    pub fn halo(&self, f: usize) -> Option<Arc<Halo>> {
+        self.columns[f].as_ref().map(|columns| columns.halo.clone())
+    }
+
+    /// Returns the halo of field `f` in single unknowns, over ranks.
+    pub fn scalar_halo(&self, f: usize) -> Option<Arc<Halo>> {
+        self.columns[f].as_ref().map(|columns| columns.scalars())
     }
 }
 
@@ -230,9 +245,10 @@ pub(super) fn placed<S: SolverSpace>(space: &S, a: &Csr) -> Result<Csr> {
     Ok(Csr::from_storage(placed.terms[0].1.storage().clone()))
 }
 
-/// The matrix of a part in its own space, as blocks and as an operator.
+/// The matrix of a part in its own space, as blocks and as an operator. It is a sum of terms, like the system.
 pub(super) struct PartMatrix<S: SolverSpace> {
-    pub grouped: Grouped,
+    grouped: Vec<Grouped>,
+    coefficients: Vec<Dense>,
     pub operator: SharedOperator<S>,
     halo: Option<Arc<Halo>>,
     precision: Precision,
@@ -247,40 +263,81 @@ impl<S: SolverSpace> PartMatrix<S> {
         precision: Precision,
         halo: Option<Arc<Halo>>,
     ) -> Result<Self> {
+        Self::sum(space, &[(Dense::identity(1), csr)], block, precision, halo)
+    }
+
+    /// Uploads a sum of terms C ⊗ A. Collective.
+    pub fn sum(
+        space: &S,
+        terms: &[(Dense, &Csr)],
+        block: usize,
+        precision: Precision,
+        halo: Option<Arc<Halo>>,
+    ) -> Result<Self> {
         let made = (|| {
-            let mut grouped = space.grouped(csr, block)?;
+            let grouped =
+                terms.iter().map(|(_, csr)| space.grouped(csr, block)).collect::<Result<Vec<_>>>()?;
             // One copy on the device serves the operator and the set-up of the preconditioner.
-            let placed = space.place(&Terms::bsr(&grouped.bsr).with_halo(halo.clone()))?;
-            let bsr = placed.terms.into_iter().next().map(|(_, bsr)| bsr.into_owned());
-            grouped.bsr = bsr.ok_or_else(|| Error::Internal("a part without a matrix".into()))?;
-            Ok(grouped)
+            let all = terms.iter().zip(&grouped).map(|((c, _), of)| (c.clone(), Cow::Borrowed(&of.bsr)));
+            let placed = space.place(&Terms::new(all.collect())?.with_halo(halo.clone()))?;
+            let placed: Vec<Bsr> = placed.terms.into_iter().map(|(_, bsr)| bsr.into_owned()).collect();
+            let with = |(mut of, bsr): (Grouped, Bsr)| {
+                of.bsr = bsr;
+                of
+            };
+            Ok(grouped.into_iter().zip(placed).map(with).collect())
         })();
-        let grouped = agree(space.comm(), made)?;
-        let placed = Terms::bsr(&grouped.bsr).with_halo(halo.clone());
+        let grouped: Vec<Grouped> = agree(space.comm(), made)?;
+        let coefficients: Vec<Dense> = terms.iter().map(|(c, _)| c.clone()).collect();
+        let placed = terms_of(&coefficients, &grouped, &halo);
         let operator = agree(space.comm(), PointBlock::new(space, &placed, precision, false))?;
-        Ok(Self { grouped, operator: Rc::new(RefCell::new(operator)), halo, precision })
+        Ok(Self { grouped, coefficients, operator: Rc::new(RefCell::new(operator)), halo, precision })
     }
 
     /// Returns the matrix as terms.
     pub fn terms(&self) -> Terms<'_> {
-        Terms::bsr(&self.grouped.bsr).with_halo(self.halo.clone())
+        terms_of(&self.coefficients, &self.grouped, &self.halo)
     }
 
-    /// Takes new values.
+    /// Takes new values of a matrix of one term.
     pub fn update(&mut self, space: &S, csr: &Csr) -> Result<()> {
-        space.group_again(csr, &mut self.grouped)?;
+        self.update_terms(space, &[csr], &[Dense::identity(1)])
+    }
+
+    /// Takes new values of the first matrices, and new coefficients of all.
+    pub fn update_terms(&mut self, space: &S, csr: &[&Csr], coefficients: &[Dense]) -> Result<()> {
+        for (csr, grouped) in csr.iter().zip(&mut self.grouped) {
+            space.group_again(csr, grouped)?;
+        }
+        self.coefficients = coefficients.to_vec();
         renew(space, &self.terms(), &self.operator, self.precision)
     }
 }
 
-/// Gives an operator new values. Values that break the structure found inside the blocks need a new one.
+fn terms_of<'g>(coefficients: &[Dense], grouped: &'g [Grouped], halo: &Option<Arc<Halo>>) -> Terms<'g> {
+    let terms = coefficients.iter().zip(grouped).map(|(c, of)| (c.clone(), Cow::Borrowed(&of.bsr)));
+    Terms { terms: terms.collect(), halo: halo.clone() }
+}
+
+/// Gives an operator new values and coefficients. Values that break the structure found inside the blocks
+/// need a new one.
 pub(super) fn renew<S: SolverSpace>(
     space: &S,
     terms: &Terms,
     operator: &SharedOperator<S>,
     precision: Precision,
 ) -> Result<()> {
-    let updated = operator.borrow_mut().update_values(space, 0, terms.terms[0].1.numbers());
+    let updated = (|| {
+        let mut operator = operator.borrow_mut();
+        for (t, (_, a)) in terms.terms.iter().enumerate() {
+            operator.update_values(space, t, a.numbers())?;
+        }
+        if terms.stages() == 1 {
+            return Ok(());
+        }
+        let coefficients: Vec<Dense> = terms.terms.iter().map(|(c, _)| c.clone()).collect();
+        space.update_coefficients(operator.product_mut(), &coefficients)
+    })();
     if space.any(updated.is_err())? {
         *operator.borrow_mut() = agree(space.comm(), PointBlock::new(space, terms, precision, false))?;
     }
@@ -301,7 +358,7 @@ pub(super) fn inverse_of<S: SolverSpace>(
     let sub = LocalProblem {
         terms: &terms,
         numbers: own.blocks.as_deref().map(RowNumbers::List),
-        unknowns: own.total,
+        unknowns: own.total * terms.stages(),
         coordinates: field.coordinates(),
         grid: None,
         null,

@@ -1,35 +1,45 @@
 //! Matrices and operators that approximate a Schur complement S = −D − C A⁻¹ B, for the last part of a split.
 
-use super::part::{OwnField, PartMatrix, SubMatrix, inverse_of, one_rank};
+use super::ghosts::GhostRows;
+use super::part::{Layout, OwnField, PartMatrix, SubMatrix, inverse_of};
 use super::{LocalProblem, SharedOperator};
 use crate::comm::{Communicator, agree};
 use crate::fields::{Field, Fields};
 use crate::halo::{Halo, with_ghosts};
-use crate::matrix::Csr;
-use crate::operator::PointBlock;
+use crate::matrix::{Bsr, Csr};
 use crate::precond::assemble::{Weight, inverted};
 use crate::precond::split::{Around, Lsc, Part, Pcd};
 use crate::precond::{InnerMethod, InnerSpec, PrecondSpec, SchurSpec, SplitForm};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::{Error, Result};
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Degree of the Chebyshev polynomial that inverts a mass matrix.
 const MASS_DEGREE: usize = 5;
 
 /// Source of the values of a part's matrix.
-pub(super) enum Source {
+pub(super) enum Source<S: SolverSpace> {
     /// Its own block.
     Own,
     /// −D − C W B, with W of the rows of A if `rows`.
-    Schur { rows: bool, product: Csr },
+    Schur { rows: bool, product: Csr, shared: Option<Shared<S>> },
     /// C W B, with W as given or the inverse diagonal of A.
-    Commutator { weight: Option<Vec<f64>>, product: Csr },
+    Commutator { weight: Option<Vec<f64>>, product: Csr, shared: Option<Shared<S>> },
     /// A matrix of the caller, which does not change.
     Given,
+}
+
+/// What C W B needs over ranks.
+pub(super) struct Shared<S: SolverSpace> {
+    /// Rows of B.
+    rows: GhostRows,
+    /// The halo of the first field.
+    first: Arc<Halo>,
+    /// D with the columns of the product, if it takes part.
+    d: Option<SubMatrix<S>>,
 }
 
 /// Returns block (f, g), which a Schur complement needs.
@@ -42,81 +52,251 @@ pub(super) fn needed<S: SolverSpace>(
     blocks[f][g].as_ref().map(|block| &block.csr).ok_or_else(lost)
 }
 
+/// Returns the inverse diagonal of A, or of the sums of its rows, with ghosts over ranks. Collective.
+fn weights<S: SolverSpace>(space: &S, a: &Csr, rows: bool, first: Option<&Halo>) -> Result<Vec<f64>> {
+    let own = inverted(agree(space.comm(), space.diagonal(a, rows))?);
+    first.map_or(Ok(own.clone()), |halo| with_ghosts(space.comm(), halo, 1, &own))
+}
+
+impl<S: SolverSpace> Source<S> {
+    /// Computes a product of the part for new values of `a` and its blocks. Also returns W of a commutator.
+    /// Collective.
+    pub fn renew<'s>(
+        &'s mut self,
+        space: &S,
+        a: &Bsr,
+        blocks: &'s [Vec<Option<SubMatrix<S>>>],
+        f: usize,
+    ) -> Result<(&'s Csr, Option<Vec<f64>>)> {
+        let (rows, weight, product, shared) = match self {
+            Source::Given | Source::Own => return Err(Error::Internal("a part without a product".into())),
+            Source::Schur { rows, product, shared } => (Some(*rows), None, product, shared),
+            Source::Commutator { weight, product, shared } => (None, weight.clone(), product, shared),
+        };
+        let (first, b, c, d) =
+            (needed(blocks, 0, 0)?, needed(blocks, 0, f)?, needed(blocks, f, 0)?, needed(blocks, f, f)?);
+        let halo = shared.as_ref().map(|shared| &*shared.first);
+        let w = match weight {
+            Some(weight) => weight,
+            None => weights(space, first, rows == Some(true), halo)?,
+        };
+        let mut own = d;
+        let b = match shared {
+            None => Cow::Borrowed(b),
+            Some(shared) => {
+                if let Some(d) = &mut shared.d {
+                    d.update(space, a)?;
+                    own = &d.csr;
+                }
+                Cow::Owned(shared.rows.again(space, b)?)
+            }
+        };
+        match rows {
+            Some(_) => {
+                let weight = Weight { diagonal: Some(&w), sign: -1.0 };
+                space.product_again(Some(own), c, weight, &b, product)?;
+                Ok((product, None))
+            }
+            None => {
+                let weight = Weight { diagonal: Some(&w), sign: 1.0 };
+                space.product_again(None, c, weight, &b, product)?;
+                Ok((product, Some(w)))
+            }
+        }
+    }
+}
+
 /// The matrix of the last part of a split.
-pub(super) struct Approximation {
+pub(super) struct Approximation<S: SolverSpace> {
     /// The matrix, unless it is the part's own block or kept in `source`.
     pub csr: Option<Csr>,
-    /// Its halo, if the matrix is the caller's and there are several ranks.
+    /// Its halo, if it is not that of the part's own block.
     pub halo: Option<Arc<Halo>>,
     /// The source of new values.
-    pub source: Source,
+    pub source: Source<S>,
     /// True if the inverse of the part has the sign opposite to that of S⁻¹.
     pub negative: bool,
 }
 
-/// Builds the matrix that approximates S for the field `own`. Collective.
-pub(super) fn approximate<S: SolverSpace>(
-    space: &S,
-    blocks: &[Vec<Option<SubMatrix<S>>>],
-    schur: &SchurSpec,
-    form: SplitForm,
-    own: &OwnField,
-    local: &LocalProblem,
-) -> Result<Approximation> {
-    let [a, b, c, d] = [[0, 0], [0, 1], [1, 0], [1, 1]].map(|[f, g]| needed(blocks, f, g));
-    let (a, b, c, d) = (a?, b?, c?, d?);
-    let (given, comm) = (local.fields, local.comm);
-    if !matches!(schur, SchurSpec::Block | SchurSpec::Matrix(_)) {
-        one_rank(local, &format!("S={schur}"))?;
+impl<S: SolverSpace> Approximation<S> {
+    /// Returns the matrix; `None` if it is the part's own block.
+    pub fn matrix(&self) -> Option<&Csr> {
+        match &self.source {
+            Source::Schur { product, .. } | Source::Commutator { product, .. } => Some(product),
+            Source::Own | Source::Given => self.csr.as_ref(),
+        }
     }
-    let signs = Signs::of(space, [a, b, c, d], comm)?;
-    let square = |name: &str| own_rows(given.matrix(name)?, name, own, local);
-    let made = |csr, halo, source, applied| {
-        // In the diagonal form |S| takes the place of S, so that the form is definite if A is.
-        let wanted = if form == SplitForm::Diagonal { 1.0 } else { signs.s };
-        Ok(Approximation { csr, halo, source, negative: applied * wanted < 0.0 })
-    };
-    match schur {
-        SchurSpec::Block => made(None, None, Source::Own, signs.of_rows(comm, &space.diagonal(d, false)?)?),
-        SchurSpec::Matrix(name) => {
-            let (mut matrix, halo) = square(name)?;
-            let sign = signs.of_rows(comm, &space.diagonal(&matrix, false)?)?;
-            let mut alone: Vec<f64> = signs.alone.iter().map(|alone| f64::from(u8::from(*alone))).collect();
-            if let Some(halo) = &halo {
-                alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
+}
+
+/// The blocks of a system [[A, B], [C, −D]] on two fields.
+pub(super) struct Saddle<'a, S: SolverSpace> {
+    pub space: &'a S,
+    /// The last term of the system, and its blocks.
+    pub matrix: &'a Bsr,
+    pub blocks: &'a [Vec<Option<SubMatrix<S>>>],
+    pub layout: &'a Layout,
+    pub fields: &'a [OwnField],
+    pub local: &'a LocalProblem<'a>,
+    pub precision: Precision,
+}
+
+impl<S: SolverSpace> Saddle<'_, S> {
+    /// Returns own rows of a caller's matrix on the last field.
+    fn square(&self, name: &str) -> Result<(Csr, Option<Arc<Halo>>)> {
+        let given = self.local.fields.matrix(name)?;
+        own_rows(given, name, "a Schur complement of this field", &self.fields[1], self.local)
+    }
+
+    /// Returns the inverse diagonal of a caller's matrix on the first field, with ghosts over ranks.
+    fn weight(&self, name: &str) -> Result<Vec<f64>> {
+        let given = self.local.fields.matrix(name)?;
+        let (matrix, _) = own_rows(given, name, "the weight of lsc", &self.fields[0], self.local)?;
+        weights(self.space, &matrix, false, self.layout.scalar_halo(0).as_deref())
+    }
+
+    /// Prepares products C W B over ranks, and returns B with the rows of ghosts. Collective.
+    fn shared(&self, with_d: bool) -> Result<(Option<Shared<S>>, Cow<'_, Csr>)> {
+        let b = needed(self.blocks, 0, 1)?;
+        let (Some(first), Some(columns)) = (self.layout.scalar_halo(0), &self.layout.columns[1]) else {
+            return Ok((None, Cow::Borrowed(b)));
+        };
+        let (rows, b) = GhostRows::new(self.space, first.clone(), b, columns)?;
+        let d = with_d.then(|| {
+            let columns = self.layout.set_in(1, &self.fields[1], &rows.to);
+            SubMatrix::new(self.space, self.matrix, &self.layout.sets[1], &columns)
+        });
+        let d = agree(self.space.comm(), d.transpose())?;
+        Ok((Some(Shared { rows, first, d }), Cow::Owned(b)))
+    }
+
+    /// Builds the matrix that approximates S. Collective.
+    pub fn approximate(&self, schur: &SchurSpec, form: SplitForm) -> Result<Approximation<S>> {
+        let Self { space, blocks, local, .. } = *self;
+        let [a, b, c, d] = [[0, 0], [0, 1], [1, 0], [1, 1]].map(|[f, g]| needed(blocks, f, g));
+        let (a, b, c, d) = (a?, b?, c?, d?);
+        let (comm, own) = (local.comm, &self.fields[1]);
+        if local.terms.terms.len() > 1 && !matches!(schur, SchurSpec::Block | SchurSpec::Matrix(_)) {
+            return Err(Error::Unsupported(format!(
+                "S={schur} needs one matrix; this system is a Kronecker sum. Give S as a matrix that suits L, or write stage(split(…; S={schur}))"
+            )));
+        }
+        let signs = Signs::of(space, [a, b, c, d], comm)?;
+        let made = |csr, halo, source, applied: f64| {
+            // In the diagonal form |S| takes the place of S, so that the form is definite if A is.
+            let wanted = if form == SplitForm::Diagonal { 1.0 } else { signs.s };
+            Ok(Approximation { csr, halo, source, negative: applied * wanted < 0.0 })
+        };
+        let halo_of = |shared: &Option<Shared<S>>| shared.as_ref().map(|shared| shared.rows.to.halo.clone());
+        match schur {
+            SchurSpec::Block => {
+                made(None, None, Source::Own, signs.of_rows(comm, &space.diagonal(d, false)?)?)
             }
-            if alone.contains(&1.0) {
-                without_boundary(&mut matrix, &alone, &space.diagonal(d, false)?, signs.s * sign);
+            SchurSpec::Matrix(name) => {
+                let (mut matrix, halo) = self.square(name)?;
+                let sign = signs.of_rows(comm, &space.diagonal(&matrix, false)?)?;
+                let mut alone: Vec<f64> =
+                    signs.alone.iter().map(|alone| f64::from(u8::from(*alone))).collect();
+                if let Some(halo) = &halo {
+                    alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
+                }
+                if alone.contains(&1.0) {
+                    without_boundary(&mut matrix, &alone, &space.diagonal(d, false)?, signs.s * sign);
+                }
+                made(Some(matrix), halo, Source::Given, sign)
             }
-            made(Some(matrix), halo, Source::Given, sign)
-        }
-        SchurSpec::Pcd([f, l, m]) => {
-            let [(f, _), (l, _), (m, _)] = [square(f)?, square(l)?, square(m)?];
-            let mut sign = 1.0;
-            for matrix in [&f, &l, &m] {
-                sign *= signs.of_rows(comm, &space.diagonal(matrix, false)?)?;
+            SchurSpec::Pcd([f, l, m]) => {
+                let ([f, m], (l, halo)) = ([self.square(f)?.0, self.square(m)?.0], self.square(l)?);
+                let mut sign = 1.0;
+                for matrix in [&f, &l, &m] {
+                    sign *= signs.of_rows(comm, &space.diagonal(matrix, false)?)?;
+                }
+                made(Some(l), halo, Source::Given, sign)
             }
-            made(Some(l), None, Source::Given, sign)
+            SchurSpec::SelfP | SchurSpec::SelfPRows => {
+                let rows = *schur == SchurSpec::SelfPRows;
+                let (shared, b) = self.shared(true)?;
+                let w = weights(space, a, rows, shared.as_ref().map(|shared| &*shared.first))?;
+                let d = shared.as_ref().and_then(|shared| shared.d.as_ref()).map_or(d, |d| &d.csr);
+                let product = space.product(Some(d), c, Weight { diagonal: Some(&w), sign: -1.0 }, &b);
+                let product = agree(space.comm(), product)?;
+                made(None, halo_of(&shared), Source::Schur { rows, product, shared }, signs.s)
+            }
+            SchurSpec::Lsc(name) => {
+                let mut counts = [b.nonzeros() as f64, c.nonzeros() as f64];
+                comm.sum(&mut counts)?;
+                if counts.contains(&0.0) {
+                    return Err(Error::invalid(
+                        "lsc needs both couplings between its fields, and one of them is zero",
+                    ));
+                }
+                let weight = name.as_deref().map(|name| self.weight(name)).transpose()?;
+                let (shared, b) = self.shared(false)?;
+                let w = match &weight {
+                    Some(weight) => weight.clone(),
+                    None => weights(space, a, false, shared.as_ref().map(|shared| &*shared.first))?,
+                };
+                let product = space.product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, &b);
+                let product = agree(space.comm(), product)?;
+                // S⁻¹ is minus the product of the commutator's factors, whatever their signs.
+                made(None, halo_of(&shared), Source::Commutator { weight, product, shared }, -signs.s)
+            }
         }
-        SchurSpec::SelfP | SchurSpec::SelfPRows => {
-            let rows = *schur == SchurSpec::SelfPRows;
-            let w = inverted(space.diagonal(a, rows)?);
-            let product = space.product(Some(d), c, Weight { diagonal: Some(&w), sign: -1.0 }, b)?;
-            made(None, None, Source::Schur { rows, product }, signs.s)
-        }
-        SchurSpec::Lsc(_) if b.nonzeros() == 0 || c.nonzeros() == 0 => {
-            Err(Error::invalid("lsc needs both couplings between its fields, and one of them is zero"))
-        }
-        SchurSpec::Lsc(name) => {
-            let weight = name.as_deref().map(|name| weight_of(space, given.matrix(name)?, name, a.rows()));
-            let weight = weight.transpose()?;
-            let w = match &weight {
-                Some(weight) => weight.clone(),
-                None => inverted(space.diagonal(a, false)?),
-            };
-            let product = space.product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, b)?;
-            // S⁻¹ is minus the product of the commutator's factors, whatever their signs.
-            made(None, None, Source::Commutator { weight, product }, -signs.s)
+    }
+
+    /// Builds the operators around the inverse of the last part, for approximations that have several
+    /// factors. Collective.
+    pub fn around(
+        &self,
+        part: &Part<S>,
+        schur: &SchurSpec,
+        first: &PartMatrix<S>,
+        couplings: &[Vec<Option<SharedOperator<S>>>],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Around<S>>> {
+        let (on, comm) = (&part.space, self.space.comm());
+        match schur {
+            SchurSpec::Lsc(name) => {
+                let missing = || Error::Internal("a coupling of lsc is missing".into());
+                let coupling = |f: usize, g: usize| couplings[f][g].clone().ok_or_else(missing);
+                let (a, b, c) = (first.operator.clone(), coupling(0, 1)?, coupling(1, 0)?);
+                let diagonal = needed(self.blocks, 0, 0)?;
+                let mut w = match name {
+                    Some(name) => self.weight(name)?,
+                    None => weights(on, diagonal, false, None)?,
+                };
+                w.truncate(diagonal.rows());
+                let made = (|| {
+                    let ranks = self.local.terms.halo.is_some();
+                    let first = if ranks { on.among(w.len())? } else { on.beside(w.len())? };
+                    let mut to = first.vector()?;
+                    first.write(&w, &mut to)?;
+                    let work = RefCell::new(([first.vector()?, first.vector()?], on.vector()?));
+                    let scalars = RefCell::new(first.scalars(1)?);
+                    Ok(Around::Lsc(Lsc { space: first, a, b, c, w: to, work, scalars }))
+                })();
+                agree(comm, made).map(Some)
+            }
+            SchurSpec::Pcd([f, _, m]) => {
+                let own = &self.fields[1];
+                let field = Field::range(m, 0..on.len()).in_blocks(own.field.block());
+                let field = OwnField { field, ..own.clone() };
+                let matrix = |name: &str| {
+                    let (csr, halo) = self.square(name)?;
+                    PartMatrix::new(on, &csr, own.field.block(), self.precision, halo)
+                };
+                let (f, mass) = (matrix(f)?, matrix(m)?);
+                let wanted = PrecondSpec::Inner(InnerSpec {
+                    method: InnerMethod::Chebyshev,
+                    precond: Box::new(PrecondSpec::Jacobi { block: None }),
+                    iterations: MASS_DEGREE,
+                    low: None,
+                });
+                let fields = Fields::default();
+                let (mass, _) = inverse_of(on, &mass, (&field, &fields), &[], self.local, &wanted, notes)?;
+                let work = agree(comm, (|| Ok(RefCell::new([on.vector()?, on.vector()?])))())?;
+                Ok(Some(Around::Pcd(Pcd { f: f.operator, mass, work })))
+            }
+            _ => Ok(None),
         }
     }
 }
@@ -126,13 +306,14 @@ pub(super) fn approximate<S: SolverSpace>(
 fn own_rows(
     given: &Csr,
     name: &str,
+    purpose: &str,
     own: &OwnField,
     local: &LocalProblem,
 ) -> Result<(Csr, Option<Arc<Halo>>)> {
     let (n, total, size) = (own.unknowns.len(), own.total, own.field.block());
     let wrong = || {
         Error::invalid(format!(
-            "the matrix `{name}` is {}×{}; a Schur complement of this field needs {total}×{total}",
+            "the matrix `{name}` is {}×{}; {purpose} needs {total}×{total}",
             given.rows(),
             given.columns()
         ))
@@ -167,28 +348,16 @@ fn own_rows(
     Ok((agree(local.comm, matrix)?, Some(Arc::new(halo))))
 }
 
-/// Returns the inverse diagonal of a weight matrix on the first field.
-fn weight_of<S: SolverSpace>(space: &S, matrix: &Csr, name: &str, n: usize) -> Result<Vec<f64>> {
-    match matrix.rows() == n && matrix.columns() == n {
-        true => Ok(inverted(space.diagonal(matrix, false)?)),
-        false => Err(Error::invalid(format!(
-            "the weight `{name}` of lsc is {}×{}; the first field has {n} unknowns",
-            matrix.rows(),
-            matrix.columns()
-        ))),
-    }
-}
-
-/// Returns the null vectors of the whole system that are zero outside the field `own`, in this field: those
-/// of the Schur complement, such as the constant pressure of an enclosed flow.
+/// Returns the null vectors of the whole system that are zero outside a field's `unknowns`, in this field:
+/// those of the Schur complement, such as the constant pressure of an enclosed flow.
 pub(super) fn null_vectors(
     null: &[Vec<f64>],
-    own: &OwnField,
+    unknowns: &[u32],
     comm: &dyn Communicator,
 ) -> Result<Vec<Vec<f64>>> {
     let mut found = Vec::new();
     for vector in null {
-        let inside: Vec<f64> = own.unknowns.iter().map(|&i| vector[i as usize]).collect();
+        let inside: Vec<f64> = unknowns.iter().map(|&i| vector[i as usize]).collect();
         let square = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>();
         let mut sums = [square(vector), square(&inside)];
         comm.sum(&mut sums)?;
@@ -197,53 +366,6 @@ pub(super) fn null_vectors(
         }
     }
     Ok(found)
-}
-
-/// Builds the operators around the inverse of the last part, for approximations that have several factors.
-pub(super) fn around<S: SolverSpace>(
-    part: &Part<S>,
-    schur: &SchurSpec,
-    matrices: &[(PartMatrix<S>, Source)],
-    couplings: &[Vec<Option<SharedOperator<S>>>],
-    blocks: &[Vec<Option<SubMatrix<S>>>],
-    local: &LocalProblem,
-    precision: Precision,
-    notes: &mut Vec<String>,
-) -> Result<Option<Around<S>>> {
-    let on = &part.space;
-    match schur {
-        SchurSpec::Lsc(name) => {
-            let missing = || Error::Internal("a coupling of lsc is missing".into());
-            let coupling = |f: usize, g: usize| couplings[f][g].clone().ok_or_else(missing);
-            let (a, b, c) = (matrices[0].0.operator.clone(), coupling(0, 1)?, coupling(1, 0)?);
-            let diagonal = needed(blocks, 0, 0)?;
-            let first = on.beside(diagonal.rows())?;
-            let w = match name {
-                Some(name) => weight_of(on, local.fields.matrix(name)?, name, diagonal.rows())?,
-                None => inverted(on.diagonal(diagonal, false)?),
-            };
-            let mut to = first.vector()?;
-            first.write(&w, &mut to)?;
-            let work = RefCell::new(([first.vector()?, first.vector()?], on.vector()?));
-            let scalars = RefCell::new(first.scalars(1)?);
-            Ok(Some(Around::Lsc(Lsc { space: first, a, b, c, w: to, work, scalars })))
-        }
-        SchurSpec::Pcd([f, _, m]) => {
-            let f = PointBlock::csr(on, local.fields.matrix(f)?, precision)?;
-            let mass = PartMatrix::new(on, local.fields.matrix(m)?, 1, precision, None)?;
-            let wanted = PrecondSpec::Inner(InnerSpec {
-                method: InnerMethod::Chebyshev,
-                precond: Box::new(PrecondSpec::Jacobi { block: None }),
-                iterations: MASS_DEGREE,
-                low: None,
-            });
-            let field = OwnField::whole(Field::range(m, 0..on.len()));
-            let (mass, _) = inverse_of(on, &mass, (&field, &Fields::default()), &[], local, &wanted, notes)?;
-            let work = RefCell::new([on.vector()?, on.vector()?]);
-            Ok(Some(Around::Pcd(Pcd { f: Rc::new(RefCell::new(f)), mass, work })))
-        }
-        _ => Ok(None),
-    }
 }
 
 /// Gives the rows and columns of a caller's matrix that are alone in K only the diagonal entry of K, times

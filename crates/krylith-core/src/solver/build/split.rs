@@ -1,33 +1,41 @@
 //! Builds preconditioners for the fields of a coupled system: cuts the matrix into blocks, builds a
 //! preconditioner for each field, and takes new values to all of them.
 
-use super::part::{Layout, OwnField, PartMatrix, SubMatrix, fields_of, inverse_of, renew};
-use super::schur::{Source, approximate, around, needed, null_vectors};
+use super::part::{Layout, OwnField, PartMatrix, SubMatrix, fields_of, in_stages, inverse_of, renew};
+use super::schur::{Approximation, Saddle, Source, needed, null_vectors};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Value};
-use crate::Result;
 use crate::comm::agree;
-use crate::matrix::Bsr;
-use crate::operator::{PointBlock, TermValues, Terms};
-use crate::precond::assemble::{Weight, inverted, values_of};
-use crate::precond::split::{Around, Part, Split, Whole};
+use crate::halo::Halo;
+use crate::matrix::{Bsr, Csr, Dense};
+use crate::operator::{Format, PointBlock, TermValues, Terms};
+use crate::precond::assemble::values_of;
+use crate::precond::split::{Around, Part, Split};
 use crate::precond::{PrecondSpec, SchurSpec, SplitSpec};
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
+use crate::{Error, Result};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
+
+/// The blocks A_fg of a matrix.
+pub(super) type Blocks<S> = Vec<Vec<Option<SubMatrix<S>>>>;
 
 /// A split with the blocks of the matrix that it was made from.
 pub(super) struct Fielded<S: SolverSpace> {
     pub(super) split: Split<S>,
-    /// The whole matrix.
-    a: Bsr,
-    /// A_fg as scalar matrices, if they are used.
-    blocks: Vec<Vec<Option<SubMatrix<S>>>>,
+    /// The whole matrix of each term.
+    a: Vec<Bsr>,
+    /// A_fg of each term as scalar matrices, if they are used.
+    blocks: Vec<Blocks<S>>,
     couplings: Vec<Vec<Option<SharedOperator<S>>>>,
-    parts: Vec<(PartMatrix<S>, Source)>,
+    parts: Vec<(PartMatrix<S>, Source<S>)>,
+    /// Halos of the fields in single unknowns, over ranks.
+    halos: Vec<Option<Arc<Halo>>>,
     precision: Precision,
 }
 
@@ -38,47 +46,51 @@ pub(super) fn build<S: SolverSpace>(
     local: &LocalProblem,
     spec: &SplitSpec,
     precision: Precision,
-    a: &SharedOperator<S>,
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let labels: Vec<&str> = spec.parts.iter().map(|(label, _)| &label[..]).collect();
     let fields = fields_of(local, &labels, "split")?;
-    let (rows, count, ranks) = (&*terms.terms[0].1, fields.len(), local.terms.halo.is_some());
+    let (count, ranks, stages) = (fields.len(), local.terms.halo.is_some(), terms.stages());
     let analysis = profile::begin(SetupPart::Analysis);
     let layout = Layout::new(local, &fields)?;
     let last = count - 1;
-    let blocks = (0..count).map(|f| {
-        let block = |g: usize| {
-            // A Schur complement needs both couplings, for its sign at least. Over ranks the operator of the
-            // whole system multiplies by all couplings.
-            let used = f == g || (!ranks && Split::<S>::uses(spec.form, f, g)) || spec.schur.is_some();
-            used.then(|| SubMatrix::new(space, rows, &layout.sets[f], &layout.sets[g])).transpose()
+    let cut = |a: &Bsr| -> Result<Blocks<S>> {
+        let block = |f: usize, g: usize| {
+            // A Schur complement needs both couplings, for its sign at least.
+            let used = f == g || Split::<S>::uses(spec.form, f, g) || spec.schur.is_some();
+            used.then(|| SubMatrix::new(space, a, &layout.sets[f], &layout.sets[g])).transpose()
         };
-        (0..count).map(block).collect::<Result<Vec<_>>>()
-    });
-    let blocks = agree(space.comm(), blocks.collect::<Result<Vec<_>>>())?;
+        (0..count).map(|f| (0..count).map(|g| block(f, g)).collect()).collect()
+    };
+    let a: Vec<Bsr> = terms.terms.iter().map(|(_, a)| (**a).clone()).collect();
+    let coefficients: Vec<Dense> = terms.terms.iter().map(|(c, _)| c.clone()).collect();
+    let blocks = agree(space.comm(), a.iter().map(cut).collect::<Result<Vec<_>>>())?;
     drop(analysis);
     let beside = |own: &OwnField| match ranks {
-        true => space.among(own.unknowns.len()),
-        false => space.beside(own.unknowns.len()),
+        true => space.among(own.unknowns.len() * stages),
+        false => space.beside(own.unknowns.len() * stages),
     };
     let spaces = agree(space.comm(), fields.iter().map(beside).collect::<Result<Vec<_>>>())?;
-    let couplings =
-        if ranks { vec![vec![None; count]; count] } else { couplings(&spaces, &blocks, spec, precision)? };
+    let halos: Vec<_> = (0..count).map(|f| layout.scalar_halo(f)).collect();
+    let couplings = couplings(space, &spaces, &blocks, &coefficients, &halos, spec, precision)?;
+    // A Schur complement is that of the last term, with its coefficient.
+    let (matrix, of, all) = (&a[a.len() - 1], &blocks[a.len() - 1], &fields[..]);
+    let saddle = Saddle { space, matrix, blocks: of, layout: &layout, fields: all, local, precision };
     let mut infos = Vec::new();
-    let (mut parts, mut matrices) = (Vec::new(), Vec::new());
+    let (mut parts, mut matrices) = (Vec::new(), Vec::<(PartMatrix<S>, Source<S>)>::new());
     for (f, on) in spaces.into_iter().enumerate() {
         let (own, wanted, begun) = (&fields[f], &spec.parts[f].1, Instant::now());
         let schur = spec.schur.as_ref().filter(|_| f == last);
-        let of = schur.map(|schur| approximate(space, &blocks, schur, spec.form, own, local)).transpose()?;
-        let csr = match of.as_ref().map(|of| (&of.csr, &of.source)) {
-            Some((_, Source::Schur { product, .. } | Source::Commutator { product, .. })) => product,
-            Some((Some(csr), _)) => csr,
-            _ => needed(&blocks, f, f)?,
+        let of = schur.map(|schur| saddle.approximate(schur, spec.form)).transpose()?;
+        let halo = of.as_ref().and_then(|of| of.halo.clone()).or_else(|| layout.halo(f));
+        let (block, given) = (own.field.block(), of.as_ref().and_then(Approximation::matrix));
+        let sum = match given {
+            Some(csr) => vec![(coefficients[a.len() - 1].clone(), csr)],
+            None => own_terms(&blocks, &coefficients, f)?,
         };
-        let halo = of.as_ref().and_then(|of| of.halo.clone()).or_else(|| layout.halos[f].clone());
-        let matrix = PartMatrix::new(&on, csr, own.field.block(), precision, halo)?;
+        let matrix = PartMatrix::sum(&on, &sum, block, precision, halo)?;
+        let unknowns = in_stages(&own.unknowns, stages);
         let inner = local.fields.within(labels[f])?;
         // Near-null vectors belong to the field's own block of the matrix.
         let plain;
@@ -91,13 +103,13 @@ pub(super) fn build<S: SolverSpace>(
             None => own,
         };
         let null = match schur {
-            Some(_) => null_vectors(local.null, own, local.comm)?,
+            Some(_) => null_vectors(local.null, &unknowns, local.comm)?,
             None => Vec::new(),
         };
         let (inverse, info) = inverse_of(&on, &matrix, (described, &inner), &null, local, wanted, notes)?;
-        let mut part = agree(space.comm(), Part::new(space, on, &own.unknowns, inverse))?;
+        let mut part = agree(space.comm(), Part::new(space, on, &unknowns, inverse))?;
         if let (Some(schur), Some(of)) = (schur, &of) {
-            part.around = around(&part, schur, &matrices, &couplings, &blocks, local, precision, notes)?;
+            part.around = saddle.around(&part, schur, &matrices[0].0, &couplings, notes)?;
             part.negative = of.negative;
         }
         infos.push((info, own.total, begun.elapsed().as_secs_f64()));
@@ -105,31 +117,67 @@ pub(super) fn build<S: SolverSpace>(
         matrices.push((matrix, of.map_or(Source::Own, |of| of.source)));
     }
     let info = describe(spec, infos, start);
-    let whole = if ranks { Some(agree(space.comm(), Whole::new(space, a.clone()))?) } else { None };
-    let split = Split::new(parts, couplings.clone(), whole, spec.form);
-    let made = Fielded { split, a: rows.clone(), blocks, couplings, parts: matrices, precision };
+    let split = Split::new(parts, couplings.clone(), spec.form);
+    let made = Fielded { split, a, blocks, couplings, parts: matrices, halos, precision };
     Ok((Some(Box::new(made)), info))
 }
 
-/// Uploads the couplings that the form or the Schur complement multiplies by.
+/// Returns the terms of the block (f, f).
+fn own_terms<'b, S: SolverSpace>(
+    blocks: &'b [Blocks<S>],
+    coefficients: &[Dense],
+    f: usize,
+) -> Result<Vec<(Dense, &'b Csr)>> {
+    blocks.iter().zip(coefficients).map(|(of, c)| Ok((c.clone(), needed(of, f, f)?))).collect()
+}
+
+/// Uploads the couplings that the form or the Schur complement multiplies by. Collective.
 fn couplings<S: SolverSpace>(
+    space: &S,
     spaces: &[S],
-    blocks: &[Vec<Option<SubMatrix<S>>>],
+    blocks: &[Blocks<S>],
+    coefficients: &[Dense],
+    halos: &[Option<Arc<Halo>>],
     spec: &SplitSpec,
     precision: Precision,
 ) -> Result<Vec<Vec<Option<SharedOperator<S>>>>> {
-    let lsc = matches!(spec.schur, Some(SchurSpec::Lsc(_)));
-    let operator = |f: usize, g: usize| -> Result<Option<SharedOperator<S>>> {
-        let block = blocks[f][g].as_ref().filter(|block| f != g && block.csr.nonzeros() > 0);
-        match block.filter(|_| lsc || Split::<S>::uses(spec.form, f, g)) {
-            None => Ok(None),
-            Some(block) => {
-                let operator = PointBlock::csr(&spaces[f], &block.csr, precision)?;
-                Ok(Some(Rc::new(RefCell::new(operator))))
-            }
-        }
+    let (lsc, count) = (matches!(spec.schur, Some(SchurSpec::Lsc(_))), spaces.len());
+    // A coupling is present if any rank has entries of it.
+    let sum = |f: usize, g: usize| {
+        let entries = |of: &Blocks<S>| of[f][g].as_ref().map_or(0, |block| block.csr.nonzeros());
+        blocks.iter().map(entries).sum::<usize>() as f64
     };
-    (0..spaces.len()).map(|f| (0..spaces.len()).map(|g| operator(f, g)).collect()).collect()
+    let mut entries: Vec<f64> = (0..count * count).map(|k| sum(k / count, k % count)).collect();
+    space.comm().sum(&mut entries)?;
+    let operator = |f: usize, g: usize| -> Result<Option<SharedOperator<S>>> {
+        let used = f != g && entries[f * count + g] > 0.0 && (lsc || Split::<S>::uses(spec.form, f, g));
+        let format = if halos[g].is_some() { Format::Csr } else { Format::Auto };
+        let Some(terms) = coupling(blocks, coefficients, (f, g), &halos[g])?.filter(|_| used) else {
+            return Ok(None);
+        };
+        let operator = match terms.terms.len() * terms.stages() {
+            1 => PointBlock::with_format(&spaces[f], &terms, precision, format),
+            _ => PointBlock::new(&spaces[f], &terms, precision, false),
+        };
+        Ok(Some(Rc::new(RefCell::new(operator?))))
+    };
+    let all: Result<Vec<Vec<_>>> = (0..count).map(|f| (0..count).map(|g| operator(f, g)).collect()).collect();
+    agree(space.comm(), all)
+}
+
+/// Returns the terms of block (f, g), if it was cut.
+fn coupling<S: SolverSpace>(
+    blocks: &[Blocks<S>],
+    coefficients: &[Dense],
+    (f, g): (usize, usize),
+    halo: &Option<Arc<Halo>>,
+) -> Result<Option<Terms<'static>>> {
+    let mut terms = Vec::new();
+    for (of, c) in blocks.iter().zip(coefficients) {
+        let Some(block) = &of[f][g] else { return Ok(None) };
+        terms.push((c.clone(), Cow::Owned(Bsr::from_csr(&block.csr, 1)?)));
+    }
+    Ok(Some(Terms { terms, halo: halo.clone() }))
 }
 
 /// Describes a split for reports.
@@ -168,44 +216,43 @@ fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Inst
 
 impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
-        self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
-        let all = self.blocks.iter_mut().flatten().flatten();
-        all.into_iter().try_for_each(|block| block.update(space, &self.a))?;
-        let (blocks, last) = (&self.blocks, self.parts.len() - 1);
+        let mut coefficients = Vec::new();
+        for (t, (a, blocks)) in self.a.iter_mut().zip(&mut self.blocks).enumerate() {
+            let (c, _) = values.term(t).ok_or_else(|| Error::Internal("a term without values".into()))?;
+            coefficients.push(c.clone());
+            *a = space.with_values(a, values_of(values.term(t))?)?;
+            blocks.iter_mut().flatten().flatten().try_for_each(|block| block.update(space, a))?;
+        }
+        let (blocks, last) = (&self.blocks, self.a.len() - 1);
         for (f, row) in self.couplings.iter().enumerate() {
-            for (g, coupling) in row.iter().enumerate() {
-                if let (Some(coupling), Some(block)) = (coupling, &blocks[f][g]) {
-                    let bsr = Bsr::from_csr(&block.csr, 1)?;
-                    renew(&self.split.parts[f].space, &Terms::bsr(&bsr), coupling, self.precision)?;
+            for (g, operator) in row.iter().enumerate() {
+                let Some(operator) = operator else { continue };
+                if let Some(terms) = coupling(blocks, &coefficients, (f, g), &self.halos[g])? {
+                    renew(&self.split.parts[f].space, &terms, operator, self.precision)?;
                 }
             }
         }
         for (f, ((matrix, source), part)) in self.parts.iter_mut().zip(&mut self.split.parts).enumerate() {
-            let csr = match source {
-                Source::Given => continue,
-                Source::Own => needed(blocks, f, f)?,
-                Source::Schur { rows, product } => {
-                    let w = inverted(space.diagonal(needed(blocks, 0, 0)?, *rows)?);
-                    let weight = Weight { diagonal: Some(&w), sign: -1.0 };
-                    let (b, c) = (needed(blocks, 0, last)?, needed(blocks, last, 0)?);
-                    space.product_again(Some(needed(blocks, last, last)?), c, weight, b, product)?;
-                    &*product
+            let (on, one) = (&part.space, &coefficients[last..]);
+            match source {
+                // A matrix of the caller has new coefficients at most.
+                Source::Given if last == 0 => continue,
+                Source::Given => matrix.update_terms(on, &[], one)?,
+                Source::Own => {
+                    let own = own_terms(blocks, &coefficients, f)?;
+                    let own: Vec<&Csr> = own.into_iter().map(|(_, csr)| csr).collect();
+                    matrix.update_terms(on, &own, &coefficients)?;
                 }
-                Source::Commutator { weight, product } => {
-                    let own = inverted(space.diagonal(needed(blocks, 0, 0)?, false)?);
-                    let w = weight.as_deref().unwrap_or(&own);
-                    let (b, c) = (needed(blocks, 0, last)?, needed(blocks, last, 0)?);
-                    let weight = Weight { diagonal: Some(w), sign: 1.0 };
-                    space.product_again(None, c, weight, b, product)?;
-                    if let Some(Around::Lsc(lsc)) = &mut part.around {
-                        lsc.space.write(w, &mut lsc.w)?;
+                Source::Schur { .. } | Source::Commutator { .. } => {
+                    let (csr, w) = source.renew(space, &self.a[last], &blocks[last], f)?;
+                    if let (Some(Around::Lsc(lsc)), Some(w)) = (&mut part.around, w) {
+                        lsc.space.write(&w[..lsc.space.len()], &mut lsc.w)?;
                     }
-                    &*product
+                    matrix.update_terms(on, &[csr], one)?;
                 }
-            };
-            matrix.update(&part.space, csr)?;
+            }
             let terms = matrix.terms();
-            part.inverse.update_values(&part.space, &terms, TermValues::from(&terms))?;
+            part.inverse.update_values(on, &terms, TermValues::from(&terms))?;
         }
         Ok(())
     }

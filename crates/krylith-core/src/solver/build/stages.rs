@@ -8,6 +8,8 @@
 //! Traffic of one application, for vectors of N numbers: the preconditioners of s stages, 40 N bytes, and for
 //! the coupling s − 1 times a product and 24 N bytes.
 
+mod single;
+
 use super::part::{PartMatrix, SubMatrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value, by_name};
 use crate::comm::agree;
@@ -85,6 +87,9 @@ pub(super) fn build<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
+    if terms.terms.len() == 1 && terms.stages() > 1 {
+        return single::build(space, terms, local, spec, precision, notes);
+    }
     let [(_, m), (_, l)] = &terms.terms[..] else {
         return Err(Error::Unsupported(format!(
             "stage({spec}) needs a Kronecker sum A⊗M + τB⊗L; this system has {}. Use {spec} without stage",
@@ -116,7 +121,7 @@ pub(super) fn build<S: SolverSpace>(
             terms: &one,
             unknowns: local.unknowns / s,
             null: &[],
-            near: &[],
+            near: if local.near.iter().all(|v| v.len() == n) { local.near } else { &[] },
             stages: None,
             ..*local
         };

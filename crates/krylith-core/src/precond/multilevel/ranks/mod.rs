@@ -15,14 +15,17 @@
 mod aggregate;
 mod choose;
 mod distinct;
+mod far;
 mod level;
 mod neighbourhood;
 pub(crate) mod rows;
 mod runs;
 mod share;
 
+pub(crate) use far::FarRows;
 pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;
+pub(crate) use neighbourhood::all_to_all;
 
 /// Returns the global numbers of own nodes, for ranks that own consecutive ranges of nodes. Collective.
 pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {

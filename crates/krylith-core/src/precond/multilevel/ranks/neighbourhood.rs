@@ -300,7 +300,7 @@ impl<'a> Neighbourhood<'a> {
 }
 
 /// Sends one message to each rank that is listed. Returns for every rank the message that it sent here.
-pub(super) fn all_to_all(
+pub(crate) fn all_to_all(
     comm: &dyn Communicator,
     messages: impl Iterator<Item = (usize, Vec<u8>)>,
 ) -> Result<Vec<Vec<u8>>> {

@@ -11,6 +11,7 @@
 use super::super::host::parallel::Rows;
 use super::super::{Border, Coarsen, CoarsenKind, Coarsening, STALLED, Transfer};
 use super::distinct::Distinct;
+use super::far::FarRows;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
 use super::runs::Runs;
@@ -32,49 +33,6 @@ use std::sync::Arc;
 const LONG_BORDER: usize = 1_000;
 /// Number of own nodes per ghost from which on `Border::Auto` counts the share of nodes at borders as small.
 const FEW_GHOSTS: usize = 8;
-
-/// Rows whose columns are global numbers.
-#[derive(Default)]
-struct FarRows {
-    lengths: Vec<u32>,
-    col: Vec<u64>,
-    values: Vec<f64>,
-}
-
-impl FarRows {
-    /// Encodes the rows in `range` as a message.
-    fn message(
-        rows: &Rows,
-        range: Range<usize>,
-        square: usize,
-        number: &(dyn Fn(u32) -> u64 + Sync),
-    ) -> Vec<u8> {
-        let ends = &rows.row_ptr[range.start..=range.end];
-        let entries = ends[0]..ends[ends.len() - 1];
-        let mut message = MessageBuilder::new(4 * range.len() + 8 * (1 + square) * entries.len());
-        message.put_lengths(ends);
-        message.put_each(&rows.col[entries.clone()], number);
-        message.put(&rows.values[entries.start * square..entries.end * square]);
-        message.bytes()
-    }
-
-    /// Appends `count` rows from a message.
-    fn take(&mut self, from: &mut Reader, count: usize, square: usize) -> Result<()> {
-        let (lengths, entries) = from.lengths(count)?;
-        self.lengths.extend(lengths);
-        self.col.extend(from.take::<u64>(entries)?);
-        self.values.extend(from.take::<f64>(entries * square)?);
-        Ok(())
-    }
-
-    /// Returns the rows with columns converted to positions, and sorted by them.
-    fn placed(&self, square: usize, place: impl Fn(u64) -> u32 + Sync + Send) -> Rows {
-        let mut rows = Rows::default();
-        let column = |p: usize| place(self.col[p]);
-        append_ascending(&mut rows, &self.lengths, square, column, |k| self.values[k]);
-        rows
-    }
-}
 
 /// Encodes rows of P for a rank on which their nodes are ghosts. The message lists each coarse node once, and
 /// entries refer to that list.

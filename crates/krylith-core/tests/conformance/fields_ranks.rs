@@ -1,0 +1,168 @@
+//! Preconditioners of coupled systems over ranks and on several devices, against one rank on the CPU.
+
+use super::distributed::partitions;
+use super::fields::{csr_of, diagonal, options, problem, scattered};
+use crate::common::*;
+use krylith_core::comm::{Communicator, Team};
+use krylith_core::matrix::Bsr;
+use krylith_core::operator::Terms;
+use krylith_core::partition::split;
+use krylith_core::{Field, Problem, Solver};
+
+/// Preconditioners whose parts do not depend on the ranks. Inner CG multiplies by the whole matrix of a part.
+const PRECONDS: [&str; 12] = [
+    "split(u: jacobi, p: jacobi; form=diagonal)",
+    "split(u: jacobi, p: jacobi; form=lower)",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); form=full)",
+    "split(u: jacobi, p: jacobi; schur=upper, S=M)",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); schur=upper, S=selfp)",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); schur=full, S=selfp-rows)",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); schur=lower, S=lsc)",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); schur=upper, S=lsc(Q))",
+    "split(u: jacobi, p: cg(jacobi; iterations=3); schur=upper, S=pcd(F, L, M))",
+    "cpr(p: jacobi; decouple=none) then jacobi:block=1",
+    "aux(P: cg(jacobi; iterations=3))",
+    "split(u: aux(R: cg(jacobi; iterations=2); block=2), p: jacobi; form=lower)",
+];
+
+/// A random system of two scattered fields with matrices for all of these preconditioners.
+struct System {
+    a: Bsr,
+    sets: Vec<Vec<u32>>,
+    matrices: Vec<(&'static str, Mat)>,
+}
+
+impl System {
+    fn new(rng: &mut Random, b: usize, nodes: usize) -> Self {
+        let (order, m) = (nodes * b, nodes * b / 3);
+        let sets = scattered(rng, &[order - m, m]);
+        // Couplings in both directions, so that C W B has a diagonal.
+        let mut dense = written_out(&random_bsr(rng, b, nodes, nodes, 4, true).to_csr());
+        for (&p, &u) in sets[1].iter().zip(&sets[0]) {
+            dense[(u as usize, p as usize)] += 3.0;
+            dense[(p as usize, u as usize)] += 2.0;
+        }
+        let a = Bsr::from_csr(&csr_of(&dense), b).unwrap();
+        let beside = rng.numbers(2 * order);
+        let tri = |d: f64| {
+            Mat::from_fn(m, m, |i, j| match i.abs_diff(j) {
+                0 => d,
+                1 => -1.0 + 0.2 * beside[i + j],
+                _ => 0.0,
+            })
+        };
+        let sparse = |rng: &mut Random, rows: usize, columns: usize| {
+            let mut p = Mat::zeros(rows, columns);
+            for i in 0..rows {
+                (0..2).for_each(|_| p[(i, rng.below(columns))] = rng.number());
+            }
+            p
+        };
+        let matrices = vec![
+            ("M", diagonal(m, |i| 3.0 + i as f64)),
+            ("F", tri(3.0)),
+            ("L", tri(4.0)),
+            ("Q", diagonal(order - m, |i| 2.0 + i as f64)),
+            ("P", sparse(rng, order, 10)),
+            ("R", sparse(rng, order - m, 8)),
+        ];
+        Self { a, sets, matrices }
+    }
+
+    fn fields(&self) -> [(&str, &[u32]); 2] {
+        [("u", &self.sets[0]), ("p", &self.sets[1])]
+    }
+
+    fn whole(&self) -> Problem<'static> {
+        let matrices: Vec<(&str, &Mat)> = self.matrices.iter().map(|(name, m)| (*name, m)).collect();
+        problem(&self.a, &self.fields(), &matrices)
+    }
+
+    fn change(&mut self, rng: &mut Random) {
+        self.a.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * rng.number());
+    }
+}
+
+/// The polynomial that inverts a mass matrix has an interval that is estimated from a random vector, which
+/// depends on the ranks.
+fn tolerance(precond: &str) -> f64 {
+    if precond.contains("pcd") { 0.05 } else { 1e-9 }
+}
+
+/// Over ranks, splits, CPR and corrections apply what they do on one rank, also after new values.
+pub fn ranks_split_as_one(device: &str) {
+    let mut rng = Random(47);
+    for (b, n, ranks) in [(1, 36, 2), (1, 36, 3), (2, 18, 2), (4, 9, 4)] {
+        let mut system = System::new(&mut rng, b, n);
+        let x = rng.numbers(n * b);
+        // The system with its first and with new values.
+        let first = system.a.clone();
+        system.change(&mut rng);
+        let second = std::mem::replace(&mut system.a, first);
+        for precond in PRECONDS {
+            let mut one = Solver::new(system.whole(), &options(device, precond)).unwrap();
+            let mut wanted = [vec![0.0; n * b], vec![0.0; n * b]];
+            one.precondition(&x, &mut wanted[0]).unwrap();
+            one.update_values(second.values()).unwrap();
+            one.precondition(&x, &mut wanted[1]).unwrap();
+            for (what, partition) in partitions(n, ranks) {
+                let parts = |a: &Bsr| split(&Terms::bsr(a), &partition).unwrap();
+                let parts = [parts(&system.a), parts(&second)];
+                let got = Team::run(ranks, |comm| {
+                    let [part, new] = [0, 1].map(|k| parts[k][comm.rank()].clone());
+                    let own: Vec<u64> = part.rows.clone();
+                    let mut local = Problem::part(comm.clone(), part)?;
+                    let field = |&(name, list): &(&str, &[u32])| Field::new(name, list.to_vec());
+                    local = local.with_fields(system.fields().iter().map(field).collect())?;
+                    for (name, matrix) in &system.matrices {
+                        local = local.with_matrix(name, csr_of(matrix))?;
+                    }
+                    let mut solver = Solver::new(local, &options(device, precond))?;
+                    let pick = |v: &[f64]| {
+                        own.iter().flat_map(|&i| v[i as usize * b..][..b].to_vec()).collect::<Vec<_>>()
+                    };
+                    let (mine, mut y) = (pick(&x), vec![f64::NAN; own.len() * b]);
+                    let mut worst = 0.0f64;
+                    for (round, wanted) in wanted.iter().enumerate() {
+                        if round == 1 {
+                            solver.update_values(new.terms.terms()[0].1.values())?;
+                        }
+                        solver.precondition(&mine, &mut y)?;
+                        let bad = distance(&y, &pick(wanted));
+                        worst = worst.max(if own.is_empty() { 0.0 } else { bad });
+                    }
+                    Ok(worst)
+                });
+                let worst = got.unwrap_or_else(|e| panic!("{precond}, {what}, {ranks}: {e}"));
+                let worst = worst.into_iter().fold(0.0, f64::max);
+                let most = tolerance(precond);
+                assert!(worst <= most, "{precond}, {what}, {ranks} ranks, b={b}: {worst:e}");
+            }
+        }
+    }
+}
+
+/// On several devices of one process they apply what they do on one CPU, also after new values.
+pub fn devices_split_as_one(device: &str) {
+    let mut rng = Random(53);
+    for (b, n) in [(1, 40), (2, 20), (4, 12)] {
+        let mut system = System::new(&mut rng, b, n);
+        for precond in PRECONDS {
+            let make = |system: &System, device: &str| {
+                Solver::new(system.whole(), &options(device, precond))
+                    .unwrap_or_else(|e| panic!("{precond}: {e}"))
+            };
+            let (mut here, mut there) = (make(&system, "cpu"), make(&system, device));
+            for round in 0..2 {
+                let (x, mut want, mut y) = (rng.numbers(n * b), vec![0.0; n * b], vec![f64::NAN; n * b]);
+                here.precondition(&x, &mut want).unwrap();
+                there.precondition(&x, &mut y).unwrap();
+                let d = distance(&y, &want);
+                assert!(d <= tolerance(precond), "{precond}, b={b}, round {round}: {d:e}");
+                system.change(&mut rng);
+                here.update_values(system.a.values()).unwrap();
+                there.update_values(system.a.values()).unwrap();
+            }
+        }
+    }
+}
