@@ -87,14 +87,11 @@ pub(super) fn build<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
-    if terms.terms.len() == 1 && terms.stages() > 1 {
+    if terms.terms.len() == 1 {
         return single::build(space, terms, local, spec, precision, notes);
     }
     let [(_, m), (_, l)] = &terms.terms[..] else {
-        return Err(Error::Unsupported(format!(
-            "stage({spec}) needs a Kronecker sum A⊗M + τB⊗L; this system has {}. Use {spec} without stage",
-            plural(terms.terms.len(), "matrix")
-        )));
+        return Err(Error::Internal(format!("a sum of {}", plural(terms.terms.len(), "term"))));
     };
     let (s, b, n) = (terms.stages(), terms.block(), m.rows());
     let lower = lower_factors(&TermValues::from(terms))?;

@@ -1,5 +1,5 @@
 //! `stage(P)` for one Kronecker product C ⊗ K, such as an approximate Schur complement of a Kronecker sum:
-//! y = (I ⊗ P) (C⁻¹ ⊗ I) x, with one preconditioner P of K for all stages.
+//! y = (I ⊗ P) (C⁻¹ ⊗ I) x, with one preconditioner P of K for all stages. A plain matrix is one stage.
 //!
 //! Traffic of one application, for vectors of N numbers and s stages: s times P, and 60 N bytes.
 
