@@ -11,7 +11,7 @@ use crate::text::count;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A named part of the unknowns of a system.
 ///
@@ -168,12 +168,66 @@ impl Field {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     fields: Vec<Field>,
-    /// Matrices by their names in small letters, with the names that the caller wrote.
-    matrices: BTreeMap<String, (String, Arc<Csr>)>,
+    matrices: Matrices,
+}
+
+/// Matrices by their names in small letters, with the names that the caller wrote. Clones share them, so that
+/// preconditioners see new ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Matrices(Arc<RwLock<BTreeMap<String, (String, Arc<Csr>)>>>);
+
+impl Matrices {
+    /// Returns the matrix of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn matrix(&self, name: &str) -> Result<Arc<Csr>> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&name.to_ascii_lowercase()).map(|(_, matrix)| matrix.clone()).ok_or_else(|| {
+            let known: Vec<&str> = all.values().map(|(name, _)| &name[..]).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            Error::invalid(format!("no matrix has the name `{name}`; matrices given by name: {known}"))
+        })
+    }
+
+    /// Gives a matrix new values, for everyone who shares it.
+    ///
+    /// # Errors
+    /// No such matrix; another pattern; a value that is not finite.
+    pub fn renew(&self, name: &str, matrix: Csr) -> Result<()> {
+        let old = self.matrix(name)?;
+        matrix.check_finite().map_err(|e| Error::invalid(format!("matrix `{name}`: {e}")))?;
+        let same = (old.rows(), old.columns()) == (matrix.rows(), matrix.columns())
+            && old.row_ptr() == matrix.row_ptr()
+            && old.col() == matrix.col();
+        if !same {
+            return Err(Error::invalid(format!(
+                "the new matrix `{name}` is {}×{} with {} entries, and the old {}×{} with {}; only values may change. Make a \
+                 new solver for another pattern",
+                matrix.rows(),
+                matrix.columns(),
+                count(matrix.nonzeros()),
+                old.rows(),
+                old.columns(),
+                count(old.nonzeros())
+            )));
+        }
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, to)) = all.get_mut(&name.to_ascii_lowercase()) {
+            *to = Arc::new(matrix);
+        }
+        Ok(())
+    }
+
+    /// Returns the same matrices, of which new ones are not shared.
+    fn apart(&self) -> Self {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Self(Arc::new(RwLock::new(all.clone())))
+    }
 }
 
 /// Approximations of a Schur complement, whose names no matrix can have.
-const RESERVED: [&str; 5] = ["selfp", "selfp-rows", "block", "lsc", "pcd"];
+const RESERVED: [&str; 6] = ["selfp", "selfp-rows", "block", "explicit", "lsc", "pcd"];
 
 impl Fields {
     /// Sets the fields of a system of `n` unknowns. Each unknown must belong to exactly one field.
@@ -268,13 +322,15 @@ impl Fields {
                 "a matrix cannot have the name `{name}`: S={key} already has a meaning; choose another name"
             )));
         }
-        match self.matrices.get(&key) {
+        self.matrices = self.matrices.apart();
+        let mut all = self.matrices.0.write().unwrap_or_else(PoisonError::into_inner);
+        match all.get(&key) {
             Some((other, _)) if other != name => Err(Error::invalid(format!(
                 "the names of the matrices `{other}` and `{name}` differ only in case, which preconditioners ignore; rename \
                  one"
             ))),
             _ => {
-                self.matrices.insert(key, (name.into(), Arc::new(matrix)));
+                all.insert(key, (name.into(), Arc::new(matrix)));
                 Ok(())
             }
         }
@@ -289,12 +345,18 @@ impl Fields {
     ///
     /// # Errors
     /// There is none.
-    pub fn matrix(&self, name: &str) -> Result<&Csr> {
-        self.matrices.get(name).map(|(_, matrix)| &**matrix).ok_or_else(|| {
-            let known: Vec<&str> = self.matrices.values().map(|(name, _)| &name[..]).collect();
-            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-            Error::invalid(format!("no matrix has the name `{name}`; matrices given by name: {known}"))
-        })
+    pub fn matrix(&self, name: &str) -> Result<Arc<Csr>> {
+        self.matrices.matrix(name)
+    }
+
+    /// Returns the matrices, shared.
+    pub fn matrices(&self) -> &Matrices {
+        &self.matrices
+    }
+
+    /// Returns the same fields with matrices of their own.
+    pub fn apart(&self) -> Self {
+        Self { fields: self.fields.clone(), matrices: self.matrices.apart() }
     }
 
     /// Returns the field that a part of a split names: one field, or several joined with `+`. A group keeps

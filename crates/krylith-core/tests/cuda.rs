@@ -244,6 +244,7 @@ fn main() {
         ),
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
+        first!(fields::matrices_of_the_caller_are_renewed),
         first!(fields::cpr_matches_dense_algebra),
         first!(fields::aux_matches_dense_algebra),
         first!(fields::inner_solves_match_dense_algebra),

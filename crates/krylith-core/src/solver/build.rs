@@ -7,6 +7,7 @@ mod auxiliary;
 mod compose;
 mod cpr;
 mod ghosts;
+mod given;
 #[cfg(feature = "lu")]
 mod lu;
 mod matched;

@@ -275,7 +275,9 @@ impl<'a> Solver<'a> {
         cancel: &Cancel,
         waiting: Option<Box<dyn FnMut() + Send>>,
     ) -> Result<Self> {
-        let problem = problem.try_into().map_err(Into::into)?;
+        let mut problem = problem.try_into().map_err(Into::into)?;
+        // New matrices of one solver do not reach another.
+        problem.fields = Arc::new(problem.fields.apart());
         let limits = Limits { cancel: cancel.clone(), deadline: None };
         let _entered = limits.enter();
         let options = Arc::new(options.settled()?);

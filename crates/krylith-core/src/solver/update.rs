@@ -3,7 +3,7 @@
 use super::attempt::{Coefficients, Update};
 use super::{Solver, lost_thread};
 use crate::interrupt::Limits;
-use crate::matrix::{Dense, FEW};
+use crate::matrix::{Csr, Dense, FEW};
 use crate::memory::Numbers;
 use crate::{Error, Result};
 use std::str::FromStr;
@@ -77,6 +77,29 @@ impl Solver<'_> {
         self.check_whole()?;
         self.check_values(term, values)?;
         self.take(&[(term, values)], None)
+    }
+
+    /// Gives a matrix that preconditioners use by name new values. They take effect with the next update of
+    /// the values or of τ. The pattern is the same. Over ranks, every rank sets it.
+    ///
+    /// # Errors
+    /// No matrix of this name; another size or pattern; a value that is not finite.
+    ///
+    /// ```
+    /// use krylith::{Field, Options, Problem, Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0)])?;
+    /// let one = |v: f64| Csr::from_triplets(1, 1, &[(0, 0, v)]);
+    /// let fields = vec![Field::range("u", 0..1), Field::range("p", 1..2)];
+    /// let problem = Problem::csr(&a)?.with_fields(fields)?.with_matrix("Mp", one(0.5)?)?;
+    /// let options: Options = "precond=split(u: jacobi, p: jacobi; S=Mp) device=cpu".parse()?;
+    /// let mut solver = Solver::new(&problem, &options)?;
+    /// solver.set_matrix("Mp", one(0.25)?)?;
+    /// solver.update_values(&[4.0, 1.0, 1.0])?;
+    /// assert!(solver.solve(&[5.0, 1.0], &mut [0.0; 2])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn set_matrix(&mut self, name: &str, matrix: Csr) -> Result<()> {
+        self.problem.fields.matrices().renew(name, matrix)
     }
 
     /// Replaces A, B, τ and the values of M and L in A⊗M + τB⊗L at once, with the same number of stages and

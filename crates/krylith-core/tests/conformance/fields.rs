@@ -206,64 +206,105 @@ impl Filled for Mat {
     }
 }
 
+/// What a split with an approximate Schur complement applies, with exact parts; `inner` is the preconditioner
+/// of the first part that an explicit S uses.
+fn with_schur(saddle: &Saddle, schur: &str, form: &str, k: &Mat, x: &[f64]) -> Vec<f64> {
+    let [f, l, m, q] = &saddle.given;
+    let (u, p) = (&saddle.sets[0], &saddle.sets[1]);
+    let (a, b, c, d) = (part(k, u, u), part(k, u, p), part(k, p, u), part(k, p, p));
+    let point = diagonal(u.len(), |i| 1.0 / a[(i, i)]);
+    let rows = diagonal(u.len(), |i| 1.0 / (0..u.len()).map(|j| a[(i, j)].abs()).sum::<f64>());
+    let weight = if schur == "lsc(Q)" { diagonal(u.len(), |i| 1.0 / q[(i, i)]) } else { point.clone() };
+    let through = |w: &Mat| product(&product(&c, w), &b);
+    let negated = |a: Mat| Mat::from_fn(a.nrows(), a.ncols(), |i, j| -a[(i, j)]);
+    // S is negative, and the matrices of the caller are positive.
+    let s = match schur {
+        "selfp" => inverse_of(&plus_of(-1.0, &d, &through(&point))),
+        "selfp-rows" => inverse_of(&plus_of(-1.0, &d, &through(&rows))),
+        "explicit" => inverse_of(&plus_of(-1.0, &d, &through(&inverse_of(&a)))),
+        "block" => inverse_of(&d),
+        "M" | "N" => negated(inverse_of(m)),
+        "pcd(F, L, M)" => {
+            // M is solved by a polynomial, exactly here: it is diagonal.
+            negated(product(&product(&inverse_of(m), f), &inverse_of(l)))
+        }
+        _ => {
+            let inverse = inverse_of(&through(&weight));
+            let middle = through(&product(&product(&weight, &a), &weight));
+            negated(product(&product(&inverse, &middle), &inverse))
+        }
+    };
+    let s = if form == "diagonal" { negated(s) } else { s };
+    let (xu, xp) = (pick(x, u), pick(x, p));
+    let last = |yu: &[f64]| multiply(&s, &minus(&xp, &multiply(&c, yu)));
+    let (yu, yp) = match form {
+        "diagonal" => (solve(&a, &xu), multiply(&s, &xp)),
+        "lower" => {
+            let yu = solve(&a, &xu);
+            let yp = last(&yu);
+            (yu, yp)
+        }
+        "upper" => {
+            let yp = multiply(&s, &xp);
+            (solve(&a, &minus(&xu, &multiply(&b, &yp))), yp)
+        }
+        "simple" => {
+            let z = solve(&a, &xu);
+            let yp = last(&z);
+            (minus(&z, &multiply(&point, &multiply(&b, &yp))), yp)
+        }
+        _ => {
+            let yp = last(&solve(&a, &xu));
+            (solve(&a, &minus(&xu, &multiply(&b, &yp))), yp)
+        }
+    };
+    let mut y = vec![0.0; x.len()];
+    u.iter().zip(&yu).chain(p.iter().zip(&yp)).for_each(|(&i, y_i)| y[i as usize] = *y_i);
+    y
+}
+
 /// Every approximation of S⁻¹ in every form, with exact parts, also after new values.
 pub fn schur_complements_match_dense_algebra(device: &str) {
     let saddle = Saddle::new(7);
-    let [f, l, m, q] = &saddle.given;
-    let (u, p) = (&saddle.sets[0], &saddle.sets[1]);
-    for schur in ["selfp", "selfp-rows", "block", "M", "N", "lsc", "lsc(Q)", "pcd(F, L, M)"] {
-        for form in ["diagonal", "lower", "upper", "full"] {
-            let expected = |k: &Mat, x: &[f64]| {
-                let (a, b, c, d) = (part(k, u, u), part(k, u, p), part(k, p, u), part(k, p, p));
-                let point = diagonal(u.len(), |i| 1.0 / a[(i, i)]);
-                let rows = diagonal(u.len(), |i| 1.0 / (0..u.len()).map(|j| a[(i, j)].abs()).sum::<f64>());
-                let weight =
-                    if schur == "lsc(Q)" { diagonal(u.len(), |i| 1.0 / q[(i, i)]) } else { point.clone() };
-                let through = |w: &Mat| product(&product(&c, w), &b);
-                let negated = |a: Mat| Mat::from_fn(a.nrows(), a.ncols(), |i, j| -a[(i, j)]);
-                // S is negative, and the matrices of the caller are positive.
-                let s = match schur {
-                    "selfp" => inverse_of(&plus_of(-1.0, &d, &through(&point))),
-                    "selfp-rows" => inverse_of(&plus_of(-1.0, &d, &through(&rows))),
-                    "block" => inverse_of(&d),
-                    "M" | "N" => negated(inverse_of(m)),
-                    "pcd(F, L, M)" => {
-                        // M is solved by a polynomial, exactly here: it is diagonal.
-                        negated(product(&product(&inverse_of(m), f), &inverse_of(l)))
-                    }
-                    _ => {
-                        let inverse = inverse_of(&through(&weight));
-                        let middle = through(&product(&product(&weight, &a), &weight));
-                        negated(product(&product(&inverse, &middle), &inverse))
-                    }
-                };
-                let s = if form == "diagonal" { negated(s) } else { s };
-                let (xu, xp) = (pick(x, u), pick(x, p));
-                let (yu, yp) = match form {
-                    "diagonal" => (solve(&a, &xu), multiply(&s, &xp)),
-                    "lower" => {
-                        let yu = solve(&a, &xu);
-                        let yp = multiply(&s, &minus(&xp, &multiply(&c, &yu)));
-                        (yu, yp)
-                    }
-                    "upper" => {
-                        let yp = multiply(&s, &xp);
-                        (solve(&a, &minus(&xu, &multiply(&b, &yp))), yp)
-                    }
-                    _ => {
-                        let z = solve(&a, &xu);
-                        let yp = multiply(&s, &minus(&xp, &multiply(&c, &z)));
-                        (solve(&a, &minus(&xu, &multiply(&b, &yp))), yp)
-                    }
-                };
-                let mut y = vec![0.0; x.len()];
-                u.iter().zip(&yu).chain(p.iter().zip(&yp)).for_each(|(&i, y_i)| y[i as usize] = *y_i);
-                y
-            };
+    for schur in ["selfp", "selfp-rows", "explicit", "block", "M", "N", "lsc", "lsc(Q)", "pcd(F, L, M)"] {
+        for form in ["diagonal", "lower", "upper", "full", "simple"] {
             let tolerance = if schur.starts_with("pcd") { 2e-2 } else { 1e-9 };
             let precond = format!("split(u: lu, p: lu; schur={form}, S={schur})");
+            let expected = |k: &Mat, x: &[f64]| with_schur(&saddle, schur, form, k, x);
             check(device, "saddle", &saddle.a, saddle.problem(), &precond, tolerance, &expected);
         }
+    }
+}
+
+/// New matrices of the caller take effect with the next update, and only in the solver that got them.
+pub fn matrices_of_the_caller_are_renewed(device: &str) {
+    let mut saddle = Saddle::new(11);
+    let (old, problem) = (saddle.given.clone(), saddle.problem());
+    let (n, mut rng) = (saddle.a.rows(), Random(3));
+    saddle.given.iter_mut().for_each(|m| {
+        *m = Mat::from_fn(m.nrows(), m.ncols(), |i, j| 1.7 * m[(i, j)] * (1.0 + 0.01 * (i * j) as f64))
+    });
+    for schur in ["M", "lsc(Q)", "pcd(F, L, M)"] {
+        let precond = format!("split(u: lu, p: lu; schur=upper, S={schur})");
+        let [mut solver, mut other] =
+            [(); 2].map(|()| Solver::new(&problem, &options(device, &precond)).unwrap());
+        for (name, matrix) in ["F", "L", "M", "Q"].iter().zip(&saddle.given) {
+            solver.set_matrix(name, csr_of(matrix)).unwrap();
+        }
+        let (x, mut y) = (rng.numbers(n), vec![f64::NAN; n]);
+        let tolerance = if schur.starts_with("pcd") { 2e-2 } else { 1e-9 };
+        let k = written_out(&saddle.a.to_csr());
+        for (solver, given) in [(&mut solver, &saddle.given), (&mut other, &old)] {
+            solver.update_values(saddle.a.values()).unwrap();
+            solver.precondition(&x, &mut y).unwrap();
+            let of = Saddle { given: given.clone(), a: saddle.a.clone(), sets: saddle.sets.clone() };
+            let d = distance(&y, &with_schur(&of, schur, "upper", &k, &x));
+            assert!(d <= tolerance, "{precond}: {d:e}");
+        }
+        let refused = |e: krylith_core::Result<()>| e.unwrap_err().to_string();
+        let wide = csr_of(&diagonal(3, |_| 1.0));
+        assert!(refused(solver.set_matrix("M", wide.clone())).contains("only values may change"));
+        assert!(refused(solver.set_matrix("R", wide)).contains("no matrix has the name `R`"));
     }
 }
 

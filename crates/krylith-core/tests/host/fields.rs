@@ -13,6 +13,11 @@ fn schur_complements_match_dense_algebra() {
 }
 
 #[test]
+fn matrices_of_the_caller_are_renewed() {
+    fields::matrices_of_the_caller_are_renewed("cpu");
+}
+
+#[test]
 fn cpr_matches_dense_algebra() {
     fields::cpr_matches_dense_algebra("cpu");
 }

@@ -69,7 +69,7 @@ impl PrecondSpec {
                     (SplitForm::Diagonal, schur) => !matches!(schur, Some(SchurSpec::Pcd(_))),
                     // The exact factors have the signs of the matrix, which is indefinite.
                     (SplitForm::Full, schur) => schur.is_none(),
-                    (SplitForm::Lower | SplitForm::Upper, _) => false,
+                    (SplitForm::Lower | SplitForm::Upper | SplitForm::Simple, _) => false,
                 };
                 match fits {
                     true => split.parts.iter().find_map(|(_, part)| part.unfit_for_minres()),

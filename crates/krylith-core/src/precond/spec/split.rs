@@ -31,6 +31,9 @@ pub enum SplitForm {
     Upper,
     /// Forwards, then backwards. Symmetric if the matrix and the parts are. Also named `symmetric`.
     Full,
+    /// As `Full` with diag(A)⁻¹ in place of the second solve for the first of two fields (SIMPLE). Only with
+    /// a Schur complement.
+    Simple,
 }
 
 impl std::str::FromStr for SplitForm {
@@ -41,7 +44,8 @@ impl std::str::FromStr for SplitForm {
             "lower" | "multiplicative" => Ok(Self::Lower),
             "upper" => Ok(Self::Upper),
             "full" | "symmetric" => Ok(Self::Full),
-            _ => unknown("form of a split", text, &["diagonal", "lower", "upper", "full"]),
+            "simple" => Ok(Self::Simple),
+            _ => unknown("form of a split", text, &["diagonal", "lower", "upper", "full", "simple"]),
         }
     }
 }
@@ -53,6 +57,7 @@ impl Display for SplitForm {
             Self::Lower => "lower",
             Self::Upper => "upper",
             Self::Full => "full",
+            Self::Simple => "simple",
         })
     }
 }
@@ -75,6 +80,8 @@ pub enum SchurSpec {
     SelfPRows,
     /// The block −D of the matrix.
     Block,
+    /// −D − C M B with the preconditioner M of the first part, column by column: for at most 512 unknowns.
+    Explicit,
     /// A matrix that the caller named. Its sign may be that of S or the opposite.
     Matrix(String),
     /// The least-squares commutator −L⁻¹ (C Q⁻¹ A Q⁻¹ B) L⁻¹ with L = C Q⁻¹ B (Elman, Howle, Shadid,
@@ -95,8 +102,8 @@ impl std::str::FromStr for SchurSpec {
                 Ok(name.to_string())
             }
             name => Err(Error::invalid(format!(
-                "S={text}: `{name}` is not the name of a matrix; known are selfp, selfp-rows, block, lsc, \
-                 lsc(Q), pcd(F, L, M), and matrices given by name"
+                "S={text}: `{name}` is not the name of a matrix; known are selfp, selfp-rows, block, explicit, \
+                 lsc, lsc(Q), pcd(F, L, M), and matrices given by name"
             ))),
         };
         let call = |of: &str| text.strip_prefix(of)?.trim().strip_prefix('(')?.strip_suffix(')');
@@ -104,6 +111,7 @@ impl std::str::FromStr for SchurSpec {
             "selfp" => return Ok(Self::SelfP),
             "selfp-rows" => return Ok(Self::SelfPRows),
             "block" => return Ok(Self::Block),
+            "explicit" => return Ok(Self::Explicit),
             "lsc" => return Ok(Self::Lsc(None)),
             _ => {}
         }
@@ -127,6 +135,7 @@ impl Display for SchurSpec {
             Self::SelfP => f.write_str("selfp"),
             Self::SelfPRows => f.write_str("selfp-rows"),
             Self::Block => f.write_str("block"),
+            Self::Explicit => f.write_str("explicit"),
             Self::Matrix(name) => f.write_str(name),
             Self::Lsc(None) => f.write_str("lsc"),
             Self::Lsc(Some(weight)) => write!(f, "lsc({weight})"),
@@ -395,6 +404,11 @@ fn split(inside: &str) -> Result<SplitSpec> {
     if schur.is_some() && parts.len() != 2 {
         return Err(Error::invalid(format!(
             "split({inside}): a Schur complement needs two parts; join fields with `+`, as in u+v: split(…)"
+        )));
+    }
+    if form == Some(SplitForm::Simple) && schur.is_none() {
+        return Err(Error::invalid(format!(
+            "split({inside}): the form simple needs a Schur complement; write schur=simple, S=selfp"
         )));
     }
     let form = form.unwrap_or(if schur.is_some() { SplitForm::Upper } else { SplitForm::Lower });

@@ -10,6 +10,9 @@
 //!   backwards y_f = M_f (r_f − Σ_{g>f} A_fg y_g), where the last field keeps z. It is symmetric if A and all
 //!   M_f are.
 //!
+//! * simple, for two fields: forwards as in lower, then y_0 = z_0 − diag(A)⁻¹ A_01 y_1. So the first field is
+//!   solved for once (Patankar and Spalding 1972; Pernice and Tocci 2001).
+//!
 //! For a saddle point [[A, B], [C, −D]] the last part approximates the inverse of the Schur complement S = −D
 //! − C A⁻¹ B instead, and these forms are the factors of the block LDU decomposition (Murphy, Golub and
 //! Wathen 2000; Benzi, Golub and Liesen 2005). [`Around`] has the approximations of S⁻¹ that are products of
@@ -108,13 +111,49 @@ pub(crate) struct Split<S: PointBlockSum + Gather> {
     /// A_fg for f ≠ g; `None` if the form does not use it or if it is zero.
     couplings: Vec<Vec<Option<SharedOperator<S>>>>,
     form: SplitForm,
+    /// Inverse diagonal of the first block, for the form `simple`.
+    diagonal: Option<S::Vector>,
     key: u64,
 }
 
 impl<S: PointBlockSum + Gather> Split<S> {
     /// Combines parts whose unknowns together are all unknowns of the system.
     pub fn new(parts: Vec<Part<S>>, couplings: Vec<Vec<Option<SharedOperator<S>>>>, form: SplitForm) -> Self {
-        Self { parts, couplings, form, key: fresh_key() }
+        Self { parts, couplings, form, diagonal: None, key: fresh_key() }
+    }
+
+    /// Returns the split with the inverse diagonal of the first block.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn with_diagonal(mut self, diagonal: &[f64]) -> Result<Self> {
+        self.diagonal = Some(self.parts[0].space.vector()?);
+        self.set_diagonal(diagonal)?;
+        Ok(self)
+    }
+
+    /// Sets the inverse diagonal of the first block.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn set_diagonal(&mut self, diagonal: &[f64]) -> Result<()> {
+        match &mut self.diagonal {
+            Some(to) => self.parts[0].space.write(diagonal, to),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the form.
+    pub fn form(&self) -> SplitForm {
+        self.form
+    }
+
+    /// Returns the share of each part in the memory traffic of an application. Couplings have the rest.
+    pub fn shares(&self) -> Vec<f64> {
+        let all = self.bytes().max(1) as f64;
+        let times =
+            |f: usize| if self.form == SplitForm::Full && f + 1 < self.parts.len() { 2.0 } else { 1.0 };
+        self.parts.iter().enumerate().map(|(f, part)| times(f) * part.bytes() as f64 / all).collect()
     }
 
     /// Returns true if a form multiplies by A_fg.
@@ -123,8 +162,19 @@ impl<S: PointBlockSum + Gather> Split<S> {
             SplitForm::Diagonal => false,
             SplitForm::Lower => g < f,
             SplitForm::Upper => g > f,
-            SplitForm::Full => g != f,
+            SplitForm::Full | SplitForm::Simple => g != f,
         }
+    }
+
+    /// Subtracts diag(A)⁻¹ A_01 y_1 from y_0.
+    fn correct_by_diagonal(&self) -> Result<()> {
+        let (Some(coupling), Some(diagonal)) = (&self.couplings[0][1], &self.diagonal) else { return Ok(()) };
+        let first = &self.parts[0];
+        let (space, scalars) = (&first.space, &mut *first.scalars.borrow_mut());
+        let [_, y, q] = &mut *first.work.borrow_mut();
+        coupling.apply(space, &self.parts[1].work.borrow()[1], q)?;
+        space.sweep(split_scale, scalars, [], [diagonal], [&mut *q], [])?;
+        space.sweep(split_subtract, scalars, [], [&*q], [y], [])
     }
 
     /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are
@@ -155,6 +205,10 @@ impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
             SplitForm::Full => {
                 (0..count).try_for_each(|f| self.turn(f, 0..f))?;
                 (0..count - 1).rev().try_for_each(|f| self.turn(f, f + 1..count))?;
+            }
+            SplitForm::Simple => {
+                (0..count).try_for_each(|f| self.turn(f, 0..f))?;
+                self.correct_by_diagonal()?;
             }
         }
         for part in &self.parts {

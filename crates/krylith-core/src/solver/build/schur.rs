@@ -1,6 +1,11 @@
 //! Matrices and operators that approximate a Schur complement S = −D − C A⁻¹ B, for the last part of a split.
 
+mod explicit;
+
+pub(super) use explicit::columns_of_s;
+
 use super::ghosts::GhostRows;
+use super::given::Given;
 use super::part::{Layout, OwnField, PartMatrix, SubMatrix, inverse_of};
 use super::{LocalProblem, SharedOperator};
 use crate::comm::{Communicator, agree};
@@ -13,6 +18,7 @@ use crate::precond::{InnerMethod, InnerSpec, PrecondSpec, SchurSpec, SplitForm};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::{Error, Result};
+use explicit::AllColumns;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,10 +32,28 @@ pub(super) enum Source<S: SolverSpace> {
     Own,
     /// −D − C W B, with W of the rows of A if `rows`.
     Schur { rows: bool, product: Csr, shared: Option<Shared<S>> },
-    /// C W B, with W as given or the inverse diagonal of A.
-    Commutator { weight: Option<Vec<f64>>, product: Csr, shared: Option<Shared<S>> },
-    /// A matrix of the caller, which does not change.
-    Given,
+    /// C W B, with the inverse diagonal of a given matrix or of A.
+    Commutator { weight: Option<(Given, Vec<f64>)>, product: Csr, shared: Option<Shared<S>> },
+    /// A matrix of the caller.
+    Given { given: Given, boundary: Option<Boundary> },
+    /// −D − C M B, where M is the preconditioner of the first part.
+    Explicit { product: Csr, columns: Option<AllColumns> },
+}
+
+/// Rows of the last field that couple to no other unknown, in a matrix of the caller.
+pub(super) struct Boundary {
+    /// 1 for these rows and columns, and 0 for others, with ghosts.
+    alone: Vec<f64>,
+    /// Sign of the matrix relative to that of S.
+    sign: f64,
+}
+
+impl Boundary {
+    /// Gives the rows and columns that are alone in K only the diagonal entry of K.
+    pub fn apply<S: SolverSpace>(&self, space: &S, matrix: &mut Csr, d: &Csr) -> Result<()> {
+        without_boundary(matrix, &self.alone, &space.diagonal(d, false)?, self.sign);
+        Ok(())
+    }
 }
 
 /// What C W B needs over ranks.
@@ -69,15 +93,20 @@ impl<S: SolverSpace> Source<S> {
         f: usize,
     ) -> Result<(&'s Csr, Option<Vec<f64>>)> {
         let (rows, weight, product, shared) = match self {
-            Source::Given | Source::Own => return Err(Error::Internal("a part without a product".into())),
             Source::Schur { rows, product, shared } => (Some(*rows), None, product, shared),
-            Source::Commutator { weight, product, shared } => (None, weight.clone(), product, shared),
+            Source::Commutator { weight, product, shared } => (None, weight.as_mut(), product, shared),
+            _ => return Err(Error::Internal("a part without a product".into())),
         };
         let (first, b, c, d) =
             (needed(blocks, 0, 0)?, needed(blocks, 0, f)?, needed(blocks, f, 0)?, needed(blocks, f, f)?);
         let halo = shared.as_ref().map(|shared| &*shared.first);
         let w = match weight {
-            Some(weight) => weight,
+            Some((given, weight)) => {
+                if let Some(new) = given.renewed(space.comm())? {
+                    *weight = weights(space, &new, false, halo)?;
+                }
+                weight.clone()
+            }
             None => weights(space, first, rows == Some(true), halo)?,
         };
         let mut own = d;
@@ -123,7 +152,8 @@ impl<S: SolverSpace> Approximation<S> {
     pub fn matrix(&self) -> Option<&Csr> {
         match &self.source {
             Source::Schur { product, .. } | Source::Commutator { product, .. } => Some(product),
-            Source::Own | Source::Given => self.csr.as_ref(),
+            Source::Explicit { product, .. } => Some(product),
+            Source::Own | Source::Given { .. } => self.csr.as_ref(),
         }
     }
 }
@@ -141,17 +171,16 @@ pub(super) struct Saddle<'a, S: SolverSpace> {
 }
 
 impl<S: SolverSpace> Saddle<'_, S> {
-    /// Returns own rows of a caller's matrix on the last field.
-    fn square(&self, name: &str) -> Result<(Csr, Option<Arc<Halo>>)> {
-        let given = self.local.fields.matrix(name)?;
-        own_rows(given, name, "a Schur complement of this field", &self.fields[1], self.local)
+    /// Takes own rows of a caller's matrix on the last field.
+    fn square(&self, name: &str) -> Result<(Given, Csr, Option<Arc<Halo>>)> {
+        Given::new(name, "a Schur complement of this field", &self.fields[1], self.local)
     }
 
-    /// Returns the inverse diagonal of a caller's matrix on the first field, with ghosts over ranks.
-    fn weight(&self, name: &str) -> Result<Vec<f64>> {
-        let given = self.local.fields.matrix(name)?;
-        let (matrix, _) = own_rows(given, name, "the weight of lsc", &self.fields[0], self.local)?;
-        weights(self.space, &matrix, false, self.layout.scalar_halo(0).as_deref())
+    /// Takes the inverse diagonal of a caller's matrix on the first field, with ghosts over ranks.
+    fn weight(&self, name: &str) -> Result<(Given, Vec<f64>)> {
+        let (given, matrix, _) = Given::new(name, "the weight of lsc", &self.fields[0], self.local)?;
+        let w = weights(self.space, &matrix, false, self.layout.scalar_halo(0).as_deref())?;
+        Ok((given, w))
     }
 
     /// Prepares products C W B over ranks, and returns B with the rows of ghosts. Collective.
@@ -170,7 +199,14 @@ impl<S: SolverSpace> Saddle<'_, S> {
     }
 
     /// Builds the matrix that approximates S. Collective.
-    pub fn approximate(&self, schur: &SchurSpec, form: SplitForm) -> Result<Approximation<S>> {
+    pub fn approximate(
+        &self,
+        schur: &SchurSpec,
+        form: SplitForm,
+        on: &S,
+        first: &Part<S>,
+        couplings: &[Vec<Option<SharedOperator<S>>>],
+    ) -> Result<Approximation<S>> {
         let Self { space, blocks, local, .. } = *self;
         let [a, b, c, d] = [[0, 0], [0, 1], [1, 0], [1, 1]].map(|[f, g]| needed(blocks, f, g));
         let (a, b, c, d) = (a?, b?, c?, d?);
@@ -192,25 +228,32 @@ impl<S: SolverSpace> Saddle<'_, S> {
                 made(None, None, Source::Own, signs.of_rows(comm, &space.diagonal(d, false)?)?)
             }
             SchurSpec::Matrix(name) => {
-                let (mut matrix, halo) = self.square(name)?;
+                let (given, mut matrix, halo) = self.square(name)?;
                 let sign = signs.of_rows(comm, &space.diagonal(&matrix, false)?)?;
                 let mut alone: Vec<f64> =
                     signs.alone.iter().map(|alone| f64::from(u8::from(*alone))).collect();
                 if let Some(halo) = &halo {
                     alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
                 }
-                if alone.contains(&1.0) {
-                    without_boundary(&mut matrix, &alone, &space.diagonal(d, false)?, signs.s * sign);
+                let boundary = alone.contains(&1.0).then(|| Boundary { alone, sign: signs.s * sign });
+                if let Some(boundary) = &boundary {
+                    boundary.apply(space, &mut matrix, d)?;
                 }
-                made(Some(matrix), halo, Source::Given, sign)
+                made(Some(matrix), halo, Source::Given { given, boundary }, sign)
             }
             SchurSpec::Pcd([f, l, m]) => {
-                let ([f, m], (l, halo)) = ([self.square(f)?.0, self.square(m)?.0], self.square(l)?);
+                let (f, (given, l, halo), m) = (self.square(f)?.1, self.square(l)?, self.square(m)?.1);
                 let mut sign = 1.0;
                 for matrix in [&f, &l, &m] {
                     sign *= signs.of_rows(comm, &space.diagonal(matrix, false)?)?;
                 }
-                made(Some(l), halo, Source::Given, sign)
+                made(Some(l), halo, Source::Given { given, boundary: None }, sign)
+            }
+            SchurSpec::Explicit => {
+                let columns = AllColumns::new(self.layout.columns[1].as_ref(), own, comm)?;
+                let product = explicit::columns_of_s(on, first, couplings, d, columns.as_ref(), own)?;
+                let halo = columns.as_ref().map(|columns| columns.to.halo.clone());
+                made(None, halo, Source::Explicit { product, columns }, signs.s)
             }
             SchurSpec::SelfP | SchurSpec::SelfPRows => {
                 let rows = *schur == SchurSpec::SelfPRows;
@@ -232,7 +275,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
                 let weight = name.as_deref().map(|name| self.weight(name)).transpose()?;
                 let (shared, b) = self.shared(false)?;
                 let w = match &weight {
-                    Some(weight) => weight.clone(),
+                    Some((_, weight)) => weight.clone(),
                     None => weights(space, a, false, shared.as_ref().map(|shared| &*shared.first))?,
                 };
                 let product = space.product(None, c, Weight { diagonal: Some(&w), sign: 1.0 }, &b);
@@ -244,7 +287,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
     }
 
     /// Builds the operators around the inverse of the last part, for approximations that have several
-    /// factors. Collective.
+    /// factors. Also returns the matrices of the caller that they come from. Collective.
     pub fn around(
         &self,
         part: &Part<S>,
@@ -252,7 +295,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
         first: &PartMatrix<S>,
         couplings: &[Vec<Option<SharedOperator<S>>>],
         notes: &mut Vec<String>,
-    ) -> Result<Option<Around<S>>> {
+    ) -> Result<Option<(Around<S>, Vec<(Given, PartMatrix<S>)>)>> {
         let (on, comm) = (&part.space, self.space.comm());
         match schur {
             SchurSpec::Lsc(name) => {
@@ -261,7 +304,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
                 let (a, b, c) = (first.operator.clone(), coupling(0, 1)?, coupling(1, 0)?);
                 let diagonal = needed(self.blocks, 0, 0)?;
                 let mut w = match name {
-                    Some(name) => self.weight(name)?,
+                    Some(name) => self.weight(name)?.1,
                     None => weights(on, diagonal, false, None)?,
                 };
                 w.truncate(diagonal.rows());
@@ -274,15 +317,15 @@ impl<S: SolverSpace> Saddle<'_, S> {
                     let scalars = RefCell::new(first.scalars(1)?);
                     Ok(Around::Lsc(Lsc { space: first, a, b, c, w: to, work, scalars }))
                 })();
-                agree(comm, made).map(Some)
+                Ok(Some((agree(comm, made)?, Vec::new())))
             }
             SchurSpec::Pcd([f, _, m]) => {
                 let own = &self.fields[1];
                 let field = Field::range(m, 0..on.len()).in_blocks(own.field.block());
                 let field = OwnField { field, ..own.clone() };
-                let matrix = |name: &str| {
-                    let (csr, halo) = self.square(name)?;
-                    PartMatrix::new(on, &csr, own.field.block(), self.precision, halo)
+                let matrix = |name: &str| -> Result<(Given, PartMatrix<S>)> {
+                    let (given, csr, halo) = self.square(name)?;
+                    Ok((given, PartMatrix::new(on, &csr, own.field.block(), self.precision, halo)?))
                 };
                 let (f, mass) = (matrix(f)?, matrix(m)?);
                 let wanted = PrecondSpec::Inner(InnerSpec {
@@ -292,60 +335,15 @@ impl<S: SolverSpace> Saddle<'_, S> {
                     low: None,
                 });
                 let fields = Fields::default();
-                let (mass, _) = inverse_of(on, &mass, (&field, &fields), &[], self.local, &wanted, notes)?;
+                let (inverse, _) =
+                    inverse_of(on, &mass.1, (&field, &fields), &[], self.local, &wanted, notes)?;
                 let work = agree(comm, (|| Ok(RefCell::new([on.vector()?, on.vector()?])))())?;
-                Ok(Some(Around::Pcd(Pcd { f: f.operator, mass, work })))
+                let pcd = Pcd { f: f.1.operator.clone(), mass: inverse, work };
+                Ok(Some((Around::Pcd(pcd), vec![f, mass])))
             }
             _ => Ok(None),
         }
     }
-}
-
-/// Returns own rows of a caller's matrix on a field, with local columns, and their halo. Over ranks the
-/// caller gave the whole matrix, or own rows of it with columns numbered as the field. Collective.
-fn own_rows(
-    given: &Csr,
-    name: &str,
-    purpose: &str,
-    own: &OwnField,
-    local: &LocalProblem,
-) -> Result<(Csr, Option<Arc<Halo>>)> {
-    let (n, total, size) = (own.unknowns.len(), own.total, own.field.block());
-    let wrong = || {
-        Error::invalid(format!(
-            "the matrix `{name}` is {}×{}; {purpose} needs {total}×{total}",
-            given.rows(),
-            given.columns()
-        ))
-    };
-    let Some(blocks) = &own.blocks else {
-        let fits = given.rows() == n && given.columns() == n;
-        return if fits { Ok((given.clone(), None)) } else { Err(wrong()) };
-    };
-    let fits = given.columns() == total && (given.rows() == total || given.rows() == n);
-    agree(local.comm, if fits { Ok(()) } else { Err(wrong()) })?;
-    let row = |k: usize| match given.rows() == total {
-        true => blocks[k / size] as usize * size + k % size,
-        false => k,
-    };
-    let columns = (0..n).flat_map(|k| given.row(row(k)).0.iter().map(|&j| u64::from(j) / size as u64));
-    let (halo, numbering) = Halo::build(local.comm, blocks, columns)?;
-    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-    for k in 0..n {
-        let (columns, numbers) = given.row(row(k));
-        let place = |j: u32| {
-            let block = numbering.local(u64::from(j) / size as u64).unwrap_or(u32::MAX);
-            block * size as u32 + j % size as u32
-        };
-        let mut entries: Vec<(u32, f64)> =
-            columns.iter().zip(numbers).map(|(&j, v)| (place(j), *v)).collect();
-        entries.sort_unstable_by_key(|entry| entry.0);
-        col.extend(entries.iter().map(|entry| entry.0));
-        values.extend(entries.iter().map(|entry| entry.1));
-        row_ptr.push(col.len());
-    }
-    let matrix = Csr::new(n, (halo.own + halo.ghosts) * size, row_ptr, col, values);
-    Ok((agree(local.comm, matrix)?, Some(Arc::new(halo))))
 }
 
 /// Returns the null vectors of the whole system that are zero outside a field's `unknowns`, in this field:

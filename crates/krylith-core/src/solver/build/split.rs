@@ -1,16 +1,17 @@
 //! Builds preconditioners for the fields of a coupled system: cuts the matrix into blocks, builds a
 //! preconditioner for each field, and takes new values to all of them.
 
+use super::given::Given;
 use super::part::{Layout, OwnField, PartMatrix, SubMatrix, fields_of, in_stages, inverse_of, renew};
-use super::schur::{Approximation, Saddle, Source, needed, null_vectors};
+use super::schur::{Approximation, Saddle, Source, columns_of_s, needed, null_vectors};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Value};
 use crate::comm::agree;
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr, Dense};
 use crate::operator::{Format, PointBlock, TermValues, Terms};
-use crate::precond::assemble::values_of;
+use crate::precond::assemble::{inverted, values_of};
 use crate::precond::split::{Around, Part, Split};
-use crate::precond::{PrecondSpec, SchurSpec, SplitSpec};
+use crate::precond::{PrecondSpec, SchurSpec, SplitForm, SplitSpec};
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
@@ -36,6 +37,10 @@ pub(super) struct Fielded<S: SolverSpace> {
     parts: Vec<(PartMatrix<S>, Source<S>)>,
     /// Halos of the fields in single unknowns, over ranks.
     halos: Vec<Option<Arc<Halo>>>,
+    /// The last field, for an explicit Schur complement.
+    own: Option<OwnField>,
+    /// Matrices of the caller around the inverse of the last part.
+    given: Vec<(Given, PartMatrix<S>)>,
     precision: Precision,
 }
 
@@ -50,7 +55,7 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let labels: Vec<&str> = spec.parts.iter().map(|(label, _)| &label[..]).collect();
-    let fields = fields_of(local, &labels, "split")?;
+    let mut fields = fields_of(local, &labels, "split")?;
     let (count, ranks, stages) = (fields.len(), local.terms.halo.is_some(), terms.stages());
     let analysis = profile::begin(SetupPart::Analysis);
     let layout = Layout::new(local, &fields)?;
@@ -78,14 +83,16 @@ pub(super) fn build<S: SolverSpace>(
     let (matrix, of, all) = (&a[a.len() - 1], &blocks[a.len() - 1], &fields[..]);
     let saddle = Saddle { space, matrix, blocks: of, layout: &layout, fields: all, local, precision };
     let mut infos = Vec::new();
-    let (mut parts, mut matrices) = (Vec::new(), Vec::<(PartMatrix<S>, Source<S>)>::new());
+    let (mut parts, mut matrices) = (Vec::<Part<S>>::new(), Vec::<(PartMatrix<S>, Source<S>)>::new());
+    let mut given = Vec::new();
     for (f, on) in spaces.into_iter().enumerate() {
         let (own, wanted, begun) = (&fields[f], &spec.parts[f].1, Instant::now());
         let schur = spec.schur.as_ref().filter(|_| f == last);
-        let of = schur.map(|schur| saddle.approximate(schur, spec.form)).transpose()?;
+        let of = schur.map(|schur| saddle.approximate(schur, spec.form, &on, &parts[0], &couplings));
+        let of = of.transpose()?;
         let halo = of.as_ref().and_then(|of| of.halo.clone()).or_else(|| layout.halo(f));
-        let (block, given) = (own.field.block(), of.as_ref().and_then(Approximation::matrix));
-        let sum = match given {
+        let (block, approximate) = (own.field.block(), of.as_ref().and_then(Approximation::matrix));
+        let sum = match approximate {
             Some(csr) => vec![(coefficients[a.len() - 1].clone(), csr)],
             None => own_terms(&blocks, &coefficients, f)?,
         };
@@ -109,17 +116,35 @@ pub(super) fn build<S: SolverSpace>(
         let (inverse, info) = inverse_of(&on, &matrix, (described, &inner), &null, local, wanted, notes)?;
         let mut part = agree(space.comm(), Part::new(space, on, &unknowns, inverse))?;
         if let (Some(schur), Some(of)) = (schur, &of) {
-            part.around = saddle.around(&part, schur, &matrices[0].0, &couplings, notes)?;
+            if let Some((around, of)) = saddle.around(&part, schur, &matrices[0].0, &couplings, notes)? {
+                (part.around, given) = (Some(around), of);
+            }
             part.negative = of.negative;
         }
         infos.push((info, own.total, begun.elapsed().as_secs_f64()));
         parts.push(part);
         matrices.push((matrix, of.map_or(Source::Own, |of| of.source)));
     }
-    let info = describe(spec, infos, start);
     let split = Split::new(parts, couplings.clone(), spec.form);
-    let made = Fielded { split, a, blocks, couplings, parts: matrices, halos, precision };
+    let split = match spec.form {
+        SplitForm::Simple => split.with_diagonal(&diagonal_of(space, &blocks, &terms.terms)?)?,
+        _ => split,
+    };
+    let info = describe(spec, infos, &split.shares(), start);
+    let own = fields.pop().filter(|_| spec.schur == Some(SchurSpec::Explicit));
+    let parts = matrices;
+    let made = Fielded { split, a, blocks, couplings, parts, halos, own, given, precision };
     Ok((Some(Box::new(made)), info))
+}
+
+/// Returns the inverse diagonal of the first block, for the form `simple`. Collective.
+fn diagonal_of<S: SolverSpace, T>(space: &S, blocks: &[Blocks<S>], terms: &[T]) -> Result<Vec<f64>> {
+    if terms.len() > 1 {
+        return Err(Error::Unsupported(
+            "schur=simple needs one matrix; this system is a Kronecker sum. Take schur=full".into(),
+        ));
+    }
+    Ok(inverted(agree(space.comm(), space.diagonal(needed(&blocks[0], 0, 0)?, false))?))
 }
 
 /// Returns the terms of the block (f, f).
@@ -141,7 +166,8 @@ fn couplings<S: SolverSpace>(
     spec: &SplitSpec,
     precision: Precision,
 ) -> Result<Vec<Vec<Option<SharedOperator<S>>>>> {
-    let (lsc, count) = (matches!(spec.schur, Some(SchurSpec::Lsc(_))), spaces.len());
+    let both = matches!(spec.schur, Some(SchurSpec::Lsc(_) | SchurSpec::Explicit));
+    let count = spaces.len();
     // A coupling is present if any rank has entries of it.
     let sum = |f: usize, g: usize| {
         let entries = |of: &Blocks<S>| of[f][g].as_ref().map_or(0, |block| block.csr.nonzeros());
@@ -150,7 +176,7 @@ fn couplings<S: SolverSpace>(
     let mut entries: Vec<f64> = (0..count * count).map(|k| sum(k / count, k % count)).collect();
     space.comm().sum(&mut entries)?;
     let operator = |f: usize, g: usize| -> Result<Option<SharedOperator<S>>> {
-        let used = f != g && entries[f * count + g] > 0.0 && (lsc || Split::<S>::uses(spec.form, f, g));
+        let used = f != g && entries[f * count + g] > 0.0 && (both || Split::<S>::uses(spec.form, f, g));
         let format = if halos[g].is_some() { Format::Csr } else { Format::Auto };
         let Some(terms) = coupling(blocks, coefficients, (f, g), &halos[g])?.filter(|_| used) else {
             return Ok(None);
@@ -181,14 +207,19 @@ fn coupling<S: SolverSpace>(
 }
 
 /// Describes a split for reports.
-fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Instant) -> PrecondInfo {
+fn describe(
+    spec: &SplitSpec,
+    infos: Vec<(PrecondInfo, usize, f64)>,
+    shares: &[f64],
+    start: Instant,
+) -> PrecondInfo {
     let text = |text: &str| Value::Text(text.into());
     let mut all = PrecondInfo { name: "split".into(), ..PrecondInfo::default() };
     all.parameters.push(("form".into(), text(&spec.form.to_string())));
     all.parameters.extend(spec.schur.as_ref().map(|schur| ("schur".to_string(), text(&schur.to_string()))));
     let whole = start.elapsed().as_secs_f64();
     let mut words = Vec::new();
-    for ((label, _), (info, unknowns, time)) in spec.parts.iter().zip(infos) {
+    for (((label, _), (info, unknowns, time)), share) in spec.parts.iter().zip(infos).zip(shares) {
         all.numbers += info.numbers;
         all.matrix += info.matrix;
         words.push(format!("{label} by {}", info.text));
@@ -196,13 +227,15 @@ fn describe(spec: &SplitSpec, infos: Vec<(PrecondInfo, usize, f64)>, start: Inst
             ("name".to_string(), text(&info.name)),
             ("unknowns".into(), Value::Count(unknowns as u64)),
             ("setup_seconds".into(), Value::Number(time)),
+            ("share_of_traffic".into(), Value::Number(*share)),
         ];
         all.parameters
             .push((label.clone(), Value::Parameters(own.into_iter().chain(info.parameters).collect())));
         all.details.push(format!(
-            "{label}: {}, {}, set up in {}, {:.0} % of the split",
+            "{label}: {}, {}; {:.0} % of the memory traffic of an application, set up in {} ({:.0} % of the split)",
             plural(unknowns, "unknown"),
             info.text,
+            100.0 * share,
             seconds(time),
             100.0 * time / whole.max(f64::MIN_POSITIVE)
         ));
@@ -232,16 +265,31 @@ impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
                 }
             }
         }
-        for (f, ((matrix, source), part)) in self.parts.iter_mut().zip(&mut self.split.parts).enumerate() {
+        for (f, (matrix, source)) in self.parts.iter_mut().enumerate() {
+            let (before, rest) = self.split.parts.split_at_mut(f);
+            let part = &mut rest[0];
             let (on, one) = (&part.space, &coefficients[last..]);
             match source {
-                // A matrix of the caller has new coefficients at most.
-                Source::Given if last == 0 => continue,
-                Source::Given => matrix.update_terms(on, &[], one)?,
+                Source::Given { given, boundary } => match given.renewed(space.comm())? {
+                    Some(mut csr) => {
+                        if let Some(boundary) = boundary {
+                            boundary.apply(space, &mut csr, needed(&blocks[last], f, f)?)?;
+                        }
+                        matrix.update_terms(on, &[&csr], one)?;
+                    }
+                    None if last == 0 => continue,
+                    None => matrix.update_terms(on, &[], one)?,
+                },
                 Source::Own => {
                     let own = own_terms(blocks, &coefficients, f)?;
                     let own: Vec<&Csr> = own.into_iter().map(|(_, csr)| csr).collect();
                     matrix.update_terms(on, &own, &coefficients)?;
+                }
+                Source::Explicit { product, columns } => {
+                    let Some(own) = &self.own else { continue };
+                    let d = needed(&blocks[last], f, f)?;
+                    *product = columns_of_s(on, &before[0], &self.couplings, d, columns.as_ref(), own)?;
+                    matrix.update_terms(on, &[product], one)?;
                 }
                 Source::Schur { .. } | Source::Commutator { .. } => {
                     let (csr, w) = source.renew(space, &self.a[last], &blocks[last], f)?;
@@ -253,6 +301,23 @@ impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
             }
             let terms = matrix.terms();
             part.inverse.update_values(on, &terms, TermValues::from(&terms))?;
+        }
+        if self.split.form() == SplitForm::Simple {
+            let diagonal = diagonal_of(space, &self.blocks, &self.a)?;
+            self.split.set_diagonal(&diagonal)?;
+        }
+        let Some(Part { space: on, around: Some(Around::Pcd(pcd)), .. }) = self.split.parts.last_mut() else {
+            return Ok(());
+        };
+        for (k, (given, matrix)) in self.given.iter_mut().enumerate() {
+            if let Some(csr) = given.renewed(on.comm())? {
+                matrix.update(on, &csr)?;
+                let terms = matrix.terms();
+                // The first is F, and the second the mass matrix, which has an inverse.
+                if k == 1 {
+                    pcd.mass.update_values(on, &terms, TermValues::from(&terms))?;
+                }
+            }
         }
         Ok(())
     }

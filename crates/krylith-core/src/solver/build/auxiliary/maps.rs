@@ -90,10 +90,11 @@ impl Maps {
         let alone = agree(comm, space.alone(a, None))?;
         let total = given.columns();
         let (Some(numbers), Some(halo)) = (local.numbers, terms.halo.as_ref()) else {
-            let p = placed(space, &own_part(given, &alone)?)?;
+            let p = placed(space, &own_part(&given, &alone)?)?;
             let transposed = space.transposed(&Bsr::from_csr(&p, 1)?)?;
             let transposed = Csr::from_storage(transposed.storage().clone());
-            return Ok(Self { all: p.clone(), p, transposed, columns: None, total, given: given.clone() });
+            let given = (*given).clone();
+            return Ok(Self { all: p.clone(), p, transposed, columns: None, total, given });
         };
         let (b, size) = (terms.block(), spec.block);
         // Own rows with columns of the auxiliary space.
