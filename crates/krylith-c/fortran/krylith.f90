@@ -123,6 +123,9 @@ module krylith
         !> (a, b, tau, m, l [, stat, errmsg]): a new Kronecker sum with the same number of stages, and the
         !> values m and l. If one part is rejected, nothing changes.
         procedure :: update_kronecker
+        !> (name, values [, stat, errmsg]): new values of a matrix that preconditioners refer to by name, in the
+        !> order in which it was given. They take effect with the next update_values or set_tau.
+        procedure :: set_matrix => solver_set_matrix
         !> (tau [, stat, errmsg])
         procedure :: set_tau
         !> (refresh [, stat, errmsg]): "keep", "refresh" or "rebuild" the preconditioner when values change.
@@ -498,6 +501,15 @@ contains
         end if
         call finish(c_update_kronecker(self%handle, int(size(a, 1), c_int32_t), pack(transpose(a), .true.), &
             pack(transpose(b), .true.), tau, size(m, kind=c_int64_t), m, size(l, kind=c_int64_t), l, c_null_ptr), stat, errmsg)
+    end subroutine
+
+    subroutine solver_set_matrix(self, name, values, stat, errmsg)
+        class(krylith_solver), intent(inout) :: self
+        character(*), intent(in) :: name
+        real(c_double), intent(in), contiguous :: values(:)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        call finish(c_solver_set_matrix(self%handle, to_c(trim(name)), size(values, kind=c_int64_t), values), stat, errmsg)
     end subroutine
 
     subroutine set_tau(self, tau, stat, errmsg)

@@ -167,6 +167,13 @@ module krylith_c
             real(c_double), value :: tau
             integer(c_int64_t), value :: m_count, l_count
         end function
+        integer(c_int) function c_solver_set_matrix(solver, name, count, values) bind(c, name="krylith_solver_set_matrix")
+            import :: c_int, c_int64_t, c_char, c_double, c_ptr
+            type(c_ptr), value :: solver
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int64_t), value :: count
+            real(c_double), intent(in) :: values(*)
+        end function
         integer(c_int) function c_set_tau(solver, tau) bind(c, name="krylith_solver_set_tau")
             import :: c_int, c_double, c_ptr
             type(c_ptr), value :: solver

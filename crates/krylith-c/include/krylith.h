@@ -331,6 +331,13 @@ krylith_status krylith_solver_update_values(krylith_solver *solver,
                                             const double *values,
                                             const krylith_memory *memory);
 
+/// Gives a matrix that preconditioners refer to by name new values, in the order in which it was given. They
+/// take effect with the next krylith_solver_update_values or krylith_solver_set_tau.
+krylith_status krylith_solver_set_matrix(krylith_solver *solver,
+                                         const char *name,
+                                         int64_t count,
+                                         const double *values);
+
 /// Sets a new τ of A⊗M + τB⊗L.
 krylith_status krylith_solver_set_tau(krylith_solver *solver, double tau);
 

@@ -365,6 +365,11 @@ public:
         check(krylith_solver_update_kronecker(get(), stages, a.data(), b.data(), tau, detail::size(m), m.data(), detail::size(l),
                                               l.data(), nullptr));
     }
+    /// Gives a matrix that preconditioners refer to by name new values, in the order in which it was given. They
+    /// take effect with the next `update_values` or `set_tau`.
+    void set_matrix(const std::string &name, const std::vector<double> &values) {
+        check(krylith_solver_set_matrix(get(), name.c_str(), detail::size(values), values.data()));
+    }
     /// Sets a new τ of A⊗M + τB⊗L.
     void set_tau(double tau) { check(krylith_solver_set_tau(get(), tau)); }
     /// Sets what happens to the preconditioner when values change: "keep", "refresh" or "rebuild".

@@ -1,10 +1,10 @@
 //! Solvers: problems on their devices, ready for many solves.
 
-use crate::arrays::{Memory, array, array_mut, length, slice_mut};
+use crate::arrays::{Memory, array, array_mut, length, slice, slice_mut};
 use crate::functions::{Monitor, Watch};
 use crate::problem::{Problem, dense, free, hand_over};
 use crate::solution::Solution;
-use crate::status::{Result, Status, given, guard, say, text};
+use crate::status::{Result, Status, given, guard, needed, say, text};
 use krylith_core::memory::{Numbers, NumbersMut};
 use krylith_core::solver::{Cancel, Refresh, host};
 use krylith_core::{Error, Observer, Options, Progress};
@@ -209,6 +209,22 @@ pub extern "C" fn krylith_solver_update_values(
         let values = array(values, length(count, "count")?, memory, "values")?;
         let term = length(term.into(), "term")?;
         handle(solver)?.update(|solver| solver.update_term(term, values))
+    })
+}
+
+/// Gives a matrix that preconditioners refer to by name new values, in the order in which it was given. They
+/// take effect with the next krylith_solver_update_values or krylith_solver_set_tau.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_matrix(
+    solver: *mut Solver,
+    name: *const c_char,
+    count: i64,
+    values: *const f64,
+) -> Status {
+    guard(|| {
+        let name = needed(name, "name")?;
+        let values = slice(values, length(count, "count")?, "values")?;
+        handle(solver)?.update(|solver| solver.set_matrix_values(name, values))
     })
 }
 

@@ -219,6 +219,23 @@ impl Matrices {
         Ok(())
     }
 
+    /// Gives a matrix new values, in the order of its rows, for everyone who shares it.
+    ///
+    /// # Errors
+    /// As [`renew`](Self::renew).
+    pub fn renew_values(&self, name: &str, values: &[f64]) -> Result<()> {
+        let mut new = (*self.matrix(name)?).clone();
+        if values.len() != new.nonzeros() {
+            return Err(Error::invalid(format!(
+                "{} new values for the matrix `{name}`, which stores {}; expected one value per stored entry",
+                values.len(),
+                new.nonzeros()
+            )));
+        }
+        new.values_mut().copy_from_slice(values);
+        self.renew(name, new)
+    }
+
     /// Returns the same matrices, of which new ones are not shared.
     fn apart(&self) -> Self {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -5,12 +5,12 @@ use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::set_up::set_up;
 use crate::solution::Solution;
-use crate::system::{System, dense};
+use crate::system::{System, dense, named_matrix};
 use krylith_core::solver::host::is_forked;
 use krylith_core::solver::{Cancel, Refresh};
 use krylith_core::{Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
-use numpy::PyReadonlyArray2;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
@@ -124,6 +124,21 @@ impl Solver {
         let (a, b) = (dense(&a).map_err(exception)?, dense(&b).map_err(exception)?);
         let (m, l) = (m.array()?, l.array()?);
         self.alone(py, |solver| solver.update_kronecker(&a, &b, tau, m, l))
+    }
+
+    /// Gives a matrix that preconditioners name new values, which take effect with the next update.
+    fn set_matrix(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        row_ptr: PyReadonlyArray1<'_, i64>,
+        col: PyReadonlyArray1<'_, i64>,
+        values: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<()> {
+        let matrix = named_matrix(name, rows, columns, row_ptr, col, values)?;
+        self.alone(py, |solver| solver.set_matrix(name, matrix))
     }
 
     /// Sets a new τ.

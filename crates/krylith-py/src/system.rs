@@ -180,10 +180,7 @@ impl System {
         col: PyReadonlyArray1<'_, i64>,
         values: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<Self> {
-        let row_ptr = row_ptr.as_array().iter().map(|&p| p as usize).collect();
-        let col = col.as_array().iter().map(|&j| j as u32).collect();
-        let matrix = Csr::new(rows, columns, row_ptr, col, values.as_array().to_vec());
-        let matrix = matrix.map_err(|e| exception(Error::invalid(format!("matrix `{name}`: {e}"))))?;
+        let matrix = named_matrix(name, rows, columns, row_ptr, col, values)?;
         self.with(py, |problem| problem.with_matrix(name, matrix))
     }
 
@@ -259,4 +256,19 @@ fn bsr_of(
     values: Numbers<'_>,
 ) -> krylith_core::Result<Bsr> {
     of_any_width!(row_ptr, col, |p, j| Bsr::from_arrays(block, rows, columns, p, j, values))
+}
+
+/// Returns a matrix that the caller named, from its arrays.
+pub fn named_matrix(
+    name: &str,
+    rows: usize,
+    columns: usize,
+    row_ptr: PyReadonlyArray1<'_, i64>,
+    col: PyReadonlyArray1<'_, i64>,
+    values: PyReadonlyArray1<'_, f64>,
+) -> PyResult<Csr> {
+    let row_ptr = row_ptr.as_array().iter().map(|&p| p as usize).collect();
+    let col = col.as_array().iter().map(|&j| j as u32).collect();
+    let matrix = Csr::new(rows, columns, row_ptr, col, values.as_array().to_vec());
+    matrix.map_err(|e| exception(Error::invalid(format!("matrix `{name}`: {e}"))))
 }

@@ -51,6 +51,34 @@ static void solves(const krylith_problem *problem, const char *options) {
 static const char *SELFP = "method=fgmres precond=split(u: jacobi, p: jacobi; schur=full, S=selfp) rtol=1e-11 device=cpu";
 static const char *MASS = "method=fgmres precond=split(u: jacobi, p: jacobi; schur=full, S=Mp) rtol=1e-11 device=cpu";
 
+/* With S=Mp and twice the mass matrix, the pressures of P⁻¹x are half as large. */
+static void renews(const krylith_problem *problem) {
+    krylith_solver *solver = NULL;
+    const double twice[] = {2, 2, 2}, damaged[] = {1, NAN, 1};
+    double x[N], before[N], after[N], values[N * N];
+    int64_t entries = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] = 1.0;
+        for (int j = 0; j < N; j++) {
+            if (dense(i, j) != 0.0) values[entries++] = dense(i, j);
+        }
+    }
+    EXPECT(krylith_solver_new(problem, "precond=split(u: jacobi, p: jacobi; schur=upper, S=Mp) device=cpu", &solver) == KRYLITH_OK);
+    EXPECT(krylith_solver_precondition(solver, x, before, NULL) == KRYLITH_OK);
+    EXPECT(krylith_solver_set_matrix(solver, "Mp", P, twice) == KRYLITH_OK);
+    EXPECT(krylith_solver_update_values(solver, 0, entries, values, NULL) == KRYLITH_OK);
+    EXPECT(krylith_solver_precondition(solver, x, after, NULL) == KRYLITH_OK);
+    for (int i = U; i < N; i++) EXPECT(before[i] != 0.0 && fabs(before[i] - 2.0 * after[i]) < 1e-14);
+    REFUSED(krylith_solver_set_matrix(solver, "Mq", P, twice), KRYLITH_INVALID, "no matrix has the name `Mq`");
+    REFUSED(krylith_solver_set_matrix(solver, "Mp", 2, twice), KRYLITH_INVALID, "2 new values for the matrix `Mp`, which stores 3");
+    REFUSED(krylith_solver_set_matrix(solver, "Mp", P, damaged), KRYLITH_INVALID, "matrix `Mp`");
+    REFUSED(krylith_solver_set_matrix(solver, NULL, P, twice), KRYLITH_INVALID, "name is a null pointer");
+    REFUSED(krylith_solver_set_matrix(solver, "Mp", P, NULL), KRYLITH_INVALID, "values is a null pointer");
+    REFUSED(krylith_solver_set_matrix(solver, "Mp", -1, twice), KRYLITH_INVALID, "count is -1");
+    REFUSED(krylith_solver_set_matrix(NULL, "Mp", P, twice), KRYLITH_INVALID, "solver is a null pointer");
+    krylith_solver_free(solver);
+}
+
 static void fields_by_text(void) {
     krylith_problem *problem = saddle();
     krylith_solver *solver = NULL;
@@ -90,6 +118,7 @@ static void fields_by_lists(void) {
     solves(problem, MASS);
     EXPECT(krylith_problem_set_matrix(problem, "Mp", P, P, P, from_one, col_from_one, mass) == KRYLITH_OK);
     solves(problem, MASS);
+    renews(problem);
 
     REFUSED(krylith_problem_set_field_lists(NULL, 2, names, lengths, unknowns, NULL), KRYLITH_INVALID, "problem is a null pointer");
     REFUSED(krylith_problem_set_field_lists(problem, -1, names, lengths, unknowns, NULL), KRYLITH_INVALID, "count is -1");

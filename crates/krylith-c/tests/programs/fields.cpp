@@ -90,6 +90,10 @@ int main() {
     set_mass<std::size_t, unsigned>(problem, 0), solves(problem, "Mp");
     set_mass<std::int64_t, std::int64_t>(problem, 1), solves(problem, "Mp");
 
+    krylith::Solver solver(problem, "precond=split(u: jacobi, p: jacobi; S=Mp) device=cpu");
+    solver.set_matrix("Mp", std::vector<double>(np, 2.0));
+    expect_refused([&] { solver.set_matrix("Mp", {1.0}); }, "1 new values for the matrix `Mp`, which stores 3");
+
     expect_refused([&] { problem.set_fields("u=0:5,p=6:"); }, "1 of 9 unknowns belong to no field; the first is 5");
     auto both = fields;
     both[1].unknowns[0] = 5;

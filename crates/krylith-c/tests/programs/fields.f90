@@ -9,6 +9,7 @@ program fields
     integer(c_int32_t) :: row_ptr(n + 1), col(n * n), offsets(np + 1), diagonal(np)
     real(c_double) :: k(n, n), values(n * n), mass(np)
     type(krylith_problem) :: problem, none
+    type(krylith_solver) :: solver
     character(:), allocatable :: text
     integer :: i, j, e, stat
 
@@ -47,6 +48,10 @@ program fields
     call solved("Mp")
     call problem%set_matrix("Mp", int(offsets - 1, c_int64_t), int(diagonal - 1, c_int64_t), mass, columns=np)
     call solved("Mp")
+    call solver%create(problem, "precond=split(u: jacobi, p: jacobi; S=Mp) device=cpu")
+    call solver%set_matrix("Mp", 2 * mass)
+    call solver%set_matrix("Mp", mass(:2), stat=stat, errmsg=text)
+    call refused("2 new values for the matrix `Mp`, which stores 3")
 
     call problem%set_fields("u=0:5,p=6:", stat=stat, errmsg=text)
     call refused("1 of 9 unknowns belong to no field; the first is 5")

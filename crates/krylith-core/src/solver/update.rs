@@ -102,6 +102,14 @@ impl Solver<'_> {
         self.problem.fields.matrices().renew(name, matrix)
     }
 
+    /// Does the same as [`set_matrix`](Self::set_matrix) with values in the order of the matrix's rows.
+    ///
+    /// # Errors
+    /// As [`set_matrix`](Self::set_matrix); another number of values.
+    pub fn set_matrix_values(&mut self, name: &str, values: &[f64]) -> Result<()> {
+        self.problem.fields.matrices().renew_values(name, values)
+    }
+
     /// Replaces A, B, τ and the values of M and L in A⊗M + τB⊗L at once, with the same number of stages and
     /// the same patterns. If any of them is refused, nothing changes. Values of M and L are as in
     /// [`update_term`](Self::update_term).

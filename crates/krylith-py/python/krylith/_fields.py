@@ -115,16 +115,20 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
-        if not hasattr(matrix, "tocsr"):
-            import scipy.sparse as sp
-
-            matrix = sp.csr_array(np.atleast_2d(np.asarray(matrix, dtype=np.float64)))
-        csr = matrix.tocsr()
-        csr.sort_indices()
-        system = system.with_matrix(
-            name, csr.shape[0], csr.shape[1], csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(np.float64)
-        )
+        system = system.with_matrix(name, *arrays_of(matrix))
     return system
+
+
+def arrays_of(matrix: Any) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the shape, offsets, columns and values of a matrix that preconditioners name."""
+    if not hasattr(matrix, "tocsr"):
+        import scipy.sparse as sp
+
+        matrix = sp.csr_array(np.atleast_2d(np.asarray(matrix, dtype=np.float64)))
+    csr = matrix.tocsr()
+    csr.sort_indices()
+    rows, columns = csr.shape
+    return rows, columns, csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(np.float64)
 
 
 def p2_interpolation(points: Any, vertices: Any, cells: Any, *, block: int = 1) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from krylith import _native
 from krylith._arrays import empty_like, float64, is_torch, lend, on_device
 from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
-from krylith._fields import joined, with_fields
+from krylith._fields import arrays_of, joined, with_fields
 from krylith._matrix import KroneckerSum, new_values, system_of
 from krylith._options import Options, count, options_text, threads_of
 from krylith._solution import Solution
@@ -239,7 +239,7 @@ class Solver:
             self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
         return self._shaped(y, x.shape)
 
-    def update_values(self, A: Any, *, refresh: str = "refresh") -> None:
+    def update_values(self, A: Any, *, refresh: str = "refresh", matrices: Mapping[str, Any] | None = None) -> None:
         """Set new values with the same pattern.
 
         If the new values are rejected, nothing changes.
@@ -252,7 +252,11 @@ class Solver:
         refresh : {"refresh", "keep", "rebuild"}
             Recompute the preconditioner for the new values in its existing structure, keep it as it is, or
             build it again.
+        matrices : dict, optional
+            New values of matrices that the preconditioner names, with the pattern of the old ones.
         """
+        for name, matrix in (matrices or {}).items():
+            self._native.set_matrix(name, *arrays_of(matrix))
         self._native.set_refresh(refresh)
         if self._kronecker:
             if not isinstance(A, KroneckerSum):
