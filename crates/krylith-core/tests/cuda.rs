@@ -9,7 +9,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{csr, fields, fields_ranks, singular, solver, stages};
+use conformance::{cpr, csr, fields, fields_ranks, singular, solver, stages};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -245,7 +245,8 @@ fn main() {
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
         first!(fields::matrices_of_the_caller_are_renewed),
-        first!(fields::cpr_matches_dense_algebra),
+        first!(cpr::cpr_matches_dense_algebra),
+        first!(cpr::wrong_matrices_are_named),
         first!(fields::aux_matches_dense_algebra),
         first!(fields::inner_solves_match_dense_algebra),
         first!(fields::saddle_points_are_solved),

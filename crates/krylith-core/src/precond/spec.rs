@@ -8,6 +8,7 @@
 //! that the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
 
 mod amg;
+mod decouple;
 mod definite;
 mod lu;
 mod ras;
@@ -17,10 +18,11 @@ mod tests;
 
 pub use amg::AmgSpec;
 pub(crate) use amg::kind_name;
+pub use decouple::Decouple;
 pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
-pub use split::{AuxSpec, CprSpec, Decouple, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
+pub use split::{AuxSpec, CprSpec, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
 
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
@@ -236,7 +238,7 @@ impl std::str::FromStr for PrecondSpec {
                     "lu[:most=N]",
                     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
                     "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
-                    "cpr(FIELD: P[; decouple=quasi-impes|row-sums|none])",
+                    "cpr(FIELD: P[; decouple=quasi-impes|impes(NAME)|row-sums|none])",
                     "aux(MATRIX: P[; block=B])",
                     "cg(P[; iterations=N])",
                     "chebyshev(P[; degree=N,low=R])",

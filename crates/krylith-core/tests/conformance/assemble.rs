@@ -180,8 +180,8 @@ pub fn weights_are_those_of_the_host<S: Assemble>(make: Make<S>) {
                 let of = |c: usize| (0..cells).map(|cell| (cell * m + (c + m - 1) % m) as u32).collect();
                 (0..m).map(of).collect::<Vec<Vec<u32>>>()
             };
-            let (mut ours, mut to) = Cells::new(unknowns(), decouple, n);
-            let (mut theirs, mut wanted) = Cells::new(unknowns(), decouple, n);
+            let (mut ours, mut to) = Cells::new(unknowns(), &decouple, n);
+            let (mut theirs, mut wanted) = Cells::new(unknowns(), &decouple, n);
             for factor in [1.0, -0.5] {
                 let values = scaled(&a, factor);
                 let changed = space.with_values(&a, Numbers::from(&values)).unwrap();

@@ -60,7 +60,7 @@ pub fn problem(a: &Bsr, fields: &[(&str, &[u32])], matrices: &[(&str, &Mat)]) ->
 }
 
 /// Compares P⁻¹ with `expected`, given the dense matrix, for the first values and for two sets of new ones.
-fn check(
+pub fn check(
     device: &str,
     what: &str,
     a: &Bsr,
@@ -305,58 +305,6 @@ pub fn matrices_of_the_caller_are_renewed(device: &str) {
         let wide = csr_of(&diagonal(3, |_| 1.0));
         assert!(refused(solver.set_matrix("M", wide.clone())).contains("only values may change"));
         assert!(refused(solver.set_matrix("R", wide)).contains("no matrix has the name `R`"));
-    }
-}
-
-/// The first stage of CPR for cells of one to four unknowns, interleaved and by field, with unknowns outside
-/// cells.
-pub fn cpr_matches_dense_algebra(device: &str) {
-    let mut rng = Random(43);
-    for m in 1..=4 {
-        for interleaved in [true, false] {
-            let (cells, wells) = (12, if interleaved { 0 } else { 3 });
-            let n = cells * m + wells;
-            let a = match interleaved {
-                true => random_bsr(&mut rng, m, cells, cells, 4, true),
-                false => random_bsr(&mut rng, 1, n, n, 8, true),
-            };
-            let unknown =
-                |c: usize, cell: usize| (if interleaved { cell * m + c } else { c * cells + cell }) as u32;
-            let mut sets: Vec<Vec<u32>> =
-                (0..m).map(|c| (0..cells).map(|cell| unknown(c, cell)).collect()).collect();
-            sets.extend((wells > 0).then(|| ((cells * m) as u32..n as u32).collect()));
-            let names = ["p", "s", "t", "v", "w"];
-            let fields: Vec<(&str, &[u32])> = names.into_iter().zip(sets.iter().map(Vec::as_slice)).collect();
-            for decouple in ["quasi-impes", "row-sums", "none"] {
-                let expected = |a: &Mat, x: &[f64]| {
-                    let mut w = Mat::zeros(cells, n);
-                    for cell in 0..cells {
-                        let own: Vec<u32> = (0..m).map(|c| unknown(c, cell)).collect();
-                        w[(cell, own[0] as usize)] = 1.0;
-                        let weights = match decouple {
-                            "row-sums" => vec![1.0; m - 1],
-                            "quasi-impes" if m > 1 => {
-                                let d = part(a, &own, &own);
-                                let others = Mat::from_fn(m - 1, m - 1, |i, j| d[(j + 1, i + 1)]);
-                                let rhs: Vec<f64> = (1..m).map(|j| -d[(0, j)]).collect();
-                                solve(&others, &rhs)
-                            }
-                            _ => vec![0.0; m - 1],
-                        };
-                        (1..m).for_each(|c| w[(cell, own[c] as usize)] = weights[c - 1]);
-                    }
-                    let all: Vec<u32> = (0..n as u32).collect();
-                    let pressure = product(&w, &part(a, &all, &sets[0]));
-                    let y = solve(&pressure, &multiply(&w, x));
-                    let mut whole = vec![0.0; n];
-                    sets[0].iter().zip(&y).for_each(|(&i, y)| whole[i as usize] = *y);
-                    whole
-                };
-                let precond = format!("cpr(p: lu; decouple={decouple})");
-                let what = format!("{m} unknowns a cell, interleaved: {interleaved}");
-                check(device, &what, &a, problem(&a, &fields, &[]), &precond, 1e-8, &expected);
-            }
-        }
     }
 }
 

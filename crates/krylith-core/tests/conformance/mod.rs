@@ -10,6 +10,7 @@ pub mod coarse;
 pub mod coarsening;
 pub mod compose;
 pub mod costly;
+pub mod cpr;
 pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;

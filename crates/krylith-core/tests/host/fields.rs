@@ -1,6 +1,6 @@
 //! Preconditioners of coupled systems on the CPU.
 
-use crate::conformance::{fields, fields_ranks, stages};
+use crate::conformance::{cpr, fields, fields_ranks, stages};
 
 #[test]
 fn splits_match_dense_algebra() {
@@ -19,7 +19,17 @@ fn matrices_of_the_caller_are_renewed() {
 
 #[test]
 fn cpr_matches_dense_algebra() {
-    fields::cpr_matches_dense_algebra("cpu");
+    cpr::cpr_matches_dense_algebra("cpu");
+}
+
+#[test]
+fn ranks_decouple_as_one() {
+    cpr::ranks_decouple_as_one("cpu");
+}
+
+#[test]
+fn wrong_matrices_are_named() {
+    cpr::wrong_matrices_are_named("cpu");
 }
 
 #[test]

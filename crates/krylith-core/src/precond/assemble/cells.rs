@@ -36,8 +36,8 @@ pub struct Cells {
 impl Cells {
     /// Makes cells of unknown i of each of these lists. Returns W for a system of `n` unknowns with it, whose
     /// values are zero and whose columns ascend.
-    pub fn new(unknowns: Vec<Vec<u32>>, decouple: Decouple, n: usize) -> (Self, Csr) {
-        let (m, cells) = (unknowns.len(), unknowns[0].len());
+    pub fn new(unknowns: Vec<Vec<u32>>, decouple: &Decouple, n: usize) -> (Self, Csr) {
+        let (decouple, m, cells) = (decouple.clone(), unknowns.len(), unknowns[0].len());
         let (mut col, mut order) = (vec![0u32; m * cells], vec![0u8; m * cells]);
         let rows = col.par_chunks_mut(m).zip(order.par_chunks_mut(m)).enumerate().with_min_len(FEW);
         rows.for_each_init(Vec::new, |row: &mut Vec<(u32, u8)>, (cell, (col, order))| {
@@ -84,13 +84,43 @@ impl Cells {
             let mut w = vec![if self.decouple == Decouple::RowSums { 1.0 } else { 0.0 }; m];
             w[0] = 1.0;
             if let Some(positions) = self.positions.get(cell * m * (m - 1)..(cell + 1) * m * (m - 1)) {
-                impes(values, positions, &mut w);
+                let at = |c: usize, d: usize| match positions[c * (m - 1) + d] {
+                    NONE => 0.0,
+                    position => values[position],
+                };
+                impes(&at, &mut w);
             }
             to.iter_mut().zip(order).for_each(|(to, &c)| *to = w[c as usize]);
         };
         let cells = to.values_mut().par_chunks_mut(m).zip(self.order.par_chunks(m));
         cells.enumerate().with_min_len(FEW).for_each(weigh);
         to.check_finite()
+    }
+
+    /// Computes the weights of all cells from another matrix than that of the system, whose entry in the row
+    /// and column of two own unknowns `entry` returns. Ends with the first cell whose block of the other
+    /// unknowns cannot be inverted.
+    ///
+    /// # Errors
+    /// A weight that is not finite.
+    pub(crate) fn weigh_by(
+        &self,
+        entry: &(dyn Fn(u32, u32) -> f64 + Sync),
+        to: &mut Csr,
+    ) -> Result<Option<usize>> {
+        let m = self.unknowns.len();
+        let weigh = |(cell, (to, order)): (usize, (&mut [f64], &[u8]))| {
+            let mut w = vec![0.0; m];
+            w[0] = 1.0;
+            let at = |c: usize, d: usize| entry(self.unknowns[c][cell], self.unknowns[d + 1][cell]);
+            let inverted = impes(&at, &mut w);
+            to.iter_mut().zip(order).for_each(|(to, &c)| *to = w[c as usize]);
+            (!inverted).then_some(cell)
+        };
+        let cells = to.values_mut().par_chunks_mut(m).zip(self.order.par_chunks(m));
+        let singular = cells.enumerate().with_min_len(FEW).filter_map(weigh).min();
+        to.check_finite()?;
+        Ok(singular)
     }
 
     /// The error of a weight that is not finite.
@@ -100,17 +130,14 @@ impl Cells {
     }
 }
 
-/// Computes w = (1, −D_ps D_ss⁻¹) of a cell. A D_ss that cannot be inverted leaves the row of the field
-/// alone.
-fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
+/// Computes w = (1, −D_ps D_ss⁻¹) of a cell, where `at(c, d)` is the entry in row c of all unknowns and in
+/// column d of the others. Returns false for a D_ss that cannot be inverted, which leaves the row of the
+/// field alone.
+fn impes(at: &impl Fn(usize, usize) -> f64, w: &mut [f64]) -> bool {
     let k = w.len() - 1;
     if k == 0 {
-        return;
+        return true;
     }
-    let at = |c: usize, d: usize| match positions[c * k + d] {
-        NONE => 0.0,
-        position => values[position],
-    };
     let (mut a, mut inverse) = (vec![0.0; k * k], vec![0.0; k * k]);
     for c in 0..k {
         let largest = (0..k).map(|d| at(c + 1, d).abs()).fold(0.0, f64::max);
@@ -118,9 +145,11 @@ fn impes(values: &[f64], positions: &[usize], w: &mut [f64]) {
         (0..k).for_each(|d| a[c * k + d] = scale * at(c + 1, d));
         inverse[c * k + c] = scale;
     }
-    if eliminate(k, &mut a, &mut inverse).is_ok() {
+    let inverted = eliminate(k, &mut a, &mut inverse).is_ok();
+    if inverted {
         for c in 0..k {
             w[c + 1] = -(0..k).map(|d| at(0, d) * inverse[d * k + c]).sum::<f64>();
         }
     }
+    inverted
 }

@@ -1,11 +1,12 @@
 //! The text form of preconditioners of coupled systems: `split(u: P, p: Q; schur=upper, S=selfp)`,
-//! `cpr(p: P; decouple=quasi-impes)`, and inner solves `cg(P; iterations=N)` and `chebyshev(P; degree=N)`.
+//! `cpr(p: P; decouple=NAME)`, and inner solves `cg(P; iterations=N)` and `chebyshev(P; degree=N)`.
 //!
 //! In parentheses, a semicolon separates parts from settings. A part is `FIELD: PRECONDITIONER`; `a+b` names
 //! a group of fields. A comma continues the parameters of a part if `key=value` follows, and else begins the
 //! next part: `split(u: amg:cycle=w,degree=3, p: jacobi)` has two parts.
 
-use super::PrecondSpec;
+use super::decouple::is_matrix_name;
+use super::{Decouple, PrecondSpec};
 use crate::matrix::MAX_BLOCK;
 use crate::names::{unknown, whole_number};
 use crate::{Error, Result};
@@ -96,11 +97,7 @@ impl std::str::FromStr for SchurSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let name = |name: &str| match name.trim() {
-            name if name.starts_with(|c: char| c.is_ascii_alphabetic())
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
-            {
-                Ok(name.to_string())
-            }
+            name if is_matrix_name(name) => Ok(name.to_string()),
             name => Err(Error::invalid(format!(
                 "S={text}: `{name}` is not the name of a matrix; known are selfp, selfp-rows, block, explicit, \
                  lsc, lsc(Q), pcd(F, L, M), and matrices given by name"
@@ -165,28 +162,6 @@ pub struct SplitSpec {
     /// Matrix of the last part; its own block by default.
     pub schur: Option<SchurSpec>,
 }
-
-/// Decoupling of the first field from the others, by combining the rows of a cell.
-///
-/// # Examples
-/// ```
-/// use krylith_core::precond::Decouple;
-/// assert_eq!("row-sums".parse::<Decouple>()?, Decouple::RowSums);
-/// # Ok::<(), krylith::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Decouple {
-    /// Quasi-IMPES: the row of the field minus D_ps D_ss⁻¹ times the other rows, with D the cell's diagonal
-    /// block.
-    #[default]
-    QuasiImpes,
-    /// The sum of all rows of a cell.
-    RowSums,
-    /// The row of the field alone.
-    Off,
-}
-
-krylith_base::names! { Decouple, "decouple": QuasiImpes => "quasi-impes", RowSums => "row-sums", Off => "none" }
 
 /// Parameters of `cpr`, the first stage of a constrained pressure residual.
 ///

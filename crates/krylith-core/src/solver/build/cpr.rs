@@ -26,6 +26,65 @@ pub(super) struct FirstStage<S: SolverSpace> {
     matrix: PartMatrix<S>,
 }
 
+/// A matrix of the caller that the weights are made of. It is on the host, and so are its weights.
+struct Given<'a> {
+    name: &'a str,
+    matrix: &'a Csr,
+    /// True if the matrix has the rows of all ranks.
+    whole: bool,
+    local: &'a LocalProblem<'a>,
+}
+
+impl<'a> Given<'a> {
+    /// Returns the matrix that the decoupling names, if it names one. Over ranks the caller gave the whole
+    /// matrix, or own rows of it with columns numbered as the system.
+    ///
+    /// # Errors
+    /// A matrix that does not exist, or of another size.
+    fn of(decouple: &'a Decouple, local: &'a LocalProblem<'a>) -> Result<Option<Self>> {
+        let Decouple::Impes(name) = decouple else { return Ok(None) };
+        let (matrix, own, total) = (local.fields.matrix(name)?, local.terms.rows(), local.unknowns);
+        let whole = matrix.rows() == total;
+        match matrix.columns() == total && (whole || matrix.rows() == own) {
+            true => Ok(Some(Self { name, matrix, whole, local })),
+            false => Err(Error::invalid(format!(
+                "cpr: the matrix `{name}` is {}×{}; impes needs the size of the system, {total}×{total}",
+                matrix.rows(),
+                matrix.columns()
+            ))),
+        }
+    }
+
+    /// Returns the number of an own unknown in the whole system.
+    fn number(&self, i: u32) -> usize {
+        let (i, b) = (i as usize, self.local.terms.block());
+        self.local.numbers.map_or(i, |numbers| numbers.at(i / b) as usize * b + i % b)
+    }
+
+    /// Computes the weights of the cells of a field.
+    ///
+    /// # Errors
+    /// A cell whose block is absent or singular.
+    fn weigh(&self, field: &OwnField, cells: &Cells, to: &mut Csr) -> Result<()> {
+        let row = |i: u32| if self.whole { self.number(i) } else { i as usize };
+        let entry = |i: u32, j: u32| self.matrix.get(row(i), self.number(j));
+        let Some(cell) = cells.weigh_by(&entry, to)? else { return Ok(()) };
+        let others: Vec<u32> = cells.unknowns[1..].iter().map(|of| of[cell]).collect();
+        let absent = others.iter().all(|&i| others.iter().all(|&j| entry(i, j) == 0.0));
+        let numbers: Vec<String> = others.iter().map(|&i| self.number(i).to_string()).collect();
+        let size = field.field.block();
+        let number = |blocks: &Vec<u64>| blocks[cell / size] as usize * size + cell % size;
+        Err(Error::invalid(format!(
+            "cpr: the matrix `{}` has {} of the unknowns {} in cell {}; give the derivatives of its \
+             accumulation terms, or take decouple=quasi-impes",
+            self.name,
+            if absent { "no block" } else { "a singular block" },
+            numbers.join(", "),
+            field.blocks.as_ref().map_or(cell, number)
+        )))
+    }
+}
+
 /// Builds the stage.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
@@ -64,11 +123,15 @@ pub(super) fn build<S: SolverSpace>(
         )))
     });
     agree(local.comm, together)?;
+    let given = agree(local.comm, Given::of(&spec.decouple, local))?;
     let layout = Layout::new(local, std::slice::from_ref(&field))?;
     let made = (|| {
         let unknowns = std::iter::once(&field).chain(&others).map(|own| own.unknowns.clone()).collect();
-        let (mut cells, mut weights) = Cells::new(unknowns, spec.decouple, n);
-        space.weigh(a, &mut cells, &mut weights)?;
+        let (mut cells, mut weights) = Cells::new(unknowns, &spec.decouple, n);
+        match &given {
+            Some(given) => given.weigh(&field, &cells, &mut weights)?,
+            None => space.weigh(a, &mut cells, &mut weights)?,
+        }
         let all = Numbered::new(&(0..n as u32).collect::<Vec<_>>(), n);
         let columns = SubMatrix::new(space, a, &all, &layout.sets[0])?;
         let product = space.product(None, &weights, Weight::ONE, &columns.csr)?;
@@ -102,7 +165,7 @@ pub(super) fn build<S: SolverSpace>(
     let described = PrecondInfo {
         name: "cpr".into(),
         parameters: vec![
-            ("decouple".to_string(), Value::Text(spec.decouple.name().into())),
+            ("decouple".to_string(), Value::Text(spec.decouple.to_string())),
             (spec.field.clone(), Value::Parameters(own.into_iter().chain(info.parameters).collect())),
         ],
         numbers: info.numbers + weights.nonzeros() as f64,
@@ -121,12 +184,16 @@ impl<S: SolverSpace> Preconditioner<S> for FirstStage<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
         self.columns.update(space, &self.a)?;
-        space.weigh(&self.a, &mut self.cells, &mut self.weights)?;
+        // Weights from a matrix of the caller stay.
+        let given = matches!(self.cells.decouple, Decouple::Impes(_));
+        if !given {
+            space.weigh(&self.a, &mut self.cells, &mut self.weights)?;
+        }
         space.product_again(None, &self.weights, Weight::ONE, &self.columns.csr, &mut self.product)?;
         let on = &self.correction.space;
-        let updated = self.correction.restriction.update_values(on, 0, self.weights.storage().numbers());
-        if updated.is_err() {
-            self.correction.restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
+        let restriction = &mut self.correction.restriction;
+        if !given && restriction.update_values(on, 0, self.weights.storage().numbers()).is_err() {
+            *restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
         }
         self.matrix.update(on, &self.product)?;
         let terms = self.matrix.terms();
