@@ -55,7 +55,7 @@ pub(crate) const fn key(
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 15] = [
+static CATALOGUE: [Problem; 16] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -256,6 +256,23 @@ static CATALOGUE: [Problem; 15] = [
         keys: &[
             key("contrast", "1e4", "", "largest permeability over the smallest, about"),
             key("dt", "0.1", "time", "step length; the cube takes about one unit of time to flood"),
+            key("seed", "1", "", "seed of rock and state"),
+        ],
+    },
+    Problem {
+        name: "blackoil",
+        size: "NXxNYxNZ",
+        help: "Newton step of oil, water and gas, which also dissolves in oil, in channelled rock, two-point \
+               fluxes; cells, 3 unknowns each, and the pressures of two wells; fields p, s, g and w, matrix acc \
+               (derivatives of the accumulation)",
+        example: "blackoil:16x16x16,contrast=1e3",
+        keys: &[
+            key("contrast", "1e3", "", "permeability of the channels over that of the other rock"),
+            key("dt", "0.1", "time", "step length"),
+            key("gravity", "0.1", "pressure", "weight of a column of water as high as the cube"),
+            key("injector", "rate", "rate|pressure", "control of the well that injects water"),
+            key("producer", "pressure", "rate|pressure", "control of the well that produces"),
+            key("rate", "0.1", "volume/time", "rate of wells controlled by rate: water in, oil out"),
             key("seed", "1", "", "seed of rock and state"),
         ],
     },

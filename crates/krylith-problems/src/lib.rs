@@ -35,8 +35,8 @@
 //!   (five-spot);
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
-//! - `taylor-hood`, `oseen`, `rt0`, `nedelec`, `biot2`, `biot3` and `twophase` are
-//!   [coupled systems](mod@coupled) with fields, and with the matrices that their preconditioners name;
+//! - `taylor-hood`, `oseen`, `rt0`, `nedelec`, `biot2`, `biot3`, `twophase` and `blackoil`
+//!   are [coupled systems](mod@coupled) with fields, and with the matrices that their preconditioners name;
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
 //! - [`lookalike`] is a matrix like one of the 24 of Gao, Ji and Wang (2024).
 //!

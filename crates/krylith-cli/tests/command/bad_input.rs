@@ -44,7 +44,7 @@ fn a_file_that_is_missing_and_a_problem_spelt_wrong() {
         &[
             "stoke",
             "generated problems are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, \
-             oseen, rt0, nedelec, biot2, biot3, twophase, random, lookalike",
+             oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ],
     );
     f.line("solve stoke:4x4x4").fails(
@@ -52,7 +52,7 @@ fn a_file_that_is_missing_and_a_problem_spelt_wrong() {
         &[
             "unknown problem `stoke`",
             "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, \
-             biot2, biot3, twophase, random, lookalike",
+             biot2, biot3, twophase, blackoil, random, lookalike",
         ],
     );
     f.line("solve stokes:4x4").fails(2, &["stokes:NXxNYxNZ"]);

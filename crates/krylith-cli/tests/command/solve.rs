@@ -169,6 +169,7 @@ fn files_of_a_problem_give_the_same_answer() {
         ("taylor-hood:2x2x2,contrast=9", "split(u: amg, p: jacobi; schur=upper, S=Mp)"),
         ("nedelec:3x3x3", "symmetric(chebyshev(jacobi) then aux(G: amg) then aux(Px: amg))"),
         ("twophase:3x3x3", "cpr(p: amg) then ildu"),
+        ("blackoil:3x3x3", "cpr(p: amg; decouple=impes(acc)) then ildu"),
     ] {
         f.run(&["problem", spec, "--out", "d"]).works();
         f.run(&["solve", spec, "--precond", precond, "--out", "a.npy"]).works();

@@ -1,6 +1,6 @@
 //! Coupled systems on the unit cube, with named fields and the matrices that their preconditioners need.
 //!
-//! The mesh is a grid of cells, each cut into six Kuhn tetrahedra, except for `twophase`, which has finite
+//! The mesh is a grid of cells, each cut into six Kuhn tetrahedra. Only `twophase` and `blackoil` have finite
 //! volumes on the cells themselves. Rows and columns of boundary values are eliminated and keep a diagonal
 //! entry of 1. Unknowns stand field by field, and the components of a vector node by node.
 //!
@@ -13,8 +13,10 @@
 //! | [`biot2`](poro) | P2–P1 | `u` (blocks of 3, rigid modes), `p` | `Sp`, `P` |
 //! | [`biot3`](poro) | P2–RT0–P0 | `u` (blocks of 3, rigid modes), `w`, `p` | `Sp`, `P` |
 //! | [`twophase`](reservoir) | two-point fluxes | `p`, `s` | |
+//! | [`blackoil`](blackoil) | two-point fluxes | `p`, `s`, `g`, `w` (wells) | `acc` |
 
 mod assembly;
+pub mod blackoil;
 pub mod darcy;
 mod elements;
 pub mod flow;
@@ -37,7 +39,7 @@ use simplices::{Place, Space};
 type Make = fn(&Spec) -> Result<Generated>;
 
 /// Name, entries per cell of the matrix, about, and function of each problem.
-const PROBLEMS: [(&str, u64, Make); 7] = [
+const PROBLEMS: [(&str, u64, Make); 8] = [
     ("taylor-hood", 2000, flow::taylor_hood),
     ("oseen", 950, flow::oseen),
     ("rt0", 130, darcy::rt0),
@@ -45,6 +47,7 @@ const PROBLEMS: [(&str, u64, Make); 7] = [
     ("biot2", 2700, poro::biot2),
     ("biot3", 2900, poro::biot3),
     ("twophase", 28, reservoir::twophase),
+    ("blackoil", 150, blackoil::blackoil),
 ];
 
 /// Generates a system by its text, `None` for problems of other modules.
@@ -70,7 +73,10 @@ pub(crate) fn generate_rows(spec: &Spec, rank: usize, ranks: usize) -> Result<Op
     }
     let Some(made) = generate(spec)? else { return Ok(None) };
     let SystemKind::Csr(a) = &made.system else { return Ok(None) };
-    let own = contiguous(a.rows(), rank, ranks);
+    let own = match spec.problem.name {
+        "blackoil" => blackoil::own(a.rows(), rank, ranks),
+        _ => contiguous(a.rows(), rank, ranks),
+    };
     let entries = a.row_ptr()[own.start]..a.row_ptr()[own.end];
     let rows = RowBlocks {
         row_ptr: a.row_ptr()[own.start..=own.end].iter().map(|p| p - entries.start).collect(),

@@ -242,6 +242,7 @@ const PROBLEM: &[&[u8]] = &[
     b"taylor-hood:",
     b"nedelec:",
     b"twophase:",
+    b"blackoil:",
     b"random:",
     b"x",
     b",",

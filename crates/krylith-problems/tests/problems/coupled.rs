@@ -305,6 +305,8 @@ fn other_preconditioners_take_few_iterations() {
     iterations(["nedelec:4x4x4,contrast=1e3", "nedelec:8x8x8,contrast=1e3"], edges, 24);
     iterations(["rt0:4x4x4", "rt0:8x8x8"], "split(w: ildu, p: amg; schur=full, S=selfp)", 24);
     iterations(["twophase:6x6x6", "twophase:12x12x12"], "cpr(p: amg) then ildu", 20);
+    let impes = "cpr(p: amg; decouple=impes(acc)) then ildu:cut=whole";
+    iterations(["blackoil:6x6x6", "blackoil:12x12x12,injector=pressure,producer=rate"], impes, 15);
     let part = |schur: &str| format!("split(u: ildu:fill=1, p: amg; schur=upper, S={schur})");
     iterations(["oseen:2x2x2", "oseen:4x4x4"], &part("lsc"), 45);
     iterations(["oseen:2x2x2,reynolds=20", "oseen:4x4x4,reynolds=20"], &part("pcd(Fp, Lp, Mp)"), 65);

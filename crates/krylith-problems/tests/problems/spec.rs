@@ -21,6 +21,7 @@ fn the_full_text_generates_the_same_again() {
         "biot2:2x2x3,storage=0",
         "biot3:2x2x2,poisson=0.1",
         "twophase:3x4x5,dt=0.5",
+        "blackoil:3x4x5,producer=rate,gravity=0",
     ] {
         let first = generate(text).unwrap();
         let again = generate(&first.spec).unwrap();
@@ -48,11 +49,11 @@ fn what_is_wrong_is_named() {
     for (text, named) in [
         (
             "",
-            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, random, lookalike",
+            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, random, lookalike",
+            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
@@ -115,6 +116,7 @@ fn what_is_wrong_is_named() {
         ("nedelec:4x4x4,mass=0", "mass=0: expected a positive number"),
         ("biot2:4x4x4,poisson=0.5", "poisson=0.5: expected a ratio below 0.5"),
         ("biot3:4x4x4,storage=-1", "storage=-1: expected a number of at least 0"),
+        ("blackoil:4x4x4,injector=open", "injector=open: expected rate or pressure"),
         ("twophase:5000x2000x2000", "iB, but only"),
         ("random:1", "at least 2"),
         ("random:10x10", "expected random:N"),

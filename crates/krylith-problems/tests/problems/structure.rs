@@ -113,6 +113,7 @@ fn the_same_on_one_thread_and_two() {
         "biot2:3x4x5",
         "biot3:3x4x5",
         "twophase:21x22x23",
+        "blackoil:21x22x3",
     ] {
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
