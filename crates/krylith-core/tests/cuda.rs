@@ -245,6 +245,7 @@ fn main() {
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
         first!(fields::matrices_of_the_caller_are_renewed),
+        first!(fields::matrices_of_cells_are_renewed),
         first!(cpr::cpr_matches_dense_algebra),
         first!(cpr::wrong_matrices_are_named),
         first!(fields::aux_matches_dense_algebra),

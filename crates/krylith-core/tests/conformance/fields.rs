@@ -308,6 +308,40 @@ pub fn matrices_of_the_caller_are_renewed(device: &str) {
     }
 }
 
+/// A new matrix of accumulation terms changes the weights of CPR as a new solver would; P of a correction
+/// cannot change.
+pub fn matrices_of_cells_are_renewed(device: &str) {
+    let (cells, mut rng) = (6, Random(61));
+    let a = random_bsr(&mut rng, 1, 2 * cells, 2 * cells, 4, true);
+    let all: Vec<u32> = (0..2 * cells as u32).collect();
+    let fields: [(&str, &[u32]); 2] = [("p", &all[..cells]), ("s", &all[cells..])];
+    let [old, new] = [(); 2].map(|()| {
+        let numbers = rng.numbers(4 * cells);
+        Mat::from_fn(2 * cells, 2 * cells, |i, j| match i % cells == j % cells {
+            true => numbers[2 * i + j / cells] + if i == j { 3.0 } else { 0.0 },
+            false => 0.0,
+        })
+    });
+    let make = |acc: &Mat, precond: &str| {
+        let problem = problem(&a, &fields, &[("acc", acc)]);
+        Solver::new(problem, &options(device, precond)).unwrap()
+    };
+    let precond = "cpr(p: lu; decouple=impes(acc))";
+    let (mut solver, mut anew, x) = (make(&old, precond), make(&new, precond), rng.numbers(2 * cells));
+    let (mut y, mut wanted) = (vec![0.0; 2 * cells], vec![0.0; 2 * cells]);
+    anew.precondition(&x, &mut wanted).unwrap();
+    solver.precondition(&x, &mut y).unwrap();
+    assert!(distance(&y, &wanted) > 1e-3);
+    solver.set_matrix("acc", csr_of(&new)).unwrap();
+    solver.update_values(a.values()).unwrap();
+    solver.precondition(&x, &mut y).unwrap();
+    assert!(distance(&y, &wanted) < 1e-12);
+    let mut solver = make(&old, "aux(acc: jacobi)");
+    solver.set_matrix("acc", csr_of(&new)).unwrap();
+    let refused = solver.update_values(a.values()).unwrap_err().to_string();
+    assert!(refused.contains("aux: the matrix `acc` cannot change in an update"), "{refused}");
+}
+
 /// Corrections in the range of a matrix of the caller, for blocks of every size. Rows of boundary values
 /// take no part.
 pub fn aux_matches_dense_algebra(device: &str) {

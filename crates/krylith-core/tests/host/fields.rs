@@ -18,6 +18,11 @@ fn matrices_of_the_caller_are_renewed() {
 }
 
 #[test]
+fn matrices_of_cells_are_renewed() {
+    fields::matrices_of_cells_are_renewed("cpu");
+}
+
+#[test]
 fn cpr_matches_dense_algebra() {
     cpr::cpr_matches_dense_algebra("cpu");
 }

@@ -10,9 +10,8 @@ mod maps;
 use super::ghosts::GhostRows;
 use super::part::{OwnField, PartMatrix, SubMatrix, inverse_of, one_matrix, placed};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
-use crate::Result;
 use crate::comm::agree;
-use crate::fields::{Field, Fields};
+use crate::fields::{Field, Fields, Matrices};
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{Format, PointBlock, TermValues, Terms};
@@ -22,6 +21,7 @@ use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
+use crate::{Error, Result};
 use maps::Maps;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(super) struct Auxiliary<S: SolverSpace> {
     /// A P and PᵀAP.
     products: [Csr; 2],
     matrix: PartMatrix<S>,
+    /// Matrices of the caller, the name of P, and P.
+    given: (Matrices, String, Arc<Csr>),
 }
 
 /// Builds the correction.
@@ -116,12 +118,19 @@ pub(super) fn build<S: SolverSpace>(
     };
     let Maps { all, transposed, .. } = maps;
     let (a, products) = (a.clone(), [fine, coarse]);
-    let made = Auxiliary { correction, a, scalar, p: all, transposed, rows, products, matrix };
+    let given = (local.fields.matrices().clone(), name.clone(), local.fields.matrix(name)?);
+    let made = Auxiliary { correction, a, scalar, p: all, transposed, rows, products, matrix, given };
     Ok((Some(Box::new(made)), described))
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        let (matrices, name, given) = &self.given;
+        if !Arc::ptr_eq(given, &matrices.matrix(name)?) {
+            return Err(Error::Unsupported(format!(
+                "aux: the matrix `{name}` cannot change in an update; make a new solver"
+            )));
+        }
         self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
         self.scalar.update(space, &self.a)?;
         let [fine, coarse] = &mut self.products;

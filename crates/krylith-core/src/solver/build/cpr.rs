@@ -4,6 +4,8 @@
 use super::part::{Layout, OwnField, PartMatrix, SubMatrix, inverse_of, one_matrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value};
 use crate::comm::agree;
+use crate::fields::Matrices;
+use crate::halo::OwnRows;
 use crate::matrix::{Bsr, Csr};
 use crate::operator::{PointBlock, TermValues, Terms};
 use crate::precond::assemble::{Cells, MOST_FIELDS, Numbered, Weight, values_of};
@@ -13,6 +15,7 @@ use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The stage with the matrices that it was made from.
@@ -20,6 +23,8 @@ pub(super) struct FirstStage<S: SolverSpace> {
     pub(super) correction: Correction<S>,
     a: Bsr,
     cells: Cells,
+    /// The matrix of the caller that the weights are made of, and the field of its cells.
+    given: Option<(Given, OwnField)>,
     weights: Csr,
     columns: SubMatrix<S>,
     product: Csr,
@@ -27,38 +32,52 @@ pub(super) struct FirstStage<S: SolverSpace> {
 }
 
 /// A matrix of the caller that the weights are made of. It is on the host, and so are its weights.
-struct Given<'a> {
-    name: &'a str,
-    matrix: &'a Csr,
+struct Given {
+    matrices: Matrices,
+    name: String,
+    /// The matrix that was taken last.
+    of: Arc<Csr>,
     /// True if the matrix has the rows of all ranks.
     whole: bool,
-    local: &'a LocalProblem<'a>,
+    /// Numbers of own block rows over ranks, and the block size.
+    numbers: Option<OwnRows>,
+    block: usize,
 }
 
-impl<'a> Given<'a> {
+impl Given {
     /// Returns the matrix that the decoupling names, if it names one. Over ranks the caller gave the whole
     /// matrix, or own rows of it with columns numbered as the system.
     ///
     /// # Errors
     /// A matrix that does not exist, or of another size.
-    fn of(decouple: &'a Decouple, local: &'a LocalProblem<'a>) -> Result<Option<Self>> {
+    fn of(decouple: &Decouple, local: &LocalProblem) -> Result<Option<Self>> {
         let Decouple::Impes(name) = decouple else { return Ok(None) };
-        let (matrix, own, total) = (local.fields.matrix(name)?, local.terms.rows(), local.unknowns);
-        let whole = matrix.rows() == total;
-        match matrix.columns() == total && (whole || matrix.rows() == own) {
-            true => Ok(Some(Self { name, matrix, whole, local })),
-            false => Err(Error::invalid(format!(
+        let matrices = local.fields.matrices().clone();
+        let (of, own, total) = (matrices.matrix(name)?, local.terms.rows(), local.unknowns);
+        let whole = of.rows() == total;
+        if of.columns() != total || !(whole || of.rows() == own) {
+            return Err(Error::invalid(format!(
                 "cpr: the matrix `{name}` is {}×{}; impes needs the size of the system, {total}×{total}",
-                matrix.rows(),
-                matrix.columns()
-            ))),
+                of.rows(),
+                of.columns()
+            )));
         }
+        let (numbers, block) = (local.numbers.map(|numbers| numbers.to_owned()), local.terms.block());
+        Ok(Some(Self { matrices, name: name.clone(), of, whole, numbers, block }))
+    }
+
+    /// Takes the matrix anew. Returns true if the caller gave another.
+    fn renew(&mut self) -> Result<bool> {
+        let new = self.matrices.matrix(&self.name)?;
+        let changed = !Arc::ptr_eq(&new, &self.of);
+        self.of = new;
+        Ok(changed)
     }
 
     /// Returns the number of an own unknown in the whole system.
     fn number(&self, i: u32) -> usize {
-        let (i, b) = (i as usize, self.local.terms.block());
-        self.local.numbers.map_or(i, |numbers| numbers.at(i / b) as usize * b + i % b)
+        let (i, b) = (i as usize, self.block);
+        self.numbers.as_ref().map_or(i, |numbers| numbers.borrowed().at(i / b) as usize * b + i % b)
     }
 
     /// Computes the weights of the cells of a field.
@@ -67,7 +86,7 @@ impl<'a> Given<'a> {
     /// A cell whose block is absent or singular.
     fn weigh(&self, field: &OwnField, cells: &Cells, to: &mut Csr) -> Result<()> {
         let row = |i: u32| if self.whole { self.number(i) } else { i as usize };
-        let entry = |i: u32, j: u32| self.matrix.get(row(i), self.number(j));
+        let entry = |i: u32, j: u32| self.of.get(row(i), self.number(j));
         let Some(cell) = cells.weigh_by(&entry, to)? else { return Ok(()) };
         let others: Vec<u32> = cells.unknowns[1..].iter().map(|of| of[cell]).collect();
         let absent = others.iter().all(|&i| others.iter().all(|&j| entry(i, j) == 0.0));
@@ -176,7 +195,8 @@ pub(super) fn build<S: SolverSpace>(
             .collect(),
         ..PrecondInfo::default()
     };
-    let stage = FirstStage { correction, a: a.clone(), cells, weights, columns, product, matrix };
+    let (a, given) = (a.clone(), given.map(|given| (given, field)));
+    let stage = FirstStage { correction, a, cells, given, weights, columns, product, matrix };
     Ok((Some(Box::new(stage)), described))
 }
 
@@ -184,15 +204,23 @@ impl<S: SolverSpace> Preconditioner<S> for FirstStage<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         self.a = space.with_values(&self.a, values_of(values.term(0))?)?;
         self.columns.update(space, &self.a)?;
-        // Weights from a matrix of the caller stay.
-        let given = matches!(self.cells.decouple, Decouple::Impes(_));
-        if !given {
-            space.weigh(&self.a, &mut self.cells, &mut self.weights)?;
-        }
+        let changed = match &mut self.given {
+            None => {
+                space.weigh(&self.a, &mut self.cells, &mut self.weights)?;
+                true
+            }
+            Some((given, field)) => {
+                let changed = given.renew()?;
+                if changed {
+                    given.weigh(field, &self.cells, &mut self.weights)?;
+                }
+                changed
+            }
+        };
         space.product_again(None, &self.weights, Weight::ONE, &self.columns.csr, &mut self.product)?;
         let on = &self.correction.space;
         let restriction = &mut self.correction.restriction;
-        if !given && restriction.update_values(on, 0, self.weights.storage().numbers()).is_err() {
+        if changed && restriction.update_values(on, 0, self.weights.storage().numbers()).is_err() {
             *restriction = PointBlock::csr(on, &self.weights, Precision::F64)?;
         }
         self.matrix.update(on, &self.product)?;
