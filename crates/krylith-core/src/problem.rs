@@ -61,6 +61,16 @@ pub(crate) enum Given {
     Rows(Grouping),
 }
 
+/// New values of a term in storage order.
+pub(crate) enum Gathered {
+    /// The caller's order is that of the storage.
+    Same,
+    /// On the host, in the vector that was passed.
+    Host,
+    /// In blocks that are on the device only.
+    Blocks(Bsr),
+}
+
 /// The part of a problem that one thread of a solver works on: the problem of one process, or one GPU's part
 /// of it.
 #[derive(Clone, Copy)]
@@ -190,16 +200,28 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Copies values of a term from the caller's order into `to`, in storage order. Returns false, without
-    /// copying, if both orders are the same.
-    pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<bool> {
+    /// Brings values of a term from the caller's order into storage order: into `to`, or in new blocks on the
+    /// device that has both the values and the scalar matrix.
+    ///
+    /// # Errors
+    /// A value on a device that is not finite; a device that failed.
+    pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<Gathered> {
+        if let (Some(Given::Scalars(scalar, _)), Some((_, stored))) =
+            (self.given.get(term).and_then(Option::as_deref), self.terms.terms.get(term))
+            && values.gpu().is_some()
+            && scalar.storage().is_on_device_alone()
+            && let Some(new) = scalar.storage().with_values_of(values, scalar.nonzeros())?
+            && let Some(blocks) = new.grouped(stored.block())?
+        {
+            return Ok(Gathered::Blocks(Bsr::from_storage(stored.block(), blocks)));
+        }
         let (Some(grouping), Some((_, stored))) = (self.grouping(term)?, self.terms.terms.get(term)) else {
-            return Ok(false);
+            return Ok(Gathered::Same);
         };
         let mut scratch = Vec::new();
         to.resize(stored.stored(), 0.0);
         grouping.gather(values.on_host(&mut scratch)?, to)?;
-        Ok(true)
+        Ok(Gathered::Host)
     }
 
     /// Creates a problem from a matrix in point blocks.

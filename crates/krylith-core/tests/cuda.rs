@@ -441,6 +441,7 @@ fn lent_memory_gives_what_slices_give(device: &Arc<Device>) {
     }
     conformance::lender::wrong_addresses_are_refused(ordinal);
     conformance::lender::matrices_come_from_device_memory(ordinal);
+    conformance::lender::scalar_rows_form_blocks_on_the_device(ordinal);
     // And where vectors are on the host.
     let application = Application::new(ordinal, false);
     let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, true)) };

@@ -3,8 +3,9 @@
 use super::attempt::{Coefficients, Update};
 use super::{Solver, lost_thread};
 use crate::interrupt::Limits;
-use crate::matrix::{Csr, Dense, FEW};
+use crate::matrix::{Bsr, Csr, Dense, FEW};
 use crate::memory::Numbers;
+use crate::problem::Gathered;
 use crate::{Error, Result};
 use std::str::FromStr;
 
@@ -208,15 +209,19 @@ impl Solver<'_> {
         blocks: &mut [Vec<f64>; 2],
         coefficients: Option<Coefficients>,
     ) -> Result<()> {
+        let mut kept: [Option<Bsr>; 2] = [None, None];
         let (mut values, mut anew) = ([(0, None); 2], false);
         let Self { problem, dropped, workers, .. } = self;
         let mut parts = workers.parts.take();
         let taken: Result<()> = workers.first(|| {
-            for ((&(term, given), blocks), to) in new.iter().zip(blocks).zip(&mut values) {
+            for (((&(term, given), blocks), kept), to) in
+                new.iter().zip(blocks).zip(&mut kept).zip(&mut values)
+            {
                 let whole = dropped.as_mut().map_or(&mut *problem, |dropped| &mut dropped.whole);
                 let stored = match whole.gather(term, given, blocks)? {
-                    true => Numbers::from(&*blocks),
-                    false => given,
+                    Gathered::Same => given,
+                    Gathered::Host => Numbers::from(&*blocks),
+                    Gathered::Blocks(made) => kept.insert(made).numbers(),
                 };
                 whole.terms.terms[term].1.to_mut().update_values(stored)?;
                 if let Some(dropped) = dropped {

@@ -1,10 +1,12 @@
 //! An application that keeps its numbers on a GPU and works in a stream of its own.
 
 use super::memory::Lender;
+use crate::common::*;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, sys};
 use krylith_core::device::cuda::FromDevice;
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::memory::{Array, Numbers, NumbersMut};
+use krylith_core::{Options, Problem, Solver};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -115,6 +117,63 @@ pub fn matrices_come_from_device_memory(ordinal: usize) {
         let placed = format!("{a:?}").contains("on a device"); // or the host would have mended it
         assert!(placed && a == want, "{a:?}");
         assert_eq!(Bsr::from_arrays(1, 3, 3, p, c, values.lend()).unwrap().to_csr(), want);
+    }
+}
+
+/// Scalar rows on a GPU form blocks there, for every block size, and so do new values; the host gets no copy
+/// of either. The blocks are those of the host, and so are the solutions.
+pub fn scalar_rows_form_blocks_on_the_device(ordinal: usize) {
+    let application = Application::new(ordinal, false);
+    let stream = &application.stream;
+    let mut rng = Random(17);
+    for b in 2..=8 {
+        let want = random_bsr(&mut rng, b, 40, 40, 3, true).to_csr();
+        // Some entries of the blocks are not stored.
+        let entries = |a: &Csr| -> Vec<(u32, u32, f64)> {
+            let row = |i: usize| {
+                let (col, values) = a.row(i);
+                col.iter().zip(values).map(move |(&j, &v)| (i as u32, j, v)).collect::<Vec<_>>()
+            };
+            (0..a.rows()).flat_map(row).filter(|&(i, j, _)| i == j || (i + j) % 3 > 0).collect()
+        };
+        let n = want.rows();
+        let mut want = Csr::from_triplets(n, n, &entries(&want)).unwrap();
+        let mut values = application.lender(want.nonzeros(), true);
+        values.fill(want.values());
+        let pointers: Vec<i64> = want.row_ptr().iter().map(|&p| p as i64).collect();
+        let columns: Vec<i32> = want.col().iter().map(|&j| j as i32).collect();
+        let (row_ptr, col) = (stream.clone_htod(&pointers).unwrap(), stream.clone_htod(&columns).unwrap());
+        let (p, c) = (row_ptr.device_ptr(stream).0, col.device_ptr(stream).0);
+        stream.synchronize().unwrap();
+        // SAFETY: both live until the end, and nothing writes to them.
+        let (p, c) = unsafe {
+            let p = Array::<i64>::from_device(p, pointers.len(), ordinal, None);
+            (p, Array::<i32>::from_device(c, columns.len(), ordinal, None))
+        };
+        let given = Csr::from_arrays(n, n, p, c, values.lend()).unwrap();
+        let blocks = Bsr::from_csr(&given, b).unwrap();
+        let alone = |text: String| text.contains("on a device");
+        assert!(alone(format!("{given:?}")) && alone(format!("{blocks:?}")), "b={b}: {given:?}, {blocks:?}");
+        assert_eq!(blocks, Bsr::from_csr(&want, b).unwrap(), "b={b}");
+        let given = Csr::from_arrays(n, n, p, c, values.lend()).unwrap();
+        let problem = Problem::csr_in_blocks(&given, Some(b)).unwrap();
+        let options: Options = format!("device=cuda:{ordinal} precond=jacobi rtol=1e-10").parse().unwrap();
+        let mut solver = Solver::new(problem, &options).unwrap();
+        let right = rng.numbers(n);
+        for round in 0..3 {
+            let mut x = vec![0.0; n];
+            assert!(solver.solve(&right, &mut x).unwrap().converged(), "b={b}, round {round}");
+            let d = distance(&times(&want, &x), &right);
+            assert!(d < 1e-9, "b={b}, round {round}: {d:e}");
+            assert!(alone(format!("{given:?}")), "b={b}, round {round}: {given:?}");
+            want.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.05 * rng.number());
+            values.fill(want.values());
+            solver.update_values(values.lend()).unwrap();
+        }
+        let mut damaged = want.values().to_vec();
+        damaged[3] = f64::NAN;
+        values.fill(&damaged);
+        assert!(solver.update_values(values.lend()).is_err(), "b={b}");
     }
 }
 

@@ -73,6 +73,9 @@ impl Bsr {
         if block == 1 {
             return Ok(Self { block, storage: a.storage().clone() });
         }
+        if let Some(storage) = a.storage().grouped(block)? {
+            return Ok(Self { block, storage });
+        }
         let (n, m, bb) = (rows / block, columns / block, block * block);
         // Both passes go over runs of block rows on all threads.
         const ROWS: usize = 1024;

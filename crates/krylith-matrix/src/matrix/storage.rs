@@ -67,6 +67,19 @@ impl Storage {
         self.device.clone()?.as_any().downcast().ok()
     }
 
+    /// Scalar rows that are only on a device, in square blocks there; `None` for arrays on the host, and for a
+    /// device that does not group. The block size divides rows and columns.
+    ///
+    /// # Errors
+    /// A device that failed, or without memory for the blocks.
+    pub fn grouped(&self, block: usize) -> Result<Option<Self>> {
+        let Some(device) = self.device.as_ref().filter(|_| self.is_on_device_alone()) else {
+            return Ok(None);
+        };
+        let of = |(blocks, arrays)| Self::device(self.rows / block, self.columns / block, blocks, arrays);
+        Ok(device.grouped(block)?.map(of))
+    }
+
     /// True if the values are only on a device.
     #[inline]
     pub fn is_on_device_alone(&self) -> bool {

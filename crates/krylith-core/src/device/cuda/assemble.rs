@@ -88,6 +88,26 @@ macro_rules! on_each {
 /// Threads per thread block.
 const THREADS: usize = 128;
 
+/// Returns a matrix of scalar rows in square blocks of an order that divides rows and columns; `None` for
+/// blocks that are too large. Two passes: the number of blocks in each block row, and then the blocks.
+///
+/// # Errors
+/// Out of device memory.
+pub(super) fn in_blocks(device: &Arc<Device>, scalar: &Resident, block: usize) -> Result<Option<Resident>> {
+    if block > MOST_BLOCK {
+        return Ok(None);
+    }
+    let (matrix, rows) = (Matrix::from(scalar), (scalar.row_ptr.len() - 1) / block);
+    let counts = device.zeros::<u32>(rows, WHAT)?;
+    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
+    let row_ptr = scan(device, &counts)?;
+    let blocks = last(device, &row_ptr)? as usize;
+    let col = device.allocate::<u32>(blocks, WHAT)?;
+    let values = device.allocate::<f64>(blocks * block * block, WHAT)?;
+    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, 0u64, &row_ptr, &col, &values);
+    Ok(Some(Resident::new(row_ptr, col, values)))
+}
+
 /// A set of unknowns in the memory of a GPU.
 #[doc(hidden)]
 pub struct Unknowns {
@@ -318,23 +338,14 @@ impl Assemble for Cuda {
 
     fn grouped(&self, a: &Csr, block: usize) -> Result<Grouped> {
         Bsr::check_divides(a.rows(), a.columns(), block)?;
-        if block > MOST_BLOCK {
-            return host::grouped(a, block);
-        }
         if block == 1 {
             return Ok(Grouped::of(Bsr::from_csr(a, 1)?));
         }
-        let (device, scalar, rows) = (self.device(), self.scalar(a)?, a.rows() / block);
-        let matrix = Matrix::from(&*scalar);
-        let counts = device.zeros::<u32>(rows, WHAT)?;
-        on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
-        let row_ptr = scan(device, &counts)?;
-        let blocks = last(device, &row_ptr)? as usize;
-        let col = device.allocate::<u32>(blocks, WHAT)?;
-        let values = device.allocate::<f64>(blocks * block * block, WHAT)?;
-        on_each!(device, common(group_rows), rows, 1, block as i32, matrix, 0u64, &row_ptr, &col, &values);
-        let arrays = Arc::new(Resident::new(row_ptr, col, values));
-        let storage = Storage::device(rows, a.columns() / block, blocks, arrays);
+        let Some(arrays) = in_blocks(self.device(), &*self.scalar(a)?, block)? else {
+            return host::grouped(a, block);
+        };
+        let (rows, columns, blocks) = (a.rows() / block, a.columns() / block, arrays.col.len());
+        let storage = Storage::device(rows, columns, blocks, Arc::new(arrays));
         Ok(Grouped::of(Bsr::from_storage(block, storage)))
     }
 

@@ -4,6 +4,7 @@
 //! the GPU are copied as well, so that the caller may reuse them.
 
 use super::Cuda;
+use super::assemble::in_blocks;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::launch::Set;
@@ -177,6 +178,11 @@ impl OnDevice for Resident {
         }
         // A device that fails here fails again where the error can be reported.
         self.compare(&other).ok()
+    }
+
+    fn grouped(&self, block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
+        let made = in_blocks(&self.device, self, block)?;
+        Ok(made.map(|made| (made.col.len(), Arc::new(made) as _)))
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
