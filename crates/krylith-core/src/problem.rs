@@ -8,7 +8,7 @@ pub use blocks::FieldBlock;
 
 use crate::comm::{Communicator, Solo};
 use crate::fields::Fields;
-use crate::io::parts::{run_of_rows, suited_block};
+use crate::io::parts::{run_of_rows, suited_block, suited_block_on_device};
 use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum};
 use crate::memory::Numbers;
 use crate::operator::{OriginalSystem, Terms};
@@ -150,8 +150,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Creates a problem from a scalar matrix in which the unknowns of each node are contiguous, grouped into
-    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block). For a
-    /// matrix that is only on a GPU it is then 1. New values of a [`Solver`](crate::Solver) are then given in
+    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block). New values of a [`Solver`](crate::Solver) are then given in
     /// the order of the scalar matrix.
     ///
     /// # Errors
@@ -170,8 +169,12 @@ impl<'a> Problem<'a> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn csr_in_blocks(a: &Csr, block: Option<usize>) -> Result<Problem<'static>> {
-        let open = a.rows() == a.columns() && a.rows() > 0 && !a.storage().is_on_device_alone();
-        let block = block.unwrap_or_else(|| if open { suited_block(a).block } else { 1 });
+        let block = match block {
+            Some(block) => block,
+            None if a.rows() != a.columns() || a.rows() == 0 => 1,
+            None if a.storage().is_on_device_alone() => suited_block_on_device(a)?,
+            None => suited_block(a).block,
+        };
         if block == 1 {
             return Problem::csr(a);
         }

@@ -207,6 +207,14 @@ pub trait OnDevice: Any + Send + Sync {
     fn grouped(&self, _block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
         Ok(None)
     }
+    /// The numbers of blocks and of entries in the first `rows` block rows of a matrix with scalar rows. `None`
+    /// if this device does not group.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn blocks_in(&self, _block: usize, _rows: usize) -> Result<Option<[usize; 2]>> {
+        Ok(None)
+    }
     /// The same arrays, for a downcast to their type.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }

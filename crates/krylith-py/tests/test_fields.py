@@ -71,6 +71,39 @@ def test_minres_with_a_diagonal_split():
     assert counts[1] < 80 and counts[1] <= 1.5 * counts[0], counts
 
 
+def test_named_matrices_change_with_the_values():
+    a, b, f = channel(12)
+    k = sp.bmat([[a, b], [b.T, None]], format="csr")
+    fields = {"u": slice(0, a.shape[0]), "p": slice(a.shape[0], None)}
+    mass = sp.identity(144, format="csr")
+    make = lambda m: krylith.Solver(k, precond=SPLIT, fields=fields, matrices={"Mp": m}, device="cpu", method="fgmres")
+    solver, other = make(mass), make(3.0 * mass)
+    before, after = solver.precondition(f + 1.0), other.precondition(f + 1.0)
+    assert np.linalg.norm(before - after) > 1e-3 * np.linalg.norm(after)
+    solver.update_values(k, matrices={"Mp": 3.0 * mass})
+    np.testing.assert_allclose(solver.precondition(f + 1.0), after, rtol=1e-12)
+    with pytest.raises(krylith.InvalidInput, match="only values may change"):
+        solver.update_values(k, matrices={"Mp": sp.csr_matrix((144, 144))})
+    with pytest.raises(krylith.InvalidInput, match="no matrix has the name `Mq`"):
+        solver.update_values(k, matrices={"Mq": mass})
+
+
+def test_few_multipliers_have_an_explicit_schur_complement():
+    a, _, _ = channel(12)
+    n = a.shape[0]
+    u = np.random.default_rng(1).standard_normal((n, 3))
+    s = krylith.solve(
+        [[a, u], [u.T, -np.eye(3)]],
+        np.append(np.ones(n), np.zeros(3)),
+        fields=("x", "m"),
+        precond="split(x: lu, m: lu; schur=full, S=explicit)",
+        rtol=1e-10,
+        device="cpu",
+    )
+    x = s.x[:n]
+    assert s.iterations <= 2 and np.linalg.norm(a @ x + u @ (u.T @ x) - 1.0) < 1e-7
+
+
 def test_blocks_given_apart():
     a, b, f = channel(12)
     k = sp.bmat([[a, b], [b.T, None]], format="csr")

@@ -126,15 +126,15 @@ pub fn scalar_rows_form_blocks_on_the_device(ordinal: usize) {
     let application = Application::new(ordinal, false);
     let stream = &application.stream;
     let mut rng = Random(17);
-    for b in 2..=8 {
+    for (b, full) in (2..=8).flat_map(|b| [(b, true), (b, false)]) {
         let want = random_bsr(&mut rng, b, 40, 40, 3, true).to_csr();
-        // Some entries of the blocks are not stored.
+        // Unless the blocks are full, some entries are not stored.
         let entries = |a: &Csr| -> Vec<(u32, u32, f64)> {
             let row = |i: usize| {
                 let (col, values) = a.row(i);
                 col.iter().zip(values).map(move |(&j, &v)| (i as u32, j, v)).collect::<Vec<_>>()
             };
-            (0..a.rows()).flat_map(row).filter(|&(i, j, _)| i == j || (i + j) % 3 > 0).collect()
+            (0..a.rows()).flat_map(row).filter(|&(i, j, _)| full || i == j || (i + j) % 3 > 0).collect()
         };
         let n = want.rows();
         let mut want = Csr::from_triplets(n, n, &entries(&want)).unwrap();
@@ -156,6 +156,9 @@ pub fn scalar_rows_form_blocks_on_the_device(ordinal: usize) {
         assert!(alone(format!("{given:?}")) && alone(format!("{blocks:?}")), "b={b}: {given:?}, {blocks:?}");
         assert_eq!(blocks, Bsr::from_csr(&want, b).unwrap(), "b={b}");
         let given = Csr::from_arrays(n, n, p, c, values.lend()).unwrap();
+        let found = Problem::csr_in_blocks(&given, None).unwrap().block();
+        let on_host = Problem::csr_in_blocks(&want, None).unwrap().block();
+        assert!(alone(format!("{given:?}")) && (found == on_host || !full && found == 1), "{b}, {found}");
         let problem = Problem::csr_in_blocks(&given, Some(b)).unwrap();
         let options: Options = format!("device=cuda:{ordinal} precond=jacobi rtol=1e-10").parse().unwrap();
         let mut solver = Solver::new(problem, &options).unwrap();

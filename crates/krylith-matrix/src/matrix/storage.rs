@@ -80,6 +80,16 @@ impl Storage {
         Ok(device.grouped(block)?.map(of))
     }
 
+    /// The numbers of blocks of this size and of entries in the first `rows` block rows, for scalar rows that
+    /// are only on a device; `None` otherwise.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn blocks_in(&self, block: usize, rows: usize) -> Result<Option<[usize; 2]>> {
+        let device = self.device.as_ref().filter(|_| self.is_on_device_alone());
+        device.map_or(Ok(None), |device| device.blocks_in(block, rows))
+    }
+
     /// True if the values are only on a device.
     #[inline]
     pub fn is_on_device_alone(&self) -> bool {

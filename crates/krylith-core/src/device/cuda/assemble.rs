@@ -88,6 +88,27 @@ macro_rules! on_each {
 /// Threads per thread block.
 const THREADS: usize = 128;
 
+/// Returns the numbers of blocks and of entries in the first `rows` block rows of a matrix of scalar rows;
+/// `None` for blocks that are too large.
+///
+/// # Errors
+/// Out of device memory.
+pub(super) fn blocks_in(
+    device: &Arc<Device>,
+    scalar: &Resident,
+    block: usize,
+    rows: usize,
+) -> Result<Option<[usize; 2]>> {
+    if block > MOST_BLOCK {
+        return Ok(None);
+    }
+    let matrix = Matrix::from(scalar);
+    let counts = device.zeros::<u32>(rows, WHAT)?;
+    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
+    let blocks = last(device, &scan(device, &counts)?)? as usize;
+    Ok(Some([blocks, scalar.pointer(rows * block)?]))
+}
+
 /// Returns a matrix of scalar rows in square blocks of an order that divides rows and columns; `None` for
 /// blocks that are too large. Two passes: the number of blocks in each block row, and then the blocks.
 ///

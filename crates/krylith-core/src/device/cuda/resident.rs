@@ -4,7 +4,7 @@
 //! the GPU are copied as well, so that the caller may reuse them.
 
 use super::Cuda;
-use super::assemble::in_blocks;
+use super::assemble::{blocks_in, in_blocks};
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::launch::Set;
@@ -183,6 +183,10 @@ impl OnDevice for Resident {
     fn grouped(&self, block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
         let made = in_blocks(&self.device, self, block)?;
         Ok(made.map(|made| (made.col.len(), Arc::new(made) as _)))
+    }
+
+    fn blocks_in(&self, block: usize, rows: usize) -> Result<Option<[usize; 2]>> {
+        blocks_in(&self.device, self, block, rows)
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -69,6 +69,29 @@ pub fn suited_block(a: &Csr) -> SuitedBlock {
     found.expect("a single rank cannot fail")
 }
 
+/// Detects the block size of a matrix that is only on a device, without a copy to the host: the largest that
+/// adds at most 20 % stored zeros, or 1.
+///
+/// # Errors
+/// A device that failed.
+pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
+    /// Number of block rows that usually decide.
+    const SAMPLE: usize = 1 << 12;
+    let fits = |block: usize, rows: usize| -> Result<bool> {
+        let found = a.storage().blocks_in(block, rows)?;
+        Ok(found.is_some_and(|[blocks, entries]| {
+            (blocks * block * block) as f64 <= (1.0 + FILL[0]) * entries as f64
+        }))
+    };
+    for block in (2..=MAX_BLOCK).rev().filter(|&block| a.rows().is_multiple_of(block)) {
+        let rows = a.rows() / block;
+        if fits(block, rows.min(SAMPLE))? && (rows <= SAMPLE || fits(block, rows)?) {
+            return Ok(block);
+        }
+    }
+    Ok(1)
+}
+
 /// Detects the block size for the rows of all ranks. This rank's rows start at `first`; each rank's rows
 /// start and end at a multiple of every size that divides `common`. Collective.
 pub(super) fn suited(

@@ -25,8 +25,8 @@ mod vector;
 use std::ops::Range;
 use std::path::Path;
 
-pub(crate) use blocks::run_of_rows;
 pub use blocks::{SuitedBlock, suited_block};
+pub(crate) use blocks::{run_of_rows, suited_block_on_device};
 pub use vector::{own_unknowns, read_unknowns};
 
 use super::Array;
