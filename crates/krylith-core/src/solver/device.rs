@@ -371,7 +371,33 @@ mod cuda {
             reason: if several { format!("{reason}; {}", fabric.reason()) } else { reason.into() },
             ranks: comm.size(),
         };
+        engine(space, local, options, used, room)
+    }
+
+    /// Sets up the first attempt.
+    #[cfg(not(test))]
+    fn engine(
+        space: Cuda,
+        local: &LocalProblem,
+        options: &Arc<Options>,
+        used: DeviceUsed,
+        room: Option<u64>,
+    ) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+    }
+
+    /// Refuses to solve: unit tests do that on the host. Every method and preconditioner for GPUs would take
+    /// long to compile once more.
+    #[cfg(test)]
+    fn engine(
+        _: Cuda,
+        _: &LocalProblem,
+        _: &Arc<Options>,
+        used: DeviceUsed,
+        _: Option<u64>,
+    ) -> Result<Box<dyn Engine>> {
+        let message = format!("unit tests do not solve on {}", used.names.join(", "));
+        Err(Error::NoDevice { device: "cuda".into(), message })
     }
 
     /// Returns the GPU of this rank: each rank has its own.
