@@ -150,8 +150,8 @@ impl<'a> Problem<'a> {
     }
 
     /// Creates a problem from a scalar matrix in which the unknowns of each node are contiguous, grouped into
-    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block). New values of a [`Solver`](crate::Solver) are then given in
-    /// the order of the scalar matrix.
+    /// square blocks. Without `block`, the block size is [detected from the pattern](suited_block). New
+    /// values of a [`Solver`](crate::Solver) are then given in the order of the scalar matrix.
     ///
     /// # Errors
     /// A matrix that is not square, or whose order is not a multiple of the block size.

@@ -244,10 +244,8 @@ fn main() {
         ),
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
-        first!(fields::matrices_of_the_caller_are_renewed),
-        first!(fields::matrices_of_cells_are_renewed),
+        first!(fields::matrices_are_renewed),
         first!(cpr::cpr_matches_dense_algebra),
-        first!(cpr::wrong_matrices_are_named),
         first!(fields::aux_matches_dense_algebra),
         first!(fields::inner_solves_match_dense_algebra),
         first!(fields::saddle_points_are_solved),
@@ -255,7 +253,7 @@ fn main() {
         first!(stages::stages_of_stokes_are_solved),
         first!(stages::splits_of_stages_match_dense_algebra),
         test("fields_ranks::devices_split_as_one", |_| on_gpus(fields_ranks::devices_split_as_one), false),
-        first!(fields::wrong_fields_are_named),
+        first!(cpr::wrong_names_are_told),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
         test(
             "the_limit_of_iterations_decides_nothing",
@@ -440,8 +438,7 @@ fn lent_memory_gives_what_slices_give(device: &Arc<Device>) {
         lent_by(&Application::new(ordinal, default_stream), named, device);
     }
     conformance::lender::wrong_addresses_are_refused(ordinal);
-    conformance::lender::matrices_come_from_device_memory(ordinal);
-    conformance::lender::scalar_rows_form_blocks_on_the_device(ordinal);
+    conformance::lender::matrices_come_from_a_gpu(ordinal);
     // And where vectors are on the host.
     let application = Application::new(ordinal, false);
     let lend = |n: usize| -> Box<dyn Lender> { Box::new(application.lender(n, true)) };

@@ -199,16 +199,16 @@ pub trait OnDevice: Any + Send + Sync {
     /// True if both patterns, of the same shape, are known to be equal; `None` if this device cannot compare
     /// them.
     fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
-    /// The matrix, which has scalar rows, in square blocks on the same device: the number of blocks, and their
-    /// arrays. `None` if this device does not group.
+    /// The matrix, which has scalar rows, in square blocks on the same device: the number of blocks, and
+    /// their arrays. `None` if this device does not group.
     ///
     /// # Errors
     /// A device that failed, or without memory for it.
     fn grouped(&self, _block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
         Ok(None)
     }
-    /// The numbers of blocks and of entries in the first `rows` block rows of a matrix with scalar rows. `None`
-    /// if this device does not group.
+    /// The numbers of blocks and of entries in the first `rows` block rows of a matrix with scalar rows.
+    /// `None` if this device does not group.
     ///
     /// # Errors
     /// A device that failed.

@@ -119,6 +119,12 @@ fn rows_of(a: &Csr, rows: &[usize]) -> Csr {
     Csr::from_triplets(rows.len(), a.columns(), &entries.collect::<Vec<_>>()).unwrap()
 }
 
+/// Wrong fields, and matrices that cannot decouple.
+pub fn wrong_names_are_told(device: &str) {
+    super::fields::wrong_fields_are_named(device);
+    wrong_matrices_are_named(device);
+}
+
 /// A matrix of the caller that cannot decouple is refused, with the cell and a remedy.
 pub fn wrong_matrices_are_named(device: &str) {
     let a = Bsr::from_csr(&csr_of(&diagonal(12, |i| 1.0 + i as f64)), 3).unwrap();

@@ -276,8 +276,14 @@ pub fn schur_complements_match_dense_algebra(device: &str) {
     }
 }
 
+/// Matrices of the caller on a field and in cells.
+pub fn matrices_are_renewed(device: &str) {
+    matrices_of_the_caller_are_renewed(device);
+    matrices_of_cells_are_renewed(device);
+}
+
 /// New matrices of the caller take effect with the next update, and only in the solver that got them.
-pub fn matrices_of_the_caller_are_renewed(device: &str) {
+fn matrices_of_the_caller_are_renewed(device: &str) {
     let mut saddle = Saddle::new(11);
     let (old, problem) = (saddle.given.clone(), saddle.problem());
     let (n, mut rng) = (saddle.a.rows(), Random(3));
@@ -310,7 +316,7 @@ pub fn matrices_of_the_caller_are_renewed(device: &str) {
 
 /// A new matrix of accumulation terms changes the weights of CPR as a new solver would; P of a correction
 /// cannot change.
-pub fn matrices_of_cells_are_renewed(device: &str) {
+fn matrices_of_cells_are_renewed(device: &str) {
     let (cells, mut rng) = (6, Random(61));
     let a = random_bsr(&mut rng, 1, 2 * cells, 2 * cells, 4, true);
     let all: Vec<u32> = (0..2 * cells as u32).collect();

@@ -95,8 +95,14 @@ impl Lender for GpuLender {
     }
 }
 
+/// Matrices in device memory, as they are and in blocks.
+pub fn matrices_come_from_a_gpu(ordinal: usize) {
+    matrices_come_from_device_memory(ordinal);
+    scalar_rows_form_blocks_on_the_device(ordinal);
+}
+
 /// A matrix whose three arrays lie on a GPU, pointers and columns in widths of their own.
-pub fn matrices_come_from_device_memory(ordinal: usize) {
+fn matrices_come_from_device_memory(ordinal: usize) {
     let application = Application::new(ordinal, false);
     let stream = &application.stream;
     let want = Csr::from_triplets(3, 3, &[(0, 0, 4.0), (0, 1, 1.0), (1, 1, 2.0), (2, 2, 3.0)]).unwrap();
@@ -122,7 +128,7 @@ pub fn matrices_come_from_device_memory(ordinal: usize) {
 
 /// Scalar rows on a GPU form blocks there, for every block size, and so do new values; the host gets no copy
 /// of either. The blocks are those of the host, and so are the solutions.
-pub fn scalar_rows_form_blocks_on_the_device(ordinal: usize) {
+fn scalar_rows_form_blocks_on_the_device(ordinal: usize) {
     let application = Application::new(ordinal, false);
     let stream = &application.stream;
     let mut rng = Random(17);

@@ -239,7 +239,7 @@ fn ranks_share_products_of_whole_vectors() {
     let share = |comm: &Arc<dyn Communicator>, n: usize| {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
-    let sizes = [1, 2, 3, 5, 8];
+    let sizes = [1, 2, 3, 4, 5, 6, 7, 8];
     conformance::replicated::products_of_whole_vectors(&sizes, &whole);
     conformance::replicated::the_fastest_of_the_modes(&[1, 2, 4], &whole);
     conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &share);

@@ -14,7 +14,7 @@ fn share(comm: &Arc<dyn Communicator>, len: usize) -> krylith_core::Result<Cpu> 
 
 #[test]
 fn many_ranks_solve_as_one() {
-    distributed::many_ranks_solve_as_one(&[1, 2, 3, 5, 8], &share);
+    distributed::many_ranks_solve_as_one(&[1, 2, 3, 4, 5, 6, 7, 8], &share);
 }
 
 #[test]

@@ -13,13 +13,8 @@ fn schur_complements_match_dense_algebra() {
 }
 
 #[test]
-fn matrices_of_the_caller_are_renewed() {
-    fields::matrices_of_the_caller_are_renewed("cpu");
-}
-
-#[test]
-fn matrices_of_cells_are_renewed() {
-    fields::matrices_of_cells_are_renewed("cpu");
+fn matrices_are_renewed() {
+    fields::matrices_are_renewed("cpu");
 }
 
 #[test]

@@ -67,8 +67,8 @@ impl Storage {
         self.device.clone()?.as_any().downcast().ok()
     }
 
-    /// Scalar rows that are only on a device, in square blocks there; `None` for arrays on the host, and for a
-    /// device that does not group. The block size divides rows and columns.
+    /// Scalar rows that are only on a device, in square blocks there; `None` for arrays on the host, and for
+    /// a device that does not group. The block size divides rows and columns.
     ///
     /// # Errors
     /// A device that failed, or without memory for the blocks.

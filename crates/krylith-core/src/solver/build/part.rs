@@ -245,7 +245,7 @@ pub(super) fn placed<S: SolverSpace>(space: &S, a: &Csr) -> Result<Csr> {
     Ok(Csr::from_storage(placed.terms[0].1.storage().clone()))
 }
 
-/// The matrix of a part in its own space, as blocks and as an operator. It is a sum of terms, like the system.
+/// The matrix of a part in its own space, as blocks and as an operator. It is a sum of terms like the system.
 pub(super) struct PartMatrix<S: SolverSpace> {
     grouped: Vec<Grouped>,
     coefficients: Vec<Dense>,
