@@ -182,6 +182,8 @@ impl OnDevice for Resident {
 
     fn grouped(&self, block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
         let made = in_blocks(&self.device, self, block)?;
+        // Solvers read the blocks in streams of their own.
+        self.settled()?;
         Ok(made.map(|made| (made.col.len(), Arc::new(made) as _)))
     }
 
