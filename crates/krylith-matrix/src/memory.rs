@@ -207,13 +207,19 @@ pub trait OnDevice: Any + Send + Sync {
     fn grouped(&self, _block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {
         Ok(None)
     }
-    /// The numbers of blocks and of entries in the first `rows` block rows of a matrix with scalar rows.
-    /// `None` if this device does not group.
+    /// The number of blocks of this order of a matrix with scalar rows. `None` if this device does not group.
     ///
     /// # Errors
     /// A device that failed.
-    fn blocks_in(&self, _block: usize, _rows: usize) -> Result<Option<[usize; 2]>> {
+    fn count_blocks(&self, _block: usize) -> Result<Option<usize>> {
         Ok(None)
+    }
+    /// A copy of the pattern of the first `rows` rows on the host.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn first_rows(&self, _rows: usize) -> Result<Pattern> {
+        self.pattern()
     }
     /// The same arrays, for a downcast to their type.
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;

@@ -81,10 +81,14 @@ impl Bsr {
         const ROWS: usize = 1024;
         let runs: Vec<Range<usize>> =
             (0..n.div_ceil(ROWS)).map(|r| r * ROWS..n.min((r + 1) * ROWS)).collect();
-        let mut row_ptr = vec![0usize; n + 1];
-        row_ptr[1..].par_chunks_mut(ROWS).zip(&runs).for_each_init(Vec::new, |next, (counts, run)| {
-            for (i, count) in run.clone().zip(counts) {
-                for_block_columns(a, i, block, next, |_| *count += 1);
+        let (mut row_ptr, mut full) = (vec![0usize; n + 1], vec![false; n]);
+        let counts = row_ptr[1..].par_chunks_mut(ROWS).zip(full.par_chunks_mut(ROWS)).zip(&runs);
+        counts.for_each_init(Vec::new, |next, ((counts, full), run)| {
+            for ((i, count), full) in run.clone().zip(counts).zip(full) {
+                match full_columns(a, i, block) {
+                    Some(columns) => (*count, *full) = (columns.len() / block, true),
+                    None => for_block_columns(a, i, block, next, |_| *count += 1),
+                }
             }
         });
         (0..n).for_each(|i| row_ptr[i + 1] += row_ptr[i]);
@@ -101,6 +105,18 @@ impl Bsr {
         pieces.into_par_iter().for_each_init(Vec::new, |next, (run, cols, numbers)| {
             let mut blocks = cols.iter_mut().zip(numbers.chunks_exact_mut(bb));
             for i in run {
+                if full[i] {
+                    let first = &a.row_ptr()[i * block..(i + 1) * block];
+                    let columns = &a.col()[first[0]..a.row_ptr()[i * block + 1]];
+                    for (at, (j, (col, to))) in columns.iter().step_by(block).zip(&mut blocks).enumerate() {
+                        *col = j / block as u32;
+                        for (to, first) in to.chunks_exact_mut(block).zip(first) {
+                            let from = &a.values()[first + at * block..][..block];
+                            to.iter_mut().zip(from).for_each(|(to, v)| *to = *v);
+                        }
+                    }
+                    continue;
+                }
                 for_block_columns(a, i, block, next, |(j, parts)| {
                     let Some((col, to)) = blocks.next() else { return };
                     *col = j;
@@ -311,6 +327,18 @@ impl<'a> Arrays<'a> {
         let negative = |(&j, &v): (&u32, &f64)| (j as usize == i) & (v < 0.0);
         if col.iter().zip(values).fold(false, |is, entry| is | negative(entry)) { -1.0 } else { 1.0 }
     }
+}
+
+/// Returns the columns of the scalar rows of block row `i` if they are the same in all of them and fill whole
+/// blocks, which is usual and fast.
+fn full_columns(a: &Csr, i: usize, block: usize) -> Option<&[u32]> {
+    let row = |r: usize| &a.col()[a.row_ptr()[r]..a.row_ptr()[r + 1]];
+    let (first, b) = (row(i * block), block as u32);
+    let whole = |columns: &[u32]| {
+        columns[0].is_multiple_of(b) && columns.iter().zip(columns[0]..).all(|(&j, next)| j == next)
+    };
+    let fills = first.len().is_multiple_of(block) && first.chunks_exact(block).all(whole);
+    (fills && (1..block).all(|r| row(i * block + r) == first)).then_some(first)
 }
 
 /// Calls `each` for the block columns of block row `i` of a scalar matrix, from left to right, with the range

@@ -80,14 +80,23 @@ impl Storage {
         Ok(device.grouped(block)?.map(of))
     }
 
-    /// The numbers of blocks of this size and of entries in the first `rows` block rows, for scalar rows that
-    /// are only on a device; `None` otherwise.
+    /// The number of blocks of this order, for scalar rows that are only on a device; `None` otherwise.
     ///
     /// # Errors
     /// A device that failed.
-    pub fn blocks_in(&self, block: usize, rows: usize) -> Result<Option<[usize; 2]>> {
+    pub fn count_blocks(&self, block: usize) -> Result<Option<usize>> {
         let device = self.device.as_ref().filter(|_| self.is_on_device_alone());
-        device.map_or(Ok(None), |device| device.blocks_in(block, rows))
+        device.map_or(Ok(None), |device| device.count_blocks(block))
+    }
+
+    /// The pattern of the first `rows` rows, of a matrix that is only on a device; `None` otherwise. The host
+    /// gets no copy of the rest.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn first_rows(&self, rows: usize) -> Result<Option<Pattern>> {
+        let device = self.device.as_ref().filter(|_| self.is_on_device_alone());
+        device.map(|device| device.first_rows(rows)).transpose()
     }
 
     /// True if the values are only on a device.

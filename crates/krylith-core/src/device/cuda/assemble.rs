@@ -88,25 +88,23 @@ macro_rules! on_each {
 /// Threads per thread block.
 const THREADS: usize = 128;
 
-/// Returns the numbers of blocks and of entries in the first `rows` block rows of a matrix of scalar rows;
-/// `None` for blocks that are too large.
+/// Returns the number of blocks of a matrix of scalar rows; `None` for blocks that are too large.
 ///
 /// # Errors
 /// Out of device memory.
-pub(super) fn blocks_in(
-    device: &Arc<Device>,
-    scalar: &Resident,
-    block: usize,
-    rows: usize,
-) -> Result<Option<[usize; 2]>> {
+pub(super) fn count_blocks(device: &Arc<Device>, scalar: &Resident, block: usize) -> Result<Option<usize>> {
     if block > MOST_BLOCK {
         return Ok(None);
     }
-    let matrix = Matrix::from(scalar);
+    Ok(Some(last(device, &block_pointers(device, scalar, block)?)? as usize))
+}
+
+/// Returns the row pointers of the blocks.
+fn block_pointers(device: &Arc<Device>, scalar: &Resident, block: usize) -> Result<Buffer<i64>> {
+    let (matrix, rows) = (Matrix::from(scalar), (scalar.row_ptr.len() - 1) / block);
     let counts = device.zeros::<u32>(rows, WHAT)?;
     on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
-    let blocks = last(device, &scan(device, &counts)?)? as usize;
-    Ok(Some([blocks, scalar.pointer(rows * block)?]))
+    scan(device, &counts)
 }
 
 /// Returns a matrix of scalar rows in square blocks of an order that divides rows and columns; `None` for
@@ -119,9 +117,7 @@ pub(super) fn in_blocks(device: &Arc<Device>, scalar: &Resident, block: usize) -
         return Ok(None);
     }
     let (matrix, rows) = (Matrix::from(scalar), (scalar.row_ptr.len() - 1) / block);
-    let counts = device.zeros::<u32>(rows, WHAT)?;
-    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
-    let row_ptr = scan(device, &counts)?;
+    let row_ptr = block_pointers(device, scalar, block)?;
     let blocks = last(device, &row_ptr)? as usize;
     let col = device.allocate::<u32>(blocks, WHAT)?;
     let values = device.allocate::<f64>(blocks * block * block, WHAT)?;

@@ -4,7 +4,7 @@
 //! the GPU are copied as well, so that the caller may reuse them.
 
 use super::Cuda;
-use super::assemble::{blocks_in, in_blocks};
+use super::assemble::{count_blocks, in_blocks};
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::launch::Set;
@@ -187,8 +187,16 @@ impl OnDevice for Resident {
         Ok(made.map(|made| (made.col.len(), Arc::new(made) as _)))
     }
 
-    fn blocks_in(&self, block: usize, rows: usize) -> Result<Option<[usize; 2]>> {
-        blocks_in(&self.device, self, block, rows)
+    fn count_blocks(&self, block: usize) -> Result<Option<usize>> {
+        count_blocks(&self.device, self, block)
+    }
+
+    fn first_rows(&self, rows: usize) -> Result<Pattern> {
+        let mut row_ptr = vec![0i64; rows + 1];
+        self.device.read(&self.row_ptr, 0, &mut row_ptr)?;
+        let mut col = vec![0u32; row_ptr[rows] as usize];
+        self.device.read(&self.col, 0, &mut col)?;
+        Ok(Pattern { row_ptr: row_ptr.into_iter().map(|p| p as usize).collect(), col })
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -70,23 +70,33 @@ pub fn suited_block(a: &Csr) -> SuitedBlock {
 }
 
 /// Detects the block size of a matrix that is only on a device, without a copy to the host: the largest that
-/// adds at most 20 % stored zeros, or 1.
+/// adds at most 20 % stored zeros, or 1. The first rows decide for most sizes.
 ///
 /// # Errors
 /// A device that failed.
 pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
-    /// Number of block rows that usually decide.
-    const SAMPLE: usize = 1 << 12;
-    let fits = |block: usize, rows: usize| -> Result<bool> {
-        let found = a.storage().blocks_in(block, rows)?;
-        Ok(found.is_some_and(|[blocks, entries]| {
-            (blocks * block * block) as f64 <= (1.0 + FILL[0]) * entries as f64
-        }))
+    /// Number of rows that are looked at first: a multiple of every block size.
+    const SAMPLE: usize = 840;
+    let sample = a.rows().min(SAMPLE);
+    let Some(first) = a.storage().first_rows(sample)? else { return Ok(1) };
+    let fits = |blocks: usize, block: usize, entries: usize| {
+        (blocks * block * block) as f64 <= (1.0 + FILL[0]) * entries as f64
     };
+    let mut columns = Vec::new();
     for block in (2..=MAX_BLOCK).rev().filter(|&block| a.rows().is_multiple_of(block)) {
-        let rows = a.rows() / block;
-        if fits(block, rows.min(SAMPLE))? && (rows <= SAMPLE || fits(block, rows)?) {
-            return Ok(block);
+        let mut blocks = 0;
+        for rows in first.row_ptr[..=sample].windows(block + 1).step_by(block) {
+            columns.clear();
+            columns.extend(first.col[rows[0]..rows[block]].iter().map(|j| j / block as u32));
+            columns.sort_unstable();
+            columns.dedup();
+            blocks += columns.len();
+        }
+        if fits(blocks, block, first.row_ptr[sample]) {
+            let all = if sample == a.rows() { Some(blocks) } else { a.storage().count_blocks(block)? };
+            if all.is_some_and(|blocks| fits(blocks, block, a.nonzeros())) {
+                return Ok(block);
+            }
         }
     }
     Ok(1)
