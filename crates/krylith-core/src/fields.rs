@@ -171,10 +171,12 @@ pub(crate) struct Fields {
     matrices: Matrices,
 }
 
-/// Matrices by their names in small letters, with the names that the caller wrote. Clones share them, so that
-/// preconditioners see new ones.
+/// Matrices by their names in small letters, with the names that the caller wrote.
+type ByName = BTreeMap<String, (String, Arc<Csr>)>;
+
+/// The matrices that the caller named. Clones share them, so that preconditioners see new ones.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Matrices(Arc<RwLock<BTreeMap<String, (String, Arc<Csr>)>>>);
+pub(crate) struct Matrices(Arc<RwLock<ByName>>);
 
 impl Matrices {
     /// Returns the matrix of this name.

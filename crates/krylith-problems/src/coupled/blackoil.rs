@@ -86,6 +86,7 @@ impl Add for Function {
 
 impl Mul for Function {
     type Output = Self;
+    #[expect(clippy::suspicious_arithmetic_impl, reason = "the product rule adds")]
     fn mul(self, other: Self) -> Self {
         let by = std::array::from_fn(|c| self.by[c] * other.value + self.value * other.by[c]);
         Self { value: self.value * other.value, by }

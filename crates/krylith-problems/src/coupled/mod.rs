@@ -13,7 +13,7 @@
 //! | [`biot2`](poro) | P2–P1 | `u` (blocks of 3, rigid modes), `p` | `Sp`, `P` |
 //! | [`biot3`](poro) | P2–RT0–P0 | `u` (blocks of 3, rigid modes), `w`, `p` | `Sp`, `P` |
 //! | [`twophase`](reservoir) | two-point fluxes | `p`, `s` | |
-//! | [`blackoil`](blackoil) | two-point fluxes | `p`, `s`, `g`, `w` (wells) | `acc` |
+//! | [`blackoil`] | two-point fluxes | `p`, `s`, `g`, `w` (wells) | `acc` |
 
 mod assembly;
 pub mod blackoil;

@@ -158,6 +158,9 @@ impl<S: SolverSpace> Approximation<S> {
     }
 }
 
+/// The operators around the inverse of a part, and the matrices of the caller that they come from.
+type Surrounded<S> = (Around<S>, Vec<(Given, PartMatrix<S>)>);
+
 /// The blocks of a system [[A, B], [C, −D]] on two fields.
 pub(super) struct Saddle<'a, S: SolverSpace> {
     pub space: &'a S,
@@ -235,7 +238,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
                 if let Some(halo) = &halo {
                     alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
                 }
-                let boundary = alone.contains(&1.0).then(|| Boundary { alone, sign: signs.s * sign });
+                let boundary = alone.contains(&1.0).then_some(Boundary { alone, sign: signs.s * sign });
                 if let Some(boundary) = &boundary {
                     boundary.apply(space, &mut matrix, d)?;
                 }
@@ -295,7 +298,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
         first: &PartMatrix<S>,
         couplings: &[Vec<Option<SharedOperator<S>>>],
         notes: &mut Vec<String>,
-    ) -> Result<Option<(Around<S>, Vec<(Given, PartMatrix<S>)>)>> {
+    ) -> Result<Option<Surrounded<S>>> {
         let (on, comm) = (&part.space, self.space.comm());
         match schur {
             SchurSpec::Lsc(name) => {
