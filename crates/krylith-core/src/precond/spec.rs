@@ -10,6 +10,7 @@
 mod amg;
 mod decouple;
 mod definite;
+mod elsewhere;
 mod lu;
 mod ras;
 mod split;
@@ -220,7 +221,7 @@ impl std::str::FromStr for PrecondSpec {
             "ilu0" => Err(Error::invalid(
                 "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole; did you mean `ildu`?",
             )),
-            _ => unknown(
+            _ => elsewhere::meant(name).unwrap_or_else(|| unknown(
                 "preconditioner",
                 name,
                 &[
@@ -243,7 +244,7 @@ impl std::str::FromStr for PrecondSpec {
                     "cg(P[; iterations=N])",
                     "chebyshev(P[; degree=N,low=R])",
                 ],
-            ),
+            )),
         }
     }
 }
