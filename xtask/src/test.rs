@@ -15,7 +15,7 @@ const OF_ALL: &str = "krylith-core/faer,krylith-core/nalgebra-sparse,krylith-cor
 #[derive(Clone, Copy, PartialEq)]
 pub enum Who {
     /// In `cargo xtask test`, which any user can run without administrator rights, and in CI. It takes about
-    /// 17 minutes on two cores; the goal is 15.
+    /// 14 minutes on two cores; the limit is 15.
     Desk,
     /// Only in CI, by `cargo xtask ci`: the step needs an administrator to install something, or takes long.
     Ci,

@@ -187,8 +187,15 @@ def test_wrong_fields(fields, words):
         krylith.solve(k, f, precond=SPLIT, fields=fields)
 
 
-def test_words_of_other_programs():
-    with pytest.raises(krylith.InvalidInput, match="did you mean `split`"):
-        krylith.solve(sp.identity(4, format="csr"), np.ones(4), precond="fieldsplit")
-    with pytest.raises(krylith.InvalidInput, match="did you mean `aux`"):
-        krylith.solve(sp.identity(4, format="csr"), np.ones(4), precond="ams")
+@pytest.mark.parametrize(
+    "word, advice",
+    [
+        ("fieldsplit", "write split\\(u: P, p: Q; schur=upper, S=NAME\\)"),
+        ("simple", "schur=simple, S=selfp"),
+        ("ams", "write aux\\(G: amg\\)"),
+        ("minres", "write method=minres"),
+    ],
+)
+def test_words_of_other_programs(word, advice):
+    with pytest.raises(krylith.InvalidInput, match=advice):
+        krylith.solve(sp.identity(4, format="csr"), np.ones(4), precond=word)

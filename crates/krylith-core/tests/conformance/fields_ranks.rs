@@ -1,7 +1,7 @@
 //! Preconditioners of coupled systems over ranks and on several devices, against one rank on the CPU.
 
 use super::distributed::partitions;
-use super::fields::{csr_of, diagonal, options, problem, scattered};
+use super::fields::{csr_of, diagonal, options, scattered};
 use crate::common::*;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::Bsr;
@@ -31,13 +31,19 @@ const PRECONDS: [&str; 14] = [
 struct System {
     a: Bsr,
     sets: Vec<Vec<u32>>,
+    /// Unknowns of a block of each field.
+    size: usize,
     matrices: Vec<(&'static str, Mat)>,
 }
 
 impl System {
-    fn new(rng: &mut Random, b: usize, nodes: usize) -> Self {
-        let (order, m) = (nodes * b, nodes * b / 3);
-        let sets = scattered(rng, &[order - m, m]);
+    /// With `together`, each node belongs to one field, whose blocks it forms.
+    fn new(rng: &mut Random, b: usize, nodes: usize, together: bool) -> Self {
+        let size = if together { b } else { 1 };
+        let (order, m) = (nodes * b, nodes * b / size / 3 * size);
+        let of_nodes = scattered(rng, &[(order - m) / size, m / size]);
+        let parts = |i: &u32| (0..size as u32).map(move |part| part + i * size as u32).collect::<Vec<_>>();
+        let sets: Vec<Vec<u32>> = of_nodes.iter().map(|set| set.iter().flat_map(parts).collect()).collect();
         // Couplings in both directions, so that C W B has a diagonal.
         let mut dense = written_out(&random_bsr(rng, b, nodes, nodes, 4, true).to_csr());
         for (&p, &u) in sets[1].iter().zip(&sets[0]) {
@@ -68,16 +74,19 @@ impl System {
             ("P", sparse(rng, order, 10)),
             ("R", sparse(rng, order - m, 8)),
         ];
-        Self { a, sets, matrices }
+        Self { a, sets, size, matrices }
     }
 
-    fn fields(&self) -> [(&str, &[u32]); 2] {
-        [("u", &self.sets[0]), ("p", &self.sets[1])]
+    /// Describes the fields and matrices of a problem.
+    fn describe<'p>(&self, problem: Problem<'p>) -> krylith_core::Result<Problem<'p>> {
+        let field = |(name, set): (&str, &Vec<u32>)| Field::new(name, set.clone()).in_blocks(self.size);
+        let fields = ["u", "p"].into_iter().zip(&self.sets).map(field).collect();
+        let named = self.matrices.iter();
+        named.fold(problem.with_fields(fields), |all, (name, m)| all?.with_matrix(name, csr_of(m)))
     }
 
     fn whole(&self) -> Problem<'static> {
-        let matrices: Vec<(&str, &Mat)> = self.matrices.iter().map(|(name, m)| (*name, m)).collect();
-        problem(&self.a, &self.fields(), &matrices)
+        self.describe(Problem::bsr(&self.a).unwrap().into_owned()).unwrap()
     }
 
     fn change(&mut self, rng: &mut Random) {
@@ -94,8 +103,10 @@ fn tolerance(precond: &str) -> f64 {
 /// Over ranks, splits, CPR and corrections apply what they do on one rank, also after new values.
 pub fn ranks_split_as_one(device: &str) {
     let mut rng = Random(47);
-    for (b, n, ranks) in [(1, 36, 2), (1, 36, 3), (2, 18, 2), (4, 9, 4)] {
-        let mut system = System::new(&mut rng, b, n);
+    for (b, n, ranks, together) in
+        [(1, 36, 2, false), (1, 36, 3, false), (2, 18, 2, false), (2, 18, 3, true), (4, 9, 4, false)]
+    {
+        let mut system = System::new(&mut rng, b, n, together);
         let x = rng.numbers(n * b);
         // The system with its first and with new values.
         let first = system.a.clone();
@@ -113,12 +124,7 @@ pub fn ranks_split_as_one(device: &str) {
                 let got = Team::run(ranks, |comm| {
                     let [part, new] = [0, 1].map(|k| parts[k][comm.rank()].clone());
                     let own: Vec<u64> = part.rows.clone();
-                    let mut local = Problem::part(comm.clone(), part)?;
-                    let field = |&(name, list): &(&str, &[u32])| Field::new(name, list.to_vec());
-                    local = local.with_fields(system.fields().iter().map(field).collect())?;
-                    for (name, matrix) in &system.matrices {
-                        local = local.with_matrix(name, csr_of(matrix))?;
-                    }
+                    let local = system.describe(Problem::part(comm.clone(), part)?)?;
                     let mut solver = Solver::new(local, &options(device, precond))?;
                     let pick = |v: &[f64]| {
                         own.iter().flat_map(|&i| v[i as usize * b..][..b].to_vec()).collect::<Vec<_>>()
@@ -148,7 +154,7 @@ pub fn ranks_split_as_one(device: &str) {
 pub fn devices_split_as_one(device: &str) {
     let mut rng = Random(53);
     for (b, n) in [(1, 40), (2, 20), (4, 12)] {
-        let mut system = System::new(&mut rng, b, n);
+        let mut system = System::new(&mut rng, b, n, false);
         for precond in PRECONDS {
             let make = |system: &System, device: &str| {
                 Solver::new(system.whole(), &options(device, precond))
