@@ -46,6 +46,19 @@ impl Columns {
         block * self.size as u32 + rest as u32
     }
 
+    /// Returns own rows of a matrix whose columns have global numbers. `row` returns the columns and values of
+    /// own row i of `n`.
+    ///
+    /// # Errors
+    /// An internal error of Krylith.
+    pub fn localized<'m>(&self, n: usize, row: impl Fn(usize) -> (&'m [u32], &'m [f64])) -> Result<Csr> {
+        let local = |i: usize| {
+            let (columns, values) = row(i);
+            columns.iter().zip(values).map(|(&j, v)| (self.place(u64::from(j)), *v)).collect()
+        };
+        of_rows((0..n).map(local), n, self.width())
+    }
+
     /// Returns the global numbers of blocks that this rank owns.
     pub fn own(&self) -> &[u64] {
         &self.numbering.global()[..self.halo.own]
@@ -66,6 +79,21 @@ impl Columns {
     pub fn scalars(&self) -> Arc<Halo> {
         if self.size == 1 { self.halo.clone() } else { Arc::new(self.halo.in_parts(self.size)) }
     }
+}
+
+/// Returns the matrix of these rows, each a list of columns and values in any order.
+///
+/// # Errors
+/// A column beyond `width`.
+pub(super) fn of_rows(rows: impl Iterator<Item = Vec<(u32, f64)>>, n: usize, width: usize) -> Result<Csr> {
+    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
+    for mut row in rows {
+        row.sort_unstable_by_key(|entry| entry.0);
+        col.extend(row.iter().map(|entry| entry.0));
+        values.extend(row.iter().map(|entry| entry.1));
+        row_ptr.push(col.len());
+    }
+    Csr::new(n, width, row_ptr, col, values)
 }
 
 /// The rows of a matrix B that own rows of another matrix use, beyond own rows of B.

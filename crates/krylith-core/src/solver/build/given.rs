@@ -1,6 +1,7 @@
 //! Matrices of the caller on a field, such as the mass matrix of the pressure, and their new values.
 
 use super::LocalProblem;
+use super::ghosts::Columns;
 use super::part::OwnField;
 use crate::comm::{Communicator, agree};
 use crate::fields::Matrices;
@@ -87,21 +88,8 @@ impl Given {
         };
         let columns = (0..n).flat_map(|k| given.row(row(k)).0.iter().map(|&j| u64::from(j) / size as u64));
         let (halo, numbering) = Halo::build(comm, blocks, columns)?;
-        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for k in 0..n {
-            let (columns, numbers) = given.row(row(k));
-            let place = |j: u32| {
-                let block = numbering.local(u64::from(j) / size as u64).unwrap_or(u32::MAX);
-                block * size as u32 + j % size as u32
-            };
-            let mut entries: Vec<(u32, f64)> =
-                columns.iter().zip(numbers).map(|(&j, v)| (place(j), *v)).collect();
-            entries.sort_unstable_by_key(|entry| entry.0);
-            col.extend(entries.iter().map(|entry| entry.0));
-            values.extend(entries.iter().map(|entry| entry.1));
-            row_ptr.push(col.len());
-        }
-        let matrix = Csr::new(n, (halo.own + halo.ghosts) * size, row_ptr, col, values);
-        Ok((agree(comm, matrix)?, Some(Arc::new(halo))))
+        let columns = Columns::new(size, halo, numbering);
+        let matrix = agree(comm, columns.localized(n, |k| given.row(row(k))))?;
+        Ok((matrix, Some(columns.halo)))
     }
 }

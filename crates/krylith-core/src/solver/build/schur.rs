@@ -79,7 +79,10 @@ pub(super) fn needed<S: SolverSpace>(
 /// Returns the inverse diagonal of A, or of the sums of its rows, with ghosts over ranks. Collective.
 fn weights<S: SolverSpace>(space: &S, a: &Csr, rows: bool, first: Option<&Halo>) -> Result<Vec<f64>> {
     let own = inverted(agree(space.comm(), space.diagonal(a, rows))?);
-    first.map_or(Ok(own.clone()), |halo| with_ghosts(space.comm(), halo, 1, &own))
+    match first {
+        None => Ok(own),
+        Some(halo) => with_ghosts(space.comm(), halo, 1, &own),
+    }
 }
 
 impl<S: SolverSpace> Source<S> {
@@ -151,8 +154,9 @@ impl<S: SolverSpace> Approximation<S> {
     /// Returns the matrix; `None` if it is the part's own block.
     pub fn matrix(&self) -> Option<&Csr> {
         match &self.source {
-            Source::Schur { product, .. } | Source::Commutator { product, .. } => Some(product),
-            Source::Explicit { product, .. } => Some(product),
+            Source::Schur { product, .. }
+            | Source::Commutator { product, .. }
+            | Source::Explicit { product, .. } => Some(product),
             Source::Own | Source::Given { .. } => self.csr.as_ref(),
         }
     }

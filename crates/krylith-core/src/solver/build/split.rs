@@ -127,7 +127,7 @@ pub(super) fn build<S: SolverSpace>(
     }
     let split = Split::new(parts, couplings.clone(), spec.form);
     let split = match spec.form {
-        SplitForm::Simple => split.with_diagonal(&diagonal_of(space, &blocks, &terms.terms)?)?,
+        SplitForm::Simple => split.with_diagonal(&diagonal_of(space, &blocks)?)?,
         _ => split,
     };
     let info = describe(spec, infos, &split.shares(), start);
@@ -138,8 +138,8 @@ pub(super) fn build<S: SolverSpace>(
 }
 
 /// Returns the inverse diagonal of the first block, for the form `simple`. Collective.
-fn diagonal_of<S: SolverSpace, T>(space: &S, blocks: &[Blocks<S>], terms: &[T]) -> Result<Vec<f64>> {
-    if terms.len() > 1 {
+fn diagonal_of<S: SolverSpace>(space: &S, blocks: &[Blocks<S>]) -> Result<Vec<f64>> {
+    if blocks.len() > 1 {
         return Err(Error::Unsupported(
             "schur=simple needs one matrix; this system is a Kronecker sum. Take schur=full".into(),
         ));
@@ -303,7 +303,7 @@ impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
             part.inverse.update_values(on, &terms, TermValues::from(&terms))?;
         }
         if self.split.form() == SplitForm::Simple {
-            let diagonal = diagonal_of(space, &self.blocks, &self.a)?;
+            let diagonal = diagonal_of(space, &self.blocks)?;
             self.split.set_diagonal(&diagonal)?;
         }
         let Some(Part { space: on, around: Some(Around::Pcd(pcd)), .. }) = self.split.parts.last_mut() else {

@@ -4,7 +4,7 @@
 //! space. Each block of auxiliary unknowns belongs to the rank that has most entries of its columns.
 
 use super::super::LocalProblem;
-use super::super::ghosts::{Columns, GhostRows};
+use super::super::ghosts::{Columns, GhostRows, of_rows};
 use super::placed;
 use crate::comm::wire::{Reader, packed};
 use crate::comm::{Communicator, agree};
@@ -103,17 +103,7 @@ impl Maps {
         let own = shares(comm, used(), (total / size) as u64)?;
         let (coarse, numbering) = Halo::build(comm, &own, used())?;
         let columns = Arc::new(Columns::new(size, coarse, numbering));
-        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for i in 0..n {
-            let (at, numbers) = given.row(row(i));
-            let mut entries: Vec<(u32, f64)> =
-                at.iter().zip(numbers).map(|(&j, v)| (columns.place(u64::from(j)), *v)).collect();
-            entries.sort_unstable_by_key(|entry| entry.0);
-            col.extend(entries.iter().map(|entry| entry.0));
-            values.extend(entries.iter().map(|entry| entry.1));
-            row_ptr.push(col.len());
-        }
-        let given = agree(comm, Csr::new(n, columns.width(), row_ptr, col, values))?;
+        let given = agree(comm, columns.localized(n, |i| given.row(row(i))))?;
         let p = agree(comm, own_part(&given, &alone))?;
         let fine = Arc::new(columns_of(comm, halo, numbers, b)?);
         let (transposed, rows) = transposed_over_ranks(comm, &p, &columns, &fine)?;
@@ -195,14 +185,8 @@ fn transposed_over_ranks(
         rows[row as usize].extend(entries.clone().map(|p| (used.place(far.col[p]), far.values[p])));
         at = entries.end;
     }
-    let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-    for mut row in rows {
-        row.sort_unstable_by_key(|entry| entry.0);
-        col.extend(row.iter().map(|entry| entry.0));
-        values.extend(row.iter().map(|entry| entry.1));
-        row_ptr.push(col.len());
-    }
-    Ok((agree(comm, Csr::new(halo.own, used.width(), row_ptr, col, values))?, used))
+    let made = agree(comm, of_rows(rows.into_iter(), halo.own, used.width()))?;
+    Ok((made, used))
 }
 
 /// Returns the blocks that this rank owns among `blocks`, given the block of each entry of its rows: each
