@@ -5,12 +5,12 @@ use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::set_up::set_up;
 use crate::solution::Solution;
-use crate::system::{System, dense, named_matrix};
+use crate::system::{GivenMatrix, System, dense, named_matrix};
 use krylith_core::solver::host::is_forked;
 use krylith_core::solver::{Cancel, Refresh};
 use krylith_core::{Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
@@ -127,17 +127,8 @@ impl Solver {
     }
 
     /// Gives a matrix that preconditioners name new values, which take effect with the next update.
-    fn set_matrix(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        rows: usize,
-        columns: usize,
-        row_ptr: PyReadonlyArray1<'_, i64>,
-        col: PyReadonlyArray1<'_, i64>,
-        values: PyReadonlyArray1<'_, f64>,
-    ) -> PyResult<()> {
-        let matrix = named_matrix(name, rows, columns, row_ptr, col, values)?;
+    fn set_matrix(&self, py: Python<'_>, name: &str, arrays: GivenMatrix<'_>) -> PyResult<()> {
+        let matrix = named_matrix(name, arrays)?;
         self.alone(py, |solver| solver.set_matrix(name, matrix))
     }
 

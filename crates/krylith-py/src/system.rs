@@ -30,6 +30,10 @@ type GivenField<'py> = (
     Option<PyReadonlyArray2<'py, f64>>,
 );
 
+/// A matrix as Python gives it: rows, columns, offsets, columns of the entries, and values.
+pub type GivenMatrix<'py> =
+    (usize, usize, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, f64>);
+
 #[pymethods]
 impl System {
     /// Creates a system from a scalar matrix in CSR format; without a block size, chooses the one that suits
@@ -170,17 +174,8 @@ impl System {
     }
 
     /// Returns the system with a matrix that preconditioners name.
-    fn with_matrix(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        rows: usize,
-        columns: usize,
-        row_ptr: PyReadonlyArray1<'_, i64>,
-        col: PyReadonlyArray1<'_, i64>,
-        values: PyReadonlyArray1<'_, f64>,
-    ) -> PyResult<Self> {
-        let matrix = named_matrix(name, rows, columns, row_ptr, col, values)?;
+    fn with_matrix(&self, py: Python<'_>, name: &str, arrays: GivenMatrix<'_>) -> PyResult<Self> {
+        let matrix = named_matrix(name, arrays)?;
         self.with(py, |problem| problem.with_matrix(name, matrix))
     }
 
@@ -259,14 +254,7 @@ fn bsr_of(
 }
 
 /// Returns a matrix that the caller named, from its arrays.
-pub fn named_matrix(
-    name: &str,
-    rows: usize,
-    columns: usize,
-    row_ptr: PyReadonlyArray1<'_, i64>,
-    col: PyReadonlyArray1<'_, i64>,
-    values: PyReadonlyArray1<'_, f64>,
-) -> PyResult<Csr> {
+pub fn named_matrix(name: &str, (rows, columns, row_ptr, col, values): GivenMatrix<'_>) -> PyResult<Csr> {
     let row_ptr = row_ptr.as_array().iter().map(|&p| p as usize).collect();
     let col = col.as_array().iter().map(|&j| j as u32).collect();
     let matrix = Csr::new(rows, columns, row_ptr, col, values.as_array().to_vec());

@@ -115,7 +115,7 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
-        system = system.with_matrix(name, *arrays_of(matrix))
+        system = system.with_matrix(name, arrays_of(matrix))
     return system
 
 

@@ -256,7 +256,7 @@ class Solver:
             New values of matrices that the preconditioner names, with the pattern of the old ones.
         """
         for name, matrix in (matrices or {}).items():
-            self._native.set_matrix(name, *arrays_of(matrix))
+            self._native.set_matrix(name, arrays_of(matrix))
         self._native.set_refresh(refresh)
         if self._kronecker:
             if not isinstance(A, KroneckerSum):

@@ -46,8 +46,8 @@ impl Columns {
         block * self.size as u32 + rest as u32
     }
 
-    /// Returns own rows of a matrix whose columns have global numbers. `row` returns the columns and values of
-    /// own row i of `n`.
+    /// Returns own rows of a matrix whose columns have global numbers. `row` returns the columns and values
+    /// of own row i of `n`.
     ///
     /// # Errors
     /// An internal error of Krylith.
