@@ -21,11 +21,11 @@ pub fn run(file: &str) -> ExitCode {
 
 /// Writes the archive to `file`.
 pub fn pack(file: &Path) -> Result<(), String> {
-    let library = nvrtc::install()?;
+    let library = nvrtc::install_for_embedding()?;
     let example = ["run", "--package", "krylith-core", "--example", "embed_kernels", "--"];
     let mut command = cargo(&example);
     command.arg(absolute(file));
-    library.tell(&mut command);
+    command.env("KRYLITH_NVRTC", library);
     shell(&mut command).map(|_| ())
 }
 

@@ -8,6 +8,9 @@ use std::process::Command;
 const WHEELS: [&str; 3] =
     ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85"];
 const LIBRARY: &str = "libnvrtc.so.13";
+/// The compiler of embedded kernels: drivers from 525 on load its machine code, and it knows sm_100.
+const EMBEDDING: [&str; 1] = ["nvidia-cuda-nvrtc-cu12==12.8.93"];
+const EMBEDDING_LIBRARY: &str = "libnvrtc.so.12";
 
 /// Locations that a test needs to compile kernels.
 pub struct Nvrtc {
@@ -40,19 +43,36 @@ pub fn install() -> Result<Nvrtc, String> {
         return Ok(Nvrtc { library, include });
     }
     let venv = target().join("xtask-venv");
+    let find = || {
+        let library = locate(&venv, LIBRARY)?;
+        let include = library.ancestors().nth(2).unwrap_or(&venv).join("include");
+        include.exists().then_some(Nvrtc { library, include }).ok_or("it has no headers".into())
+    };
+    installed(&venv, &WHEELS, find)
+}
+
+/// Returns the path of the compiler of embedded kernels, which is installed under `target/xtask-venv-12` if
+/// needed.
+pub fn install_for_embedding() -> Result<PathBuf, String> {
+    let venv = target().join("xtask-venv-12");
+    installed(&venv, &EMBEDDING, || locate(&venv, EMBEDDING_LIBRARY))
+}
+
+/// Returns what `find` finds in an environment, after an install of these wheels if they are not there.
+fn installed<T>(venv: &Path, wheels: &[&str], find: impl Fn() -> Result<T, String>) -> Result<T, String> {
     let stamp = venv.join("wheels.txt");
-    let wanted = WHEELS.join("\n");
+    let wanted = wheels.join("\n");
     let installed = std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted);
-    if let (true, Ok(found)) = (installed, locate(&venv)) {
+    if let (true, Ok(found)) = (installed, find()) {
         return Ok(found);
     }
-    pip(&venv)?;
-    let found = locate(&venv)?;
+    pip(venv, wheels)?;
+    let found = find()?;
     std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(found)
 }
 
-fn pip(venv: &Path) -> Result<(), String> {
+fn pip(venv: &Path, wheels: &[&str]) -> Result<(), String> {
     if !works(Command::new("python3").arg("--version")) {
         return Err("python3 is missing".into());
     }
@@ -67,22 +87,21 @@ fn pip(venv: &Path) -> Result<(), String> {
         }
         command.args(["--upgrade", "--target"]).arg(venv.join("site"));
     }
-    shell(command.args(WHEELS))
+    shell(command.args(wheels))
         .map(drop)
-        .map_err(|e| format!("pip could not install {}: {e}", WHEELS.join(", ")))
+        .map_err(|e| format!("pip could not install {}: {e}", wheels.join(", ")))
 }
 
-/// Finds `nvidia/cu13/lib/libnvrtc.so.13` wherever Python keeps its packages.
-fn locate(venv: &Path) -> Result<Nvrtc, String> {
+/// Finds a library wherever Python keeps its packages.
+fn locate(venv: &Path, library: &str) -> Result<PathBuf, String> {
     let mut folders = vec![venv.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        let cuda = folder.join("nvidia/cu13");
-        let (library, include) = (cuda.join("lib").join(LIBRARY), cuda.join("include"));
-        if library.exists() && include.exists() {
-            return Ok(Nvrtc { library, include });
+        let path = folder.join(library);
+        if path.exists() {
+            return Ok(path);
         }
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         folders.extend(entries.flatten().map(|e| e.path()).filter(|p| p.is_dir() && !p.is_symlink()));
     }
-    Err(format!("{LIBRARY} is not in {} after the install", venv.display()))
+    Err(format!("{library} is not in {} after the install", venv.display()))
 }

@@ -165,7 +165,7 @@ impl Release {
              bin/      krylith, and krylith-bench, which `krylith bench` starts\n\
              lib/      libkrylith for C, C++ and Fortran, with files for pkg-config and CMake; headers are in include/\n\
              share/    licences and changelog, the manual page, completions\n\n\
-             It needs glibc {GLIBC} or later. A GPU needs a driver of release 580 or later.\n",
+             It needs glibc {GLIBC} or later. A GPU needs a driver of release 525 or later.\n",
             self.arch(),
         );
         fs::write(folder.join("INSTALL.txt"), text).map_err(io)?;

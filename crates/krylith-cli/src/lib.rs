@@ -33,6 +33,7 @@ mod spy;
 mod summary;
 mod system;
 pub mod term;
+mod warm;
 #[cfg(test)]
 mod written;
 
@@ -69,6 +70,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             Some(args::Command::Bench(args)) => bench::bench(&args),
             Some(args::Command::Model(args)) => model::model(*args),
             Some(args::Command::Info(args)) => info::info(args),
+            Some(args::Command::Warm(args)) => {
+                process::start_threads(args.threads)?;
+                warm::warm(&args)
+            }
             Some(args::Command::Spy(args)) => {
                 process::start_threads(None)?;
                 spy::spy(args)

@@ -103,6 +103,18 @@ impl Observer for Watch {
     }
 }
 
+/// Returns a function that calls `meanwhile` and notes once, unless `quiet`, that a set-up compiles kernels.
+pub fn of_first_use(quiet: bool, mut meanwhile: Box<dyn FnMut() + Send>) -> Box<dyn FnMut() + Send> {
+    let mut told = quiet || !crate::output::speaks();
+    Box::new(move || {
+        meanwhile();
+        if !told && let Some(text) = krylith_core::solver::first_use() {
+            told = true;
+            crate::output::note(&text);
+        }
+    })
+}
+
 fn narrow() -> bool {
     crate::term::columns_of_errors().is_some_and(|columns| columns < 90)
 }

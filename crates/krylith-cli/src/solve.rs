@@ -136,7 +136,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         // Each step of a set-up fails on all ranks or on none.
         let all = |e: krylith_core::Error| Failure { agreed: true, ..explained(e, &options) };
         let cancel = Cancel::default();
-        let meanwhile = interrupt::passed_on_to(&cancel);
+        let meanwhile = crate::progress::of_first_use(args.quiet, interrupt::passed_on_to(&cancel));
         let mut solver = Solver::new_cancellable(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
         interrupt::solving();
         let mut solved: Vec<Solved> = Vec::new();

@@ -204,14 +204,13 @@ impl<'a> Problem<'a> {
     }
 
     /// Brings values of a term from the caller's order into storage order: into `to`, or in new blocks on the
-    /// device that has both the values and the scalar matrix.
+    /// device that alone has the scalar matrix.
     ///
     /// # Errors
     /// A value on a device that is not finite; a device that failed.
     pub(crate) fn gather(&self, term: usize, values: Numbers, to: &mut Vec<f64>) -> Result<Gathered> {
         if let (Some(Given::Scalars(scalar, _)), Some((_, stored))) =
             (self.given.get(term).and_then(Option::as_deref), self.terms.terms.get(term))
-            && values.gpu().is_some()
             && scalar.storage().is_on_device_alone()
             && let Some(new) = scalar.storage().with_values_of(values, scalar.nonzeros())?
             && let Some(blocks) = new.grouped(stored.block())?

@@ -214,6 +214,29 @@ pub trait OnDevice: Any + Send + Sync {
     fn count_blocks(&self, _block: usize) -> Result<Option<usize>> {
         Ok(None)
     }
+    /// The number of blocks of `square` numbers that are all zero. `None` if this device does not count them.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn count_zero_blocks(&self, _square: usize) -> Result<Option<usize>> {
+        Ok(None)
+    }
+    /// The same pattern with values from the host, on the same device. `None` if this device does not upload
+    /// them.
+    ///
+    /// # Errors
+    /// A value that is not finite; a device that failed, or without memory for them.
+    fn with_values(&self, _values: &[f64]) -> Result<Option<Arc<dyn OnDevice>>> {
+        Ok(None)
+    }
+    /// The norms of D⁻¹(b − A x), D⁻¹b, b − A x and b, where D is diagonal with the 1-norms of the rows, for a
+    /// matrix in square blocks. `None` if this device does not compute them, or if they overflow or underflow.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn row_scaled_norms(&self, _block: usize, _b: Numbers, _x: Numbers) -> Result<Option<[f64; 4]>> {
+        Ok(None)
+    }
     /// A copy of the pattern of the first `rows` rows on the host.
     ///
     /// # Errors

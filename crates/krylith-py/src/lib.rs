@@ -17,6 +17,7 @@ use krylith_core::options::{Kind, TABLE};
 use krylith_report::process::Memory;
 use pyo3::prelude::*;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 #[global_allocator]
 static MEMORY: Memory = Memory;
@@ -47,12 +48,19 @@ fn options() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     TABLE.iter().map(|option| (option.name, kind(option.kind), option.old_names.to_vec())).collect()
 }
 
+/// Names folders in which NVRTC may be.
+#[pyfunction]
+fn compiler_folders(folders: Vec<PathBuf>) {
+    krylith_core::device::cuda::add_compiler_folders(folders);
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("MAX_BLOCK", krylith_core::matrix::MAX_BLOCK)?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(meant, module)?)?;
+    module.add_function(wrap_pyfunction!(compiler_folders, module)?)?;
     module.add_function(wrap_pyfunction!(options, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;

@@ -7,7 +7,7 @@ use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{GivenMatrix, System, dense, named_matrix};
 use krylith_core::solver::host::is_forked;
-use krylith_core::solver::{Cancel, Refresh};
+use krylith_core::solver::{Cancel, Refresh, first_use};
 use krylith_core::{Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
 use numpy::PyReadonlyArray2;
@@ -15,6 +15,12 @@ use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Gives a remark to Python's logging, as a warning of the logger `krylith`.
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", ("krylith",))?;
+    logger.call_method1("warning", (text,)).map(|_| ())
+}
 
 /// A solver. Calls of several Python threads wait for each other.
 #[pyclass(frozen)]
@@ -35,10 +41,15 @@ impl Solver {
         refuse_forked()?;
         let options: Options = options.parse().map_err(exception)?;
         let (cancel, raised, id) = (Cancel::default(), Arc::new(Raised::default()), SolverId::new());
-        let (stop, callback) = (cancel.clone(), raised.clone());
+        let (stop, callback, mut told) = (cancel.clone(), raised.clone(), false);
         let signals = move || {
             let _called = Callers::and(id).enter();
-            if let Err(e) = Python::attach(|py| py.check_signals()) {
+            let mut looked = Python::attach(|py| py.check_signals());
+            if !told && let Some(text) = first_use() {
+                told = true;
+                looked = looked.and(Python::attach(|py| warn(py, &text)));
+            }
+            if let Err(e) = looked {
                 callback.keep(e);
                 stop.cancel();
             }

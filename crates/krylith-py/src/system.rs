@@ -3,9 +3,9 @@
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{bounded, exception, refuse_forked};
 use crate::ranks;
-use krylith_core::matrix::{Bsr, Csr, Dense};
-use krylith_core::memory::Numbers;
-use krylith_core::{Error, Field, Problem};
+use krylith_core::matrix::{Csr, Dense};
+use krylith_core::options::DeviceSpec;
+use krylith_core::{Error, Field, Options, Problem};
 use krylith_report::words;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -37,9 +37,9 @@ pub type GivenMatrix<'py> =
 #[pymethods]
 impl System {
     /// Creates a system from a scalar matrix in CSR format; without a block size, chooses the one that suits
-    /// the pattern.
+    /// the pattern. With options that select a GPU, the arrays are uploaded at once.
     #[staticmethod]
-    #[pyo3(signature = (rows, columns, row_ptr, col, values, block, threads=None))]
+    #[pyo3(signature = (rows, columns, row_ptr, col, values, block, threads=None, options=None))]
     fn csr(
         py: Python<'_>,
         rows: usize,
@@ -49,12 +49,16 @@ impl System {
         values: Lent<'_>,
         block: Option<usize>,
         threads: Option<usize>,
+        options: Option<&str>,
     ) -> PyResult<Self> {
         refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
+        let (options, shape) = (on_host_unless(options), [rows, columns]);
         bounded(py, threads, || {
-            let a = of_any_width!(row_ptr, col, |p, j| Csr::from_arrays(rows, columns, p, j, values))?;
-            Ok(Self::of(Problem::csr_in_blocks(&a, block)?, a.nonzeros(), "CSR", threads))
+            let problem = of_any_width!(row_ptr, col, |p, j| {
+                Problem::from_csr_arrays(shape, p, j, values, block, &options)
+            })?;
+            Ok(Self::of(problem, values.len(), "CSR", threads))
         })
     }
 
@@ -81,9 +85,9 @@ impl System {
         })
     }
 
-    /// Creates a system from a matrix of square blocks.
+    /// Creates a system from a matrix of square blocks, as [`csr`](Self::csr) does from scalar rows.
     #[staticmethod]
-    #[pyo3(signature = (block, block_rows, block_columns, row_ptr, col, values, threads=None))]
+    #[pyo3(signature = (block, block_rows, block_columns, row_ptr, col, values, threads=None, options=None))]
     fn bsr(
         py: Python<'_>,
         block: usize,
@@ -93,13 +97,16 @@ impl System {
         col: Indices<'_>,
         values: Lent<'_>,
         threads: Option<usize>,
+        options: Option<&str>,
     ) -> PyResult<Self> {
         refuse_forked()?;
         let (row_ptr, col, values) = (row_ptr.array()?, col.array()?, values.array()?);
+        let (options, shape) = (on_host_unless(options), [block_rows, block_columns]);
         bounded(py, threads, || {
-            let a = bsr_of(block, [block_rows, block_columns], row_ptr, col, values)?;
-            let entries = a.stored();
-            Ok(Self::of(Problem::bsr(&a)?.into_owned(), entries, "BSR", threads))
+            let problem = of_any_width!(row_ptr, col, |p, j| {
+                Problem::from_block_arrays(block, shape, p, j, values, &options)
+            })?;
+            Ok(Self::of(problem, values.len(), "BSR", threads))
         })
     }
 
@@ -243,14 +250,11 @@ pub fn dense(of: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Dense> {
     Dense::new(rows, columns, places.map(|place| view[place]).collect())
 }
 
-fn bsr_of(
-    block: usize,
-    [rows, columns]: [usize; 2],
-    row_ptr: IndexArray<'_>,
-    col: IndexArray<'_>,
-    values: Numbers<'_>,
-) -> krylith_core::Result<Bsr> {
-    of_any_width!(row_ptr, col, |p, j| Bsr::from_arrays(block, rows, columns, p, j, values))
+/// Returns the options of the solver that a system is made for. Without any, or with options that the solver
+/// will refuse, the matrix is made on the host.
+fn on_host_unless(options: Option<&str>) -> Options {
+    let host = || Options { device: Some(DeviceSpec::Cpu), ..Options::default() };
+    options.and_then(|text| text.parse().ok()).unwrap_or_else(host)
 }
 
 /// Returns a matrix that the caller named, from its arrays.

@@ -270,7 +270,7 @@
 //! # Features
 //!
 //! - `cuda` (default): NVIDIA GPUs. Nothing of CUDA is needed to build. To run on a GPU, Krylith needs an
-//!   NVIDIA driver of release 580 or later, and NVRTC for kernels that are not in the binary.
+//!   NVIDIA driver of release 525 or later, and NVRTC for kernels that are not in the binary.
 //! - `lu` (default): sparse direct factors, by the crate `faer`.
 //! - `metis`: graph partitions by METIS, in addition to Krylith's own. It needs a C compiler to build.
 //! - `faer`, `nalgebra-sparse`, `sprs`: conversions from the sparse matrices of these crates.

@@ -59,6 +59,8 @@ pub enum Command {
     /// Show the devices and libraries of this machine; with SYSTEM, also the properties of the system and the
     /// attempts that a solve would make
     Info(InfoArgs),
+    /// Compile the GPU kernels of common sizes into the kernel cache, so that first solves do not wait for them
+    Warm(WarmArgs),
     /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]
     Spy(SpyArgs),
@@ -75,6 +77,26 @@ pub struct BenchArgs {
     /// Suite and options of the program `krylith-bench`, which is installed separately; --help lists them
     #[arg(value_name = "SUITE …", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
+}
+
+/// `krylith warm`.
+#[derive(Debug, Args)]
+pub struct WarmArgs {
+    /// Compute capability to compile for, such as 9.0 [default: those of the GPUs of this machine]
+    #[arg(long, value_name = "MAJOR.MINOR", value_parser = capability)]
+    pub arch: Option<(i32, i32)>,
+    /// Number of threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = options::ranks)]
+    pub threads: Option<usize>,
+}
+
+/// Reads a compute capability.
+fn capability(text: &str) -> std::result::Result<(i32, i32), String> {
+    let number = |text: &str| text.parse::<i32>().ok().filter(|n| (0..100).contains(n));
+    let read = text.split_once('.').and_then(|(major, minor)| Some((number(major)?, number(minor)?)));
+    read.filter(|(major, _)| *major >= 8).ok_or_else(|| {
+        format!("`{text}` is not a compute capability of 8.0 or later; `krylith info` shows that of your GPU")
+    })
 }
 
 const COMPLETIONS: &str = "\

@@ -1,6 +1,6 @@
-//! `krylith info SYSTEM --ranks P`.
+//! `krylith info SYSTEM --ranks P`, and `krylith warm`.
 
-use crate::common::{Folder, chain, mtx};
+use crate::common::{Folder, Ran, chain, mtx};
 
 /// Returns the words of the line that begins with `way` in the table of partitions.
 #[track_caller]
@@ -179,4 +179,17 @@ fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
     let ran = f.line("info k.toml");
     let empty = &beside(&ran.works().out, "empty")[0];
     assert!(empty.starts_with("rows 2 of stage 0, 2 of stage 1 have no nonzero entry"), "{ran:#?}");
+}
+
+/// Without a compiler or a GPU, `warm` names what is missing.
+#[test]
+fn kernels_are_compiled_ahead_or_the_reason_is_given() {
+    let f = Folder::new();
+    let mut command = f.command(&["warm", "--arch", "9.0"]);
+    command.env("KRYLITH_NVRTC", "/nowhere/libnvrtc.so.13").env("KRYLITH_CACHE", f.0.path());
+    let ran = Ran::new(command.output().unwrap());
+    ran.fails(3, &["KRYLITH_NVRTC=/nowhere/libnvrtc.so.13", "there is no such file", "pip install"]);
+    for arch in ["7.5", "9", "hopper"] {
+        f.run(&["warm", "--arch", arch]).fails(2, &[arch, "compute capability of 8.0 or later"]);
+    }
 }

@@ -100,6 +100,16 @@ fn estimate(problem: &Problem, options: &Options) -> Option<Estimate> {
     })
 }
 
+/// Returns the GPU that `auto` picks for a matrix of this size, which is not on a device yet.
+pub(super) fn gpu_of_auto(size: Size, options: &Options) -> Option<usize> {
+    if !seems_there() {
+        return None;
+    }
+    let found = Estimate::of(size, host::cores(), is_open(0));
+    let found = Kind::of(size, options).map_or(found, |kind| experience::corrected(kind, found));
+    (!found.prefers_cpu() && missing(1).is_none()).then_some(0)
+}
+
 /// The properties of a device that affect the choice of attempts.
 pub(super) struct Place {
     pub kind: &'static str,
@@ -262,7 +272,7 @@ impl SolverSpace for Cpu {
 }
 
 #[cfg(feature = "cuda")]
-pub use cuda::{Opening, check, open_ahead};
+pub use cuda::{Opening, check, first_use, open_ahead};
 #[cfg(feature = "cuda")]
 use cuda::{is_open, look_cuda, missing, open_cuda, seems_there};
 
@@ -280,6 +290,7 @@ mod cuda {
     use crate::space::Space;
     use crate::text::plural;
     use crate::waiting::join;
+    use std::time::Duration;
 
     /// Returns the reason why the `ranks` ranks of this host cannot each have a GPU; `None` if they can.
     pub fn missing(ranks: usize) -> Option<String> {
@@ -292,6 +303,14 @@ mod cuda {
             Err(Error::Library { message, .. }) => Some(message),
             Err(e) => Some(e.to_string()),
         }
+    }
+
+    /// Returns a remark if this process has been compiling kernels for more than a second: callers may tell
+    /// their users what takes so long.
+    pub fn first_use() -> Option<String> {
+        const TOLD_AFTER: Duration = Duration::from_secs(1);
+        let text = "compiling kernels for this GPU, which the cache keeps; `krylith warm` does so ahead";
+        crate::device::cuda::compiling().filter(|time| *time > TOLD_AFTER).map(|_| text.into())
     }
 
     /// Checks that these GPUs exist, for example before a large file is read. An empty list stands for the
@@ -448,6 +467,9 @@ mod cuda {
                 None => analyze(terms, self.comm()),
             }
         }
+        fn judge_constants(&self, terms: &Terms) -> Result<Option<[u64; 2]>> {
+            Cuda::judge_constants(self, terms)
+        }
         fn equilibrate(&self, terms: &Terms) -> Result<(Factors<Self>, Terms<'static>)> {
             match self.equilibrated(terms)? {
                 Some(done) => Ok(done),
@@ -475,6 +497,12 @@ pub struct Opening;
 #[cfg(not(feature = "cuda"))]
 pub fn open_ahead(_: &[usize]) -> Opening {
     Opening
+}
+
+/// Returns nothing: this build compiles no kernels.
+#[cfg(not(feature = "cuda"))]
+pub fn first_use() -> Option<String> {
+    None
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -55,6 +55,12 @@ impl Size {
         let blocks = terms.terms.iter().map(|(_, a)| a.blocks()).max().unwrap_or(0);
         Self { matrix, factors: bytes(blocks, square), vector: 8.0 * terms.rows() as f64 }
     }
+
+    /// Computes the sizes for a matrix of `rows` block rows that stores `numbers` numbers in blocks.
+    pub fn of_matrix(rows: usize, block: usize, numbers: usize) -> Self {
+        let matrix = numbers as f64 * (8.0 + 4.0 / (block * block) as f64);
+        Self { matrix, factors: matrix, vector: 8.0 * (rows * block) as f64 }
+    }
 }
 
 /// Estimated seconds of a first solve on the host and on a GPU.

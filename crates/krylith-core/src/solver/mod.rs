@@ -17,6 +17,7 @@
 mod ahead;
 mod analysis;
 mod apply;
+mod arrays;
 mod attempt;
 mod bandwidth;
 mod build;
@@ -46,7 +47,7 @@ pub use crate::interrupt::Cancel;
 pub use crate::operator::OriginalSystem;
 pub use crate::profile::{SetupPart, SetupParts};
 pub use analysis::{Extent, SystemAnalysis};
-pub use device::{Opening, check as check_gpus, open_ahead};
+pub use device::{Opening, check as check_gpus, first_use, open_ahead};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use fallbacks::Memory;
 pub use functions::{Function, solve_functions};
@@ -132,6 +133,15 @@ pub trait SolverSpace:
     /// A rank that has ended or failed.
     fn analyze(&self, terms: &Terms) -> Result<SystemAnalysis> {
         analysis::analyze(terms, self.comm())
+    }
+    /// Rules out constant null vectors by the row sums of this rank's rows, where the device has them: the
+    /// bits of constants that are ruled out, and of those that have entries. Bit c is component c, and bit b
+    /// all b > 1 components. `None` if the host has to look.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    fn judge_constants(&self, _terms: &Terms) -> Result<Option<[u64; 2]>> {
+        Ok(None)
     }
     /// Computes scale factors of this rank's rows, and the scaled terms. Collective; every rank gets the same
     /// error.

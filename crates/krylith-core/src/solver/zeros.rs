@@ -92,23 +92,21 @@ fn kept_of(
     comm: &dyn Communicator,
     choice: ZerosChoice,
 ) -> Result<Option<(Arc<Kept>, [f64; 2])>> {
-    // Arrays that are only on a GPU are copied to the host only for `zeros=drop`.
-    let away = choice == ZerosChoice::Auto && matrices.iter().any(|a| a.storage().is_on_device_alone());
     let all = matrices[0].blocks() as f64;
     let enough = |zeros: f64, all: f64| zeros > 0.0 && (choice == ZerosChoice::Drop || zeros > MANY * all);
     if choice == ZerosChoice::Auto {
-        let mut counts = [if away { 0.0 } else { zeros_of_sample(matrices) }, all];
+        let mut counts = [probable(matrices)?, all];
         comm.sum(&mut counts)?;
         if !(counts[0] > FEW * counts[1]) {
             return Ok(None);
         }
     }
-    let mut counts = [if away { 0.0 } else { zeros(matrices) as f64 }, all];
+    let mut counts = [zeros(matrices) as f64, all];
     comm.sum(&mut counts)?;
     if !enough(counts[0], counts[1]) {
         return Ok(None);
     }
-    let mut zero = if away { vec![false; matrices[0].blocks()] } else { zero_blocks(matrices) };
+    let mut zero = zero_blocks(matrices);
     // Compare with the other ranks before changing anything, so that a mirrored pair of zeros is dropped on
     // both ranks.
     let far = match &terms.halo {
@@ -120,6 +118,17 @@ fn kept_of(
     let mut counts = [zero.iter().filter(|zero| **zero).count() as f64, all];
     comm.sum(&mut counts)?;
     Ok(enough(counts[0], counts[1]).then(|| (Arc::new(Kept::all_but(&zero)), counts)))
+}
+
+/// Estimates the number of blocks that are zero in all of these matrices, from a sample. Blocks that are only on
+/// a device are counted there, so that entries come to the host only if there are many zeros. Two matrices on
+/// a device count as full.
+fn probable(matrices: &[&Bsr]) -> Result<f64> {
+    if !matrices.iter().any(|a| a.storage().is_on_device_alone()) {
+        return Ok(zeros_of_sample(matrices));
+    }
+    let [a] = matrices else { return Ok(0.0) };
+    Ok(a.storage().count_zero_blocks(a.block() * a.block())?.unwrap_or(0) as f64)
 }
 
 /// Returns the zero blocks (i, j) in ghost columns for which block (j, i), on the rank that owns j, is not

@@ -99,6 +99,9 @@ impl Lender for GpuLender {
 pub fn matrices_come_from_a_gpu(ordinal: usize) {
     matrices_come_from_device_memory(ordinal);
     scalar_rows_form_blocks_on_the_device(ordinal);
+    super::arrays::arrays_solve_as_matrices_do(&format!("cuda:{ordinal}"));
+    super::arrays::arrays_are_judged_as_on_the_host(&format!("cuda:{ordinal}"));
+    super::arrays::rows_of_unlike_scale_are_judged(&format!("cuda:{ordinal}"));
 }
 
 /// A matrix whose three arrays lie on a GPU, pointers and columns in widths of their own.

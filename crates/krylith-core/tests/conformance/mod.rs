@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod arrangement;
+pub mod arrays;
 pub mod assemble;
 pub mod block_tiles;
 pub mod cbcg;

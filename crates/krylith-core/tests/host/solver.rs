@@ -65,6 +65,13 @@ fn products_and_preconditioners_stand_by_themselves() {
 }
 
 #[test]
+fn arrays_of_applications_solve_as_matrices_do() {
+    crate::conformance::arrays::arrays_solve_as_matrices_do(DEVICE);
+    crate::conformance::arrays::arrays_are_judged_as_on_the_host(DEVICE);
+    crate::conformance::arrays::rows_of_unlike_scale_are_judged(DEVICE);
+}
+
+#[test]
 fn lent_memory_solves_as_slices_do() {
     let lend = |n: usize| -> Box<dyn crate::conformance::memory::Lender> { Box::new(vec![f64::NAN; n]) };
     solver::lent_memory_solves_as_slices_do(DEVICE, &lend);

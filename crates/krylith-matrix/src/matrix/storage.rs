@@ -45,12 +45,17 @@ impl Storage {
         Self { device: Some(device), values: Arc::default(), ..self.clone() }
     }
 
-    /// The same pattern with `values` from a device. Values and pattern stay on the device. Returns `None`
-    /// for values on the host.
+    /// The same pattern with `values` on a device: values from a device stay there, and values from the host
+    /// are uploaded if the matrix is only on a device. Returns `None` if the values stay on the host.
     ///
     /// # Errors
     /// A number of values other than `stored`; a value that is not finite; a device without memory for them.
     pub fn with_values_of(&self, values: Numbers, stored: usize) -> Result<Option<Self>> {
+        if let (Some(host), Some(device)) = (values.as_host(), self.alone())
+            && host.len() == stored
+        {
+            return Ok(device.with_values(host)?.map(|device| self.with_device_values(device)));
+        }
         let Some(lent) = values.lent() else { return Ok(None) };
         if values.len() != stored {
             return Err(Error::invalid(format!(
@@ -73,9 +78,7 @@ impl Storage {
     /// # Errors
     /// A device that failed, or without memory for the blocks.
     pub fn grouped(&self, block: usize) -> Result<Option<Self>> {
-        let Some(device) = self.device.as_ref().filter(|_| self.is_on_device_alone()) else {
-            return Ok(None);
-        };
+        let Some(device) = self.alone() else { return Ok(None) };
         let of = |(blocks, arrays)| Self::device(self.rows / block, self.columns / block, blocks, arrays);
         Ok(device.grouped(block)?.map(of))
     }
@@ -85,8 +88,25 @@ impl Storage {
     /// # Errors
     /// A device that failed.
     pub fn count_blocks(&self, block: usize) -> Result<Option<usize>> {
-        let device = self.device.as_ref().filter(|_| self.is_on_device_alone());
-        device.map_or(Ok(None), |device| device.count_blocks(block))
+        self.alone().map_or(Ok(None), |device| device.count_blocks(block))
+    }
+
+    /// The number of blocks of `square` numbers that are all zero, of a matrix that is only on a device;
+    /// `None` otherwise.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn count_zero_blocks(&self, square: usize) -> Result<Option<usize>> {
+        self.alone().map_or(Ok(None), |device| device.count_zero_blocks(square))
+    }
+
+    /// The norms of D⁻¹(b − A x), D⁻¹b, b − A x and b, where D is diagonal with the 1-norms of the rows, of a
+    /// matrix that is only on a device; `None` otherwise, and if they overflow or underflow.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn row_scaled_norms(&self, block: usize, b: Numbers, x: Numbers) -> Result<Option<[f64; 4]>> {
+        self.alone().map_or(Ok(None), |device| device.row_scaled_norms(block, b, x))
     }
 
     /// The pattern of the first `rows` rows, of a matrix that is only on a device; `None` otherwise. The host
@@ -95,8 +115,12 @@ impl Storage {
     /// # Errors
     /// A device that failed.
     pub fn first_rows(&self, rows: usize) -> Result<Option<Pattern>> {
-        let device = self.device.as_ref().filter(|_| self.is_on_device_alone());
-        device.map(|device| device.first_rows(rows)).transpose()
+        self.alone().map(|device| device.first_rows(rows)).transpose()
+    }
+
+    /// The device that alone has the values.
+    fn alone(&self) -> Option<&dyn OnDevice> {
+        self.device.as_deref().filter(|_| self.is_on_device_alone())
     }
 
     /// True if the values are only on a device.

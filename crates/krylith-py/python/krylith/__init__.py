@@ -7,6 +7,7 @@
 True
 """
 
+from krylith import _compiler as _compiler
 from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
 from krylith._fields import edge_interpolation, p2_interpolation
 from krylith._matrix import KroneckerSum

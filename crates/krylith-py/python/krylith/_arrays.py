@@ -104,6 +104,15 @@ def lend_indices(array: Any) -> Any:
     return aligned(np.ascontiguousarray(array, dtype=dtype))
 
 
+def zeros_like(array: Any) -> Any:
+    """Return zeros of the same library, shape and device."""
+    if type(array) is np.ndarray:
+        return np.zeros(array.shape)  # unlike zeros_like, this leaves the first touch of the memory to its user
+    out = empty_like(array)
+    out[...] = 0.0
+    return out
+
+
 def empty_like(array: Any) -> Any:
     """Return a new array of the same library, shape and device."""
     if type(array) is np.ndarray:

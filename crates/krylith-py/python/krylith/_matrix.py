@@ -95,6 +95,8 @@ class Parts(NamedTuple):
     shared: bool
     #: Number of threads that check the arrays; None for all.
     threads: int | None = None
+    #: Options of the solver that the matrix is for, as text; None if it is made on the host.
+    options: str | None = None
 
     def kept(self) -> Parts:
         """Return parts that do not share index arrays with the caller, to check new values against."""
@@ -113,9 +115,9 @@ class Parts(NamedTuple):
         if comm is not None:
             return _native.System.distributed(comm, rows, columns, row_ptr, col, lend(self.values), block, self.threads)
         if self.block == 0:
-            return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block, self.threads)
+            return _native.System.csr(rows, columns, row_ptr, col, lend(self.values), block, self.threads, self.options)
         rows, columns = rows // self.block, columns // self.block
-        return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values), self.threads)
+        return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values), self.threads, self.options)
 
 
 def take_apart(A: Any, block: int | None) -> Parts:
@@ -207,11 +209,11 @@ def _canonical(A: Any) -> Any:
 
 
 def system_of(
-    A: Any, block: int | None, comm: Any = None, threads: int | None = None
+    A: Any, block: int | None, comm: Any = None, threads: int | None = None, options: str | None = None
 ) -> tuple[_native.System, list[Parts]]:
     """Return the system of a matrix or a Kronecker sum, and the parts of its matrices.
 
-    Uses `threads` threads, or all.
+    Uses `threads` threads, or all. `options` are those of the solver, as text.
     """
     handle = handle_of(comm)
     if isinstance(A, KroneckerSum):
@@ -232,14 +234,14 @@ def system_of(
         # A distributed matrix is passed as scalar rows; the library forms the blocks.
         block = A.blocksize[0] if block is None and getattr(A, "format", "") == "bsr" else block
         apart = 1
-    parts = take_apart(A, apart)._replace(threads=threads)
+    parts = take_apart(A, apart)._replace(threads=threads, options=options)
     try:
         return parts.system(block, handle), [parts]
     except InvalidInput as e:
         if _UNSORTED not in str(e):
             raise
     # The order of the caller's values differs from that of the sorted rows.
-    parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A), threads=threads)
+    parts = take_apart(_canonical(A), apart)._replace(order=Order.of(A), threads=threads, options=options)
     return parts.system(block, handle), [parts]
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ MAX_BLOCK: int
 
 def main(words: Sequence[str]) -> int: ...
 def options() -> list[tuple[str, str, list[str]]]: ...
+def compiler_folders(folders: list[Path]) -> None: ...
 def meant(what: str, text: str, known: Sequence[str]) -> str | None: ...
 def same_indices(a: Any, b: Any, threads: int | None = None) -> bool: ...
 
@@ -38,7 +40,8 @@ def newton(
 class System:
     @staticmethod
     def csr(
-        rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None, threads: int | None = None
+        rows: int, columns: int, row_ptr: Any, col: Any, values: Any, block: int | None, threads: int | None = None,
+        options: str | None = None,
     ) -> System: ...
     @staticmethod
     def distributed(
@@ -46,7 +49,8 @@ class System:
     ) -> System: ...
     @staticmethod
     def bsr(
-        block: int, block_rows: int, block_columns: int, row_ptr: Any, col: Any, values: Any, threads: int | None = None
+        block: int, block_rows: int, block_columns: int, row_ptr: Any, col: Any, values: Any, threads: int | None = None,
+        options: str | None = None,
     ) -> System: ...
     @staticmethod
     def kronecker(a: np.ndarray, b: np.ndarray, tau: float, m: System, l: System) -> System: ...

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import empty_like, float64, is_torch, lend, on_device
+from krylith._arrays import empty_like, float64, is_torch, lend, on_device, zeros_like
 from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
 from krylith._fields import arrays_of, joined, with_fields
 from krylith._matrix import KroneckerSum, new_values, system_of
@@ -85,8 +85,12 @@ class Solver:
         nodes = None if grid is None else _nodes(grid)
         if nodes is not None and block is None and comm is None:
             block = _block_of_nodes(A, math.prod(nodes))
+        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters}
         with interrupts():
-            system, parts = system_of(A, block, comm, threads_of(options))
+            # Fields and null vectors are looked at on the host.
+            early = fields is None and matrices is None and nullspace is None
+            text = options_text(named | {"device": device}, dict(options)) if early else None
+            system, parts = system_of(A, block, comm, threads_of(options), text)
         self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._kronecker = isinstance(A, KroneckerSum)
         self._stages = system.stages
@@ -106,9 +110,8 @@ class Solver:
         gpu = self._parts[0].gpu
         if device == "auto" and gpu is not None:
             device = f"cuda:{gpu}"
-        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters, "device": device}
         with interrupts():
-            self._native = _native.Solver(system, options_text(named, dict(options)))
+            self._native = _native.Solver(system, options_text(named | {"device": device}, dict(options)))
 
     def _vectors(self, name: str, given: Any, word: str) -> list[np.ndarray] | None:
         if isinstance(given, str):
@@ -178,8 +181,7 @@ class Solver:
     def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
         flat = self._flat(b, "b")
         if x0 is None:
-            x = empty_like(flat)
-            x[...] = 0.0
+            x = zeros_like(flat)
         else:
             guess = self._flat(x0, "x0")
             x = empty_like(flat)

@@ -139,7 +139,7 @@ unsafe fn remote(pointer: u64, len: usize, ordinal: usize, stream: Option<*mut c
     unsafe { Remote::new(Lease { pointer, len, ordinal, stream, reach: &Gpus }) }
 }
 
-fn of_buffer<T: Number>(buffer: &Buffer<T>) -> Remote {
+pub(super) fn of_buffer<T: Number>(buffer: &Buffer<T>) -> Remote {
     let device = buffer.device();
     let stream = Some(device.stream().cu_stream().cast());
     // SAFETY: the buffer's own numbers; arrays made of them borrow it.

@@ -5,19 +5,19 @@
 //! is loaded, so a corrupt or foreign file is compiled again. The folder is private to the user. One rank per
 //! host compiles, under a lock. If the folder is missing or read-only, cubins are not kept.
 
+use super::nvrtc::{Failure, Form, Nvrtc, missing};
 use crate::waiting::{self, Once};
 use crate::{Error, Result};
-use cudarc::nvrtc::{result as nvrtc, sys};
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A kernel file, the constants it is specialised on, and the function in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,11 +71,21 @@ pub(super) enum Target {
     Draft(i32, i32),
 }
 
-/// The targets of each kernel that a release embeds.
-pub(super) const EMBEDDED_TARGETS: [Target; 3] =
-    [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Ptx(8, 0)];
+/// The targets of each kernel that a release embeds. Other architectures translate the PTX; their drivers are
+/// newer than the compiler that makes it.
+pub(super) const EMBEDDED_TARGETS: [Target; 4] =
+    [Target::Cubin(8, 0), Target::Cubin(9, 0), Target::Cubin(10, 0), Target::Ptx(8, 0)];
 
-fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
+/// Where an image is kept.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// In the library, for any driver.
+    Embedded,
+    /// In the cache, for drivers of this major version of CUDA, whose loaders refuse code of newer compilers.
+    Cached(i32),
+}
+
+fn hash(kernel: &Kernel, source: &str, target: Target, kept: Kept) -> [u8; 32] {
     let (kind, major, minor) = match target {
         Target::Cubin(major, minor) => (0, major, minor),
         Target::Ptx(major, minor) => (1, major, minor),
@@ -83,8 +93,8 @@ fn hash(kernel: &Kernel, source: &str, target: Target) -> [u8; 32] {
     };
     digest(&[
         env!("CARGO_PKG_VERSION").as_bytes(),
-        COMPILER.as_bytes(),
-        &[kind, major as u8, minor as u8],
+        b"c++20",
+        &[kind, major as u8, minor as u8, if let Kept::Cached(cuda) = kept { cuda as u8 } else { 0 }],
         kernel.file.as_bytes(),
         source.as_bytes(),
     ])
@@ -111,28 +121,39 @@ pub(super) fn image(kernel: &Kernel, arch: (i32, i32)) -> Result<Arc<[u8]>> {
     place.get_or_make(&what, || Ok(module(kernel, arch)?.image.into()))
 }
 
+/// Returns a kernel that is in the library or in the cache, and its place in the cache.
+fn known_image(
+    kernel: &Kernel,
+    arch: (i32, i32),
+    folder: Option<&PathBuf>,
+) -> (Option<Vec<u8>>, Option<PathBuf>) {
+    let (source, target) = (source(kernel), Target::Cubin(arch.0, arch.1));
+    if let Some(image) = super::embedded::find(&hash(kernel, &source, target, Kept::Embedded)) {
+        return (Some(image), None);
+    }
+    let name = hash(kernel, &source, target, Kept::Cached(super::driver::cuda_major().unwrap_or(0)));
+    let path = folder.map(|folder| folder.join(format!("{}.cubin", hex(&name))));
+    (path.as_ref().and_then(load), path)
+}
+
 /// Returns the compiled kernel: embedded, else from the cache, else compiled and cached, else embedded PTX.
 fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
-    let source = source(kernel);
-    let target = Target::Cubin(arch.0, arch.1);
-    let name = hash(kernel, &source, target);
-    if let Some(image) = super::embedded::find(&name) {
+    let folder = cache_folder();
+    let (known, path) = known_image(kernel, arch, folder.as_ref());
+    if let Some(image) = known {
         return Ok(Module { image });
     }
-    let compiled = || match compile(kernel, &source, target) {
+    let source = source(kernel);
+    let compiled = || match compile(kernel, &source, Target::Cubin(arch.0, arch.1)) {
         Err(missing @ Error::Library { .. }) => {
-            let ptx = super::embedded::find(&hash(kernel, &source, Target::Ptx(8, 0)));
+            let ptx = super::embedded::find(&hash(kernel, &source, Target::Ptx(8, 0), Kept::Embedded));
             ptx.map(|image| Module { image }).ok_or(missing)
         }
         other => other,
     };
-    let Some(folder) = cache_folder() else {
+    let (Some(folder), Some(path)) = (folder, path) else {
         return compiled();
     };
-    let path = folder.join(format!("{}.cubin", hex(&name)));
-    if let Some(image) = load(&path) {
-        return Ok(Module { image });
-    }
     // One process compiles, on all of its threads; the others wait and then find the file.
     let _lock = LOCK.take(&folder);
     if let Some(image) = load(&path) {
@@ -146,7 +167,7 @@ fn module(kernel: &Kernel, arch: (i32, i32)) -> Result<Module> {
 /// Compiles a kernel for the archive of a release, and returns it with the hash that names it.
 pub(super) fn image_for(kernel: &Kernel, target: Target) -> Result<([u8; 32], Vec<u8>)> {
     let source = source(kernel);
-    Ok((hash(kernel, &source, target), compile(kernel, &source, target)?.image))
+    Ok((hash(kernel, &source, target, Kept::Embedded), compile(kernel, &source, target)?.image))
 }
 
 /// Compiles a kernel for an architecture and discards the result. CI does so without a GPU.
@@ -166,102 +187,97 @@ pub fn draft_for(kernel: &Kernel, arch: (i32, i32)) -> Result<usize> {
     compile(kernel, &source(kernel), Target::Draft(arch.0, arch.1)).map(|m| m.image.len())
 }
 
-/// Part of a cubin's hash besides its source.
-const COMPILER: &str = "nvrtc-13 c++20";
+/// Compilations that run now, and since when at least one of them has run.
+static RUNNING: Mutex<(usize, Option<Instant>)> = Mutex::new((0, None));
+
+/// A compilation that runs.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+        running.0 += 1;
+        running.1.get_or_insert_with(Instant::now);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+        running.0 -= 1;
+        if running.0 == 0 {
+            running.1 = None;
+        }
+    }
+}
+
+/// Returns for how long this process has been compiling kernels; `None` if it does not.
+pub fn compiling() -> Option<Duration> {
+    RUNNING.lock().unwrap_or_else(|e| e.into_inner()).1.map(|since| since.elapsed())
+}
+
+/// Kernels of common sizes for one architecture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warmed {
+    /// Number of kernels.
+    pub kernels: usize,
+    /// Number of those that were compiled; the others were in the library or in the cache.
+    pub compiled: usize,
+}
+
+/// Puts the kernels of common sizes for an architecture into the cache, on all threads of the calling pool.
+/// `tell` gets the number of kernels that are there, and the number of all, after each of them.
+///
+/// # Errors
+/// No folder for the cache; a missing NVRTC; a full disk.
+pub fn warm(arch: (i32, i32), tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Warmed> {
+    let folder = cache_folder().ok_or_else(|| {
+        Error::invalid(
+            "there is no folder for compiled kernels that only you can write to; set KRYLITH_CACHE to one",
+        )
+    })?;
+    let mut known = HashSet::new();
+    let mut kernels = super::specialisations::embedded();
+    kernels.retain(|kernel| known.insert((kernel.file, kernel.defines.clone())));
+    let (there, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    kernels.par_iter().try_for_each(|kernel| {
+        let (found, path) = known_image(kernel, arch, Some(&folder));
+        if found.is_none() {
+            let made = compile(kernel, &source(kernel), Target::Cubin(arch.0, arch.1))?;
+            let path = path.unwrap_or_default();
+            store(&path, &made.image).map_err(|e| Error::io(&path, e))?;
+            compiled.fetch_add(1, Relaxed);
+        }
+        tell(there.fetch_add(1, Relaxed) + 1, kernels.len());
+        Ok::<(), Error>(())
+    })?;
+    Ok(Warmed { kernels: kernels.len(), compiled: compiled.into_inner() })
+}
+
 const MAGIC: &[u8; 8] = b"KRYLCUB1";
 
-fn missing(message: impl Into<String>) -> Error {
-    Error::Library {
-        library: "libnvrtc.so.13".into(),
-        message: message.into(),
-        remedy: "install the CUDA 13 runtime compiler (pip install nvidia-cuda-nvrtc==13.0.88) and add its folder \
-                 to LD_LIBRARY_PATH"
-            .into(),
-    }
-}
-
 fn compile(kernel: &Kernel, source: &str, target: Target) -> Result<Module> {
-    /// Set once the library was found: another search would open and close it, under the lock of the system's
-    /// loader.
-    static FOUND: AtomicBool = AtomicBool::new(false);
-    // SAFETY: only looks for the library.
-    if !FOUND.load(Relaxed) && !unsafe { sys::is_culib_present() } {
-        return Err(missing("the CUDA runtime compiler was not found"));
-    }
-    FOUND.store(true, Relaxed);
-    let work = || -> Result<Module> {
-        let text = CString::new(source)
-            .map_err(|_| Error::invalid("the source of a kernel contains a zero byte"))?;
-        let name = CString::new(kernel.file).expect("a file name");
-        let program = nvrtc::create_program(&text, Some(&name)).map_err(|e| missing(format!("{e:?}")))?;
-        let arch = match target {
-            Target::Cubin(major, minor) | Target::Draft(major, minor) => {
-                format!("--gpu-architecture=sm_{major}{minor}")
-            }
-            Target::Ptx(major, minor) => format!("--gpu-architecture=compute_{major}{minor}"),
-        };
-        let mut options = vec![arch, "--std=c++20".into(), "-default-device".into()];
-        if matches!(target, Target::Draft(..)) {
-            options.push("--Ofast-compile=max".into());
+    let (arch, form) = match target {
+        Target::Cubin(major, minor) | Target::Draft(major, minor) => {
+            (format!("sm_{major}{minor}"), Form::Cubin)
         }
-        // SAFETY: `program` was created above and is destroyed once, below.
-        let done = unsafe { nvrtc::compile_program(program, &options) };
-        let result = match done {
-            // SAFETY: the program lives; the log is a C string.
-            Err(_) => Err(Error::Unsupported(format!(
-                "NVRTC could not compile {} with {:?}:\n{}",
-                kernel.file,
-                kernel.defines,
-                unsafe { log(program) }
-            ))),
-            Ok(()) => {
-                // SAFETY: the size is asked for, then a buffer of that size is filled.
-                let image = unsafe {
-                    match target {
-                        Target::Cubin(..) | Target::Draft(..) => {
-                            take(program, sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)
-                        }
-                        Target::Ptx(..) => take(program, sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
-                    }
-                };
-                image
-                    .map(|image| Module { image })
-                    .ok_or_else(|| missing(format!("NVRTC returned no code for {}", kernel.file)))
-            }
-        };
-        // SAFETY: created above, not used again.
-        let _ = unsafe { nvrtc::destroy_program(program) };
-        result
+        Target::Ptx(major, minor) => (format!("compute_{major}{minor}"), Form::Ptx),
     };
-    super::driver::quietly(work).unwrap_or_else(|panic| Err(missing(panic)))
-}
-
-/// # Safety
-/// `program` must be alive and compiled; `size` and `fill` must be a matching pair of NVRTC's functions.
-unsafe fn take(
-    program: sys::nvrtcProgram,
-    size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
-    fill: unsafe fn(sys::nvrtcProgram, *mut std::ffi::c_char) -> sys::nvrtcResult,
-) -> Option<Vec<u8>> {
-    let mut bytes = 0;
-    // SAFETY: the caller's promise; the buffer has the size that was asked for.
-    unsafe {
-        (size(program, &mut bytes) == sys::nvrtcResult::NVRTC_SUCCESS).then_some(())?;
-        let mut image = vec![0u8; bytes];
-        (fill(program, image.as_mut_ptr().cast()) == sys::nvrtcResult::NVRTC_SUCCESS).then_some(image)
+    let mut options =
+        vec![format!("--gpu-architecture={arch}"), "--std=c++20".into(), "-default-device".into()];
+    if matches!(target, Target::Draft(..)) {
+        options.push("--Ofast-compile=max".into());
     }
-}
-
-/// # Safety
-/// `program` must be alive.
-unsafe fn log(program: sys::nvrtcProgram) -> String {
-    // SAFETY: the caller's promise; NVRTC ends the text with a zero.
-    unsafe { nvrtc::get_program_log(program) }
-        .map(|log| {
-            let bytes: Vec<u8> = log.iter().map(|&c| c as u8).collect();
-            CStr::from_bytes_until_nul(&bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
-        })
-        .unwrap_or_default()
+    let _running = Running::begin();
+    match Nvrtc::get()?.compile(source, kernel.file, &options, form) {
+        Ok(image) => Ok(Module { image }),
+        Err(Failure::Compiler(why)) => Err(missing(format!("{}: {why}", kernel.file))),
+        Err(Failure::Program(log)) => Err(Error::Unsupported(format!(
+            "NVRTC could not compile {} with {:?}:\n{log}",
+            kernel.file, kernel.defines,
+        ))),
+    }
 }
 
 /// The folder of cached cubins and its state.

@@ -7,6 +7,7 @@ use super::compiler::Kernel;
 use super::fabric::Watch;
 use super::launch::{At, Entry, kernels};
 use super::modules::{Ahead, Held, Modules, Wanted};
+use super::waiting::milliseconds;
 use crate::profile::{self, SetupPart};
 use crate::waiting::Taken;
 use crate::{Error, Result};
@@ -67,7 +68,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 
 fn old_driver() -> String {
     format!(
-        "install NVIDIA driver 580 or newer (CUDA {}.{})",
+        "install NVIDIA driver 525 or newer (CUDA {}.{})",
         DRIVER_NEEDED / 1000,
         DRIVER_NEEDED % 1000 / 10
     )
@@ -168,6 +169,15 @@ pub(crate) fn is_open(ordinal: usize) -> bool {
     }
 }
 
+/// Returns the major version of CUDA that the driver supports; `None` without a usable driver.
+pub(super) fn cuda_major() -> Option<i32> {
+    devices().ok()?;
+    let mut version = 0;
+    // SAFETY: writes one integer; the driver was found above.
+    let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
+    (version > 0).then_some(version / 1000)
+}
+
 /// True if the system has the files of a driver. The driver is not started.
 pub(crate) fn seems_there() -> bool {
     ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|path| std::path::Path::new(path).exists())
@@ -216,7 +226,7 @@ pub struct Device {
     /// Functions of kernels made from a method's text, by the address of that text. Assembling the text
     /// itself takes long.
     by_text: Mutex<HashMap<TextKey, CudaFunction>>,
-    pub(super) pool: Pool,
+    pub(super) pool: Arc<Pool>,
     pub(super) allocations: AtomicUsize,
     pub(super) bytes: AtomicU64,
     compiled: AtomicUsize,
@@ -249,7 +259,7 @@ impl Device {
         let multiprocessors = context
             .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(|e| fail("cuDeviceGetAttribute", e))? as usize;
-        let pool = Pool::new(&context, ordinal);
+        let pool = Pool::of(&context, ordinal);
         let modules = Modules::of(&context, &info.name, info.arch);
         Ok(Arc::new(Self {
             context,
@@ -432,7 +442,7 @@ impl Device {
             function.on(self, grid, 512).run(&data, &out, pairs as i64)?;
             let end = self.check("cuEventRecord", self.stream.record_event(Some(TIMED)))?;
             self.wait()?;
-            let milliseconds = self.check("cuEventElapsedTime", start.elapsed_ms(&end))?;
+            let milliseconds = milliseconds(self, &start, &end)?;
             best = best.min(milliseconds as f64 * 1e-3);
         }
         Ok(16.0 * pairs as f64 / best)

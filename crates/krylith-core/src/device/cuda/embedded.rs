@@ -1,13 +1,16 @@
 //! Compiled kernels inside the library, for machines without NVRTC.
 //!
-//! A release embeds cubins of the common sizes for sm_80 and sm_90, and PTX that newer architectures
-//! translate. Each is looked up by the same hash as a file of the cache, so an image made from other sources
+//! A release embeds cubins of the common sizes for sm_80, sm_90 and sm_100, and PTX that other architectures
+//! translate. NVRTC 12 compiles them, because drivers of CUDA 12 refuse code of NVRTC 13. Each is looked up by the same hash as a file of the cache, so an image made from other sources
 //! is never used. The archive consists of entries: 32 bytes of hash, 8 bytes of length and a zlib stream of
 //! the image.
 
+use super::compiler::{Kernel, Target};
 use crate::{Error, Result};
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
+use rayon::prelude::*;
+use std::collections::HashSet;
 use std::io::{Read, Write};
 
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.bin"));
@@ -57,17 +60,21 @@ fn append(archive: &mut Vec<u8>, hash: &[u8; 32], image: &[u8]) -> std::io::Resu
 /// # Errors
 /// A missing NVRTC; a kernel that does not compile.
 pub fn archive() -> Result<(Vec<u8>, usize)> {
-    let mut archive = Vec::new();
-    let mut count = 0;
-    for kernel in super::specialisations::embedded() {
-        for target in super::compiler::EMBEDDED_TARGETS {
-            let (hash, image) = super::compiler::image_for(&kernel, target)?;
-            append(&mut archive, &hash, &image)
-                .map_err(|e| Error::Internal(format!("a kernel cannot be packed: {e}")))?;
-            count += 1;
-        }
-    }
-    Ok((archive, count))
+    let mut known = HashSet::new();
+    let mut kernels = super::specialisations::embedded();
+    // A file with its constants is one image, whatever function of it is asked for.
+    kernels.retain(|kernel| known.insert((kernel.file, kernel.defines.clone())));
+    let targets = super::compiler::EMBEDDED_TARGETS;
+    let wanted: Vec<_> = kernels.iter().flat_map(|kernel| targets.map(|target| (kernel, target))).collect();
+    let pack = |(kernel, target): &(&Kernel, Target)| {
+        let (hash, image) = super::compiler::image_for(kernel, *target)?;
+        let mut entry = Vec::new();
+        append(&mut entry, &hash, &image)
+            .map_err(|e| Error::Internal(format!("a kernel cannot be packed: {e}")))?;
+        Ok(entry)
+    };
+    let entries: Vec<Vec<u8>> = wanted.par_iter().map(pack).collect::<Result<_>>()?;
+    Ok((entries.concat(), wanted.len()))
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub(crate) mod launch;
 pub(crate) mod modules;
 pub(crate) mod multilevel;
 mod nccl;
+mod nvrtc;
 pub(crate) mod part;
 pub(crate) mod passes;
 mod peers;
@@ -63,7 +64,7 @@ mod waiting;
 
 pub use block_tiles::CudaTiles;
 pub use caller::FromDevice;
-pub use compiler::{CacheState, Kernel, cache_state, compile_for, draft_for};
+pub use compiler::{CacheState, Kernel, Warmed, cache_state, compile_for, compiling, draft_for, warm};
 pub use diagonal::CudaBlocks;
 pub use driver::{Buffer, Device, DeviceInfo, devices};
 pub(crate) use driver::{is_open, seems_there};
@@ -71,6 +72,7 @@ pub use embedded::{archive, embedded_kernels};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;
 pub use nccl::{Nccl, nccl_version};
+pub use nvrtc::add_folders as add_compiler_folders;
 pub use part::split_runs;
 pub(crate) use passes::Magnitudes;
 pub use product::CudaProduct;
@@ -81,5 +83,5 @@ pub use schwarz::CudaSchwarz;
 pub use space::{Cuda, CudaBasis};
 pub use versions::Versions;
 
-/// The oldest supported driver, as `cuDriverGetVersion` counts (CUDA 13.0; release 580).
-pub const DRIVER_NEEDED: i32 = 13000;
+/// The oldest supported driver, as `cuDriverGetVersion` counts (CUDA 12.0; release 525).
+pub const DRIVER_NEEDED: i32 = 12000;

@@ -34,6 +34,7 @@ kernels! {
         count: i32, terms: i32, stages: i32, of: Address, rows0: At<f64>, rows1: At<f64>, columns0: At<f64>,
         columns1: At<f64>, diagonal0: At<f64>, diagonal1: At<f64>, weak: f64, found: At<u64>,
     );
+    fn judge_constants(row_ptr: At<i64>, values: At<f64>, rows: i32, judged: At<u64>);
     fn scale_factors(count: i32, maxima: At<f64>, factors: At<f64>);
     fn ones(count: i32, to: At<f64>);
     fn raise(count: i32, run: i32, nodes: At<u32>, theirs: At<f64>, own: At<f64>);
@@ -205,6 +206,25 @@ impl Cuda {
             weak: host[10] as usize,
             terms: maxima,
         }))
+    }
+
+    /// Rules out constant null vectors of a single matrix in the memory of this GPU by its row sums. Returns
+    /// two sets of bits, of the constants that are ruled out and of those that have entries: bit c for
+    /// component c, and bit b for all b > 1 components. `None` for other terms.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub(crate) fn judge_constants(&self, terms: &Terms) -> Result<Option<[u64; 2]>> {
+        let single = terms.terms.len() == 1 && terms.stages() == 1;
+        let Some(matrices) = self.all_at_hand(terms).filter(|_| single) else { return Ok(None) };
+        let (b, device, mut found) = (terms.block(), self.device(), [0; 2]);
+        let judged = device.zeros::<u64>(2, "row sums")?;
+        let grid = terms.rows().div_ceil(THREADS / 8).clamp(1, 8 * device.multiprocessors());
+        let function = device.function(&passes(judge_constants, b, false))?;
+        let (a, rows) = (&matrices[0], terms.block_rows() as i32);
+        function.on(device, grid, THREADS).run(&a.row_ptr, &a.values, rows, &judged)?;
+        device.read(&judged, 0, &mut found)?;
+        Ok(Some(found))
     }
 
     /// Returns scale factors of terms and the scaled terms; `None` if they are not in the memory of this

@@ -5,6 +5,7 @@
 
 use super::Cuda;
 use super::assemble::{count_blocks, in_blocks};
+use super::caller::of_buffer;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::launch::Set;
@@ -30,6 +31,20 @@ kernels! {
         pointers: i64, entries: i64, one: At<i64>, two: At<i64>, col: At<u32>, other: At<u32>,
         differ: At<i32>,
     );
+    fn zero_blocks(blocks: i64, square: i32, values: At<f64>, count: At<u64>);
+}
+
+kernels! {
+    ROW_SCALED in "row_scaled.cu", |set| set.choose(1..=8, [1, 2, 3, 4, 5]).into_iter().map(|b| row_scaled::of(b).into()).collect();
+    fn row_scaled(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, b: At<f64>, x: At<f64>, sums: At<f64>,
+    );
+}
+
+impl row_scaled {
+    fn of(block: usize) -> Of<Self> {
+        Self.with(vec![define("BLOCK", block)])
+    }
 }
 
 /// Returns a kernel that copies a caller's matrix, for the C types of its row pointers and columns.
@@ -191,6 +206,53 @@ impl OnDevice for Resident {
         count_blocks(&self.device, self, block)
     }
 
+    fn count_zero_blocks(&self, square: usize) -> Result<Option<usize>> {
+        let (device, blocks) = (&self.device, self.values.len() / square);
+        let count = device.zeros::<u64>(1, "a counter")?;
+        let function = device.function(&arrays(zero_blocks, "int", "int"))?;
+        let grid = blocks.div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        function.on(device, grid, 256).run(blocks as i64, square as i32, &self.values, &count)?;
+        let mut found = [0];
+        device.read(&count, 0, &mut found)?;
+        Ok(Some(found[0] as usize))
+    }
+
+    fn row_scaled_norms(&self, block: usize, b: Numbers, x: Numbers) -> Result<Option<[f64; 4]>> {
+        let (device, rows) = (&self.device, self.row_ptr.len() - 1);
+        if !(1..=8).contains(&block) || b.len() != rows * block || x.len() < rows * block {
+            return Ok(None);
+        }
+        let grid = (rows * block).div_ceil(32).clamp(1, 8 * device.multiprocessors());
+        let sums = device.zeros::<f64>(4 * grid, "row-scaled residuals")?;
+        let function = device.function(&row_scaled::of(block))?;
+        let staging = || device.zeros::<f64>(0, "a staging buffer");
+        let (mut b_here, mut x_here) = (staging()?, staging()?);
+        device.reading(b, &mut b_here, |b| {
+            device.reading(x, &mut x_here, |x| {
+                let (rows, of) = (rows as i32, function.on(device, grid, 256));
+                of.run(&self.row_ptr, &self.col, &self.values, rows, b, x, &sums)
+            })
+        })?;
+        let mut parts = vec![0.0; sums.len()];
+        device.read(&sums, 0, &mut parts)?;
+        let mut all = [0.0; 4];
+        parts.chunks_exact(4).for_each(|part| all.iter_mut().zip(part).for_each(|(sum, v)| *sum += v));
+        let in_range = |v: f64| v == 0.0 || v.is_finite() && v > f64::MIN_POSITIVE / f64::EPSILON;
+        Ok((all.iter().all(|v| in_range(*v)) && all[3] > 0.0).then(|| all.map(f64::sqrt)))
+    }
+
+    fn with_values(&self, values: &[f64]) -> Result<Option<Arc<dyn OnDevice>>> {
+        let (device, mut wrong) = (&self.device, self.device.zeros::<i32>(1, "a flag")?);
+        let new = device.upload(values, "a matrix")?;
+        let copied = copy_finite(device, of_buffer(&new), &mut wrong)?;
+        let mut found = [0];
+        device.read(&wrong, 0, &mut found)?;
+        match found[0] {
+            0 => Ok(Some(Arc::new(Self::with_values(self, copied)))),
+            _ => Err(not_finite()),
+        }
+    }
+
     fn first_rows(&self, rows: usize) -> Result<Pattern> {
         let mut row_ptr = vec![0i64; rows + 1];
         self.device.read(&self.row_ptr, 0, &mut row_ptr)?;
@@ -315,11 +377,13 @@ pub(crate) fn updated<'p>(
     let mut found = [0];
     device.read(&wrong, 0, &mut found)?;
     if found[0] != 0 {
-        return Err(Error::invalid(
-            "new values: at least one is NaN or infinite; every value must be finite",
-        ));
+        return Err(not_finite());
     }
     Ok(Arc::new(Resident { device, row_ptr, col, values: Arc::new(copied) }))
+}
+
+fn not_finite() -> Error {
+    Error::invalid("new values: at least one is NaN or infinite; every value must be finite")
 }
 
 /// Row pointers and columns.

@@ -3,6 +3,7 @@
 use super::graph::{Captured, Executable};
 use super::scalars::CudaScalars;
 use super::space::Cuda;
+use super::waiting::milliseconds;
 use crate::Result;
 use crate::space::{Clock, FLAGS, HALT, Phase, Phases, Schedule, Space};
 use cudarc::driver::sys::CUevent_flags;
@@ -33,7 +34,7 @@ impl Clock for Cuda {
         let marks = std::mem::take(&mut *self.marks.borrow_mut());
         let mut phases = Phases::default();
         for pair in marks.windows(2) {
-            let milliseconds = pair[0].1.elapsed_ms(&pair[1].1).ok()?;
+            let milliseconds = milliseconds(self.device(), &pair[0].1, &pair[1].1).ok()?;
             phases.add(pair[0].0, milliseconds as f64 * 1e-3);
         }
         Some(phases)

@@ -53,6 +53,7 @@ const FILES: &[&File] = &[
     &product::KRON_PRODUCT,
     &replicated::REPLICATED,
     &resident::ARRAYS,
+    &resident::ROW_SCALED,
     &scan::SCAN,
     &scan::SCAN_COLUMNS,
     &schwarz::SCHWARZ_FACTOR,

@@ -1,7 +1,8 @@
 //! Versions of a GPU's software, for reports.
 
 use super::driver::devices;
-use cudarc::{driver, nvrtc};
+use super::nvrtc::Nvrtc;
+use cudarc::driver;
 
 /// Versions of the software below a solve on a GPU; `None` if it is missing or its version is unknown.
 ///
@@ -40,14 +41,8 @@ impl Versions {
 }
 
 fn compiler() -> Option<String> {
-    // SAFETY: only looks for the library.
-    if !unsafe { nvrtc::sys::is_culib_present() } {
-        return None;
-    }
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: writes two integers; the library is there.
-    let _ = unsafe { nvrtc::sys::nvrtcVersion(&mut major, &mut minor) };
-    (major > 0).then(|| format!("{major}.{minor}"))
+    let [major, minor] = Nvrtc::get().ok()?.version();
+    Some(format!("{major}.{minor}"))
 }
 
 /// Returns the first word of the driver's text that consists of numbers separated by dots.

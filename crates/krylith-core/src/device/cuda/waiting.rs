@@ -12,14 +12,43 @@ use crate::waiting;
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Interval at which a wait checks that the other ranks are alive.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time that a stream may take to drain after everything that waits was told to give up.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// Returns the milliseconds between two events that record times and have happened.
+///
+/// The bindings call the second version of the function, which drivers before 570 lack.
+pub(super) fn milliseconds(device: &Device, start: &CudaEvent, end: &CudaEvent) -> Result<f32> {
+    type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+    static FOUND: OnceLock<Option<Elapsed>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        // SAFETY: looks for a function of the driver, which is loaded and stays loaded; it has this signature.
+        unsafe {
+            let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+            let function =
+                if driver.is_null() { driver } else { libc::dlsym(driver, c"cuEventElapsedTime".as_ptr()) };
+            (!function.is_null()).then(|| std::mem::transmute_copy::<_, Elapsed>(&function))
+        }
+    });
+    let Some(elapsed) = found else {
+        return Err(failure_text(
+            &device.info().name,
+            "cuEventElapsedTime",
+            "the driver has no such function",
+        ));
+    };
+    let mut milliseconds = 0.0;
+    // SAFETY: writes one number; two live events.
+    let code = unsafe { elapsed(&mut milliseconds, start.cu_event(), end.cu_event()) };
+    device.driver("cuEventElapsedTime", code)?;
+    Ok(milliseconds)
+}
 
 impl Device {
     /// Waits for the stream. Where the stream may wait for other ranks, the loss of a rank ends the wait.

@@ -2,6 +2,7 @@
 
 use super::Rank;
 use crate::Result;
+use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::PointBlock;
@@ -16,11 +17,13 @@ use crate::solver::symmetric::{self, Symmetry};
 use crate::space::{Outcome, Stop};
 use std::sync::Arc;
 
-/// Returns the depth of the search for constant null vectors at set-up. There is none if it would copy
-/// entries to the host. Collective.
+/// Returns the depth of the search for constant null vectors at set-up. The device judges the row sums of
+/// entries that it alone has. There is no search if it cannot. Collective.
 pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<Depth> {
     let far = local.terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone());
-    Ok(if space.any(far)? { Depth::Nothing } else { Depth::First })
+    let judged = if far { space.judge_constants(local.terms) } else { Ok(None) };
+    let judged = agree(space.comm(), judged)?;
+    Ok(if space.any(far && judged.is_none())? { Depth::Nothing } else { Depth::First(judged) })
 }
 
 /// Tests whether the operator is symmetric if CG was requested or `auto` may choose it; otherwise returns

@@ -124,11 +124,12 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
 /// set-up checks all other rows.
 fn grid_of(terms: &Terms) -> Option<[usize; 3]> {
     let (_, a) = terms.terms.first()?;
-    if a.storage().is_on_device_alone() {
-        return None;
-    }
-    let (n, end) = (a.block_rows(), *a.row_ptr().get(1)?);
-    let upper: Vec<usize> = a.col()[..end].iter().map(|&j| j as usize).filter(|&j| j > 0 && j < n).collect();
+    let n = a.block_rows();
+    let first = match a.storage().first_rows(n.min(1)).ok()? {
+        Some(first) => first.col,
+        None => a.col()[..*a.row_ptr().get(1)?].to_vec(),
+    };
+    let upper: Vec<usize> = first.iter().map(|&j| j as usize).filter(|&j| j > 0 && j < n).collect();
     let cells = match upper[..] {
         [] | [1] => [n, 1, 1],
         [1, nx] => [nx, n / nx, 1],

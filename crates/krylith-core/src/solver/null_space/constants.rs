@@ -65,8 +65,10 @@ impl std::fmt::Display for Constants {
 pub(in crate::solver) enum Depth {
     /// No search.
     Nothing,
-    /// Searches only as far as costs almost nothing for systems without such constants.
-    First,
+    /// Searches only as far as costs almost nothing for systems without such constants. If a device has
+    /// judged the row sums, these are its bits; see
+    /// [`judge_constants`](crate::solver::SolverSpace::judge_constants).
+    First(Option<[u64; 2]>),
     /// Also searches for disconnected parts of the system.
     Parts,
 }
@@ -86,7 +88,8 @@ impl Constants {
         if depth == Depth::Nothing {
             return Ok(Self::default());
         }
-        let places = Places::find(local)?;
+        let judged = if let Depth::First(judged) = depth { judged } else { None };
+        let places = Places::find(local, judged)?;
         let alone = local.comm.size() == 1 && local.numbers.is_none();
         if let Some(vectors) = places.vectors(local) {
             let parts = if alone { scalar(local.terms).and_then(|a| pieces(a, |_| true)) } else { None };
@@ -95,7 +98,11 @@ impl Constants {
                 _ => Self { vectors, words: places.words(), named: true }.with_rotations(local),
             };
         }
-        let Some(a) = scalar(local.terms).filter(|_| alone) else { return Ok(Self::default()) };
+        // Only these look at entries on the host, which may have to be copied there.
+        if !alone || depth != Depth::Parts && whole_diagonal {
+            return Ok(Self::default());
+        }
+        let Some(a) = scalar(local.terms) else { return Ok(Self::default()) };
         if depth == Depth::Parts
             && let Some(parts) = pieces(a, |_| true)
         {
@@ -244,17 +251,24 @@ struct Places {
 }
 
 impl Places {
-    fn find(local: &LocalProblem) -> Result<Self> {
+    /// Searches this rank's rows, or takes the bits of a device that has judged them. Collective.
+    fn find(local: &LocalProblem, judged: Option<[u64; 2]>) -> Result<Self> {
         let (block, stages) = (local.terms.block(), local.terms.stages());
         let single = (0..block * stages).map(|p| Place { component: Some(p / stages), stage: p % stages });
         let of_stages = (0..stages).map(|stage| Place { component: None, stage });
         let all: Vec<Place> = single.chain(of_stages.filter(|_| block > 1)).collect();
-        let rows = Rows::new(local.terms, &all);
-        rows.look();
-        let told =
-            |flags: &[AtomicBool]| flags.iter().map(|f| f64::from(u8::from(f.load(Relaxed)))).collect();
-        let mut dead: Vec<f64> = told(&rows.dead);
-        dead.extend::<Vec<f64>>(told(&rows.met));
+        let mut dead: Vec<f64> = match judged {
+            Some(judged) => {
+                let bits = |bits: u64| (0..all.len()).map(move |p| (bits >> p & 1) as f64);
+                judged.into_iter().flat_map(bits).collect()
+            }
+            None => {
+                let rows = Rows::new(local.terms, &all);
+                rows.look();
+                let both = rows.dead.iter().chain(&rows.met);
+                both.map(|flag| f64::from(u8::from(flag.load(Relaxed)))).collect()
+            }
+        };
         local.comm.sum(&mut dead)?;
         let met = dead.split_off(all.len());
         let mut found: Vec<Place> =

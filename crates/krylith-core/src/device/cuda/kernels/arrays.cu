@@ -58,3 +58,16 @@ extern "C" __global__ void compare_patterns(long long pointers, long long entrie
     for (long long p = first; p < entries; p += step) same &= col[p] == other[p];
     if (!same) *differ = 1;
 }
+
+// Adds the number of blocks of `square` numbers that are all zero to *count.
+extern "C" __global__ void zero_blocks(long long blocks, int square, const double* __restrict__ values, unsigned long long* count) {
+    unsigned long long own = 0;
+    for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < blocks; p += (long long)gridDim.x * blockDim.x) {
+        bool zero = true;
+        for (int k = 0; k < square && zero; ++k) zero = values[p * square + k] == 0.0;
+        own += zero;
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) own += __shfl_xor_sync(~0u, own, d);
+    if (threadIdx.x % 32 == 0 && own > 0) atomicAdd(count, own);
+}

@@ -245,3 +245,60 @@ scaled_values(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
         }
     });
 }
+
+#if !SCALED
+// Rules out constants by the row sums of a matrix, for solver/null_space/constants.rs: bit c < BLOCK of
+// judged[0] is set if a row sum over component c is not zero, and bit BLOCK if a sum over all components is
+// not. The same bits of judged[1] are set if a row has entries there. Eight lanes sum a scalar row. Nothing
+// more is read once every constant is ruled out.
+constexpr int LANES = 8, LOOK = 64;
+__device__ __forceinline__ bool is_zero(double sum, double size, double whole) {
+    return fabs(sum) <= fmax(1e-12 * size, 2e-16 * whole);
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+judge_constants(const i64* __restrict__ row_ptr, const double* __restrict__ values, const int rows, u64* judged) {
+    const u64 all = BLOCK > 1 ? (2ull << BLOCK) - 1 : 1ull;
+    volatile u64* dead = judged;
+    const i64 groups = (i64)gridDim.x * (THREADS / LANES), items = (i64)rows * BLOCK;
+    const int lane = threadIdx.x % LANES;
+    // All lanes of a warp take part in the shuffles.
+    for (i64 first = blockIdx.x * (i64)(THREADS / LANES) + threadIdx.x / 32 * (32 / LANES); first < items; first += groups) {
+        if (__all_sync(~0u, *dead == all)) return;
+        const i64 item = first + threadIdx.x % 32 / LANES;
+        double sum[BLOCK] = {}, size[BLOCK] = {};
+        if (item < items) {
+            const int i = (int)(item / BLOCK), r = (int)(item % BLOCK);
+            int turn = 0;
+            for (i64 p = row_ptr[i] + lane; p < row_ptr[i + 1]; p += LANES) {
+                if (++turn % LOOK == 0 && *dead == all) break;
+#pragma unroll
+                for (int c = 0; c < BLOCK; ++c) {
+                    const double v = values[(p * BLOCK + r) * BLOCK + c];
+                    sum[c] += v;
+                    size[c] += fabs(v);
+                }
+            }
+        }
+        double every = 0.0, whole = 0.0;
+#pragma unroll
+        for (int c = 0; c < BLOCK; ++c) {
+#pragma unroll
+            for (int d = 1; d < LANES; d *= 2) {
+                sum[c] += __shfl_xor_sync(~0u, sum[c], d);
+                size[c] += __shfl_xor_sync(~0u, size[c], d);
+            }
+            every += sum[c];
+            whole += size[c];
+        }
+        if (lane > 0 || item >= items) continue;
+        u64 out = is_zero(every, whole, whole) ? 0 : 1ull << BLOCK, met = whole > 0.0 ? 1ull << BLOCK : 0;
+#pragma unroll
+        for (int c = 0; c < BLOCK; ++c) {
+            if (!is_zero(sum[c], size[c], whole)) out |= 1ull << c;
+            if (size[c] > 0.0) met |= 1ull << c;
+        }
+        if (out & all & ~*dead) atomicOr(judged, out & all);
+        if (met & all & ~((volatile u64*)judged)[1]) atomicOr(judged + 1, met & all);
+    }
+}
+#endif
