@@ -205,6 +205,7 @@ fn a_gpu_begins_with_jacobi() {
     assert_eq!(direct, cfg!(feature = "lu").then_some(4));
     assert_eq!(names(10_000, cg)[..3], ["jacobi with cg", "amg with cg", "ildu with cg"]);
     assert_eq!(names(1 << 20, cg)[0], "amg with cg");
+    assert_eq!(names(1 << 20, plain)[..2], ["amg with bicgstab", "ildu with bicgstab"]);
     assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
     assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");
 }
