@@ -126,7 +126,7 @@ impl<S: SolverSpace> Rank<S> {
         let tiles = symmetric && fallbacks::tiles_fit(&space, local)?;
         // A definite matrix has no zero diagonal entry.
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
-        let costs = fallbacks::costs(local, options, symmetric, space.is_gpu());
+        let costs = singular::costs(&space, local, options, symmetric)?;
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
         let fallbacks = fallbacks::attempts(local, options, most_rows, seen);

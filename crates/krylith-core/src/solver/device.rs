@@ -467,6 +467,9 @@ mod cuda {
                 None => analyze(terms, self.comm()),
             }
         }
+        fn one_sided(&self, terms: &Terms) -> Result<Option<f64>> {
+            Cuda::one_sided(self, terms)
+        }
         fn judge_constants(&self, terms: &Terms) -> Result<Option<[u64; 2]>> {
             Cuda::judge_constants(self, terms)
         }

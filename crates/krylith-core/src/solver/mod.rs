@@ -143,6 +143,14 @@ pub trait SolverSpace:
     fn judge_constants(&self, _terms: &Terms) -> Result<Option<[u64; 2]>> {
         Ok(None)
     }
+    /// Returns the share of couplings that are much stronger in one direction than in the other; `None` if the
+    /// device does not count them.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    fn one_sided(&self, _terms: &Terms) -> Result<Option<f64>> {
+        Ok(None)
+    }
     /// Computes scale factors of this rank's rows, and the scaled terms. Collective; every rank gets the same
     /// error.
     ///

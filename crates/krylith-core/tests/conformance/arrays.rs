@@ -172,3 +172,29 @@ pub fn rows_of_unlike_scale_are_judged(device: &str) {
         assert!(found <= 1e-9 && (found - expected).abs() <= 1e-12, "{block}: {found:e}, {expected:e}");
     }
 }
+
+/// On a GPU, multigrid comes first for large systems that are not symmetric, unless convection is strong.
+pub fn strong_convection_is_left_to_ildu(device: &str) {
+    let side = 84usize;
+    let n = side.pow(3);
+    for (wind, first) in [(0.5, "algebraic multigrid"), (100.0, "ILDU(0)")] {
+        let mut entries = Vec::new();
+        for i in 0..n {
+            let at = [i % side, i / side % side, i / (side * side)];
+            entries.push((i as u32, i as u32, 6.0 + 3.0 * wind));
+            for (axis, step) in [1, side, side * side].into_iter().enumerate() {
+                entries.extend((at[axis] > 0).then(|| (i as u32, (i - step) as u32, -1.0 - wind)));
+                entries.extend((at[axis] + 1 < side).then(|| (i as u32, (i + step) as u32, -1.0)));
+            }
+        }
+        let a = Csr::from_triplets(n, n, &entries).unwrap();
+        let options: Options = format!("device={device} rtol=1e-6").parse().unwrap();
+        let mut solver = Solver::new(&a, &options).unwrap();
+        let (b, mut x) = (vec![1.0; n], vec![0.0; n]);
+        let solution = solver.solve(&b, &mut x).unwrap();
+        assert!(solution.converged(), "{wind}: {}", solution.outcome());
+        assert!(solution.precond.name.starts_with(first), "{wind}: {}", solution.precond.name);
+        let fallback = solution.events.iter().any(|e| e.detail.contains("next "));
+        assert!(!fallback, "{wind}: {:?}", solution.events);
+    }
+}

@@ -102,6 +102,7 @@ pub fn matrices_come_from_a_gpu(ordinal: usize) {
     super::arrays::arrays_solve_as_matrices_do(&format!("cuda:{ordinal}"));
     super::arrays::arrays_are_judged_as_on_the_host(&format!("cuda:{ordinal}"));
     super::arrays::rows_of_unlike_scale_are_judged(&format!("cuda:{ordinal}"));
+    super::arrays::strong_convection_is_left_to_ildu(&format!("cuda:{ordinal}"));
 }
 
 /// A matrix whose three arrays lie on a GPU, pointers and columns in widths of their own.

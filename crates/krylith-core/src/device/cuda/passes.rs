@@ -34,6 +34,9 @@ kernels! {
         count: i32, terms: i32, stages: i32, of: Address, rows0: At<f64>, rows1: At<f64>, columns0: At<f64>,
         columns1: At<f64>, diagonal0: At<f64>, diagonal1: At<f64>, weak: f64, found: At<u64>,
     );
+    fn one_sided(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, step: i32, counts: At<u64>,
+    );
     fn judge_constants(row_ptr: At<i64>, values: At<f64>, rows: i32, judged: At<u64>);
     fn scale_factors(count: i32, maxima: At<f64>, factors: At<f64>);
     fn ones(count: i32, to: At<f64>);
@@ -206,6 +209,35 @@ impl Cuda {
             weak: host[10] as usize,
             terms: maxima,
         }))
+    }
+
+    /// Returns the share of couplings of a single matrix whose entry of one direction is below a tenth of that
+    /// of the other, in a sample of rows: near 1 for strong convection. `None` for other terms, and if they are
+    /// not in the memory of this GPU.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub(crate) fn one_sided(&self, terms: &Terms) -> Result<Option<f64>> {
+        /// Number of rows in the sample.
+        const SAMPLE: usize = 1 << 16;
+        let single = terms.terms.len() == 1 && terms.stages() == 1 && terms.halo.is_none();
+        let Some(matrices) = self.all_at_hand(terms).filter(|_| single) else { return Ok(None) };
+        let (device, rows, mut found) = (self.device(), terms.block_rows(), [0u64; 2]);
+        let counts = device.zeros::<u64>(2, "couplings")?;
+        let step = (rows / SAMPLE).max(1);
+        let grid = (rows.div_ceil(step) * 8).div_ceil(THREADS).max(1);
+        let function = device.function(&passes(one_sided, terms.block(), false))?;
+        let a = &matrices[0];
+        function.on(device, grid, THREADS).run(
+            &a.row_ptr,
+            &a.col,
+            &a.values,
+            rows as i32,
+            step as i32,
+            &counts,
+        )?;
+        device.read(&counts, 0, &mut found)?;
+        Ok(Some(found[1] as f64 / found[0].max(1) as f64))
     }
 
     /// Rules out constant null vectors of a single matrix in the memory of this GPU by its row sums. Returns

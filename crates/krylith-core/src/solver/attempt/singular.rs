@@ -1,4 +1,5 @@
-//! The search for null vectors and the test for symmetry, at set-up and after a failed attempt.
+//! The search for null vectors, the test for symmetry and the estimate of costs, at set-up and after a failed
+//! attempt.
 
 use super::Rank;
 use crate::Result;
@@ -11,6 +12,7 @@ use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
+use crate::solver::fallbacks::{self, Costs};
 use crate::solver::null_space::Depth;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::symmetric::{self, Symmetry};
@@ -24,6 +26,21 @@ pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<D
     let judged = if far { space.judge_constants(local.terms) } else { Ok(None) };
     let judged = agree(space.comm(), judged)?;
     Ok(if space.any(far && judged.is_none())? { Depth::Nothing } else { Depth::First(judged) })
+}
+
+/// Estimates the costs of attempts, and on a GPU counts one-sided couplings of a matrix that is not symmetric.
+pub(super) fn costs<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    options: &Options,
+    symmetric: bool,
+) -> Result<Costs> {
+    let mut costs = fallbacks::costs(local, options, symmetric, space.is_gpu());
+    let counts = space.is_gpu() && !symmetric && local.comm.size() == 1;
+    if counts && *options.precond_or_auto() == PrecondSpec::Auto {
+        costs.one_sided = space.one_sided(local.terms)?.unwrap_or_default();
+    }
+    Ok(costs)
 }
 
 /// Tests whether the operator is symmetric if CG was requested or `auto` may choose it; otherwise returns

@@ -29,6 +29,8 @@ pub(crate) struct Costs {
     pub others: f64,
     /// Number of breadth-first levels of the graph, about its diameter; zero if it was not computed.
     pub levels: usize,
+    /// The share of couplings that are much stronger in one direction; zero if they were not counted.
+    pub one_sided: f64,
 }
 
 // The constants were measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity systems of
@@ -56,6 +58,7 @@ impl Default for Costs {
             on_gpu: false,
             others: f64::INFINITY,
             levels: 0,
+            one_sided: 0.0,
         }
     }
 }
@@ -88,7 +91,7 @@ impl Costs {
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
         let levels = graph.parts.iter().map(|part| part.levels).max().unwrap_or(0);
-        Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels }
+        Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels, one_sided: 0.0 }
     }
 }
 

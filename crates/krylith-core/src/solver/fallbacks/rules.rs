@@ -134,8 +134,11 @@ pub(super) const AT_ONCE: Budget = Budget::of(150, 800.0);
 /// The budget of algebraic multigrid where it comes first for a matrix that is not symmetric. Measured on an
 /// H100, set-up included, against ILDU(0) of subdomains with BiCGSTAB: radiation 64³ with three unknowns a node
 /// 32 and 78 ms (10 and 170 iterations), reaction 64³ with three 23 and 36 ms, convection 128³ 43 and 127 ms.
-/// If cycles hardly reduce the residual, as with strong convection, ILDU follows soon.
 pub(super) const FEW_CYCLES: Budget = Budget::of(20, 100.0);
+/// Largest share of one-sided couplings at which it comes first: above, convection is strong, and cycles make
+/// no progress. The share is 0 for those systems, 0.33 for upwind convection on 30³ nodes with cell Péclet
+/// numbers 13, 6 and 3, and 1 with ten times these numbers.
+const ONE_SIDED: f64 = 0.2;
 /// Systems of fewer unknowns do not use algebraic multigrid.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row with more blocks than this is a hub of the graph. Hubs would make coarse levels dense.
@@ -212,7 +215,8 @@ impl System {
     /// systems that are too large for a start with Jacobi.
     fn is_large_for_bicgstab(&self) -> bool {
         let apart = self.symmetric || self.stages || self.tiles || self.has_weak_diagonal;
-        self.on_gpu && self.alone && !apart && self.is_coarsened() && self.unknowns > QUICK
+        let strong = self.costs.one_sided > ONE_SIDED;
+        self.on_gpu && self.alone && !apart && !strong && self.is_coarsened() && self.unknowns > QUICK
     }
 
     fn is_quick(&self) -> bool {

@@ -206,6 +206,8 @@ fn a_gpu_begins_with_jacobi() {
     assert_eq!(names(10_000, cg)[..3], ["jacobi with cg", "amg with cg", "ildu with cg"]);
     assert_eq!(names(1 << 20, cg)[0], "amg with cg");
     assert_eq!(names(1 << 20, plain)[..2], ["amg with bicgstab", "ildu with bicgstab"]);
+    let strong = Seen { costs: Costs { one_sided: 0.9, ..Costs::default() }, ..plain };
+    assert_eq!(names(1 << 20, strong)[0], "ildu with bicgstab");
     assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
     assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");
 }

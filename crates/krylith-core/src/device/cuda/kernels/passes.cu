@@ -301,4 +301,42 @@ judge_constants(const i64* __restrict__ row_ptr, const double* __restrict__ valu
         if (met & all & ~((volatile u64*)judged)[1]) atomicOr(judged + 1, met & all);
     }
 }
+
+// Counts couplings of unknowns in every `step`-th block row: counts[0] of them have an entry, and in counts[1]
+// the entry of one direction is below a tenth of that of the other. Both are counted by the row that has the
+// entry.
+extern "C" __global__ void __launch_bounds__(THREADS)
+one_sided(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const int step, u64* counts) {
+    const int group = (int)((blockIdx.x * (i64)THREADS + threadIdx.x) / LANES), lane = threadIdx.x % LANES;
+    const i64 i = (i64)group * step;
+    u64 all = 0, one = 0;
+    if (i < rows) {
+        for (i64 p = row_ptr[i] + lane; p < row_ptr[i + 1]; p += LANES) {
+            const i64 j = col[p];
+            if (j >= rows) continue;
+            i64 low = row_ptr[j], end = row_ptr[j + 1], high = end;
+            while (low < high) {
+                const i64 middle = (low + high) / 2;
+                if (col[middle] < i) low = middle + 1; else high = middle;
+            }
+            const bool mirrored = low < end && col[low] == i;
+#pragma unroll
+            for (int e = 0; e < BLOCK * BLOCK; ++e) {
+                const int r = e / BLOCK, c = e % BLOCK;
+                const double here = fabs(values[p * BLOCK * BLOCK + e]), there = mirrored ? fabs(values[low * BLOCK * BLOCK + c * BLOCK + r]) : 0.0;
+                if (here == 0.0 || (i == j && r == c)) continue;
+                ++all;
+                one += fmin(here, there) < 0.1 * fmax(here, there);
+            }
+        }
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        all += __shfl_xor_sync(~0u, all, d);
+        one += __shfl_xor_sync(~0u, one, d);
+    }
+    if (threadIdx.x % 32 > 0) return;
+    if (all > 0) atomicAdd(counts, all);
+    if (one > 0) atomicAdd(counts + 1, one);
+}
 #endif
