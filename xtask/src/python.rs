@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Tools that build a wheel and check the types of the package.
-const TOOLS: [&str; 2] = ["maturin>=1.9,<2", "mypy>=1.15,<3"];
+const TOOLS: [&str; 3] = ["maturin>=1.9,<2", "mypy>=1.15,<3", "twine>=6,<7"];
 
 /// `cargo xtask python`: builds an optimised wheel in `target/wheels`, and tests it.
 pub fn run() -> ExitCode {
@@ -50,6 +50,9 @@ pub fn test(arguments: &[&str], launchers: &[PathBuf]) -> Result<String, String>
     // The wheel is for this machine only, so nothing is copied into it.
     let wheel = build(&[&["--auditwheel", "skip"], arguments].concat(), &[])?;
     let (tools, package) = (target().join("xtask-python"), root().join("crates/krylith-py"));
+    // A package index refuses a wheel whose description or metadata it cannot read.
+    let index = ["-m", "twine", "check", "--strict"];
+    shell(Command::new(tools.join("bin/python3")).args(index).arg(&wheel))?;
     let empty = target().join("xtask-wheel");
     environment(&empty, true)?;
     pip(&empty, &[format!("{}[test]", wheel.display())])?;

@@ -229,8 +229,9 @@ pub trait OnDevice: Any + Send + Sync {
     fn with_values(&self, _values: &[f64]) -> Result<Option<Arc<dyn OnDevice>>> {
         Ok(None)
     }
-    /// The norms of D⁻¹(b − A x), D⁻¹b, b − A x and b, where D is diagonal with the 1-norms of the rows, for a
-    /// matrix in square blocks. `None` if this device does not compute them, or if they overflow or underflow.
+    /// The norms of D⁻¹(b − A x), D⁻¹b, b − A x and b, where D is diagonal with the 1-norms of the rows, for
+    /// a matrix in square blocks. `None` if this device does not compute them, or if they overflow or
+    /// underflow.
     ///
     /// # Errors
     /// A device that failed.

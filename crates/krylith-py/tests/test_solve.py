@@ -279,8 +279,20 @@ def test_kronecker_sums():
 
 
 def test_the_command_is_in_the_wheel():
-    run = [sys.executable, "-c", "from krylith._command import main; main()"]
+    run = [sys.executable, "-m", "krylith"]
     done = subprocess.run([*run, "solve", "laplace:8x8x8"], capture_output=True, text=True)
     assert done.returncode == 0 and "converged" in done.stdout, done.stderr
     done = subprocess.run([*run, "solve", "missing.mtx"], capture_output=True, text=True)
     assert done.returncode == 2 and "missing.mtx" in done.stderr
+
+
+def test_the_compiler_of_wheels_is_found(tmp_path, monkeypatch):
+    from krylith import _compiler
+
+    for folder in ("cu13/lib", "cuda_nvrtc/lib"):
+        (tmp_path / "nvidia" / folder).mkdir(parents=True)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [folder for folder in _compiler._installed() if folder.is_relative_to(tmp_path)]
+    assert [folder.parent.name for folder in found] == ["cu13", "cuda_nvrtc"]
+    assert all(folder.is_dir() for folder in found)

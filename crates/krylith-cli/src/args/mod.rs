@@ -59,7 +59,8 @@ pub enum Command {
     /// Show the devices and libraries of this machine; with SYSTEM, also the properties of the system and the
     /// attempts that a solve would make
     Info(InfoArgs),
-    /// Compile the GPU kernels of common sizes into the kernel cache, so that first solves do not wait for them
+    /// Compile the GPU kernels of common sizes into the kernel cache, so that first solves do not wait for
+    /// them
     Warm(WarmArgs),
     /// Draw the pattern of a matrix, its blocks, and its partition among ranks
     #[command(after_help = spy::EXAMPLES)]

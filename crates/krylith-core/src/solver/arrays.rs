@@ -1,5 +1,5 @@
-//! Problems from arrays on the host, for a solver that will run on a GPU: the arrays are uploaded as they are,
-//! and the matrix is checked and divided into blocks there. The host copies nothing.
+//! Problems from arrays on the host, for a solver that will run on a GPU: the arrays are uploaded as they
+//! are, and the matrix is checked and divided into blocks there. The host copies nothing.
 
 use super::device;
 use super::estimate::Size;
@@ -7,13 +7,13 @@ use crate::io::parts::suited_block;
 use crate::matrix::{Bsr, Csr, ZerosChoice};
 use crate::memory::{Array, Number, Numbers};
 use crate::options::{DeviceSpec, Options};
-use crate::{Error, Problem, Result};
+use crate::{Problem, Result};
 use std::fmt::Display;
 
 /// Matrices with fewer stored numbers are made on the host: it takes less time than to start an upload.
 const FEW: usize = 200_000;
-/// Number of values that are looked at for stored zeros, and the share of zeros above which the matrix is made
-/// on the host, which may drop them.
+/// Number of values that are looked at for stored zeros, and the share of zeros above which the matrix is
+/// made on the host, which may drop them.
 const SAMPLE: usize = 4096;
 const ZEROS: f64 = 0.05;
 /// Number of rows of a sample for the block size: a multiple of every block size.
@@ -175,7 +175,7 @@ fn on_gpu<I: Number, J: Number, R>(
     let col = device.upload(col, what).ok()?;
     let values = device.upload(values, what).ok()?;
     match make(Array::from(&row_ptr), Array::from(&col), Array::from(&values)) {
-        Err(Error::Memory { .. }) => None,
+        Err(crate::Error::Memory { .. }) => None,
         made => Some(made),
     }
 }

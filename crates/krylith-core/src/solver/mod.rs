@@ -143,8 +143,8 @@ pub trait SolverSpace:
     fn judge_constants(&self, _terms: &Terms) -> Result<Option<[u64; 2]>> {
         Ok(None)
     }
-    /// Returns the share of couplings that are much stronger in one direction than in the other; `None` if the
-    /// device does not count them.
+    /// Returns the share of couplings that are much stronger in one direction than in the other; `None` if
+    /// the device does not count them.
     ///
     /// # Errors
     /// Out of device memory.

@@ -150,8 +150,8 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Returns true if the values are only on a device, rows differ in scale, and the residual that the device
-    /// computes with rows scaled to norm 1 meets the tolerance. Then the host needs no entries.
+    /// Returns true if the values are only on a device, rows differ in scale, and the residual that the
+    /// device computes with rows scaled to norm 1 meets the tolerance. Then the host needs no entries.
     fn is_met_on_device(&mut self, b: Numbers, x: Numbers) -> Result<bool> {
         let (terms, rtol) = (&self.problem.terms, self.stop.rtol);
         let [(c, a)] = &terms.terms[..] else { return Ok(false) };

@@ -120,9 +120,9 @@ fn kept_of(
     Ok(enough(counts[0], counts[1]).then(|| (Arc::new(Kept::all_but(&zero)), counts)))
 }
 
-/// Estimates the number of blocks that are zero in all of these matrices, from a sample. Blocks that are only on
-/// a device are counted there, so that entries come to the host only if there are many zeros. Two matrices on
-/// a device count as full.
+/// Estimates the number of blocks that are zero in all of these matrices, from a sample. Blocks that are only
+/// on a device are counted there, so that entries come to the host only if there are many zeros. Two matrices
+/// on a device count as full.
 fn probable(matrices: &[&Bsr]) -> Result<f64> {
     if !matrices.iter().any(|a| a.storage().is_on_device_alone()) {
         return Ok(zeros_of_sample(matrices));

@@ -1,4 +1,5 @@
-//! Memory of a GPU: buffers, copies, and a pool per GPU, from which an allocation takes 1 µs instead of 200 µs.
+//! Memory of a GPU: buffers, copies, and a pool per GPU, from which an allocation takes 1 µs instead of 200
+//! µs.
 
 use super::driver::{Device, failure};
 use super::pinned::Pinned;
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex};
 /// driver.
 pub(super) struct Pool(sys::CUmemoryPool);
 
-/// Share of a GPU's memory that a pool keeps while no solver uses the GPU, for the next one. It takes 10 ms to
-/// acquire and release the gigabyte of a solve on 128³ nodes.
+/// Share of a GPU's memory that a pool keeps while no solver uses the GPU, for the next one. It takes 10 ms
+/// to acquire and release the gigabyte of a solve on 128³ nodes.
 const KEPT: usize = 8;
 
 // SAFETY: a handle that the driver lets any thread use.
@@ -40,7 +41,8 @@ impl Pool {
         pool
     }
 
-    /// Makes a pool on a GPU, which keeps freed memory. There is none where the driver does not support pools.
+    /// Makes a pool on a GPU, which keeps freed memory. There is none where the driver does not support
+    /// pools.
     fn new(context: &Arc<CudaContext>, ordinal: usize) -> Self {
         let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         if context.attribute(attribute).unwrap_or(0) == 0 || context.bind_to_thread().is_err() {

@@ -1,9 +1,9 @@
 //! Compiled kernels inside the library, for machines without NVRTC.
 //!
 //! A release embeds cubins of the common sizes for sm_80, sm_90 and sm_100, and PTX that other architectures
-//! translate. NVRTC 12 compiles them, because drivers of CUDA 12 refuse code of NVRTC 13. Each is looked up by the same hash as a file of the cache, so an image made from other sources
-//! is never used. The archive consists of entries: 32 bytes of hash, 8 bytes of length and a zlib stream of
-//! the image.
+//! translate. NVRTC 12 compiles them, because drivers of CUDA 12 refuse code of NVRTC 13. Each is looked up
+//! by the same hash as a file of the cache, so an image made from other sources is never used. The archive
+//! consists of entries: 32 bytes of hash, 8 bytes of length and a zlib stream of the image.
 
 use super::compiler::{Kernel, Target};
 use crate::{Error, Result};

@@ -1,8 +1,8 @@
 //! NVRTC, NVIDIA's run-time compiler, found at run time: that of CUDA 13 or 12.
 //!
-//! A driver loads machine code of compilers up to its own major version. So a driver of CUDA 12 needs NVRTC 12,
-//! and one of CUDA 13 can use both. NVRTC is looked for where the system's loader looks, then in
-//! [the folders that were named](add_folders), and in CUDA's usual places. `KRYLITH_NVRTC` names the library
+//! A driver loads machine code of compilers up to its own major version. So a driver of CUDA 12 needs NVRTC
+//! 12, and one of CUDA 13 can use both. NVRTC is looked for where the system's loader looks, then in [the
+//! folders that were named](add_folders), and in CUDA's usual places. `KRYLITH_NVRTC` names the library
 //! itself.
 
 use super::driver;
@@ -60,8 +60,8 @@ pub(super) enum Failure {
 
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Names folders in which NVRTC may be, such as those of an application's packages. It has an effect before the
-/// first kernel is compiled.
+/// Names folders in which NVRTC may be, such as those of an application's packages. It has an effect before
+/// the first kernel is compiled.
 pub fn add_folders(folders: impl IntoIterator<Item = PathBuf>) {
     FOLDERS.lock().unwrap_or_else(|e| e.into_inner()).extend(folders);
 }

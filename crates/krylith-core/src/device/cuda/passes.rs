@@ -211,9 +211,9 @@ impl Cuda {
         }))
     }
 
-    /// Returns the share of couplings of a single matrix whose entry of one direction is below a tenth of that
-    /// of the other, in a sample of rows: near 1 for strong convection. `None` for other terms, and if they are
-    /// not in the memory of this GPU.
+    /// Returns the share of couplings of a single matrix whose entry of one direction is below a tenth of
+    /// that of the other, in a sample of rows: near 1 for strong convection. `None` for other terms, and if
+    /// they are not in the memory of this GPU.
     ///
     /// # Errors
     /// Out of device memory.

@@ -28,7 +28,8 @@ pub(super) fn milliseconds(device: &Device, start: &CudaEvent, end: &CudaEvent) 
     type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
     static FOUND: OnceLock<Option<Elapsed>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
-        // SAFETY: looks for a function of the driver, which is loaded and stays loaded; it has this signature.
+        // SAFETY: looks for a function of the driver, which is loaded and stays loaded; it has this
+        // signature.
         unsafe {
             let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
             let function =

@@ -28,7 +28,8 @@ pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<D
     Ok(if space.any(far && judged.is_none())? { Depth::Nothing } else { Depth::First(judged) })
 }
 
-/// Estimates the costs of attempts, and on a GPU counts one-sided couplings of a matrix that is not symmetric.
+/// Estimates the costs of attempts, and on a GPU counts one-sided couplings of a matrix that is not
+/// symmetric.
 pub(super) fn costs<S: SolverSpace>(
     space: &S,
     local: &LocalProblem,

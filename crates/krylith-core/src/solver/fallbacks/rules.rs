@@ -132,8 +132,9 @@ const QUICK: usize = 1 << 19;
 /// than later.
 pub(super) const AT_ONCE: Budget = Budget::of(150, 800.0);
 /// The budget of algebraic multigrid where it comes first for a matrix that is not symmetric. Measured on an
-/// H100, set-up included, against ILDU(0) of subdomains with BiCGSTAB: radiation 64³ with three unknowns a node
-/// 32 and 78 ms (10 and 170 iterations), reaction 64³ with three 23 and 36 ms, convection 128³ 43 and 127 ms.
+/// H100, set-up included, against ILDU(0) of subdomains with BiCGSTAB: radiation 64³ with three unknowns a
+/// node 32 and 78 ms (10 and 170 iterations), reaction 64³ with three 23 and 36 ms, convection 128³ 43 and
+/// 127 ms.
 pub(super) const FEW_CYCLES: Budget = Budget::of(20, 100.0);
 /// Largest share of one-sided couplings at which it comes first: above, convection is strong, and cycles make
 /// no progress. The share is 0 for those systems, 0.33 for upwind convection on 30³ nodes with cell Péclet

@@ -302,9 +302,9 @@ judge_constants(const i64* __restrict__ row_ptr, const double* __restrict__ valu
     }
 }
 
-// Counts couplings of unknowns in every `step`-th block row: counts[0] of them have an entry, and in counts[1]
-// the entry of one direction is below a tenth of that of the other. Both are counted by the row that has the
-// entry.
+// Counts couplings of unknowns in every `step`-th block row: counts[0] of them have an entry, and in
+// counts[1] the entry of one direction is below a tenth of that of the other. Both are counted by the row
+// that has the entry.
 extern "C" __global__ void __launch_bounds__(THREADS)
 one_sided(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const int step, u64* counts) {
     const int group = (int)((blockIdx.x * (i64)THREADS + threadIdx.x) / LANES), lane = threadIdx.x % LANES;
