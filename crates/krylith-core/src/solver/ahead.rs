@@ -317,8 +317,10 @@ mod tests {
             }
             let factors = first.iter().any(|a| matches!(a.precond, PrecondSpec::Ildu(_)));
             assert_eq!(all.iter().any(|k| k.file == "ildu_factor.cu"), factors, "{b} {n}");
-            // On a GPU, systems of medium size start with Jacobi.
-            assert_eq!(factors, !(1000..=1 << 19).contains(&(n * b)), "{b} {n}");
+            // On a GPU, systems of medium size start with Jacobi, and larger ones with multigrid.
+            assert_eq!(factors, n * b < 1000, "{b} {n}");
+            let levels = first.iter().any(|a| matches!(a.precond, PrecondSpec::Amg(_)));
+            assert_eq!(levels, n * b > 1 << 19, "{b} {n}");
         }
     }
 }

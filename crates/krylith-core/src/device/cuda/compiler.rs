@@ -219,6 +219,7 @@ pub fn compiling() -> Option<Duration> {
 
 /// Kernels of common sizes for one architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Warmed {
     /// Number of kernels.
     pub kernels: usize,
