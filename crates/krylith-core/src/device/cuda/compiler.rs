@@ -10,7 +10,7 @@ use crate::waiting::{self, Once};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -238,9 +238,7 @@ pub fn warm(arch: (i32, i32), tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Wa
             "there is no folder for compiled kernels that only you can write to; set KRYLITH_CACHE to one",
         )
     })?;
-    let mut known = HashSet::new();
-    let mut kernels = super::specialisations::embedded();
-    kernels.retain(|kernel| known.insert((kernel.file, kernel.defines.clone())));
+    let kernels = super::specialisations::embedded();
     let (there, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     kernels.par_iter().try_for_each(|kernel| {
         let (found, path) = known_image(kernel, arch, Some(&folder));

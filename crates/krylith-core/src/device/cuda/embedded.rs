@@ -10,7 +10,6 @@ use crate::{Error, Result};
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use rayon::prelude::*;
-use std::collections::HashSet;
 use std::io::{Read, Write};
 
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.bin"));
@@ -60,10 +59,7 @@ fn append(archive: &mut Vec<u8>, hash: &[u8; 32], image: &[u8]) -> std::io::Resu
 /// # Errors
 /// A missing NVRTC; a kernel that does not compile.
 pub fn archive() -> Result<(Vec<u8>, usize)> {
-    let mut known = HashSet::new();
-    let mut kernels = super::specialisations::embedded();
-    // A file with its constants is one image, whatever function of it is asked for.
-    kernels.retain(|kernel| known.insert((kernel.file, kernel.defines.clone())));
+    let kernels = super::specialisations::embedded();
     let targets = super::compiler::EMBEDDED_TARGETS;
     let wanted: Vec<_> = kernels.iter().flat_map(|kernel| targets.map(|target| (kernel, target))).collect();
     let pack = |(kernel, target): &(&Kernel, Target)| {

@@ -10,6 +10,7 @@ use super::{
 };
 use super::{part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
 use crate::space::Precision;
+use std::collections::HashSet;
 
 /// The kernel files; the modules that launch the kernels declare them.
 const FILES: &[&File] = &[
@@ -114,9 +115,12 @@ pub fn products() -> Vec<Kernel> {
     (product::KRON_PRODUCT.specialisations)(Set::All)
 }
 
-/// Returns the kernels of common sizes, which a release embeds.
+/// Returns the kernels of common sizes, which a release embeds: one of each file with its constants, because
+/// a file is compiled as a whole.
 pub fn embedded() -> Vec<Kernel> {
-    of(FILES.iter(), Set::Common)
+    let (mut known, mut kernels) = (HashSet::new(), of(FILES.iter(), Set::Common));
+    kernels.retain(|kernel| known.insert((kernel.file, kernel.defines.clone())));
+    kernels
 }
 
 #[cfg(test)]
