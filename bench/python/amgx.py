@@ -3,12 +3,14 @@
 Both solve to ‖b − A x‖ ≤ 1e-8 ‖b‖ with b = ones in one process. For AmgX: upload, set-up and solve of each of the 16
 settings below, best of three after one that does not count, from arrays on the GPU and from pinned arrays of the host.
 A setting counts only if the residual computed here meets the tolerance. For Krylith: whole calls of krylith.solve, the
-least and the median of six after the first, from arrays on the GPU and from arrays of the host. Needs CuPy. AMGX may name
-several libraries with colons between them, in the order of their loading; without it, Krylith is measured alone.
+least and the median of six after the first, from arrays on the GPU and from arrays of the host. CuPy's cg and gmres with
+Jacobi stand beside some rows, for at most 10,000 iterations. Needs CuPy. AMGX may name several libraries with colons
+between them, in the order of their loading; without it, Krylith is measured alone.
 """
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -146,11 +148,17 @@ def pinned(array):
     return out
 
 
+#: Coordinates of the nodes of generated systems.
+POINTS = []
+
+
 def generated(spec):
     """The matrix of `krylith problem`, in CSR."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "krylith", "problem", spec, "--out", folder]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        if (points := pathlib.Path(folder) / "coordinates.npy").exists():
+            POINTS.append(np.load(points))
         return petsc(pathlib.Path(folder) / "A.petsc")
 
 
@@ -170,6 +178,55 @@ def anisotropic(n, strength):
     return compare.box(*axes)
 
 
+def tetrahedra(n):
+    """P1 stiffness of the tetrahedra of a shaken grid of n³ points, six in each cell, with the nodes numbered at random;
+    values on the border are zero."""
+    rng, axis = np.random.default_rng(3), np.arange(n, dtype=float)
+    points = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
+    inside = np.all((points > 0) & (points < n - 1), axis=1)
+    points[inside] += rng.uniform(-0.2, 0.2, (inside.sum(), 3))
+    number = -np.ones(n**3, dtype=np.int64)
+    number[inside] = rng.permutation(inside.sum())
+    corner = np.arange(n**3).reshape(n, n, n)[:-1, :-1, :-1].ravel()
+    size, total = int(inside.sum()), None
+    for order in itertools.permutations([n * n, n, 1]):
+        cells = corner[:, None] + np.concatenate([[0], np.cumsum(order)])
+        e = points[cells[:, 1:]] - points[cells[:, :1]]
+        a, b, c = e[:, 0], e[:, 1], e[:, 2]
+        g = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)], axis=1)
+        volume = np.einsum("ec,ec->e", a, g[:, 0])
+        g = np.concatenate([-g.sum(axis=1, keepdims=True), g], axis=1)
+        values = np.einsum("eic,ejc,e->eij", g, g, 1.0 / (6.0 * np.abs(volume))).ravel()
+        rows, cols = number[np.repeat(cells, 4, axis=1).ravel()], number[np.tile(cells, (1, 4)).ravel()]
+        kept = (rows >= 0) & (cols >= 0)
+        part = sp.coo_matrix((values[kept], (rows[kept], cols[kept])), shape=(size, size)).tocsr()
+        total = part if total is None else total + part
+    return total
+
+
+def power_law(n, edges=8):
+    """Laplacian of a graph of n nodes in which a new node joins `edges` ends of earlier edges; one node in a hundred
+    is grounded."""
+    rng, m = np.random.default_rng(4), n * edges
+    ends = np.empty(2 * m, dtype=np.int64)
+    ends[::2] = np.repeat(np.arange(n), edges)
+    drawn = (rng.random(m) * (2 * np.arange(m) + 1)).astype(np.int64)
+    while np.any(odd := drawn % 2 == 1):
+        drawn[odd] = drawn[drawn[odd] // 2]
+    ends[1::2] = ends[drawn]
+    one, other = ends[::2], ends[1::2]
+    w = rng.uniform(0.5, 1.5, m) * (one != other)
+    a = sp.coo_matrix((np.concatenate([w, w]), (np.concatenate([one, other]), np.concatenate([other, one]))), shape=(n, n))
+    a = a.tocsr()
+    a.eliminate_zeros()
+    kept = rng.random(n) > 0.01
+    full = sp.diags(np.asarray(a.sum(axis=1)).ravel()) - a
+    return full.tocsr()[kept][:, kept].tocsr()
+
+
+#: Rows that are also compared with CuPy.
+CUPY = ("convection128", "anisotropy128", "tetrahedra128", "powerlaw")
+
 #: Name, matrix, block size.
 ROWS = {
     "laplace128": (lambda rock: compare.laplace(128, 128, 128), 1),
@@ -178,6 +235,8 @@ ROWS = {
     "radiation64": (lambda rock: generated("radiation:64x64x64,components=3"), 3),
     "laplace64b4": (lambda rock: generated("laplace:64x64x64,block=4"), 4),
     "elasticity65": (lambda rock: generated("elasticity:65x65x65"), 3),
+    "tetrahedra128": (lambda rock: tetrahedra(128), 1),
+    "powerlaw": (lambda rock: power_law(1 << 20), 1),
     "convection128": (lambda rock: compare.convection(128), 1),
     "anisotropy128": (lambda rock: anisotropic(128, 1e3), 1),
 }
@@ -229,12 +288,16 @@ def with_krylith(name, a, block, say):
     if block > 1:
         blocks = sp.bsr_matrix(a, blocksize=(block, block))
         kinds.append(("host, BSR", blocks, np.ones(a.shape[0])))
+    if name == "elasticity65":
+        kinds.insert(0, ("device, coordinates", device_a, b))
     for arrays, A, f in kinds:
         times = []
         for _ in range(7):
             cupy.cuda.Device().synchronize()
             begin = time.perf_counter()
             given = {"block": block} if block > 1 and A is not kinds[-1][1] else {}
+            if "coordinates" in arrays:
+                given |= {"coordinates": POINTS[-1], "near_nullspace": "rigid"}
             s = krylith.solve(A, f, rtol=RTOL, device="cuda", **given)
             cupy.cuda.Device().synchronize()
             times.append(1e3 * (time.perf_counter() - begin))
@@ -242,6 +305,31 @@ def with_krylith(name, a, block, say):
         row = {"row": name, "solver": "Krylith", "arrays": arrays, "least": least, "median": median, "first": times[0]}
         row |= {"outcome": s.outcome, "iterations": s.iterations, "residual": residual(device_a, b, cupy.asarray(s.x))}
         say(row | {"method": s.method, "precond": s.precond, "seconds": s.seconds._asdict()})
+
+
+def with_cupy(name, a, say):
+    """Milliseconds of CuPy's cg or gmres with Jacobi, and of gmres without."""
+    import cupyx.scipy.sparse.linalg as linalg
+
+    device_a, b = csp.csr_matrix(a), cupy.ones(a.shape[0])
+    symmetric = abs(a - a.T).max() <= 1e-12 * abs(a).max()
+    for method in ["cg", "gmres"] if symmetric else ["gmres"]:
+        for jacobi in [True, False]:
+            for _ in range(2):
+                cupy.cuda.Device().synchronize()
+                begin = time.perf_counter()
+                inverse = 1.0 / device_a.diagonal()
+                M = linalg.LinearOperator(a.shape, lambda v: inverse * v) if jacobi else None
+                given = {"maxiter": 10_000 if method == "cg" else 3_000, "M": M}
+                if method == "gmres":
+                    given["restart"] = 30
+                x, _ = getattr(linalg, method)(device_a, b, rtol=0.9 * RTOL, **given)
+                cupy.cuda.Device().synchronize()
+                ms = 1e3 * (time.perf_counter() - begin)
+                if ms > 3000:
+                    break
+            row = {"row": name, "solver": f"CuPy {method}{' with Jacobi' if jacobi else ''}", "ms": ms}
+            say(row | {"residual": residual(device_a, b, x)})
 
 
 def main():
@@ -263,6 +351,8 @@ def main():
             a = sp.csr_matrix(make(asked.rock))
             a.sort_indices()
             with_krylith(name, a, block, say)
+            if name in CUPY:
+                with_cupy(name, a, say)
             if amgx:
                 with_amgx(amgx, name, a, block, say)
 

@@ -81,8 +81,9 @@ pub struct BenchArgs {
     /// ildu0 and cbcg; 3 on a CPU]; ras: number of runs; the report gives the mean [default: 3]
     #[arg(long, value_name = "N", value_parser = options::restart)]
     pub solves: Option<usize>,
-    /// answer, and the table of multilevel: systems to solve: names in the table of answer, `hard` for small
-    /// hard matrices, generated problems NAME:SIZE, matrix files, or folders of them [default: the table];
+    /// answer, and the table of multilevel: systems to solve: names in the table of answer, `published` for
+    /// systems whose times others publish, `hard` for small hard matrices, generated problems NAME:SIZE,
+    /// matrix files, or folders of them [default: the table];
     /// cbcg: generated problems on a grid [default: poisson-multiphase]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,

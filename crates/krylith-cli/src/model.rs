@@ -269,7 +269,7 @@ fn coarse_levels(args: &ModelArgs, system: &Path, machines: &[Machine], files: &
     crate::interrupt::watch()?;
     let system = system::load(system, args.block, Default::default())?;
     let terms = system.operator.terms();
-    let options = multilevel::options(precond, terms.block() * terms.stages(), terms.rows())?;
+    let options = multilevel::options(precond, &terms)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (hierarchy, here) = multilevel::measure(&terms, options, threads)?;
     let title = format!("{}, {precond}", system.name);

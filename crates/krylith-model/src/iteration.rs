@@ -113,7 +113,7 @@ impl Applied {
                 Self { exchanges: products, ..moves(row, block, s + clear + 2.0 * products, false) }
             }
             PrecondSpec::Amg(_) => {
-                let options = multilevel::options(precond, order as usize, terms.rows())?;
+                let options = multilevel::options(precond, terms)?;
                 let levels = Some(multilevel::hierarchy(terms, options, threads)?);
                 Self { levels, ..moves(0.0, 0.0, 0.0, true) }
             }

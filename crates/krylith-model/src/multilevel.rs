@@ -14,7 +14,7 @@
 use super::Machine;
 use super::words::fold;
 use krylith_core::device::cpu::Cpu;
-use krylith_core::operator::{LinearOperator, Terms};
+use krylith_core::operator::{LinearOperator, Terms, mixes_components};
 use krylith_core::precond::{Cycle, Multilevel, MultilevelOptions, Smoothing};
 use krylith_core::space::Space;
 use krylith_core::{Error, Result};
@@ -31,7 +31,7 @@ use std::time::Instant;
 /// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
 /// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?; // a 7-point matrix of 12³ points
-/// let options = multilevel::options(&"amg:coarsest=30".parse()?, 1, terms.rows())?;
+/// let options = multilevel::options(&"amg:coarsest=30".parse()?, &terms)?;
 /// let levels = multilevel::hierarchy(&terms, options, 1)?.levels;
 /// assert_eq!((levels[0].nodes, levels[0].blocks), (1728.0, 11_232.0)); // 7 · 12³ − 6 · 12²
 /// assert!(levels.windows(2).all(|pair| pair[1].nodes < pair[0].nodes));
@@ -63,7 +63,7 @@ pub struct Size {
 /// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
 /// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
-/// let options = multilevel::options(&"amg".parse()?, 1, terms.rows())?;
+/// let options = multilevel::options(&"amg".parse()?, &terms)?;
 /// let hierarchy = multilevel::hierarchy(&terms, options, 1)?;
 /// assert!(hierarchy.complexity(|level| level.nodes) < 2.0); // nodes of all levels over those of the finest
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
@@ -168,7 +168,7 @@ impl Machine {
 /// # let system = krylith_problems::generate("laplace:12x12x12")?.system;
 /// # let krylith_problems::SystemKind::Csr(a) = system else { panic!() };
 /// let terms = Terms::csr(&a)?;
-/// let options = multilevel::options(&"amg".parse()?, 1, terms.rows())?;
+/// let options = multilevel::options(&"amg".parse()?, &terms)?;
 /// let (hierarchy, here) = multilevel::measure(&terms, options, 1)?; // one thread
 /// let predicted = hierarchy.cycle / here.rate; // bytes over bytes a second
 /// let told = multilevel::text("laplace", &Machine::open("jupiter".as_ref())?, &hierarchy, &here);
@@ -294,22 +294,20 @@ pub fn json(title: &str, machine: &Machine, h: &Hierarchy, here: &Here) -> Value
     })
 }
 
-/// Returns the AMG options of a preconditioner for a system of this order and number of unknowns.
+/// Returns the AMG options of a preconditioner for a system.
 ///
 /// # Errors
 /// Returns an error if the preconditioner is not `amg` or `coarse`.
-pub fn options(
-    precond: &krylith_core::precond::PrecondSpec,
-    order: usize,
-    unknowns: usize,
-) -> Result<MultilevelOptions> {
+pub fn options(precond: &krylith_core::precond::PrecondSpec, terms: &Terms) -> Result<MultilevelOptions> {
+    let order = terms.block() * terms.stages();
+    let of = |amg: &krylith_core::precond::AmgSpec| {
+        let amg = amg.of_system(order, terms.rows(), mixes_components(terms));
+        amg.options(order, krylith_core::Precision::F64)
+    };
     match precond {
-        krylith_core::precond::PrecondSpec::Amg(amg) => {
-            Ok(amg.of_size(order, unknowns).options(order, krylith_core::Precision::F64))
-        }
+        krylith_core::precond::PrecondSpec::Amg(amg) => Ok(of(amg)),
         krylith_core::precond::PrecondSpec::Coarse(amg) => {
-            let options = amg.of_size(order, unknowns).options(order, krylith_core::Precision::F64);
-            Ok(MultilevelOptions { smooth_finest: false, ..options })
+            Ok(MultilevelOptions { smooth_finest: false, ..of(amg) })
         }
         other => Err(Error::invalid(format!(
             "--precond {other}: only amg and coarse have coarse levels to predict"
@@ -326,7 +324,7 @@ mod tests {
         let made = krylith_problems::generate("laplace:12x12x12").unwrap();
         let krylith_problems::SystemKind::Csr(a) = made.system else { panic!("scalars") };
         let terms = Terms::csr(&a).unwrap();
-        let options = options(&text.parse().unwrap(), 1, terms.rows()).unwrap();
+        let options = options(&text.parse().unwrap(), &terms).unwrap();
         let (h, here) = measure(&terms, options, 1).unwrap();
         assert!(here.set_up > 0.0 && here.cycle > 0.0 && here.rate > 0.0);
         let told = self::text("t", &round(), &h, &here);
@@ -363,7 +361,8 @@ mod tests {
 
     #[test]
     fn other_preconditioners_are_refused() {
-        let error = options(&"ildu".parse().unwrap(), 1, 1728).unwrap_err().to_string();
+        let a = krylith_core::matrix::Csr::from_triplets(1, 1, &[(0, 0, 1.0)]).unwrap();
+        let error = options(&"ildu".parse().unwrap(), &Terms::csr(&a).unwrap()).unwrap_err().to_string();
         assert!(error.contains("--precond ildu: only amg and coarse"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Systems on graphs without a grid or coordinates, numbered at random: a tetrahedral mesh with holes, and a
-//! graph whose degrees follow a power law. Both depend only on a seed, not on the number of threads.
+//! Systems without a grid or coordinates: a tetrahedral mesh with holes and a graph whose degrees follow a
+//! power law, both numbered at random, and the plane. Both depend only on a seed, not on the number of threads.
 
 use crate::systems::{OFFSETS, Random};
 use krylith_core::matrix::Bsr;
@@ -165,6 +165,28 @@ pub(super) fn power_law(n: usize, seed: u64) -> Result<Bsr> {
         (lengths, col, values)
     };
     join(1, n, &fill)
+}
+
+/// The five-point matrix of Poisson's equation on n² nodes: 4, and −1 for each neighbour.
+pub(super) fn plane(n: usize) -> Result<Bsr> {
+    if n * n >= u32::MAX as usize {
+        return Err(Error::invalid(format!("a plane of {n}² nodes; columns are 32-bit")));
+    }
+    let fill = |run: Range<usize>| {
+        let (mut lengths, mut col, mut values) = (Vec::with_capacity(run.len()), Vec::new(), Vec::new());
+        for i in run {
+            let (x, y, from) = (i % n, i / n, col.len());
+            let near = [(y > 0, i.wrapping_sub(n)), (x > 0, i.wrapping_sub(1)), (true, i)];
+            let far = [(x + 1 < n, i + 1), (y + 1 < n, i + n)];
+            for (_, j) in near.into_iter().chain(far).filter(|(there, _)| *there) {
+                col.push(j as u32);
+                values.push(if i == j { 4.0 } else { -1.0 });
+            }
+            lengths.push(col.len() - from);
+        }
+        (lengths, col, values)
+    };
+    join(1, n * n, &fill)
 }
 
 /// Row lengths, columns and values of a range of rows.

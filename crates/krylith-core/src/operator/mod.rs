@@ -15,6 +15,7 @@
 pub(crate) mod cuts;
 mod format;
 mod maxima;
+pub(crate) mod mixing;
 pub(crate) mod original;
 mod point_block;
 mod replicated;
@@ -26,6 +27,8 @@ pub use format::Format;
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
 pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
+#[doc(hidden)]
+pub use mixing::mixes_components;
 pub use original::OriginalSystem;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};

@@ -172,6 +172,10 @@ fn add_preconditioner(
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
             let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
+            if b > 1 && amg.coarsen.is_none() {
+                // The set-up finds whether neighbours couple different components.
+                all.extend(crate::device::cuda::multilevel::classical());
+            }
             if order == 1 {
                 // Coarse levels use CSR products, and the last level is solved by a dense inverse.
                 all.extend(CsrShape::choose(options.precision).both());

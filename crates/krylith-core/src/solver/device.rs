@@ -470,6 +470,9 @@ mod cuda {
         fn one_sided(&self, terms: &Terms) -> Result<Option<f64>> {
             Cuda::one_sided(self, terms)
         }
+        fn mixed_couplings(&self, terms: &Terms, step: usize, threshold: f64) -> Result<Option<[u64; 2]>> {
+            Cuda::mixed_couplings(self, terms, step, threshold)
+        }
         fn judge_constants(&self, terms: &Terms) -> Result<Option<[u64; 2]>> {
             Cuda::judge_constants(self, terms)
         }

@@ -151,6 +151,15 @@ pub trait SolverSpace:
     fn one_sided(&self, _terms: &Terms) -> Result<Option<f64>> {
         Ok(None)
     }
+    /// Counts the couplings between nodes in every `step`-th row of a single matrix that this device alone has,
+    /// and those whose entries off the diagonal sum to more than `threshold` times those on it. `None` if the
+    /// device does not count them.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    fn mixed_couplings(&self, _terms: &Terms, _step: usize, _threshold: f64) -> Result<Option<[u64; 2]>> {
+        Ok(None)
+    }
     /// Computes scale factors of this rank's rows, and the scaled terms. Collective; every rank gets the same
     /// error.
     ///

@@ -37,6 +37,10 @@ kernels! {
     fn one_sided(
         row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, step: i32, counts: At<u64>,
     );
+    fn mixed_couplings(
+        row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, step: i32, threshold: f64,
+        counts: At<u64>,
+    );
     fn judge_constants(row_ptr: At<i64>, values: At<f64>, rows: i32, judged: At<u64>);
     fn scale_factors(count: i32, maxima: At<f64>, factors: At<f64>);
     fn ones(count: i32, to: At<f64>);
@@ -238,6 +242,38 @@ impl Cuda {
         )?;
         device.read(&counts, 0, &mut found)?;
         Ok(Some(found[1] as f64 / found[0].max(1) as f64))
+    }
+
+    /// Counts the couplings between nodes in every `step`-th block row of a single matrix, and those whose
+    /// entries off the diagonal sum to more than `threshold` times those on it. `None` for other terms, and if
+    /// they are not in the memory of this GPU.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub(crate) fn mixed_couplings(
+        &self,
+        terms: &Terms,
+        step: usize,
+        threshold: f64,
+    ) -> Result<Option<[u64; 2]>> {
+        let single = terms.terms.len() == 1 && terms.stages() == 1;
+        let Some(matrices) = self.all_at_hand(terms).filter(|_| single) else { return Ok(None) };
+        let (device, rows, mut found) = (self.device(), terms.block_rows(), [0u64; 2]);
+        let counts = device.zeros::<u64>(2, "couplings")?;
+        let grid = (rows.div_ceil(step) * 8).div_ceil(THREADS).max(1);
+        let function = device.function(&passes(mixed_couplings, terms.block(), false))?;
+        let a = &matrices[0];
+        function.on(device, grid, THREADS).run(
+            &a.row_ptr,
+            &a.col,
+            &a.values,
+            rows as i32,
+            step as i32,
+            threshold,
+            &counts,
+        )?;
+        device.read(&counts, 0, &mut found)?;
+        Ok(Some(found))
     }
 
     /// Rules out constant null vectors of a single matrix in the memory of this GPU by its row sums. Returns

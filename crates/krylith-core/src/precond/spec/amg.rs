@@ -26,7 +26,9 @@ pub struct AmgSpec {
     /// The cycle. The default is K for unsmoothed aggregation, W for smoothed aggregation in a large system,
     /// and V otherwise.
     pub cycle: Option<Cycle>,
-    /// Method of coarsening. The default is classical for nodes of one unknown, else smoothed aggregation.
+    /// Method of coarsening. The default is classical for nodes of one unknown, and where neighbours couple
+    /// different components, as in elasticity. It is smoothed aggregation for other nodes, and with near-null
+    /// vectors.
     pub coarsen: Option<CoarsenKind>,
     /// Threshold θ of strong couplings; the default depends on the method of coarsening.
     pub strength: Option<f64>,
@@ -209,12 +211,15 @@ impl AmgSpec {
         Self { cycle, strength: Some(self.strength.unwrap_or(NearNull::STRENGTH)), ..*self }
     }
 
-    /// Returns these parameters with the default cycle for a system of this size, with nodes of `order`
-    /// unknowns. With V-cycles of smoothed aggregation, iterations grow with the number of levels. With
-    /// W-cycles they hardly do. For large systems this saves more than the additional visits of W cost.
-    pub fn of_size(&self, order: usize, unknowns: usize) -> Self {
-        let smoothed = self.kind(order) == CoarsenKind::Aggregation { smoothed: true };
-        Self { cycle: self.cycle.or((smoothed && unknowns >= WIDE).then_some(Cycle::W)), ..*self }
+    /// Returns these parameters with the default coarsening and cycle for a system of this size, with nodes
+    /// of `order` unknowns. `mixed` is true if neighbours couple different components. With V-cycles of
+    /// smoothed aggregation, iterations grow with the number of levels. With W-cycles they hardly do. For
+    /// large systems this saves more than the additional visits of W cost.
+    pub fn of_system(&self, order: usize, unknowns: usize, mixed: bool) -> Self {
+        let coarsen = self.coarsen.or(mixed.then_some(CoarsenKind::Classical));
+        let of = Self { coarsen, ..*self };
+        let smoothed = of.kind(order) == CoarsenKind::Aggregation { smoothed: true };
+        Self { cycle: self.cycle.or((smoothed && unknowns >= WIDE).then_some(Cycle::W)), ..of }
     }
 
     fn kind(&self, order: usize) -> CoarsenKind {
@@ -313,10 +318,15 @@ mod tests {
         assert_eq!(of("amg", 1), MultilevelOptions::default());
         assert_eq!(of("amg", 3).coarsening.kind, CoarsenKind::Aggregation { smoothed: true });
         assert_eq!((of("amg", 3).cycle, of("amg:coarsen=aggregation", 3).cycle), (Cycle::V, Cycle::K));
-        let large = |text: &str, order| match text.parse().unwrap() {
-            PrecondSpec::Amg(amg) => amg.of_size(order, WIDE).options(order, Precision::F64).cycle,
+        let of_large = |text: &str, order, mixed| match text.parse().unwrap() {
+            PrecondSpec::Amg(amg) => amg.of_system(order, WIDE, mixed).options(order, Precision::F64),
             other => panic!("{other}"),
         };
+        let large = |text: &str, order| of_large(text, order, false).cycle;
+        let kind = |text: &str| of_large(text, 3, true).coarsening.kind;
+        assert_eq!(kind("amg"), CoarsenKind::Classical);
+        assert_eq!(kind("amg:coarsen=smoothed"), CoarsenKind::Aggregation { smoothed: true });
+        assert_eq!(of_large("amg", 3, true).cycle, Cycle::V);
         assert_eq!(
             (large("amg", 3), large("amg", 1), large("amg:cycle=v", 3)),
             (Cycle::W, Cycle::V, Cycle::V)

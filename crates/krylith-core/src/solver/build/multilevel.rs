@@ -3,6 +3,7 @@
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
 use crate::Result;
 use crate::comm::{self, agree};
+use crate::operator::mixing::{self, MIXED};
 use crate::operator::{TermValues, Terms};
 use crate::partition;
 use crate::precond::spec::kind_name;
@@ -30,8 +31,9 @@ pub(super) fn build<S: SolverSpace>(
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = profile::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
+    let mixed = spec.coarsen.is_none() && local.near.is_empty() && mixes_components(space, terms)?;
     let options = match local.near {
-        [] => spec.of_size(order, local.unknowns).options(order, precision),
+        [] => spec.of_system(order, local.unknowns, mixed).options(order, precision),
         _ => spec.of_near_null().options(order.max(2), precision),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
@@ -55,6 +57,19 @@ pub(super) fn build<S: SolverSpace>(
     let p = agree(comm, numbered(local, made))?;
     let info = info(space, &p, local.near.len(), start)?;
     Ok((Some(Box::new(p)), info))
+}
+
+/// Returns true if neighbouring nodes couple different components. Collective.
+fn mixes_components<S: SolverSpace>(space: &S, terms: &Terms) -> Result<bool> {
+    let Some(a) = mixing::single(terms) else { return Ok(false) };
+    let step = mixing::step(terms.block_rows());
+    let counted = match a.storage().is_on_device_alone() {
+        true => space.mixed_couplings(terms, step, MIXED).map(Option::unwrap_or_default),
+        false => Ok(mixing::count(a, step)),
+    };
+    let mut counts = agree(space.comm(), counted)?.map(|n| n as f64);
+    space.comm().sum(&mut counts)?;
+    Ok(mixing::is_mixed(counts))
 }
 
 /// Returns the near-null vectors of own rows, if the problem has any.

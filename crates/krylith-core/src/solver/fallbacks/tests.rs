@@ -121,7 +121,7 @@ fn coarse_levels_come_first_for_many_unknowns_and_second_for_some() {
     // Constants are smooth only without scaling.
     assert!(!many[0].equilibrate && many[1].equilibrate);
     let hub = Seen { symmetric: true, longest_row: 2000, ..Seen::default() };
-    assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["ildu with cg", "jacobi with cg"]);
+    assert_eq!(names(&with(1 << 20, 1, hub))[..2], ["jacobi with cg", "ildu with cg"]);
     assert_eq!(names(&attempts_of(1 << 18, 4, true))[0], "amg with cg");
     let some = attempts_of(1 << 19, 1, true);
     assert_eq!(names(&some)[..4], ["jacobi with cg", "amg with cg", "ildu with cg", "jacobi with cg"]);
@@ -184,6 +184,8 @@ fn diffusion_needs_no_direct_factors() {
     };
     assert_eq!(first(10_000, 1.0, 189), ["jacobi with cg", "amg with cg"]);
     assert_eq!(first(10_000, 1.0, 190)[0], "amg with cg");
+    let hub = Seen { longest_row: 5000, symmetric: true, ..Seen::default() };
+    assert_eq!(of_diagonal(1 << 20, hub)[0].name(), "jacobi with cg");
     let direct = |first: Vec<String>| first[0].starts_with("lu");
     assert_eq!(direct(first(10_000, 1.01, 190)), cfg!(feature = "lu"), "not dominant");
     assert_eq!(direct(first(4000, 1.0, 190)), cfg!(feature = "lu"), "too few to be coarsened");
@@ -210,6 +212,11 @@ fn a_gpu_begins_with_jacobi() {
     assert_eq!(names(1 << 20, strong)[0], "ildu with bicgstab");
     assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
     assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");
+    // Graphs with hubs begin with Jacobi at any size, and have no coarse levels.
+    let hub = names(1 << 20, Seen { longest_row: 5000, ..cg });
+    assert_eq!(hub[..2], ["jacobi with cg", "ildu with cg"]);
+    assert!(!hub.iter().any(|name| name.starts_with("amg")));
+    assert_eq!(names(1 << 20, Seen { longest_row: 5000, ..plain })[0], "jacobi with bicgstab");
 }
 
 #[test]

@@ -339,4 +339,35 @@ one_sided(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, con
     if (all > 0) atomicAdd(counts, all);
     if (one > 0) atomicAdd(counts + 1, one);
 }
+
+// Counts couplings between nodes in every `step`-th block row, for solver/build/mixing.rs: counts[0] of them
+// have an entry, and in counts[1] those off the diagonal sum to more than `threshold` times those on it.
+extern "C" __global__ void __launch_bounds__(THREADS)
+mixed_couplings(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const int step,
+                const double threshold, u64* counts) {
+    const i64 i = (blockIdx.x * (i64)THREADS + threadIdx.x) / LANES * step;
+    u64 all = 0, mixed = 0;
+    if (i < rows) {
+        for (i64 p = row_ptr[i] + threadIdx.x % LANES; p < row_ptr[i + 1]; p += LANES) {
+            if (col[p] == i) continue;
+            double own = 0.0, others = 0.0;
+#pragma unroll
+            for (int e = 0; e < BLOCK * BLOCK; ++e) {
+                const double v = fabs(values[p * BLOCK * BLOCK + e]);
+                if (e / BLOCK == e % BLOCK) own += v;
+                else others += v;
+            }
+            all += own + others > 0.0;
+            mixed += others > threshold * own;
+        }
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        all += __shfl_xor_sync(~0u, all, d);
+        mixed += __shfl_xor_sync(~0u, mixed, d);
+    }
+    if (threadIdx.x % 32 > 0) return;
+    if (all > 0) atomicAdd(counts, all);
+    if (mixed > 0) atomicAdd(counts + 1, mixed);
+}
 #endif

@@ -57,15 +57,19 @@ pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kerne
     kernels.extend(couplings::kernels(block, scalar));
     kernels.extend(all(&TRANSFER));
     match kind {
-        CoarsenKind::Classical => {
-            kernels.extend([&SPLIT, &PATHS, &INTERPOLATE, &MULTIPASS].into_iter().flat_map(all));
-        }
+        CoarsenKind::Classical => kernels.extend(classical()),
         CoarsenKind::Aggregation { smoothed: true } => {
             kernels.extend([&AGGREGATE, &SMOOTH].into_iter().flat_map(all))
         }
         CoarsenKind::Aggregation { smoothed: false } => {}
     }
     kernels
+}
+
+/// Returns the kernels of classical coarsening.
+pub(crate) fn classical() -> Vec<Kernel> {
+    let all = |file: &File| (file.specialisations)(Set::Common);
+    [&SPLIT, &PATHS, &INTERPOLATE, &MULTIPASS].into_iter().flat_map(all).collect()
 }
 
 /// Returns the kernels of products and transposes with blocks of this size.
