@@ -77,6 +77,8 @@ pub fn suited_block(a: &Csr) -> SuitedBlock {
 pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
     /// Number of rows that are looked at first: a multiple of every block size.
     const SAMPLE: usize = 840;
+    /// Number of entries after which no more rows are looked at. Rows of hubs have many.
+    const MOST: usize = 1 << 16;
     let sample = a.rows().min(SAMPLE);
     let Some(first) = a.storage().first_rows(sample)? else { return Ok(1) };
     let fits = |blocks: usize, block: usize, entries: usize| {
@@ -84,16 +86,21 @@ pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
     };
     let mut columns = Vec::new();
     for block in (2..=MAX_BLOCK).rev().filter(|&block| a.rows().is_multiple_of(block)) {
-        let mut blocks = 0;
+        let (mut blocks, mut entries) = (0, 0);
         for rows in first.row_ptr[..=sample].windows(block + 1).step_by(block) {
+            if entries >= MOST {
+                break;
+            }
+            entries = rows[block];
             columns.clear();
             columns.extend(first.col[rows[0]..rows[block]].iter().map(|j| j / block as u32));
             columns.sort_unstable();
             columns.dedup();
             blocks += columns.len();
         }
-        if fits(blocks, block, first.row_ptr[sample]) {
-            let all = if sample == a.rows() { Some(blocks) } else { a.storage().count_blocks(block)? };
+        if fits(blocks, block, entries) {
+            let whole = sample == a.rows() && entries == first.row_ptr[sample];
+            let all = if whole { Some(blocks) } else { a.storage().count_blocks(block)? };
             if all.is_some_and(|blocks| fits(blocks, block, a.nonzeros())) {
                 return Ok(block);
             }
