@@ -1,5 +1,6 @@
 //! Systems without a grid or coordinates: a tetrahedral mesh with holes and a graph whose degrees follow a
-//! power law, both numbered at random, and the plane. Both depend only on a seed, not on the number of threads.
+//! power law, both numbered at random, and the plane. They depend only on a seed, not on the number of
+//! threads.
 
 use crate::systems::{OFFSETS, Random};
 use krylith_core::matrix::Bsr;

@@ -151,9 +151,9 @@ pub trait SolverSpace:
     fn one_sided(&self, _terms: &Terms) -> Result<Option<f64>> {
         Ok(None)
     }
-    /// Counts the couplings between nodes in every `step`-th row of a single matrix that this device alone has,
-    /// and those whose entries off the diagonal sum to more than `threshold` times those on it. `None` if the
-    /// device does not count them.
+    /// Counts the couplings between nodes in every `step`-th row of a single matrix that this device alone
+    /// has, and those whose entries off the diagonal sum to more than `threshold` times those on it. `None`
+    /// if the device does not count them.
     ///
     /// # Errors
     /// Out of device memory.

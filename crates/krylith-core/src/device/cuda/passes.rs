@@ -245,8 +245,8 @@ impl Cuda {
     }
 
     /// Counts the couplings between nodes in every `step`-th block row of a single matrix, and those whose
-    /// entries off the diagonal sum to more than `threshold` times those on it. `None` for other terms, and if
-    /// they are not in the memory of this GPU.
+    /// entries off the diagonal sum to more than `threshold` times those on it. `None` for other terms, and
+    /// if they are not in the memory of this GPU.
     ///
     /// # Errors
     /// Out of device memory.

@@ -199,7 +199,8 @@ impl System {
         self.unknowns >= NOT_COARSENED && self.longest_row <= HUB
     }
 
-    /// Returns true for a large graph with a hub. Paths in it are short, so Jacobi often needs few iterations.
+    /// Returns true for a large graph with a hub. Paths in it are short, so Jacobi often needs few
+    /// iterations.
     fn has_hub(&self) -> bool {
         self.unknowns >= NOT_COARSENED && self.longest_row > HUB
     }
