@@ -20,7 +20,7 @@ use crate::device::cuda::structure::structure;
 use crate::device::cuda::tiling::tiling_cut;
 use crate::device::cuda::vectors::{bases, step, sweep};
 use crate::method::{KERNELS, MethodName, MethodSpec};
-use crate::operator::Terms;
+use crate::operator::{Terms, mixing};
 use crate::options::Options;
 use crate::precond::{
     COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS,
@@ -172,7 +172,7 @@ fn add_preconditioner(
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
             let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
-            if b > 1 && amg.coarsen.is_none() {
+            if amg.coarsen.is_none() && mixing::single(terms).is_some() {
                 // The set-up finds whether neighbours couple different components.
                 all.extend(crate::device::cuda::multilevel::classical());
             }
