@@ -311,10 +311,10 @@ pub extern "C" fn krylith_problem_set_near_null_vectors(
 ) -> Status {
     guard(|| {
         change(problem, |system| {
-            let vectors = match vectors.is_null() {
-                true => system.rigid_modes()?,
-                false => columns(&system, count, vectors)?,
-            };
+            if vectors.is_null() {
+                return system.with_rigid_modes();
+            }
+            let vectors = columns(&system, count, vectors)?;
             system.with_near_null_vectors(vectors)
         })
     })

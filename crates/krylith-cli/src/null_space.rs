@@ -29,16 +29,19 @@ pub fn vectors(wanted: &Null, system: &System, problem: &Problem) -> Result<Vec<
     }
 }
 
-/// Returns the near-null vectors of `--near-nullspace`, in the solver's order.
+/// Returns the problem with the near-null vectors of `--near-nullspace`.
 ///
 /// # Errors
 /// The file does not match the system, or rigid motions are wanted for a system without displacements or
 /// coordinates.
-pub fn near_vectors(wanted: &NearNull, system: &System, problem: &Problem) -> Result<Vec<Vec<f64>>> {
+pub fn with_near_null<'a>(wanted: &NearNull, system: &System, problem: Problem<'a>) -> Result<Problem<'a>> {
     match wanted {
-        NearNull::File(path) => system.null_file(path),
+        NearNull::File(path) => {
+            let given = |e: krylith_core::Error| Failure::from(e).within("--near-nullspace");
+            problem.with_near_null_vectors(system.null_file(path)?).map_err(given)
+        }
         NearNull::Rigid => {
-            problem.rigid_modes().map_err(|e| Failure::from(e).within("--near-nullspace rigid"))
+            problem.with_rigid_modes().map_err(|e| Failure::from(e).within("--near-nullspace rigid"))
         }
     }
 }

@@ -129,9 +129,7 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
             problem = problem.with_null_vectors(vectors)?;
         }
         if let Some(wanted) = &args.near_nullspace {
-            let vectors = ranks::together(null_space::near_vectors(wanted, &system, &problem))?;
-            let given = |e: krylith_core::Error| Failure::from(e).within("--near-nullspace");
-            problem = ranks::together(problem.with_near_null_vectors(vectors).map_err(given))?;
+            problem = ranks::together(null_space::with_near_null(wanted, &system, problem))?;
         }
         // Each step of a set-up fails on all ranks or on none.
         let all = |e: krylith_core::Error| Failure { agreed: true, ..explained(e, &options) };

@@ -6,7 +6,7 @@
 //! case, because preconditioners are written without case.
 
 use crate::matrix::Csr;
-use crate::precond::rigid;
+use crate::precond::NearNull;
 use crate::text::count;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -80,9 +80,10 @@ impl Field {
     /// # Errors
     /// No coordinates; another number of unknowns per node.
     pub fn with_rigid_modes(self) -> Result<Self> {
-        let modes = self.coordinates.as_deref().and_then(|points| rigid(self.block, points));
+        let points = self.coordinates.as_deref();
+        let modes = points.and_then(|points| NearNull::rigid(self.block, points.to_vec()));
         match modes {
-            Some(modes) => Ok(self.with_near_null_vectors(modes)),
+            Some(modes) => Ok(self.with_near_null_vectors(modes.vectors())),
             None => Err(Error::invalid(format!(
                 "field `{}`: rigid modes need coordinates, and blocks of 2 or 3 displacements; the block size is {}",
                 self.name, self.block
@@ -121,8 +122,12 @@ impl Field {
         Self { name: self.name.clone(), unknowns, block: self.block, near: near.collect(), coordinates }
     }
 
-    pub(crate) fn near(&self) -> &[Vec<f64>] {
-        &self.near
+    /// Returns the near-null vectors, if there are any.
+    ///
+    /// # Errors
+    /// As [`NearNull::new`].
+    pub(crate) fn near(&self) -> Result<Option<NearNull>> {
+        if self.near.is_empty() { Ok(None) } else { NearNull::new(&self.near).map(Some) }
     }
 
     pub(crate) fn coordinates(&self) -> Option<&[[f64; 3]]> {

@@ -13,6 +13,7 @@ use crate::matrix::{Bsr, Csr, Dense, Grouping, KroneckerSum};
 use crate::memory::Numbers;
 use crate::operator::{OriginalSystem, Terms};
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
+use crate::precond::NearNull;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -41,10 +42,10 @@ pub struct Problem<'a> {
     pub(crate) comm: Arc<dyn Communicator>,
     pub(crate) numbers: Option<Cow<'a, [u64]>>,
     pub(crate) unknowns: usize,
-    pub(crate) coordinates: Option<Cow<'a, [[f64; 3]]>>,
+    pub(crate) coordinates: Option<Arc<Vec<[f64; 3]>>>,
     pub(crate) grid: Option<[usize; 3]>,
     pub(crate) null: Cow<'a, [Vec<f64>]>,
-    pub(crate) near: Cow<'a, [Vec<f64>]>,
+    pub(crate) near: Option<NearNull>,
     pub(crate) subdomains: Option<LocalSubdomains>,
     pub(crate) stages: Option<(Dense, Dense)>,
     pub(crate) fields: Arc<Fields>,
@@ -91,7 +92,7 @@ pub(crate) struct LocalProblem<'a> {
     /// The own rows of the null vectors.
     pub null: &'a [Vec<f64>],
     /// The own rows of the near-null vectors.
-    pub near: &'a [Vec<f64>],
+    pub near: Option<&'a NearNull>,
     /// Subdomains of own rows, if they were cut from the whole system.
     pub subdomains: Option<&'a LocalSubdomains>,
     /// A and B of a Kronecker sum.
@@ -132,7 +133,7 @@ impl<'a> Problem<'a> {
             coordinates: None,
             grid: None,
             null: Cow::Borrowed(&[]),
-            near: Cow::Borrowed(&[]),
+            near: None,
             subdomains: None,
             stages: None,
             fields: Arc::default(),
@@ -355,7 +356,7 @@ impl<'a> Problem<'a> {
             coordinates: None,
             grid: None,
             null: Cow::Borrowed(&[]),
-            near: Cow::Borrowed(&[]),
+            near: None,
             subdomains: None,
             stages: None,
             fields: Arc::default(),
@@ -389,10 +390,10 @@ impl<'a> Problem<'a> {
             comm: self.comm,
             numbers: self.numbers.map(|n| Cow::Owned(n.into_owned())),
             unknowns: self.unknowns,
-            coordinates: self.coordinates.map(|c| Cow::Owned(c.into_owned())),
+            coordinates: self.coordinates,
             grid: self.grid,
             null: Cow::Owned(self.null.into_owned()),
-            near: Cow::Owned(self.near.into_owned()),
+            near: self.near,
             subdomains: self.subdomains,
             stages: self.stages,
             fields: self.fields,
@@ -441,10 +442,10 @@ impl<'a> Problem<'a> {
             comm: &*self.comm,
             numbers: self.numbers.as_deref().map(RowNumbers::List),
             unknowns: self.unknowns,
-            coordinates: self.coordinates.as_deref(),
+            coordinates: self.coordinates.as_ref().map(|points| &points[..]),
             grid: self.grid,
             null: &self.null,
-            near: &self.near,
+            near: self.near.as_ref(),
             subdomains: self.subdomains.as_ref(),
             stages: self.stages.as_ref(),
             fields: &self.fields,
@@ -461,10 +462,10 @@ impl<'a, 'p: 'a> From<&'p Problem<'a>> for Problem<'a> {
             comm: problem.comm.clone(),
             numbers: problem.numbers.as_deref().map(Cow::Borrowed),
             unknowns: problem.unknowns,
-            coordinates: problem.coordinates.as_deref().map(Cow::Borrowed),
+            coordinates: problem.coordinates.clone(),
             grid: problem.grid,
             null: Cow::Borrowed(&problem.null),
-            near: Cow::Borrowed(&problem.near),
+            near: problem.near.clone(),
             subdomains: problem.subdomains.clone(),
             stages: problem.stages.clone(),
             fields: problem.fields.clone(),

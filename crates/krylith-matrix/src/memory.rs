@@ -238,11 +238,12 @@ pub trait OnDevice: Any + Send + Sync {
     fn row_scaled_norms(&self, _block: usize, _b: Numbers, _x: Numbers) -> Result<Option<[f64; 4]>> {
         Ok(None)
     }
-    /// A copy of the pattern of the first `rows` rows on the host.
+    /// A copy on the host of the pattern of the first `rows` rows, or of fewer if those have more than `most`
+    /// entries.
     ///
     /// # Errors
     /// A device that failed.
-    fn first_rows(&self, _rows: usize) -> Result<Pattern> {
+    fn first_rows(&self, _rows: usize, _most: usize) -> Result<Pattern> {
         self.pattern()
     }
     /// The same arrays, for a downcast to their type.

@@ -155,8 +155,10 @@ impl System {
 
     /// Returns the system with near-null vectors; `None` means rigid modes.
     fn with_near_null_vectors(&self, py: Python<'_>, vectors: Option<Vec<Vec<f64>>>) -> PyResult<Self> {
-        let vectors = vectors.map_or_else(|| self.problem.rigid_modes(), Ok).map_err(exception)?;
-        self.with(py, |problem| problem.with_near_null_vectors(vectors))
+        self.with(py, |problem| match vectors {
+            None => problem.with_rigid_modes(),
+            Some(vectors) => problem.with_near_null_vectors(vectors),
+        })
     }
 
     /// Returns the system with fields: name, unknowns, block size, near-null vectors, whether these are rigid
@@ -236,6 +238,7 @@ impl System {
 fn points_of(points: &PyReadonlyArray2<'_, f64>) -> krylith_core::Result<Vec<[f64; 3]>> {
     let view = points.as_array();
     match view.ncols() {
+        3 if view.is_standard_layout() => Ok(view.as_slice().unwrap_or(&[]).as_chunks().0.to_vec()),
         3 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], p[2]]).collect()),
         2 => Ok(view.rows().into_iter().map(|p| [p[0], p[1], 0.0]).collect()),
         n => Err(Error::invalid(format!("the points have {n} coordinates each; expected 2 or 3"))),

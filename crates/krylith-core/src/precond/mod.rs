@@ -63,11 +63,11 @@ pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
 pub use lu::SparseLu;
+pub(crate) use multilevel::Finest;
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
     Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,
 };
-pub(crate) use multilevel::{Finest, rigid};
 pub use null_space::NullSpace;
 pub(crate) use preconditioner::{Boxed, SharedOperator};
 pub use preconditioner::{PrecondInfo, Preconditioner, Value};

@@ -5,7 +5,7 @@ use super::Problem;
 use crate::comm::agree;
 use crate::fields::Field;
 use crate::matrix::{Csr, first_not_finite};
-use crate::precond::{NearNull, rigid};
+use crate::precond::NearNull;
 use crate::text::plural;
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ impl<'a> Problem<'a> {
                 "coordinates: point {i} is ({x}, {y}, {z}); every number must be finite"
             )));
         }
-        Ok(Self { coordinates: Some(points), ..self })
+        Ok(Self { coordinates: Some(Arc::new(points.into_owned())), ..self })
     }
 
     /// Declares that the nodes of the whole system form a structured grid with this many nodes in x, y and z,
@@ -89,21 +89,28 @@ impl<'a> Problem<'a> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn with_near_null_vectors(self, vectors: impl Into<Cow<'a, [Vec<f64>]>>) -> Result<Self> {
-        let (near, n) = (vectors.into(), self.own_len());
-        if !near.is_empty() {
-            NearNull::new(&near)?;
-        }
-        match near.iter().position(|v| v.len() != n) {
+        let (given, n) = (vectors.into(), self.own_len());
+        let near = if given.is_empty() { None } else { Some(NearNull::new(&given)?) };
+        match given.iter().position(|v| v.len() != n) {
             Some(i) => Err(Error::invalid(format!(
                 "near-null vector {i} has {} numbers; expected {n}",
-                near[i].len()
+                given[i].len()
             ))),
             // One rank's part of a vector may be zero.
-            None => match near.iter().position(|v| self.numbers.is_none() && v.iter().all(|v| *v == 0.0)) {
+            None => match given.iter().position(|v| self.numbers.is_none() && v.iter().all(|v| *v == 0.0)) {
                 Some(i) => Err(Error::invalid(format!("near-null vector {i} is zero; leave it out"))),
                 None => Ok(Self { near, ..self }),
             },
         }
+    }
+
+    /// Adds the [rigid modes](Self::rigid_modes) as near-null vectors, without storing their numbers.
+    ///
+    /// # Errors
+    /// As [`rigid_modes`](Self::rigid_modes).
+    pub fn with_rigid_modes(self) -> Result<Self> {
+        let near = Some(self.rigid()?);
+        Ok(Self { near, ..self })
     }
 
     /// Returns the rigid motions of an elastic body whose components are displacements: two translations and
@@ -112,19 +119,23 @@ impl<'a> Problem<'a> {
     /// # Errors
     /// No coordinates; nodes without 2 or 3 components; several stages.
     pub fn rigid_modes(&self) -> Result<Vec<Vec<f64>>> {
-        let Some(points) = self.coordinates.as_deref() else {
+        Ok(self.rigid()?.vectors())
+    }
+
+    fn rigid(&self) -> Result<NearNull> {
+        let Some(points) = &self.coordinates else {
             return Err(Error::invalid(
                 "rigid modes need the coordinates of the nodes, which this system does not have; add \
                  coordinates",
             ));
         };
-        let own: Vec<[f64; 3]> = match self.numbers.as_deref() {
+        let own = match self.numbers.as_deref() {
             Some(numbers) if points.len() != self.terms.block_rows() => {
-                numbers.iter().map(|&i| points[i as usize]).collect()
+                Arc::new(numbers.iter().map(|&i| points[i as usize]).collect())
             }
-            _ => points.to_vec(),
+            _ => points.clone(),
         };
-        let modes = if self.stages() == 1 { rigid(self.block(), &own) } else { None };
+        let modes = if self.stages() == 1 { NearNull::rigid(self.block(), own) } else { None };
         modes.ok_or_else(|| {
             Error::invalid(format!(
                 "rigid modes need nodes with 2 or 3 displacements and one stage; this system has {} \

@@ -23,7 +23,7 @@ use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::{Terms, mixing};
 use crate::options::Options;
 use crate::precond::{
-    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, NearNull,
     PrecondSpec, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor,
 };
 use crate::problem::LocalProblem;
@@ -57,8 +57,8 @@ pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) ->
     let (b, s, count, precision) = (terms.block(), terms.stages(), terms.terms.len(), options.precision);
     let first: Vec<String> = first.iter().map(|a| format!("{} {}", a.name(), a.equilibrate)).collect();
     let rows = terms.block_rows().max(1).ilog2(); // determines the size of subdomains
-    let graph = by_graph(local);
-    format!("{b} {s} {count} {precision:?} {rows} {graph} {} {}", ranks > 1, first.join(" "))
+    let (graph, near) = (by_graph(local), local.near.map_or(0, NearNull::count));
+    format!("{b} {s} {count} {precision:?} {rows} {graph} {near} {} {}", ranks > 1, first.join(" "))
 }
 
 /// Lists the kernels that the candidates in `first` need for a problem. On several GPUs kernels are only
@@ -94,6 +94,9 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     add_family(common, all);
     for attempt in first {
         add_preconditioner(&attempt.precond, terms, precision, all);
+        if let (Some(near), PrecondSpec::Amg(_) | PrecondSpec::Coarse(_)) = (local.near, &attempt.precond) {
+            all.extend(crate::device::cuda::multilevel::likely_near_null(b, near.count()));
+        }
         let cuts = !matches!(
             attempt.precond,
             PrecondSpec::None | PrecondSpec::Jacobi { .. } | PrecondSpec::BlockJacobi(_) | PrecondSpec::Lu(_)

@@ -85,13 +85,13 @@ pub(crate) fn build<S: SolverSpace>(
             false => None,
         };
         // The scaled matrix has different near-null vectors.
-        if !local.near.is_empty() {
+        if local.near.is_some() {
             notes.push(
                 "near-null vectors are ignored: they do not fit the matrix with scaled rows and columns"
                     .into(),
             );
         }
-        let local = &LocalProblem { near: &[], ..*local };
+        let local = &LocalProblem { near: None, ..*local };
         let inner;
         (inner, info) = by_name(space, &terms, local, wanted, precision, own.as_ref().unwrap_or(a), notes)?;
         let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;

@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::partition::{
     LocalSubdomains, Part, Partition, PartitionSpec, RowNumbers, assign, assign_planes, split,
 };
+use crate::precond::NearNull;
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -52,7 +53,7 @@ struct One {
     rows: OwnRows,
     terms: Terms<'static>,
     null: Vec<Vec<f64>>,
-    near: Vec<Vec<f64>>,
+    near: Option<NearNull>,
     subdomains: Option<LocalSubdomains>,
     comm: Arc<dyn Communicator>,
     /// For each term and each block of this part, the index of the block in the whole matrix. The first
@@ -78,7 +79,7 @@ impl Parts {
         let (terms, run) = (&problem.terms, problem.block() * problem.stages());
         let spec = options.precond_or_auto().subdomains(run);
         let wanted = options.partition.unwrap_or_default();
-        let points = problem.coordinates.as_deref();
+        let points = problem.coordinates.as_ref().map(|points| &points[..]);
         let planes = options.planes().zip(problem.grid).filter(|_| wanted == PartitionSpec::Auto);
         let planes =
             planes.map(|(planes, grid)| assign_planes(terms, grid, count, planes)).transpose()?.flatten();
@@ -93,7 +94,7 @@ impl Parts {
             let rows = OwnRows::List(rows);
             Ok(One {
                 null: own_rows(&problem.null, rows.borrowed(), run),
-                near: own_rows(&problem.near, rows.borrowed(), run),
+                near: problem.near.as_ref().map(|near| near.of_nodes(rows.borrowed(), run)),
                 rows,
                 terms,
                 subdomains,
@@ -131,7 +132,7 @@ impl Parts {
         let parts = parts.map(|((((cut, terms), halo), rows), comm)| {
             let rows = OwnRows::Run(rows.start as u64..rows.end as u64);
             let null = own_rows(&problem.null, rows.borrowed(), run);
-            let near = own_rows(&problem.near, rows.borrowed(), run);
+            let near = problem.near.as_ref().map(|near| near.of_nodes(rows.borrowed(), run));
             let terms = Terms { halo: Some(Arc::new(halo)), ..terms };
             One {
                 null,
@@ -158,7 +159,7 @@ impl Parts {
             comm: &**comm,
             numbers: Some(rows.borrowed()),
             null,
-            near,
+            near: near.as_ref(),
             subdomains: subdomains.as_ref(),
             ..problem.part_of_one()
         }

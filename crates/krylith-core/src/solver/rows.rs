@@ -446,9 +446,9 @@ impl Scaled {
         less.terms = terms;
         less.given = Vec::new();
         if let Some(right) = &right {
-            for vectors in [&mut less.null, &mut less.near] {
-                vectors.to_mut().iter_mut().for_each(|v| v.iter_mut().zip(right).for_each(|(v, r)| *v /= r));
-            }
+            let divide = |v: &mut Vec<f64>| v.iter_mut().zip(right).for_each(|(v, r)| *v /= r);
+            less.null.to_mut().iter_mut().for_each(divide);
+            less.near = less.near.map(|near| near.divided(right));
         }
         let options =
             Options { zeros: Some(ZerosChoice::Keep), time_limit: None, ..(*solver.options).clone() };

@@ -2,7 +2,7 @@
 
 use super::{Make, applied};
 use crate::common::*;
-use krylith_core::Problem;
+use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::{Cg, CgForm, CgOptions};
 use krylith_core::operator::{PointBlock, TermValues, Terms};
@@ -10,6 +10,7 @@ use krylith_core::precond::{
     Coarsen, CoarsenKind, Coarsening, Cycle, Multilevel, MultilevelOptions, NearNull, Smoothing,
 };
 use krylith_core::{Outcome, Precision, Stop};
+use krylith_core::{Problem, Solver};
 
 /// A truss of `nodes`, clamped at x = 0: nodes joined by springs along the edges and the face diagonals, so
 /// that rigid motions need no energy. Springs along x are `stiff` times as stiff.
@@ -50,6 +51,25 @@ pub fn truss(nodes: [usize; 3], stiff: f64) -> (Bsr, Vec<[f64; 3]>) {
 fn modes(a: &Bsr, points: &[[f64; 3]]) -> NearNull {
     let problem = Problem::bsr(a).unwrap().with_coordinates(points).unwrap();
     NearNull::new(&problem.rigid_modes().unwrap()).unwrap()
+}
+
+/// A solver with rigid modes made from coordinates takes the iterations of one that is given their numbers,
+/// to the same x up to rounding.
+pub fn rigid_modes_from_coordinates(device: &str) {
+    let (a, points) = truss([12, 6, 5], 1.0);
+    let problem = Problem::bsr(&a).unwrap().with_coordinates(&points[..]).unwrap();
+    let given = problem.clone().with_near_null_vectors(problem.rigid_modes().unwrap()).unwrap();
+    let [one, two] = [problem.with_rigid_modes().unwrap(), given].map(|problem| {
+        let options = format!("precond=amg:coarsest=60 device={device} rtol=1e-9").parse().unwrap();
+        let mut x = vec![0.0; a.rows()];
+        let mut solver = Solver::new(&problem, &options).unwrap();
+        let solution = solver.solve(&vec![1.0; a.rows()], &mut x).unwrap();
+        assert!(solution.converged());
+        (solution.history.iterations, x)
+    });
+    assert_eq!(one.0, two.0);
+    assert!(distance(&one.1, &two.1) <= 1e-11);
+    assert!(one.0 <= 30, "{} iterations", one.0);
 }
 
 fn options(smoothed: bool) -> MultilevelOptions {
@@ -112,6 +132,53 @@ pub fn near_null_vectors_make_blocks<S: Coarsen>(make: Make<S>) {
     assert!(
         refused(two, classical).to_string().contains("coarsen=classical does not accept near-null vectors")
     );
+}
+
+/// P, R and A_c of every level have the patterns of the host's, and their numbers up to rounding: for rigid
+/// modes, for blocks that squares of 1 divide, for one vector and for as many vectors as components.
+pub fn near_null_levels_are_those_of_the_host<S: Coarsen>(make: Make<S>) {
+    let mut rng = Random(97);
+    let (a, points) = truss([11, 7, 6], 1.0);
+    let scalar: Csr = super::multilevel::diffusion(12, 10.0);
+    let scalar = Bsr::from_csr(&scalar, 1).unwrap();
+    let blocks = scalar.values().iter().flat_map(|v| [2.0, 0.5, 0.5, 1.0].map(|c| c * v)).collect();
+    let n = scalar.block_rows();
+    let pairs = Bsr::new(2, n, n, scalar.row_ptr().to_vec(), scalar.col().to_vec(), blocks).unwrap();
+    let mut vectors = |a: &Bsr, k: usize| {
+        NearNull::new(&(0..k).map(|_| rng.numbers(a.rows())).collect::<Vec<_>>()).unwrap()
+    };
+    let systems = [
+        (&a, modes(&a, &points)),
+        (&a, vectors(&a, 3)),
+        (&a, vectors(&a, 8)),
+        (&pairs, vectors(&pairs, 3)),
+        (&scalar, vectors(&scalar, 1)),
+        (&scalar, vectors(&scalar, 2)),
+    ];
+    for (a, near) in systems {
+        let terms = Terms::bsr(a);
+        for smoothed in [true, false] {
+            let how = MultilevelOptions { coarsest: 60, ..options(smoothed) };
+            let p = Multilevel::with_near_null(&make(a.rows()), &terms, how, near.clone()).unwrap();
+            let host = Cpu::new(a.rows(), 2);
+            let host = Multilevel::with_near_null(&host, &terms, how, near.clone()).unwrap();
+            assert_eq!(p.levels().len(), host.levels().len());
+            for (depth, (one, two)) in p.levels().iter().zip(host.levels()).enumerate() {
+                let level = format!("{} by {}, level {depth}", a.block(), near.count());
+                let same = |one: &Bsr, two: &Bsr| {
+                    assert_eq!((one.row_ptr(), one.col()), (two.row_ptr(), two.col()), "{level}");
+                    let far = distance(one.values(), two.values());
+                    assert!(far <= 1e-11, "{level}: {far:e}");
+                };
+                same(&one.terms().terms()[0].1, &two.terms().terms()[0].1);
+                assert_eq!(one.transfer().is_some(), two.transfer().is_some());
+                if let (Some(one), Some(two)) = (one.transfer(), two.transfer()) {
+                    same(&one.prolongation, &two.prolongation);
+                    same(&one.restriction, &two.restriction);
+                }
+            }
+        }
+    }
 }
 
 /// New values give a new hierarchy except for P; if all values change by the same factor, P is the same, too.

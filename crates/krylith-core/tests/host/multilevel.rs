@@ -72,6 +72,16 @@ fn near_null_vectors_make_blocks() {
 }
 
 #[test]
+fn near_null_levels_are_those_of_the_host() {
+    each(|space| near_null::near_null_levels_are_those_of_the_host(space));
+}
+
+#[test]
+fn rigid_modes_from_coordinates() {
+    near_null::rigid_modes_from_coordinates("cpu");
+}
+
+#[test]
 fn near_null_hierarchies_are_refreshed() {
     each(|space| near_null::near_null_hierarchies_are_refreshed(space));
 }

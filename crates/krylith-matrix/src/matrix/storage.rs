@@ -109,13 +109,13 @@ impl Storage {
         self.alone().map_or(Ok(None), |device| device.row_scaled_norms(block, b, x))
     }
 
-    /// The pattern of the first `rows` rows, of a matrix that is only on a device; `None` otherwise. The host
-    /// gets no copy of the rest.
+    /// The pattern of the first `rows` rows of a matrix that is only on a device, or of fewer if those have
+    /// more than `most` entries; `None` for other matrices. The host gets no copy of the rest.
     ///
     /// # Errors
     /// A device that failed.
-    pub fn first_rows(&self, rows: usize) -> Result<Option<Pattern>> {
-        self.alone().map(|device| device.first_rows(rows)).transpose()
+    pub fn first_rows(&self, rows: usize, most: usize) -> Result<Option<Pattern>> {
+        self.alone().map(|device| device.first_rows(rows, most)).transpose()
     }
 
     /// The device that alone has the values.

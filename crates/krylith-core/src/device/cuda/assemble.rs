@@ -26,9 +26,8 @@ kernels! {
         rows: i64, block: i64, numbers: At<u32>, places: At<u32>, a: Matrix, counts: At<u32>, to: At<i64>,
         to_col: At<u32>, to_val: At<f64>,
     );
-    fn group_rows(
-        rows: i64, block: i32, a: Matrix, counts: At<u32>, to: At<i64>, to_col: At<u32>, to_val: At<f64>,
-    );
+    fn group_columns(rows: i64, block: i32, a: Matrix, counts: At<u32>, to: At<i64>, to_col: At<u32>);
+    fn group_values(rows: i64, block: i32, a: Matrix, to: At<i64>, to_col: At<u32>, to_val: At<f64>);
     fn weight_columns(
         rows: i64, inner: i64, c: Matrix, w: At<f64>, sign: f64, to_ptr: At<i64>, to_col: At<u32>,
         to_val: At<f64>,
@@ -103,12 +102,13 @@ pub(super) fn count_blocks(device: &Arc<Device>, scalar: &Resident, block: usize
 fn block_pointers(device: &Arc<Device>, scalar: &Resident, block: usize) -> Result<Buffer<i64>> {
     let (matrix, rows) = (Matrix::from(scalar), (scalar.row_ptr.len() - 1) / block);
     let counts = device.zeros::<u32>(rows, WHAT)?;
-    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, &counts, 0u64, 0u64, 0u64);
+    on_each!(device, common(group_columns), rows, 1, block as i32, matrix, &counts, 0u64, 0u64);
     scan(device, &counts)
 }
 
 /// Returns a matrix of scalar rows in square blocks of an order that divides rows and columns; `None` for
-/// blocks that are too large. Two passes: the number of blocks in each block row, and then the blocks.
+/// blocks that are too large. Three passes: the number of blocks in each block row, their columns, and
+/// their values.
 ///
 /// # Errors
 /// Out of device memory.
@@ -121,7 +121,8 @@ pub(super) fn in_blocks(device: &Arc<Device>, scalar: &Resident, block: usize) -
     let blocks = last(device, &row_ptr)? as usize;
     let col = device.allocate::<u32>(blocks, WHAT)?;
     let values = device.allocate::<f64>(blocks * block * block, WHAT)?;
-    on_each!(device, common(group_rows), rows, 1, block as i32, matrix, 0u64, &row_ptr, &col, &values);
+    on_each!(device, common(group_columns), rows, 1, block as i32, matrix, 0u64, &row_ptr, &col);
+    on_each!(device, common(group_values), rows, 32, block as i32, matrix, &row_ptr, &col, &values);
     Ok(Some(Resident::new(row_ptr, col, values)))
 }
 
@@ -379,14 +380,13 @@ impl Assemble for Cuda {
                 let (rows, matrix) = (to.bsr.block_rows(), Matrix::from(&*scalar));
                 on_each!(
                     device,
-                    common(group_rows),
+                    common(group_values),
                     rows,
-                    1,
+                    32,
                     block as i32,
                     matrix,
-                    0u64,
                     &known.row_ptr,
-                    0u64,
+                    &known.col,
                     &values
                 );
                 known.with_values(values)

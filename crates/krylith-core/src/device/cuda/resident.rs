@@ -253,10 +253,11 @@ impl OnDevice for Resident {
         }
     }
 
-    fn first_rows(&self, rows: usize) -> Result<Pattern> {
+    fn first_rows(&self, rows: usize, most: usize) -> Result<Pattern> {
         let mut row_ptr = vec![0i64; rows + 1];
         self.device.read(&self.row_ptr, 0, &mut row_ptr)?;
-        let mut col = vec![0u32; row_ptr[rows] as usize];
+        row_ptr.truncate(row_ptr.partition_point(|&p| p as usize <= most).max(1));
+        let mut col = vec![0u32; row_ptr[row_ptr.len() - 1] as usize];
         self.device.read(&self.col, 0, &mut col)?;
         Ok(Pattern { row_ptr: row_ptr.into_iter().map(|p| p as usize).collect(), col })
     }

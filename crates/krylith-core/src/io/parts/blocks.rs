@@ -77,10 +77,10 @@ pub fn suited_block(a: &Csr) -> SuitedBlock {
 pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
     /// Number of rows that are looked at first: a multiple of every block size.
     const SAMPLE: usize = 840;
-    /// Number of entries after which no more rows are looked at. Rows of hubs have many.
-    const MOST: usize = 1 << 16;
-    let sample = a.rows().min(SAMPLE);
-    let Some(first) = a.storage().first_rows(sample)? else { return Ok(1) };
+    /// Largest number of entries of these rows. With longer rows, such as those of hubs, there are fewer.
+    const MOST: usize = 1 << 14;
+    let Some(first) = a.storage().first_rows(a.rows().min(SAMPLE), MOST)? else { return Ok(1) };
+    let sample = first.row_ptr.len() - 1;
     let fits = |blocks: usize, block: usize, entries: usize| {
         (blocks * block * block) as f64 <= (1.0 + FILL[0]) * entries as f64
     };
@@ -88,9 +88,6 @@ pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
     for block in (2..=MAX_BLOCK).rev().filter(|&block| a.rows().is_multiple_of(block)) {
         let (mut blocks, mut entries) = (0, 0);
         for rows in first.row_ptr[..=sample].windows(block + 1).step_by(block) {
-            if entries >= MOST {
-                break;
-            }
             entries = rows[block];
             columns.clear();
             columns.extend(first.col[rows[0]..rows[block]].iter().map(|j| j / block as u32));
@@ -98,7 +95,7 @@ pub(crate) fn suited_block_on_device(a: &Csr) -> Result<usize> {
             columns.dedup();
             blocks += columns.len();
         }
-        if fits(blocks, block, entries) {
+        if entries > 0 && fits(blocks, block, entries) {
             let whole = sample == a.rows() && entries == first.row_ptr[sample];
             let all = if whole { Some(blocks) } else { a.storage().count_blocks(block)? };
             if all.is_some_and(|blocks| fits(blocks, block, a.nonzeros())) {

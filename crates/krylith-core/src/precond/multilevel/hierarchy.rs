@@ -10,7 +10,6 @@
 
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
-use super::host::near_null;
 use super::parts::{operator, own_part, owned};
 use super::ranks::{self, Next};
 use super::smoother::{Fused, LevelWorkspace, Smoother};
@@ -272,11 +271,11 @@ impl<S: Coarsen> Multilevel<S> {
                 for (to, from) in next.terms.terms.iter_mut().zip(&level.terms.terms) {
                     to.0 = from.0.clone();
                 }
-                match &transfer.blocks {
-                    None => level.space.update_galerkin(&level.terms, &transfer.matrices, &mut next.terms)?,
+                let (space, a) = (&level.space, &level.terms);
+                match &transfer.nodal {
+                    None => space.update_galerkin(a, &transfer.matrices, &mut next.terms)?,
                     Some(p) => {
-                        let a = near_null::galerkin(&level.space.host_threads(), &level.terms.terms[0].1, p);
-                        next.terms.terms[0].1.to_mut().values_mut().copy_from_slice(a.values());
+                        p.update_galerkin(&a.terms[0].1, next.terms.terms[0].1.to_mut())?;
                     }
                 }
             }
@@ -354,15 +353,15 @@ impl<S: Coarsen> Level<S> {
         // On a GPU all steps start from one copy of the terms in its memory.
         let terms = space.place(&terms)?;
         let analysis = profile::begin_inside(SetupPart::Analysis);
-        let (mut matrices, mut blocks) = (None, None);
+        let (mut matrices, mut nodal, mut near) = (None, None, None);
         if terms.rows() > options.coarsest && depth + 1 < options.levels {
             let couplings = space.couplings(&terms)?;
             let enough = (STALLED * terms.block_rows() as f64) as usize;
-            if let Some(near) = &finest.near {
-                let (pool, a) = (space.host_threads(), &terms.terms[0].1);
-                blocks = near_null::prolongation(&pool, a, &couplings, near, &options.coarsening, depth)?;
-                blocks = blocks.filter(|(p, _)| p.columns() <= enough);
-                matrices = blocks.as_ref().map(|(p, _)| p.transfer());
+            if let Some(fine) = &finest.near {
+                let (a, how) = (&terms.terms[0].1, &options.coarsening);
+                if let Some(made) = space.near_null_transfer(a, &couplings, fine, how, depth, enough)? {
+                    (matrices, nodal, near) = (Some(made.matrices), Some(made.nodal), Some(made.near));
+                }
             } else {
                 matrices = space.transfer(&couplings, &options.coarsening, depth)?;
                 matrices = matrices.filter(|t| t.prolongation.block_columns() <= enough);
@@ -370,12 +369,11 @@ impl<S: Coarsen> Level<S> {
         }
         drop(analysis);
         let factors = profile::begin_inside(SetupPart::Factors);
-        let (mut p, mut coarse) = (None, None);
-        if let Some((blocks, near)) = blocks {
+        let mut coarse = None;
+        if let Some(p) = &nodal {
             let (c, a) = &terms.terms[0];
-            let product = near_null::galerkin(&space.host_threads(), a, &blocks);
-            let product = Terms { terms: vec![(c.clone(), Cow::Owned(product))], halo: None };
-            (p, coarse) = (Some(blocks), Some((product, Some(near))));
+            let product = Cow::Owned(p.galerkin(a)?);
+            coarse = Some((Terms { terms: vec![(c.clone(), product)], halo: None }, near));
         } else if let Some(matrices) = &matrices {
             coarse = Some((space.galerkin(&terms, matrices)?, None));
         }
@@ -392,7 +390,7 @@ impl<S: Coarsen> Level<S> {
             None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?))),
         };
         let transfer = match matrices {
-            Some(matrices) => Some(Transfers::new(&space, matrices, p, &terms, options.precision)?),
+            Some(matrices) => Some(Transfers::new(&space, matrices, nodal, &terms, options.precision)?),
             None => None,
         };
         drop(product);

@@ -32,8 +32,9 @@ mod transfers;
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
 pub use hierarchy::{Level, Multilevel};
-pub use near_null::NearNull;
-pub(crate) use near_null::rigid;
+#[cfg(feature = "cuda")]
+pub(crate) use near_null::RigidModes;
+pub use near_null::{NearNull, NearNullTransfer, Nodal};
 pub use options::MultilevelOptions;
 pub use ranks::{NearTransfer, Neighbourhood};
 pub use smoother::{Direction, Fused, Smoothing};
@@ -272,6 +273,23 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// returned for the same patterns.
     fn update_galerkin(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
         host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse)
+    }
+    /// Returns P and R from near-null vectors of the level, and the vectors of the coarser level. `couplings`
+    /// are those of `a`; `level` is 0 for the finest level. Returns `None` if the coarser level would have
+    /// more than `most` nodes, none, or as many as this level.
+    ///
+    /// # Errors
+    /// Classical coarsening, which does not use vectors; out of device memory.
+    fn near_null_transfer(
+        &self,
+        a: &Bsr,
+        couplings: &Bsr,
+        near: &NearNull,
+        how: &Coarsening,
+        level: usize,
+        most: usize,
+    ) -> Result<Option<NearNullTransfer>> {
+        host::near_null::transfer(&self.host_threads(), a, couplings, near, how, level, most)
     }
     /// Returns true if this device has its own kernel that applies P ⊗ I for nodes of `order` unknowns.
     fn interpolates(&self, _order: usize) -> bool {

@@ -1,9 +1,15 @@
 //! Near-null vectors of a system, which coarse levels must be able to represent.
 
+use super::host::parallel::{fill, lengths};
+use crate::matrix::{Bsr, first_not_finite};
 use crate::operator::Terms;
+use crate::partition::RowNumbers;
+use crate::threads::Pool;
 use crate::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
 
-/// Near-null vectors of a level. Storage is by scalar rows: each row has the numbers of all vectors.
+/// Near-null vectors of a level. A copy shares the numbers.
 ///
 /// Smooth errors of a scalar system are nearly constant, and P reproduces constants. Smooth errors of an
 /// elastic body are nearly rigid motions: three translations and three rotations. With a P that reproduces
@@ -20,9 +26,51 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearNull {
     /// Number of vectors, k.
-    pub(super) count: usize,
+    count: usize,
+    source: Source,
+}
+
+/// Where the numbers come from.
+#[derive(Debug, Clone, PartialEq)]
+enum Source {
     /// Number i·k + j is the value of vector j in scalar row i.
-    pub(super) numbers: Vec<f64>,
+    Rows(Arc<[f64]>),
+    /// The rigid modes of nodes.
+    Rigid(Arc<RigidModes>),
+}
+
+/// The rigid motions of nodes with two or three components: translations, then rotations about the centre of
+/// all points. In a plane there is one rotation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RigidModes {
+    pub block: usize,
+    pub points: Arc<Vec<[f64; 3]>>,
+    pub centre: [f64; 3],
+}
+
+/// Rows that are written at once.
+const RUN: usize = 4096;
+
+/// P by nodes, of a device: its blocks need not be square.
+#[doc(hidden)]
+pub trait Nodal {
+    /// Returns Pᵀ A P with every diagonal entry stored. An unknown whose column of P is 0 gets the largest
+    /// diagonal entry of its block as its own, or 1.
+    fn galerkin(&self, a: &Bsr) -> Result<Bsr>;
+    /// Recomputes Pᵀ A P for new values of `a`, in the matrix that [`galerkin`](Self::galerkin) returned for
+    /// the same pattern.
+    fn update_galerkin(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()>;
+}
+
+/// A transfer made from near-null vectors.
+#[doc(hidden)]
+pub struct NearNullTransfer {
+    /// P by nodes, in the form that the device multiplies.
+    pub nodal: Box<dyn Nodal>,
+    /// P and R as operators use them.
+    pub matrices: super::Transfer,
+    /// The vectors of the coarser level.
+    pub near: NearNull,
 }
 
 impl NearNull {
@@ -54,15 +102,87 @@ impl NearNull {
                     vector.len()
                 )));
             }
-            if let Some(i) = vector.iter().position(|v| !v.is_finite()) {
+            if let Some(i) = first_not_finite(vector) {
                 return Err(Error::invalid(format!(
                     "near-null vector {j}: row {i} is {}; every value must be finite",
                     vector[i]
                 )));
             }
         }
-        let numbers = (0..rows).flat_map(|i| vectors.iter().map(move |v| v[i])).collect();
-        Ok(Self { count, numbers })
+        let mut numbers = vec![0.0; rows * count];
+        for (run, to) in numbers.chunks_mut(RUN * count).enumerate() {
+            for (j, vector) in vectors.iter().enumerate() {
+                let from = &vector[run * RUN..];
+                to[j..].iter_mut().step_by(count).zip(from).for_each(|(to, v)| *to = *v);
+            }
+        }
+        Ok(Self::of_numbers(count, numbers))
+    }
+
+    /// Wraps numbers of `count` vectors, row after row.
+    pub(crate) fn of_numbers(count: usize, numbers: Vec<f64>) -> Self {
+        Self { count, source: Source::Rows(numbers.into()) }
+    }
+
+    /// Returns the rigid modes of nodes with `block` components; `None` unless there are 2 or 3.
+    pub(crate) fn rigid(block: usize, points: impl Into<Arc<Vec<[f64; 3]>>>) -> Option<Self> {
+        let modes = RigidModes::new(block, points.into())?;
+        Some(Self { count: modes.count(), source: Source::Rigid(Arc::new(modes)) })
+    }
+
+    /// Returns the nodes of which the vectors are the rigid modes, if they are.
+    pub(crate) fn as_rigid(&self) -> Option<&RigidModes> {
+        match &self.source {
+            Source::Rigid(modes) => Some(modes),
+            Source::Rows(_) => None,
+        }
+    }
+
+    /// Returns the numbers of all vectors, row after row.
+    pub(crate) fn numbers(&self, pool: &Pool) -> Cow<'_, [f64]> {
+        match &self.source {
+            Source::Rows(numbers) => Cow::Borrowed(numbers),
+            Source::Rigid(modes) => Cow::Owned(modes.numbers(pool)),
+        }
+    }
+
+    /// Returns the number of scalar rows.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.source {
+            Source::Rows(numbers) => numbers.len() / self.count,
+            Source::Rigid(modes) => modes.points.len() * modes.block,
+        }
+    }
+
+    /// Returns the vectors one after another.
+    pub(crate) fn vectors(&self) -> Vec<Vec<f64>> {
+        let numbers = self.numbers(&Pool::new(1));
+        (0..self.count).map(|j| numbers[j..].iter().step_by(self.count).copied().collect()).collect()
+    }
+
+    /// Returns these nodes' rows of vectors that have `run` numbers for each node.
+    pub(crate) fn of_nodes(&self, nodes: RowNumbers, run: usize) -> Self {
+        let source = match &self.source {
+            Source::Rigid(modes) if run == modes.block => {
+                let points: Vec<_> = (0..nodes.len()).map(|at| modes.points[nodes.at(at) as usize]).collect();
+                Source::Rigid(Arc::new(RigidModes { points: Arc::new(points), ..**modes }))
+            }
+            _ => {
+                let numbers = self.numbers(&Pool::new(1));
+                let mut own = vec![0.0; nodes.len() * run * self.count];
+                nodes.take(run * self.count, &numbers, &mut own);
+                Source::Rows(own.into())
+            }
+        };
+        Self { count: self.count, source }
+    }
+
+    /// Returns the vectors with each row divided by a number.
+    pub(crate) fn divided(&self, by: &[f64]) -> Self {
+        let mut numbers = self.numbers(&Pool::new(1)).into_owned();
+        let rows = numbers.chunks_exact_mut(self.count).zip(by);
+        rows.for_each(|(row, by)| row.iter_mut().for_each(|v| *v /= by));
+        Self::of_numbers(self.count, numbers)
     }
 
     /// Returns the number of vectors.
@@ -77,7 +197,7 @@ impl NearNull {
                 "amg: near-null vectors apply to a single matrix, not to a sum of terms or stages; omit them",
             ));
         }
-        let (rows, found) = (terms.rows(), self.numbers.len() / self.count);
+        let (rows, found) = (terms.rows(), self.rows());
         match found == rows {
             true => Ok(()),
             false => Err(Error::invalid(format!(
@@ -87,35 +207,43 @@ impl NearNull {
     }
 }
 
-/// Returns the rigid modes of nodes with two or three components: translations, then rotations about the
-/// centre of all points. In a plane there is one rotation. Returns `None` for other numbers of components.
-pub(crate) fn rigid(block: usize, points: &[[f64; 3]]) -> Option<Vec<Vec<f64>>> {
-    let middle = |axis: usize| {
-        let ends = points
-            .iter()
-            .map(|p| p[axis])
-            .fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)]);
-        0.5 * (ends[0] + ends[1])
-    };
-    let middle = [0, 1, 2].map(middle);
-    // The planes of the rotations, as pairs of axes.
-    let planes: &[[usize; 2]] = match block {
-        2 => &[[0, 1]],
-        3 => &[[0, 1], [1, 2], [2, 0]],
-        _ => return None,
-    };
-    let translation = |axis: usize| {
-        points.iter().flat_map(move |_| (0..block).map(move |c| f64::from(u8::from(c == axis)))).collect()
-    };
-    let rotation = |&[x, y]: &[usize; 2]| {
-        let of = move |p: &[f64; 3]| {
-            let mut u = [0.0; 3];
-            (u[x], u[y]) = (middle[y] - p[y], p[x] - middle[x]);
-            u
-        };
-        points.iter().flat_map(move |p| of(p).into_iter().take(block)).collect()
-    };
-    Some((0..block).map(translation).chain(planes.iter().map(rotation)).collect())
+impl RigidModes {
+    /// The planes of the rotations, as pairs of axes.
+    pub const PLANES: [[usize; 2]; 3] = [[0, 1], [1, 2], [2, 0]];
+
+    /// Wraps nodes; `None` unless they have 2 or 3 components.
+    pub fn new(block: usize, points: Arc<Vec<[f64; 3]>>) -> Option<Self> {
+        let (mut low, mut high) = ([f64::MAX; 3], [f64::MIN; 3]);
+        for p in points.iter() {
+            for axis in 0..3 {
+                (low[axis], high[axis]) = (low[axis].min(p[axis]), high[axis].max(p[axis]));
+            }
+        }
+        let centre = [0, 1, 2].map(|axis| 0.5 * (low[axis] + high[axis]));
+        (2..=3).contains(&block).then_some(Self { block, points, centre })
+    }
+
+    /// Returns the number of modes.
+    pub fn count(&self) -> usize {
+        self.block * (self.block + 1) / 2
+    }
+
+    /// Returns the numbers of all modes, row after row.
+    fn numbers(&self, pool: &Pool) -> Vec<f64> {
+        let (b, k, centre) = (self.block, self.count(), self.centre);
+        let mut numbers = vec![0.0; self.points.len() * b * k];
+        let pieces = lengths(self.points.len(), RUN).map(|nodes| nodes * b * k).collect::<Vec<_>>();
+        fill(pool, pieces, &mut numbers, |piece, to| {
+            for (p, to) in self.points[piece * RUN..].iter().zip(to.chunks_exact_mut(b * k)) {
+                (0..b).for_each(|c| to[c * k + c] = 1.0);
+                for (j, [x, y]) in Self::PLANES.into_iter().take(k - b).enumerate() {
+                    to[x * k + b + j] = centre[y] - p[y];
+                    to[y * k + b + j] = p[x] - centre[x];
+                }
+            }
+        });
+        numbers
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +256,7 @@ mod tests {
     fn rigid_modes_keep_distances() {
         let points = [[0.0, 0.0, 0.0], [2.0, 1.0, -1.0], [0.5, 4.0, 1.0], [3.0, -2.0, 7.0]];
         for block in [2, 3] {
-            let modes = rigid(block, &points).unwrap();
+            let modes = NearNull::rigid(block, points.to_vec()).unwrap().vectors();
             assert_eq!(modes.len(), block * (block + 1) / 2);
             for (m, mode) in modes.iter().enumerate() {
                 assert!(mode.iter().any(|v| *v != 0.0));
@@ -140,7 +268,24 @@ mod tests {
                 }
             }
         }
-        assert!(rigid(1, &points).is_none() && rigid(4, &points).is_none());
+        assert!([1, 4].iter().all(|b| NearNull::rigid(*b, points.to_vec()).is_none()));
+    }
+
+    /// Rows of rigid modes are the same from points as from numbers, also for some of the nodes.
+    #[test]
+    fn rigid_modes_of_some_nodes_keep_their_centre() {
+        let points: Vec<[f64; 3]> =
+            (0..9).map(|i| [0.3 * i as f64, (i * i % 7) as f64, (i % 4) as f64]).collect();
+        for block in [2, 3] {
+            let modes = NearNull::rigid(block, points.clone()).unwrap();
+            let stored = NearNull::new(&modes.vectors()).unwrap();
+            assert_eq!((stored.rows(), stored.count()), (modes.rows(), modes.count()));
+            let own = RowNumbers::List(&[7, 2, 3]);
+            assert_eq!(modes.of_nodes(own, block).vectors(), stored.of_nodes(own, block).vectors());
+            assert!(modes.of_nodes(own, block).as_rigid().is_some());
+            let halves: Vec<f64> = vec![2.0; modes.rows()];
+            assert_eq!(modes.divided(&halves).vectors()[block][0], 0.5 * modes.vectors()[block][0]);
+        }
     }
 
     #[test]

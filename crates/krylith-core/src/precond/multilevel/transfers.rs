@@ -1,9 +1,8 @@
 //! P and R between two levels, as operators that cycles apply.
 
-use super::host::near_null::Blocks;
 use super::ranks::{Joint, Route};
 use super::smoother::LevelWorkspace;
-use super::{Coarsen, Transfer};
+use super::{Coarsen, Nodal, Transfer};
 use crate::Result;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
@@ -26,13 +25,13 @@ pub(super) struct Transfers<S: Coarsen> {
     products: Option<[PointBlock<S>; 2]>,
     /// The part of the transfer that several ranks share.
     pub joint: Option<Joint<S>>,
-    /// P by nodes, if it was built from near-null vectors. P then has blocks, and P and R are applied as they
-    /// are, not as P ⊗ I and R ⊗ I.
-    pub blocks: Option<Blocks>,
+    /// P by nodes, if it was built from near-null vectors. P and R then act on components: they are applied
+    /// as they are, not as P ⊗ I and R ⊗ I.
+    pub nodal: Option<Box<dyn Nodal>>,
 }
 
 impl<S: Coarsen> Transfers<S> {
-    /// Builds P and R for the components and stages of the terms. With `blocks`, P and R already act on
+    /// Builds P and R for the components and stages of the terms. With `nodal`, P and R already act on
     /// components.
     ///
     /// # Errors
@@ -40,23 +39,23 @@ impl<S: Coarsen> Transfers<S> {
     pub fn new(
         space: &S,
         matrices: Transfer,
-        blocks: Option<Blocks>,
+        nodal: Option<Box<dyn Nodal>>,
         terms: &Terms,
         precision: Precision,
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
-        if blocks.is_none() && space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None, joint: None, blocks });
+        if nodal.is_none() && space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None, joint: None, nodal });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
-            let wide = if blocks.is_some() { Terms::bsr(p) } else { widened(p, order)? };
+            let wide = if nodal.is_some() { Terms::bsr(p) } else { widened(p, order)? };
             match wide.block() * wide.stages() {
                 1 => PointBlock::with_format(space, &wide, precision, Format::Csr),
                 _ => PointBlock::new(space, &wide, precision, false),
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products, joint: None, blocks })
+        Ok(Self { matrices, order, products, joint: None, nodal })
     }
 
     /// Builds own rows of P and R between a level that ranks share and the next level. Ranks share that level
@@ -73,7 +72,7 @@ impl<S: Coarsen> Transfers<S> {
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         let own = match joint.route() {
-            Some(_) => Self { matrices, order, products: None, joint: None, blocks: None },
+            Some(_) => Self { matrices, order, products: None, joint: None, nodal: None },
             None => Self::new(space, matrices, None, terms, precision)?,
         };
         Ok(Self { joint: Some(joint), ..own })

@@ -109,7 +109,7 @@ pub(super) fn build<S: SolverSpace>(
     // Nodes, coordinates and planned subdomains belong to A, not to the permuted matrix.
     let numbers = system.numbers.as_deref().map(RowNumbers::List);
     let nodes =
-        LocalProblem { numbers, near: &[], coordinates: None, grid: None, subdomains: None, ..*local };
+        LocalProblem { numbers, near: None, coordinates: None, grid: None, subdomains: None, ..*local };
     let local = &LocalProblem { terms: &scaled, ..nodes };
     let operator = match wanted.multiplies() {
         true => Some(Rc::new(RefCell::new(PointBlock::new(space, &scaled, precision, false)?))),

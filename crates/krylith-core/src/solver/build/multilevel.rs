@@ -31,16 +31,16 @@ pub(super) fn build<S: SolverSpace>(
     let (comm, start) = (space.comm(), Instant::now());
     let _factors = profile::begin(SetupPart::Factors);
     let order = terms.block() * terms.stages();
-    let mixed = spec.coarsen.is_none() && local.near.is_empty() && mixes_components(space, terms)?;
+    let mixed = spec.coarsen.is_none() && local.near.is_none() && mixes_components(space, terms)?;
     let options = match local.near {
-        [] => spec.of_system(order, local.unknowns, mixed).options(order, precision),
-        _ => spec.of_near_null().options(order.max(2), precision),
+        None => spec.of_system(order, local.unknowns, mixed).options(order, precision),
+        Some(_) => spec.of_near_null().options(order.max(2), precision),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
         // Share the solver's operator if precision and rows agree. A hierarchy of own rows has its own
         // operator.
-        let same = comm.size() == 1 || local.near.is_empty();
+        let same = comm.size() == 1 || local.near.is_none();
         let operator = (same && options.precision == precision).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
@@ -50,12 +50,13 @@ pub(super) fn build<S: SolverSpace>(
                 Some(partition::of_whole_on(terms, local.coordinates, local.grid, wanted, &device)?.0)
             }
         };
-        let near = near_null(terms, local)?;
+        local.near.map_or(Ok(()), |near| near.check(terms))?;
+        let near = local.near.cloned();
         let numbers = local.numbers.map(partition::RowNumbers::to_owned);
         Multilevel::with(space, terms, options, Finest { operator, subdomains, near, numbers })
     })();
     let p = agree(comm, numbered(local, made))?;
-    let info = info(space, &p, local.near.len(), start)?;
+    let info = info(space, &p, local.near.map_or(0, NearNull::count), start)?;
     Ok((Some(Box::new(p)), info))
 }
 
@@ -70,16 +71,6 @@ fn mixes_components<S: SolverSpace>(space: &S, terms: &Terms) -> Result<bool> {
     let mut counts = agree(space.comm(), counted)?.map(|n| n as f64);
     space.comm().sum(&mut counts)?;
     Ok(mixing::is_mixed(counts))
-}
-
-/// Returns the near-null vectors of own rows, if the problem has any.
-fn near_null(terms: &Terms, local: &LocalProblem) -> Result<Option<NearNull>> {
-    if local.near.is_empty() {
-        return Ok(None);
-    }
-    let near = NearNull::new(local.near)?;
-    near.check(terms)?;
-    Ok(Some(near))
 }
 
 fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {

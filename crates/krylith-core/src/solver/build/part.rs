@@ -355,6 +355,7 @@ pub(super) fn inverse_of<S: SolverSpace>(
     notes: &mut Vec<String>,
 ) -> Result<(Box<dyn Preconditioner<S>>, PrecondInfo)> {
     let (terms, field) = (matrix.terms(), &own.field);
+    let near = field.near().map_err(|e| in_field(field.name(), e))?;
     let sub = LocalProblem {
         terms: &terms,
         numbers: own.blocks.as_deref().map(RowNumbers::List),
@@ -362,7 +363,7 @@ pub(super) fn inverse_of<S: SolverSpace>(
         coordinates: field.coordinates(),
         grid: None,
         null,
-        near: field.near(),
+        near: near.as_ref(),
         subdomains: None,
         stages: None,
         fields: inner,

@@ -118,7 +118,7 @@ pub(super) fn build<S: SolverSpace>(
             terms: &one,
             unknowns: local.unknowns / s,
             null: &[],
-            near: if local.near.iter().all(|v| v.len() == n) { local.near } else { &[] },
+            near: local.near.filter(|near| near.rows() == n),
             stages: None,
             ..*local
         };

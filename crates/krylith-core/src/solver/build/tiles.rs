@@ -125,7 +125,7 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
 fn grid_of(terms: &Terms) -> Option<[usize; 3]> {
     let (_, a) = terms.terms.first()?;
     let n = a.block_rows();
-    let first = match a.storage().first_rows(n.min(1)).ok()? {
+    let first = match a.storage().first_rows(n.min(1), usize::MAX).ok()? {
         Some(first) => first.col,
         None => a.col()[..*a.row_ptr().get(1)?].to_vec(),
     };

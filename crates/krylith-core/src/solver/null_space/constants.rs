@@ -6,11 +6,12 @@
 //! saddle point. In almost every other system the first rows already rule out such constants, and the search
 //! ends there.
 
+use crate::Result;
 use crate::matrix::{Arrays, Dense};
 use crate::operator::Terms;
+use crate::precond::NearNull;
 use crate::problem::LocalProblem;
 use crate::text::{count, plural};
-use crate::{Result, precond};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -137,7 +138,8 @@ impl Constants {
         let b = local.order();
         let known =
             if local.terms.stages() == 1 && self.vectors.len() == b { own_points(local) } else { None };
-        let Some(modes) = known.and_then(|points| precond::rigid(b, &points)) else { return Ok(self) };
+        let rigid = known.and_then(|points| NearNull::rigid(b, points));
+        let Some(modes) = rigid.map(|rigid| rigid.vectors()) else { return Ok(self) };
         for mode in modes.into_iter().skip(b) {
             if super::share(local.original(), &mode)? <= ROTATION {
                 self.vectors.push(mode);

@@ -70,10 +70,10 @@ cut_rows(const i64 rows, const i64 block, const u32* __restrict__ numbers, const
     }
 }
 
-// Rows of scalars as rows of blocks of at most 8: a thread merges the scalar rows of a block row. It only
-// counts blocks where `to` is null, and only writes values where `to_col` is null.
+// The columns of scalar rows as columns of blocks of at most 8: a thread merges the scalar rows of a block
+// row. It only counts blocks where `to` is null.
 extern "C" __global__ void __launch_bounds__(128)
-group_rows(const i64 rows, const int block, const Matrix a, u32* __restrict__ counts, const i64* __restrict__ to, u32* __restrict__ to_col, double* __restrict__ to_val) {
+group_columns(const i64 rows, const int block, const Matrix a, u32* __restrict__ counts, const i64* __restrict__ to, u32* __restrict__ to_col) {
     for EACH(i, rows) {
         i64 next[8], end[8], found = to ? to[i] : 0;
 #pragma unroll
@@ -87,18 +87,50 @@ group_rows(const i64 rows, const int block, const Matrix a, u32* __restrict__ co
             for (int r = 0; r < 8; ++r)
                 if (next[r] < end[r]) j = min(j, a.col[next[r]] / block);
             if (j == NONE) break;
-            double* own = to_val + found * block * block;
-            if (to) {
-                for (int x = 0; x < block * block; ++x) own[x] = 0.0;
-                if (to_col) to_col[found] = j;
-            }
+            if (to) to_col[found] = j;
 #pragma unroll
             for (int r = 0; r < 8; ++r)
-                for (; next[r] < end[r] && a.col[next[r]] / block == j; ++next[r])
-                    if (to) own[r * block + a.col[next[r]] % block] = a.val[next[r]];
+                while (next[r] < end[r] && a.col[next[r]] / block == j) ++next[r];
             ++found;
         }
         if (!to) counts[i] = (u32)found;
+    }
+}
+
+// The values of scalar rows in blocks whose columns are known; a warp per block row. Scalar rows that fill
+// all of their blocks are copied without a search.
+extern "C" __global__ void __launch_bounds__(256)
+group_values(const i64 rows, const int block, const Matrix a, const i64* __restrict__ to, const u32* __restrict__ to_col, double* __restrict__ to_val) {
+    const int lane = threadIdx.x % 32, square = block * block;
+    const i64 first = (blockIdx.x * (i64)blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 i = first; i < rows; i += warps) {
+        const i64 begin = to[i];
+        const int count = (int)(to[i + 1] - begin);
+        const i64 start = lane < block ? a.ptr[i * block + lane] : 0, end = lane < block ? a.ptr[i * block + lane + 1] : 0;
+        double* const own = to_val + begin * square;
+        if (__all_sync(~0u, lane >= block || end - start == (i64)count * block)) {
+            for (int x0 = 0; x0 < count * square; x0 += 32) {
+                const int x = x0 + lane, e = x / square, in = x % square, r = in / block;
+                const i64 row = __shfl_sync(~0u, start, r);
+                if (x < count * square) own[x] = a.val[row + e * block + in % block];
+            }
+            continue;
+        }
+        for (int x = lane; x < count * square; x += 32) own[x] = 0.0;
+        __syncwarp();
+        for (int r = 0; r < block; ++r) {
+            const i64 last = __shfl_sync(~0u, end, r);
+            for (i64 p = __shfl_sync(~0u, start, r) + lane; p < last; p += 32) {
+                const u32 j = a.col[p] / block;
+                int low = 0, high = count;
+                while (low < high) {
+                    const int middle = (low + high) / 2;
+                    if (to_col[begin + middle] < j) low = middle + 1;
+                    else high = middle;
+                }
+                own[low * square + r * block + a.col[p] % block] = a.val[p];
+            }
+        }
     }
 }
 

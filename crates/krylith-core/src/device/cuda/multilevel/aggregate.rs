@@ -75,8 +75,8 @@ pub(super) struct Aggregates {
     /// Flags of each entry, as in `kernels/amg.cuh`.
     flags: Buffer<u8>,
     /// Aggregate of each node; all bits are set where it has none.
-    of: Buffer<u32>,
-    count: usize,
+    pub of: Buffer<u32>,
+    pub count: usize,
     /// Number of aggregates that this rank owns, which are those of its roots.
     pub own: usize,
     /// Number of roots, or of first nodes, before each node.

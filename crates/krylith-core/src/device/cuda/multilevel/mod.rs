@@ -11,6 +11,7 @@ mod couplings;
 mod galerkin;
 mod interpolate;
 mod multipass;
+mod near_null;
 mod rows;
 mod split;
 mod transpose;
@@ -25,7 +26,9 @@ use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, TermValues, Terms};
 use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
-use crate::precond::multilevel::{NearTransfer, Neighbourhood, RowsOfMatrix, host};
+use crate::precond::multilevel::{
+    NearNull, NearNullTransfer, NearTransfer, Neighbourhood, RowsOfMatrix, host,
+};
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Precision;
 use crate::threads::Pool;
@@ -40,6 +43,8 @@ pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
 pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
+pub(crate) use near_null::likely as likely_near_null;
+pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL};
 pub(super) use split::{PATHS, SPLIT};
 use std::sync::Arc;
 pub(super) use transpose::{TRANSPOSE, sorted};
@@ -287,6 +292,17 @@ impl Coarsen for Cuda {
             true => self.galerkin_values(terms, transfer, coarse),
             false => host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse),
         }
+    }
+    fn near_null_transfer(
+        &self,
+        a: &Bsr,
+        couplings: &Bsr,
+        near: &NearNull,
+        how: &Coarsening,
+        level: usize,
+        most: usize,
+    ) -> Result<Option<NearNullTransfer>> {
+        self.transfer_of_near_null(a, couplings, near, how, level, most)
     }
     fn interpolates(&self, _order: usize) -> bool {
         true

@@ -11,7 +11,7 @@
 //!
 //! All sums have a fixed order, so results are the same on any number of threads.
 
-use super::super::{CoarsenKind, Coarsening, NearNull, Transfer};
+use super::super::{CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, Transfer};
 use super::galerkin::Row;
 use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use super::{FINE, aggregate};
@@ -20,6 +20,7 @@ use crate::precond::invert_block;
 use crate::space::random;
 use crate::threads::Pool;
 use crate::{Error, Result};
+use std::sync::Arc;
 
 /// A matrix of blocks that need not be square.
 #[derive(Debug, Clone)]
@@ -34,20 +35,15 @@ pub struct Blocks {
 }
 
 /// Relative size below which the rest of a column of B counts as linearly dependent on earlier columns.
-const DEPENDENT: f64 = 1e-10;
+pub(crate) const DEPENDENT: f64 = 1e-10;
 /// Product of ω and the largest eigenvalue.
-const OMEGA: f64 = 4.0 / 3.0;
+pub(crate) const OMEGA: f64 = 4.0 / 3.0;
 /// Number of power iterations for this eigenvalue.
-const ITERATIONS: usize = 12;
+pub(crate) const ITERATIONS: usize = 12;
 /// Bytes that a chunk of work reads for each number of its result.
 const TRAFFIC: usize = 16;
 
 impl Blocks {
-    /// Returns the number of block columns.
-    pub fn columns(&self) -> usize {
-        self.columns
-    }
-
     /// Joins rows that were computed in chunks.
     fn joined(parts: Vec<Rows>, shape: [usize; 2], columns: usize) -> Self {
         let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
@@ -128,42 +124,72 @@ impl Blocks {
     }
 }
 
-/// Computes P of a level, and the near-null vectors of the coarser level; `None` if the coarser level would
-/// have no nodes, or as many as this level.
-///
-/// # Errors
-/// Classical coarsening, which does not use vectors; errors of matching nodes in pairs.
-pub fn prolongation(
-    pool: &Pool,
+/// See [`Coarsen::near_null_transfer`](super::super::Coarsen::near_null_transfer).
+pub fn transfer(
+    pool: &Arc<Pool>,
     a: &Bsr,
     couplings: &Bsr,
     near: &NearNull,
     how: &Coarsening,
     level: usize,
-) -> Result<Option<(Blocks, NearNull)>> {
+    most: usize,
+) -> Result<Option<NearNullTransfer>> {
+    let (aggregates, smooth) = aggregates(pool, couplings, how, level)?;
+    let columns = count(&aggregates);
+    if columns == 0 || columns >= aggregates.len() || columns > most {
+        return Ok(None);
+    }
+    let (tentative, near) = tentative(pool, &aggregates, columns, a.block(), near);
+    let p = if smooth { smoothed(pool, a, tentative) } else { tentative };
+    let matrices = p.transfer();
+    Ok(Some(NearNullTransfer { nodal: Box::new(OnHost { pool: pool.clone(), p }), matrices, near }))
+}
+
+/// P by nodes on the host, with the threads that multiply it.
+struct OnHost {
+    pool: Arc<Pool>,
+    p: Blocks,
+}
+
+impl Nodal for OnHost {
+    fn galerkin(&self, a: &Bsr) -> Result<Bsr> {
+        Ok(galerkin(&self.pool, a, &self.p))
+    }
+    fn update_galerkin(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()> {
+        coarse.values_mut().copy_from_slice(galerkin(&self.pool, a, &self.p).values());
+        Ok(())
+    }
+}
+
+/// Returns the number of aggregates.
+pub(crate) fn count(aggregates: &[u32]) -> usize {
+    aggregates.iter().filter(|&&number| number != FINE).max().map_or(0, |&n| n as usize + 1)
+}
+
+/// Returns the aggregate of each node, or [`FINE`], and whether P is smoothed.
+///
+/// # Errors
+/// Classical coarsening, which does not use vectors; errors of matching nodes in pairs.
+pub(crate) fn aggregates(
+    pool: &Pool,
+    couplings: &Bsr,
+    how: &Coarsening,
+    level: usize,
+) -> Result<(Vec<u32>, bool)> {
     let theta = aggregate::threshold(how.strength, level);
-    let (aggregates, smooth) = match how.kind {
-        CoarsenKind::Classical => {
-            return Err(Error::invalid(
-                "amg: coarsen=classical does not accept near-null vectors; use coarsen=smoothed, or omit them",
-            ));
-        }
+    match how.kind {
+        CoarsenKind::Classical => Err(Error::invalid(
+            "amg: coarsen=classical does not accept near-null vectors; use coarsen=smoothed, or omit them",
+        )),
         CoarsenKind::Aggregation { smoothed: true } => {
             let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
-            (aggregate::by_independent_set(pool, couplings, &strong, level), true)
+            Ok((aggregate::by_independent_set(pool, couplings, &strong, level), true))
         }
         CoarsenKind::Aggregation { smoothed: false } => {
             let passes = if level < how.aggressive { 3 } else { 2 };
-            (aggregate::by_matching(pool, couplings, theta, passes, level)?, false)
+            Ok((aggregate::by_matching(pool, couplings, theta, passes, level)?, false))
         }
-    };
-    let columns = aggregates.iter().filter(|&&number| number != FINE).max().map_or(0, |&n| n as usize + 1);
-    if columns == 0 || columns >= aggregates.len() {
-        return Ok(None);
     }
-    let (tentative, coarse) = tentative(pool, &aggregates, columns, a.block(), near);
-    let p = if smooth { smoothed(pool, a, tentative) } else { tentative };
-    Ok(Some((p, coarse)))
 }
 
 /// Computes T, and the near-null vectors of the coarser level.
@@ -174,7 +200,8 @@ fn tentative(
     b: usize,
     near: &NearNull,
 ) -> (Blocks, NearNull) {
-    let (k, n) = (near.count, aggregates.len());
+    let (k, n) = (near.count(), aggregates.len());
+    let numbers = &*near.numbers(pool);
     // List the nodes of each aggregate in ascending order.
     let mut begin = vec![0usize; columns + 1];
     let nodes = || (0..n).filter(|&i| aggregates[i] != FINE);
@@ -194,7 +221,7 @@ fn tentative(
             let rows = own.len() * b;
             q.clear();
             for mode in 0..k {
-                let of_node = |&i: &u32| (0..b).map(move |c| near.numbers[(i as usize * b + c) * k + mode]);
+                let of_node = |&i: &u32| (0..b).map(move |c| numbers[(i as usize * b + c) * k + mode]);
                 q.extend(own.iter().flat_map(of_node));
             }
             all_r.extend(orthogonalise(&mut q, rows, k));
@@ -211,7 +238,7 @@ fn tentative(
         values[row_ptr[i as usize] * b * k..][..b * k].copy_from_slice(block);
     }
     let numbers = parts.into_iter().flat_map(|(_, r)| r).collect();
-    (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull { count: k, numbers })
+    (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull::of_numbers(k, numbers))
 }
 
 /// Factorises `k` columns of `rows` numbers as Q R by Gram–Schmidt with reorthogonalisation. Q replaces the

@@ -12,6 +12,7 @@ use crate::halo::{Halo, Numbering, RowNumbers, to_owners, with_ghosts};
 use crate::matrix::{Bsr, Csr};
 use crate::operator::Terms;
 use crate::precond::AuxSpec;
+use crate::precond::NearNull;
 use crate::precond::multilevel::ranks::rows::rows_of;
 use crate::precond::multilevel::ranks::{FarRows, all_to_all};
 use crate::solver::SolverSpace;
@@ -118,7 +119,8 @@ impl Maps {
     /// values of the rows of P that only copy, and elsewhere averages weighted by P. Collective.
     pub fn near(&self, local: &LocalProblem) -> Result<Vec<Vec<f64>>> {
         let columns = self.given.columns();
-        let near = local.near.iter().map(|v| {
+        let vectors = local.near.map_or_else(Vec::new, NearNull::vectors);
+        let near = vectors.iter().map(|v| {
             // Copied values and their number, weighted values and their weight.
             let mut sums = vec![0.0; 4 * columns];
             for (i, v) in v.iter().enumerate() {

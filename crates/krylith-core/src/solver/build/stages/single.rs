@@ -73,7 +73,7 @@ pub(super) fn build<S: SolverSpace>(
     let (on, mix, entries, scalar) = agree(comm, made)?;
     let matrix = PartMatrix::new(&on, &scalar.csr, terms.block(), precision, terms.halo.clone())?;
     let one = matrix.terms();
-    let near = if local.near.iter().all(|v| v.len() == n) { local.near } else { &[] };
+    let near = local.near.filter(|near| near.rows() == n);
     let null = if local.null.iter().all(|v| v.len() == n) { local.null } else { &[] };
     let unknowns = local.unknowns / s;
     let sub = LocalProblem { terms: &one, unknowns, null, near, stages: None, ..*local };

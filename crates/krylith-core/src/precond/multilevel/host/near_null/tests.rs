@@ -80,7 +80,7 @@ impl Whole {
 }
 
 fn vectors(n: usize, b: usize, k: usize) -> NearNull {
-    NearNull { count: k, numbers: (0..n * b * k).map(|e| random(4, e as u64)).collect() }
+    NearNull::of_numbers(k, (0..n * b * k).map(|e| random(4, e as u64)).collect())
 }
 
 /// T has orthonormal columns, and its range contains the vectors. The transfer is P and its transpose, for
@@ -102,8 +102,8 @@ fn tentative_columns_span_the_vectors() {
                 let gram = whole.turned().times(&whole);
                 assert!(gram.difference(&Whole(6 * k, 6 * k, identity)) < 1e-13, "{b} {k}");
             }
-            let spanned = whole.times(&Whole(6 * k, k, coarse.numbers));
-            let at = |e: usize| if e / k / b == 7 { 0.0 } else { near.numbers[e] };
+            let spanned = whole.times(&Whole(6 * k, k, coarse.numbers(&pool).into_owned()));
+            let at = |e: usize| if e / k / b == 7 { 0.0 } else { near.numbers(&pool)[e] };
             let wanted = Whole(n * b, k, (0..n * b * k).map(at).collect());
             assert!(spanned.difference(&wanted) < 1e-13, "{b} {k}");
             let Transfer { prolongation, restriction } = t.transfer();
@@ -160,19 +160,24 @@ fn smoothed_columns_and_products_match_dense_algebra() {
 /// for scaling.
 #[test]
 fn constants_give_plain_aggregation() {
-    let (pool, a) = (Pool::eager(1), ring(40, 1));
-    let near = NearNull { count: 1, numbers: vec![1.0; 40] };
+    let (pool, a) = (Arc::new(Pool::eager(1)), ring(40, 1));
+    let near = NearNull::of_numbers(1, vec![1.0; 40]);
     let couplings = products::couplings(&pool, &Terms::bsr(&a)).unwrap();
     let how = Coarsening::of(CoarsenKind::Aggregation { smoothed: false });
-    let (p, coarse) = prolongation(&pool, &a, &couplings, &near, &how, 0).unwrap().unwrap();
+    let made = transfer(&pool, &a, &couplings, &near, &how, 0, 40).unwrap().unwrap();
+    let (p, coarse) = (made.matrices.prolongation, made.near);
+    let fewer = p.block_columns() - 1;
+    assert!(transfer(&pool, &a, &couplings, &near, &how, 0, fewer).unwrap().is_none());
     let plain = super::super::transfer(&pool, &couplings, &how, 0).unwrap().unwrap().prolongation;
-    assert_eq!((&p.row_ptr[..], &p.col[..]), (plain.row_ptr(), plain.col()));
+    assert_eq!((p.row_ptr(), p.col()), (plain.row_ptr(), plain.col()));
     // Columns of P have norm 1 here, instead of entries 1.
-    for (p, j) in p.values.iter().zip(&p.col) {
-        assert!((p * coarse.numbers[*j as usize] - 1.0).abs() < 1e-14);
+    for (p, j) in p.values().iter().zip(p.col()) {
+        assert!((p * coarse.numbers(&pool)[*j as usize] - 1.0).abs() < 1e-14);
     }
-    let refused = prolongation(&pool, &a, &couplings, &near, &Coarsening::default(), 0);
-    assert!(refused.unwrap_err().to_string().contains("coarsen=classical does not accept near-null vectors"));
+    let refused = transfer(&pool, &a, &couplings, &near, &Coarsening::default(), 0, 40);
+    assert!(
+        refused.err().unwrap().to_string().contains("coarsen=classical does not accept near-null vectors")
+    );
 }
 
 /// With six modes on aggregates of one node with three components, three unknowns remain. The others are
