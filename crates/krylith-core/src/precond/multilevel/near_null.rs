@@ -131,6 +131,7 @@ impl NearNull {
     }
 
     /// Returns the nodes of which the vectors are the rigid modes, if they are.
+    #[cfg(any(feature = "cuda", test))]
     pub(crate) fn as_rigid(&self) -> Option<&RigidModes> {
         match &self.source {
             Source::Rigid(modes) => Some(modes),
