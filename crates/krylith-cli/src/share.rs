@@ -42,6 +42,7 @@ pub fn load(
     if !system::is_problem(path) && user == Ordering::Interleaved {
         let way = match wanted {
             PartitionSpec::Auto => Some(Partitioner::Nonzeros),
+            PartitionSpec::Boxes(_) => None,
             PartitionSpec::By(way) => {
                 Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros))
             }

@@ -75,6 +75,7 @@ fn ranks_solve_as_one_process() {
         "grid/system.toml --block 3 --ordering segregated --rhs random:4 --partition graph",
         "duct/system.toml --partition rows",
         "stokes:5x5x5 --precision f32 --rtol 1e-9",
+        "laplace:9x8x7,block=2 --rhs random:5 --partition boxes",
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
     ];
     let launchers = launchers::all();

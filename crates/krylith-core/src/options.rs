@@ -157,10 +157,11 @@ options! {
          are more than a tenth of the entries. In a matrix of blocks, only a whole block of zeros counts as \
          a zero.";
     partition: PartitionSpec = Choice, "auto|NAME", Machine, default
-        "`auto`, which takes ranges of rows, or `multilevel` if ranges need many copies of remote unknowns",
+        "`auto`, which takes ranges of rows, or `boxes` or `multilevel` if ranges need many copies of remote \
+         unknowns",
         "Distribution of block rows over several GPUs, or over the ranks of `krylith solve` under mpirun. \
          `rows` is ranges of consecutive rows, equal in number. `nonzeros` is such ranges, equal in stored \
-         blocks. `geometric` is boxes in space. `multilevel` and `graph` partition the graph of the matrix: \
+         blocks. `boxes` or `boxes:PxQxR` is boxes of a structured grid. `geometric` is boxes in space. `multilevel` and `graph` partition the graph of the matrix: \
          the first by Krylith itself, the second by METIS.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \

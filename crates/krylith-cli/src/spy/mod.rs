@@ -50,7 +50,7 @@ pub fn spy(args: SpyArgs) -> Result<u8> {
         Some(ranks) => {
             partitions::check(&system, ranks)?;
             let points = system.coordinates.as_deref().filter(|points| points.len() == system.order.nodes);
-            Some(choose(&terms, points, ranks, args.partition.unwrap_or_default())?)
+            Some(choose(&terms, points, system.grid, ranks, args.partition.unwrap_or_default())?)
         }
     };
     let order = shared.as_ref().map(|(partition, _)| Order::of(partition));

@@ -15,9 +15,12 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartitionSpec {
-    /// Chooses runs of rows if they need few ghosts, else parts of the graph.
+    /// Chooses runs of rows if they need few ghosts, else boxes of a grid or parts of the graph.
     #[default]
     Auto,
+    /// Cuts a grid into this many boxes along x, y and z; without numbers, into those with the fewest links
+    /// between them.
+    Boxes(Option<[usize; 3]>),
     /// Uses the named method.
     By(Partitioner),
 }
@@ -27,6 +30,7 @@ impl PartitionSpec {
     pub fn name(self) -> &'static str {
         match self {
             PartitionSpec::Auto => "auto",
+            PartitionSpec::Boxes(_) => "boxes",
             PartitionSpec::By(way) => way.name(),
         }
     }
@@ -34,10 +38,11 @@ impl PartitionSpec {
 
 impl Named for PartitionSpec {
     const NAMES: &'static [&'static str] = &{
-        let mut names = ["auto"; Partitioner::ALL.len() + 1];
+        let mut names = ["auto"; Partitioner::ALL.len() + 2];
+        names[1] = "boxes";
         let mut i = 0;
         while i < Partitioner::ALL.len() {
-            names[i + 1] = <Partitioner as Named>::NAMES[i];
+            names[i + 2] = <Partitioner as Named>::NAMES[i];
             i += 1;
         }
         names
@@ -47,22 +52,44 @@ impl Named for PartitionSpec {
 impl std::str::FromStr for PartitionSpec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
+        if let Some((name, shape)) = text.split_once(':')
+            && same(name, "boxes")
+        {
+            let numbers: Vec<usize> = shape.split(['x', 'X']).map_while(|n| n.parse().ok()).collect();
+            return match numbers[..] {
+                [p, q, r]
+                    if shape.split(['x', 'X']).count() == 3
+                        && p.checked_mul(q).and_then(|pq| pq.checked_mul(r)).is_some_and(|n| n > 0) =>
+                {
+                    Ok(PartitionSpec::Boxes(Some([p, q, r])))
+                }
+                _ => Err(Error::invalid(format!(
+                    "partition `{text}`: expected the numbers of boxes along x, y and z, such as boxes:2x2x1"
+                ))),
+            };
+        }
         match Self::NAMES.iter().position(|name| same(name, text)) {
             None => unknown("partition", text, Self::NAMES),
             Some(0) => Ok(PartitionSpec::Auto),
-            Some(i) => Ok(PartitionSpec::By(Partitioner::ALL[i - 1])),
+            Some(1) => Ok(PartitionSpec::Boxes(None)),
+            Some(i) => Ok(PartitionSpec::By(Partitioner::ALL[i - 2])),
         }
     }
 }
 
 impl std::fmt::Display for PartitionSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        match self {
+            PartitionSpec::Boxes(Some([p, q, r])) => write!(f, "boxes:{p}x{q}x{r}"),
+            _ => f.write_str(self.name()),
+        }
     }
 }
 
 /// Largest ratio of ghosts to own nodes of a rank up to which `auto` keeps runs of rows.
 pub const MANY_GHOSTS: f64 = 0.25;
+/// Largest such ratio up to which `auto` keeps runs of rows of a grid.
+const GHOSTS_OF_SLABS: f64 = 0.1;
 
 /// Distributes block rows to ranks; also returns the reason as text.
 ///
@@ -71,11 +98,20 @@ pub const MANY_GHOSTS: f64 = 0.25;
 pub fn choose(
     terms: &Terms,
     coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
     ranks: usize,
     wanted: PartitionSpec,
 ) -> Result<(Partition, String)> {
     let nodes = terms.block_rows();
     enough_rows(nodes, ranks)?;
+    if let PartitionSpec::Boxes(shape) = wanted {
+        let Some(grid) = grid.filter(|grid| grid.iter().product::<usize>() == nodes) else {
+            return Err(Error::invalid(
+                "partition=boxes needs nodes on a structured grid: give the grid, or use partition=geometric",
+            ));
+        };
+        return Ok((Partition::boxes(grid, ranks, shape)?, "partition by boxes of the grid".into()));
+    }
     if let PartitionSpec::By(way) = wanted {
         return Ok((way.partition(terms, coordinates, ranks)?, format!("partition by {}", way.name())));
     }
@@ -85,6 +121,21 @@ pub fn choose(
         Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
     };
     let ghosts = most(&runs)?;
+    if ghosts > GHOSTS_OF_SLABS
+        && let Some(grid) = grid.filter(|grid| grid.iter().product::<usize>() == nodes)
+        && let Ok(boxes) = Partition::boxes(grid, ranks, None)
+    {
+        let fewer = most(&boxes)?;
+        if fewer <= 0.6 * ghosts {
+            return Ok((
+                boxes,
+                format!(
+                    "partition by boxes of the grid: at most {fewer:.2} ghosts per node; runs of rows would \
+                     have {ghosts:.2}"
+                ),
+            ));
+        }
+    }
     if ghosts > MANY_GHOSTS
         && let Ok(graph) = Partitioner::Multilevel.partition(terms, coordinates, ranks)
         && most(&graph)? < ghosts
@@ -132,9 +183,40 @@ mod tests {
     #[test]
     fn a_line_is_cut_into_runs_and_too_many_ranks_are_refused() {
         let a = line(12);
-        let (partition, reason) = choose(&Terms::bsr(&a), None, 3, PartitionSpec::Auto).unwrap();
+        let (partition, reason) = choose(&Terms::bsr(&a), None, None, 3, PartitionSpec::Auto).unwrap();
         assert!(partition.owner.is_sorted() && reason.contains("nonzeros"), "{reason}");
-        let refused = choose(&Terms::bsr(&a), None, 13, PartitionSpec::Auto).unwrap_err();
+        let refused = choose(&Terms::bsr(&a), None, None, 13, PartitionSpec::Auto).unwrap_err();
         assert!(refused.to_string().contains("13 ranks for 12 block rows"), "{refused}");
+    }
+
+    #[test]
+    fn names_of_boxes() {
+        for (text, spec) in [
+            ("boxes", PartitionSpec::Boxes(None)),
+            ("boxes:2x3x1", PartitionSpec::Boxes(Some([2, 3, 1]))),
+            ("auto", PartitionSpec::Auto),
+            ("multilevel", PartitionSpec::By(Partitioner::Multilevel)),
+        ] {
+            assert_eq!(text.parse::<PartitionSpec>().unwrap(), spec);
+            assert_eq!(spec.to_string(), text);
+        }
+        for text in ["boxes:2x2", "boxes:2x2x0", "boxes:2xax1", "boxes:1x1x1x1", "boxes:"] {
+            let refused = text.parse::<PartitionSpec>().unwrap_err().to_string();
+            assert!(refused.contains("such as boxes:2x2x1"), "{refused}");
+        }
+    }
+
+    /// On a grid, `auto` takes boxes where runs of rows have many more ghosts; boxes need a grid.
+    #[test]
+    fn grids_are_cut_into_boxes() {
+        let (a, grid) = (line(64), [4, 4, 4]);
+        let cut = |grid, wanted| choose(&Terms::bsr(&a), None, grid, 8, wanted);
+        let (partition, reason) = cut(Some(grid), PartitionSpec::Boxes(None)).unwrap();
+        assert_eq!((partition.owner[0], partition.owner[63]), (0, 7));
+        assert!(reason.contains("boxes"), "{reason}");
+        let refused = cut(None, PartitionSpec::Boxes(None)).unwrap_err().to_string();
+        assert!(refused.contains("structured grid"), "{refused}");
+        // The graph of this matrix is a line, whatever the grid: its runs have the fewest ghosts.
+        assert!(cut(Some(grid), PartitionSpec::Auto).unwrap().1.contains("nonzeros"));
     }
 }

@@ -16,6 +16,7 @@
 //! must give the same result on every run.
 
 mod adjacency;
+mod boxes;
 mod choose;
 mod curve;
 mod distribute;

@@ -25,7 +25,7 @@ class Options(TypedDict, total=False):
     equilibrate: bool
     matching: Literal["auto", "on", "off"]
     zeros: Literal["auto", "keep", "drop"]
-    partition: Literal["auto", "rows", "nonzeros", "geometric", "multilevel", "graph"]
+    partition: Literal["auto", "boxes", "rows", "nonzeros", "geometric", "multilevel", "graph"]
     memory_limit: int | str
     #: SciPy's name of `max_iters`.
     maxiter: int

@@ -112,7 +112,7 @@ pub fn assign(
     wanted: PartitionSpec,
     spec: Option<SubdomainSpec>,
 ) -> Result<Distribution> {
-    let (partition, reason) = choose(terms, coordinates, ranks, wanted)?;
+    let (partition, reason) = choose(terms, coordinates, grid, ranks, wanted)?;
     let without = Distribution { partition, subdomains: None, reason };
     let Some(spec) = spec else { return Ok(without) };
     let (all, why) = of_whole(terms, coordinates, grid, spec)?;
