@@ -291,3 +291,14 @@ def test_rows_of_other_scale_are_right_or_warned_of() -> None:
     with pytest.warns(krylith.ConvergenceWarning, match="norm 1"):
         solution = krylith.solve(A, b, method="cg", precond="jacobi")
     assert solution.converged and solution.row_scaled_residual > 1e-3
+
+
+@pytest.mark.parametrize("threads", [1, 3, None])
+@pytest.mark.parametrize("length", [0, 5, (1 << 21) + 12345])
+def test_a_kept_pattern_is_a_copy(threads, length):
+    from krylith._order import copied
+
+    for kind in (np.int32, np.int64):
+        given = np.arange(length, dtype=kind)
+        kept = copied(given, threads)
+        assert kept.dtype == kind and np.array_equal(kept, given) and not np.shares_memory(kept, given)

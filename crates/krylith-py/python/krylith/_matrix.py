@@ -100,8 +100,8 @@ class Parts(NamedTuple):
 
     def kept(self) -> Parts:
         """Return parts that do not share index arrays with the caller, to check new values against."""
-        pattern = Pattern(*(copied(a) for a in self.pattern)) if self.shared else self.pattern
-        return self._replace(pattern=pattern, order=self.order.kept(), shared=False)
+        pattern = Pattern(*(copied(a, self.threads) for a in self.pattern)) if self.shared else self.pattern
+        return self._replace(pattern=pattern, order=self.order.kept(self.threads), shared=False)
 
     @property
     def gpu(self) -> int | None:

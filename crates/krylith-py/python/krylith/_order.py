@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,9 +50,9 @@ class Order:
         block = tuple(A.blocksize) if A.format == "bsr" else (1, 1)
         return Order(A.format, tuple(A.data.shape), tuple(getattr(A, name) for name in names), block)
 
-    def kept(self) -> Order:
+    def kept(self, threads: int | None) -> Order:
         """Copy the index arrays, so that the caller cannot change them, and return self."""
-        self.arrays = () if self.same else tuple(copied(a) for a in self.arrays)
+        self.arrays = () if self.same else tuple(copied(a, threads) for a in self.arrays)
         return self
 
     def means(self, given: Any, shape: tuple[int, int]) -> bool:
@@ -200,6 +202,24 @@ def on_host(indices: Any) -> np.ndarray:
     return np.asarray(indices, dtype=np.int64)
 
 
-def copied(indices: Any) -> Any:
-    """Return a copy of indices in the same memory."""
-    return indices.clone() if is_torch(indices) else indices.copy()
+#: Indices that a thread copies at once, and most threads that copy.
+_PIECE, _MOST = 1 << 20, 8
+
+
+def copied(indices: Any, threads: int | None) -> Any:
+    """Return a copy of indices in the same memory, made by this number of threads or by up to eight."""
+    if is_torch(indices):
+        return indices.clone()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = min(_MOST, threads or cores)
+    if on_device(indices) or most == 1 or len(indices) <= 2 * _PIECE:
+        return indices.copy()
+    # One thread would spend most of the time on page faults of the new array.
+    copy = np.empty_like(indices)
+
+    def piece(at: int) -> None:
+        np.copyto(copy[at : at + _PIECE], indices[at : at + _PIECE])
+
+    with ThreadPoolExecutor(most) as pool:
+        list(pool.map(piece, range(0, len(indices), _PIECE)))
+    return copy
