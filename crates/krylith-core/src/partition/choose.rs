@@ -88,8 +88,6 @@ impl std::fmt::Display for PartitionSpec {
 
 /// Largest ratio of ghosts to own nodes of a rank up to which `auto` keeps runs of rows.
 pub const MANY_GHOSTS: f64 = 0.25;
-/// Largest such ratio up to which `auto` keeps runs of rows of a grid.
-const GHOSTS_OF_SLABS: f64 = 0.1;
 
 /// Distributes block rows to ranks; also returns the reason as text.
 ///
@@ -121,7 +119,7 @@ pub fn choose(
         Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
     };
     let ghosts = most(&runs)?;
-    if ghosts > GHOSTS_OF_SLABS
+    if ghosts > MANY_GHOSTS
         && let Some(grid) = grid.filter(|grid| grid.iter().product::<usize>() == nodes)
         && let Ok(boxes) = Partition::boxes(grid, ranks, None)
     {
