@@ -169,9 +169,18 @@ mod tests {
     use crate::matrix::Bsr;
 
     fn line(n: usize) -> Bsr {
+        cube([n, 1, 1])
+    }
+
+    /// A matrix in which each node of a grid is coupled with its neighbours along the axes.
+    fn cube(grid: [usize; 3]) -> Bsr {
+        let ([nx, ny, _], n) = (grid, grid.iter().product::<usize>());
         let (mut row_ptr, mut col) = (vec![0], Vec::<u32>::new());
         for i in 0..n {
-            col.extend((i.saturating_sub(1)..=(i + 1).min(n - 1)).map(|j| j as u32));
+            let (at, steps) = ([i % nx, i / nx % ny, i / nx / ny], [1, nx, nx * ny]);
+            let below = (0..3).rev().filter(|&axis| at[axis] > 0).map(|axis| i - steps[axis]);
+            let above = (0..3).filter(|&axis| at[axis] + 1 < grid[axis]).map(|axis| i + steps[axis]);
+            col.extend(below.chain([i]).chain(above).map(|j| j as u32));
             row_ptr.push(col.len());
         }
         let values = vec![1.0; col.len()];
@@ -216,5 +225,10 @@ mod tests {
         assert!(refused.contains("structured grid"), "{refused}");
         // The graph of this matrix is a line, whatever the grid: its runs have the fewest ghosts.
         assert!(cut(Some(grid), PartitionSpec::Auto).unwrap().1.contains("nonzeros"));
+        let a = cube([8; 3]);
+        let auto = |ranks| choose(&Terms::bsr(&a), None, Some([8; 3]), ranks, PartitionSpec::Auto).unwrap();
+        let (partition, reason) = auto(8);
+        assert_eq!(partition, Partition::boxes([8; 3], 8, None).unwrap(), "{reason}");
+        assert!(auto(1).1.contains("nonzeros"));
     }
 }
