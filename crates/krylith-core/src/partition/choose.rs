@@ -55,11 +55,11 @@ impl std::str::FromStr for PartitionSpec {
         if let Some((name, shape)) = text.split_once(':')
             && same(name, "boxes")
         {
-            let numbers: Vec<usize> = shape.split(['x', 'X']).map_while(|n| n.parse().ok()).collect();
-            return match numbers[..] {
-                [p, q, r]
-                    if shape.split(['x', 'X']).count() == 3
-                        && p.checked_mul(q).and_then(|pq| pq.checked_mul(r)).is_some_and(|n| n > 0) =>
+            let numbers: std::result::Result<Vec<usize>, _> =
+                shape.split(['x', 'X']).map(str::parse).collect();
+            return match numbers.as_deref() {
+                Ok(&[p, q, r])
+                    if p.checked_mul(q).and_then(|pq| pq.checked_mul(r)).is_some_and(|n| n > 0) =>
                 {
                     Ok(PartitionSpec::Boxes(Some([p, q, r])))
                 }
@@ -102,8 +102,9 @@ pub fn choose(
 ) -> Result<(Partition, String)> {
     let nodes = terms.block_rows();
     enough_rows(nodes, ranks)?;
+    let grid = grid.filter(|grid| grid.iter().product::<usize>() == nodes);
     if let PartitionSpec::Boxes(shape) = wanted {
-        let Some(grid) = grid.filter(|grid| grid.iter().product::<usize>() == nodes) else {
+        let Some(grid) = grid else {
             return Err(Error::invalid(
                 "partition=boxes needs nodes on a structured grid: give the grid, or use partition=geometric",
             ));
@@ -120,7 +121,7 @@ pub fn choose(
     };
     let ghosts = most(&runs)?;
     if ghosts > MANY_GHOSTS
-        && let Some(grid) = grid.filter(|grid| grid.iter().product::<usize>() == nodes)
+        && let Some(grid) = grid
         && let Ok(boxes) = Partition::boxes(grid, ranks, None)
     {
         let fewer = most(&boxes)?;

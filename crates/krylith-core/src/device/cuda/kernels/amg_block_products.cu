@@ -1,10 +1,12 @@
 // amg_block_products: values of a product of block matrices whose pattern is known.
 //
 // Macros, at most 8 each: INNER, the number of columns of a left block, and of rows of a right block;
-// COLUMNS, the number of columns of a right block. The blocks of the left factor have `m` rows. A warp
-// computes a row of blocks, or one of the `split` parts of their rows, in shared memory, or in global
+// COLUMNS, the number of columns of a right block. The blocks of the left factor have `m` rows.
+//
+// A warp computes a row of blocks, or one of the `split` parts of their rows, in shared memory, or in global
 // memory if it is too long. A lane multiplies one row of a left block by a right block. Lanes with summands
 // of the same number add them one after another, in the order of the left row: results are deterministic.
+//
 // Bytes moved: 8 m INNER + 4 per entry of the left factor, and 8 INNER COLUMNS + 4 per entry of the right
 // factor that it meets, from caches where rows are near; 8 m COLUMNS per entry of the product.
 

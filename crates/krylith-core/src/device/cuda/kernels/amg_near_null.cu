@@ -1,9 +1,10 @@
 // amg_near_null: smoothed aggregation from near-null vectors (see precond/multilevel/host/near_null.rs).
 //
-// A node has B components, an aggregate K unknowns; both are arguments, at most 8. T and P have blocks of B
-// x K numbers, stored by rows. A row of T has one block, or none where a node has no aggregate. Bytes
-// moved: near_factors 16 B K per node; near_power 8 B^2 per block and 24 B per node; near_smooth 16 B K per
-// block; near_transfer 8 B K read and written per block.
+// A node has B components, an aggregate K unknowns; both are arguments, at most 8. T and P have blocks of
+// B x K numbers, stored by rows. A row of T has one block, or none where a node has no aggregate.
+//
+// Bytes moved: near_factors 16 B K per node; near_power 8 B^2 per block and 24 B per node; near_smooth
+// 16 B K per block; near_transfer 8 B K read and written per block.
 
 typedef long long i64;
 typedef unsigned u32;
